@@ -1,0 +1,50 @@
+"""tnt_notebook: a Jupyter notebook as the front end of a supercomputer for Keras.
+
+In a notebook::
+
+    %load_ext tnt_notebook
+    %tnt_cluster start -n 4
+
+In a script started with ``mpiexec``::
+
+    import tnt_notebook as tnt
+    model = tnt.Model(model)
+    model.fit(...)
+
+Importing this package loads neither TensorFlow nor MPI; the names below do, when first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Model", "distributed", "load_ipython_extension", "unload_ipython_extension", "world"]
+
+if TYPE_CHECKING:
+    from tnt_notebook.comm import world
+    from tnt_notebook.parallel import Model, distributed
+
+_HOME = {"Model": "parallel", "distributed": "parallel", "world": "comm"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Called by ``%load_ext tnt_notebook``: registers the magics."""
+    from tnt_notebook.magics import register
+
+    register(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Called by ``%unload_ext tnt_notebook``: stops the cluster and removes the magics."""
+    from tnt_notebook.magics import unregister
+
+    unregister(shell)

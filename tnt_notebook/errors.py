@@ -1,0 +1,42 @@
+"""Every kind of failure a person can meet, one class each.
+
+Messages are sentences: what happened, on which rank, what to do.
+"""
+
+from __future__ import annotations
+
+
+class TntError(Exception):
+    """Base class of all errors raised on purpose by tnt_notebook."""
+
+
+class ClusterError(TntError):
+    """Engines could not be started, reached or stopped."""
+
+
+class NoClusterError(ClusterError):
+    """A cell wants ranks, and no cluster is running."""
+
+
+class RankError(TntError):
+    """Code of a cell raised on one or more ranks."""
+
+
+class PeerError(TntError):
+    """This rank was freed from a wait because another rank failed or left."""
+
+
+class CommunicationError(TntError):
+    """A collective could not complete: time-out, mismatch between ranks, transport failure."""
+
+
+class ModelError(TntError):
+    """The model cannot be trained distributed as it stands; the message says what to change."""
+
+
+class DataError(TntError):
+    """The input cannot be shared between the ranks, or the ranks read different data."""
+
+
+class DivergenceError(TntError):
+    """Weights that must be identical on all ranks are not."""
