@@ -19,7 +19,20 @@ class NoClusterError(ClusterError):
 
 
 class RankError(TntError):
-    """Code of a cell raised on one or more ranks."""
+    """Code of a cell raised on one or more ranks.
+
+    Args:
+        message: one line that names the ranks and the error.
+        rendered: lines that a notebook shows in place of a local traceback.
+    """
+
+    def __init__(self, message: str, rendered: list[str] | None = None) -> None:
+        super().__init__(message)
+        self.rendered = rendered
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython's protocol: the ranks' tracebacks say more than the notebook's own frames.
+        return [*(self.rendered or []), f"{type(self).__name__}: {self}"]
 
 
 class PeerError(TntError):

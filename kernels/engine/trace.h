@@ -1,0 +1,84 @@
+// What the backend did and when: a ring of fixed size, written by any thread without a lock, read
+// at any time. The newest events overwrite the oldest.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace tnt {
+
+enum class EventKind : std::uint32_t {
+  ready = 0,     // the last input of a bucket is there (an instant)
+  copy_in = 1,   // inputs are weighted into the bucket
+  exchange = 2,  // first message posted until the last has arrived
+  copy_out = 3,  // results leave the bucket
+  step = 4,      // a training step, as seen by the caller
+};
+
+struct Event {
+  std::uint64_t begin_ns = 0;  // CLOCK_MONOTONIC
+  std::uint64_t end_ns = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t kind = 0;  // EventKind
+  std::uint32_t channel = 0;
+};
+
+inline std::uint64_t now_ns() {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                        std::chrono::steady_clock::now().time_since_epoch())
+                                        .count());
+}
+
+class Trace {
+ public:
+  static constexpr std::size_t capacity = 1 << 15;
+
+  void record(EventKind kind, std::uint32_t channel, std::uint64_t begin_ns, std::uint64_t end_ns,
+              std::uint64_t bytes = 0) {
+    const std::uint64_t ticket = next_.fetch_add(1, std::memory_order_relaxed);
+    Slot& slot = slots_[ticket % capacity];
+    // Odd while being written; readers drop a slot whose version moved under them.
+    slot.version.store(2 * ticket + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    slot.words[0].store(begin_ns, std::memory_order_relaxed);
+    slot.words[1].store(end_ns, std::memory_order_relaxed);
+    slot.words[2].store(bytes, std::memory_order_relaxed);
+    slot.words[3].store(static_cast<std::uint64_t>(kind) << 32 | channel,
+                        std::memory_order_relaxed);
+    slot.version.store(2 * ticket + 2, std::memory_order_release);
+  }
+
+  // Events in the order in which they were recorded, the oldest first.
+  std::vector<Event> read() const {
+    const std::uint64_t end = next_.load(std::memory_order_acquire);
+    const std::uint64_t begin = end > capacity ? end - capacity : 0;
+    std::vector<Event> events;
+    events.reserve(end - begin);
+    for (std::uint64_t ticket = begin; ticket < end; ++ticket) {
+      const Slot& slot = slots_[ticket % capacity];
+      if (slot.version.load(std::memory_order_acquire) != 2 * ticket + 2) continue;
+      std::array<std::uint64_t, 4> words;
+      for (std::size_t i = 0; i < words.size(); ++i)
+        words[i] = slot.words[i].load(std::memory_order_relaxed);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if (slot.version.load(std::memory_order_relaxed) != 2 * ticket + 2) continue;
+      events.push_back({words[0], words[1], words[2], static_cast<std::uint32_t>(words[3] >> 32),
+                        static_cast<std::uint32_t>(words[3])});
+    }
+    return events;
+  }
+
+ private:
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> version{0};
+    std::array<std::atomic<std::uint64_t>, 4> words{};
+  };
+  std::atomic<std::uint64_t> next_{0};
+  std::unique_ptr<Slot[]> slots_{new Slot[capacity]};
+};
+
+}  // namespace tnt

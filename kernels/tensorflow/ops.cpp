@@ -1,0 +1,289 @@
+// TensorFlow ops over the engine, registered when tf.load_op_library loads this library.
+//
+//   TntAllreduce   N tensors in, N tensors out: one bucket. It runs when its last input is ready
+//                  and holds no thread while messages travel.
+//   TntAllgather   blocks of all ranks, concatenated along the first axis.
+//   TntCheck       completes from another thread: proves that done() may be kept (see Python).
+#include <dlfcn.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "engine/collectives.h"
+#include "engine/registry.h"
+#include "tensorflow/async_kernel.h"
+
+namespace tnt::tf {
+
+std::function<void()> copy_done(TF_AsyncOpKernelDoneCallback* done) {
+  // libstdc++'s std::function: 16 bytes of state, then two pointers to code.
+  void* code[2];
+  std::memcpy(code, reinterpret_cast<const char*>(done) + 16, sizeof code);
+  Dl_info info;
+  if (code[0] == nullptr || code[1] == nullptr || dladdr(code[0], &info) == 0 ||
+      dladdr(code[1], &info) == 0)
+    throw std::runtime_error(
+        "this TensorFlow hands async kernels a callback that tnt_notebook does not know; install "
+        "a TensorFlow version named in the README");
+  return *reinterpret_cast<std::function<void()>*>(done);
+}
+
+namespace {
+
+Type element_type(DataType type) {
+  switch (type) {
+    case TF_FLOAT: return Type::float32;
+    case TF_DOUBLE: return Type::float64;
+    case TF_BFLOAT16: return Type::bfloat16;
+    case TF_HALF: return Type::float16;
+    case TF_INT32: return Type::int32;
+    case TF_INT64: return Type::int64;
+  }
+  throw std::runtime_error("element type " + std::to_string(type) + " cannot be exchanged");
+}
+
+// The attributes that both collectives have.
+struct Kernel {
+  int world = 0;
+  Call call;
+  Reduction reduction = Reduction::sum;
+};
+
+std::int64_t int_attribute(TF_OpKernelConstruction* construction, const char* name) {
+  std::int64_t value = 0;
+  const StatusOwner status = new_status();
+  TF_OpKernelConstruction_GetAttrInt64(construction, name, &value, status.get());
+  check(status);
+  return value;
+}
+
+std::string string_attribute(TF_OpKernelConstruction* construction, const char* name) {
+  std::int32_t list = 0, bytes = 0;
+  const StatusOwner status = new_status();
+  TF_OpKernelConstruction_GetAttrSize(construction, name, &list, &bytes, status.get());
+  check(status);
+  std::string value(static_cast<std::size_t>(bytes), '\0');
+  TF_OpKernelConstruction_GetAttrString(construction, name, value.data(), value.size(),
+                                        status.get());
+  check(status);
+  return value;
+}
+
+Reduction reduction_named(const std::string& name) {
+  if (name == "min") return Reduction::min;
+  if (name == "max") return Reduction::max;
+  return Reduction::sum;
+}
+
+template <bool has_reduction>
+void* create(TF_OpKernelConstruction* construction) {
+  try {
+    auto kernel = std::make_unique<Kernel>();
+    kernel->world = static_cast<int>(int_attribute(construction, "world"));
+    kernel->call.channel = static_cast<std::uint32_t>(int_attribute(construction, "channel"));
+    kernel->call.label = string_attribute(construction, "label");
+    if (has_reduction)
+      kernel->reduction = reduction_named(string_attribute(construction, "reduction"));
+    return kernel.release();
+  } catch (const std::exception& error) {
+    const StatusOwner status = new_status();
+    TF_SetStatus(status.get(), TF_INTERNAL, error.what());
+    TF_OpKernelConstruction_Failure(construction, status.get());
+    return nullptr;
+  }
+}
+
+void destroy(void* kernel) { delete static_cast<Kernel*>(kernel); }
+
+std::shared_ptr<Engine> engine_of(const Kernel& kernel) {
+  auto engine = find_engine(kernel.world);
+  if (engine == nullptr)
+    throw std::runtime_error("communication is closed: " + kernel.call.label);
+  return engine;
+}
+
+// Runs `body`, which calls `done` unless it throws.
+template <class Body>
+void guarded(TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* callback, Body&& body) {
+  std::function<void()> done;
+  try {
+    done = copy_done(callback);
+    body(done);
+  } catch (const std::exception& error) {
+    fail(context, TF_INTERNAL, error.what());
+    if (done)
+      done();
+    else
+      (*reinterpret_cast<std::function<void()>*>(callback))();
+  }
+}
+
+Done finish(TF_OpKernelContext* context, std::function<void()> done,
+            std::shared_ptr<void> keep_alive) {
+  return [context, done = std::move(done),
+          keep_alive = std::move(keep_alive)](const Failure& failure) {
+    if (!failure.empty()) fail(context, TF_ABORTED, failure);
+    done();
+  };
+}
+
+void compute_allreduce(void* state, TF_OpKernelContext* context,
+                       TF_AsyncOpKernelDoneCallback* callback) {
+  guarded(context, callback, [&](const std::function<void()>& done) {
+    const auto& kernel = *static_cast<const Kernel*>(state);
+    const auto engine = engine_of(kernel);
+    const int n = TF_NumInputs(context) - 1;
+    const DataType type = TF_InputDatatype(context, 0);
+    auto owners = std::make_shared<std::vector<TensorOwner>>();
+    std::vector<Tensor> tensors(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) {
+      owners->push_back(input(context, i));
+      TF_Tensor* in = owners->back().get();
+      std::vector<std::int64_t> shape;
+      for (int axis = 0; axis < TF_NumDims(in); ++axis) shape.push_back(TF_Dim(in, axis));
+      const StatusOwner status = new_status();
+      owners->emplace_back(TF_AllocateOutput(context, i, type, shape.data(),
+                                             static_cast<int>(shape.size()), TF_TensorByteSize(in),
+                                             status.get()));
+      check(status);
+      tensors[static_cast<std::size_t>(i)] = {
+          TF_TensorData(in), TF_TensorData(owners->back().get()),
+          static_cast<std::size_t>(TF_TensorElementCount(in))};
+    }
+    double scale = 1;
+    std::memcpy(&scale, TF_TensorData(input(context, n).get()), sizeof scale);
+    allreduce(*engine, kernel.call, element_type(type), kernel.reduction, std::move(tensors),
+              scale, finish(context, done, owners));
+  });
+}
+
+void compute_allgather(void* state, TF_OpKernelContext* context,
+                       TF_AsyncOpKernelDoneCallback* callback) {
+  guarded(context, callback, [&](const std::function<void()>& done) {
+    const auto& kernel = *static_cast<const Kernel*>(state);
+    const auto engine = engine_of(kernel);
+    const DataType type = TF_InputDatatype(context, 0);
+    const TensorOwner in = input(context, 0);
+    std::vector<std::int64_t> shape;
+    std::size_t row_bytes = size_of(element_type(type));
+    for (int axis = 0; axis < TF_NumDims(in.get()); ++axis) {
+      shape.push_back(TF_Dim(in.get(), axis));
+      if (axis > 0) row_bytes *= static_cast<std::size_t>(shape.back());
+    }
+    auto output = std::make_shared<TensorOwner>();
+    auto allocate = [context, type, shape, row_bytes, output](std::size_t bytes) mutable {
+      shape[0] = row_bytes == 0 ? 0 : static_cast<std::int64_t>(bytes / row_bytes);
+      const StatusOwner status = new_status();
+      output->reset(TF_AllocateOutput(context, 0, type, shape.data(),
+                                      static_cast<int>(shape.size()), bytes, status.get()));
+      if (TF_GetCode(status.get()) == TF_OK) return TF_TensorData(output->get());
+      TF_OpKernelContext_Failure(context, status.get());
+      return static_cast<void*>(nullptr);
+    };
+    allgather(*engine, kernel.call, TF_TensorData(in.get()), TF_TensorByteSize(in.get()),
+              std::move(allocate), finish(context, done, output));
+  });
+}
+
+void compute_check(void*, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* callback) {
+  guarded(context, callback, [&](const std::function<void()>& done) {
+    std::thread([context, done] {
+      const std::int64_t shape = 1;
+      const StatusOwner status = new_status();
+      const TensorOwner output(
+          TF_AllocateOutput(context, 0, TF_INT32, &shape, 1, sizeof(std::int32_t), status.get()));
+      if (TF_GetCode(status.get()) == TF_OK) {
+        const std::int32_t answer = 1;
+        std::memcpy(TF_TensorData(output.get()), &answer, sizeof answer);
+      } else {
+        TF_OpKernelContext_Failure(context, status.get());
+      }
+      done();
+    }).detach();
+  });
+}
+
+void* create_check(TF_OpKernelConstruction*) { return new char; }
+void destroy_check(void* kernel) { delete static_cast<char*>(kernel); }
+
+// Output i has the shape of input i.
+void same_shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
+  TF_ShapeHandle* shape = TF_NewShapeHandle();
+  const auto n = static_cast<int>(TF_ShapeInferenceContextNumInputs(context)) - 1;
+  for (int i = 0; i < n && TF_GetCode(status) == TF_OK; ++i) {
+    TF_ShapeInferenceContextGetInput(context, i, shape, status);
+    if (TF_GetCode(status) == TF_OK)
+      TF_ShapeInferenceContextSetOutput(context, i, shape, status);
+  }
+  TF_DeleteShapeHandle(shape);
+}
+
+void unknown_shape(TF_ShapeInferenceContext* context, TF_Status* status) {
+  TF_ShapeInferenceContextSetUnknownShape(context, status);
+}
+
+using Compute = void (*)(void*, TF_OpKernelContext*, TF_AsyncOpKernelDoneCallback*);
+
+struct Definition {
+  const char* name;
+  std::vector<const char*> inputs, outputs, attributes;
+  void (*shapes)(TF_ShapeInferenceContext*, TF_Status*);
+  void* (*create)(TF_OpKernelConstruction*);
+  Compute compute;
+  void (*destroy)(void*);
+};
+
+void define(const Definition& op) {
+  const StatusOwner status = new_status();
+  TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(op.name);
+  for (const char* attribute : op.attributes) TF_OpDefinitionBuilderAddAttr(builder, attribute);
+  for (const char* in : op.inputs) TF_OpDefinitionBuilderAddInput(builder, in);
+  for (const char* out : op.outputs) TF_OpDefinitionBuilderAddOutput(builder, out);
+  // Or grappler would merge two of them, and prune one whose result nobody reads.
+  TF_OpDefinitionBuilderSetIsStateful(builder, true);
+  TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, op.shapes);
+  TF_RegisterOpDefinition(builder, status.get());
+  check(status);
+  TF_KernelBuilder* kernel =
+      TF_NewAsyncKernelBuilder(op.name, "CPU", op.create, op.compute, op.destroy);
+  TF_RegisterKernelBuilder(op.name, kernel, status.get());
+  check(status);
+}
+
+std::string load_error;
+
+__attribute__((constructor)) void define_all() {
+  if (const char* missing = resolve(); missing != nullptr) {
+    load_error = std::string("TensorFlow's C API lacks ") + missing;
+    return;
+  }
+  const std::vector<const char*> common = {"world: int", "channel: int", "label: string"};
+  const auto with = [&](std::vector<const char*> more) {
+    more.insert(more.end(), common.begin(), common.end());
+    return more;
+  };
+  try {
+    define({"TntAllreduce",
+            {"inputs: N * T", "scale: double"},
+            {"outputs: N * T"},
+            with({"N: int >= 1", "T: {float, double, bfloat16, half, int32, int64}",
+                  "reduction: {'sum', 'min', 'max'} = 'sum'"}),
+            same_shapes, create<true>, compute_allreduce, destroy});
+    define({"TntAllgather",
+            {"input: T"},
+            {"output: T"},
+            with({"T: {float, double, bfloat16, half, int32, int64}"}),
+            unknown_shape, create<false>, compute_allgather, destroy});
+    define({"TntCheck", {}, {"answer: int32"}, {}, unknown_shape, create_check, compute_check,
+            destroy_check});
+  } catch (const std::exception& error) {
+    load_error = error.what();
+  }
+}
+
+}  // namespace
+}  // namespace tnt::tf
+
+// Empty if all ops are registered.
+extern "C" const char* tnt_load_error() { return tnt::tf::load_error.c_str(); }

@@ -1,0 +1,33 @@
+"""Frames of runs that never ran, for the tests of what shows them."""
+
+from __future__ import annotations
+
+from tnt_notebook.telemetry import Frame, Recorder, State
+
+
+def frames_of_a_run(
+    ranks: int = 2,
+    epochs: int = 3,
+    *,
+    steps: int = 20,
+    until: int | None = None,
+    state: State = "finished",
+    metrics: tuple[str, ...] = ("accuracy",),
+) -> list[Frame]:
+    """Frames of a fit with validation: 0.1 s a step, 32 samples a rank, a frame every other step.
+
+    It ends after `until` steps, if given.
+    """
+    recorder = Recorder(ranks, "fit", epochs, start=0.0)
+    now, frames = 1.0, []
+    for count in range(min(epochs * steps, until or epochs * steps)):
+        epoch, step = count // steps + 1, count % steps + 1
+        now += 0.1
+        logs = {"loss": 1 / (count + 1), **dict.fromkeys(metrics, 1 - 1 / (count + 2))}
+        recorder.step(epoch, step, steps, logs, [32] * ranks, now)
+        if step == steps:
+            now += 0.5
+            recorder.epoch_end(epoch, logs | {f"val_{k}": v / 2 for k, v in logs.items()}, now)
+        if step % 2 == 0:
+            frames.append(recorder.frame(now))
+    return [*frames, recorder.frame(now, state)]

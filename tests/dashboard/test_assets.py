@@ -1,0 +1,73 @@
+"""The browser side is found, joined, and passes its own tests in Node."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tnt_notebook.dashboard import assets, wording
+
+
+@pytest.fixture(scope="module")
+def node() -> str:
+    path = shutil.which("node")
+    if path is None:
+        pytest.skip("Node.js is not installed: the unit tests of widgets/ did not run")
+    return path
+
+
+def run(node: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [node, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_modules_pass_their_own_tests(node):
+    tests = sorted(map(str, (assets.folder() / "test").glob("*.test.js")))
+    assert tests
+    run(node, "--test", *tests)
+
+
+def test_the_joined_module_loads_alone(node, tmp_path):
+    alone = tmp_path / "card.mjs"
+    alone.write_text(assets.module("card.js"))
+    script = (
+        f"const m = await import('{alone.as_uri()}'); console.log(Object.keys(m.default).join())"
+    )
+    assert run(node, "--input-type=module", "-e", script).strip() == "initialize,render"
+
+
+def test_numbers_read_the_same_in_python_and_in_the_browser(node):
+    numbers = [0.4321, 12.3456, -0.5, 0, 0.00123, 1.234e-7, 1.5e9, 54321.0, None]
+    seconds = [0, 7.4, 59.6, 754, 3723, 183845]
+    module = (assets.folder() / "format.js").as_uri()
+    script = (
+        f"import {{ clock, number }} from '{module}';"
+        f"const texts = [{json.dumps(numbers)}.map(number), {json.dumps(seconds)}.map(clock)];"
+        "console.log(JSON.stringify(texts));"
+    )
+    in_the_browser = json.loads(run(node, "--input-type=module", "-e", script))
+    assert in_the_browser == [[*map(wording.number, numbers)], [*map(wording.clock, seconds)]]
+
+
+def test_each_module_is_joined_once_after_those_it_imports(tmp_path: Path):
+    (tmp_path / "a.js").write_text(
+        'import { b } from "./b.js";\nimport { c } from "./c.js";\nexport default b + c;\n'
+    )
+    (tmp_path / "b.js").write_text('import { c } from "./c.js";\nexport const b = c + 1;\n')
+    (tmp_path / "c.js").write_text("export const c = 1;\n")
+    lines = assets.module("a.js", tmp_path).split()
+    assert " ".join(lines) == "const c = 1; const b = c + 1; export default b + c;"
+
+
+def test_a_name_that_two_modules_define_is_an_error(tmp_path: Path):
+    (tmp_path / "a.js").write_text('import { b } from "./b.js";\nfunction scale() {}\n')
+    (tmp_path / "b.js").write_text("export const b = 1;\nconst scale = 2;\n")
+    with pytest.raises(ValueError, match="scale"):
+        assets.module("a.js", tmp_path)

@@ -1,0 +1,42 @@
+"""The widget's traits, as a browser would see them."""
+
+from __future__ import annotations
+
+from runs import frames_of_a_run
+
+from tnt_notebook.dashboard.card import HISTORY_LIMIT, Card
+
+
+def test_a_browser_that_comes_back_reads_the_whole_history():
+    card = Card("MLP", 2)
+    frames = frames_of_a_run()
+    for frame in frames:
+        card.draw(frame, frame.get("rows", []))
+    state = card.get_state()
+    assert [point["elapsed"] for point in state["history"]] == [f["elapsed"] for f in frames]
+    assert state["history"] is not card.history  # a copy: the list grows while it is sent
+    assert state["frame"]["seq"] == frames[-1]["seq"]
+    assert state["rows"] == frames[-1]["rows"]
+
+
+def test_a_frame_sends_itself_only():
+    """The history must not count as changed, or all of it would cross with each frame."""
+    card = Card("MLP", 2)
+    changed = []
+    card.observe(lambda change: changed.append(change["name"]))
+    for frame in frames_of_a_run(epochs=1)[:-1]:
+        card.draw(frame, [])
+    assert set(changed) == {"frame"}
+
+
+def test_the_history_is_bounded():
+    card = Card("MLP", 2)
+    for frame in frames_of_a_run(steps=1000):
+        card.draw(frame, [])
+    assert HISTORY_LIMIT / 3 < len(card.history) <= HISTORY_LIMIT
+    assert card.history[-1]["seq"] == card.frame["seq"]
+
+
+def test_without_a_browser_it_prints_the_same_in_every_run():
+    assert repr(Card("MLP", 1)) == repr(Card("MLP", 1)) == "MLP: live view of 1 rank"
+    assert repr(Card("MLP", 4)) == "MLP: live view of 4 ranks"

@@ -1,0 +1,47 @@
+"""The text that stays."""
+
+from __future__ import annotations
+
+from runs import frames_of_a_run
+
+from tnt_notebook.dashboard import summary
+
+
+def test_a_finished_fit():
+    text = summary("MLP on digits", 2, frames_of_a_run(), "finished")
+    assert text == (
+        "MLP on digits · finished in 0:08 · 3 epochs on 2 ranks\n"
+        "\n"
+        "  loss        0.01667    validation 0.008333\n"
+        "  accuracy     0.9836    validation   0.4918\n"
+        "\n"
+        "  rank   samples/s        samples\n"
+        "     0         320          1,920\n"
+        "     1         320          1,920\n"
+        "   all         640          3,840"
+    )
+
+
+def test_of_many_ranks_the_slowest_and_the_fastest_are_named():
+    lines = summary("ViT", 64, frames_of_a_run(64), "finished").splitlines()
+    table = lines[lines.index(next(line for line in lines if "samples/s" in line)) :]
+    assert "slowest" in table[0]
+    assert len(table) == 5 and table[-1].split() == ["all", "20,480", "122,880"]
+
+
+def test_a_failure_is_told_in_full():
+    text = summary(
+        "MLP", 2, [], "failed", "rank 1 raised ValueError: no data\nthe others were freed"
+    )
+    assert text.splitlines() == [
+        "MLP · failed after 0:00 · 2 ranks",
+        "",
+        "  rank 1 raised ValueError: no data",
+        "  the others were freed",
+    ]
+
+
+def test_a_stopped_run_shows_what_it_had():
+    text = summary("MLP", 1, frames_of_a_run(1, until=10, state="stopped"), "stopped")
+    assert text.startswith("MLP · stopped after 0:02 · 1 rank\n")
+    assert "loss         0.1000" in text and "validation" not in text and "all" not in text

@@ -1,0 +1,142 @@
+"""The life of the live view, where there is no browser: in this process, a kernel, a terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from runs import frames_of_a_run
+
+from tnt_notebook.dashboard import LiveView, view
+
+ROOT = Path(view.__file__).parents[2]
+
+CELL = """\
+import threading
+from runs import frames_of_a_run
+from tnt_notebook.dashboard import LiveView
+
+view = LiveView("MLP", 2, on_stop=print)
+view.show()
+
+def drive():
+    for frame in frames_of_a_run():
+        view.update(frame)
+    view.finish("finished")
+
+thread = threading.Thread(target=drive)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """What a fresh process needs to find the package and these tests, and nothing of the user's."""
+    path = [str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    own = {"PYTHONPATH": os.pathsep.join(filter(None, path)), "IPYTHONDIR": str(tmp_path)}
+    return {**os.environ, **own}
+
+
+def executed(cell, environment):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
+    NotebookClient(notebook, timeout=60, kernel_name="python3").execute(env=environment)
+    return notebook.cells[0].outputs
+
+
+def test_an_executed_notebook_keeps_summary_and_figure_and_no_widget(environment):
+    summary, figure = executed(CELL, environment)
+    assert set(summary.data) == {"text/html", "text/plain"}
+    assert summary.data["text/plain"].startswith("MLP · finished in 0:08 · 3 epochs on 2 ranks")
+    assert set(figure.data) == {"application/vnd.plotly.v1+json", "text/plain"}
+    assert len(figure.data["application/vnd.plotly.v1+json"]["data"]) == 6
+    assert (
+        len(nbformat.writes(nbformat.v4.new_notebook(cells=[])))
+        + sum(len(str(output)) for output in (summary, figure))
+        < 200_000
+    )
+
+
+def test_a_run_that_failed_at_once_keeps_its_error_and_no_figure(environment):
+    cell = CELL.split("def drive")[0] + 'view.finish("failed", "rank 1 raised <ValueError>")'
+    summary, figure = executed(cell, environment)
+    assert "rank 1 raised <ValueError>" in summary.data["text/plain"]
+    assert "rank 1 raised &lt;ValueError&gt;" in summary.data["text/html"]
+    assert set(figure.data) == {"text/html", "text/plain"}
+
+
+def test_a_terminal_prints_one_line_and_the_summary(environment):
+    command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", "-c", CELL]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == "MLP: live view of 2 ranks"
+    assert lines[1] == "MLP · finished in 0:08 · 3 epochs on 2 ranks"
+    assert lines[-1].split() == ["all", "640", "3,840"]
+
+
+def test_stop_is_asked_for_once_and_shows():
+    asked = []
+    live = LiveView("MLP", 2, on_stop=lambda: asked.append(live._card.state))
+    live.update(frames_of_a_run()[0])
+    live._card.stop_requested = True  # what the button does
+    live._card.stop_requested = True
+    assert asked == ["stopping"]
+
+
+def test_stop_after_the_end_asks_for_nothing():
+    asked = []
+    live = LiveView("MLP", 2, on_stop=lambda: asked.append("stop"))
+    live.finish("finished")
+    live._card.stop_requested = True
+    assert asked == [] and live._card.state == "finished"
+
+
+def test_the_last_frame_is_shown_however_fast_they_came():
+    frames = frames_of_a_run()
+    live = LiveView("MLP", 2, on_stop=print)
+    thread = threading.Thread(target=lambda: [live.update(frame) for frame in frames])
+    thread.start()
+    thread.join()
+    live.finish("finished")
+    assert live._card.frame["seq"] == frames[-1]["seq"]
+    assert live._card.rows == frames[-1]["rows"]
+    assert live.frames == frames
+
+
+def test_epochs_survive_a_frame_that_was_dropped_on_the_way():
+    frames = frames_of_a_run(until=24)
+    live = LiveView("MLP", 2, on_stop=print)
+    for frame in frames[:-1]:
+        live.update(frame)
+    assert "rows" not in frames[-2]
+    live.finish("stopped")
+    assert [row["epoch"] for row in live._card.rows] == [1]
+
+
+def test_after_the_end_nothing_changes():
+    frames = frames_of_a_run()
+    live = LiveView("MLP", 2, on_stop=print)
+    live.update(frames[0])
+    live.finish("failed", "rank 0 died")
+    live.update(frames[1])
+    live.finish("finished")
+    assert live._card.state == "failed" and live._card.error == "rank 0 died"
+    assert live.frames == frames[:1]
+
+
+def test_a_very_long_run_is_kept_within_bounds(monkeypatch):
+    monkeypatch.setattr(view, "MAX_FRAMES", 50)
+    frames = frames_of_a_run(steps=500)
+    live = LiveView("MLP", 2, on_stop=print)
+    for frame in frames:
+        live.update(frame)
+    assert 20 < len(live.frames) <= 50
+    assert live.frames[0] == frames[0] and live.frames[-1] == frames[-1]

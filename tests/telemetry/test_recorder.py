@@ -1,0 +1,142 @@
+"""The recorder, replayed with given times."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tnt_notebook.telemetry import Recorder
+
+
+def run_steps(recorder, epoch, count, *, begin, step_time=0.1, steps=10, samples=(32, 32)):
+    """Ends `count` steps, the first at `begin`; returns the time of the last."""
+    now = begin
+    for step in range(1, count + 1):
+        now = begin + (step - 1) * step_time
+        recorder.step(epoch, step, steps, {"loss": 1 / step}, list(samples), now)
+    return now
+
+
+def test_before_the_first_step_nothing_is_known():
+    frame = Recorder(2, "fit", 3, start=100.0).frame(101.5)
+    assert frame["epoch"] == frame["step"] == 0
+    assert frame["elapsed"] == 1.5
+    assert frame["eta"] is None
+    assert frame["rates"] == [0.0, 0.0]
+    assert frame["samples"] == [0, 0]
+    assert "rows" not in frame
+
+
+def test_frames_are_numbered_and_json():
+    recorder = Recorder(2, "predict", start=0.0)
+    frames = [recorder.frame(t) for t in (0.1, 0.2)]
+    assert [frame["seq"] for frame in frames] == [1, 2]
+    assert json.loads(json.dumps(frames, allow_nan=False)) == frames
+
+
+def test_samples_add_up_per_rank():
+    recorder = Recorder(2, start=0.0)
+    now = run_steps(recorder, 1, 4, begin=1.0, samples=(32, 16))
+    assert recorder.frame(now)["samples"] == [128, 64]
+
+
+def test_rates_are_measured_between_steps_not_between_frames():
+    """A step of 1 s and five frames a second: each shows the true rate, none shows zero."""
+    recorder = Recorder(1, start=0.0)
+    shown = []
+    for tick in range(1, 51):
+        now = tick / 5
+        if tick % 5 == 0:
+            recorder.step(1, tick // 5, None, {}, [100], now)
+        shown.append(recorder.frame(now)["rates"][0])
+    assert shown[10:] == pytest.approx([100.0] * 40)
+
+
+def test_rates_fall_off_when_no_step_ends():
+    recorder = Recorder(1, start=0.0)
+    recorder.step(1, 1, 10, {}, [100], 1.0)
+    recorder.frame(1.0)
+    recorder.step(1, 2, 10, {}, [100], 2.0)
+    assert recorder.frame(2.0)["rates"] == [100.0]
+    assert recorder.frame(6.0)["rates"] == [25.0]
+
+
+def test_eta_is_steps_left_times_step_time():
+    recorder = Recorder(2, "fit", 2, start=0.0)
+    now = run_steps(recorder, 1, 5, begin=30.0)  # 30 s of tracing are not held against the rest
+    assert recorder.frame(now)["eta"] == pytest.approx(15 * 0.1)
+
+
+def test_eta_counts_down_between_steps():
+    recorder = Recorder(2, "fit", 1, start=0.0)
+    now = run_steps(recorder, 1, 5, begin=1.0)
+    assert recorder.frame(now + 0.04)["eta"] == pytest.approx(0.46)
+
+
+def test_eta_counts_the_validation_of_the_epochs_left():
+    recorder = Recorder(2, "fit", 3, start=0.0)
+    now = run_steps(recorder, 1, 10, begin=1.0)
+    recorder.epoch_end(1, {}, now + 2.0)
+    assert recorder.frame(now + 2.0)["eta"] == pytest.approx(2 * (10 * 0.1 + 2.0))
+
+
+def test_one_long_pause_hardly_moves_the_eta():
+    recorder = Recorder(2, "fit", 1, start=0.0)
+    now = run_steps(recorder, 1, 40, begin=1.0, steps=100)
+    recorder.step(1, 41, 100, {}, [32, 32], now + 60.0)
+    assert recorder.frame(now + 60.0)["eta"] == pytest.approx(59 * 0.1, rel=0.15)
+
+
+def test_unknown_epoch_length_is_known_after_the_first_epoch():
+    recorder = Recorder(2, "fit", 2, start=0.0)
+    now = run_steps(recorder, 1, 10, begin=1.0, steps=None)
+    frame = recorder.frame(now)
+    assert frame["steps"] is None and frame["eta"] is None
+    recorder.epoch_end(1, {}, now)
+    now = run_steps(recorder, 2, 5, begin=now + 0.1, steps=None)
+    frame = recorder.frame(now)
+    assert frame["steps"] == 10
+    assert frame["eta"] == pytest.approx(0.5)
+
+
+def test_several_steps_per_execution_count_as_several():
+    recorder = Recorder(1, "fit", 1, start=0.0)
+    for step, now in ((5, 1.0), (10, 2.0), (15, 3.0)):
+        recorder.step(1, step, 20, {}, [160], now)
+    assert recorder.frame(3.0)["eta"] == pytest.approx(1.0)
+
+
+def test_rows_come_once_after_an_epoch_and_again_at_the_end():
+    recorder = Recorder(2, "fit", 2, start=0.0)
+    now = run_steps(recorder, 1, 10, begin=1.0)
+    assert "rows" not in recorder.frame(now)
+    recorder.epoch_end(1, {"loss": 0.5, "val_loss": np.float32(0.25)}, now)
+    rows = [{"epoch": 1, "loss": 0.5, "val_loss": 0.25}]
+    assert recorder.frame(now)["rows"] == rows
+    assert "rows" not in recorder.frame(now)
+    last = recorder.frame(now, "finished")
+    assert last["rows"] == rows
+    assert last["eta"] is None
+
+
+def test_numbers_that_are_not_finite_are_none_and_arrays_are_left_out():
+    recorder = Recorder(1, start=0.0)
+    logs = {
+        "loss": float("nan"),
+        "norm": np.float32("inf"),
+        "map": np.zeros((2, 2)),
+        "ok": np.ones(()),
+    }
+    recorder.step(1, 1, 10, logs, [1], 1.0)
+    assert recorder.frame(1.0)["logs"] == {"loss": None, "norm": None, "ok": 1.0}
+
+
+def test_rows_stay_bounded_and_keep_the_last():
+    recorder = Recorder(1, "fit", 5000, start=0.0)
+    for epoch in range(1, 5001):
+        recorder.epoch_end(epoch, {"loss": 1.0}, float(epoch))
+    rows = recorder.frame(5001.0, "finished")["rows"]
+    assert len(rows) <= 500
+    assert rows[0]["epoch"] == 1 and rows[-1]["epoch"] == 5000

@@ -1,0 +1,276 @@
+"""A cluster: MPI ranks that belong to this notebook, from their start to their end."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tnt_notebook.cluster.engines import Engines
+from tnt_notebook.cluster.execution import Abandoned, Execution, RanksDied, RanksStuck
+from tnt_notebook.cluster.failure import rank_error
+from tnt_notebook.cluster.fit import Fit
+from tnt_notebook.cluster.folder import tail
+from tnt_notebook.cluster.gpus import check_gpus
+from tnt_notebook.cluster.output import ranks_label
+from tnt_notebook.cluster.status import RankStatus, rank_statuses
+from tnt_notebook.cluster.values import packed
+from tnt_notebook.errors import ClusterError, NoClusterError
+
+_ENGINE = "tnt_notebook.engine"
+_TURN_TICK_S = 0.05
+_RECOVER_S = 30.0
+
+
+def _silence(line: str) -> None:
+    """Reports progress to nobody."""
+
+
+class Cluster:
+    """MPI ranks on this machine, owned by this process and ended with it.
+
+    Args:
+        ranks: how many.
+        gpus: GPUs per host that its ranks share; 0 hides all, None leaves GPUs alone.
+        cores: cores per rank; all cores of the host shared evenly when None.
+        report: called with a line of progress several times while starting.
+        timeout: seconds until all ranks must answer.
+
+    Raises:
+        ClusterError: a wrong number, or engines that do not start; with MPI's own message.
+
+    Example::
+
+        cluster = Cluster(4)
+        cluster.run("print('hello')")
+        cluster.stop()
+    """
+
+    def __init__(
+        self,
+        ranks: int,
+        gpus: int | None = None,
+        cores: int | None = None,
+        report: Callable[[str], None] = _silence,
+        timeout: float = 60.0,
+    ) -> None:
+        if ranks < 1:
+            raise ClusterError(f"-n {ranks}: a cluster needs at least one rank.")
+        available = len(os.sched_getaffinity(0))
+        if cores is not None and not 1 <= cores <= available:
+            raise ClusterError(
+                f"--cores {cores}: this machine offers 1 to {available} cores to a rank."
+            )
+        check_gpus(gpus)
+        self.ranks = ranks
+        self._options = {"gpus": gpus, "cores": cores, "timeout": timeout}
+        self._engines: Engines | None = None
+        # Held by the cell or fit that runs; the next one waits for it.
+        self._turn = threading.Lock()
+        self._running: Execution | None = None
+        self._needs_recovery = False
+        self._start(report)
+        atexit.register(self.stop)
+
+    def stop(self) -> None:
+        """Ends every process and removes every file; a second call does nothing."""
+        atexit.unregister(self.stop)
+        engines, self._engines = self._engines, None
+        if engines is not None:
+            engines.close()
+
+    def restart(self, report: Callable[[str], None] = _silence) -> None:
+        """Starts the ranks anew, with the same options; their variables are lost."""
+        self.stop()
+        self._start(report)
+        atexit.register(self.stop)
+
+    def status(self) -> list[RankStatus]:
+        """A row per rank, without waiting for ranks that are busy."""
+        engines = self._alive()
+        running = self._running
+        return rank_statuses(engines.seats, running.pending if running else [], engines.dead())
+
+    def logs(self, rank: int, lines: int = 100) -> str:
+        """The last lines a rank wrote: prints, and what libraries and child processes wrote."""
+        self._check_ranks([rank])
+        return tail(self._alive().folder.rank_log(rank), lines)
+
+    @property
+    def busy(self) -> bool:
+        """A cell or a fit runs."""
+        return self._running is not None
+
+    # Cells --------------------------------------------------------------------------------
+
+    def run(
+        self,
+        cell: str,
+        ranks: Sequence[int] | None = None,
+        report: Callable[[str], None] = _silence,
+    ) -> None:
+        """Runs a cell on ranks and shows their output while it runs.
+
+        Args:
+            cell: Python, as in a notebook cell.
+            ranks: where; everywhere when None.
+            report: called when the cell has to wait for another one.
+
+        Raises:
+            RankError: the cell raised; it shows the ranks' traceback.
+            ClusterError: a rank died or could not be freed.
+        """
+        where = self._check_ranks(ranks)
+        with self._turn_of(report) as engines:
+            execution = Execution(engines, where).execute(cell)
+            self._follow(execution)
+        if execution.failures:
+            raise rank_error(execution.failures)
+
+    def push(self, values: dict[str, Any]) -> None:
+        """Binds names in the cells of all ranks.
+
+        Raises:
+            ClusterError: a value cannot be sent; the message names it.
+        """
+        self.call("cell:push", packed(values))
+
+    def pull(self, name: str, rank: int = 0) -> Any:
+        """The value a name has in the cells of one rank.
+
+        Raises:
+            ClusterError: the name is not defined there, or its value cannot be sent.
+        """
+        answer = self.call("cell:fetch", name, ranks=[rank])[rank]
+        if "refused" in answer:
+            raise ClusterError(f"rank {rank}: {answer['refused']}")
+        return answer["value"]
+
+    def call(
+        self, function: str, *arguments: Any, ranks: Sequence[int] | None = None
+    ) -> dict[int, Any]:
+        """Calls ``module:function`` of the engine side on ranks; returns answers by rank.
+
+        Raises:
+            RankError: the function raised.
+        """
+        where = self._check_ranks(ranks)
+        with self._turn_of(_silence) as engines:
+            execution = Execution(engines, where).call(f"{_ENGINE}.{function}", *arguments)
+            self._follow(execution)
+        if execution.failures:
+            raise rank_error(execution.failures)
+        return execution.answers
+
+    def fit(self, cell: str, options: dict[str, Any], title: str = "fit") -> Fit:
+        """Begins a fit cell on all ranks and returns its handle at once.
+
+        Args:
+            cell: ordinary Keras code.
+            options: keyword arguments of ``tnt_notebook.parallel.distributed``.
+            title: what the live view shows.
+        """
+        self._alive()
+        return Fit(self, cell, options, title)
+
+    # For the handle of a fit --------------------------------------------------------------
+
+    @contextmanager
+    def fit_turn(
+        self, on_data: Callable[[dict[str, Any]], None], cell: str, options: dict[str, Any]
+    ) -> Iterator[Execution]:
+        """Waits for its turn and yields the execution of a fit cell, begun but not followed."""
+        with self._turn_of(_silence) as engines:
+            execution = Execution(engines, range(self.ranks), on_data)
+            yield execution.call(f"{_ENGINE}.fit:run_fit_cell", cell, options)
+
+    def follow(self, execution: Execution) -> None:
+        """Waits for an execution, and mends the cluster where it can when that fails."""
+        self._follow(execution)
+
+    # Inside -------------------------------------------------------------------------------
+
+    def _start(self, report: Callable[[str], None]) -> None:
+        cluster_id = secrets.token_hex(4)
+        self._engines = Engines(cluster_id, self.ranks, report=report, **self._options)
+        self._turn = threading.Lock()
+        self._running = None
+        self._needs_recovery = False
+
+    def _alive(self) -> Engines:
+        if self._engines is None:
+            raise NoClusterError("The cluster is stopped. Start one: %tnt_cluster start -n 4")
+        return self._engines
+
+    def _check_ranks(self, ranks: Sequence[int] | None) -> list[int]:
+        where = sorted(set(range(self.ranks) if ranks is None else ranks))
+        beyond = [rank for rank in where if not 0 <= rank < self.ranks]
+        if beyond:
+            raise ClusterError(
+                f"This cluster has ranks 0 to {self.ranks - 1}, and not {ranks_label(beyond)}."
+            )
+        return where
+
+    @contextmanager
+    def _turn_of(self, report: Callable[[str], None]) -> Iterator[Engines]:
+        """One at a time: cells behind a fit wait here, then meet ranks that can communicate."""
+        engines, turn = self._alive(), self._turn
+        if not turn.acquire(blocking=False):
+            report("waiting for the fit to end")
+            while not turn.acquire(timeout=_TURN_TICK_S):  # in steps, so that Ctrl-C is heard
+                pass
+        try:
+            if self._engines is not engines:
+                raise ClusterError("The cluster was stopped or restarted while this waited.")
+            if self._running is not None:
+                report("waiting for the interrupted cell to end")
+                self._follow(self._running)
+            self._recover(engines)
+            yield engines
+        finally:
+            turn.release()
+
+    def _recover(self, engines: Engines) -> None:
+        if self._needs_recovery and self.ranks > 1:
+            recovery = Execution(engines, range(self.ranks)).call(f"{_ENGINE}.cell:recover")
+            self._follow(recovery, timeout=_RECOVER_S)
+            if recovery.failures:
+                raise rank_error(recovery.failures)
+        self._needs_recovery = False
+
+    def _follow(self, execution: Execution, timeout: float | None = None) -> None:
+        engines = self._alive()
+        self._running = execution
+        try:
+            execution.wait(timeout)
+        except Abandoned:
+            self._needs_recovery = True
+            raise  # it stays the running one: the next cell waits for it
+        except RanksDied as death:
+            self._running = None
+            raise self._death(engines, death) from None
+        except RanksStuck as stuck:
+            self._running = None
+            raise self._free_by_restart(execution, stuck) from None
+        self._running = None
+        if execution.failures:
+            self._needs_recovery = True
+
+    def _death(self, engines: Engines, death: RanksDied) -> ClusterError:
+        return ClusterError(
+            f"{ranks_label(death.ranks)} died. %tnt_cluster restart starts the ranks anew; "
+            f"variables on them are lost.\n\n{engines.last_words(death.ranks)}"
+        )
+
+    def _free_by_restart(self, execution: Execution, stuck: RanksStuck) -> ClusterError:
+        raised = rank_error(execution.failures)
+        self.restart()
+        return ClusterError(
+            f"{raised}\n{ranks_label(stuck.stuck)} waited for it in a call that cannot be "
+            "interrupted (plain mpi4py?). The engines were restarted: variables on all ranks are "
+            "lost.\n\n" + "\n".join(raised.rendered or [])
+        )

@@ -1,0 +1,271 @@
+"""One request on some ranks: sends it, collects messages and answers, and bounds every wait.
+
+Messages arrive in ipyparallel's IO thread and go into a queue; whoever waits (the notebook's main
+thread for a cell, a thread of its own for a fit) takes them out, so printing happens there.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import ipyparallel as ipp
+from ipyparallel.serialize import PrePickled
+
+from tnt_notebook.cluster.engines import Engines
+from tnt_notebook.cluster.failure import Failure, failure_of
+from tnt_notebook.cluster.output import Item, Merger, ranks_label
+from tnt_notebook.cluster.show import show
+from tnt_notebook.errors import ClusterError
+
+TICK_S = 0.05
+INTERRUPT_AFTER_S = 5.0  # a rank raised, and another does not end although it was freed
+GIVE_UP_AFTER_S = 10.0
+OUTPUT_WAIT_S = 2.0  # an answer may overtake the last output
+
+
+class RanksDied(ClusterError):
+    """Ranks left while they were needed; the cluster says of what they died."""
+
+    def __init__(self, ranks: list[int]) -> None:
+        super().__init__(f"{ranks_label(ranks)} died.")
+        self.ranks = ranks
+
+
+class RanksStuck(ClusterError):
+    """A rank raised, and others could not be freed."""
+
+    def __init__(self, raised: list[int], stuck: list[int]) -> None:
+        super().__init__(f"{ranks_label(raised)} raised, and {ranks_label(stuck)} did not end.")
+        self.raised = raised
+        self.stuck = stuck
+
+
+class Abandoned(ClusterError):
+    """A person pressed interrupt twice; the ranks go on."""
+
+
+class Execution:
+    """A request that runs on some ranks of a cluster.
+
+    Args:
+        engines: of the cluster; if any of them dies, none can go on.
+        ranks: where to run.
+        on_data: called with what a rank publishes as data, in the thread that waits.
+    """
+
+    def __init__(
+        self,
+        engines: Engines,
+        ranks: Sequence[int],
+        on_data: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.ranks = list(ranks)
+        self._engines = engines
+        self._client = engines.client
+        self._labelled = engines.size > 1
+        self._on_data = on_data
+        self._events: queue.SimpleQueue[tuple[int, str, Any]] = queue.SimpleQueue()
+        self._merger = Merger(self.ranks)
+        self._unanswered = set(self.ranks)
+        self._unfinished_output = set(self.ranks)
+        self.answers: dict[int, Any] = {}
+        self.failures: dict[int, Failure] = {}
+        self._answered_at = 0.0
+        self._failed_at: float | None = None
+        self._interrupted_stuck = False
+        self._interrupts = 0
+
+    def execute(self, code: str) -> Execution:
+        """Sends a cell."""
+        for rank, identity in self._identities():
+            self._client.send_execute_request(
+                self._client._mux_socket,
+                code,
+                silent=False,
+                ident=identity,
+                message_future_hook=self._listen(rank),
+            )
+        return self
+
+    def call(self, function: str, *arguments: Any) -> Execution:
+        """Sends a call of ``module:function`` of the engine side; only data crosses."""
+        module, name = function.split(":")
+        reference = ipp.Reference(f"__import__({module!r}, fromlist=['*']).{name}")
+        # Serialised once, not once per rank.
+        packed = [a if isinstance(a, PrePickled) else PrePickled(a) for a in arguments]
+        for rank, identity in self._identities():
+            self._client.send_apply_request(
+                self._client._mux_socket,
+                reference,
+                packed,
+                ident=identity,
+                message_future_hook=self._listen(rank),
+            )
+        return self
+
+    @property
+    def pending(self) -> list[int]:
+        """Ranks that have not answered."""
+        return sorted(self._unanswered)
+
+    def interrupt(self) -> None:
+        """Ctrl-C for the ranks that have not answered, through their nannies."""
+        self._signal(signal.SIGINT)
+
+    def request_stop(self) -> None:
+        """Asks the ranks to end their fit after the current step."""
+        self._signal(signal.SIGUSR1)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Shows output until all ranks have answered.
+
+        Raises:
+            RanksDied: a rank of the cluster left meanwhile.
+            RanksStuck: a rank raised, and others could not be freed within ten seconds.
+            Abandoned: Ctrl-C twice.
+            ClusterError: ``timeout`` seconds have passed.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._interrupts_as_events():
+            while not self._complete():
+                self._take_events()
+                self._check_ranks()
+                if deadline is not None and time.monotonic() > deadline:
+                    raise ClusterError(
+                        f"{ranks_label(self.pending)} did not answer within {timeout:g} s. "
+                        "%tnt_cluster restart starts the engines anew."
+                    )
+        show(self._merger.rest(time.monotonic()), self._labelled)
+
+    # What arrives -------------------------------------------------------------------------
+
+    def _identities(self) -> list[tuple[int, bytes]]:
+        gone = [rank for rank in self.ranks if rank not in self._client.ids]
+        if gone:
+            raise RanksDied(gone)
+        identities, _ = self._client._build_targets(self.ranks)
+        return list(zip(self.ranks, identities, strict=True))
+
+    def _listen(self, rank: int) -> Callable[[Any], None]:
+        """Hooks into a request before it is sent, so that no message can be missed."""
+
+        def hook(future: Any) -> None:
+            metadata = future.output.metadata
+
+            def on_message(message: dict[str, Any]) -> None:
+                kind = message["header"]["msg_type"]
+                # ipyparallel keeps all text of a request, and copies it for every new piece.
+                metadata["stdout"] = metadata["stderr"] = ""
+                metadata["outputs"] = []
+                if kind == "data_message":
+                    self._events.put((rank, kind, dict(metadata["data"])))
+                else:
+                    self._events.put((rank, kind, message["content"]))
+
+            future.iopub_callbacks.append(on_message)
+            future.add_done_callback(lambda f: self._events.put((rank, "answer", f.result())))
+            future.output.add_done_callback(lambda f: self._events.put((rank, "output ended", None)))
+
+        return hook
+
+    def _take_events(self) -> None:
+        try:
+            event = self._events.get(timeout=TICK_S)
+            while True:
+                self._take(*event)
+                event = self._events.get_nowait()
+        except queue.Empty:
+            pass
+        show(self._merger.ready(time.monotonic()), self._labelled)
+
+    def _take(self, rank: int, kind: str, content: Any) -> None:
+        now = time.monotonic()
+        if kind == "interrupt":
+            self._on_interrupt()
+        elif kind == "stream":
+            self._merger.write(rank, content["name"], content["text"], now)
+        elif kind in ("display_data", "execute_result"):
+            rich = {"data": content["data"], "metadata": content.get("metadata")}
+            self._merger.put(rank, Item("display", rich), now)
+        elif kind == "data_message" and self._on_data is not None:
+            self._on_data(content)
+        elif kind == "output ended":
+            self._unfinished_output.discard(rank)
+            self._merger.end(rank, now)
+        elif kind == "answer":
+            self._take_answer(rank, content, now)
+
+    def _take_answer(self, rank: int, answer: Any, now: float) -> None:
+        self._unanswered.discard(rank)
+        self._answered_at = now
+        if isinstance(answer, dict) and "error" in answer:
+            self.failures[rank] = Failure(**answer["error"])
+        elif not isinstance(answer, BaseException):
+            self.answers[rank] = answer
+        elif isinstance(answer, ipp.error.EngineError) and rank not in self._client.ids:
+            self._unanswered.add(rank)  # it died: _check_ranks tells
+        else:
+            self.failures[rank] = failure_of(answer)
+        if self.failures and self._failed_at is None:
+            self._failed_at = now
+
+    def _signal(self, number: int) -> None:
+        alive = [rank for rank in self.pending if rank in self._client.ids]
+        if alive:
+            self._client.send_signal(int(number), targets=alive, block=False)
+
+    # Bounds -------------------------------------------------------------------------------
+
+    def _complete(self) -> bool:
+        if self._unanswered:
+            return False
+        waited = time.monotonic() - self._answered_at
+        return not self._unfinished_output or waited > OUTPUT_WAIT_S
+
+    def _check_ranks(self) -> None:
+        if not self._unanswered:
+            return
+        dead = self._engines.dead()
+        if dead:
+            show(self._merger.rest(time.monotonic()), self._labelled)
+            raise RanksDied(dead)
+        if self._failed_at is None:
+            return
+        waited = time.monotonic() - self._failed_at
+        if waited > INTERRUPT_AFTER_S and not self._interrupted_stuck:
+            self._interrupted_stuck = True
+            self.interrupt()
+        if waited > GIVE_UP_AFTER_S:
+            show(self._merger.rest(time.monotonic()), self._labelled)
+            raise RanksStuck(sorted(self.failures), self.pending)
+
+    @contextmanager
+    def _interrupts_as_events(self) -> Iterator[None]:
+        """Turns Ctrl-C into an event: an exception in the middle of a step could lose one."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        previous = signal.signal(
+            signal.SIGINT, lambda *_: self._events.put((-1, "interrupt", None))
+        )
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, previous)
+
+    def _on_interrupt(self) -> None:
+        self._interrupts += 1
+        where = ranks_label(self.pending or self.ranks)
+        if self._interrupts > 1:
+            raise Abandoned(
+                f"The interrupted cell still runs on {where}. The next cell waits for its end; "
+                "%tnt_cluster restart ends it now, and variables are lost."
+            )
+        print(f"interrupting {where} (interrupt once more to leave)", flush=True)
+        self.interrupt()

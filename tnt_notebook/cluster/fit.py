@@ -1,0 +1,167 @@
+"""The handle of a fit that runs on the ranks while the notebook goes on."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tnt_notebook.cluster.execution import Execution
+from tnt_notebook.cluster.failure import rank_error
+from tnt_notebook.errors import ModelError, RankError, TntError
+
+if TYPE_CHECKING:
+    from tnt_notebook.cluster.cluster import Cluster
+
+_FRAME = "tnt_frame"
+
+
+class Fit:
+    """A fit cell: queued, then running, then finished, stopped or failed.
+
+    Example::
+
+        fit.history["loss"]     # so far, while it runs
+        fit.stop()              # after the current step, on all ranks
+        fit.wait().model        # the trained Keras model, in the notebook
+    """
+
+    def __init__(
+        self, cluster: Cluster, cell: str, options: dict[str, Any], title: str = "fit"
+    ) -> None:
+        from tnt_notebook.dashboard import LiveView
+
+        self.title = title
+        self.state = "queued"
+        self.error: TntError | None = None
+        self.frames: list[dict[str, Any]] = []
+        self._cluster = cluster
+        self._cell = cell
+        self._options = options
+        self._rows: list[dict[str, Any]] = []
+        self._result: dict[str, Any] = {}
+        self._execution: Execution | None = None
+        self._stop_asked = False
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._model: Any = None
+        self._view = LiveView(title, cluster.ranks, self.stop)
+        self._view.show()
+        self._thread = threading.Thread(target=self._run, name=f"tnt-fit-{title}", daemon=True)
+        self._thread.start()
+
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """Loss and metrics by epoch, as Keras gives them; while it runs, of the epochs so far."""
+        if "history" in self._result:
+            return self._result["history"]
+        names = dict.fromkeys(name for row in self._rows for name in row if name != "epoch")
+        return {name: [row[name] for row in self._rows if name in row] for name in names}
+
+    @property
+    def model(self) -> Any:
+        """The trained Keras model; waits for the end of the fit and loads Keras here.
+
+        Raises:
+            ModelError: the model cannot be rebuilt in the notebook; the message says what to do.
+        """
+        self.wait()
+        if self._model is None:
+            self._model = _load(self.model_bytes())
+        return self._model
+
+    def model_bytes(self) -> bytes:
+        """The trained model as the bytes of a ``.keras`` file."""
+        self.wait()
+        return self._cluster.call("fit:model_bytes", ranks=[0])[0]
+
+    def wait(self, timeout: float | None = None) -> Fit:
+        """Waits for the end.
+
+        Raises:
+            TimeoutError: it still runs after ``timeout`` seconds.
+            RankError, ClusterError: the fit failed.
+        """
+        if not self._ended.wait(timeout):
+            raise TimeoutError(f"{self.title} still runs after {timeout:g} s.")
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def stop(self) -> None:
+        """Asks all ranks to end the fit after their current step; returns at once."""
+        with self._lock:
+            self._stop_asked = True
+            execution = self._execution
+        if execution is not None:
+            execution.request_stop()
+
+    def __repr__(self) -> str:
+        return f"<{self.title}: {self.state}{self._progress()}>"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(self.title)}</code>: {self.state}{escape(self._progress())}"
+
+    def _progress(self) -> str:
+        last = self.frames[-1] if self.frames else {}
+        if not last or self.state in ("queued", "failed"):
+            return f", {self.error}" if self.error else ""
+        logs = ", ".join(f"{name} {value:.4g}" for name, value in last["logs"].items())
+        return f", epoch {last['epoch']} of {last['epochs']}" + (f", {logs}" if logs else "")
+
+    # In its own thread --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._train()
+        except TntError as error:
+            self.error = error
+            self.state = "failed"
+        except BaseException as error:
+            # A fault of ours must reach the person as well, not end in a thread's last words.
+            self.error = RankError(f"{type(error).__name__}: {error}")
+            self.state = "failed"
+            raise
+        finally:
+            self._view.finish(self.state, str(self.error) if self.error else None)
+            self._ended.set()
+
+    def _train(self) -> None:
+        with self._cluster.fit_turn(self._on_data, self._cell, self._options) as execution:
+            with self._lock:
+                self._execution = execution
+                self.state = "running"
+            if self._stop_asked:
+                execution.request_stop()
+            self._cluster.follow(execution)
+        if execution.failures:
+            raise rank_error(execution.failures)
+        self._result = execution.answers[0]
+        self.state = "stopped" if self._stop_asked else "finished"
+
+    def _on_data(self, data: dict[str, Any]) -> None:
+        frame = data.get(_FRAME)
+        if frame is None:
+            return
+        self.frames.append(frame)
+        self._rows = frame.get("rows") or self._rows
+        self._view.update(frame)
+
+
+def _load(model: bytes) -> Any:
+    import keras
+
+    with tempfile.TemporaryDirectory(prefix="tnt-model-") as folder:
+        path = Path(folder) / "model.keras"
+        path.write_bytes(model)
+        try:
+            return keras.saving.load_model(path)
+        except (TypeError, ValueError) as error:
+            raise ModelError(
+                "The trained model cannot be rebuilt in the notebook, most likely because it uses "
+                "a class that only the ranks know. Define the class in a notebook cell as well, "
+                "with @keras.saving.register_keras_serializable(), and ask for .model again. "
+                f"Keras says: {error}"
+            ) from error

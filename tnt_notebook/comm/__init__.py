@@ -1,0 +1,16 @@
+"""Engine side: ranks, and collectives between them, over the C++ backend.
+
+    from tnt_notebook import comm
+
+    comm.rank(), comm.size()
+    mean = comm.world().allreduce(array) / comm.size()
+
+Importing this package loads neither MPI nor TensorFlow; the first use of the world loads MPI, and
+:mod:`tnt_notebook.comm.ops` loads TensorFlow.
+"""
+
+from __future__ import annotations
+
+from tnt_notebook.comm.world import World, abort, failure, rank, recover, size, use, world
+
+__all__ = ["World", "abort", "failure", "rank", "recover", "size", "use", "world"]

@@ -1,0 +1,107 @@
+"""What the C++ transport has to know of the MPI library that mpi4py has loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from tnt_notebook.errors import CommunicationError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from tnt_notebook.comm import _kernels
+
+# Set by the launchers (Open MPI, PMIx, MPICH and Intel MPI, Slurm's srun) for every rank.
+_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+
+
+def launched() -> bool:
+    """Whether an MPI launcher started this process."""
+    return any(name in os.environ for name in _RANK_VARIABLES)
+
+
+def engine(link: MPI.Comm, timeout_s: float) -> _kernels.Engine:
+    """An engine over a private communicator.
+
+    Args:
+        link: a duplicate that nobody else uses; its error handler is set here.
+        timeout_s: seconds that an operation may wait for one message.
+
+    Raises:
+        CommunicationError: MPI was not initialised for calls from several threads.
+    """
+    from mpi4py import MPI
+
+    from tnt_notebook.comm import _kernels
+
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise CommunicationError(
+            "MPI was initialised without MPI_THREAD_MULTIPLE, which the progress thread needs. "
+            "Let mpi4py initialise it (import mpi4py.MPI before anything else that uses MPI), or "
+            "use an MPI that was built with support for threads."
+        )
+    link.Set_errhandler(MPI.ERRORS_RETURN)
+    return _kernels.mpi_engine(
+        path=MPI.__file__,
+        handle_bytes=MPI._sizeof(MPI.Comm),
+        status_bytes=MPI._sizeof(MPI.Status),
+        status_source_at=_status_source_at(),
+        byte_type=MPI._handleof(MPI.BYTE),
+        null_request=MPI._handleof(MPI.REQUEST_NULL),
+        any_source=MPI.ANY_SOURCE,
+        tag_limit=link.Get_attr(MPI.TAG_UB) - 1,
+        communicator=MPI._handleof(link),
+        rank=link.rank,
+        size=link.size,
+        timeout_s=timeout_s,
+    )
+
+
+def drain(engine: _kernels.Engine, link: MPI.Comm, parent: MPI.Comm, timeout_s: float) -> None:
+    """Receives and drops what other ranks had sent over ``link`` before it failed.
+
+    Collective over ``parent``; the engine is closed. Afterwards no message is under way, and the
+    communicator can be freed.
+    """
+    import numpy as np
+    from mpi4py import MPI
+
+    announced = np.empty(link.size, np.uint64)
+    wait(parent.Ialltoall(np.array(engine.sent(), np.uint64), announced), timeout_s, "draining")
+    missing = announced - np.array(engine.received(), np.uint64)
+    status, deadline = MPI.Status(), time.monotonic() + timeout_s
+    while missing.any() or not engine.sends_done():
+        if link.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
+            message = bytearray(status.Get_count(MPI.BYTE))
+            link.Recv([message, MPI.BYTE], status.Get_source(), status.Get_tag())
+            missing[status.Get_source()] -= np.uint64(1)
+        elif time.monotonic() > deadline:
+            raise CommunicationError(
+                f"rank {link.rank}: messages of rank(s) {np.flatnonzero(missing).tolist()} did not "
+                f"arrive within {timeout_s:.0f} s after a failure. Restart the cluster."
+            )
+
+
+def wait(request: MPI.Request, timeout_s: float, what: str) -> None:
+    """Waits for a nonblocking MPI operation, so that Ctrl-C works and the wait ends."""
+    deadline = time.monotonic() + timeout_s
+    nap = 1e-5
+    while not request.Test():
+        if time.monotonic() > deadline:
+            raise CommunicationError(f"{what}: not all ranks arrived within {timeout_s:.0f} s")
+        time.sleep(nap)
+        nap = min(2 * nap, 1e-3)
+
+
+def _status_source_at() -> int:
+    """The offset of MPI_SOURCE in MPI_Status, which differs between the ABIs."""
+    from mpi4py import MPI
+
+    marker = 0x5A5A1234
+    status: Any = MPI.Status()
+    status.Set_source(marker)
+    memory = ctypes.string_at(MPI._addressof(status), MPI._sizeof(MPI.Status))
+    return memory.index(marker.to_bytes(4, "little"))

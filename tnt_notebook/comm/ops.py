@@ -1,0 +1,129 @@
+"""Collectives inside TensorFlow graphs: asynchronous ops over the C++ backend.
+
+An op runs when its inputs are ready, whatever else the graph does, and holds no thread while
+messages travel. It is named by a *channel*, a number fixed when the graph is traced and the same
+on all ranks, so that ranks may run ops in any order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import itertools
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tnt_notebook.comm.world import World, world
+from tnt_notebook.errors import CommunicationError
+
+#: Channels below are for calls outside of graphs.
+FIRST_CHANNEL = 16
+
+#: dtypes that can be exchanged.
+DTYPES = (tf.float32, tf.float64, tf.bfloat16, tf.float16, tf.int32, tf.int64)
+
+_scope = threading.local()
+
+
+@contextlib.contextmanager
+def channels(first: int = FIRST_CHANNEL) -> Iterator[None]:
+    """Counts channels from ``first`` inside the ``with`` block.
+
+    Put it around what is traced as one function: the ranks trace the same ops in the same order,
+    and so agree on channels without talking; a function that is traced again gets the same ones.
+    """
+    before = getattr(_scope, "counter", None)
+    _scope.counter = itertools.count(first)
+    try:
+        yield
+    finally:
+        _scope.counter = before
+
+
+@tf.autograph.experimental.do_not_convert
+def allreduce(
+    tensors: Sequence[tf.Tensor],
+    scale: tf.Tensor | float = 1.0,
+    reduction: str = "sum",
+    label: str = "",
+    over: World | None = None,
+) -> list[tf.Tensor]:
+    """The element-wise reduction over all ranks of ``scale * tensor``, for a bucket of tensors.
+
+    Args:
+        tensors: one bucket; all of one of :data:`DTYPES`, any shapes, the same on all ranks.
+        scale: scalar of this rank; 0 contributes zeros whatever the tensors hold. A weighted mean
+            is the sum with ``scale = weight / sum of weights``. Integers take 0 and 1 only.
+        reduction: ``"sum"``, ``"min"`` or ``"max"``.
+        label: what is exchanged, for error messages.
+        over: the world; default: this process's.
+
+    Returns:
+        Tensors of the same shapes and dtype, with the same bits on all ranks.
+    """
+    over = over or world()
+    with tf.device("/CPU:0"):
+        return library().tnt_allreduce(
+            inputs=list(tensors),
+            scale=tf.cast(scale, tf.float64),
+            world=over.id,
+            channel=_next_channel(),
+            label=label or f"allreduce of {len(tensors)} tensors",
+            reduction=reduction,
+        )
+
+
+@tf.autograph.experimental.do_not_convert
+def allgather(tensor: tf.Tensor, label: str = "", over: World | None = None) -> tf.Tensor:
+    """The tensors of all ranks, concatenated along the first axis in rank order.
+
+    Args:
+        tensor: one of :data:`DTYPES`, at least one axis; the first may differ between ranks.
+    """
+    over = over or world()
+    with tf.device("/CPU:0"):
+        gathered = library().tnt_allgather(
+            input=tensor, world=over.id, channel=_next_channel(), label=label or "allgather"
+        )
+    gathered.set_shape([None, *tensor.shape[1:]])
+    return gathered
+
+
+@functools.cache
+def library() -> Any:
+    """The op library, loaded and checked once.
+
+    Raises:
+        CommunicationError: this TensorFlow does not fit; the message says why.
+    """
+    path = _library_path()
+    loaded = tf.load_op_library(str(path))
+    load_error = ctypes.CDLL(str(path)).tnt_load_error
+    load_error.restype = ctypes.c_char_p
+    problem = load_error().decode()
+    if problem:
+        raise CommunicationError(f"TensorFlow {tf.__version__} and tnt_notebook: {problem}")
+    with tf.init_scope(), tf.device("/CPU:0"):
+        if loaded.tnt_check().numpy().tolist() != [1]:
+            raise CommunicationError(
+                f"TensorFlow {tf.__version__} did not complete an op from another thread"
+            )
+    return loaded
+
+
+def _library_path() -> Path:
+    from tnt_notebook.comm import _kernels
+
+    return Path(_kernels.__file__).with_name("libtnt_tensorflow.so")
+
+
+def _next_channel() -> int:
+    counter = getattr(_scope, "counter", None)
+    if counter is None:
+        raise RuntimeError("an exchange inside a graph needs `with ops.channels():` around it")
+    return next(counter)

@@ -1,0 +1,80 @@
+"""The widget: a thin class whose traits are the whole protocol with ``widgets/card.js``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import anywidget
+import traitlets
+
+from tnt_notebook.dashboard import assets
+from tnt_notebook.telemetry import Frame, Row, thinned
+
+HISTORY_LIMIT = 240  # points; the same number is in widgets/history.js
+POINT = {"seq", "elapsed", "logs", "rates"}
+NOT_DRAWN = {"v", "time", "rows", "samples"}
+
+
+def _snapshot(value: list[dict[str, Any]], _: Card) -> list[dict[str, Any]]:
+    return list(value)
+
+
+class Card(anywidget.AnyWidget):
+    """One run, drawn live in the browser.
+
+    ``history`` is the ring buffer that a browser reads when it comes back from a refresh. It grows
+    in place, on both sides and by the same rule, so that a frame sends itself only: a new value of
+    the trait would send all of it again, five times a second.
+    """
+
+    _esm = assets.module("card.js")
+    _css = assets.text("card.css")
+
+    title = traitlets.Unicode().tag(sync=True)
+    ranks = traitlets.Int(1).tag(sync=True)
+    state = traitlets.Unicode("starting").tag(sync=True)
+    """starting, running, stopping, finished, stopped or failed."""
+    error = traitlets.Unicode("").tag(sync=True)
+    frame = traitlets.Dict().tag(sync=True)
+    """The latest frame, without what the card does not draw."""
+    rows: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    """The finished epochs."""
+    history: traitlets.List[Any] = traitlets.List().tag(sync=True, to_json=_snapshot)
+    """``[{"seq", "elapsed", "logs", "rates"}, ...]``, one for each frame shown."""
+    left = traitlets.Dict().tag(sync=True)
+    """What stays when the run has ended, for a browser that lost the displays to a refresh."""
+    stop_requested = traitlets.Bool(False).tag(sync=True)
+    """Set by the Stop button."""
+
+    def __init__(self, title: str, ranks: int) -> None:
+        before = {"epoch": 0, "epochs": 1, "step": 0, "steps": None, "elapsed": 0.0, "eta": None}
+        super().__init__(
+            title=title, ranks=ranks, frame={"seq": 0, **before, "logs": {}, "rates": []}
+        )
+
+    def draw(self, frame: Frame, rows: Sequence[Row]) -> None:
+        """Shows a frame and the epochs finished so far."""
+        self.history.append({name: v for name, v in frame.items() if name in POINT})
+        self.history[:] = thinned(self.history, HISTORY_LIMIT)
+        self.rows = list(rows)
+        self.frame = {name: value for name, value in frame.items() if name not in NOT_DRAWN}
+
+    def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:
+        """Has the card and its placeholder replaced wherever the kernel's own updates cannot.
+
+        Args:
+            placeholder: The text by which the placeholder is known.
+            summary: The MIME bundle that takes the place of the card.
+            figure: The MIME bundle that takes the place of the placeholder.
+        """
+        self.left = {
+            "model_id": self.model_id,
+            "placeholder": placeholder,
+            "summary": summary,
+            "figure": figure,
+        }
+
+    def __repr__(self) -> str:
+        # What shows where there is no browser: the same text in every run.
+        return f"{self.title}: live view of {self.ranks} rank{'s' if self.ranks > 1 else ''}"

@@ -1,0 +1,90 @@
+"""The text that stays of a run, made for a monospaced font.
+
+::
+
+    MLP on digits · finished in 0:42 · 5 epochs on 2 ranks
+
+      loss       0.0312    validation 0.0517
+      accuracy   0.9912    validation 0.9833
+
+      rank   samples/s   samples
+         0       3,012    45,000
+         1       3,009    45,000
+       all       6,021    90,000
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tnt_notebook import telemetry
+from tnt_notebook.dashboard.wording import clock, number, plural, rate
+from tnt_notebook.telemetry import Frame, Row, State
+
+RANKS_WITH_A_LINE = 16
+
+
+def summary(
+    title: str, ranks: int, frames: Sequence[Frame], state: State, error: str | None = None
+) -> str:
+    """What became of a run: loss and metrics, samples per second of each rank, time.
+
+    Args:
+        title: What the run is called.
+        ranks: How many ranks it had.
+        frames: Its frames in order; may be empty.
+        state: How it ended.
+        error: The sentence that says why it failed.
+
+    Returns:
+        A text of several lines, none longer than the title and 79 characters.
+    """
+    blocks = [headline(title, ranks, frames, state)]
+    if error:
+        blocks.append("\n".join(f"  {line}" for line in error.splitlines()))
+    blocks += ["\n".join(lines) for lines in (_metrics(frames), _ranks(frames)) if lines]
+    return "\n\n".join(blocks)
+
+
+def headline(title: str, ranks: int, frames: Sequence[Frame], state: State) -> str:
+    """The first line: what it was, how it ended, how long it took."""
+    ended = {"running": "running for", "finished": "finished in"}.get(state, f"{state} after")
+    epochs = len(telemetry.epoch_rows(frames)) and int(frames[-1]["epoch"])
+    what = f"{plural(epochs, 'epoch')} on " if epochs else ""
+    return f"{title} · {ended} {clock(telemetry.duration(frames))} · {what}{plural(ranks, 'rank')}"
+
+
+def metric_pairs(frames: Sequence[Frame]) -> list[tuple[str, float | None, Row]]:
+    """Each metric with its final value, and its validation as a row of none or one."""
+    logs = telemetry.final_logs(frames)
+    return [
+        (name, value, {key: logs[key] for key in (f"val_{name}",) if key in logs})
+        for name, value in logs.items()
+        if not name.startswith("val_")
+    ]
+
+
+def _metrics(frames: Sequence[Frame]) -> list[str]:
+    pairs = metric_pairs(frames)
+    width = max((len(name) for name, _, _ in pairs), default=0)
+    lines = []
+    for name, value, validation in pairs:
+        checked = "".join(f"    validation {number(v):>8}" for v in validation.values())
+        lines.append(f"  {name:<{width}}   {number(value):>8}{checked}")
+    return lines
+
+
+def _ranks(frames: Sequence[Frame]) -> list[str]:
+    samples, rates = telemetry.total_samples(frames), telemetry.median_rates(frames)
+    if not sum(samples):
+        return []
+    lines = ["  rank   samples/s        samples"]
+    shown = list(enumerate(zip(rates, samples, strict=True)))
+    if len(shown) > RANKS_WITH_A_LINE:
+        by_rate = sorted(shown, key=lambda item: item[1][0])
+        lines[0] += "   (slowest, median and fastest rank)"
+        shown = [by_rate[0], by_rate[len(by_rate) // 2], by_rate[-1]]
+    lines += [f"  {rank:>4}   {rate(r):>9}   {count:>12,}" for rank, (r, count) in shown]
+    if len(samples) > 1:
+        lines.append(f"   all   {rate(sum(rates)):>9}   {sum(samples):>12,}")
+    return lines

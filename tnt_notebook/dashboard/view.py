@@ -1,0 +1,126 @@
+"""The life of the live view: shown at once, updated while the run goes, left behind when it ends.
+
+::
+
+    while it runs            when it is over, and in the saved notebook
+    +-------------------+    +-------------------+
+    | card (widget)     |    | summary           |
+    +-------------------+    +-------------------+
+    | placeholder       |    | figure (plotly)   |
+    +-------------------+    +-------------------+
+
+A widget cannot be drawn without its kernel: a saved notebook would say "model not found". So the
+card gives way to its own still picture, and the placeholder to a figure.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+from IPython.display import DisplayHandle, display
+
+from tnt_notebook.dashboard import still
+from tnt_notebook.dashboard.card import Card
+from tnt_notebook.dashboard.pace import Paced
+from tnt_notebook.telemetry import Frame, Row, State, thinned
+
+INTERVAL = 0.2  # seconds between two frames sent to the browser
+MAX_FRAMES = 4000
+
+
+class LiveView:
+    """One run as a person sees it in the notebook.
+
+    Example::
+
+        view = LiveView("ResNet50", ranks=8, on_stop=fit.stop)
+        view.show()
+        view.update(frame)          # from any thread, as often as frames come
+        view.finish("finished")
+    """
+
+    def __init__(self, title: str, ranks: int, on_stop: Callable[[], None]) -> None:
+        """Makes the view; nothing shows before `show`.
+
+        Args:
+            title: What the run is called, in a few words.
+            ranks: How many ranks take part.
+            on_stop: Called once, in the kernel's main thread, when the Stop button is pressed.
+        """
+        self._title = title
+        self._ranks = ranks
+        self._on_stop = on_stop
+        self._lock = threading.Lock()
+        self._frames: list[Frame] = []
+        self._rows: list[Row] = []
+        self._ended = False
+        self._places: list[DisplayHandle] = []
+        self._placeholder = still.placeholder(title, ranks)
+        self._card = Card(title, ranks)
+        self._card.observe(self._stop_pressed, "stop_requested")
+        self._to_browser: Paced[Frame] = Paced(self._draw, INTERVAL)
+
+    @property
+    def frames(self) -> list[Frame]:
+        """The frames seen so far; of a very long run fewer of the older ones."""
+        with self._lock:
+            return list(self._frames)
+
+    def show(self) -> None:
+        """Displays the card, and the place where the figure will be, under the current cell."""
+        shown = [self._display(self._card)]
+        if getattr(get_ipython(), "kernel", None) is not None:
+            shown.append(self._display(self._placeholder, raw=True))
+        self._places = [place for place in shown if place is not None]
+
+    def update(self, frame: Frame) -> None:
+        """Takes a frame in; the browser sees the latest a few times a second. From any thread."""
+        with self._lock:
+            if self._ended:
+                return
+            self._keep(frame)
+        self._to_browser.put(frame)
+
+    def finish(self, state: State, error: str | None = None) -> None:
+        """Ends the live view and leaves summary and figure. From any thread; once.
+
+        Args:
+            state: ``"finished"``, ``"stopped"`` or ``"failed"``.
+            error: The sentence that says why it failed.
+        """
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            frames = list(self._frames)
+        self._to_browser.flush()
+        self._card.error = error or ""
+        self._card.state = state
+        summary = still.summary_bundle(self._title, self._ranks, frames, state, error)
+        figure = still.figure_bundle(frames)
+        for place, bundle in zip(self._places, (summary, figure), strict=False):
+            place.update(bundle, raw=True)
+        self._card.leave(self._placeholder["text/plain"], summary, figure)
+
+    def _keep(self, frame: Frame) -> None:
+        self._frames = thinned([*self._frames, frame], MAX_FRAMES)
+        # Kept apart: the frame that brings them may be dropped on the way to the browser.
+        self._rows = frame.get("rows") or self._rows
+
+    def _draw(self, frame: Frame) -> None:
+        if self._card.state == "starting" and frame["step"]:
+            self._card.state = "running"
+        self._card.draw(frame, self._rows)
+
+    def _stop_pressed(self, change: dict[str, Any]) -> None:
+        if change["new"] and not self._ended:
+            self._card.state = "stopping"
+            self._on_stop()
+
+    @staticmethod
+    def _display(what: Any, raw: bool = False) -> DisplayHandle | None:
+        handle: DisplayHandle | None = display(what, raw=raw, display_id=True)
+        return handle  # None where there is no IPython, which then has just printed

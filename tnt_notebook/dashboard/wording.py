@@ -1,0 +1,38 @@
+"""Numbers and times as people read them; ``widgets/format.js`` is the same for the browser."""
+
+from __future__ import annotations
+
+import math
+
+
+def number(value: float | None) -> str:
+    """Four significant digits: 0.4321, 12.35, 1.2e-7; NaN for ``None``, which is NaN in frames."""
+    if value is None:
+        return "NaN"
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size < 1e-3 or size >= 1e6:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{mantissa}e{int(exponent)}"
+    return f"{value:.{max(0, 3 - math.floor(math.log10(size)))}f}"
+
+
+def rate(value: float) -> str:
+    """A rate: one decimal below ten, thousands separated above."""
+    return f"{value:.1f}" if 0 < value < 10 else f"{value:,.0f}"
+
+
+def clock(seconds: float) -> str:
+    """Seconds as a clock: 0:07, 12:34, 1:02:03, 2 d 3:04:05."""
+    minutes, s = divmod(max(0, round(seconds)), 60)
+    hours, m = divmod(minutes, 60)
+    if hours == 0:
+        return f"{m}:{s:02}"
+    days, h = divmod(hours, 24)
+    return f"{f'{days} d ' if days else ''}{h}:{m:02}:{s:02}"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 rank``, ``4 ranks``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

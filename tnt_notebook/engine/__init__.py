@@ -1,0 +1,1 @@
+"""Engine side: how a rank begins, and how it runs cells."""

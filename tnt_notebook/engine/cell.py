@@ -1,0 +1,86 @@
+"""Cells on a rank: what happens when one raises, and what the notebook asks between cells."""
+
+from __future__ import annotations
+
+import os
+import platform
+from types import SimpleNamespace
+from typing import Any
+
+from IPython import get_ipython
+from ipyparallel.serialize import serialize_object
+
+from tnt_notebook import comm
+from tnt_notebook.errors import PeerError
+
+
+def install(shell: Any) -> None:
+    """Makes a cell that raises on this rank free the other ranks from their waits."""
+    shell.events.register("post_run_cell", free_peers)
+
+
+def free_peers(result: Any) -> None:
+    """Called after every cell: tells the other ranks when this one failed.
+
+    Args:
+        result: IPython's ExecutionResult; None when the cell was cancelled.
+    """
+    error = None if result is None else result.error_before_exec or result.error_in_exec
+    # A rank that was itself freed has nothing to tell: the first failure is the one to name.
+    if error is None or isinstance(error, PeerError):
+        return
+    comm.abort(f"rank {comm.rank()}: {type(error).__name__}: {error}")
+
+
+def recover() -> None:
+    """Collective over all ranks: makes communication usable again after a failed cell."""
+    comm.recover()
+
+
+def describe() -> dict[str, Any]:
+    """Who this rank is: rank, size, host, pid, cores, GPU (as CUDA_VISIBLE_DEVICES)."""
+    from mpi4py import MPI
+
+    return {
+        "rank": MPI.COMM_WORLD.Get_rank(),
+        "size": MPI.COMM_WORLD.Get_size(),
+        "host": platform.node(),
+        "pid": os.getpid(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
+
+
+def push(values: dict[str, Any]) -> None:
+    """Binds names in the namespace of this rank's cells."""
+    get_ipython().push(values)
+
+
+def fetch(name: str) -> dict[str, Any]:
+    """The value a name has in this rank's cells.
+
+    Returns:
+        ``{"value": ...}``, or ``{"refused": why}`` when the name is not defined or its value
+        would not survive the way to the notebook.
+    """
+    namespace = get_ipython().user_ns
+    if name not in namespace:
+        return {"refused": f"{name!r} is not defined in the cells of this rank."}
+    value = _portable(namespace[name])
+    try:
+        serialize_object(value)
+    except Exception as error:  # whatever __reduce__ of a stranger raises
+        return {
+            "refused": f"{name!r} is of type {type(value).__name__}, which cannot be sent to the "
+            f"notebook ({type(error).__name__}: {error}). Pull plain data: numbers, lists, "
+            "dicts, arrays."
+        }
+    return {"value": value}
+
+
+def _portable(value: Any) -> Any:
+    """A Keras History without its model, which would make the notebook load TensorFlow."""
+    kind = type(value)
+    if kind.__name__ == "History" and kind.__module__.startswith("keras."):
+        return SimpleNamespace(history=value.history, epoch=value.epoch, params=value.params)
+    return value

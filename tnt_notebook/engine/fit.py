@@ -1,0 +1,100 @@
+"""The cell of ``%%tnt_fit`` on a rank: run it distributed, report frames, keep the model.
+
+Only plain data goes back to the notebook: an error travels as its name, text and traceback.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+from IPython import get_ipython
+from ipyparallel.engine.datapub import publish_data
+
+from tnt_notebook.errors import ModelError
+
+FRAME = "tnt_frame"
+
+_model: Any = None
+
+
+def install() -> None:
+    """Makes SIGUSR1 a request to end the running fit after its current step."""
+    signal.signal(signal.SIGUSR1, _request_stop)
+
+
+def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Runs a cell with every fit, evaluate and predict in it distributed over all ranks.
+
+    Args:
+        cell: ordinary Keras code.
+        options: keyword arguments of ``tnt_notebook.parallel.distributed``.
+
+    Returns:
+        ``{"history", "epochs", "runs"}`` of the last fit and of all runs, or ``{"error":
+        {"ename", "evalue", "traceback"}}`` when the cell or the training failed here.
+    """
+    global _model
+    from tnt_notebook.parallel import distributed
+
+    shell = get_ipython()
+    result = None
+    try:
+        with distributed(report=publish_frame, **options) as session:
+            result = shell.run_cell(cell, store_history=False)
+            result.raise_error()
+    except BaseException as error:  # Ctrl-C and sys.exit too: the notebook must be told
+        return {"error": _describe(error, result)}
+    fits = [run for run in session.runs if run.kind == "fit"]
+    history = dict(fits[-1].history) if fits else {}
+    _model = fits[-1].model if fits else session.runs[-1].model
+    return {
+        "history": history,
+        "epochs": len(next(iter(history.values()), [])),
+        "runs": [{"kind": run.kind, "history": dict(run.history)} for run in session.runs],
+    }
+
+
+def publish_frame(frame: dict[str, Any]) -> None:
+    """Sends one frame of telemetry to the notebook over the cluster's own channel."""
+    publish_data({FRAME: frame})
+
+
+def model_bytes() -> bytes:
+    """The model of the last ``%%tnt_fit``, trained, as the bytes of a ``.keras`` file.
+
+    Raises:
+        ModelError: no cell of ``%%tnt_fit`` has ended well on these ranks.
+    """
+    if _model is None:
+        raise ModelError("No %%tnt_fit has finished on these ranks, so there is no model yet.")
+    with tempfile.TemporaryDirectory(prefix="tnt-model-") as folder:
+        path = Path(folder) / "model.keras"
+        _model.save(path)
+        return path.read_bytes()
+
+
+def _request_stop(signum: int, frame: Any) -> None:
+    # Before the first fit has loaded the module there is nothing that could be stopped.
+    parallel = sys.modules.get("tnt_notebook.parallel")
+    if parallel is not None:
+        parallel.request_stop()
+
+
+def _describe(error: BaseException, result: Any) -> dict[str, Any]:
+    """The error as data; the cell's own traceback when the cell raised, without our frames."""
+    shell = get_ipython()
+    lines = traceback.format_exception_only(error)
+    raised = None if result is None else result.error_before_exec or result.error_in_exec
+    if raised is not None:
+        cell_traceback = [*(shell._last_traceback or [])]
+        lines = cell_traceback if raised is error else cell_traceback + lines
+    return {
+        "ename": type(error).__name__,
+        "evalue": str(error),
+        "traceback": "\n".join(line.rstrip("\n") for line in lines),
+    }

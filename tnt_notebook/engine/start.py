@@ -1,0 +1,109 @@
+"""How a rank begins: its log, its cores and GPU, MPI, and then an ipyparallel engine.
+
+The order matters. Cores and environment are settled before TensorFlow or OpenMP can be imported,
+and MPI is initialised before the engine registers, so that the engine's id is the MPI rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ipyparallel.engine.app import IPEngine
+from ipyparallel.engine.nanny import start_nanny
+from traitlets.config import Config
+
+from tnt_notebook import comm
+from tnt_notebook.engine import cell, fit
+from tnt_notebook.engine.placement import by_neighbourhood, cores_of, gpu_of, thread_environment
+from tnt_notebook.engine.seat import Seat, seat
+from tnt_notebook.engine.streams import RankStream, send_output_to
+from tnt_notebook.errors import ClusterError, TntError
+
+
+class RankEngine(IPEngine):
+    """An ipyparallel engine that frees its peers when a cell raises, and keeps a log."""
+
+    # Tells ipyparallel to call the application by its own name in help and configuration.
+    name = "ipengine"
+
+    async def complete_registration(self, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
+        """Called when the controller has answered: the shell exists from here on."""
+        await super().complete_registration(msg, connect, maybe_tunnel)
+        cell.install(self.kernel.shell)
+        fit.install()
+
+    def start_nanny(self, control_url: str) -> Any:
+        """Starts the process that relays signals; it stays silent, the log is the rank's."""
+        return start_nanny(
+            engine_id=self.id,
+            identity=self.bident,
+            control_url=control_url,
+            curve_serverkey=self.curve_serverkey,
+            curve_secretkey=self.curve_secretkey,
+            curve_publickey=self.curve_publickey,
+            registration_url=self.registration_url,
+            config=Config(Session=self.config.Session),
+            log_level=logging.CRITICAL + 1,
+        )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Begins this rank; returns when the engine ends."""
+    options, engine_arguments = _parser().parse_known_args(arguments)
+    here = seat(os.environ)
+    launcher = send_output_to(options.logs / f"rank-{here.rank}.log")
+    try:
+        _place(here, options.cores, options.gpus)
+        _check_world(here, options.ranks)
+        # Collective, so here, where all ranks are: in a cell one could raise before it gets there,
+        # and a rank that has no world can neither free the others nor be freed.
+        comm.world()
+    except (TntError, ImportError, OSError) as error:
+        os.write(launcher, f"rank {here.rank}: {error}\n".encode())
+        raise
+    engine = RankEngine.instance(
+        use_mpi=True,
+        init_mpi="",  # cells begin with an empty namespace
+        out_stream_factory=RankStream,
+        log_level=logging.ERROR,
+        timeout=30,
+    )
+    engine.initialize(engine_arguments)
+    engine.start()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tnt_notebook.engine", description=__doc__)
+    parser.add_argument("--ranks", type=int, required=True, help="ranks the world must have")
+    parser.add_argument("--logs", type=Path, required=True, help="folder of the ranks' logs")
+    parser.add_argument("--gpus", type=int, help="GPUs per host that its ranks share")
+    parser.add_argument("--cores", type=int, help="cores per rank")
+    return parser
+
+
+def _place(here: Seat, cores_per_rank: int | None, gpus: int | None) -> None:
+    allowed = by_neighbourhood(os.sched_getaffinity(0))
+    cores = cores_of(here.local_rank, here.local_size, allowed, cores_per_rank)
+    os.sched_setaffinity(0, cores)
+    os.environ.update(thread_environment(len(cores)))
+    gpu = gpu_of(here.local_rank, gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+
+
+def _check_world(here: Seat, expected: int) -> None:
+    """Initialises MPI and makes sure that the ranks found each other."""
+    from mpi4py import MPI
+
+    size, rank = MPI.COMM_WORLD.Get_size(), MPI.COMM_WORLD.Get_rank()
+    if (size, rank) != (expected, here.rank):
+        raise ClusterError(
+            f"MPI sees rank {rank} of {size} here, and the launcher said rank {here.rank} of "
+            f"{expected}: mpi4py in {sys.prefix} and mpiexec belong to different MPI "
+            "installations. Put the mpiexec of mpi4py's MPI first on PATH."
+        )

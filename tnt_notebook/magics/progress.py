@@ -1,0 +1,52 @@
+"""A status line that changes in place while something takes its time."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+from IPython.display import DisplayHandle, display
+
+NONINTERACTIVE = "TNT_NONINTERACTIVE"
+
+
+def noninteractive() -> bool:
+    """Nobody watches: "Run All" by a tool, set by ``TNT_NONINTERACTIVE=1``."""
+    return os.environ.get(NONINTERACTIVE, "") not in ("", "0")
+
+
+class StatusLine:
+    """One line of output, replaced by each :meth:`update`; only the last stays."""
+
+    def __init__(self) -> None:
+        # Outside a notebook, and where nobody watches, the last line is enough.
+        in_notebook = getattr(get_ipython(), "kernel", None) is not None
+        self._live = in_notebook and not noninteractive()
+        self._place: DisplayHandle | None = None
+
+    def update(self, line: str) -> None:
+        """Replaces the line."""
+        if not self._live:
+            return
+        if self._place is None:
+            self._place = display(_Line(line), display_id=True)
+        else:
+            self._place.update(_Line(line))
+
+    def end(self, line: str) -> None:
+        """Leaves a last line."""
+        if self._place is None:
+            print(line)
+        else:
+            self._place.update(_Line(line))
+
+
+class _Line:
+    """Text that a notebook shows as it is, without quotes."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(self._text)

@@ -1,0 +1,239 @@
+"""The magics: ``%tnt_cluster``, ``%%tnt``, ``%tnt_push``, ``%tnt_pull`` and ``%%tnt_fit``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+
+from tnt_notebook.errors import ClusterError, NoClusterError
+from tnt_notebook.magics.plain import plainly
+from tnt_notebook.magics.progress import StatusLine, noninteractive
+from tnt_notebook.magics.ranks import rank_list
+from tnt_notebook.magics.table import status_table
+
+if TYPE_CHECKING:
+    from tnt_notebook.cluster import Cluster, Fit
+
+
+@magics_class
+class TntMagics(Magics):
+    """Holds the cluster of this notebook."""
+
+    _cluster: Cluster | None = None
+
+    def close(self) -> None:
+        """Stops the cluster if one runs."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.stop()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The running cluster.
+
+        Raises:
+            NoClusterError: there is none; the message says how to start one.
+        """
+        if self._cluster is None:
+            raise NoClusterError("No cluster is running. Start one: %tnt_cluster start -n 4")
+        return self._cluster
+
+    @line_magic
+    @plainly
+    @magic_arguments()
+    @argument(
+        "action",
+        choices=["start", "status", "stop", "restart", "logs"],
+        help="what to do with the cluster of this notebook",
+    )
+    @argument("rank", nargs="?", type=int, help="for logs: whose (all ranks without it)")
+    @argument("-n", type=int, metavar="N", help="for start: number of ranks")
+    @argument(
+        "--gpus",
+        type=int,
+        metavar="G",
+        help="for start: GPUs per node; local rank i sees only GPU i mod G, 0 hides them all",
+    )
+    @argument(
+        "--cores",
+        type=int,
+        metavar="C",
+        help="for start: cores per rank (without it the ranks of a node share all its cores)",
+    )
+    def tnt_cluster(self, line: str) -> None:
+        """Starts, watches and stops the ranks that cells run on.
+
+        The ranks are MPI processes, pinned to cores. They belong to this notebook: when its kernel
+        ends, they end.
+
+        Examples::
+
+            %tnt_cluster start -n 4            # four ranks on this machine
+            %tnt_cluster start -n 8 --gpus 4   # two ranks per GPU
+            %tnt_cluster status                # rank, host, pid, cores, GPU, memory, state
+            %tnt_cluster logs 2                # what rank 2 wrote, C++ libraries included
+            %tnt_cluster restart               # the same again, variables on the ranks are lost
+            %tnt_cluster stop
+        """
+        arguments = parse_argstring(self.tnt_cluster, line)
+        action = arguments.action
+        if action != "logs" and arguments.rank is not None:
+            raise UsageError(f"{action} takes no rank: {arguments.rank} is too much")
+        given = [flag for flag in ("n", "gpus", "cores") if getattr(arguments, flag) is not None]
+        if action != "start" and given:
+            raise UsageError(f"{'-n' if given[0] == 'n' else '--' + given[0]} goes with start only")
+        if action == "start":
+            self._start(arguments.n, arguments.gpus, arguments.cores)
+        elif action == "status":
+            print(status_table(self.cluster.status()))
+        elif action == "logs":
+            self._logs(arguments.rank)
+        elif action == "restart":
+            progress = StatusLine()
+            self.cluster.restart(progress.update)
+            progress.end(_ready(self.cluster.ranks))
+        else:
+            self.cluster  # noqa: B018  says so when there is nothing to stop
+            self.close()
+            print("cluster stopped")
+
+    def _start(self, n: int | None, gpus: int | None, cores: int | None) -> None:
+        if n is None:
+            raise UsageError("start needs the number of ranks: %tnt_cluster start -n 4")
+        if self._cluster is not None:
+            raise ClusterError(
+                f"A cluster of {self._cluster.ranks} ranks is already there. %tnt_cluster restart "
+                "starts it anew; for another size, %tnt_cluster stop it first."
+            )
+        from tnt_notebook.cluster import Cluster
+
+        progress = StatusLine()
+        self._cluster = Cluster(n, gpus=gpus, cores=cores, report=progress.update)
+        progress.end(_ready(n))
+
+    def _logs(self, rank: int | None) -> None:
+        for one in range(self.cluster.ranks) if rank is None else [rank]:
+            log = self.cluster.logs(one)
+            print(f"--- rank {one} ---\n{log}" if log else f"--- rank {one} --- (empty)")
+
+    @cell_magic
+    @plainly
+    @magic_arguments("%tnt")
+    @argument("--ranks", type=rank_list, metavar="R", help="where: 0,2-3 (without it everywhere)")
+    def tnt(self, line: str, cell: str) -> None:
+        """Runs the cell on the ranks, and shows their output while it runs.
+
+        Lines come in rank order, identical ones once ("ranks 0-3: ..."). When a rank raises, the
+        others are freed, and the error is raised here. Interrupt reaches the ranks.
+
+        Examples::
+
+            %%tnt
+            import tnt_notebook as tnt
+            print(tnt.world().rank)
+
+            %%tnt --ranks 0,2-3
+            x = 1
+        """
+        arguments = parse_argstring(self.tnt, line)
+        self.cluster.run(cell, arguments.ranks, report=print)
+
+    @line_magic
+    @plainly
+    @magic_arguments()
+    @argument("names", nargs="+", metavar="NAME", help="variables of this notebook")
+    def tnt_push(self, line: str) -> None:
+        """Copies variables of the notebook to all ranks.
+
+        Examples::
+
+            %tnt_push images labels
+        """
+        names = parse_argstring(self.tnt_push, line).names
+        missing = [name for name in names if name not in self.shell.user_ns]
+        if missing:
+            raise UsageError(f"not defined in this notebook: {', '.join(missing)}")
+        self.cluster.push({name: self.shell.user_ns[name] for name in names})
+
+    @line_magic
+    @plainly
+    @magic_arguments()
+    @argument("names", nargs="+", metavar="NAME", help="variables of the ranks' cells")
+    @argument("--rank", type=int, default=0, metavar="R", help="whose (rank 0 without it)")
+    def tnt_pull(self, line: str) -> None:
+        """Copies variables of a rank into the notebook.
+
+        A Keras History comes without its model: ``history.history`` has the numbers.
+
+        Examples::
+
+            %tnt_pull history
+            %tnt_pull x y --rank 2
+        """
+        arguments = parse_argstring(self.tnt_pull, line)
+        values = {name: self.cluster.pull(name, arguments.rank) for name in arguments.names}
+        self.shell.push(values)
+
+    @cell_magic
+    @plainly
+    @magic_arguments("%tnt_fit")
+    @argument("--name", default="fit", help="variable that gets the handle (default: fit)")
+    @argument(
+        "--wait", action="store_true", help="return when it has ended (TNT_NONINTERACTIVE=1: always)"
+    )
+    @argument(
+        "--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time"
+    )
+    @argument(
+        "--timeout", type=float, metavar="S", help="seconds a rank may let the others wait"
+    )
+    def tnt_fit(self, line: str, cell: str) -> Fit:
+        """Runs ordinary Keras code with every fit, evaluate and predict distributed over all ranks.
+
+        Returns at once: training goes on in the ranks, the live view follows it, and the notebook
+        stays free. Cells for the ranks wait until it ends.
+
+        The handle::
+
+            fit.wait()      # until it ends; raises what the ranks raised
+            fit.stop()      # ends it after the current step
+            fit.history     # loss and metrics by epoch, also while it runs
+            fit.model       # the trained Keras model, here in the notebook
+            fit.error       # what went wrong, or None
+
+        Examples::
+
+            %%tnt_fit --name digits
+            model = keras.Sequential([keras.layers.Dense(10, activation="softmax")])
+            model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+            model.fit(x, y, epochs=3, validation_split=0.1)
+        """
+        arguments = parse_argstring(self.tnt_fit, line)
+        if not arguments.name.isidentifier():
+            raise UsageError(f"--name {arguments.name}: a variable cannot have this name")
+        options = {
+            name: value
+            for name in ("bucket_mb", "timeout")
+            if (value := getattr(arguments, name)) is not None
+        }
+        fit = self.cluster.fit(cell, options, title=arguments.name)
+        self.shell.push({arguments.name: fit})
+        if arguments.wait or noninteractive():
+            _wait(fit)
+        return fit
+
+
+def _ready(ranks: int) -> str:
+    return "1 rank is ready" if ranks == 1 else f"{ranks} ranks are ready"
+
+
+def _wait(fit: Any) -> None:
+    try:
+        fit.wait()
+    except KeyboardInterrupt:
+        print("stopping after the current step (interrupt once more to leave it running)")
+        fit.stop()
+        fit.wait()

@@ -1,0 +1,17 @@
+"""Engine side: Keras models that train on all ranks.
+
+    with distributed() as session:      # what %%tnt_fit puts around a cell
+        model.fit(...)
+
+    model = Model(model)                # in a script
+    model.fit(...)
+"""
+
+from __future__ import annotations
+
+from tnt_notebook.parallel.model import Model
+from tnt_notebook.parallel.run import Run
+from tnt_notebook.parallel.session import Session, distributed
+from tnt_notebook.parallel.stop import request_stop
+
+__all__ = ["Model", "Run", "Session", "distributed", "request_stop"]

@@ -1,0 +1,93 @@
+"""What ranks must agree on before they train, and afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from tnt_notebook.comm import World
+from tnt_notebook.errors import DivergenceError, ModelError
+
+
+def agree(over: World, facts: dict[str, Any]) -> None:
+    """Raises on all ranks if the ranks' ``facts`` differ, and says which and where.
+
+    Collective. ``facts["call"]`` says what the rank is about to do; the others are compared too.
+
+    Raises:
+        ModelError: names the first fact that differs, with its values on two ranks.
+    """
+    if over.size == 1:
+        return
+    everyone = [json.loads(b) for b in over.allgather(json.dumps(facts).encode())]
+    calls = [theirs.get("call") for theirs in everyone]
+    if len(set(calls)) > 1:
+        told = ", ".join(f"rank {r}: {call}" for r, call in enumerate(calls))
+        raise ModelError(
+            f"All ranks must make the same calls, in the same order, but now they differ ({told}). "
+            "Is fit, evaluate or predict inside an `if` that depends on the rank?"
+        )
+    reference = everyone[0]
+    for rank, theirs in enumerate(everyone):
+        for key in reference.keys() | theirs.keys():
+            if theirs.get(key) != reference.get(key):
+                raise ModelError(
+                    f"The ranks want to {calls[0]} differently: "
+                    + _difference(key, reference.get(key), theirs.get(key), rank)
+                    + " Let the cell do the same on every rank."
+                )
+
+
+def layout(variables: Sequence[keras.Variable]) -> list[list[Any]]:
+    """Shape and dtype of each variable. Names count layers per process, and may differ."""
+    return [[list(map(int, v.shape)), str(v.dtype)] for v in variables]
+
+
+def share_state(over: World, variables: Sequence[keras.Variable]) -> None:
+    """Gives all ranks the values of rank 0."""
+    if over.size == 1:
+        return
+    for variable in variables:
+        value = np.asarray(variable.value)
+        variable.value.assign(over.broadcast(value).reshape(value.shape))
+
+
+def check_identical(over: World, variables: Sequence[keras.Variable], when: str) -> None:
+    """Compares checksums of all variables.
+
+    Raises:
+        DivergenceError: on all ranks, naming the first variable that differs, and the ranks.
+    """
+    if over.size == 1:
+        return
+    own = [checksum(np.asarray(v.value)) for v in variables]
+    whole = hashlib.sha256("".join(own).encode()).digest()
+    if len(set(over.allgather(whole))) == 1:
+        return
+    everyone = [json.loads(b) for b in over.allgather(json.dumps(own).encode())]
+    for variable, sums in zip(variables, zip(*everyone, strict=True), strict=True):
+        odd = [rank for rank, theirs in enumerate(sums) if theirs != sums[0]]
+        if odd:
+            raise DivergenceError(
+                f"{variable.path} is not the same on rank(s) {odd} as on rank 0 {when}. Something "
+                "changes it beside the optimizer: a callback, or code that depends on the rank."
+            )
+
+
+def checksum(array: np.ndarray) -> str:
+    """A hash of the bytes of an array."""
+    return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=8).hexdigest()
+
+
+def _difference(key: str, ours: Any, theirs: Any, rank: int) -> str:
+    if isinstance(ours, list) and isinstance(theirs, list):
+        if len(ours) != len(theirs):
+            return f"rank 0 has {len(ours)} {key}, rank {rank} has {len(theirs)}."
+        i = next(i for i, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1])
+        return f"{key}: number {i} is {ours[i]} on rank 0, and {theirs[i]} on rank {rank}."
+    return f"{key} is {ours!r} on rank 0, and {theirs!r} on rank {rank}."

@@ -1,0 +1,177 @@
+"""Callbacks run on rank 0, as on one process; what they change is brought to the other ranks.
+
+    rank 0      user's callbacks, progress bar, History      other ranks     History
+                        |  stop_training, initial epoch,
+                        |  assigned variables, logs              ^
+                        +------------- broadcast ---------------+
+
+So files are written once, and a decision that depends on the clock or on chance is made once. All
+ranks see the metrics of the global batch, and meet after each hook that a callback implements.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras.callbacks import Callback, CallbackList, History, ProgbarLogger
+
+from tnt_notebook.comm import World
+from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.interpose import recorded_assignments
+
+_BATCH_HOOKS = tuple(
+    f"on_{phase}_batch_{moment}"
+    for phase in ("train", "test", "predict")
+    for moment in ("begin", "end")
+)
+_HOOKS = (
+    *_BATCH_HOOKS,
+    "on_epoch_begin",
+    "on_epoch_end",
+    *(f"on_{phase}_{m}" for phase in ("train", "test", "predict") for m in ("begin", "end")),
+)
+_FLAGS = ("stop_training", "stop_evaluating", "stop_predicting")
+
+Watch = Callable[[str, int, dict[str, Any]], None]
+
+
+def shared_callbacks(
+    over: World,
+    model: keras.Model,
+    callbacks: Any,
+    *,
+    state: Callable[[], Sequence[keras.Variable]],
+    watch: Watch,
+    verbose: Any,
+    epochs: int,
+    steps: int | None,
+    alone: Callable[[], contextlib.AbstractContextManager[None]],
+) -> CallbackList:
+    """The callbacks of one fit, evaluate or predict on this rank.
+
+    Args:
+        callbacks: what the user passed; used on rank 0 only.
+        state: variables that a callback may change.
+        watch: called on every rank after each hook, with its name, number (epoch or batch), logs.
+        alone: inside it the model works on this rank alone, as callbacks expect it.
+    """
+    return _SharedCallbacks(
+        over,
+        state,
+        watch,
+        alone,
+        callbacks if over.rank == 0 else None,
+        add_history=True,
+        add_progbar=over.rank == 0 and verbose != 0,
+        model=model,
+        verbose=verbose if over.rank == 0 else 0,
+        epochs=epochs,
+        steps=steps,
+    )
+
+
+class _SharedCallbacks(CallbackList):
+    def __init__(
+        self,
+        over: World,
+        state: Callable[[], Sequence[keras.Variable]],
+        watch: Watch,
+        alone: Callable[[], contextlib.AbstractContextManager[None]],
+        callbacks: Any,
+        **arguments: Any,
+    ) -> None:
+        self._over, self._state, self._watch, self._alone = over, state, watch, alone
+        super().__init__(callbacks, **arguments)
+        # Callbacks in another thread could not stop training after the same step on all ranks.
+        self._async_train = self._async_test = self._async_predict = False
+        self._shared = set(_HOOKS) - set(_BATCH_HOOKS)
+        if over.size > 1:
+            implemented = [hook for hook in _BATCH_HOOKS if self._implements(hook)]
+            self._shared |= set(_from_rank_0(over, implemented))
+
+    def _implements(self, hook: str) -> bool:
+        general = hook.replace("_train", "") if "_train_" in hook else hook
+        return any(
+            getattr(type(callback), name) is not getattr(Callback, name)
+            or name in vars(callback)  # LambdaCallback sets them on itself
+            for callback in self.callbacks
+            if not isinstance(callback, (History, ProgbarLogger))
+            for name in (hook, general)
+        )
+
+    def _run(self, hook: str, call: Callable[[], None], number: int, logs: dict[str, Any]) -> None:
+        shared = hook in self._shared and self._over.size > 1
+        touched: list[keras.Variable] = []
+        train_function = self.model.train_function
+        with recorded_assignments(touched) if shared else contextlib.nullcontext():
+            with self._alone():
+                call()
+        if self.model.train_function is not train_function:
+            raise ModelError(
+                "A callback compiled the model anew while it trains on several ranks. Compile it "
+                "between two calls of fit instead."
+            )
+        if shared:
+            self._share(hook, number, touched)
+        self._watch(hook, number, logs)
+
+    def _share(self, hook: str, epoch: int, touched: list[keras.Variable]) -> None:
+        """Brings to all ranks what rank 0's callbacks have changed."""
+        model, variables = self.model, self._state()
+        places = {id(v): i for i, v in enumerate(variables)}
+        changes = {
+            "flags": {flag: bool(getattr(model, flag, False)) for flag in _FLAGS},
+            "initial_epoch": model._initial_epoch,
+            "touched": sorted({places[id(v)] for v in touched if id(v) in places}),
+            "logs": _last_row(model) if hook == "on_epoch_end" else None,
+        }
+        changes = _from_rank_0(self._over, changes)
+        for flag, value in changes["flags"].items():
+            if getattr(model, flag, False) != value:
+                setattr(model, flag, value)
+        model._initial_epoch = changes["initial_epoch"]
+        for i in changes["touched"]:
+            value = np.asarray(variables[i].value)
+            variables[i].value.assign(self._over.broadcast(value).reshape(value.shape))
+        if self._over.rank != 0 and changes["logs"]:
+            model.history.on_epoch_end(epoch, changes["logs"])
+
+
+def _hook(name: str) -> Callable[..., None]:
+    base = getattr(CallbackList, name)
+
+    def run(self: _SharedCallbacks, *arguments: Any, **keywords: Any) -> None:
+        numbered = [a for a in arguments if isinstance(a, (int, np.integer))]
+        logs = keywords.get("logs") or next((a for a in arguments if isinstance(a, dict)), {})
+
+        def call() -> None:
+            # The history of other ranks is written with rank 0's logs: callbacks add to them.
+            if name == "on_epoch_end" and self._over.rank != 0:
+                return
+            base(self, *arguments, **keywords)
+
+        self._run(name, call, int(numbered[0]) if numbered else 0, logs)
+
+    run.__name__ = name
+    return run
+
+
+for _name in _HOOKS:
+    setattr(_SharedCallbacks, _name, _hook(_name))
+
+
+def _last_row(model: keras.Model) -> dict[str, float] | None:
+    history = getattr(model, "history", None)
+    if history is None or not history.epoch:
+        return None
+    return {name: values[-1] for name, values in history.history.items() if values}
+
+
+def _from_rank_0(over: World, value: Any) -> Any:
+    """A JSON value of rank 0, on all ranks."""
+    return json.loads(over.broadcast_bytes(json.dumps(value, default=float).encode()))

@@ -1,0 +1,8 @@
+"""The input of a training run, shared between the ranks: each global batch is cut into slices."""
+
+from __future__ import annotations
+
+from tnt_notebook.parallel.data.adapt import sharded
+from tnt_notebook.parallel.data.shard import Share, cut, shard, share_of
+
+__all__ = ["Share", "cut", "shard", "share_of", "sharded"]

@@ -1,0 +1,105 @@
+"""Everything that Keras takes as input, as a dataset of this rank's slices.
+
+Keras's own adapters make the global batches, so order, shuffling and batch sizes are those of one
+process. Arrays are not even touched outside of a rank's slice: the adapter batches their indices.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.trainers import data_adapters
+from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+
+from tnt_notebook.comm import World
+from tnt_notebook.parallel.data.shard import Share, fingerprint_of_indices, shard, share_of
+
+
+class Sharded(NamedTuple):
+    """Input for Keras on this rank.
+
+    Attributes:
+        dataset: yields ``(slice, Share)``.
+        steps: global batches in one pass, or ``None`` if unknown.
+        element: the structure of a slice, in tf.TensorSpec, with unknown batch sizes.
+        adapter: Keras's own, for what it does between epochs.
+    """
+
+    dataset: tf.data.Dataset
+    steps: int | None
+    element: Any
+    adapter: Any
+
+
+def sharded(
+    over: World,
+    x: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    batch_size: int | None = None,
+    steps_per_epoch: int | None = None,
+    shuffle: Any = False,
+    class_weight: dict[int, float] | None = None,
+) -> Sharded:
+    """Cuts the input of ``fit``, ``evaluate`` or ``predict`` for this rank.
+
+    Arguments are those of ``keras.Model.fit``; ``batch_size`` is that of the global batch.
+    """
+    adapter = data_adapters.get_data_adapter(
+        x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
+    )
+    arrays = _dense_arrays(adapter) if isinstance(adapter, ArrayDataAdapter) else None
+    if arrays is not None:
+        dataset = _shard_arrays(adapter, arrays, over)
+    else:
+        dataset = shard(adapter.get_tf_dataset(), over)
+    steps = adapter.num_batches
+    if steps is not None:
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
+    return Sharded(dataset, steps, dataset.element_spec[0], adapter)
+
+
+def _dense_arrays(adapter: ArrayDataAdapter) -> Any | None:
+    """The adapter's arrays as tensors, or ``None`` if some are sparse or ragged."""
+    arrays = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")
+    dense = (np.ndarray, tf.Tensor, type(None))
+    if not all(isinstance(leaf, dense) for leaf in keras.tree.flatten(arrays)):
+        return None
+    with tf.device("/CPU:0"):  # as Keras's adapter: all of the input need not fit into a GPU
+        return keras.tree.lists_to_tuples(
+            keras.tree.map_structure(
+                lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), arrays
+            )
+        )
+
+
+def _shard_arrays(adapter: ArrayDataAdapter, arrays: Any, over: World) -> tf.data.Dataset:
+    indices = ArrayDataAdapter(
+        np.arange(adapter._num_samples),
+        batch_size=adapter._batch_size,
+        shuffle=adapter._shuffle,
+    )
+
+    def gather(batch: Any) -> tuple[Any, Share]:
+        chosen = keras.tree.flatten(batch)[0]
+        total = tf.size(chosen, out_type=tf.int64)
+        begin, end = share_of(total, over.rank, over.size)
+        own = chosen[begin : tf.maximum(end, begin + 1)]
+        local = keras.tree.map_structure(
+            lambda leaf: None if leaf is None else tf.gather(leaf, own), arrays
+        )
+        return local, Share(end - begin, total, fingerprint_of_indices(chosen))
+
+    dataset = indices.get_tf_dataset().map(
+        lambda *batch: gather(batch), num_parallel_calls=tf.data.AUTOTUNE
+    )
+    return dataset.prefetch(tf.data.AUTOTUNE)
+
+
+def unpack(batch: Any) -> tuple[Any, Any, Any]:
+    """``(x, y, sample_weight)`` of a batch in any form that Keras knows."""
+    return data_adapter_utils.unpack_x_y_sample_weight(batch)

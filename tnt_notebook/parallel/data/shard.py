@@ -1,0 +1,98 @@
+"""Cuts every global batch of a dataset into one slice a rank.
+
+    global batch of 10 on 4 ranks:   0 1 | 2 3 4 | 5 6 | 7 8 9
+    last batch of 3:                     |   0   |  1  |   2       rank 0 has no data
+
+A rank without data still takes part in every exchange, so it gets one sample of the batch to
+compute on, with weight 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.comm import World
+from tnt_notebook.errors import DataError
+
+#: Fingerprints are below this, so that sums over ranks are exact in float64.
+_MODULUS = 65521
+
+
+class Share(NamedTuple):
+    """What a rank has of a global batch. Scalars, int64.
+
+    Attributes:
+        local: samples of this rank; 0 if it has none.
+        total: samples of the global batch.
+        fingerprint: a hash of the global batch; the same on all ranks, or they read different data.
+    """
+
+    local: Any
+    total: Any
+    fingerprint: Any
+
+
+def share_of(total: Any, rank: int, size: int) -> tuple[Any, Any]:
+    """The samples [begin, end) of a global batch that are this rank's (int or tensor)."""
+    return total * rank // size, total * (rank + 1) // size
+
+
+def shard(batches: tf.data.Dataset, over: World) -> tf.data.Dataset:
+    """A dataset of ``(slice of this rank, Share)`` from a dataset of global batches."""
+
+    def cut_batch(*batch: Any) -> tuple[Any, Share]:
+        return cut(batch if len(batch) > 1 else batch[0], over)
+
+    return batches.map(cut_batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def cut(batch: Any, over: World) -> tuple[Any, Share]:
+    """This rank's slice of one global batch, any structure of tensors with a batch axis."""
+    tensors = [leaf for leaf in keras.tree.flatten(batch) if leaf is not None]
+    if not tensors:
+        raise DataError("The input yields batches without any tensor.")
+    total = _length(tensors[0])
+    begin, end = share_of(total, over.rank, over.size)
+    stop = tf.maximum(end, begin + 1)  # a rank without data borrows a sample
+
+    def slice_leaf(leaf: Any) -> Any:
+        return None if leaf is None else _rows(leaf, begin, stop)
+
+    fingerprint = total
+    for tensor in tensors:
+        if isinstance(tensor, tf.Tensor):
+            fingerprint = (fingerprint * 31 + _hash(tensor[0]) + _hash(tensor[-1])) % _MODULUS
+    return keras.tree.map_structure(slice_leaf, batch), Share(end - begin, total, fingerprint)
+
+
+def fingerprint_of_indices(indices: tf.Tensor) -> tf.Tensor:
+    """A hash of which samples a global batch has, and in which order."""
+    places = tf.range(1, tf.size(indices, out_type=tf.int64) + 1, dtype=tf.int64)
+    return tf.reduce_sum(tf.cast(indices, tf.int64) * places % _MODULUS) % _MODULUS
+
+
+def _length(tensor: Any) -> tf.Tensor:
+    if isinstance(tensor, tf.SparseTensor):
+        return tensor.dense_shape[0]
+    if isinstance(tensor, tf.RaggedTensor):
+        return tf.cast(tensor.nrows(), tf.int64)
+    if tensor.shape.rank == 0:
+        raise DataError(
+            "The dataset yields single numbers, not batches: call .batch(n) on it before training."
+        )
+    return tf.shape(tensor, out_type=tf.int64)[0]
+
+
+def _rows(tensor: Any, begin: tf.Tensor, stop: tf.Tensor) -> Any:
+    if isinstance(tensor, tf.SparseTensor):
+        rest = tensor.dense_shape[1:]
+        start = tf.concat([[begin], tf.zeros_like(rest)], 0)
+        return tf.sparse.slice(tensor, start, tf.concat([[stop - begin], rest], 0))
+    return tensor[begin:stop]
+
+
+def _hash(row: tf.Tensor) -> tf.Tensor:
+    return tf.strings.to_hash_bucket_fast(tf.io.serialize_tensor(row), _MODULUS)

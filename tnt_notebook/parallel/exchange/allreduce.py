@@ -1,0 +1,63 @@
+"""The default exchange: the weighted mean of all ranks' gradients, bucket by bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.comm import World, ops
+from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.exchange.buckets import BucketSizes, plan
+
+
+def bucketed_allreduce(caps: BucketSizes | None = None) -> Exchange:
+    """An exchange that sums dense gradients in buckets and concatenates sparse ones."""
+
+    def exchange(
+        gradients: Sequence[Any], variables: Sequence[keras.Variable], scale: tf.Tensor, over: World
+    ) -> list[Any]:
+        result = list(gradients)
+        dense = [i for i, g in enumerate(gradients) if not isinstance(g, tf.IndexedSlices)]
+        tensors = [tf.convert_to_tensor(gradients[i]) for i in dense]
+        sizes = [_bytes(variables[i], tensor) for i, tensor in zip(dense, tensors, strict=True)]
+        kinds = [tensor.dtype.name for tensor in tensors]
+        for number, bucket in enumerate(plan(sizes, kinds, caps)):
+            names = ", ".join(variables[dense[k]].path for k in bucket)
+            summed = ops.allreduce(
+                [tensors[k] for k in bucket],
+                scale,
+                label=f"allreduce of bucket {number} ({names})",
+                over=over,
+            )
+            for k, tensor in zip(bucket, summed, strict=True):
+                result[dense[k]] = tensor
+        for i, gradient in enumerate(gradients):
+            if isinstance(gradient, tf.IndexedSlices):
+                result[i] = _concatenate(gradient, scale, variables[i].path, over)
+        return result
+
+    return exchange
+
+
+def _concatenate(
+    gradient: tf.IndexedSlices, scale: tf.Tensor, path: str, over: World
+) -> tf.IndexedSlices:
+    """The slices of all ranks one after another: what one process would have had."""
+    # A rank without data has computed on a borrowed sample, and leaves its slices out.
+    rows = tf.where(scale > 0, tf.shape(gradient.indices)[0], 0)
+    values = gradient.values[:rows] * tf.cast(scale, gradient.values.dtype)
+    return tf.IndexedSlices(
+        ops.allgather(values, label=f"allgather of the gradient of {path}", over=over),
+        ops.allgather(gradient.indices[:rows], label=f"allgather of rows of {path}", over=over),
+        gradient.dense_shape,
+    )
+
+
+def _bytes(variable: keras.Variable, gradient: tf.Tensor) -> int:
+    count = 1
+    for extent in variable.shape:
+        count *= int(extent)
+    return count * gradient.dtype.size

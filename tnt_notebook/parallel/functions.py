@@ -1,0 +1,117 @@
+"""The train, test and predict functions of a model, replaced by distributed ones and put back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.comm import World
+from tnt_notebook.parallel import step
+from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.interpose import interposed
+
+# Keras looks these up on the instance first.
+_STEPS = ("train_step", "test_step", "predict_step", "_get_metrics_result_or_logs")
+_FUNCTIONS = ("train_function", "test_function", "predict_function")
+
+News = Callable[[keras.Model, float, int], None]
+
+
+class DistributedFunctions:
+    """Makes ``model.train_function`` and its like work on batches of ``(slice, Share)``.
+
+    Args:
+        news: called after each step with the model, the votes for stopping, the samples of the batch.
+        wants_to_stop: asked before each step; this rank's vote.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        over: World,
+        exchange: Exchange,
+        news: News,
+        wants_to_stop: Callable[[], bool],
+    ) -> None:
+        self.model = model
+        self._news, self._wants_to_stop = news, wants_to_stop
+        with tf.device("/CPU:0"):
+            self._vote = tf.Variable(0.0, trainable=False, dtype=tf.float64, name="tnt_vote")
+        train = step.train_step(model, model.train_step, over, exchange, self._vote, interposed)
+        test = step.test_step(model, model.test_step, over, exchange, self._vote, interposed)
+        predict = step.predict_step(model.predict_step, over)
+        # The logs of a distributed step are those of the global batch already.
+        self._ours: dict[str, Any] = dict(
+            zip(_STEPS, (train, test, predict, lambda logs: logs), strict=True)
+        )
+        self._theirs: dict[str, Any] = {}
+        self._installed = False
+        self._made: dict[str, Any] = {}
+
+    def install(self) -> None:
+        """Puts the distributed functions in place, unless they are; traces them when first run."""
+        model = self.model
+        if self._installed and all(getattr(model, f) is self._made[f] for f in _FUNCTIONS):
+            return
+        if not self._installed:
+            self._theirs = {name: vars(model)[name] for name in _STEPS if name in vars(model)}
+            self._theirs_functions = {name: getattr(model, name) for name in _FUNCTIONS}
+            self._theirs_jit = model._jit_compile
+        self._installed = True
+        vars(model).update(self._ours)
+        # XLA cannot compile ops that talk to other processes.
+        model._jit_compile = False
+        model.make_train_function(force=True)
+        model.make_test_function(force=True)
+        model.make_predict_function(force=True)
+        model.train_function = self._watched(model.train_function)
+        model.test_function = self._watched(model.test_function)
+        self._made = {name: getattr(model, name) for name in _FUNCTIONS}
+
+    def remove(self) -> None:
+        """Gives the model its own functions back."""
+        if not self._installed:
+            return
+        self._installed = False
+        for name in _STEPS:
+            vars(self.model).pop(name, None)
+        vars(self.model).update(self._theirs)
+        for name, function in self._theirs_functions.items():
+            setattr(self.model, name, function)
+        self.model._jit_compile = self._theirs_jit
+
+    @contextlib.contextmanager
+    def removed(self) -> Iterator[None]:
+        """Inside, the model works as if on one process."""
+        made, was_installed = self._made, self._installed
+        self.remove()
+        try:
+            yield
+        finally:
+            if was_installed:
+                for name in _FUNCTIONS:
+                    self._theirs_functions[name] = getattr(self.model, name)
+                self._installed = True
+                vars(self.model).update(self._ours)
+                self.model._jit_compile = False
+                for name, function in made.items():
+                    setattr(self.model, name, function)
+
+    def _watched(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def run(iterator: Any) -> dict[str, Any]:
+            if self._wants_to_stop():
+                self._vote.assign(1.0)
+            logs = dict(function(iterator))
+            votes, samples = logs.pop(step.NEWS).numpy().tolist()
+            self._news(self.model, votes, int(samples))
+            return logs
+
+        return run
+
+    def forget_votes(self) -> None:
+        """A run that was stopped is over; the next one begins without votes."""
+        self._vote.assign(0.0)

@@ -1,0 +1,127 @@
+"""Where the exchange enters Keras: a few functions, replaced while one step is traced.
+
+===============================  ==================================================================
+``Optimizer.apply``              the gate that all gradients pass: they are exchanged before it
+``Variable.assign``              recorded: what a step changes on its own must not differ by rank
+``SeedGenerator.next``           every rank draws other random numbers from the same state
+``reduce_weighted_values``       losses are divided by what one process would have divided by
+``_compute_moments_sync``        batch norm with ``synchronized=True`` sees the global batch
+===============================  ==================================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.common.variables import Variable as CommonVariable
+from keras.src.backend.tensorflow import nn as keras_nn
+from keras.src.losses import loss as keras_loss
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+from tnt_notebook.parallel.losses import global_reduction
+from tnt_notebook.parallel.norm import global_moments
+from tnt_notebook.parallel.step import Step
+
+#: Any odd number far from the seeds people choose: the streams of two ranks must not meet.
+_SEED_STRIDE = 0x9E3779B1
+
+
+@contextlib.contextmanager
+def interposed(step: Step) -> Iterator[None]:
+    """Replaces the functions above inside the ``with`` block, for this step."""
+    with contextlib.ExitStack() as stack:
+        for kind in _optimizers_with_own_apply():
+            stack.enter_context(_replaced(kind, "apply", functools.partial(_exchange_first, step)))
+        stack.enter_context(recorded_assignments(step.assigned, unless=lambda: step.applying))
+        stack.enter_context(
+            _replaced(keras.random.SeedGenerator, "next", functools.partial(_draw_apart, step))
+        )
+        stack.enter_context(
+            _replaced(keras_loss, "reduce_weighted_values", lambda f: global_reduction(step, f))
+        )
+        stack.enter_context(
+            _replaced(keras_nn, "_compute_moments_sync", lambda _: global_moments(step))
+        )
+        yield
+
+
+@contextlib.contextmanager
+def recorded_assignments(
+    record: list[keras.Variable], unless: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
+    """Appends to ``record`` every variable that is assigned in the ``with`` block."""
+
+    def recording(assign: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(assign)
+        def recorded(variable: keras.Variable, value: Any) -> Any:
+            if not unless():
+                record.append(variable)
+            return assign(variable, value)
+
+        return recorded
+
+    with _replaced(CommonVariable, "assign", recording):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    original = getattr(owner, name)
+    setattr(owner, name, make(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _optimizers_with_own_apply() -> list[type]:
+    """All optimizer classes that define ``apply``, people's own among them."""
+    found, queue = [], [BaseOptimizer]
+    while queue:
+        kind = queue.pop()
+        queue.extend(kind.__subclasses__())
+        if "apply" in vars(kind) and kind not in found:
+            found.append(kind)
+    return found
+
+
+def _exchange_first(step: Step, apply: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(apply)
+    def exchange_then_apply(
+        optimizer: Any, grads: Sequence[Any], trainable_variables: Any = None
+    ) -> Any:
+        if step.applying:  # an optimizer inside another, as in LossScaleOptimizer
+            return apply(optimizer, grads, trainable_variables)
+        grads = list(grads)
+        variables = list(
+            optimizer._trainable_variables if trainable_variables is None else trainable_variables
+        )
+        present = [i for i, gradient in enumerate(grads) if gradient is not None]
+        own = [variables[i] for i in present]
+        exchanged = step.exchange([grads[i] for i in present], own, step.scale, step.over)
+        for i, gradient in zip(present, exchanged, strict=True):
+            grads[i] = gradient
+        step.exchanged.extend(variables)
+        step.applying = True
+        try:
+            return apply(optimizer, grads, trainable_variables and variables)
+        finally:
+            step.applying = False
+
+    return exchange_then_apply
+
+
+def _draw_apart(step: Step, draw: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(draw)
+    def draw_for_rank(generator: Any, ordered: bool = True) -> Any:
+        seed = draw(generator, ordered)
+        # The state advances alike on all ranks, so that it is the same everywhere when saved.
+        offset = tf.constant([step.over.rank * _SEED_STRIDE % (1 << 32), 0], tf.uint32)
+        return seed + tf.cast(offset, seed.dtype)
+
+    return draw_for_rank

@@ -1,0 +1,83 @@
+"""``tnt.Model``: a Keras model that trains on all ranks of a script started with mpiexec."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import keras
+
+from tnt_notebook import comm
+from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel import seeds
+from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.session import METHODS, Session, default_exchange
+
+
+class Model:
+    """Wraps a Keras model; ``fit``, ``evaluate``, ``predict`` and ``*_on_batch`` use all ranks.
+
+    Everything else is the Keras model's own: ``compile``, ``summary``, ``save``, attributes. All
+    ranks must make the same calls. The batch size is that of the global batch, so that the result
+    is that of one process, whatever the number of ranks.
+
+    Args:
+        model: any Keras model, compiled or not.
+        exchange: how gradients are exchanged; default: bucketed allreduce.
+        bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
+
+    Raises:
+        ModelError: ``model`` is not a Keras model.
+
+    Example::
+
+        import tnt_notebook as tnt
+
+        model = tnt.Model(keras.applications.ResNet50(weights=None, classes=10))
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        model.fit(train, epochs=3, validation_data=val)
+        model.save("resnet.keras")    # on every rank the same; save on rank 0
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        exchange: Exchange | None = None,
+        bucket_mb: float | None = None,
+    ) -> None:
+        if isinstance(model, Model):
+            model = model.keras_model
+        if not isinstance(model, keras.Model):
+            raise ModelError(
+                f"tnt.Model wraps a keras.Model, not a {type(model).__name__}. Is it a tf_keras "
+                "model? Keras 2 is not supported."
+            )
+        session = Session(comm.world(), exchange or default_exchange(bucket_mb))
+        seeds.synchronise(session.over)
+        vars(self).update(keras_model=model, _session=session)
+        weakref.finalize(self, session.close)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["keras_model"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.keras_model, name, value)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.keras_model(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tnt.Model of {self.keras_model!r} on {self._session.over.size} ranks>"
+
+
+def _through(name: str) -> Any:
+    def method(self: Model, *args: Any, **kwargs: Any) -> Any:
+        return self._session.call(name, self.keras_model, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"As ``keras.Model.{name}``, over all ranks."
+    return method
+
+
+for _name in METHODS:
+    setattr(Model, _name, _through(_name))

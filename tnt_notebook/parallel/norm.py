@@ -1,0 +1,60 @@
+"""Batch-norm statistics of the global batch, for ``BatchNormalization(synchronized=True)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from tnt_notebook.comm import ops
+
+if TYPE_CHECKING:
+    from tnt_notebook.parallel.step import Step
+
+
+def global_moments(step: Step) -> Callable[..., Any]:
+    """Keras's ``_compute_moments_sync``, over all ranks of this world.
+
+    Two exchanges of one value a channel: the mean first, then the squared distances from it, which
+    loses no digits where the mean is large against the deviation.
+    """
+
+    def moments(x: tf.Tensor, axes: Any, keepdims: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        present = tf.cast(step.has_data, x.dtype)
+        count = present * tf.cast(tf.size(x), x.dtype)
+        channels = tf.cast(tf.size(tf.reduce_sum(x, axis=axes)), x.dtype)
+        count = _sum_over_ranks(step, count / channels)
+        total = _sum_over_ranks(step, present * tf.reduce_sum(x, axis=axes, keepdims=True))
+        mean = total / count
+        distance = tf.reduce_sum(tf.square(x - mean), axis=axes, keepdims=True)
+        variance = _sum_over_ranks(step, present * distance) / count
+        if not keepdims:
+            mean, variance = tf.squeeze(mean, axes), tf.squeeze(variance, axes)
+        return mean, variance
+
+    return moments
+
+
+def _sum_over_ranks(step: Step, x: tf.Tensor) -> tf.Tensor:
+    """A sum over ranks that gradients flow through.
+
+    The gradient that a rank computes is later weighted by its share of the batch. So what comes
+    back to rank r from rank s is weighted by share_s / share_r here, and leaves as share_s.
+    """
+    share = tf.cast(step.scale, x.dtype)
+
+    @tf.custom_gradient
+    def summed(value: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            (weighted,) = ops.allreduce(
+                [upstream], step.scale, label="allreduce of batch-norm gradients", over=step.over
+            )
+            return tf.math.divide_no_nan(weighted, share)
+
+        (whole,) = ops.allreduce(
+            [value], label="allreduce of batch-norm statistics", over=step.over
+        )
+        return whole, gradient
+
+    return summed(x)

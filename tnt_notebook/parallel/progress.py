@@ -1,0 +1,80 @@
+"""Frames of a run, made on rank 0 from what every step tells."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+
+from tnt_notebook.comm import World
+from tnt_notebook.parallel.data import share_of
+from tnt_notebook.telemetry import Frame, Phase, Recorder, State
+
+Report = Callable[[Frame], None]
+
+#: Seconds between two frames.
+INTERVAL_S = 0.25
+
+
+class Progress:
+    """Counts the steps of one run and reports frames. Does nothing where ``report`` is ``None``.
+
+    Attributes:
+        stopped: whether the run was ended early, by a vote.
+    """
+
+    def __init__(
+        self, over: World, report: Report | None, phase: Phase, epochs: int, steps: int | None
+    ) -> None:
+        self._over, self._steps = over, steps
+        self._report = report if over.rank == 0 else None
+        self._recorder = Recorder(over.size, phase, epochs, start=time.time())
+        self._epoch = 1
+        self._next_frame = 0.0
+        self._batch_hook = {"fit": "on_train_batch_end", "evaluate": "on_test_batch_end"}.get(
+            phase, "on_predict_batch_end"
+        )
+        self._samples = [0] * over.size
+        self.stopped = False
+
+    def count(self, samples: int) -> None:
+        """A step has processed a global batch of this many samples."""
+        if self._report is not None:
+            for rank in range(self._over.size):
+                begin, end = share_of(samples, rank, self._over.size)
+                self._samples[rank] += end - begin
+
+    def watch(self, hook: str, number: int, logs: dict[str, Any]) -> None:
+        """Called after every hook of Keras's callbacks, with the number of its epoch or batch."""
+        if self._report is None:
+            return
+        now = time.time()
+        if hook == "on_epoch_begin":
+            self._epoch = number + 1
+        elif hook == self._batch_hook:
+            scalars = logs
+            if "outputs" in logs:  # of predict: all rows of the global batch, and no scalars
+                self.count(len(keras.tree.flatten(logs["outputs"])[0]))
+                scalars = {}
+            self._recorder.step(self._epoch, number + 1, self._steps, scalars, self._samples, now)
+            self._samples = [0] * self._over.size
+            if now >= self._next_frame:
+                self._next_frame = now + INTERVAL_S
+                self._report(self._recorder.frame(now))
+        elif hook == "on_epoch_end":
+            self._recorder.epoch_end(number + 1, logs, now)
+            self._report(self._recorder.frame(now))
+
+    @contextlib.contextmanager
+    def run(self) -> Iterator[None]:
+        """Around the run: reports the last frame, which says how it ended."""
+        state: State = "failed"
+        try:
+            yield
+            state = "stopped" if self.stopped else "finished"
+        finally:
+            if self._report is not None:
+                self._report(self._recorder.frame(time.time(), state))

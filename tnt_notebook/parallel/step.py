@@ -1,0 +1,262 @@
+"""The training step of one rank, made of the model's own step.
+
+    slice of the batch -> the model's train_step ............................ -> logs
+                             optimizer.apply: exchange, then the real apply
+                          -> exchange of what the step did to other variables
+                          -> exchange of metric states, votes and fingerprints
+
+While the model's step runs (is traced), a few functions of Keras are interposed on: see
+:mod:`tnt_notebook.parallel.interpose`. Metrics and votes travel in one small exchange, which
+starts when the forward pass is done and is hidden behind backpropagation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.comm import World, ops
+from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.data import Share
+from tnt_notebook.parallel.exchange import Exchange
+
+#: The key under which a step returns, beside its logs, [votes, samples of this rank].
+NEWS = "__tnt_news__"
+
+# Apart, so that a rank that trains and one that evaluates never mix their messages.
+TRAIN_CHANNELS, TEST_CHANNELS, PREDICT_CHANNELS = 1 << 10, 1 << 14, 1 << 15
+
+
+@dataclass
+class Step:
+    """What is known while one step is traced."""
+
+    over: World
+    exchange: Exchange
+    model: keras.Model
+    share: Share
+    assigned: list[keras.Variable] = field(default_factory=list)  # outside of optimizers
+    exchanged: list[keras.Variable] = field(default_factory=list)
+    applying: bool = False
+
+    @property
+    def scale(self) -> tf.Tensor:
+        """This rank's part of the global batch, float64; 0 without data."""
+        return tf.cast(self.share.local, tf.float64) / tf.cast(self.share.total, tf.float64)
+
+    @property
+    def has_data(self) -> tf.Tensor:
+        return self.share.local > 0
+
+
+Interpose = Callable[[Step], Any]
+
+
+def train_step(
+    model: keras.Model,
+    own_step: Callable[[Any], Any],
+    over: World,
+    exchange: Exchange,
+    vote: tf.Variable,
+    interpose: Interpose,
+) -> Callable[[Any], dict[str, Any]]:
+    """A ``train_step`` for batches of ``(slice, Share)``; ``own_step`` is the model's."""
+
+    def step(batch: Any) -> dict[str, Any]:
+        data, share = batch
+        step = Step(over, exchange, model, Share(*share))
+        before = _metric_states(model)
+        with ops.channels(TRAIN_CHANNELS), interpose(step):
+            logs = own_step(data)
+            _check_exchanged(step)
+            _average_other_variables(step)
+            return _global_logs(step, logs, before, vote)
+
+    return step
+
+
+def test_step(
+    model: keras.Model,
+    own_step: Callable[[Any], Any],
+    over: World,
+    exchange: Exchange,
+    vote: tf.Variable,
+    interpose: Interpose,
+) -> Callable[[Any], dict[str, Any]]:
+    """A ``test_step`` for batches of ``(slice, Share)``."""
+
+    def step(batch: Any) -> dict[str, Any]:
+        data, share = batch
+        step = Step(over, exchange, model, Share(*share))
+        before = _metric_states(model)
+        with ops.channels(TEST_CHANNELS), interpose(step):
+            return _global_logs(step, own_step(data), before, vote)
+
+    return step
+
+
+def predict_step(
+    own_step: Callable[[Any], Any], over: World
+) -> Callable[[Any], Any]:
+    """A ``predict_step`` for batches of ``(slice, Share)``: the whole batch's outputs, everywhere."""
+
+    def step(batch: Any) -> Any:
+        data, share = batch
+        local = tf.cast(Share(*share).local, tf.int32)
+        outputs = own_step(data)
+        with ops.channels(PREDICT_CHANNELS):
+            return keras.tree.map_structure(
+                lambda output: _gather_rows(output[:local], over), outputs
+            )
+
+    return step
+
+
+def _gather_rows(output: tf.Tensor, over: World) -> tf.Tensor:
+    if isinstance(output, (tf.RaggedTensor, tf.SparseTensor)):
+        raise ModelError(
+            "Predictions that are ragged or sparse cannot be gathered from the ranks: let the "
+            "model end in a dense tensor, or call predict without tnt_notebook."
+        )
+    if output.dtype in ops.DTYPES:
+        return ops.allgather(output, label="allgather of predictions", over=over)
+    if output.dtype == tf.string:
+        raise ModelError("Predictions of strings cannot be gathered from the ranks.")
+    gathered = ops.allgather(tf.cast(output, tf.int64), "allgather of predictions", over)
+    return tf.cast(gathered, output.dtype)
+
+
+def _metric_states(model: keras.Model) -> list[tuple[keras.Variable, tf.Tensor]]:
+    return [(v, tf.identity(v.value)) for v in model.metrics_variables]
+
+
+def _check_exchanged(step: Step) -> None:
+    """Refuses a step that would train a separate model on each rank."""
+    exchanged = {id(v) for v in step.exchanged}
+    trainable = step.model.trainable_variables
+    strays = [
+        v.path for v in step.assigned if id(v) not in exchanged and any(v is t for t in trainable)
+    ]
+    if strays:
+        raise ModelError(
+            f"train_step changes {', '.join(strays)} without an optimizer, so each rank would "
+            "train its own model. Let a keras optimizer's apply() or apply_gradients() change "
+            "trainable variables."
+        )
+    if trainable and not step.exchanged:
+        raise ModelError(
+            "train_step passes no gradient to a keras optimizer, so there is nothing that the "
+            "ranks could exchange, and each would train its own model. Use the apply() or "
+            "apply_gradients() of a keras.optimizers.Optimizer."
+        )
+
+
+def _average_other_variables(step: Step) -> None:
+    """Makes variables that the step itself assigns, as batch norm does, the same on all ranks."""
+    metrics = {id(v) for v in step.model.metrics_variables}
+    unique = {id(v): v for v in step.assigned if id(v) not in metrics}
+    own = [v for v in unique.values() if keras.backend.is_float_dtype(v.dtype)]
+    for dtype in sorted({v.dtype for v in own}):
+        group = [v for v in own if v.dtype == dtype]
+        label = f"allreduce of {', '.join(v.path for v in group)}"
+        means = ops.allreduce(
+            [tf.convert_to_tensor(v.value) for v in group], step.scale, label=label, over=step.over
+        )
+        for variable, mean in zip(group, means, strict=True):
+            variable.value.assign(mean)
+
+
+def _global_logs(
+    step: Step,
+    logs: Any,
+    before: Sequence[tuple[keras.Variable, tf.Tensor]],
+    vote: tf.Variable,
+) -> dict[str, Any]:
+    """The logs of the global batch: metrics from their summed states, other values averaged."""
+    if not isinstance(logs, dict):
+        raise ModelError(
+            f"train_step and test_step must return a dict of logs, not a {type(logs).__name__}."
+        )
+    _forget_borrowed_sample(step, before)
+    metrics = step.model.metrics_variables
+    others = {k: v for k, v in logs.items() if k not in _metric_names(step.model)}
+    share = step.share
+    head = [share.local, share.fingerprint, vote]
+    parts = [tf.stack([tf.cast(value, tf.float64) for value in head])]
+    parts += [tf.reshape(tf.cast(v.value, tf.float64), [-1]) for v in metrics]
+    # A NaN of the borrowed sample times 0 would still be a NaN.
+    parts += [
+        tf.reshape(tf.where(step.has_data, tf.cast(value, tf.float64) * step.scale, 0.0), [-1])
+        for value in others.values()
+    ]
+    counts = [len(head), *(_count(v) for v in metrics), *(1 for _ in others)]
+    (summed,) = ops.allreduce(
+        [tf.concat(parts, 0)], label="allreduce of metrics and votes", over=step.over
+    )
+    values = tf.split(summed, counts)
+    checks = _check_same_data(step, values[0])
+    with tf.control_dependencies(checks):
+        news = tf.stack([values[0][2], tf.cast(share.local, tf.float64)])
+    states = [
+        (v, _as_state(v, value, step.over.size))
+        for v, value in zip(metrics, values[1 : 1 + len(metrics)], strict=True)
+    ]
+    with keras.StatelessScope(state_mapping=states):
+        result: dict[str, Any] = {
+            k: v for k, v in step.model.get_metrics_result().items() if k in logs
+        }
+    for name, value in zip(others, values[1 + len(metrics) :], strict=True):
+        result[name] = tf.cast(value[0], tf.float32)
+    return {**{name: result[name] for name in logs}, NEWS: news}
+
+
+def _metric_names(model: keras.Model) -> set[str]:
+    return set(model.get_metrics_result())
+
+
+def _as_state(variable: keras.Variable, summed: tf.Tensor, size: int) -> tf.Tensor:
+    """The state of a metric over all ranks. Keras says of each variable how replicas combine."""
+    aggregation = getattr(variable, "aggregation", "sum")
+    if aggregation in ("mean", "only_first_replica", "none"):
+        summed = summed / size
+    return tf.cast(tf.reshape(summed, variable.shape), variable.value.dtype)
+
+
+def _forget_borrowed_sample(
+    step: Step, before: Sequence[tuple[keras.Variable, tf.Tensor]]
+) -> None:
+    def restore() -> tf.Tensor:
+        for variable, state in before:
+            variable.value.assign(state)
+        return tf.constant(False)
+
+    tf.cond(step.has_data, lambda: tf.constant(True), restore)
+
+
+def _check_same_data(step: Step, sums: tf.Tensor) -> list[tf.Operation]:
+    share, size = step.share, step.over.size
+    complete = tf.equal(sums[0], tf.cast(share.total, tf.float64))
+    same = tf.equal(sums[1], tf.cast(share.fingerprint * size, tf.float64))
+    return [
+        tf.debugging.Assert(
+            tf.logical_and(complete, same),
+            [
+                f"rank {step.over.rank} read another batch than other ranks. The input must be the "
+                "same on all ranks: call keras.utils.set_random_seed(...) before shuffling or "
+                "generating it, and let it not depend on the rank. Samples here and in sum:",
+                share.total,
+                sums[0],
+            ],
+        )
+    ]
+
+
+def _count(variable: keras.Variable) -> int:
+    count = 1
+    for extent in variable.shape:
+        count *= int(extent)
+    return count

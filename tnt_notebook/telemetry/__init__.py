@@ -1,0 +1,38 @@
+"""What a run tells about itself: frames, their recorder, and the analysis that reads them.
+
+Plain data; this room imports no other. Rank 0 feeds a `Recorder` and ships its frames, the notebook
+collects them and asks the functions of `analysis` what they say.
+"""
+
+from __future__ import annotations
+
+from tnt_notebook.telemetry.analysis import (
+    duration,
+    epoch_rows,
+    final_logs,
+    median_rates,
+    overall_rates,
+    throughput,
+    total_samples,
+)
+from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
+from tnt_notebook.telemetry.recorder import Recorder
+from tnt_notebook.telemetry.thin import thinned
+
+__all__ = [
+    "FRAME_VERSION",
+    "Frame",
+    "Phase",
+    "Recorder",
+    "Row",
+    "State",
+    "duration",
+    "epoch_rows",
+    "final_logs",
+    "finite_logs",
+    "median_rates",
+    "overall_rates",
+    "thinned",
+    "throughput",
+    "total_samples",
+]

@@ -1,0 +1,82 @@
+"""What the frames of a run say, as plain functions over a list of frames in order of time."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from itertools import dropwhile, pairwise
+
+from tnt_notebook.telemetry.frame import Frame, Row
+
+
+def duration(frames: Sequence[Frame]) -> float:
+    """Seconds from the start of the run to its last frame."""
+    return frames[-1]["elapsed"] if frames else 0.0
+
+
+def total_samples(frames: Sequence[Frame]) -> list[int]:
+    """Samples each rank has processed."""
+    return list(frames[-1]["samples"]) if frames else []
+
+
+def overall_rates(frames: Sequence[Frame]) -> list[float]:
+    """Samples per second of each rank over the whole run: tracing, validation, pauses included."""
+    seconds = duration(frames)
+    return [samples / seconds if seconds > 0 else 0.0 for samples in total_samples(frames)]
+
+
+def median_rates(frames: Sequence[Frame]) -> list[float]:
+    """Samples per second of each rank while it trained: the median over intervals with steps.
+
+    Falls back to `overall_rates` where the run was too short for an interval.
+    """
+    intervals = [
+        [
+            (b - a) / (later["elapsed"] - sooner["elapsed"])
+            for a, b in zip(sooner["samples"], later["samples"], strict=True)
+        ]
+        for sooner, later in pairwise(_at_new_samples(frames))
+        if later["elapsed"] > sooner["elapsed"]
+    ]
+    if not intervals:
+        return overall_rates(frames)
+    return [statistics.median(rates) for rates in zip(*intervals, strict=True)]
+
+
+def throughput(frames: Sequence[Frame]) -> tuple[list[float], list[list[float]]]:
+    """Samples per second over time, from the first time they were measured on.
+
+    Returns:
+        The times in seconds since the start, and for each rank its rates at these times.
+    """
+    measured = list(dropwhile(lambda frame: not any(frame["rates"]), frames))
+    times = [frame["elapsed"] for frame in measured]
+    return times, [list(rates) for rates in zip(*(f["rates"] for f in measured), strict=True)]
+
+
+def epoch_rows(frames: Sequence[Frame]) -> list[Row]:
+    """All finished epochs, as the latest frame that lists them has them."""
+    return next((list(frame["rows"]) for frame in reversed(frames) if frame.get("rows")), [])
+
+
+def final_logs(frames: Sequence[Frame]) -> Row:
+    """Loss and metrics at the end of the run.
+
+    Those of the last epoch if it was finished; else the latest values of the unfinished one, which
+    have no validation beside them.
+    """
+    if not frames:
+        return {}
+    rows = epoch_rows(frames)
+    if rows and rows[-1]["epoch"] == frames[-1]["epoch"]:
+        return {name: value for name, value in rows[-1].items() if name != "epoch"}
+    return dict(frames[-1]["logs"])
+
+
+def _at_new_samples(frames: Sequence[Frame]) -> list[Frame]:
+    """The frames before which samples came in: the others lie within a long step or a pause."""
+    new: list[Frame] = []
+    for frame in frames:
+        if sum(frame["samples"]) > (sum(new[-1]["samples"]) if new else 0):
+            new.append(frame)
+    return new

@@ -1,0 +1,67 @@
+"""The frame: what rank 0 says about a run, a few times a second.
+
+A frame is a plain dict of JSON values, so that it crosses any channel and lies in any file as it
+is. JSON knows no NaN and no infinity: a number that is not finite travels as ``None``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict
+
+FRAME_VERSION = 1
+
+Phase = Literal["fit", "evaluate", "predict"]
+State = Literal["running", "finished", "stopped", "failed"]
+
+Row = dict[str, float | None]
+"""One finished epoch: ``{"epoch": 1, "loss": 0.7, "val_loss": 0.8}``."""
+
+
+class Frame(TypedDict):
+    """One look at a run.
+
+    ``epoch`` and ``step`` count from 1 and are 0 before the first step has ended; ``steps`` is
+    ``None`` while the length of an epoch is unknown. Times are in seconds.
+    """
+
+    v: int
+    seq: int
+    time: float
+    """Unix time of the frame."""
+    phase: Phase
+    state: State
+    epoch: int
+    epochs: int
+    step: int
+    steps: int | None
+    elapsed: float
+    eta: float | None
+    logs: Row
+    rates: list[float]
+    """Samples per second of each rank, over about the last second."""
+    samples: list[int]
+    """Samples each rank has processed since the run began."""
+    rows: NotRequired[list[Row]]
+    """All epochs finished so far; only in frames that follow the end of an epoch or end the run."""
+
+
+def finite_logs(logs: Mapping[str, Any]) -> Row:
+    """The scalar entries of Keras logs as Python floats.
+
+    Args:
+        logs: Names and values; a value may be a float, a NumPy or TensorFlow scalar, or an array.
+
+    Returns:
+        Floats, ``None`` for NaN and infinities; entries with more than one element are left out.
+    """
+    return {
+        name: _finite(float(value))
+        for name, value in logs.items()
+        if math.prod(getattr(value, "shape", ())) == 1
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,210 @@
+"""From the steps of a run to its frames.
+
+The recorder holds no clock: every call is told the time, so a run can be replayed and tested.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
+from tnt_notebook.telemetry.thin import thinned
+
+RATE_WINDOW = 1.0  # seconds; shorter windows make rates jump with every step
+RECENT_STEPS = 64
+MAX_ROWS = 500
+
+
+class Recorder:
+    """Counts what all ranks did, and says so in frames.
+
+    One training thread calls `step` and `epoch_end`; `frame` may be called from another thread.
+
+    Example::
+
+        recorder = Recorder(ranks=2, phase="fit", epochs=3, start=time.time())
+        recorder.step(1, 1, 100, {"loss": 0.7}, [32, 32], now=time.time())
+        send(recorder.frame(time.time()))
+    """
+
+    def __init__(self, ranks: int, phase: Phase = "fit", epochs: int = 1, *, start: float) -> None:
+        """Begins a run.
+
+        Args:
+            ranks: Number of ranks that process samples.
+            phase: What the run does.
+            epochs: Number of the last epoch that shall run; 1 for evaluate and predict.
+            start: Unix time at which the run began, in seconds.
+        """
+        self._phase: Phase = phase
+        self._epochs = epochs
+        self._start = start
+        self._lock = threading.Lock()
+        self._seq = 0
+        self._epoch = self._step = 0
+        self._steps: int | None = None
+        self._logs: dict[str, Any] = {}
+        self._samples: NDArray[np.int64] = np.zeros(ranks, np.int64)
+        self._rows: list[Row] = []
+        self._rows_are_new = False
+        self._pace = _Pace()
+        self._rates = _Rates(ranks)
+
+    def step(
+        self,
+        epoch: int,
+        step: int,
+        steps: int | None,
+        logs: Mapping[str, Any],
+        samples_per_rank: Sequence[int],
+        now: float,
+    ) -> None:
+        """Tells that a step, or several in one execution, has ended.
+
+        Args:
+            epoch: The running epoch, counted from 1.
+            step: Steps of this epoch that have ended.
+            steps: Steps of a whole epoch; ``None`` when not known.
+            logs: Loss and metrics, as Keras hands them to callbacks. Values are turned into floats
+                when a frame is made, not before: on a GPU that would wait for the device.
+            samples_per_rank: Samples of each rank since the last call; one number per rank.
+            now: Unix time in seconds.
+        """
+        with self._lock:
+            advanced = step - self._step if epoch == self._epoch else step
+            self._epoch, self._step, self._steps = epoch, step, steps
+            self._logs = dict(logs)
+            self._samples += samples_per_rank
+            self._pace.step_ended(advanced, now)
+            self._rates.step_ended(now)
+
+    def epoch_end(self, epoch: int, logs: Mapping[str, Any], now: float) -> None:
+        """Tells that an epoch, its validation included, has ended.
+
+        Args:
+            epoch: The epoch that ended, counted from 1.
+            logs: Loss and metrics of the epoch, those of the validation too.
+            now: Unix time in seconds.
+        """
+        row: Row = {"epoch": epoch, **finite_logs(logs)}
+        with self._lock:
+            self._rows = thinned([*self._rows, row], MAX_ROWS)
+            self._rows_are_new = True
+            self._pace.epoch_ended(self._step, now)
+
+    def frame(self, now: float, state: State = "running") -> Frame:
+        """The run as it stands.
+
+        Args:
+            now: Unix time in seconds.
+            state: What became of the run; anything but ``"running"`` makes it the last frame.
+
+        Returns:
+            A frame, ready for JSON.
+        """
+        with self._lock:
+            self._seq += 1
+            logs = self._logs
+            frame = Frame(
+                v=FRAME_VERSION,
+                seq=self._seq,
+                time=now,
+                phase=self._phase,
+                state=state,
+                epoch=self._epoch,
+                epochs=self._epochs,
+                step=self._step,
+                steps=self._steps or self._pace.steps_of_an_epoch,
+                elapsed=max(0.0, now - self._start),
+                eta=self._eta(now) if state == "running" else None,
+                logs={},
+                rates=self._rates.at(now, self._samples),
+                samples=self._samples.tolist(),
+            )
+            # The last frame repeats the rows: an earlier one may have been overtaken on the way.
+            if self._rows and (self._rows_are_new or state != "running"):
+                frame["rows"] = list(self._rows)
+                self._rows_are_new = False
+        frame["logs"] = finite_logs(logs)
+        return frame
+
+    def _eta(self, now: float) -> float | None:
+        steps = self._steps or self._pace.steps_of_an_epoch
+        if steps is None:
+            return None
+        epochs_left = max(0, self._epochs - self._epoch)
+        if self._rows and self._rows[-1]["epoch"] == self._epoch:
+            return self._pace.time_for(epochs_left * steps, epochs_left, now)
+        steps_left = max(0, steps - self._step) + epochs_left * steps
+        return self._pace.time_for(steps_left, epochs_left + 1, now)
+
+
+class _Pace:
+    """How long a step takes, and what an epoch costs beside its steps (validation, checkpoints)."""
+
+    def __init__(self) -> None:
+        self.steps_of_an_epoch: int | None = None
+        self._last: float | None = None
+        self._step_times: deque[float] = deque(maxlen=RECENT_STEPS)
+        self._epoch_ends: deque[float] = deque(maxlen=RECENT_STEPS)
+        self._between_epochs = True
+
+    def step_ended(self, advanced: int, now: float) -> None:
+        # The first step of an epoch is left out: it traces, or follows validation.
+        if self._last is not None and not self._between_epochs and advanced > 0:
+            self._step_times.append((now - self._last) / advanced)
+        self._last, self._between_epochs = now, False
+
+    def epoch_ended(self, steps: int, now: float) -> None:
+        if self._last is not None:
+            self._epoch_ends.append(now - self._last)
+        self.steps_of_an_epoch = steps
+        self._last, self._between_epochs = now, True
+
+    def time_for(self, steps: int, epoch_ends: int, now: float) -> float | None:
+        if self._last is None or not self._step_times:
+            return None
+        # One long pause must not move the estimate, a slow step in every ten must: clip, then mean.
+        ceiling = 5 * statistics.median(self._step_times)
+        step_time = statistics.fmean(min(time, ceiling) for time in self._step_times)
+        end_time = statistics.median(self._epoch_ends) if self._epoch_ends else 0.0
+        return max(0.0, steps * step_time + epoch_ends * end_time - (now - self._last))
+
+
+class _Rates:
+    """Samples per second of each rank, measured from the end of a step to the end of a step.
+
+    Measured from frame to frame, a step longer than the time between frames would show as zeros
+    with spikes.
+    """
+
+    def __init__(self, ranks: int) -> None:
+        self._zero = [0.0] * ranks
+        self._last_step: float | None = None
+        self._marks: deque[tuple[float, NDArray[np.int64]]] = deque()
+
+    def step_ended(self, now: float) -> None:
+        self._last_step = now
+
+    def at(self, now: float, samples: NDArray[np.int64]) -> list[float]:
+        last = self._last_step
+        if last is None:
+            return list(self._zero)
+        if not self._marks or last > self._marks[-1][0]:
+            self._marks.append((last, samples.copy()))
+        while len(self._marks) > 2 and last - self._marks[1][0] >= RATE_WINDOW:
+            self._marks.popleft()
+        since, before = self._marks[0]
+        window = last - since
+        if window <= 0:
+            return list(self._zero)
+        # No step for longer than the window: the rate falls off, as it does in truth.
+        measured = (samples - before) / max(window, now - last)
+        return [round(rate, 1) for rate in measured.tolist()]

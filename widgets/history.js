@@ -1,0 +1,52 @@
+// The run so far, as the browser remembers it: a bounded list of points, one per frame shown.
+
+export const HISTORY_LIMIT = 240;
+
+/**
+ * Adds a frame to the history, in place, and thins the list when it is full.
+ *
+ * The list is the model's own `history` trait. It grows in place on both sides: a new value of the
+ * trait would be sent over the wire with each frame, and all of it is only needed by a browser that
+ * comes back.
+ */
+export function remember(history, frame) {
+  const last = history.at(-1);
+  if (!frame.seq || (last && frame.seq <= last.seq)) return;
+  history.push(pointOf(frame));
+  if (history.length > HISTORY_LIMIT) thin(history);
+}
+
+/** A curve of the history: [[seconds, value], ...]; null values become NaN, missing ones are left out. */
+export function curve(history, pick) {
+  return history
+    .map((point) => [point.elapsed, pick(point)])
+    .filter(([, value]) => value !== undefined)
+    .map(([seconds, value]) => [seconds, value ?? NaN]);
+}
+
+/** The history from the first point on at which a rate was known: before it, ranks trace and load. */
+export function sinceMeasured(history) {
+  const first = history.findIndex(({ rates }) => rates.some((rate) => rate > 0));
+  return first < 0 ? [] : history.slice(first);
+}
+
+/** Values of finished epochs on the time axis of the history, epochs taken as equally long. */
+export function epochCurve(rows, name, frame, history) {
+  if (history.length === 0) return [];
+  const [start, now] = [history[0].elapsed, history.at(-1).elapsed];
+  const done = frame.epoch - 1 + (frame.steps ? frame.step / frame.steps : 1);
+  return rows
+    .filter((row) => row[name] !== undefined)
+    .map((row) => [start + Math.min(1, row.epoch / done) * (now - start), row[name] ?? NaN]);
+}
+
+function pointOf({ seq, elapsed, logs, rates }) {
+  return { seq, elapsed, logs, rates };
+}
+
+function thin(items) {
+  const last = items.at(-1);
+  const kept = items.filter((_, index) => index % 2 === 0);
+  if (kept.at(-1) !== last) kept.push(last);
+  items.splice(0, items.length, ...kept);
+}

@@ -1,0 +1,242 @@
+// The parts of the card. Each is a function that makes an element, and returns it with an `update`.
+
+import { clock, count, label, number, rate } from "./format.js";
+import { curve, epochCurve, sinceMeasured } from "./history.js";
+import { areaPath, cellAt, extent, fractionDone, heatGrid, linePath } from "./layout.js";
+
+export const RANKS_WITH_A_LINE = 16;
+const LIVE = new Set(["starting", "running", "stopping"]);
+const PILL = {
+  starting: "starting", running: "running", stopping: "stopping …",
+  finished: "finished", stopped: "stopped", failed: "failed",
+};
+const SPARK = { width: 100, height: 24 };
+
+/** Title, state, and the Stop button. */
+export function header(onStop) {
+  const title = make("div", "tnt-title", { role: "heading", "aria-level": 3 });
+  const pill = make("span", "tnt-pill", { role: "status", "aria-live": "polite" });
+  const stop = make("button", "tnt-stop", { type: "button" });
+  stop.textContent = "Stop";
+  stop.addEventListener("click", onStop);
+  return {
+    element: make("header", "tnt-header", {}, [title, pill, stop]),
+    update(view) {
+      setText(title, view.title);
+      setText(pill, PILL[view.state]);
+      pill.dataset.state = view.state;
+      stop.hidden = !LIVE.has(view.state);
+      stop.disabled = view.state === "stopping";
+      stop.setAttribute("aria-label", `Stop ${view.title}`);
+    },
+  };
+}
+
+/** How far the run is, and how long it will take. */
+export function progress() {
+  const where = make("span", "tnt-where");
+  const when = make("span", "tnt-when");
+  const fill = make("div", "tnt-fill");
+  const bar = make("div", "tnt-bar", {
+    role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": "progress",
+  }, [fill]);
+  return {
+    element: make("div", "tnt-progress", {}, [bar, make("div", "tnt-line", {}, [where, when])]),
+    update({ frame, state }) {
+      const fraction = state === "finished" ? 1 : fractionDone(frame);
+      bar.classList.toggle("tnt-unknown", fraction === null && LIVE.has(state));
+      bar.style.setProperty("--tnt-epochs", frame.epochs > 1 && frame.epochs <= 60 ? frame.epochs : 1);
+      fill.style.width = `${100 * (fraction ?? (LIVE.has(state) ? 100 : 0))}%`;
+      setText(where, whereText(frame, state));
+      setText(when, whenText(frame, state));
+      bar.setAttribute("aria-valuetext", `${where.textContent}, ${when.textContent}`);
+      if (fraction === null) bar.removeAttribute("aria-valuenow");
+      else bar.setAttribute("aria-valuenow", Math.round(100 * fraction));
+    },
+  };
+}
+
+/** The sentence of what went wrong; nothing while all is well. */
+export function failure() {
+  const element = make("p", "tnt-error", { role: "alert" });
+  return {
+    element,
+    update({ error }) {
+      element.hidden = !error;
+      setText(element, error);
+    },
+  };
+}
+
+/** A tile for each metric: the number, its validation, and how both came about. */
+export function metrics() {
+  const element = make("div", "tnt-metrics", { role: "list", "aria-label": "loss and metrics" });
+  const tiles = new Map();
+  return {
+    element,
+    update({ frame, rows, history }) {
+      const last = rows.at(-1) ?? {};
+      const names = Object.keys({ ...frame.logs, ...last })
+        .filter((name) => name !== "epoch" && !name.startsWith("val_"));
+      element.hidden = names.length === 0;
+      for (const name of names) {
+        if (!tiles.has(name)) {
+          tiles.set(name, tile(name));
+          element.append(tiles.get(name).element);
+        }
+        tiles.get(name).update({ frame, rows, history, last });
+      }
+    },
+  };
+}
+
+/** Samples per second: a line for each of a few ranks, a heat strip for many. */
+export function throughput(ranks) {
+  const total = make("span", "tnt-total");
+  const heading = make("div", "tnt-line tnt-heading", {}, [make("span", "", {}, ["Samples per second"]), total]);
+  const body = ranks <= RANKS_WITH_A_LINE ? rankLines(ranks) : heatStrip(ranks);
+  return {
+    element: make("div", "tnt-throughput", {}, [heading, body.element]),
+    update(view) {
+      const rates = view.frame.rates ?? [];
+      const sum = rates.reduce((a, b) => a + b, 0);
+      setText(total, sinceMeasured(view.history).length ? `${rate(sum)} in all` : "");
+      if (rates.length) body.update(view);
+    },
+  };
+}
+
+function tile(name) {
+  const value = make("div", "tnt-number");
+  const validation = make("div", "tnt-validation");
+  const spark = sparkline(["tnt-curve-validation", "tnt-curve"]);
+  const caption = make("div", "tnt-name", { title: name }, [label(name)]);
+  return {
+    element: make("div", "tnt-tile", { role: "listitem" }, [caption, value, validation, spark.element]),
+    update({ frame, rows, history, last }) {
+      const current = frame.logs[name] === undefined ? last[name] : frame.logs[name];
+      setText(value, number(current));
+      value.classList.toggle("tnt-bad", current === null);
+      const checked = last[`val_${name}`];
+      setText(validation, checked === undefined ? "" : `validation ${number(checked)}`);
+      const seconds = history.at(-1)?.elapsed ?? 0;
+      const curves = [
+        epochCurve(rows, `val_${name}`, frame, history),
+        curve(history, (point) => point.logs[name]),
+      ];
+      const start = curves[1][0]?.[0] ?? 0;
+      spark.draw(curves, { x: [start, seconds], y: extent(curves.flat().map(([, y]) => y)) });
+    },
+  };
+}
+
+function rankLines(ranks) {
+  const lines = Array.from({ length: ranks }, (_, rank) => {
+    const spark = sparkline(["tnt-area", "tnt-curve"], [areaPath, linePath]);
+    const value = make("span", "tnt-rate");
+    const element = make("div", "tnt-rank", { role: "listitem" }, [
+      make("span", "tnt-rank-name", {}, [`rank ${rank}`]), spark.element, value,
+    ]);
+    return { element, spark, value };
+  });
+  return {
+    element: make("div", "tnt-ranks", { role: "list" }, lines.map(({ element }) => element)),
+    update({ frame, history }) {
+      const seconds = history.at(-1)?.elapsed ?? 0;
+      const measured = sinceMeasured(history);
+      const start = measured[0]?.elapsed ?? 0;
+      const [, top] = extent(history.flatMap(({ rates }) => rates));
+      lines.forEach(({ spark, value }, rank) => {
+        const points = curve(measured, (point) => point.rates[rank]);
+        spark.draw([points, points], { x: [start, seconds], y: [0, top || 1] });
+        setText(value, measured.length ? rate(frame.rates[rank]) : "–");
+      });
+    },
+  };
+}
+
+function heatStrip(ranks) {
+  const canvas = make("canvas", "tnt-heat", { role: "img" });
+  const caption = make("div", "tnt-line tnt-caption");
+  let grid = heatGrid(ranks, 1, 1);
+  let rates = [];
+  canvas.addEventListener("pointermove", (event) => {
+    const rank = cellAt(grid, ranks, event.offsetX, event.offsetY);
+    canvas.title = rank < 0 ? "" : `rank ${rank}: ${rate(rates[rank])} samples/s`;
+  });
+  return {
+    element: make("div", "tnt-strip", {}, [canvas, caption]),
+    update({ frame }) {
+      rates = frame.rates;
+      const [low, high] = extent(rates);
+      const text = `slowest: rank ${rates.indexOf(low)}, ${rate(low)}/s · `
+        + `fastest: rank ${rates.indexOf(high)}, ${rate(high)}/s`;
+      setText(caption, text);
+      canvas.setAttribute("aria-label", `samples per second of ${count(ranks)} ranks; ${text}`);
+      grid = heatGrid(ranks, canvas.parentElement.clientWidth, 84);
+      paintHeat(canvas, grid, rates, high);
+    },
+  };
+}
+
+function paintHeat(canvas, grid, rates, top) {
+  const ratio = window.devicePixelRatio || 1;
+  const [width, height] = [grid.columns * grid.size, grid.rows * grid.size];
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  context.scale(ratio, ratio);
+  context.fillStyle = getComputedStyle(canvas).color;
+  const gap = grid.size > 6 ? 2 : grid.size > 3 ? 1 : 0;
+  rates.forEach((value, rank) => {
+    const [column, row] = [rank % grid.columns, Math.floor(rank / grid.columns)];
+    context.globalAlpha = 0.1 + 0.9 * (top > 0 ? value / top : 0);
+    context.fillRect(column * grid.size, row * grid.size, grid.size - gap, grid.size - gap);
+  });
+}
+
+function sparkline(classes, shapes = classes.map(() => linePath)) {
+  const svg = makeSvg("svg", {
+    class: "tnt-spark", viewBox: `0 0 ${SPARK.width} ${SPARK.height}`,
+    preserveAspectRatio: "none", "aria-hidden": "true",
+  });
+  const paths = classes.map((name) => makeSvg("path", { class: name }));
+  svg.append(...paths);
+  return {
+    element: svg,
+    draw(curves, range) {
+      paths.forEach((path, index) => path.setAttribute("d", shapes[index](curves[index], SPARK, range)));
+    },
+  };
+}
+
+function whereText({ phase, epoch, epochs, step, steps }, state) {
+  if (epoch === 0) return LIVE.has(state) ? "waiting for the first step" : "no step was done";
+  const of = steps ? `step ${count(step)} of ${count(steps)}` : `step ${count(step)}`;
+  return phase === "fit" ? `epoch ${count(epoch)} of ${count(epochs)} · ${of}` : of;
+}
+
+function whenText({ elapsed, eta }, state) {
+  if (!LIVE.has(state)) return `took ${clock(elapsed)}`;
+  return eta === null ? clock(elapsed) : `${clock(elapsed)} · ${clock(eta)} left`;
+}
+
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function make(tag, className, attributes = {}, children = []) {
+  const element = document.createElement(tag);
+  element.className = className;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+function makeSvg(tag, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
