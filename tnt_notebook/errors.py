@@ -5,9 +5,15 @@ Messages are sentences: what happened, on which rank, what to do.
 
 from __future__ import annotations
 
+import re
+
 
 class TntError(Exception):
     """Base class of all errors raised on purpose by tnt_notebook."""
+
+    #: Whether the other ranks know already: they raise as well, or raised first. Any other error
+    #: on one rank has to free those that wait for it.
+    peers_know = False
 
 
 class ClusterError(TntError):
@@ -38,6 +44,8 @@ class RankError(TntError):
 class PeerError(TntError):
     """This rank was freed from a wait because another rank failed or left."""
 
+    peers_know = True
+
 
 class CommunicationError(TntError):
     """A collective could not complete: time-out, mismatch between ranks, transport failure."""
@@ -47,9 +55,33 @@ class ModelError(TntError):
     """The model cannot be trained distributed as it stands; the message says what to change."""
 
 
+class DisagreementError(ModelError):
+    """The ranks want to do different things. Raised on all of them."""
+
+    peers_know = True
+
+
+class NothingToDoError(ModelError):
+    """A cell of ``%%tnt_fit`` called neither fit, evaluate nor predict. Raised on all ranks."""
+
+    peers_know = True
+
+
 class DataError(TntError):
     """The input cannot be shared between the ranks, or the ranks read different data."""
 
 
 class DivergenceError(TntError):
-    """Weights that must be identical on all ranks are not."""
+    """Weights that must be identical on all ranks are not. Raised on all of them."""
+
+    peers_know = True
+
+
+def brief(error: BaseException) -> str:
+    """An error in one line: its class and what it says, without the frames some texts contain."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # TensorFlow's text of an error in Python code holds that error's whole traceback.
+    inner = [line for line in lines if re.match(r"\w*(Error|Exception|Interrupt): ", line)]
+    if len(lines) > 1 and inner:
+        return inner[-1][:500]
+    return f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__

@@ -97,11 +97,12 @@ class MpiTransport final : public Transport {
     while (transfer.next < transfer.pieces.size()) {
       Piece& piece = transfer.pieces[transfer.next];
       int flag = 0;
-      check(mpi_.test(&piece.request, &flag, status_.data()),
-            transfer.kind == Kind::send ? "send to" : "receive from", transfer.peer);
-      if (flag == 0) return false;
+      const int code = mpi_.test(&piece.request, &flag, status_.data());
+      if (code == 0 && flag == 0) return false;
+      ++transfer.next;  // complete, if only with an error: a message too long is consumed as well
+      if (transfer.kind == Kind::receive) ++received_[transfer.peer];
+      check(code, transfer.kind == Kind::send ? "send to" : "receive from", transfer.peer);
       if (transfer.kind == Kind::receive) {
-        ++received_[transfer.peer];
         int count = 0;
         check(mpi_.get_count(status_.data(), byte_, &count), "receive from", transfer.peer);
         if (count != piece.bytes)
@@ -109,7 +110,6 @@ class MpiTransport final : public Transport {
                                std::to_string(count) + " bytes where " +
                                std::to_string(piece.bytes) + " were expected");
       }
-      ++transfer.next;
     }
     transfer.kind = Kind::free;
     free_.push_back(ticket);

@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import itertools
 import os
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tnt_notebook.comm import mpi
-from tnt_notebook.errors import CommunicationError, PeerError
+from tnt_notebook.errors import CommunicationError, PeerError, brief
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -325,7 +324,8 @@ def _abort_on_uncaught_exception(started: World) -> None:
     def hook(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
         before(kind, error, traceback)
         sys.stdout.flush()
-        started.abort(f"rank {started.rank} ({socket.gethostname()}): {kind.__name__}: {error}")
+        if not getattr(error, "peers_know", False):
+            started.abort(f"rank {started.rank}: {brief(error)}")
         started.leave_failed(grace_s=2)
 
     sys.excepthook = hook

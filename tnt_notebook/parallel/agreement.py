@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from tnt_notebook.comm import World
-from tnt_notebook.errors import DivergenceError, ModelError
+from tnt_notebook.errors import DisagreementError, DivergenceError
 
 
 def agree(over: World, facts: dict[str, Any]) -> None:
@@ -20,7 +20,7 @@ def agree(over: World, facts: dict[str, Any]) -> None:
     Collective. ``facts["call"]`` says what the rank is about to do; the others are compared too.
 
     Raises:
-        ModelError: names the first fact that differs, with its values on two ranks.
+        DisagreementError: names the first fact that differs, with its values on two ranks.
     """
     if over.size == 1:
         return
@@ -28,7 +28,7 @@ def agree(over: World, facts: dict[str, Any]) -> None:
     calls = [theirs.get("call") for theirs in everyone]
     if len(set(calls)) > 1:
         told = ", ".join(f"rank {r}: {call}" for r, call in enumerate(calls))
-        raise ModelError(
+        raise DisagreementError(
             f"All ranks must make the same calls, in the same order, but now they differ ({told}). "
             "Is fit, evaluate or predict inside an `if` that depends on the rank?"
         )
@@ -36,7 +36,7 @@ def agree(over: World, facts: dict[str, Any]) -> None:
     for rank, theirs in enumerate(everyone):
         for key in reference.keys() | theirs.keys():
             if theirs.get(key) != reference.get(key):
-                raise ModelError(
+                raise DisagreementError(
                     f"The ranks want to {calls[0]} differently: "
                     + _difference(key, reference.get(key), theirs.get(key), rank)
                     + " Let the cell do the same on every rank."

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import World
+from tnt_notebook.errors import DataError
 from tnt_notebook.parallel import step
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.interpose import interposed
@@ -106,7 +107,13 @@ class DistributedFunctions:
             if self._wants_to_stop():
                 self._vote.assign(1.0)
             logs = dict(function(iterator))
-            votes, samples = logs.pop(step.NEWS).numpy().tolist()
+            votes, samples, same = logs.pop(step.NEWS).numpy().tolist()
+            if not same:
+                raise DataError(
+                    "The ranks read different batches. The input must be the same on all ranks, "
+                    "each takes its slice of it: call keras.utils.set_random_seed(...) before "
+                    "shuffling or generating it, and let it not depend on the rank."
+                )
             self._news(self.model, votes, int(samples))
             return logs
 

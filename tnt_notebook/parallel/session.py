@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tnt_notebook import comm
 from tnt_notebook.comm import World, ops
-from tnt_notebook.errors import ModelError, PeerError
+from tnt_notebook.errors import NothingToDoError, brief
 from tnt_notebook.parallel import agreement, run, seeds
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
@@ -128,13 +128,13 @@ def distributed(
             yield session
         agreement.agree(over, {"call": "reach the end of the cell"})
         if not session.runs:
-            raise ModelError(
+            raise NothingToDoError(
                 "The cell calls neither fit, evaluate nor predict of a Keras model, so there is "
                 "nothing to distribute. For other code on the ranks use %%tnt."
             )
     except BaseException as error:
-        if not isinstance(error, PeerError):
-            comm.abort(f"rank {over.rank}: {type(error).__name__}: {error}")
+        if not getattr(error, "peers_know", False):
+            comm.abort(f"rank {over.rank}: {brief(error)}")
         raise
     finally:
         session.close()

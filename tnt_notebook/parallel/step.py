@@ -24,7 +24,8 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.exchange import Exchange
 
-#: The key under which a step returns, beside its logs, [votes, samples of this rank].
+#: The key under which a step returns, beside its logs, [votes for stopping, samples of the global
+#: batch, whether all ranks read the same batch], float64.
 NEWS = "__tnt_news__"
 
 # Apart, so that a rank that trains and one that evaluates never mix their messages.
@@ -66,9 +67,11 @@ def train_step(
 ) -> Callable[[Any], dict[str, Any]]:
     """A ``train_step`` for batches of ``(slice, Share)``; ``own_step`` is the model's."""
 
-    def step(batch: Any) -> dict[str, Any]:
+    def run(batch: Any) -> dict[str, Any]:
         data, share = batch
         step = Step(over, exchange, model, Share(*share))
+        if over.size == 1:
+            return _local_logs(step, own_step(data), vote)
         before = _metric_states(model)
         with ops.channels(TRAIN_CHANNELS), interpose(step):
             logs = own_step(data)
@@ -76,7 +79,7 @@ def train_step(
             _average_other_variables(step)
             return _global_logs(step, logs, before, vote)
 
-    return step
+    return run
 
 
 def test_step(
@@ -89,14 +92,16 @@ def test_step(
 ) -> Callable[[Any], dict[str, Any]]:
     """A ``test_step`` for batches of ``(slice, Share)``."""
 
-    def step(batch: Any) -> dict[str, Any]:
+    def run(batch: Any) -> dict[str, Any]:
         data, share = batch
         step = Step(over, exchange, model, Share(*share))
+        if over.size == 1:
+            return _local_logs(step, own_step(data), vote)
         before = _metric_states(model)
         with ops.channels(TEST_CHANNELS), interpose(step):
             return _global_logs(step, own_step(data), before, vote)
 
-    return step
+    return run
 
 
 def predict_step(
@@ -104,8 +109,10 @@ def predict_step(
 ) -> Callable[[Any], Any]:
     """A ``predict_step`` for batches of ``(slice, Share)``: the whole batch's outputs, everywhere."""
 
-    def step(batch: Any) -> Any:
+    def run(batch: Any) -> Any:
         data, share = batch
+        if over.size == 1:
+            return own_step(data)
         local = tf.cast(Share(*share).local, tf.int32)
         outputs = own_step(data)
         with ops.channels(PREDICT_CHANNELS):
@@ -113,7 +120,7 @@ def predict_step(
                 lambda output: _gather_rows(output[:local], over), outputs
             )
 
-    return step
+    return run
 
 
 def _gather_rows(output: tf.Tensor, over: World) -> tf.Tensor:
@@ -170,6 +177,19 @@ def _average_other_variables(step: Step) -> None:
             variable.value.assign(mean)
 
 
+def _local_logs(step: Step, logs: Any, vote: tf.Variable) -> dict[str, Any]:
+    total = tf.cast(step.share.total, tf.float64)
+    return {**_checked_logs(logs), NEWS: tf.stack([vote.value(), total, 1.0])}
+
+
+def _checked_logs(logs: Any) -> dict[str, Any]:
+    if not isinstance(logs, dict):
+        raise ModelError(
+            f"train_step and test_step must return a dict of logs, not a {type(logs).__name__}."
+        )
+    return logs
+
+
 def _global_logs(
     step: Step,
     logs: Any,
@@ -177,10 +197,7 @@ def _global_logs(
     vote: tf.Variable,
 ) -> dict[str, Any]:
     """The logs of the global batch: metrics from their summed states, other values averaged."""
-    if not isinstance(logs, dict):
-        raise ModelError(
-            f"train_step and test_step must return a dict of logs, not a {type(logs).__name__}."
-        )
+    _checked_logs(logs)
     _forget_borrowed_sample(step, before)
     metrics = step.model.metrics_variables
     others = {k: v for k, v in logs.items() if k not in _metric_names(step.model)}
@@ -198,9 +215,7 @@ def _global_logs(
         [tf.concat(parts, 0)], label="allreduce of metrics and votes", over=step.over
     )
     values = tf.split(summed, counts)
-    checks = _check_same_data(step, values[0])
-    with tf.control_dependencies(checks):
-        news = tf.stack([values[0][2], tf.cast(share.local, tf.float64)])
+    news = tf.stack([values[0][2], tf.cast(share.total, tf.float64), _same_data(step, values[0])])
     states = [
         (v, _as_state(v, value, step.over.size))
         for v, value in zip(metrics, values[1 : 1 + len(metrics)], strict=True)
@@ -237,22 +252,12 @@ def _forget_borrowed_sample(
     tf.cond(step.has_data, lambda: tf.constant(True), restore)
 
 
-def _check_same_data(step: Step, sums: tf.Tensor) -> list[tf.Operation]:
+def _same_data(step: Step, sums: tf.Tensor) -> tf.Tensor:
+    """1 if all ranks have cut the same global batch. If not, it is 0 on one rank at least."""
     share, size = step.share, step.over.size
     complete = tf.equal(sums[0], tf.cast(share.total, tf.float64))
     same = tf.equal(sums[1], tf.cast(share.fingerprint * size, tf.float64))
-    return [
-        tf.debugging.Assert(
-            tf.logical_and(complete, same),
-            [
-                f"rank {step.over.rank} read another batch than other ranks. The input must be the "
-                "same on all ranks: call keras.utils.set_random_seed(...) before shuffling or "
-                "generating it, and let it not depend on the rank. Samples here and in sum:",
-                share.total,
-                sums[0],
-            ],
-        )
-    ]
+    return tf.cast(tf.logical_and(complete, same), tf.float64)
 
 
 def _count(variable: keras.Variable) -> int:

@@ -1,0 +1,165 @@
+"""Runs functions of the tests on real MPI ranks.
+
+One MPI job of `SIZE` ranks lives as long as the test session; a test asks for n of them. Starting
+ranks and importing TensorFlow takes seconds, a job that is there answers in milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SIZE = 4
+ROOT = Path(__file__).parents[2]
+
+
+class RankError(AssertionError):
+    """A function raised on at least one rank; the text holds all tracebacks."""
+
+
+class RankPool:
+    """An MPI job that executes functions.
+
+    Args:
+        folder: where the job's output goes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "ranks.log"
+        self._address = folder / "ranks.sock"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
+
+    def run(self, n: int, function: Callable[..., Any], *args: Any, timeout: float = 120) -> list:
+        """Calls ``function(*args)`` on n ranks, in a world of that size.
+
+        Args:
+            function: of a module that the ranks can import; it may return anything that pickles.
+            timeout: seconds until the job is killed and the test fails.
+
+        Returns:
+            What each rank returned.
+
+        Raises:
+            RankError: with the tracebacks of all ranks on which it raised.
+        """
+        return self._checked(self.outcomes(n, function, *args, timeout=timeout))
+
+    def outcomes(
+        self, n: int, function: Callable[..., Any], *args: Any, timeout: float = 120
+    ) -> list[tuple[str, Any]]:
+        """As `run`, but gives ``("returned", value)`` or ``("raised", traceback)`` of each rank."""
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        assert self._connection is not None
+        self._connection.settimeout(timeout)
+        try:
+            _send(self._connection, (n, function.__module__, function.__qualname__, args))
+            return _receive(self._connection)
+        except (TimeoutError, ConnectionError, struct.error) as error:
+            self.stop()
+            raise RankError(
+                f"{function.__qualname__} on {n} ranks did not end within {timeout} s "
+                f"({type(error).__name__}). Output of the ranks:\n{self.output()}"
+            ) from None
+
+    def output(self) -> str:
+        """The last lines that the ranks printed."""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-60:])
+
+    def stop(self) -> None:
+        """Ends the job and everything it has started."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+        self._process = self._connection = None
+
+    def _start(self) -> None:
+        self._address.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self._address))
+        listener.listen(1)
+        listener.settimeout(120)
+        command = [*mpiexec(SIZE), sys.executable, "-m", "tests.support.rank_server"]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, str(self._address)],
+                cwd=ROOT,
+                env=rank_environment(),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        try:
+            self._connection, _ = listener.accept()
+        except TimeoutError:
+            self.stop()
+            raise RankError(f"the MPI job did not start:\n{self.output()}") from None
+        finally:
+            listener.close()
+
+    @staticmethod
+    def _checked(outcomes: list[tuple[str, Any]]) -> list:
+        failed = [(r, text) for r, (kind, text) in enumerate(outcomes) if kind == "raised"]
+        if failed:
+            raise RankError("\n".join(f"--- rank {rank} ---\n{text}" for rank, text in failed))
+        return [value for _, value in outcomes]
+
+
+def mpiexec(n: int) -> list[str]:
+    """The command that starts n ranks here, on as many cores as there are."""
+    beside_python = Path(sys.executable).with_name("mpiexec")
+    program = str(beside_python) if beside_python.exists() else shutil.which("mpiexec")
+    if program is None:
+        raise RuntimeError("no mpiexec beside the Python interpreter or on PATH")
+    return [program, "--oversubscribe", "--bind-to", "none", "-n", str(n)]
+
+
+def rank_environment() -> dict[str, str]:
+    """This environment, with what ranks need: one compute thread each, and root allowed."""
+    return {
+        **os.environ,
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMP_NUM_THREADS": "1",
+        "TF_NUM_INTRAOP_THREADS": "1",
+        "TF_NUM_INTEROP_THREADS": "2",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "CUDA_VISIBLE_DEVICES": "-1",
+    }
+
+
+def _send(connection: socket.socket, value: Any) -> None:
+    message = pickle.dumps(value)
+    connection.sendall(struct.pack("!Q", len(message)) + message)
+
+
+def _receive(connection: socket.socket) -> Any:
+    (length,) = struct.unpack("!Q", _read(connection, 8))
+    return pickle.loads(_read(connection, length))
+
+
+def _read(connection: socket.socket, length: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < length:
+        part = connection.recv(min(1 << 20, length - len(parts)))
+        if not part:
+            raise ConnectionError("the ranks have gone")
+        parts += part
+    return bytes(parts)
