@@ -107,6 +107,7 @@ class _SharedCallbacks(CallbackList):
     def _run(self, hook: str, call: Callable[[], None], number: int, logs: dict[str, Any]) -> None:
         shared = hook in self._shared and self._over.size > 1
         touched: list[keras.Variable] = []
+        lengths = _lengths(self.model)
         train_function = self.model.train_function
         with recorded_assignments(touched) if shared else contextlib.nullcontext():
             with self._alone():
@@ -117,10 +118,12 @@ class _SharedCallbacks(CallbackList):
                 "between two calls of fit instead."
             )
         if shared:
-            self._share(hook, number, touched)
+            self._share(hook, number, touched, lengths)
         self._watch(hook, number, logs)
 
-    def _share(self, hook: str, epoch: int, touched: list[keras.Variable]) -> None:
+    def _share(
+        self, hook: str, epoch: int, touched: list[keras.Variable], lengths: dict[str, int]
+    ) -> None:
         """Brings to all ranks what rank 0's callbacks have changed."""
         model, variables = self.model, self._state()
         places = {id(v): i for i, v in enumerate(variables)}
@@ -128,7 +131,7 @@ class _SharedCallbacks(CallbackList):
             "flags": {flag: bool(getattr(model, flag, False)) for flag in _FLAGS},
             "initial_epoch": model._initial_epoch,
             "touched": sorted({places[id(v)] for v in touched if id(v) in places}),
-            "logs": _last_row(model) if hook == "on_epoch_end" else None,
+            "logs": _new_row(model, lengths) if hook == "on_epoch_end" else None,
         }
         changes = _from_rank_0(self._over, changes)
         for flag, value in changes["flags"].items():
@@ -165,11 +168,15 @@ for _name in _HOOKS:
     setattr(_SharedCallbacks, _name, _hook(_name))
 
 
-def _last_row(model: keras.Model) -> dict[str, float] | None:
+def _lengths(model: keras.Model) -> dict[str, int]:
     history = getattr(model, "history", None)
-    if history is None or not history.epoch:
-        return None
-    return {name: values[-1] for name, values in history.history.items() if values}
+    return {} if history is None else {k: len(v) for k, v in history.history.items()}
+
+
+def _new_row(model: keras.Model, before: dict[str, int]) -> dict[str, float]:
+    """What the epoch has appended to the history: callbacks add to Keras's logs."""
+    history = model.history.history
+    return {name: v[-1] for name, v in history.items() if len(v) > before.get(name, 0)}
 
 
 def _from_rank_0(over: World, value: Any) -> Any:

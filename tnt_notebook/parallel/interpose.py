@@ -5,6 +5,7 @@
 ``Variable.assign``              recorded: what a step changes on its own must not differ by rank
 ``SeedGenerator.next``           every rank draws other random numbers from the same state
 ``reduce_weighted_values``       losses are divided by what one process would have divided by
+``Mean.update_state``            a value that stands for a whole batch counts by the rank's share
 ``_compute_moments_sync``        batch norm with ``synchronized=True`` sees the global batch
 ===============================  ==================================================================
 """
@@ -43,6 +44,9 @@ def interposed(step: Step) -> Iterator[None]:
         )
         stack.enter_context(
             _replaced(keras_loss, "reduce_weighted_values", lambda f: global_reduction(step, f))
+        )
+        stack.enter_context(
+            _replaced(keras.metrics.Mean, "update_state", functools.partial(_count_by_share, step))
         )
         stack.enter_context(
             _replaced(keras_nn, "_compute_moments_sync", lambda _: global_moments(step))
@@ -125,3 +129,14 @@ def _draw_apart(step: Step, draw: Callable[..., Any]) -> Callable[..., Any]:
         return seed + tf.cast(offset, seed.dtype)
 
     return draw_for_rank
+
+
+def _count_by_share(step: Step, update: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(update)
+    def update_by_share(metric: Any, values: Any, sample_weight: Any = None) -> Any:
+        # One process would have counted the batch once, with the mean over all its samples.
+        if sample_weight is None and len(keras.ops.shape(values)) == 0:
+            sample_weight = tf.cast(step.scale, metric.dtype)
+        return update(metric, values, sample_weight)
+
+    return update_by_share

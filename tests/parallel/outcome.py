@@ -1,0 +1,76 @@
+"""Trains a model on this rank's world, or with Keras alone, and tells everything that came out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+import tnt_notebook as tnt
+
+
+@dataclass
+class Outcome:
+    weights: list[np.ndarray]
+    history: dict[str, list[float]]
+    evaluation: dict[str, float]
+    predictions: Any
+    optimizer: list[np.ndarray]
+
+
+def train(
+    make: Callable[[], keras.Model],
+    fit: dict[str, Any],
+    distributed: bool,
+    evaluate: dict[str, Any] | None = None,
+) -> Outcome:
+    """Builds a model from a fixed seed, fits it, evaluates and predicts."""
+    keras.utils.set_random_seed(7)
+    model = make()
+    keras.utils.set_random_seed(11)
+    trained = tnt.Model(model) if distributed else model
+    history = trained.fit(**fit, verbose=0)
+    evaluation = trained.evaluate(**evaluate, return_dict=True, verbose=0) if evaluate else {}
+    predictions = None
+    if evaluate and "x" in evaluate:
+        predictions = trained.predict(evaluate["x"], batch_size=16, verbose=0)
+    return Outcome(
+        [np.asarray(w) for w in model.get_weights()],
+        history.history,
+        evaluation,
+        predictions,
+        [np.asarray(v.value) for v in (model.optimizer.variables if model.optimizer else [])],
+    )
+
+
+def assert_same(ours: Outcome, theirs: Outcome, rtol: float = 2e-5, atol: float = 2e-6) -> None:
+    """All that came out is equal up to the order of floating-point sums."""
+    for a, b in zip(ours.weights, theirs.weights, strict=True):
+        np.testing.assert_allclose(a, b, rtol, atol)
+    assert list(ours.history) == list(theirs.history)
+    for name, values in theirs.history.items():
+        np.testing.assert_allclose(ours.history[name], values, rtol, atol, err_msg=name)
+    assert ours.evaluation.keys() == theirs.evaluation.keys()
+    for name, value in theirs.evaluation.items():
+        np.testing.assert_allclose(ours.evaluation[name], value, rtol, atol, err_msg=name)
+    assert (ours.predictions is None) == (theirs.predictions is None)
+    if theirs.predictions is None:
+        return
+    keras.tree.map_structure(
+        lambda a, b: np.testing.assert_allclose(a, b, 10 * rtol, 10 * atol),
+        ours.predictions,
+        theirs.predictions,
+    )
+
+
+def assert_identical(outcomes: list[Outcome]) -> None:
+    """All ranks hold the same bits."""
+    for outcome in outcomes[1:]:
+        for a, b in zip(outcome.weights, outcomes[0].weights, strict=True):
+            np.testing.assert_array_equal(a, b)
+        for a, b in zip(outcome.optimizer, outcomes[0].optimizer, strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert outcome.history == outcomes[0].history

@@ -1,0 +1,207 @@
+"""Any number of ranks gives the result of one process."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.parallel.models import MODELS, SAMPLES, classification, mlp, rng
+from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
+
+RANKS = (1, 2, 3, 4)
+
+
+def run_model(name: str, distributed: bool) -> Outcome:
+    make, data = MODELS[name]
+    x, y = data()
+    fit = {"x": x, "y": y, "batch_size": 16, "epochs": 2}
+    evaluate = None
+    if name != "gan":
+        fit["validation_split"] = 0.3
+        evaluate = {"x": x, "y": y, "batch_size": 12}
+    return train(make, fit, distributed, evaluate)
+
+
+_plain: dict[tuple, Outcome] = {}
+
+
+def compare(ranks, n, function, *args, **tolerance) -> None:
+    """Runs ``function(*args, distributed)`` on n ranks, and on one process with Keras alone."""
+    key = (function.__name__, *map(str, args))
+    if key not in _plain:
+        _plain[key] = ranks.run(1, function, *args, False)[0]
+    outcomes = ranks.run(n, function, *args, True)
+    assert_same(outcomes[0], _plain[key], **tolerance)
+    assert_identical(outcomes)
+
+
+@pytest.mark.parametrize("n", RANKS)
+@pytest.mark.parametrize("name", MODELS)
+def test_models(ranks, name, n):
+    compare(ranks, n, run_model, name)
+
+
+OPTIMIZERS = {
+    "SGD": {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True},
+    "RMSprop": {"centered": True},
+    "Adam": {"amsgrad": True},
+    "AdamW": {},
+    "Adadelta": {},
+    "Adagrad": {},
+    "Adamax": {},
+    "Adafactor": {},
+    "Nadam": {},
+    "Ftrl": {},
+    "Lion": {},
+    "Lamb": {},
+    "Muon": {},
+}
+CLIPPING = {
+    "clipnorm": {"clipnorm": 0.05},
+    "global clipnorm": {"global_clipnorm": 0.05},
+    "clipvalue": {"clipvalue": 0.01},
+    "accumulation": {"gradient_accumulation_steps": 2},
+    "moving average": {"use_ema": True, "ema_overwrite_frequency": 3},
+    "schedule": {"learning_rate": keras.optimizers.schedules.CosineDecay(0.05, 10)},
+}
+
+
+def run_optimizer(name: str, options: dict, distributed: bool) -> Outcome:
+    # In float64: Lion and Adam divide small numbers by small numbers.
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    try:
+        x, y = classification()
+        return train(
+            lambda: mlp(getattr(keras.optimizers, name)(**options)),
+            {"x": x, "y": y, "batch_size": 16, "epochs": 2},
+            distributed,
+        )
+    finally:
+        keras.config.set_floatx("float32")
+        keras.config.set_dtype_policy("float32")
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers(ranks, name):
+    compare(ranks, 3, run_optimizer, name, OPTIMIZERS[name], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", CLIPPING)
+def test_what_optimizers_do_to_gradients(ranks, name):
+    compare(ranks, 3, run_optimizer, "Adam", CLIPPING[name], rtol=1e-6, atol=1e-9)
+
+
+def run_loss_scaling(distributed: bool) -> Outcome:
+    x, y = classification()
+    optimizer = lambda: keras.optimizers.LossScaleOptimizer(  # noqa: E731
+        keras.optimizers.SGD(0.1), initial_scale=2.0**10, dynamic_growth_steps=2
+    )
+    return train(
+        lambda: mlp(optimizer()), {"x": x, "y": y, "batch_size": 16, "epochs": 2}, distributed
+    )
+
+
+def test_loss_scaling(ranks):
+    compare(ranks, 3, run_loss_scaling)
+
+
+def run_bfloat16(distributed: bool) -> Outcome:
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        x, y = classification()
+        return train(mlp, {"x": x, "y": y, "batch_size": 16, "epochs": 2}, distributed)
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def test_mixed_bfloat16(ranks):
+    # The forward pass rounds to 8 bits; slices of a batch round differently.
+    compare(ranks, 3, run_bfloat16, rtol=2e-2, atol=2e-2)
+
+
+class Numbers(keras.utils.PyDataset):
+    def __init__(self) -> None:
+        super().__init__()
+        self.x, self.y = classification()
+        self.order = np.arange(SAMPLES)
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, i: int):
+        chosen = self.order[i * 16 : (i + 1) * 16]
+        return self.x[chosen], self.y[chosen]
+
+    def on_epoch_end(self) -> None:
+        self.order = self.order[::-1]
+
+
+def generate():
+    x, y = classification()
+    while True:
+        for i in range(0, SAMPLES, 16):
+            yield x[i : i + 16], y[i : i + 16]
+
+
+def run_input(kind: str, distributed: bool) -> Outcome:
+    x, y = classification()
+    weights = rng(9).uniform(size=SAMPLES).astype("float32")
+    batched = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(SAMPLES, seed=1).batch(16)
+    fit = {
+        "arrays shuffled": {"x": x, "y": y, "batch_size": 16, "shuffle": True},
+        "arrays in order": {"x": x, "y": y, "batch_size": 16, "shuffle": False},
+        "tensors": {"x": tf.constant(x), "y": tf.constant(y), "batch_size": 10},
+        "fewer samples than ranks": {"x": x[:3], "y": y[:3], "batch_size": 16},
+        "sample_weight": {"x": x, "y": y, "batch_size": 16, "sample_weight": weights},
+        "class_weight": {"x": x, "y": y, "batch_size": 16, "class_weight": {0: 1, 1: 2, 2: 5}},
+        "tf.data": {"x": batched},
+        "tf.data infinite": {"x": batched.repeat(), "steps_per_epoch": 5},
+        "tf.data of unknown length": {"x": batched.filter(lambda x, y: True)},
+        "tf.data with class_weight": {"x": batched, "class_weight": {0: 1, 1: 2, 2: 5}},
+        "tf.data with weights": {
+            "x": tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(16)
+        },
+        "PyDataset": {"x": Numbers(), "shuffle": False},
+        "PyDataset shuffled": {"x": Numbers(), "shuffle": True},
+        "generator": {"x": generate(), "steps_per_epoch": 4},
+        "validation arrays": {
+            "x": x, "y": y, "batch_size": 16, "validation_data": (x[:21], y[:21], weights[:21]),
+            "validation_batch_size": 5, "validation_freq": 2,
+        },
+        "validation tf.data": {
+            "x": x, "y": y, "validation_data": batched, "validation_steps": 2,
+        },
+        "validation PyDataset": {"x": x, "y": y, "validation_data": Numbers()},
+    }[kind]  # fmt: skip
+    return train(mlp, {**fit, "epochs": 3}, distributed, {"x": x, "y": y, "sample_weight": weights})
+
+
+@pytest.mark.filterwarnings("ignore:.*shuffle=True")
+@pytest.mark.parametrize("n", (2, 4))
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "arrays shuffled",
+        "arrays in order",
+        "tensors",
+        "fewer samples than ranks",
+        "sample_weight",
+        "class_weight",
+        "tf.data",
+        "tf.data infinite",
+        "tf.data of unknown length",
+        "tf.data with class_weight",
+        "tf.data with weights",
+        "PyDataset",
+        "PyDataset shuffled",
+        "generator",
+        "validation arrays",
+        "validation tf.data",
+        "validation PyDataset",
+    ],
+)
+def test_input(ranks, kind, n):
+    compare(ranks, n, run_input, kind)
