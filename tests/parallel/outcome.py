@@ -73,4 +73,6 @@ def assert_identical(outcomes: list[Outcome]) -> None:
             np.testing.assert_array_equal(a, b)
         for a, b in zip(outcome.optimizer, outcomes[0].optimizer, strict=True):
             np.testing.assert_array_equal(a, b)
-        assert outcome.history == outcomes[0].history
+        assert outcome.history.keys() == outcomes[0].history.keys()
+        for name, values in outcome.history.items():
+            np.testing.assert_array_equal(values, outcomes[0].history[name], err_msg=name)

@@ -19,14 +19,15 @@ from tnt_notebook.parallel.interpose import interposed
 _STEPS = ("train_step", "test_step", "predict_step", "_get_metrics_result_or_logs")
 _FUNCTIONS = ("train_function", "test_function", "predict_function")
 
-News = Callable[[keras.Model, float, int], None]
+#: Called with the model, "fit" or "evaluate", the votes for stopping, the samples of the batch.
+News = Callable[[keras.Model, str, float, int], None]
 
 
 class DistributedFunctions:
     """Makes ``model.train_function`` and its like work on batches of ``(slice, Share)``.
 
     Args:
-        news: called after each step with the model, the votes for stopping, the samples of the batch.
+        news: called after each step.
         wants_to_stop: asked before each step; this rank's vote.
     """
 
@@ -69,8 +70,8 @@ class DistributedFunctions:
         model.make_train_function(force=True)
         model.make_test_function(force=True)
         model.make_predict_function(force=True)
-        model.train_function = self._watched(model.train_function)
-        model.test_function = self._watched(model.test_function)
+        model.train_function = self._watched("fit", model.train_function)
+        model.test_function = self._watched("evaluate", model.test_function)
         self._made = {name: getattr(model, name) for name in _FUNCTIONS}
 
     def remove(self) -> None:
@@ -102,7 +103,7 @@ class DistributedFunctions:
                 for name, function in made.items():
                     setattr(self.model, name, function)
 
-    def _watched(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def _watched(self, phase: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def run(iterator: Any) -> dict[str, Any]:
             if self._wants_to_stop():
                 self._vote.assign(1.0)
@@ -114,7 +115,7 @@ class DistributedFunctions:
                     "each takes its slice of it: call keras.utils.set_random_seed(...) before "
                     "shuffling or generating it, and let it not depend on the rank."
                 )
-            self._news(self.model, votes, int(samples))
+            self._news(self.model, phase, votes, int(samples))
             return logs
 
         return run

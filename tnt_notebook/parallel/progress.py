@@ -23,12 +23,14 @@ class Progress:
     """Counts the steps of one run and reports frames. Does nothing where ``report`` is ``None``.
 
     Attributes:
+        phase: what the run does.
         stopped: whether the run was ended early, by a vote.
     """
 
     def __init__(
         self, over: World, report: Report | None, phase: Phase, epochs: int, steps: int | None
     ) -> None:
+        self.phase = phase
         self._over, self._steps = over, steps
         self._report = report if over.rank == 0 else None
         self._recorder = Recorder(over.size, phase, epochs, start=time.time())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 import tensorflow as tf
+from keras.src import backend as keras_backend
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
@@ -191,7 +192,7 @@ def test_on_batch(
 def predict_on_batch(session: Session, model: keras.Model, _: Method, *, x: Any) -> Any:
     """``keras.Model.predict_on_batch`` on one global batch."""
     batch = cut((_tensors(x),), session.over)
-    _begin(session, model, "predict_on_batch", keras.tree.map_structure(_spec, batch[0]))
+    _begin(session, model, "predict_on_batch", batch[0])
     return keras.tree.map_structure(
         keras.ops.convert_to_numpy, model.predict_function([batch])
     )
@@ -200,17 +201,18 @@ def predict_on_batch(session: Session, model: keras.Model, _: Method, *, x: Any)
 def _on_batch(session: Session, model: keras.Model, call: str, data: Any) -> dict[str, float]:
     _check_compiled(model, call)
     batch = cut(_tensors(data), session.over)
-    _begin(session, model, call, keras.tree.map_structure(_spec, batch[0]))
+    _begin(session, model, call, batch[0])
     model.reset_metrics()
     function = model.train_function if call == "train_on_batch" else model.test_function
     return pythonify_logs(function(iter([batch])))
 
 
-def _begin(session: Session, model: keras.Model, call: str, element: Any) -> None:
+def _begin(session: Session, model: keras.Model, call: str, batch: Any) -> None:
     """Before the first batch of a model: the same state and functions everywhere."""
     first = id(model) not in session.functions
     if first:
-        _build(model, element)
+        element = keras.tree.map_structure(_spec, batch)
+        _build(model, element, with_loss=call != "predict_on_batch")
         agreement.agree(session.over, {"call": call, **_facts(model)})
         agreement.share_state(session.over, _state(model))
         session.runs.append(Run(call, model))
@@ -229,7 +231,7 @@ def _without_gradients(
     **more: Any,
 ) -> Any:
     over = session.over
-    _build(model, data.element)
+    _build(model, data.element, with_loss=kind == "evaluate")
     steps_known = steps or data.steps
     agreement.agree(over, {"call": kind, "steps": steps_known, **_facts(model)})
     agreement.share_state(over, _state(model))
@@ -326,15 +328,19 @@ def _check_compiled(model: keras.Model, call: str) -> None:
         )
 
 
-def _build(model: keras.Model, element: Any) -> None:
+def _build(model: keras.Model, element: Any, with_loss: bool = True) -> None:
     """Creates all variables now, so that they can be made the same on all ranks.
 
     Args:
         element: the structure of a batch, in tf.TensorSpec.
+        with_loss: whether losses, metrics and the optimizer will be used as well.
     """
     if _has_own_call(model):
         try:
-            model._symbolic_build(data_batch=_known_rank(element))
+            if with_loss:
+                model._symbolic_build(data_batch=element)
+            elif not all(layer.built for layer in model._flatten_layers()):
+                keras_backend.compute_output_spec(model, _symbolic(unpack(element)[0]))
         except Exception as error:
             raise ModelError(
                 "The model is not built, and could not be built from the shapes of the input "
@@ -359,9 +365,9 @@ def _has_own_call(model: keras.Model) -> bool:
     return type(model).call is not keras.Layer.call and type(model).call is not keras.Model.call
 
 
-def _known_rank(element: Any) -> Any:
+def _symbolic(element: Any) -> Any:
     return keras.tree.map_structure(
-        lambda spec: spec if spec is None or spec.shape.rank is not None else None, element
+        lambda spec: spec and keras.KerasTensor(spec.shape, spec.dtype.name), element
     )
 
 

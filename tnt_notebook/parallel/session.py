@@ -81,13 +81,14 @@ class Session:
         functions.install()
         return functions
 
-    def _take_news(self, model: keras.Model, votes: float, samples: int) -> None:
-        if self.progress is not None:
-            self.progress.count(samples)
+    def _take_news(self, model: keras.Model, phase: str, votes: float, samples: int) -> None:
+        progress = self.progress
+        if progress is not None and phase == progress.phase:  # not the validation of a fit
+            progress.count(samples)
         if votes > 0:
             model.stop_training = model.stop_evaluating = True
-            if self.progress is not None:
-                self.progress.stopped = True
+            if progress is not None:
+                progress.stopped = True
 
     def close(self) -> None:
         """Gives all models their own functions back."""

@@ -1,0 +1,97 @@
+"""Buckets, their overlap with backpropagation, and exchanges of one's own."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tnt_notebook as tnt
+from tests.parallel.models import classification, mlp
+from tnt_notebook import comm
+from tnt_notebook.comm import ops
+from tnt_notebook.comm.world import EVENT_KINDS
+from tnt_notebook.parallel.exchange.buckets import BucketSizes, plan
+from tnt_notebook.parallel.step import TRAIN_CHANNELS
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.sampled_from(["float32", "float16"]))),
+    st.integers(1, 400),
+    st.integers(0, 100),
+    st.integers(0, 100),
+)
+def test_every_variable_is_in_one_bucket_of_its_dtype_under_the_cap(variables, cap, first, last):
+    sizes, kinds = [s for s, _ in variables], [k for _, k in variables]
+    caps = BucketSizes(cap, first, last)
+    buckets = plan(sizes, kinds, caps)
+    assert [i for bucket in buckets for i in bucket] == list(range(len(sizes)))[::-1]
+    for number, bucket in enumerate(buckets):
+        assert len({kinds[i] for i in bucket}) == 1
+        limit = first if number == 0 else max(cap, last)
+        assert len(bucket) == 1 or sum(sizes[i] for i in bucket) <= max(limit, last)
+
+
+def test_first_and_last_buckets_are_small():
+    assert plan([10] * 10, ["f"] * 10, BucketSizes(40, 20, 10)) == [
+        [9, 8],
+        [7, 6, 5, 4],
+        [3, 2, 1],
+        [0],
+    ]
+
+
+def deep() -> keras.Model:
+    layers = [keras.layers.Dense(512, "relu") for _ in range(12)]
+    model = keras.Sequential([keras.Input((512,)), *layers, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+def traced_step() -> np.ndarray:
+    keras.utils.set_random_seed(1)
+    model = tnt.Model(deep(), bucket_mb=1)
+    x = np.ones((256, 512), "float32")
+    model.fit(x, x[:, 0], batch_size=64, epochs=3, verbose=0)
+    return comm.world().trace()
+
+
+def test_a_bucket_is_exchanged_before_the_last_gradient_exists(ranks):
+    for trace in ranks.run(2, traced_step):
+        ready, exchange = (
+            {
+                channel: trace[(trace["kind"] == EVENT_KINDS.index(kind)) & on]
+                for channel in range(TRAIN_CHANNELS, TRAIN_CHANNELS + 12)
+                for on in [trace["channel"] == channel]
+            }
+            for kind in ("ready", "exchange")
+        )
+        # Channel 0 of a step is the first bucket, 11 more follow; take the steps one by one.
+        steps = len(ready[TRAIN_CHANNELS])
+        assert steps == 12
+        begun = exchange[TRAIN_CHANNELS]["begin_ns"]
+        last = np.max([ready[c]["begin_ns"] for c in list(ready)[:12]], axis=0)
+        assert (begun < last).all()
+
+
+def halved(gradients, variables, scale, over):
+    """What a researcher would write: one function."""
+    summed = ops.allreduce([tf.convert_to_tensor(g) for g in gradients], scale, over=over)
+    return [0.5 * g for g in summed]
+
+
+def own_exchange(use: bool) -> list[np.ndarray]:
+    keras.utils.set_random_seed(1)
+    model = mlp(keras.optimizers.SGD(0.1 if use else 0.05))
+    wrapped = tnt.Model(model, exchange=halved if use else None)
+    wrapped.fit(*classification(), batch_size=16, epochs=1, verbose=0, shuffle=False)
+    return model.get_weights()
+
+
+def test_an_exchange_is_one_function(ranks):
+    half_rate = ranks.run(2, own_exchange, False)[0]
+    for weights in ranks.run(2, own_exchange, True):
+        for a, b in zip(weights, half_rate, strict=True):
+            np.testing.assert_allclose(a, b, 1e-5, 1e-6)

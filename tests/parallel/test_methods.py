@@ -1,0 +1,184 @@
+"""The rest of the Keras interface: single batches, prediction, random layers, stopping, frames."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tnt_notebook as tnt
+from tests.parallel.models import MODELS, SAMPLES, classification, mlp, two_inputs
+from tnt_notebook import comm
+from tnt_notebook.parallel import request_stop
+
+
+def on_batches(distributed: bool) -> Any:
+    keras.utils.set_random_seed(1)
+    model = mlp()
+    model = tnt.Model(model) if distributed else model
+    x, y = classification()
+    weights = np.linspace(0, 1, SAMPLES)
+    told = []
+    for begin in (0, 16, 32, 48):
+        part = slice(begin, begin + 16)
+        told += model.train_on_batch(x[part], y[part], sample_weight=weights[part])
+        told += model.train_on_batch(x[part], y[part], class_weight={0: 1, 1: 3, 2: 1})
+        told += model.test_on_batch(x[part], y[part], return_dict=True).values()
+    return told, model.predict_on_batch(x), model.get_weights()
+
+
+@pytest.mark.parametrize("n", (1, 2, 4))
+def test_single_batches(ranks, n):
+    ((told, outputs, weights),) = ranks.run(1, on_batches, False)
+    for ours in ranks.run(n, on_batches, True):
+        np.testing.assert_allclose(ours[0], told, 2e-5, 2e-6)
+        np.testing.assert_allclose(ours[1], outputs, 2e-5, 2e-6)
+        for a, b in zip(ours[2], weights, strict=True):
+            np.testing.assert_allclose(a, b, 2e-5, 2e-6)
+
+
+def predict_all(distributed: bool) -> Any:
+    keras.utils.set_random_seed(1)
+    model = MODELS["several inputs and outputs"][0]()
+    x, _ = two_inputs()
+    model = tnt.Model(model) if distributed else model
+    return [
+        model.predict(x, verbose=0),
+        model.predict([x[0][:2], x[1][:2]], verbose=0),
+        model.predict(x, batch_size=7, steps=3, verbose=0),
+    ]
+
+
+@pytest.mark.parametrize("n", (2, 4))
+def test_predictions_have_the_order_of_the_input(ranks, n):
+    (plain,) = ranks.run(1, predict_all, False)
+    for ours in ranks.run(n, predict_all, True):
+        keras.tree.map_structure(
+            lambda a, b: np.testing.assert_allclose(a, b, 2e-5, 2e-6), ours, plain
+        )
+
+
+class Masks(keras.layers.Layer):
+    """Keeps the last mask that its dropout drew."""
+
+    def build(self, shape: Any) -> None:
+        self.dropout = keras.layers.Dropout(0.5, seed=3)
+        self.kept = tf.Variable(np.zeros(8, "float32"), trainable=False)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        dropped = self.dropout(x, training=training)
+        if training:
+            self.kept.assign(dropped[0])
+        return dropped
+
+
+def draw_masks() -> Any:
+    keras.utils.set_random_seed(1)
+    masks = Masks()
+    model = keras.Sequential([keras.Input((8,)), masks, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model = tnt.Model(model)
+    model.fit(np.ones((16, 8), "float32"), np.ones(16), batch_size=16, epochs=1, verbose=0)
+    return masks.kept.numpy(), np.asarray(masks.dropout.seed_generator.state.value)
+
+
+def test_random_layers_draw_differently_on_each_rank_from_one_state(ranks):
+    results = ranks.run(4, draw_masks)
+    masks = {mask.tobytes() for mask, _ in results}
+    assert len(masks) == 4
+    assert len({state.tobytes() for _, state in results}) == 1
+
+
+def local_batch_norm() -> Any:
+    keras.utils.set_random_seed(1)
+    norm = keras.layers.BatchNormalization(momentum=0.5)
+    model = keras.Sequential([keras.Input((8,)), norm, keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = classification()[0]
+    tnt.Model(model).fit(x, x[:, 0], batch_size=16, epochs=2, verbose=0, shuffle=False)
+    return np.asarray(norm.moving_mean.value), np.asarray(norm.moving_variance.value)
+
+
+def test_batch_norm_statistics_are_the_same_on_all_ranks_and_finite_without_data(ranks):
+    ((plain_mean, _),) = ranks.run(1, local_batch_norm)
+    results = ranks.run(4, local_batch_norm)
+    for mean, variance in results:
+        # The mean of the slices' means, weighted by their sizes, is the mean of the batch.
+        np.testing.assert_allclose(mean, plain_mean, 1e-4, 1e-5)
+        assert np.isfinite(variance).all()
+        np.testing.assert_array_equal(variance, results[0][1])
+
+
+class RequestsStop(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self.model.optimizer.iterations == 6:
+            request_stop()
+
+
+def stop_in_between() -> Any:
+    model = mlp()
+    with tnt.distributed() as session:
+        model.fit(*classification(), batch_size=16, epochs=50, callbacks=[RequestsStop()])
+    again = int(model.optimizer.iterations)
+    with tnt.distributed():
+        model.fit(*classification(), batch_size=16, epochs=1)
+    return again, int(model.optimizer.iterations), session.runs[0].stopped
+
+
+def test_a_stop_by_one_rank_ends_all_after_the_same_step_and_not_the_next_run(ranks):
+    for first, second, stopped in ranks.run(3, stop_in_between):
+        assert first == 7  # the vote is asked for in the step after it was given
+        assert second == first + 4
+        assert stopped
+
+
+def report_frames() -> Any:
+    frames: list[dict] = []
+    model = mlp()
+    x, y = classification()
+    with tnt.distributed(report=frames.append) as session:
+        model.fit(x, y, batch_size=16, epochs=3, validation_data=(x, y))
+        model.evaluate(x, y)
+        model.predict(x)
+    return frames, [run.kind for run in session.runs], session.runs[0].history
+
+
+def test_frames_are_reported_on_rank_0_and_tell_the_history(ranks):
+    (frames, kinds, history), (none, *_) = ranks.run(2, report_frames)
+    assert not none and kinds == ["fit", "evaluate", "predict"]
+    last = [f for f in frames if f["phase"] == "fit"][-1]
+    assert last["state"] == "finished" and last["samples"] == [75, 75]
+    for name, values in history.items():
+        np.testing.assert_allclose([row[name] for row in last["rows"]], values)
+    assert frames[-1]["phase"] == "predict" and frames[-1]["samples"] == [25, 25]
+
+
+def model_is_ones_own() -> None:
+    model = mlp()
+    before = dict(vars(model))
+    with tnt.distributed():
+        model.fit(*classification(), verbose=0)
+    for name in ("train_step", "test_step", "predict_step", "_get_metrics_result_or_logs"):
+        assert name not in vars(model) and name not in before
+    assert model.jit_compile == before["_jit_compile"] or before["_jit_compile"] is None
+    assert comm.rank() != 0 or model.evaluate(*classification(), verbose=0)  # alone: no hang
+
+
+def test_the_model_is_an_ordinary_one_afterwards(ranks):
+    ranks.run(2, model_is_ones_own)
+
+
+def wrapped() -> str:
+    model = tnt.Model(mlp())
+    model.optimizer.learning_rate = 0.25
+    assert float(model.keras_model.optimizer.learning_rate) == 0.25
+    assert model(np.ones((1, 8), "float32")).shape == (1, 3)
+    assert tnt.Model(model).keras_model is model.keras_model
+    return repr(model)
+
+
+def test_tnt_model_passes_everything_else_on(ranks):
+    assert "on 2 ranks" in ranks.run(2, wrapped)[0]

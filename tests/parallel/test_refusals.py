@@ -1,0 +1,208 @@
+"""What cannot work raises before training, on all ranks, and says what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tnt_notebook as tnt
+from tests.parallel.models import classification, mlp
+from tnt_notebook import comm
+from tnt_notebook.errors import TntError
+
+
+def told(function: str) -> str:
+    """The error of a call, as text; the ranks that were freed tell theirs."""
+    try:
+        globals()[function]()
+    except TntError as error:
+        if not error.peers_know:
+            comm.abort(f"rank {comm.rank()}: {error}")
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def not_compiled() -> None:
+    tnt.Model(keras.Sequential([keras.Input((8,)), keras.layers.Dense(3)])).fit(*classification())
+
+
+class Unbuildable(keras.Model):
+    def call(self, x: Any) -> Any:
+        return x[int(keras.ops.convert_to_numpy(x)[0, 0])]
+
+
+def not_buildable() -> None:
+    model = Unbuildable()
+    model.compile("sgd", "mse")
+    tnt.Model(model).fit(*classification())
+
+
+def different_models() -> None:
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3 + comm.rank())])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    tnt.Model(model).fit(*classification(), verbose=0)
+
+
+def different_epochs() -> None:
+    tnt.Model(mlp()).fit(*classification(), epochs=1 + comm.rank(), verbose=0)
+
+
+def fit_on_one_rank_only() -> None:
+    model = mlp()
+    with tnt.distributed():
+        if comm.rank() == 0:
+            model.fit(*classification(), verbose=0)
+
+
+def no_fit() -> None:
+    with tnt.distributed():
+        mlp()
+
+
+def different_data() -> None:
+    x, y = classification()
+    tnt.Model(mlp()).fit(x + comm.rank(), y, verbose=0)  # arrays: only a checksum could tell
+    x = tf.data.Dataset.from_tensor_slices((x + comm.rank(), y)).batch(16)
+    tnt.Model(mlp()).fit(x, verbose=0)
+
+
+def unbatched() -> None:
+    model = keras.Sequential([keras.Input(()), keras.layers.Reshape((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    tnt.Model(model).fit(tf.data.Dataset.range(5), verbose=0)
+
+
+class ByHand(keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = keras.layers.Dense(1)
+
+    def call(self, x: Any) -> Any:
+        return self.dense(x)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self(x)[:, 0] - tf.cast(y, "float32")))
+        for weight, gradient in zip(
+            self.trainable_weights, tape.gradient(loss, self.trainable_weights), strict=True
+        ):
+            self.update(weight, gradient)
+        return {"loss": loss}
+
+    def update(self, weight: Any, gradient: Any) -> None:
+        weight.assign_sub(0.1 * gradient)
+
+
+class ByHandBeneathKeras(ByHand):
+    def update(self, weight: Any, gradient: Any) -> None:
+        weight.value.assign_sub(0.1 * gradient)
+
+
+def weights_by_hand() -> None:
+    model = ByHand()
+    model.compile("sgd", "mse")
+    tnt.Model(model).fit(*classification(), verbose=0)
+
+
+def weights_beneath_keras() -> None:
+    model = ByHandBeneathKeras()
+    model.compile("sgd", "mse")
+    tnt.Model(model).fit(*classification(), verbose=0)
+
+
+class Meddles(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        weight = self.model.layers[0].kernel
+        weight.value.assign(weight.value + 1)  # behind Keras's back, on rank 0 only
+
+
+def diverging() -> None:
+    tnt.Model(mlp()).fit(*classification(), epochs=2, verbose=0, callbacks=[Meddles()])
+
+
+class Recompiles(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.model.compile("adam", "mse")
+
+
+def recompiled() -> None:
+    tnt.Model(mlp()).fit(*classification(), epochs=2, verbose=0, callbacks=[Recompiles()])
+
+
+def not_keras() -> None:
+    tnt.Model(tf.Module())
+
+
+@pytest.mark.parametrize(
+    "function, kind, words",
+    [
+        ("not_compiled", "ModelError", "model.compile("),
+        ("not_buildable", "ModelError", "Call it once on a batch"),
+        ("different_models", "DisagreementError", "[8, 3]"),
+        ("different_epochs", "DisagreementError", "epochs is 1 on rank 0, and 2 on rank 1"),
+        ("fit_on_one_rank_only", "DisagreementError", "rank 0: fit, rank 1: reach the end"),
+        ("no_fit", "NothingToDoError", "%%tnt"),
+        ("different_data", "DataError", "set_random_seed"),
+        ("unbatched", "DataError", ".batch(n)"),
+        ("weights_by_hand", "ModelError", "kernel"),
+        ("weights_beneath_keras", "ModelError", "apply_gradients()"),
+        ("diverging", "DivergenceError", "kernel is not the same on rank(s) [1]"),
+        ("recompiled", "ModelError", "between two calls of fit"),
+        ("not_keras", "ModelError", "keras.Model"),
+    ],
+)
+def test_a_clear_error(ranks, function, kind, words):
+    texts = ranks.run(2, told, function)
+    assert any(text.startswith(kind) and words in text for text in texts), texts
+    for text in texts:  # nobody trains on
+        assert text.startswith((kind, "PeerError")), texts
+
+
+class BadShard(keras.utils.PyDataset):
+    def __len__(self) -> int:
+        return 50
+
+    def __getitem__(self, i: int) -> Any:
+        if comm.rank() == 1 and i == 20:
+            raise ValueError("shard 20 is broken")
+        return np.ones((8, 8), "float32"), np.zeros(8)
+
+
+def read_a_bad_shard() -> str:
+    model = mlp()
+    try:
+        with tnt.distributed():
+            model.fit(BadShard(), epochs=3, verbose=0, shuffle=False)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def test_bad_data_on_one_rank_ends_the_fit_on_all_with_its_error(ranks):
+    texts = ranks.run(3, read_a_bad_shard, timeout=30)
+    assert "shard 20 is broken" in texts[1]
+    for rank in (0, 2):
+        assert texts[rank].startswith("PeerError")
+        assert "rank 1: ValueError: shard 20 is broken" in texts[rank]
+
+
+def train_after_failures() -> list[np.ndarray]:
+    keras.utils.set_random_seed(3)
+    model = mlp()
+    with tnt.distributed():
+        model.fit(*classification(), verbose=0)
+    return model.get_weights()
+
+
+def test_training_works_after_a_failed_one(ranks):
+    for _ in range(3):
+        ranks.run(3, read_a_bad_shard)
+        first, *others = ranks.run(3, train_after_failures)
+        for weights in others:
+            for a, b in zip(weights, first, strict=True):
+                np.testing.assert_array_equal(a, b)
