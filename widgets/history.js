@@ -10,8 +10,8 @@ export const HISTORY_LIMIT = 240;
  * comes back.
  */
 export function remember(history, frame) {
-  const last = history.at(-1);
-  if (!frame.seq || (last && frame.seq <= last.seq)) return;
+  if (history.at(-1)?.start !== frame.start) history.length = 0; // another run of the same cell
+  if (frame.seq <= (history.at(-1)?.seq ?? 0)) return;
   history.push(pointOf(frame));
   if (history.length > HISTORY_LIMIT) thin(history);
 }
@@ -40,8 +40,8 @@ export function epochCurve(rows, name, frame, history) {
     .map((row) => [start + Math.min(1, row.epoch / done) * (now - start), row[name] ?? NaN]);
 }
 
-function pointOf({ seq, elapsed, logs, rates }) {
-  return { seq, elapsed, logs, rates };
+function pointOf({ start, seq, elapsed, logs, rates }) {
+  return { start, seq, elapsed, logs, rates };
 }
 
 function thin(items) {

@@ -79,6 +79,7 @@ export function metrics() {
       const names = Object.keys({ ...frame.logs, ...last })
         .filter((name) => name !== "epoch" && !name.startsWith("val_"));
       element.hidden = names.length === 0;
+      for (const [name, { element: one }] of tiles) one.hidden = !names.includes(name);
       for (const name of names) {
         if (!tiles.has(name)) {
           tiles.set(name, tile(name));
@@ -158,7 +159,7 @@ function rankLines(ranks) {
 function heatStrip(ranks) {
   const canvas = make("canvas", "tnt-heat", { role: "img" });
   const caption = make("div", "tnt-line tnt-caption");
-  let grid = heatGrid(ranks, 1, 1);
+  let grid = heatGrid(ranks, 1);
   let rates = [];
   canvas.addEventListener("pointermove", (event) => {
     const rank = cellAt(grid, ranks, event.offsetX, event.offsetY);
@@ -173,7 +174,7 @@ function heatStrip(ranks) {
         + `fastest: rank ${rates.indexOf(high)}, ${rate(high)}/s`;
       setText(caption, text);
       canvas.setAttribute("aria-label", `samples per second of ${count(ranks)} ranks; ${text}`);
-      grid = heatGrid(ranks, canvas.parentElement.clientWidth, 84);
+      grid = heatGrid(ranks, canvas.parentElement.clientWidth);
       paintHeat(canvas, grid, rates, high);
     },
   };
@@ -181,19 +182,19 @@ function heatStrip(ranks) {
 
 function paintHeat(canvas, grid, rates, top) {
   const ratio = window.devicePixelRatio || 1;
-  const [width, height] = [grid.columns * grid.size, grid.rows * grid.size];
+  const [width, height] = [grid.columns * grid.width, grid.rows * grid.height];
   canvas.width = width * ratio;
   canvas.height = height * ratio;
-  canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
   context.fillStyle = getComputedStyle(canvas).color;
-  const gap = grid.size > 6 ? 2 : grid.size > 3 ? 1 : 0;
+  const gap = grid.height > 6 ? 1.5 : 0.5;
   rates.forEach((value, rank) => {
     const [column, row] = [rank % grid.columns, Math.floor(rank / grid.columns)];
     context.globalAlpha = 0.1 + 0.9 * (top > 0 ? value / top : 0);
-    context.fillRect(column * grid.size, row * grid.size, grid.size - gap, grid.size - gap);
+    context.fillRect(
+      column * grid.width, row * grid.height, grid.width - gap, grid.height - gap);
   });
 }
 
@@ -215,7 +216,7 @@ function sparkline(classes, shapes = classes.map(() => linePath)) {
 function whereText({ phase, epoch, epochs, step, steps }, state) {
   if (epoch === 0) return LIVE.has(state) ? "waiting for the first step" : "no step was done";
   const of = steps ? `step ${count(step)} of ${count(steps)}` : `step ${count(step)}`;
-  return phase === "fit" ? `epoch ${count(epoch)} of ${count(epochs)} · ${of}` : of;
+  return phase === "fit" ? `epoch ${count(epoch)} of ${count(epochs)} · ${of}` : `${phase} · ${of}`;
 }
 
 function whenText({ elapsed, eta }, state) {

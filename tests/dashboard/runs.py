@@ -13,13 +13,14 @@ def frames_of_a_run(
     until: int | None = None,
     state: State = "finished",
     metrics: tuple[str, ...] = ("accuracy",),
+    start: float = 0.0,
 ) -> list[Frame]:
     """Frames of a fit with validation: 0.1 s a step, 32 samples a rank, a frame every other step.
 
     It ends after `until` steps, if given.
     """
-    recorder = Recorder(ranks, "fit", epochs, start=0.0)
-    now, frames = 1.0, []
+    recorder = Recorder(ranks, "fit", epochs, start=start)
+    now, frames = start + 1.0, []
     for count in range(min(epochs * steps, until or epochs * steps)):
         epoch, step = count // steps + 1, count % steps + 1
         now += 0.1
@@ -31,3 +32,14 @@ def frames_of_a_run(
         if step % 2 == 0:
             frames.append(recorder.frame(now))
     return [*frames, recorder.frame(now, state)]
+
+
+def frames_of_an_evaluation(ranks: int = 2, *, start: float = 100.0) -> list[Frame]:
+    """Frames of an evaluate of five steps, 2 s in all."""
+    recorder = Recorder(ranks, "evaluate", start=start)
+    frames = []
+    for step in range(1, 6):
+        now = start + 0.4 * step
+        recorder.step(1, step, 5, {"loss": 0.25, "accuracy": 0.75}, [32] * ranks, now)
+        frames.append(recorder.frame(now))
+    return [*frames, recorder.frame(start + 2.0, "finished")]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from runs import frames_of_a_run
-
+from tests.dashboard.runs import frames_of_a_run
 from tnt_notebook.dashboard.card import HISTORY_LIMIT, Card
 
 

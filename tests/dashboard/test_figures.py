@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from runs import frames_of_a_run
 
+from tests.dashboard.runs import frames_of_a_run
 from tnt_notebook.dashboard.figures import metric_curves, overview
 from tnt_notebook.telemetry import Recorder
 
@@ -19,7 +19,8 @@ def test_epochs_training_solid_and_validation_dashed():
     figure = overview(frames_of_a_run())
     drawn = traces(figure)
     assert list(drawn["loss"].x) == [1, 2, 3]
-    assert drawn["loss"].line.dash == "solid" and drawn["val_loss"].line.dash == "dash"
+    assert drawn["loss"].line.dash == "solid"
+    assert drawn["val_loss"].line.dash == "dash"
     assert drawn["val_accuracy"].xaxis == drawn["accuracy"].xaxis != drawn["loss"].xaxis
     assert {"rank 0", "rank 1"} < set(drawn)
 
@@ -33,7 +34,8 @@ def test_before_two_epochs_the_curves_are_over_time():
 def test_many_ranks_are_a_heat_map():
     heat = overview(frames_of_a_run(100)).data[-1]
     assert heat.type == "heatmap"
-    assert len(heat.z) <= 64 and list(heat.y)[:2] == [0, 2]
+    assert len(heat.z) <= 64
+    assert list(heat.y)[:2] == [0, 2]
 
 
 @pytest.mark.parametrize("ranks", [1, 16, 64, 1024])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from runs import frames_of_a_run
-
+from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tnt_notebook.dashboard import summary
 
 
@@ -26,7 +25,8 @@ def test_of_many_ranks_the_slowest_and_the_fastest_are_named():
     lines = summary("ViT", 64, frames_of_a_run(64), "finished").splitlines()
     table = lines[lines.index(next(line for line in lines if "samples/s" in line)) :]
     assert "slowest" in table[0]
-    assert len(table) == 5 and table[-1].split() == ["all", "20,480", "122,880"]
+    assert len(table) == 5
+    assert table[-1].split() == ["all", "20,480", "122,880"]
 
 
 def test_a_failure_is_told_in_full():
@@ -44,4 +44,18 @@ def test_a_failure_is_told_in_full():
 def test_a_stopped_run_shows_what_it_had():
     text = summary("MLP", 1, frames_of_a_run(1, until=10, state="stopped"), "stopped")
     assert text.startswith("MLP · stopped after 0:02 · 1 rank\n")
-    assert "loss         0.1000" in text and "validation" not in text and "all" not in text
+    assert "loss         0.1000" in text
+    assert "validation" not in text
+    assert "all" not in text
+
+
+def test_an_evaluation_after_the_fit_is_a_line():
+    frames = [*frames_of_a_run(), *frames_of_an_evaluation()]
+    lines = summary("MLP", 2, frames, "finished").splitlines()
+    assert lines[0] == "MLP · finished in 0:08 · 3 epochs on 2 ranks"
+    assert lines[5] == "  evaluate: loss 0.2500, accuracy 0.7500, 0:02"
+
+
+def test_an_evaluation_alone_is_the_whole():
+    text = summary("MLP", 2, frames_of_an_evaluation(), "finished")
+    assert text.startswith("MLP · finished in 0:02 · 2 ranks\n\n  loss         0.2500")

@@ -11,15 +11,17 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from runs import frames_of_a_run
 
+from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
+from tnt_notebook import telemetry
 from tnt_notebook.dashboard import LiveView, view
 
-ROOT = Path(view.__file__).parents[2]
+PACKAGE = Path(view.__file__).parents[2]
+TESTS = Path(__file__).parents[2]
 
 CELL = """\
 import threading
-from runs import frames_of_a_run
+from tests.dashboard.runs import frames_of_a_run
 from tnt_notebook.dashboard import LiveView
 
 view = LiveView("MLP", 2, on_stop=print)
@@ -39,7 +41,7 @@ thread.join()
 @pytest.fixture
 def environment(tmp_path):
     """What a fresh process needs to find the package and these tests, and nothing of the user's."""
-    path = [str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    path = [str(PACKAGE), str(TESTS), os.environ.get("PYTHONPATH", "")]
     own = {"PYTHONPATH": os.pathsep.join(filter(None, path)), "IPYTHONDIR": str(tmp_path)}
     return {**os.environ, **own}
 
@@ -96,7 +98,8 @@ def test_stop_after_the_end_asks_for_nothing():
     live = LiveView("MLP", 2, on_stop=lambda: asked.append("stop"))
     live.finish("finished")
     live._card.stop_requested = True
-    assert asked == [] and live._card.state == "finished"
+    assert asked == []
+    assert live._card.state == "finished"
 
 
 def test_the_last_frame_is_shown_however_fast_they_came():
@@ -128,7 +131,8 @@ def test_after_the_end_nothing_changes():
     live.finish("failed", "rank 0 died")
     live.update(frames[1])
     live.finish("finished")
-    assert live._card.state == "failed" and live._card.error == "rank 0 died"
+    assert live._card.state == "failed"
+    assert live._card.error == "rank 0 died"
     assert live.frames == frames[:1]
 
 
@@ -139,4 +143,40 @@ def test_a_very_long_run_is_kept_within_bounds(monkeypatch):
     for frame in frames:
         live.update(frame)
     assert 20 < len(live.frames) <= 50
-    assert live.frames[0] == frames[0] and live.frames[-1] == frames[-1]
+    assert live.frames[0] == frames[0]
+    assert live.frames[-1] == frames[-1]
+
+
+def test_an_evaluation_after_the_fit_is_drawn_and_begins_anew():
+    live = LiveView("MLP", 2, on_stop=print)
+    evaluation = frames_of_an_evaluation()
+    for frame in [*frames_of_a_run(), *evaluation]:
+        live.update(frame)
+    live.finish("finished")
+    assert live._card.frame["phase"] == "evaluate"
+    assert {point["start"] for point in live._card.history} == {evaluation[0]["start"]}
+    assert live._card.rows == []
+
+
+def test_an_evaluation_within_a_fit_is_kept_and_not_drawn():
+    fit = frames_of_a_run()
+    live = LiveView("MLP", 2, on_stop=print)
+    for frame in [*fit[:-1], *frames_of_an_evaluation()]:
+        live.update(frame)
+    live.finish("finished")
+    assert live._card.frame["phase"] == "fit"
+    assert live.frames[-1]["phase"] == "evaluate"
+
+
+def test_a_cell_that_predicts_in_a_loop_keeps_its_fit():
+    fit = frames_of_a_run()
+    live = LiveView("MLP", 2, on_stop=print)
+    for frame in fit:
+        live.update(frame)
+    for number in range(50):
+        for frame in frames_of_an_evaluation(start=100.0 + number):
+            live.update(frame)
+    kept = live.frames
+    assert telemetry.main_run(kept) == fit
+    assert len(telemetry.runs(kept)) == view.MAX_RUNS
+    assert kept[-1]["start"] == 149.0

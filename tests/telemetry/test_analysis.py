@@ -42,7 +42,8 @@ def test_throughput_is_a_curve_per_rank(frames):
     times, rates = telemetry.throughput(frames)
     assert times == [frame["elapsed"] for frame in frames[1:]]  # one step has no rate yet
     assert [len(curve) for curve in rates] == [len(times)] * 2
-    assert rates[0][0] == pytest.approx(100.0) and rates[1][0] == pytest.approx(50.0)
+    assert rates[0][0] == pytest.approx(100.0)
+    assert rates[1][0] == pytest.approx(50.0)
 
 
 def test_final_logs_are_the_last_epochs(frames):
@@ -57,11 +58,15 @@ def test_no_frames_say_nothing():
     assert telemetry.duration([]) == 0.0
     assert telemetry.median_rates([]) == telemetry.overall_rates([]) == []
     assert telemetry.throughput([]) == ([], [])
-    assert telemetry.final_logs([]) == {} and telemetry.epoch_rows([]) == []
+    assert telemetry.final_logs([]) == {}
+    assert telemetry.epoch_rows([]) == []
 
 
 @pytest.mark.parametrize("count", [1, 9, 10, 11, 19, 100, 1001])
 def test_thinned_keeps_the_limit_and_both_ends(count):
     kept = telemetry.thinned(list(range(count)), 10)
-    assert len(kept) <= 10 and len(kept) >= min(count, 5)
-    assert kept[0] == 0 and kept[-1] == count - 1 and kept == sorted(kept)
+    assert len(kept) <= 10
+    assert len(kept) >= min(count, 5)
+    assert kept[0] == 0
+    assert kept[-1] == count - 1
+    assert kept == sorted(kept)

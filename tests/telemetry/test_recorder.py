@@ -93,7 +93,8 @@ def test_unknown_epoch_length_is_known_after_the_first_epoch():
     recorder = Recorder(2, "fit", 2, start=0.0)
     now = run_steps(recorder, 1, 10, begin=1.0, steps=None)
     frame = recorder.frame(now)
-    assert frame["steps"] is None and frame["eta"] is None
+    assert frame["steps"] is None
+    assert frame["eta"] is None
     recorder.epoch_end(1, {}, now)
     now = run_steps(recorder, 2, 5, begin=now + 0.1, steps=None)
     frame = recorder.frame(now)
@@ -139,4 +140,5 @@ def test_rows_stay_bounded_and_keep_the_last():
         recorder.epoch_end(epoch, {"loss": 1.0}, float(epoch))
     rows = recorder.frame(5001.0, "finished")["rows"]
     assert len(rows) <= 500
-    assert rows[0]["epoch"] == 1 and rows[-1]["epoch"] == 5000
+    assert rows[0]["epoch"] == 1
+    assert rows[-1]["epoch"] == 5000

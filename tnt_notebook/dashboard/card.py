@@ -9,15 +9,19 @@ import anywidget
 import traitlets
 
 from tnt_notebook.dashboard import assets
-from tnt_notebook.telemetry import Frame, Row, thinned
+from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
 
 HISTORY_LIMIT = 240  # points; the same number is in widgets/history.js
-POINT = {"seq", "elapsed", "logs", "rates"}
+POINT = {"start", "seq", "elapsed", "logs", "rates"}
 NOT_DRAWN = {"v", "time", "rows", "samples"}
 
 
 def _snapshot(value: list[dict[str, Any]], _: Card) -> list[dict[str, Any]]:
     return list(value)
+
+
+def _without(frame: Frame, names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in frame.items() if name not in names}
 
 
 class Card(anywidget.AnyWidget):
@@ -36,29 +40,29 @@ class Card(anywidget.AnyWidget):
     state = traitlets.Unicode("starting").tag(sync=True)
     """starting, running, stopping, finished, stopped or failed."""
     error = traitlets.Unicode("").tag(sync=True)
-    frame = traitlets.Dict().tag(sync=True)
+    frame: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """The latest frame, without what the card does not draw."""
     rows: traitlets.List[Any] = traitlets.List().tag(sync=True)
     """The finished epochs."""
     history: traitlets.List[Any] = traitlets.List().tag(sync=True, to_json=_snapshot)
-    """``[{"seq", "elapsed", "logs", "rates"}, ...]``, one for each frame shown."""
-    left = traitlets.Dict().tag(sync=True)
+    """``[{"start", "seq", "elapsed", "logs", "rates"}, ...]``, one for each frame shown."""
+    left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """What stays when the run has ended, for a browser that lost the displays to a refresh."""
     stop_requested = traitlets.Bool(False).tag(sync=True)
     """Set by the Stop button."""
 
     def __init__(self, title: str, ranks: int) -> None:
-        before = {"epoch": 0, "epochs": 1, "step": 0, "steps": None, "elapsed": 0.0, "eta": None}
-        super().__init__(
-            title=title, ranks=ranks, frame={"seq": 0, **before, "logs": {}, "rates": []}
-        )
+        before = Recorder(ranks, start=0.0).frame(0.0)
+        super().__init__(title=title, ranks=ranks, frame=_without(before, NOT_DRAWN))
 
     def draw(self, frame: Frame, rows: Sequence[Row]) -> None:
-        """Shows a frame and the epochs finished so far."""
+        """Shows a frame and the epochs finished so far; the history is that of one run."""
+        if self.history and self.history[-1]["start"] != frame["start"]:
+            self.history.clear()
         self.history.append({name: v for name, v in frame.items() if name in POINT})
         self.history[:] = thinned(self.history, HISTORY_LIMIT)
         self.rows = list(rows)
-        self.frame = {name: value for name, value in frame.items() if name not in NOT_DRAWN}
+        self.frame = _without(frame, NOT_DRAWN)
 
     def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:
         """Has the card and its placeholder replaced wherever the kernel's own updates cannot.

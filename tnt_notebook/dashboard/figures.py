@@ -40,7 +40,7 @@ def overview(frames: Sequence[Frame]) -> go.Figure:
     """Loss, metrics and samples per second of a run.
 
     Args:
-        frames: The frames of a run in order, at least one.
+        frames: The frames of one run in order, at least one.
 
     Returns:
         A figure of less than 100 kB in JSON, whatever the number of ranks and frames.

@@ -8,7 +8,7 @@ from typing import Any
 
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import assets
-from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE, metric_pairs, summary
+from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE, metric_pairs, other_runs, summary
 from tnt_notebook.dashboard.wording import clock, number, plural, rate
 from tnt_notebook.telemetry import Frame, State
 
@@ -29,38 +29,44 @@ def summary_bundle(
     title: str, ranks: int, frames: Sequence[Frame], state: State, error: str | None
 ) -> Bundle:
     """The summary as text, and as a still picture of the card."""
+    text = summary(title, ranks, frames, state, error)
+    style = f"<style>{assets.text('card.css')}</style>"
+    card = _card_html(title, frames, state, error)
     return {
-        "text/plain": summary(title, ranks, frames, state, error),
-        "text/html": _card_html(title, frames, state, error),
+        "text/plain": text,
+        "text/html": f'{style}{card}<pre class="tnt-plain">{escape(text)}</pre>',
     }
 
 
 def figure_bundle(frames: Sequence[Frame]) -> Bundle:
-    """Loss, metrics and throughput over the run, for plotly; only words where there is no frame."""
+    """Loss, metrics and throughput of the main run, for plotly; words where no step was done."""
     from tnt_notebook.dashboard.figures import overview  # plotly takes a while to load
 
-    if not telemetry.epoch_rows(frames) and not sum(telemetry.total_samples(frames)):
+    run = telemetry.main_run(frames)
+    if not telemetry.epoch_rows(run) and not sum(telemetry.total_samples(run)):
         return {"text/html": "", "text/plain": "No step was done: there is no figure."}
-    figure = overview(frames)
+    figure = overview(run)
     return {PLOTLY: figure.to_plotly_json(), "text/plain": "Figure: loss, metrics, samples/s."}
 
 
 def _card_html(title: str, frames: Sequence[Frame], state: State, error: str | None) -> str:
     """The elements of ``widgets/card.js`` as they stood at the end."""
-    took = clock(telemetry.duration(frames))
+    run = telemetry.main_run(frames)
+    took = clock(telemetry.duration(run))
     parts = [
         '<div class="tnt-header"><div class="tnt-title" role="heading" aria-level="3">'
         f"{escape(title)}</div>"
         f'<span class="tnt-pill" data-state="{state}">{state}</span></div>',
-        f'<div class="tnt-line"><span class="tnt-where">{_where(frames)}</span>'
+        f'<div class="tnt-line"><span class="tnt-where">{_where(run)}</span>'
         f'<span class="tnt-when">took {took}</span></div>',
         f'<p class="tnt-error">{escape(error)}</p>' if error else "",
-        _metrics_html(frames),
-        _ranks_html(frames),
+        _metrics_html(run),
+        "".join(f'<div class="tnt-caption">{escape(line)}</div>' for line in other_runs(frames)),
+        _ranks_html(run),
     ]
-    style = f"<style>{assets.text('card.css')}</style>"
     body = "".join(parts)
-    return f'{style}<div class="tnt-card" data-state="{state}">{body}</div>'
+    # Sanitizers drop an attribute without a value.
+    return f'<div class="tnt-card tnt-still" data-state="{state}" hidden="hidden">{body}</div>'
 
 
 def _where(frames: Sequence[Frame]) -> str:
@@ -69,7 +75,7 @@ def _where(frames: Sequence[Frame]) -> str:
     last = frames[-1]
     step = f"step {last['step']:,}" + (f" of {last['steps']:,}" if last["steps"] else "")
     if last["phase"] != "fit":
-        return step
+        return f"{last['phase']} · {step}"
     return f"epoch {last['epoch']:,} of {last['epochs']:,} · {step}"
 
 

@@ -32,25 +32,27 @@ def summary(
     Args:
         title: What the run is called.
         ranks: How many ranks it had.
-        frames: Its frames in order; may be empty.
+        frames: Its frames in order, those of all runs of the cell; may be empty.
         state: How it ended.
         error: The sentence that says why it failed.
 
     Returns:
         A text of several lines, none longer than the title and 79 characters.
     """
-    blocks = [headline(title, ranks, frames, state)]
+    main = telemetry.main_run(frames)
+    blocks = [headline(title, ranks, main, state)]
     if error:
         blocks.append("\n".join(f"  {line}" for line in error.splitlines()))
-    blocks += ["\n".join(lines) for lines in (_metrics(frames), _ranks(frames)) if lines]
+    others = [f"  {line}" for line in other_runs(frames)]
+    blocks += ["\n".join(lines) for lines in (_metrics(main), others, _ranks(main)) if lines]
     return "\n\n".join(blocks)
 
 
 def headline(title: str, ranks: int, frames: Sequence[Frame], state: State) -> str:
     """The first line: what it was, how it ended, how long it took."""
     ended = {"running": "running for", "finished": "finished in"}.get(state, f"{state} after")
-    epochs = len(telemetry.epoch_rows(frames)) and int(frames[-1]["epoch"])
-    what = f"{plural(epochs, 'epoch')} on " if epochs else ""
+    rows = telemetry.epoch_rows(frames)
+    what = f"{plural(int(rows[-1]['epoch'] or 0), 'epoch')} on " if rows else ""
     return f"{title} · {ended} {clock(telemetry.duration(frames))} · {what}{plural(ranks, 'rank')}"
 
 
@@ -62,6 +64,18 @@ def metric_pairs(frames: Sequence[Frame]) -> list[tuple[str, float | None, Row]]
         for name, value in logs.items()
         if not name.startswith("val_")
     ]
+
+
+def other_runs(frames: Sequence[Frame]) -> list[str]:
+    """A line for each run beside the main one: ``evaluate: loss 0.0517, accuracy 0.9833, 0:02``."""
+    main = telemetry.main_run(frames)
+    lines = []
+    for run in telemetry.runs(frames):
+        if run != main:
+            logs = [f"{name} {number(value)}" for name, value in telemetry.final_logs(run).items()]
+            words = ", ".join([*logs, clock(telemetry.duration(run))])
+            lines.append(f"{run[-1]['phase']}: {words}")
+    return lines
 
 
 def _metrics(frames: Sequence[Frame]) -> list[str]:

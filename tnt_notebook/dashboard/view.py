@@ -22,13 +22,15 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
+from tnt_notebook import telemetry
 from tnt_notebook.dashboard import still
 from tnt_notebook.dashboard.card import Card
 from tnt_notebook.dashboard.pace import Paced
 from tnt_notebook.telemetry import Frame, Row, State, thinned
 
 INTERVAL = 0.2  # seconds between two frames sent to the browser
-MAX_FRAMES = 4000
+MAX_FRAMES = 1000  # of a run; with 1,024 ranks they take 60 MB
+MAX_RUNS = 16  # of a cell, which may predict in a loop
 
 
 class LiveView:
@@ -54,7 +56,8 @@ class LiveView:
         self._ranks = ranks
         self._on_stop = on_stop
         self._lock = threading.Lock()
-        self._frames: list[Frame] = []
+        self._runs: dict[float, list[Frame]] = {}  # by their start
+        self._drawn: Frame | None = None
         self._rows: list[Row] = []
         self._ended = False
         self._places: list[DisplayHandle] = []
@@ -65,9 +68,9 @@ class LiveView:
 
     @property
     def frames(self) -> list[Frame]:
-        """The frames seen so far; of a very long run fewer of the older ones."""
+        """The frames seen so far, run by run; of a very long run fewer of the older ones."""
         with self._lock:
-            return list(self._frames)
+            return self._all_frames()
 
     def show(self) -> None:
         """Displays the card, and the place where the figure will be, under the current cell."""
@@ -82,7 +85,9 @@ class LiveView:
             if self._ended:
                 return
             self._keep(frame)
-        self._to_browser.put(frame)
+            shown = self._is_to_be_drawn(frame)
+        if shown:
+            self._to_browser.put(frame)
 
     def finish(self, state: State, error: str | None = None) -> None:
         """Ends the live view and leaves summary and figure. From any thread; once.
@@ -95,7 +100,7 @@ class LiveView:
             if self._ended:
                 return
             self._ended = True
-            frames = list(self._frames)
+            frames = self._all_frames()
         self._to_browser.flush()
         self._card.error = error or ""
         self._card.state = state
@@ -106,9 +111,25 @@ class LiveView:
         self._card.leave(self._placeholder["text/plain"], summary, figure)
 
     def _keep(self, frame: Frame) -> None:
-        self._frames = thinned([*self._frames, frame], MAX_FRAMES)
-        # Kept apart: the frame that brings them may be dropped on the way to the browser.
-        self._rows = frame.get("rows") or self._rows
+        run = [*self._runs.get(frame["start"], []), frame]
+        self._runs[frame["start"]] = thinned(run, MAX_FRAMES)
+        if len(self._runs) > MAX_RUNS:
+            main = telemetry.main_run(self._all_frames())[0]["start"]
+            del self._runs[next(start for start in self._runs if start != main)]
+
+    def _all_frames(self) -> list[Frame]:
+        return [frame for run in self._runs.values() for frame in run]
+
+    def _is_to_be_drawn(self, frame: Frame) -> bool:
+        """Whether the card shows this frame: not that of a predict in a callback of a fit."""
+        last = self._drawn
+        same_run = last is not None and last["start"] == frame["start"]
+        if last and not same_run and last["state"] == "running" and frame["phase"] != "fit":
+            return False
+        # Rows are kept apart: the frame that brings them may be dropped on the way to the browser.
+        self._rows = frame.get("rows") or (self._rows if same_run else [])
+        self._drawn = frame
+        return True
 
     def _draw(self, frame: Frame) -> None:
         if self._card.state == "starting" and frame["step"]:

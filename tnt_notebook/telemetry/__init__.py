@@ -17,6 +17,7 @@ from tnt_notebook.telemetry.analysis import (
 )
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
 from tnt_notebook.telemetry.recorder import Recorder
+from tnt_notebook.telemetry.runs import main_run, runs
 from tnt_notebook.telemetry.thin import thinned
 
 __all__ = [
@@ -30,8 +31,10 @@ __all__ = [
     "epoch_rows",
     "final_logs",
     "finite_logs",
+    "main_run",
     "median_rates",
     "overall_rates",
+    "runs",
     "thinned",
     "throughput",
     "total_samples",

@@ -1,4 +1,7 @@
-"""What the frames of a run say, as plain functions over a list of frames in order of time."""
+"""What the frames of a run say, as plain functions over a list of frames in order of time.
+
+The frames are those of one run; `runs` tells the runs of a cell apart.
+"""
 
 from __future__ import annotations
 

@@ -30,6 +30,8 @@ class Frame(TypedDict):
     seq: int
     time: float
     """Unix time of the frame."""
+    start: float
+    """Unix time at which the run began: tells the runs of one cell apart."""
     phase: Phase
     state: State
     epoch: int

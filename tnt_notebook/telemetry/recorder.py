@@ -116,6 +116,7 @@ class Recorder:
                 v=FRAME_VERSION,
                 seq=self._seq,
                 time=now,
+                start=self._start,
                 phase=self._phase,
                 state=state,
                 epoch=self._epoch,

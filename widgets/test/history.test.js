@@ -3,13 +3,20 @@ import test from "node:test";
 
 import { HISTORY_LIMIT, curve, epochCurve, remember, sinceMeasured } from "../history.js";
 
-const frame = (seq, extra = {}) => ({ seq, elapsed: seq / 5, logs: {}, rates: [0], eta: 1, ...extra });
+const frame = (seq, extra = {}) => ({ start: 7, seq, elapsed: seq / 5, logs: {}, rates: [0], eta: 1, ...extra });
 
 test("a frame is remembered once, without what no curve needs", () => {
   const history = [];
   for (const seq of [0, 1, 1, 2, 1]) remember(history, frame(seq));
   assert.deepEqual(history.map(({ seq }) => seq), [1, 2]);
-  assert.deepEqual(Object.keys(history[0]), ["seq", "elapsed", "logs", "rates"]);
+  assert.deepEqual(Object.keys(history[0]), ["start", "seq", "elapsed", "logs", "rates"]);
+});
+
+test("another run begins another history", () => {
+  const history = [];
+  for (const seq of [1, 2]) remember(history, frame(seq));
+  remember(history, frame(1, { start: 8 }));
+  assert.deepEqual(history.map(({ start, seq }) => [start, seq]), [[8, 1]]);
 });
 
 test("a long run is thinned in place and keeps its first and last frames", () => {

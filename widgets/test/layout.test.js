@@ -31,22 +31,23 @@ test("the extent leaves out what is not finite", () => {
   assert.deepEqual(extent([NaN]), [0, 1]);
 });
 
-test("a heat grid holds all cells within its room", () => {
+test("a heat grid holds all cells in rows of equal length, within its room", () => {
   for (const cells of [17, 64, 100, 1024]) {
-    for (const width of [200, 420, 840]) {
-      const { columns, rows, size } = heatGrid(cells, width, 84);
+    for (const room of [200, 420, 840]) {
+      const { columns, rows, width, height } = heatGrid(cells, room);
       assert.ok(columns * rows >= cells && columns * (rows - 1) < cells);
-      assert.ok(columns * size <= width);
-      assert.ok(rows * size <= 84 || size === 2);
+      assert.ok(Math.abs(columns * width - room) < 1e-9 && width >= 6);
+      assert.ok(rows * height <= 88 && height >= 2);
     }
   }
+  assert.equal(heatGrid(64, 840).rows, 1);
 });
 
 test("a point finds its cell", () => {
-  const grid = { columns: 4, rows: 2, size: 10 };
+  const grid = { columns: 4, rows: 2, width: 10, height: 20 };
   assert.equal(cellAt(grid, 7, 5, 5), 0);
-  assert.equal(cellAt(grid, 7, 25, 15), 6);
-  assert.equal(cellAt(grid, 7, 35, 15), -1);
+  assert.equal(cellAt(grid, 7, 25, 35), 6);
+  assert.equal(cellAt(grid, 7, 35, 35), -1);
   assert.equal(cellAt(grid, 7, 45, 5), -1);
 });
 

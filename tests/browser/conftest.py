@@ -1,0 +1,71 @@
+"""Fixtures for tests in a real JupyterLab and a real browser."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tnt_notebook
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.browser.lab import Lab, Notebook
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless chromium of this machine."""
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
+    )
+    from tests.browser.lab import BROWSER_FLAGS, find_browser
+
+    path = find_browser()
+    if path is None:
+        pytest.skip("no chromium or chrome in PATH: no test in a browser did run")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A JupyterLab of its own, whose kernels see the package under test and `driver`."""
+    pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: no test in it did run")
+    from tests.browser.lab import Lab
+
+    package = Path(tnt_notebook.__file__).parents[1]
+    path = [str(package), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+    server = Lab(tmp_path_factory.mktemp("lab"), environment)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def open_notebook(lab: Lab, browser: Browser) -> Iterator[Callable[..., Notebook]]:
+    """Opens a notebook as `Lab.open` does; pages and kernels are closed after the test."""
+    opened: list[Notebook] = []
+
+    def open_one(name: str, theme: str = "light") -> Notebook:
+        opened.append(lab.open(browser, name, theme=theme))
+        return opened[-1]
+
+    yield open_one
+    for notebook in opened:
+        notebook.page.close()
+    lab.shut_down_kernels()
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Where screenshots go: ``$TNT_SCREENSHOTS``, or a temporary folder."""
+    folder = Path(os.environ.get("TNT_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

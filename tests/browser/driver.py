@@ -1,0 +1,65 @@
+"""Drives a real `LiveView` with a real `Recorder`, as a training run on ranks would.
+
+Imported by the notebooks of the browser tests: a run goes on until the notebook ends it, so a test
+never has to be fast enough.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+
+from tnt_notebook.dashboard import LiveView
+from tnt_notebook.telemetry import Recorder, State
+
+
+class Run:
+    """A pretended fit, shown under the current cell, in a thread of its own."""
+
+    def __init__(self, title: str, ranks: int, *, epochs: int = 5, steps: int = 60) -> None:
+        self.asked_to_stop = threading.Event()
+        self.view = LiveView(title, ranks, self.asked_to_stop.set)
+        self._ranks, self._epochs, self._steps = ranks, epochs, steps
+        self._ended = threading.Event()
+        self._end: tuple[State, str | None] = ("finished", None)
+        self._thread = threading.Thread(target=self._train, daemon=True)
+
+    def start(self) -> Run:
+        """Shows the view and begins."""
+        self.view.show()
+        self._thread.start()
+        return self
+
+    def end(self, state: State = "finished", error: str | None = None) -> None:
+        """Ends the run where it stands, and returns when the view has ended too."""
+        self._end = (state, error)
+        self._ended.set()
+        self._thread.join()
+
+    def wait(self) -> None:
+        """Returns when all epochs are done: a cell that blocks."""
+        self._thread.join()
+
+    def _train(self) -> None:
+        recorder = Recorder(self._ranks, "fit", self._epochs, start=time.time())
+        chance = random.Random(1)
+        for epoch in range(1, self._epochs + 1):
+            for step in range(1, self._steps + 1):
+                if self._ended.wait(0.02):  # what a step takes
+                    break
+                done = (epoch - 1) * self._steps + step
+                loss = 2.3 * math.exp(-3 * done / (self._epochs * self._steps))
+                loss += 0.05 * chance.random()
+                logs = {"loss": loss, "accuracy": 1 - loss / 2.6}
+                samples = [chance.randint(30, 34) for _ in range(self._ranks)]
+                recorder.step(epoch, step, self._steps, logs, samples, time.time())
+                self.view.update(recorder.frame(time.time()))
+            else:
+                validation = {"val_loss": loss + 0.1, "val_accuracy": 1 - loss / 2.4}
+                recorder.epoch_end(epoch, logs | validation, time.time())
+                self.view.update(recorder.frame(time.time()))
+        state, error = self._end
+        self.view.update(recorder.frame(time.time(), state))
+        self.view.finish(state, error)

@@ -1,0 +1,235 @@
+"""A real JupyterLab on a free port, and a page of a real browser that a test can work in."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from playwright.sync_api import Browser, Locator, Page, expect
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSER_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+START_S = 60.0
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
+
+def find_browser() -> str | None:
+    """The path of a browser of this machine."""
+    return next((path for path in map(shutil.which, BROWSERS) if path), None)
+
+
+READY = """async () => {
+  const app = window.jupyterapp;
+  await app.restored;
+  const panel = app.shell.currentWidget;
+  await panel.context.ready;
+  await panel.sessionContext.ready;
+}"""
+RUN = """(cell) => {
+  const app = window.jupyterapp;
+  app.shell.currentWidget.content.activeCellIndex = cell;
+  void app.commands.execute("notebook:run-cell");
+}"""
+SET_SOURCE = """([cell, source]) => {
+  const { model } = window.jupyterapp.shell.currentWidget.content;
+  model.cells.get(cell).sharedModel.setSource(source);
+}"""
+
+
+class Lab:
+    """A JupyterLab server with a home of its own: nothing of the user's is read or written.
+
+    Args:
+        root: An empty folder; notebooks lie in ``root / "notebooks"``.
+        environment: Added to the environment of the server and its kernels.
+    """
+
+    def __init__(self, root: Path, environment: dict[str, str] | None = None) -> None:
+        self.notebooks = root / "notebooks"
+        self.notebooks.mkdir(parents=True)
+        self._log = root / "jupyterlab.log"
+        self._token = secrets.token_hex(16)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        with self._log.open("w") as log:
+            self._server = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+                    *("--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
+                    "--LabApp.expose_app_in_browser=True",
+                    f"--IdentityProvider.token={self._token}",
+                ],
+                cwd=self.notebooks,
+                env={**os.environ, **_own_home(root), **(environment or {})},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self._wait_until_it_answers()
+        # A first start asks whether to fetch news, in a box that covers the notebook.
+        quiet = {"fetchNews": "false", "checkForUpdates": False}
+        self.setting("apputils-extension:notification", quiet)
+        # Else cells out of sight are not in the page, and counting cells goes wrong.
+        self.setting("notebook-extension:tracker", {"windowingMode": "none"})
+
+    def close(self) -> None:
+        """Ends the server and, with it, its kernels."""
+        self._server.terminate()
+        self._server.wait(timeout=30)
+
+    def setting(self, plugin: str, values: dict[str, Any]) -> None:
+        """Sets what a person would set in JupyterLab's settings editor."""
+        path = f"/lab/api/settings/@jupyterlab/{plugin}"
+        self._request("PUT", path, {"raw": json.dumps(values)})
+
+    def write(self, name: str, cells: Sequence[str]) -> Path:
+        """Writes a notebook with these code cells."""
+        notebook = nbformat.v4.new_notebook()
+        notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
+        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+        path = self.notebooks / name
+        nbformat.write(notebook, path)
+        return path
+
+    def shut_down_kernels(self) -> None:
+        """Ends all kernels."""
+        for session in json.loads(self._request("GET", "/api/sessions")):
+            self._request("DELETE", f"/api/sessions/{session['id']}")
+
+    def wait_until_kernels_are_idle(self, timeout_s: float = 60) -> None:
+        """Waits without a browser: notebooks may be closed while their kernels work."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            kernels = json.loads(self._request("GET", "/api/kernels"))
+            if all(kernel["execution_state"] == "idle" for kernel in kernels):
+                return
+            time.sleep(0.2)
+        raise TimeoutError(f"A kernel was still busy after {timeout_s} s.")
+
+    def open(self, browser: Browser, name: str, *, theme: str = "light") -> Notebook:
+        """Opens a notebook in a fresh page, and waits until its kernel can be used.
+
+        Args:
+            browser: The browser.
+            name: File name of a notebook in `notebooks`.
+            theme: ``"light"`` or ``"dark"``.
+        """
+        self.setting("apputils-extension:themes", {"theme": THEMES[theme]})
+        page = browser.new_page(viewport={"width": 1280, "height": 1000})
+        page.goto(f"{self.url}/lab/tree/{name}?reset&token={self._token}")
+        return Notebook(page, name)
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline and self._server.poll() is None:
+            try:
+                self._request("GET", "/api/status")
+            except (urllib.error.URLError, ConnectionError):
+                time.sleep(0.2)
+            else:
+                return
+        self._server.kill()
+        raise RuntimeError(f"JupyterLab did not start:\n{self._log.read_text()}")
+
+    def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
+        request = urllib.request.Request(
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"token {self._token}", "Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            content: bytes = answer.read()
+        return content
+
+
+class Notebook:
+    """A notebook open in a browser's page."""
+
+    def __init__(self, page: Page, name: str) -> None:
+        self.page = page
+        self.name = name
+        self.wait_until_idle()
+
+    @property
+    def cells(self) -> Locator:
+        """The notebook's cells, from the top."""
+        return self.page.locator(".jp-Notebook .jp-Cell")
+
+    def outputs(self, cell: int) -> Locator:
+        """The output area of a cell, counted from 0."""
+        return self.cells.nth(cell).locator(".jp-Cell-outputArea")
+
+    def wait_until_idle(self, timeout_s: float = 60) -> None:
+        """Waits until the notebook is loaded and its kernel has nothing to do."""
+        self.page.wait_for_function("window.jupyterapp?.shell?.currentWidget?.sessionContext")
+        self.page.evaluate(READY)
+        indicator = self.page.locator(".jp-Notebook-ExecutionIndicator").first
+        expect(indicator).to_have_attribute("data-status", "idle", timeout=1000 * timeout_s)
+
+    def run(self, cell: int) -> None:
+        """Runs a cell, counted from 0, and does not wait for its end."""
+        self.page.evaluate(RUN, cell)
+
+    def set_source(self, cell: int, source: str) -> None:
+        """Writes another source into a cell."""
+        self.page.evaluate(SET_SOURCE, [cell, source])
+
+    def run_and_wait(self, cell: int, timeout_s: float = 60) -> None:
+        """Runs a cell and waits until it has ended."""
+        before = self.prompt(cell)
+        self.run(cell)
+        prompt = self.cells.nth(cell).locator(".jp-InputPrompt")
+        expect(prompt).not_to_have_text(before, timeout=1000 * timeout_s)
+        expect(prompt).not_to_have_text("[*]:", timeout=1000 * timeout_s)
+
+    def prompt(self, cell: int) -> str:
+        """What stands left of a cell: ``[3]:``."""
+        return self.cells.nth(cell).locator(".jp-InputPrompt").inner_text()
+
+    def save(self) -> None:
+        """Saves the notebook and waits until it is on disk."""
+        with self.page.expect_response(
+            lambda answer: answer.request.method == "PUT" and "/api/contents/" in answer.url
+        ):
+            self.page.keyboard.press("Control+s")
+
+    def refresh(self) -> None:
+        """What a person does with F5."""
+        self.page.goto(self.page.url.split("?")[0])
+        self.wait_until_idle()
+
+    def screenshot(self, path: Path, what: Locator | None = None) -> None:
+        """A picture of the page, or of a part of it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (what or self.page).screenshot(path=path)
+
+
+def _own_home(root: Path) -> dict[str, str]:
+    names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
+    folders = {name: root / name.lower() for name in (*names, "JUPYTERLAB_SETTINGS_DIR")}
+    folders["JUPYTERLAB_WORKSPACES_DIR"] = root / "workspaces"
+    for folder in folders.values():
+        folder.mkdir(mode=0o700)
+    return {name: str(folder) for name, folder in folders.items()}
