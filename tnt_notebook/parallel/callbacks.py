@@ -89,23 +89,30 @@ class _SharedCallbacks(CallbackList):
         super().__init__(callbacks, **arguments)
         # Callbacks in another thread could not stop training after the same step on all ranks.
         self._async_train = self._async_test = self._async_predict = False
-        self._shared = set(_HOOKS) - set(_BATCH_HOOKS)
+        # Hooks of batches that nobody implements cost nothing, and no exchange.
+        rare = set(_HOOKS) - set(_BATCH_HOOKS)
+        self._called = rare | {hook for hook in _BATCH_HOOKS if self._implements(hook)}
+        self._shared: set[str] = set()
         if over.size > 1:
-            implemented = [hook for hook in _BATCH_HOOKS if self._implements(hook)]
-            self._shared |= set(_from_rank_0(over, implemented))
+            harmless = (History, ProgbarLogger)
+            effective = [hook for hook in _BATCH_HOOKS if self._implements(hook, but=harmless)]
+            self._shared = rare | set(_from_rank_0(over, effective))
 
-    def _implements(self, hook: str) -> bool:
+    def _implements(self, hook: str, but: tuple[type, ...] = ()) -> bool:
         general = hook.replace("_train", "") if "_train_" in hook else hook
         return any(
             getattr(type(callback), name) is not getattr(Callback, name)
             or name in vars(callback)  # LambdaCallback sets them on itself
             for callback in self.callbacks
-            if not isinstance(callback, (History, ProgbarLogger))
+            if not isinstance(callback, but)
             for name in (hook, general)
         )
 
     def _run(self, hook: str, call: Callable[[], None], number: int, logs: dict[str, Any]) -> None:
-        shared = hook in self._shared and self._over.size > 1
+        shared = hook in self._shared
+        if hook not in self._called and hook not in self._shared:
+            self._watch(hook, number, logs)
+            return
         touched: list[keras.Variable] = []
         lengths = _lengths(self.model)
         train_function = self.model.train_function

@@ -1,0 +1,48 @@
+"""What distributed training costs where there is nothing to distribute: one rank against Keras."""
+
+from __future__ import annotations
+
+import time
+
+import keras
+import numpy as np
+
+import tnt_notebook as tnt
+from tests.benchmarks.rounds import interleaved
+
+STEPS, BATCH = 150, 64
+
+
+def mlp() -> keras.Model:
+    keras.utils.set_random_seed(1)
+    layers = [keras.layers.Dense(n, "relu") for n in (512, 512)]
+    model = keras.Sequential([keras.Input((784,)), *layers, keras.layers.Dense(10)])
+    # jit_compile=False on both sides: tnt.Model leaves XLA, so that only its own work is compared.
+    model.compile(
+        "sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False
+    )
+    return model
+
+
+def measure(rounds: int = 21) -> str:
+    """One line: the ratio of step times."""
+    x = np.random.default_rng(0).normal(size=(STEPS * BATCH, 784)).astype("float32")
+    y = np.arange(STEPS * BATCH) % 10
+    ours, theirs = tnt.Model(mlp()), mlp()
+
+    def epoch(model) -> float:
+        began = time.perf_counter()
+        model.fit(x, y, batch_size=BATCH, epochs=1, verbose=0, shuffle=False)
+        return time.perf_counter() - began
+
+    epoch(ours), epoch(theirs)
+    ratio = interleaved(lambda: epoch(ours), lambda: epoch(theirs), rounds)
+    return (
+        f"step at 1 rank, tnt.Model / keras (MLP 784-512-512-10, batch {BATCH}): "
+        f"{ratio.median:.3f} (quartiles {ratio.low:.3f} to {ratio.high:.3f}); "
+        f"{1e3 * ratio.b_seconds / STEPS:.2f} ms a step in Keras"
+    )
+
+
+if __name__ == "__main__":
+    print(measure())
