@@ -7,6 +7,7 @@ import platform
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,7 @@ def interleaved(a: Callable[[], float], b: Callable[[], float], rounds: int) -> 
 
 def machine() -> str:
     """What a figure was measured on."""
-    model = next(
-        (
-            line.split(":")[1].strip()
-            for line in open("/proc/cpuinfo")
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    model = names[0] if names else platform.machine()
     return f"{model}, {os.cpu_count()} cores, Linux {platform.release()}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +46,7 @@ def expect_to_move(card: Locator) -> int:
 
 
 def code_cells(lab: Lab) -> tuple[str, dict[str, int]]:
-    """A copy of the tutorial that trains longer, and the place of each code cell by a word in it."""
+    """A copy of the tutorial that trains longer; the place of each code cell, by a word in it."""
     content = json.loads(TUTORIAL.read_text())
     for cell in content["cells"]:
         cell["source"] = [line.replace("epochs=12", "epochs=100") for line in cell["source"]]

@@ -74,7 +74,8 @@ def test_broadcast_brings_the_array_of_the_root(ranks, n):
 
 def gathers():
     w = comm.world()
-    return w.allgather(bytes([w.rank]) * 1000 * w.rank), w.broadcast_bytes(b"r%d" % w.rank, w.size - 1)
+    blocks = w.allgather(bytes([w.rank]) * 1000 * w.rank)
+    return blocks, w.broadcast_bytes(b"r%d" % w.rank, root=w.size - 1)
 
 
 @pytest.mark.parametrize("n", RANKS)

@@ -156,6 +156,18 @@ def test_frames_are_reported_on_rank_0_and_tell_the_history(ranks):
     assert frames[-1]["phase"] == "predict" and frames[-1]["samples"] == [25, 25]
 
 
+def wrapped_in_a_cell() -> list[str]:
+    model = tnt.Model(mlp())
+    with tnt.distributed(timeout=30) as session:
+        model.fit(*classification(), verbose=0)
+    assert comm.world().timeout_s == 60
+    return [run.kind for run in session.runs]
+
+
+def test_a_wrapped_model_in_a_fit_cell_belongs_to_the_cell(ranks):
+    assert ranks.run(2, wrapped_in_a_cell) == [["fit"], ["fit"]]
+
+
 def model_is_ones_own() -> None:
     model = mlp()
     before = dict(vars(model))

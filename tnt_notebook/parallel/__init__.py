@@ -1,10 +1,7 @@
 """Engine side: Keras models that train on all ranks.
 
-    with distributed() as session:      # what %%tnt_fit puts around a cell
-        model.fit(...)
-
-    model = Model(model)                # in a script
-    model.fit(...)
+Two ways in: ``with distributed(): model.fit(...)``, which ``%%tnt_fit`` puts around a cell, and
+``Model(model).fit(...)`` for scripts.
 """
 
 from __future__ import annotations

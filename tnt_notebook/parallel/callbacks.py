@@ -116,9 +116,9 @@ class _SharedCallbacks(CallbackList):
         touched: list[keras.Variable] = []
         lengths = _lengths(self.model)
         train_function = self.model.train_function
-        with recorded_assignments(touched) if shared else contextlib.nullcontext():
-            with self._alone():
-                call()
+        recording = recorded_assignments(touched) if shared else contextlib.nullcontext()
+        with recording, self._alone():
+            call()
         if self.model.train_function is not train_function:
             raise ModelError(
                 "A callback compiled the model anew while it trains on several ranks. Compile it "

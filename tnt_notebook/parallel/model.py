@@ -11,7 +11,7 @@ from tnt_notebook import comm
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.exchange import Exchange
-from tnt_notebook.parallel.session import METHODS, Session, default_exchange
+from tnt_notebook.parallel.session import METHODS, Session, current_session, default_exchange
 
 
 class Model:
@@ -72,7 +72,9 @@ class Model:
 
 def _through(name: str) -> Any:
     def method(self: Model, *args: Any, **kwargs: Any) -> Any:
-        return self._session.call(name, self.keras_model, *args, **kwargs)
+        # In a cell of %%tnt_fit it is the cell's session that reports and can be stopped.
+        session = current_session() or self._session
+        return session.call(name, self.keras_model, *args, **kwargs)
 
     method.__name__ = name
     method.__doc__ = f"As ``keras.Model.{name}``, over all ranks."

@@ -31,4 +31,3 @@ def synchronise(over: World) -> None:
     if context._seed != state[2]:
         tf.random.set_seed(state[2])
     context._rng.setstate(state[3])
-

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tnt_notebook import comm
 from tnt_notebook.comm import World, ops
 from tnt_notebook.errors import NothingToDoError, brief
-from tnt_notebook.parallel import agreement, run, seeds
+from tnt_notebook.parallel import agreement, on_batch, run, seeds
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
 from tnt_notebook.parallel.exchange.buckets import MIB, BucketSizes
@@ -25,6 +25,9 @@ from tnt_notebook.parallel.stop import forget_stop, stop_requested
 
 #: The methods of keras.Model that run distributed inside a session.
 METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
+
+
+_current: Session | None = None
 
 
 @dataclass
@@ -68,7 +71,8 @@ class Session:
         del arguments["self"]
         arguments.update(arguments.pop("kwargs", {}))
         with _errors_of_peers(self.over, method), patched(self):
-            return getattr(run, method)(self, model, original, **arguments)
+            function = getattr(on_batch if method.endswith("_on_batch") else run, method)
+            return function(self, model, original, **arguments)
 
     def functions_of(self, model: keras.Model) -> DistributedFunctions:
         """The distributed functions of a model, in place."""
@@ -117,11 +121,14 @@ def distributed(
     Raises:
         ModelError: the block called neither fit, evaluate nor predict, or not alike on all ranks.
     """
+    global _current
     over = comm.world()
+    usual_timeout = over.timeout_s
     if timeout is not None:
         over.set_timeout(timeout)
     forget_stop()
     session = Session(over, exchange or default_exchange(bucket_mb), report, quiet)
+    outer, _current = _current, session
     try:
         agreement.agree(over, {"call": "begin"})
         seeds.synchronise(over)
@@ -138,7 +145,14 @@ def distributed(
             comm.abort(f"rank {over.rank}: {brief(error)}")
         raise
     finally:
+        _current = outer
         session.close()
+        over.set_timeout(usual_timeout)
+
+
+def current_session() -> Session | None:
+    """The session of the ``distributed`` block that runs, if one does."""
+    return _current
 
 
 @contextlib.contextmanager

@@ -104,10 +104,8 @@ def test_step(
     return run
 
 
-def predict_step(
-    own_step: Callable[[Any], Any], over: World
-) -> Callable[[Any], Any]:
-    """A ``predict_step`` for batches of ``(slice, Share)``: the whole batch's outputs, everywhere."""
+def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any], Any]:
+    """A ``predict_step`` for batches of ``(slice, Share)`` that gives all ranks all outputs."""
 
     def run(batch: Any) -> Any:
         data, share = batch
@@ -241,9 +239,7 @@ def _as_state(variable: keras.Variable, summed: tf.Tensor, size: int) -> tf.Tens
     return tf.cast(tf.reshape(summed, variable.shape), variable.value.dtype)
 
 
-def _forget_borrowed_sample(
-    step: Step, before: Sequence[tuple[keras.Variable, tf.Tensor]]
-) -> None:
+def _forget_borrowed_sample(step: Step, before: Sequence[tuple[keras.Variable, tf.Tensor]]) -> None:
     def restore() -> tf.Tensor:
         for variable, state in before:
             variable.value.assign(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tnt_notebook.parallel.data.adapt import sharded
+from tnt_notebook.parallel.data.adapt import Sharded, sharded, unpack
 from tnt_notebook.parallel.data.shard import Share, cut, shard, share_of
 
-__all__ = ["Share", "cut", "shard", "share_of", "sharded"]
+__all__ = ["Sharded", "Share", "cut", "shard", "sharded", "share_of", "unpack"]

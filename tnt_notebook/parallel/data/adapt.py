@@ -6,7 +6,7 @@ process. Arrays are not even touched outside of a rank's slice: the adapter batc
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,25 +14,10 @@ import tensorflow as tf
 from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 from tnt_notebook.comm import World
 from tnt_notebook.parallel.data.shard import Share, fingerprint_of_indices, shard, share_of
-
-
-class Sharded(NamedTuple):
-    """Input for Keras on this rank.
-
-    Attributes:
-        dataset: yields ``(slice, Share)``.
-        steps: global batches in one pass, or ``None`` if unknown.
-        element: the structure of a slice, in tf.TensorSpec, with unknown batch sizes.
-        adapter: Keras's own, for what it does between epochs.
-    """
-
-    dataset: tf.data.Dataset
-    steps: int | None
-    element: Any
-    adapter: Any
 
 
 def sharded(
@@ -57,10 +42,51 @@ def sharded(
         dataset = _shard_arrays(adapter, arrays, over)
     else:
         dataset = shard(adapter.get_tf_dataset(), over)
-    steps = adapter.num_batches
-    if steps is not None:
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
-    return Sharded(dataset, steps, dataset.element_spec[0], adapter)
+    return Sharded(dataset, adapter)
+
+
+class Sharded(DataAdapter):
+    """Input of this rank, as Keras's loop takes it in the place of ``x``.
+
+    Attributes:
+        dataset: yields ``(slice, Share)``.
+        steps: global batches in one pass, or ``None`` if unknown.
+        element: the structure of a slice, in tf.TensorSpec, with unknown batch sizes.
+        adapter: Keras's own, for what it does between epochs.
+    """
+
+    def __init__(self, dataset: tf.data.Dataset, adapter: Any) -> None:
+        self.steps: int | None = adapter.num_batches
+        if self.steps is not None:
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.steps))
+        self.dataset = dataset
+        self.element = dataset.element_spec[0]
+        self.adapter = adapter
+
+    def get_tf_dataset(self) -> tf.data.Dataset:
+        return self.dataset
+
+    @property
+    def num_batches(self) -> int | None:
+        return self.steps
+
+    @property
+    def batch_size(self) -> int | None:
+        return self.adapter.batch_size
+
+    @property
+    def has_partial_batch(self) -> bool | None:
+        return self.adapter.has_partial_batch
+
+    @property
+    def partial_batch_size(self) -> int | None:
+        return self.adapter.partial_batch_size
+
+    def on_epoch_begin(self) -> None:
+        self.adapter.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        self.adapter.on_epoch_end()
 
 
 def _dense_arrays(adapter: ArrayDataAdapter) -> Any | None:

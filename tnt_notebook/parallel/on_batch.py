@@ -1,0 +1,94 @@
+"""train_on_batch, test_on_batch and predict_on_batch over all ranks: each takes a global batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.trainers.data_adapters import data_adapter_utils
+from keras.src.utils.python_utils import pythonify_logs
+
+from tnt_notebook.parallel.data import cut
+from tnt_notebook.parallel.prepare import prepare
+from tnt_notebook.parallel.run import Method, Run
+
+if TYPE_CHECKING:
+    from tnt_notebook.parallel.session import Session
+
+
+def train_on_batch(
+    session: Session,
+    model: keras.Model,
+    _: Method,
+    *,
+    x: Any,
+    y: Any,
+    sample_weight: Any,
+    class_weight: Any,
+    return_dict: bool,
+) -> Any:
+    """``keras.Model.train_on_batch`` on one global batch."""
+    if class_weight is not None:
+        if sample_weight is not None:
+            raise ValueError("train_on_batch takes sample_weight or class_weight, not both.")
+        sample_weight = data_adapter_utils.class_weight_to_sample_weights(y, class_weight)
+    logs = _on_batch(session, model, "train_on_batch", (x, y, sample_weight))
+    return logs if return_dict else model._flatten_metrics_in_order(logs)
+
+
+def test_on_batch(
+    session: Session,
+    model: keras.Model,
+    _: Method,
+    *,
+    x: Any,
+    y: Any,
+    sample_weight: Any,
+    return_dict: bool,
+) -> Any:
+    """``keras.Model.test_on_batch`` on one global batch."""
+    logs = _on_batch(session, model, "test_on_batch", (x, y, sample_weight))
+    return logs if return_dict else model._flatten_metrics_in_order(logs)
+
+
+def predict_on_batch(session: Session, model: keras.Model, _: Method, *, x: Any) -> Any:
+    """``keras.Model.predict_on_batch`` on one global batch."""
+    batch = cut((_tensors(x),), session.over)
+    _begin(session, model, "predict_on_batch", batch[0])
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, model.predict_function([batch]))
+
+
+def _on_batch(session: Session, model: keras.Model, call: str, data: Any) -> dict[str, float]:
+    batch = cut(_tensors(data), session.over)
+    _begin(session, model, call, batch[0])
+    model.reset_metrics()
+    function = model.train_function if call == "train_on_batch" else model.test_function
+    return pythonify_logs(function(iter([batch])))
+
+
+def _begin(session: Session, model: keras.Model, call: str, batch: Any) -> None:
+    """Before the first batch of a model: the same state and functions everywhere."""
+    if id(model) not in session.functions:
+        prepare(session.over, model, call, keras.tree.map_structure(_spec, batch))
+        session.runs.append(Run(call, model))
+    session.functions_of(model)
+
+
+def _spec(leaf: Any) -> tf.TensorSpec | None:
+    return None if leaf is None else tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype)
+
+
+def _tensors(data: Any) -> Any:
+    """Arrays as tensors; float64 arrays become floatx, as Keras's adapters do."""
+
+    def convert(leaf: Any) -> Any:
+        if leaf is None or tf.is_tensor(leaf):
+            return leaf
+        array = np.asarray(leaf)
+        return tf.convert_to_tensor(
+            array, dtype=keras.config.floatx() if array.dtype == np.float64 else None
+        )
+
+    return keras.tree.map_structure(convert, data)
