@@ -30,9 +30,11 @@ def execute(path: Path, output: Path) -> nbformat.NotebookNode:
         notebook,
         timeout=CELL_S,
         kernel_name="python3",
+        extra_arguments=["--log-level=ERROR"],
         resources={"metadata": {"path": str(path.parent)}},
     )
     os.environ["TNT_NONINTERACTIVE"] = "1"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         return client.execute()
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -15,3 +16,11 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
     pool = RankPool(tmp_path_factory.mktemp("ranks"))
     yield pool
     pool.stop()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """With ``TNT_NO_SKIPS=1``, where all that tests need is installed, a skip is a failure."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if skipped and os.environ.get("TNT_NO_SKIPS") == "1":
+        terminalreporter.line(f"TNT_NO_SKIPS=1, and {len(skipped)} tests were skipped", red=True)
+        terminalreporter._session.exitstatus = pytest.ExitCode.TESTS_FAILED

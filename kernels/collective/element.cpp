@@ -1,8 +1,11 @@
 #include "collective/element.h"
 
-#include <algorithm>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
+#include <type_traits>
+
+#include "collective/narrow_float.h"
 
 // The hot loops are compiled for several instruction sets, chosen when the library is loaded. The
 // sanitizers cannot follow that choice.
@@ -16,100 +19,53 @@
 namespace tnt {
 namespace {
 
-struct BFloat16 {
-  std::uint16_t bits;
-};
-struct Float16 {
-  std::uint16_t bits;
-};
-
-float as_float(std::uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
+// The bits of a result must not depend on the order of the operands, which differs between ranks:
+// any NaN becomes the same quiet NaN, and of two zeros min and max give +0.
+template <class Float>
+inline Float same_nan(Float value) {
+  return value == value ? value : std::numeric_limits<Float>::quiet_NaN();
+}
+template <class Float>
+inline Float lesser(Float a, Float b) {
+  return same_nan(a == a && b == b ? (a < b ? a : b) + Float{0} : a + b);
+}
+template <class Float>
+inline Float greater(Float a, Float b) {
+  return same_nan(a == a && b == b ? (a < b ? b : a) + Float{0} : a + b);
 }
 
-std::uint32_t as_bits(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
-inline float widen(BFloat16 value) {
-  return as_float(static_cast<std::uint32_t>(value.bits) << 16);
-}
-
-inline BFloat16 narrow_bfloat16(float value) {
-  const std::uint32_t bits = as_bits(value);
-  const std::uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  const std::uint32_t quiet_nan = (bits >> 16) | 0x40;
-  return {static_cast<std::uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? quiet_nan : rounded)};
-}
-
-// IEEE 754 half precision by integer arithmetic: the same on every machine.
-inline float widen(Float16 value) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x8000) << 16;
-  const std::uint32_t magnitude = value.bits & 0x7fff;
-  if (magnitude >= 0x7c00) return as_float(sign | 0x7f800000 | ((magnitude & 0x3ff) << 13));
-  // Shifted into float32's fields the exponent is 112 too small; a multiplication by 2^112 is
-  // exact, and turns subnormals into normal numbers as well.
-  return as_float(as_bits(as_float(magnitude << 13) * as_float(0x77800000)) | sign);
-}
-
-inline Float16 narrow_float16(float value) {
-  const std::uint32_t bits = as_bits(value);
-  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000);
-  const std::uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return {static_cast<std::uint16_t>(sign | 0x7e00)};
-  if (magnitude >= 0x477ff000) return {static_cast<std::uint16_t>(sign | 0x7c00)};
-  if (magnitude < 0x38800000) {
-    // Subnormal: adding 0.5 leaves the value's 2^-24 multiples, rounded, in the low bits.
-    const float shifted = as_float(magnitude) + 0.5F;
-    return {static_cast<std::uint16_t>(sign | (as_bits(shifted) - 0x3f000000))};
+// Defines sum, min and max of arrays of TYPE, one element each by the expressions over a and b.
+#define TNT_DEFINE_REDUCTIONS(TYPE, SUM, MIN, MAX) \
+  TNT_DEFINE_REDUCTION(sum, TYPE, SUM)             \
+  TNT_DEFINE_REDUCTION(min, TYPE, MIN)             \
+  TNT_DEFINE_REDUCTION(max, TYPE, MAX)
+#define TNT_DEFINE_REDUCTION(NAME, TYPE, RESULT)                                   \
+  TNT_VECTORISED void NAME(TYPE* __restrict target, const TYPE* __restrict source, \
+                           std::size_t count) {                                    \
+    for (std::size_t i = 0; i < count; ++i) {                                      \
+      const TYPE a = target[i], b = source[i];                                     \
+      target[i] = RESULT;                                                          \
+    }                                                                              \
   }
-  const std::uint32_t rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
-  return {static_cast<std::uint16_t>(sign | ((rounded - 0x38000000) >> 13))};
-}
-
-#define TNT_DEFINE_REDUCTIONS(TYPE)                                                       \
-  TNT_VECTORISED void sum(TYPE* __restrict target, const TYPE* __restrict source,         \
-                          std::size_t count) {                                            \
-    for (std::size_t i = 0; i < count; ++i) target[i] = static_cast<TYPE>(target[i] + source[i]); \
-  }                                                                                       \
-  TNT_VECTORISED void min(TYPE* __restrict target, const TYPE* __restrict source,         \
-                          std::size_t count) {                                            \
-    for (std::size_t i = 0; i < count; ++i) target[i] = source[i] < target[i] ? source[i] : target[i]; \
-  }                                                                                       \
-  TNT_VECTORISED void max(TYPE* __restrict target, const TYPE* __restrict source,         \
-                          std::size_t count) {                                            \
-    for (std::size_t i = 0; i < count; ++i) target[i] = target[i] < source[i] ? source[i] : target[i]; \
-  }
-TNT_DEFINE_REDUCTIONS(float)
-TNT_DEFINE_REDUCTIONS(double)
-TNT_DEFINE_REDUCTIONS(std::int32_t)
-TNT_DEFINE_REDUCTIONS(std::int64_t)
-TNT_DEFINE_REDUCTIONS(std::uint8_t)
+#define TNT_DEFINE_FLOAT(TYPE) \
+  TNT_DEFINE_REDUCTIONS(TYPE, same_nan(a + b), lesser(a, b), greater(a, b))
+#define TNT_DEFINE_INTEGER(TYPE) \
+  TNT_DEFINE_REDUCTIONS(TYPE, static_cast<TYPE>(a + b), a < b ? a : b, a < b ? b : a)
+#define TNT_DEFINE_NARROW(TYPE, NARROW)                                                        \
+  TNT_DEFINE_REDUCTIONS(TYPE, NARROW(widen(a) + widen(b)), NARROW(lesser(widen(a), widen(b))), \
+                        NARROW(greater(widen(a), widen(b))))
+TNT_DEFINE_FLOAT(float)
+TNT_DEFINE_FLOAT(double)
+TNT_DEFINE_INTEGER(std::int32_t)
+TNT_DEFINE_INTEGER(std::int64_t)
+TNT_DEFINE_INTEGER(std::uint8_t)
+TNT_DEFINE_NARROW(BFloat16, narrow_bfloat16)
+TNT_DEFINE_NARROW(Float16, narrow_float16)
+#undef TNT_DEFINE_NARROW
+#undef TNT_DEFINE_INTEGER
+#undef TNT_DEFINE_FLOAT
+#undef TNT_DEFINE_REDUCTION
 #undef TNT_DEFINE_REDUCTIONS
-
-#define TNT_DEFINE_NARROW_REDUCTIONS(TYPE, NARROW)                                        \
-  TNT_VECTORISED void sum(TYPE* __restrict target, const TYPE* __restrict source,         \
-                          std::size_t count) {                                            \
-    for (std::size_t i = 0; i < count; ++i)                                               \
-      target[i] = NARROW(widen(target[i]) + widen(source[i]));                            \
-  }                                                                                       \
-  TNT_VECTORISED void min(TYPE* __restrict target, const TYPE* __restrict source,         \
-                          std::size_t count) {                                            \
-    for (std::size_t i = 0; i < count; ++i)                                               \
-      if (widen(source[i]) < widen(target[i])) target[i] = source[i];                     \
-  }                                                                                       \
-  TNT_VECTORISED void max(TYPE* __restrict target, const TYPE* __restrict source,         \
-                          std::size_t count) {                                            \
-    for (std::size_t i = 0; i < count; ++i)                                               \
-      if (widen(target[i]) < widen(source[i])) target[i] = source[i];                     \
-  }
-TNT_DEFINE_NARROW_REDUCTIONS(BFloat16, narrow_bfloat16)
-TNT_DEFINE_NARROW_REDUCTIONS(Float16, narrow_float16)
-#undef TNT_DEFINE_NARROW_REDUCTIONS
 
 TNT_VECTORISED void scale_into(float* __restrict target, const float* __restrict source,
                                float scale, std::size_t count) {

@@ -14,7 +14,7 @@ std::size_t size_of(Type type);
 const char* name_of(Type type);
 
 // target[i] = target[i] (+, min, max) source[i]. bfloat16 and float16 are summed in float32 and
-// rounded to nearest even.
+// rounded to nearest even. A NaN in either operand gives NaN, always with the same bits.
 void reduce(Type type, Reduction reduction, void* target, const void* source, std::size_t count);
 
 // target[i] = scale * source[i]. A scale of 0 gives 0 whatever the source holds (NaN too): a rank

@@ -9,16 +9,24 @@ namespace {
 
 enum Kind : std::size_t { kind_allreduce, kind_allgather, kind_broadcast, kind_barrier };
 
-// Makes the bucket's schedule unless it is the one that `key` names, and sizes its memory.
-template <class Make>
-void prepare(Bucket& bucket, std::vector<std::size_t> key, std::size_t element_bytes,
-             std::size_t count, Make&& make) {
-  if (bucket.schedule_key != key) {
-    bucket.schedule = make();
-    bucket.schedule_key = std::move(key);
+// Takes the channel's bucket, makes its schedule unless it is the one that `key` names, sizes its
+// memory for `count` elements and has it filled. The channel is free again if any of that throws.
+template <class Make, class Fill>
+Bucket& take(Engine& engine, std::uint32_t channel, std::vector<std::size_t> key,
+             std::size_t element_bytes, std::size_t count, Make&& make, Fill&& fill) {
+  Bucket& bucket = engine.take_bucket(channel);
+  try {
+    if (bucket.schedule_key != key) {
+      bucket.schedule = make();
+      bucket.schedule_key = std::move(key);
+    }
+    bucket.scratch.reserve(bucket.schedule.scratch_count * element_bytes);
+    fill(bucket.data.reserve(count * element_bytes));
+  } catch (...) {
+    engine.release_bucket(channel);
+    throw;
   }
-  bucket.data.reserve(count * element_bytes);
-  bucket.scratch.reserve(bucket.schedule.scratch_count * element_bytes);
+  return bucket;
 }
 
 // Runs the bucket's schedule; then `copy_out` on success, and done() in any case.
@@ -32,8 +40,7 @@ void run(Engine& engine, Call call, Bucket& bucket, Type type, Reduction reducti
   operation.reduction = reduction;
   operation.data = bucket.data.reserve(0);
   operation.scratch = bucket.scratch.reserve(0);
-  operation.done = [&engine, &bucket, bytes, channel = call.channel,
-                    copy_out = std::move(copy_out),
+  operation.done = [&engine, &bucket, bytes, channel = call.channel, copy_out = std::move(copy_out),
                     done = std::move(done)](const Failure& failure) {
     if (failure.empty() && copy_out) {
       const std::uint64_t begin = now_ns();
@@ -67,14 +74,15 @@ void allreduce(Engine& engine, Call call, Type type, Reduction reduction,
     return;
   }
   if (const Failure failure = engine.failure(); !failure.empty()) return done(failure);
-  Bucket& bucket = engine.take_bucket(call.channel);
-  prepare(bucket, {kind_allreduce, count, element_bytes}, element_bytes, count,
-          [&] { return allreduce(engine.rank(), engine.size(), count, element_bytes); });
-  std::byte* memory = bucket.data.reserve(0);
-  for (const Tensor& tensor : tensors) {
-    scaled_copy(type, memory, tensor.input, scale, tensor.count);
-    memory += tensor.count * element_bytes;
-  }
+  Bucket& bucket = take(
+      engine, call.channel, {kind_allreduce, count, element_bytes}, element_bytes, count,
+      [&] { return allreduce(engine.rank(), engine.size(), count, element_bytes); },
+      [&](std::byte* memory) {
+        for (const Tensor& tensor : tensors) {
+          scaled_copy(type, memory, tensor.input, scale, tensor.count);
+          memory += tensor.count * element_bytes;
+        }
+      });
   engine.trace().record(EventKind::copy_in, call.channel, ready, now_ns(), bytes);
   const auto copy_out = [tensors = std::move(tensors), element_bytes](const std::byte* result) {
     for (const Tensor& tensor : tensors) {
@@ -100,15 +108,18 @@ void allgather(Engine& engine, Call call, const void* input, std::size_t bytes,
   const auto* begin = static_cast<const std::byte*>(input);
   std::vector<std::byte> block(begin, begin + bytes);
 
-  Bucket& bucket = engine.take_bucket(call.channel);
   constexpr std::size_t word = sizeof(std::uint64_t);
-  prepare(bucket, {kind_allgather}, word, size, [&] {
-    std::vector<std::size_t> offsets(size + 1);
-    for (std::size_t i = 0; i <= size; ++i) offsets[i] = i;
-    return allgather_ring(engine.rank(), engine.size(), offsets);
-  });
-  const std::uint64_t own = bytes;
-  std::memcpy(bucket.data.reserve(0) + rank * word, &own, word);
+  Bucket& bucket = take(
+      engine, call.channel, {kind_allgather}, word, size,
+      [&] {
+        std::vector<std::size_t> offsets(size + 1);
+        for (std::size_t i = 0; i <= size; ++i) offsets[i] = i;
+        return allgather_ring(engine.rank(), engine.size(), offsets);
+      },
+      [&](std::byte* memory) {
+        const std::uint64_t own = bytes;
+        std::memcpy(memory + rank * word, &own, word);
+      });
 
   auto offsets = std::make_shared<std::vector<std::size_t>>(size + 1);
   const auto read_sizes = [offsets, size](const std::byte* sizes) {
@@ -122,19 +133,28 @@ void allgather(Engine& engine, Call call, const void* input, std::size_t bytes,
                               allocate = std::move(allocate),
                               done = std::move(done)](const Failure& failure) {
     if (!failure.empty()) return done(failure);
-    const std::size_t total = offsets->back();
-    void* output = allocate(total);
-    Bucket& blocks = engine.take_bucket(call.channel);
-    std::vector<std::size_t> key{kind_allgather};
-    key.insert(key.end(), offsets->begin(), offsets->end());
-    prepare(blocks, std::move(key), 1, total,
-            [&] { return allgather_ring(engine.rank(), engine.size(), *offsets); });
-    if (!block.empty())
-      std::memcpy(blocks.data.reserve(0) + (*offsets)[rank], block.data(), block.size());
-    const auto copy_out = [output, total](const std::byte* result) {
-      if (output != nullptr && total != 0) std::memcpy(output, result, total);
-    };
-    run(engine, call, blocks, Type::uint8, Reduction::sum, total, copy_out, done);
+    try {
+      const std::size_t total = offsets->back();
+      void* output = allocate(total);
+      std::vector<std::size_t> key{kind_allgather};
+      key.insert(key.end(), offsets->begin(), offsets->end());
+      Bucket& blocks = take(
+          engine, call.channel, std::move(key), 1, total,
+          [&] { return allgather_ring(engine.rank(), engine.size(), *offsets); },
+          [&](std::byte* memory) {
+            if (!block.empty()) std::memcpy(memory + (*offsets)[rank], block.data(), block.size());
+          });
+      const auto copy_out = [output, total](const std::byte* result) {
+        if (output != nullptr && total != 0) std::memcpy(output, result, total);
+      };
+      run(engine, call, blocks, Type::uint8, Reduction::sum, total, copy_out, done);
+    } catch (const std::exception& error) {
+      // Out of memory for the blocks: the other ranks wait in them.
+      const Failure reason =
+          "rank " + std::to_string(rank) + ": " + error.what() + " in " + call.label;
+      engine.abort(reason);
+      done(reason);
+    }
   };
   run(engine, call, bucket, Type::int64, Reduction::sum, size * word, read_sizes, gather_blocks);
 }
@@ -142,11 +162,13 @@ void allgather(Engine& engine, Call call, const void* input, std::size_t bytes,
 void broadcast(Engine& engine, Call call, void* memory, std::size_t bytes, int root, Done done) {
   if (engine.size() == 1) return done(engine.failure());
   if (const Failure failure = engine.failure(); !failure.empty()) return done(failure);
-  Bucket& bucket = engine.take_bucket(call.channel);
-  prepare(bucket, {kind_broadcast, bytes, static_cast<std::size_t>(root)}, 1, bytes,
-          [&] { return broadcast_binomial(engine.rank(), engine.size(), bytes, root); });
   const bool is_root = engine.rank() == root;
-  if (is_root && bytes != 0) std::memcpy(bucket.data.reserve(0), memory, bytes);
+  Bucket& bucket = take(
+      engine, call.channel, {kind_broadcast, bytes, static_cast<std::size_t>(root)}, 1, bytes,
+      [&] { return broadcast_binomial(engine.rank(), engine.size(), bytes, root); },
+      [&](std::byte* data) {
+        if (is_root && bytes != 0) std::memcpy(data, memory, bytes);
+      });
   const auto copy_out = [memory, bytes, is_root](const std::byte* result) {
     if (!is_root && bytes != 0) std::memcpy(memory, result, bytes);
   };
@@ -156,9 +178,9 @@ void broadcast(Engine& engine, Call call, void* memory, std::size_t bytes, int r
 
 void barrier(Engine& engine, Call call, Done done) {
   if (const Failure failure = engine.failure(); !failure.empty()) return done(failure);
-  Bucket& bucket = engine.take_bucket(call.channel);
-  prepare(bucket, {kind_barrier}, 1, 0,
-          [&] { return barrier_dissemination(engine.rank(), engine.size()); });
+  Bucket& bucket = take(
+      engine, call.channel, {kind_barrier}, 1, 0,
+      [&] { return barrier_dissemination(engine.rank(), engine.size()); }, [](std::byte*) {});
   run(engine, std::move(call), bucket, Type::uint8, Reduction::sum, 0, nullptr, std::move(done));
 }
 

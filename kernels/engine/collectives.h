@@ -1,7 +1,8 @@
 // The collectives as callers see them: copy in, run a schedule, copy out.
 //
 // All return at once. done() is called on the engine's completion thread (on the caller's, where
-// there is one rank), after the results have been written. Inputs are read before these functions
+// there is one rank or the engine has failed), after the results have been written. A call that
+// throws has started nothing. Inputs are read before these functions
 // return; outputs must live until done(). Each call is named by a channel, which must be the same
 // on all ranks and carries one collective at a time.
 #pragma once

@@ -75,8 +75,8 @@ std::byte* Buffer::reserve(std::size_t bytes) {
 struct Engine::Execution {
   Operation operation;
   std::size_t element_bytes;
-  std::size_t next_step = 0;       // the first step of the round that begins next
-  std::size_t round_begin = 0;     // the first step of the round under way
+  std::size_t next_step = 0;                    // the first step of the round that begins next
+  std::size_t round_begin = 0;                  // the first step of the round under way
   std::vector<std::pair<Ticket, int>> waiting;  // sends and receives, and their peers
   std::uint64_t begin_ns = 0;
   std::uint64_t waiting_since_ns = 0;
@@ -309,8 +309,8 @@ void Engine::end_round(Execution& execution) {
 void Engine::check_time(Execution& execution) {
   const double waited_s = 1e-9 * static_cast<double>(now_ns() - execution.waiting_since_ns);
   if (waited_s < timeout_s_) return;
-  throw TransportError("waited " + std::to_string(static_cast<long>(waited_s)) +
-                       " s for rank " + std::to_string(execution.waiting.front().second) + " in " +
+  throw TransportError("waited " + std::to_string(static_cast<long>(waited_s)) + " s for rank " +
+                       std::to_string(execution.waiting.front().second) + " in " +
                        execution.operation.label + "; is that rank stuck, or not in this call?");
 }
 
@@ -338,7 +338,11 @@ void Engine::fail(const std::string& reason, bool tell_peers) {
     if (execution && execution->operation.done)
       finish(std::move(execution->operation.done), reason);
   active_.clear();
-  transport_->cancel_receives();
+  try {
+    transport_->cancel_receives();
+  } catch (const TransportError&) {
+    // What failed may be the link itself, and the reason to tell is the first one.
+  }
   for (int peer = 0; tell_peers && peer < size_; ++peer) {
     if (peer == rank_) continue;
     try {
@@ -350,9 +354,15 @@ void Engine::fail(const std::string& reason, bool tell_peers) {
 }
 
 void Engine::finish(Done done, Failure failure) {
-  std::lock_guard lock(completion_mutex_);
-  completed_.emplace_back(std::move(done), std::move(failure));
-  completion_wake_.notify_one();
+  {
+    std::lock_guard lock(completion_mutex_);
+    if (!completion_closing_) {
+      completed_.emplace_back(std::move(done), std::move(failure));
+      completion_wake_.notify_one();
+      return;
+    }
+  }
+  done(failure);  // the completion thread has gone, or goes now
 }
 
 void Engine::complete() {

@@ -83,7 +83,7 @@ class Engine {
   Bucket& take_bucket(std::uint32_t channel);
   void release_bucket(std::uint32_t channel);
 
-  // From any thread; done() is called exactly once.
+  // From any thread; done() is called exactly once: on the caller's thread if the engine is closed.
   void start(Operation operation);
 
   // Sends a notice to one rank. Kinds below first_user_kind are the engine's own.

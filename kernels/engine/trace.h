@@ -41,14 +41,13 @@ class Trace {
               std::uint64_t bytes = 0) {
     const std::uint64_t ticket = next_.fetch_add(1, std::memory_order_relaxed);
     Slot& slot = slots_[ticket % capacity];
-    // Odd while being written; readers drop a slot whose version moved under them.
+    // Odd while being written; readers drop a slot whose version moved under them. The release of
+    // each word keeps it after the odd version, the reader's acquire before the second look.
     slot.version.store(2 * ticket + 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
-    slot.words[0].store(begin_ns, std::memory_order_relaxed);
-    slot.words[1].store(end_ns, std::memory_order_relaxed);
-    slot.words[2].store(bytes, std::memory_order_relaxed);
-    slot.words[3].store(static_cast<std::uint64_t>(kind) << 32 | channel,
-                        std::memory_order_relaxed);
+    const std::uint64_t words[] = {begin_ns, end_ns, bytes,
+                                   static_cast<std::uint64_t>(kind) << 32 | channel};
+    for (std::size_t i = 0; i < slot.words.size(); ++i)
+      slot.words[i].store(words[i], std::memory_order_release);
     slot.version.store(2 * ticket + 2, std::memory_order_release);
   }
 
@@ -63,8 +62,7 @@ class Trace {
       if (slot.version.load(std::memory_order_acquire) != 2 * ticket + 2) continue;
       std::array<std::uint64_t, 4> words;
       for (std::size_t i = 0; i < words.size(); ++i)
-        words[i] = slot.words[i].load(std::memory_order_relaxed);
-      std::atomic_thread_fence(std::memory_order_acquire);
+        words[i] = slot.words[i].load(std::memory_order_acquire);
       if (slot.version.load(std::memory_order_relaxed) != 2 * ticket + 2) continue;
       events.push_back({words[0], words[1], words[2], static_cast<std::uint32_t>(words[3] >> 32),
                         static_cast<std::uint32_t>(words[3])});

@@ -113,8 +113,7 @@ std::shared_ptr<Engine> mpi_engine(const std::string& path, std::size_t handle_b
                                    int rank, int size, double timeout_s) {
   const MpiLibrary library{path,      handle_bytes, status_bytes, status_source_at,
                            byte_type, null_request, any_source,   tag_limit};
-  return std::make_shared<Engine>(make_mpi_transport(library, communicator, rank, size),
-                                  timeout_s);
+  return std::make_shared<Engine>(make_mpi_transport(library, communicator, rank, size), timeout_s);
 }
 
 std::shared_ptr<Engine> local_engine(double timeout_s) {
@@ -163,10 +162,9 @@ NB_MODULE(_kernels, m) {
       .def_prop_ro("rank", &Engine::rank)
       .def_prop_ro("size", &Engine::size)
       .def_prop_ro("failure", &Engine::failure)
-      .def("allreduce", &start_allreduce, "channel"_a, "label"_a, "address"_a, "count"_a,
-           "type"_a, "reduction"_a, "scale"_a)
-      .def("broadcast", &start_broadcast, "channel"_a, "label"_a, "address"_a, "bytes"_a,
-           "root"_a)
+      .def("allreduce", &start_allreduce, "channel"_a, "label"_a, "address"_a, "count"_a, "type"_a,
+           "reduction"_a, "scale"_a)
+      .def("broadcast", &start_broadcast, "channel"_a, "label"_a, "address"_a, "bytes"_a, "root"_a)
       .def("allgather", &start_allgather, "channel"_a, "label"_a, "block"_a)
       .def("set_timeout", &Engine::set_timeout, "timeout_s"_a)
       .def("barrier", &start_barrier, "channel"_a, "label"_a)

@@ -98,8 +98,7 @@ void destroy(void* kernel) { delete static_cast<Kernel*>(kernel); }
 
 std::shared_ptr<Engine> engine_of(const Kernel& kernel) {
   auto engine = find_engine(kernel.world);
-  if (engine == nullptr)
-    throw std::runtime_error("communication is closed: " + kernel.call.label);
+  if (engine == nullptr) throw std::runtime_error("communication is closed: " + kernel.call.label);
   return engine;
 }
 
@@ -147,14 +146,14 @@ void compute_allreduce(void* state, TF_OpKernelContext* context,
                                              static_cast<int>(shape.size()), TF_TensorByteSize(in),
                                              status.get()));
       check(status);
-      tensors[static_cast<std::size_t>(i)] = {
-          TF_TensorData(in), TF_TensorData(owners->back().get()),
-          static_cast<std::size_t>(TF_TensorElementCount(in))};
+      tensors[static_cast<std::size_t>(i)] = {TF_TensorData(in),
+                                              TF_TensorData(owners->back().get()),
+                                              static_cast<std::size_t>(TF_TensorElementCount(in))};
     }
     double scale = 1;
     std::memcpy(&scale, TF_TensorData(input(context, n).get()), sizeof scale);
-    allreduce(*engine, kernel.call, element_type(type), kernel.reduction, std::move(tensors),
-              scale, finish(context, done, owners));
+    allreduce(*engine, kernel.call, element_type(type), kernel.reduction, std::move(tensors), scale,
+              finish(context, done, owners));
   });
 }
 
@@ -213,8 +212,7 @@ void same_shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
   const auto n = static_cast<int>(TF_ShapeInferenceContextNumInputs(context)) - 1;
   for (int i = 0; i < n && TF_GetCode(status) == TF_OK; ++i) {
     TF_ShapeInferenceContextGetInput(context, i, shape, status);
-    if (TF_GetCode(status) == TF_OK)
-      TF_ShapeInferenceContextSetOutput(context, i, shape, status);
+    if (TF_GetCode(status) == TF_OK) TF_ShapeInferenceContextSetOutput(context, i, shape, status);
   }
   TF_DeleteShapeHandle(shape);
 }
@@ -269,13 +267,25 @@ __attribute__((constructor)) void define_all() {
             {"outputs: N * T"},
             with({"N: int >= 1", "T: {float, double, bfloat16, half, int32, int64}",
                   "reduction: {'sum', 'min', 'max'} = 'sum'"}),
-            same_shapes, create<true>, compute_allreduce, destroy});
+            same_shapes,
+            create<true>,
+            compute_allreduce,
+            destroy});
     define({"TntAllgather",
             {"input: T"},
             {"output: T"},
             with({"T: {float, double, bfloat16, half, int32, int64}"}),
-            unknown_shape, create<false>, compute_allgather, destroy});
-    define({"TntCheck", {}, {"answer: int32"}, {}, unknown_shape, create_check, compute_check,
+            unknown_shape,
+            create<false>,
+            compute_allgather,
+            destroy});
+    define({"TntCheck",
+            {},
+            {"answer: int32"},
+            {},
+            unknown_shape,
+            create_check,
+            compute_check,
             destroy_check});
   } catch (const std::exception& error) {
     load_error = error.what();

@@ -14,7 +14,7 @@ from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.execution import Abandoned, Execution, RanksDied, RanksStuck
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.fit import Fit
-from tnt_notebook.cluster.folder import tail
+from tnt_notebook.cluster.folder import RunFolder, tail
 from tnt_notebook.cluster.gpus import check_gpus
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.status import RankStatus, rank_statuses
@@ -67,7 +67,7 @@ class Cluster:
             )
         check_gpus(gpus)
         self.ranks = ranks
-        self._options = {"gpus": gpus, "cores": cores, "timeout": timeout}
+        self._gpus, self._cores, self._timeout = gpus, cores, timeout
         self._engines: Engines | None = None
         # Held by the cell or fit that runs; the next one waits for it.
         self._turn = threading.Lock()
@@ -99,6 +99,16 @@ class Cluster:
         """The last lines a rank wrote: prints, and what libraries and child processes wrote."""
         self._check_ranks([rank])
         return tail(self._alive().folder.rank_log(rank), lines)
+
+    @property
+    def id(self) -> str:
+        """Marks every process of this cluster; a new one after each start."""
+        return self._alive().cluster_id
+
+    @property
+    def folder(self) -> RunFolder:
+        """Where profile, keys and logs lie, until the cluster stops."""
+        return self._alive().folder
 
     @property
     def busy(self) -> bool:
@@ -196,7 +206,9 @@ class Cluster:
 
     def _start(self, report: Callable[[str], None]) -> None:
         cluster_id = secrets.token_hex(4)
-        self._engines = Engines(cluster_id, self.ranks, report=report, **self._options)
+        self._engines = Engines(
+            cluster_id, self.ranks, self._gpus, self._cores, self._timeout, report
+        )
         self._turn = threading.Lock()
         self._running = None
         self._needs_recovery = False
@@ -251,14 +263,21 @@ class Cluster:
             self._needs_recovery = True
             raise  # it stays the running one: the next cell waits for it
         except RanksDied as death:
-            self._running = None
+            self._ended(execution)
             raise self._death(engines, death) from None
         except RanksStuck as stuck:
-            self._running = None
+            self._ended(execution)
             raise self._free_by_restart(execution, stuck) from None
-        self._running = None
-        if execution.failures:
-            self._needs_recovery = True
+        except ClusterError:
+            self._ended(execution)
+            raise
+        self._ended(execution)
+
+    def _ended(self, execution: Execution) -> None:
+        # After a restart in another thread this one's execution is history.
+        if self._running is execution:
+            self._running = None
+            self._needs_recovery = self._needs_recovery or bool(execution.failures)
 
     def _death(self, engines: Engines, death: RanksDied) -> ClusterError:
         return ClusterError(
@@ -268,6 +287,7 @@ class Cluster:
 
     def _free_by_restart(self, execution: Execution, stuck: RanksStuck) -> ClusterError:
         raised = rank_error(execution.failures)
+        print(f"restarting the engines: {ranks_label(stuck.stuck)} cannot be freed", flush=True)
         self.restart()
         return ClusterError(
             f"{raised}\n{ranks_label(stuck.stuck)} waited for it in a call that cannot be "

@@ -14,7 +14,6 @@ from traitlets.config import Config
 from tnt_notebook.cluster.folder import RunFolder, tail
 from tnt_notebook.cluster.launch import Controller, environment, mpi_launch
 from tnt_notebook.cluster.lease import Lease
-from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.errors import ClusterError
 
 _POLL_S = 0.05
@@ -55,12 +54,13 @@ class Engines:
         timeout: float,
         report: Callable[[str], None],
     ) -> None:
+        self.cluster_id = cluster_id
         self.size = size
         self.folder = RunFolder.create(cluster_id)
         self._lease = Lease(cluster_id, self.folder.all)
         self._client: ipp.Client | None = None
         try:
-            self._start(cluster_id, gpus, cores)
+            self._start(gpus, cores)
             self._await(timeout, report)
             self.seats = self._verify()
         except BaseException:  # Ctrl-C too
@@ -69,8 +69,13 @@ class Engines:
 
     @property
     def client(self) -> ipp.Client:
-        """Connected to the controller."""
-        assert self._client is not None
+        """Connected to the controller.
+
+        Raises:
+            ClusterError: these engines were stopped.
+        """
+        if self._client is None:
+            raise ClusterError("The cluster was stopped or restarted meanwhile.")
         return self._client
 
     def dead(self) -> list[int]:
@@ -79,12 +84,12 @@ class Engines:
         Raises:
             ClusterError: the controller has ended, so nothing can be said about ranks.
         """
+        alive = self.client.ids
         if not _alive(self._cluster.controller):
             raise ClusterError(
                 "The cluster's controller has ended. %tnt_cluster restart starts everything anew.\n"
                 + tail(self.folder.controller_log, _TAIL_LINES)
             )
-        alive = self.client.ids
         return [rank for rank in range(self.size) if rank not in alive]
 
     def last_words(self, ranks: list[int]) -> str:
@@ -107,15 +112,15 @@ class Engines:
 
     # Start --------------------------------------------------------------------------------
 
-    def _start(self, cluster_id: str, gpus: int | None, cores: int | None) -> None:
+    def _start(self, gpus: int | None, cores: int | None) -> None:
         engine = [f"--ranks={self.size}", f"--logs={self.folder.logs}"]
         if gpus is not None:
             engine.append(f"--gpus={gpus}")
         if cores is not None:
             engine.append(f"--cores={cores}")
-        launch = mpi_launch(self.folder, cluster_id, self.size, engine)
+        launch = mpi_launch(self.folder, self.cluster_id, self.size, engine)
         self._cluster = ipp.Cluster(
-            cluster_id=cluster_id,
+            cluster_id=self.cluster_id,
             profile_dir=str(self.folder.profile),
             controller=Controller,
             engines=launch.engines,
@@ -126,7 +131,7 @@ class Engines:
             log=_silent(),
         )
         self._cluster.start_controller_sync(
-            environment=environment(self.folder, cluster_id),
+            environment=environment(self.folder, self.cluster_id),
             output_file=str(self.folder.controller_log),
         )
         try:
@@ -144,6 +149,7 @@ class Engines:
         )
         begin = time.monotonic()
         shown = ""
+        processes: set[psutil.Process] = set()
         while (answering := len(client.ids)) < self.size:
             waited = time.monotonic() - begin
             line = f"starting {_ranks(self.size)}: {answering} of {self.size} answer"
@@ -151,8 +157,11 @@ class Engines:
             if line != shown:
                 report(line)
                 shown = line
-            if not _alive(self._cluster.engine_set):
-                raise ClusterError(f"The ranks ended while starting.\n{self._start_output()}")
+            processes |= self._children_of_launcher()
+            # mpiexec itself may hang when a rank fails in MPI_Init: the ranks are what counts.
+            if not all(map(_runs, processes)) or not _alive(self._cluster.engine_set):
+                self._wait_for_launcher(1.0)
+                raise ClusterError(f"Ranks ended while starting.\n{self._start_output()}")
             if waited > timeout:
                 raise ClusterError(
                     f"{answering} of {_ranks(self.size)} answered within {timeout:g} s.\n"
@@ -162,14 +171,16 @@ class Engines:
 
     def _verify(self) -> list[dict[str, Any]]:
         """What each rank says of itself, once it is sure that engine ids are MPI ranks."""
-        describe = ipp.Reference(
-            "__import__('tnt_notebook.engine.cell', fromlist=['*']).describe"
-        )
+        describe = ipp.Reference("__import__('tnt_notebook.engine.cell', fromlist=['*']).describe")
         answers = self.client[:].apply_async(describe)
         if not answers.wait(30):
-            raise ClusterError(f"The ranks registered and then fell silent.\n{self._start_output()}")
+            raise ClusterError(
+                f"The ranks registered and then fell silent.\n{self._start_output()}"
+            )
         seats = answers.get()
-        wrong = [i for i, seat in enumerate(seats) if (seat["rank"], seat["size"]) != (i, self.size)]
+        wrong = [
+            i for i, seat in enumerate(seats) if (seat["rank"], seat["size"]) != (i, self.size)
+        ]
         if wrong:
             raise ClusterError(
                 f"Engine {wrong[0]} is MPI rank {seats[wrong[0]]['rank']} of "
@@ -177,6 +188,13 @@ class Engines:
                 "and mpi4py belong to different MPI installations."
             )
         return seats
+
+    def _children_of_launcher(self) -> set[psutil.Process]:
+        """The ranks on this machine, answering or not."""
+        try:
+            return set(psutil.Process(self._cluster.engine_set.pid).children())
+        except psutil.NoSuchProcess:
+            return set()
 
     def _start_output(self) -> str:
         """Tails of MPI's and the ranks' output after a start that failed."""
@@ -196,7 +214,14 @@ class Engines:
 
 def _alive(launcher: Any) -> bool:
     try:
-        return psutil.Process(launcher.pid).status() != psutil.STATUS_ZOMBIE
+        return _runs(psutil.Process(launcher.pid))
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 

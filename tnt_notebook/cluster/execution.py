@@ -83,9 +83,11 @@ class Execution:
 
     def execute(self, code: str) -> Execution:
         """Sends a cell."""
+        # Through the stream: a send on the bare socket can swallow the event that announces a
+        # reply (ZeroMQ's are edge-triggered), which would then wait for the next message.
         for rank, identity in self._identities():
             self._client.send_execute_request(
-                self._client._mux_socket,
+                self._client._mux_stream,
                 code,
                 silent=False,
                 ident=identity,
@@ -101,7 +103,7 @@ class Execution:
         packed = [a if isinstance(a, PrePickled) else PrePickled(a) for a in arguments]
         for rank, identity in self._identities():
             self._client.send_apply_request(
-                self._client._mux_socket,
+                self._client._mux_stream,
                 reference,
                 packed,
                 ident=identity,
@@ -170,7 +172,9 @@ class Execution:
 
             future.iopub_callbacks.append(on_message)
             future.add_done_callback(lambda f: self._events.put((rank, "answer", f.result())))
-            future.output.add_done_callback(lambda f: self._events.put((rank, "output ended", None)))
+            future.output.add_done_callback(
+                lambda f: self._events.put((rank, "output ended", None))
+            )
 
         return hook
 

@@ -57,13 +57,17 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
     rendered: list[str] = []
     for i, ranks in enumerate(alike.values()):
         failure = failures[ranks[0]]
-        rendered.append(f"{ranks_label(ranks)}:")
-        shown = failure.traceback if i < _TRACEBACKS else ""
-        rendered += (shown or failure.summary).splitlines()
+        if failure.traceback and i < _TRACEBACKS:
+            rendered += [f"{ranks_label(ranks)}:", *failure.traceback.splitlines()]
+        elif i > 0:
+            rendered.append(f"{ranks_label(ranks)}: {failure.summary}")
     if freed:
-        rendered.append(f"{ranks_label(freed)}: freed from waiting ({failures[freed[0]].summary})")
+        rendered.append(f"{ranks_label(freed)}: freed from waiting")
     first = next(iter(alike.values()))
-    message = f"{ranks_label(first)}: {failures[first[0]].summary}"
+    failure = failures[first[0]]
+    # Where there is no traceback to show, the message is all that a person gets.
+    text = failure.summary if failure.traceback else f"{failure.ename}: {failure.evalue}"
+    message = f"{ranks_label(first)}: {text}"
     if len(alike) > 1:
         others = [rank for ranks in list(alike.values())[1:] for rank in ranks]
         message += f" (and another error on {ranks_label(others)})"

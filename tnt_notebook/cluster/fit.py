@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextvars
 import tempfile
 import threading
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.errors import ModelError, RankError, TntError
+from tnt_notebook.telemetry import Frame, Row, State
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster.cluster import Cluster
@@ -34,13 +36,13 @@ class Fit:
         from tnt_notebook.dashboard import LiveView
 
         self.title = title
-        self.state = "queued"
+        self.state: Literal["queued", State] = "queued"
         self.error: TntError | None = None
-        self.frames: list[dict[str, Any]] = []
+        self.frames: list[Frame] = []
         self._cluster = cluster
         self._cell = cell
         self._options = options
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Row] = []
         self._result: dict[str, Any] = {}
         self._execution: Execution | None = None
         self._stop_asked = False
@@ -49,14 +51,20 @@ class Fit:
         self._model: Any = None
         self._view = LiveView(title, cluster.ranks, self.stop)
         self._view.show()
-        self._thread = threading.Thread(target=self._run, name=f"tnt-fit-{title}", daemon=True)
-        self._thread.start()
+        # In this cell's context: what the ranks print belongs under it, not under the one that
+        # runs when they print it.
+        threading.Thread(
+            target=contextvars.copy_context().run,
+            args=(self._run,),
+            name=f"tnt-fit-{title}",
+            daemon=True,
+        ).start()
 
     @property
-    def history(self) -> dict[str, list[float]]:
+    def history(self) -> dict[str, list[float | None]]:
         """Loss and metrics by epoch, as Keras gives them; while it runs, of the epochs so far."""
         if "history" in self._result:
-            return self._result["history"]
+            return dict(self._result["history"])
         names = dict.fromkeys(name for row in self._rows for name in row if name != "epoch")
         return {name: [row[name] for row in self._rows if name in row] for name in names}
 
@@ -75,7 +83,8 @@ class Fit:
     def model_bytes(self) -> bytes:
         """The trained model as the bytes of a ``.keras`` file."""
         self.wait()
-        return self._cluster.call("fit:model_bytes", ranks=[0])[0]
+        model: bytes = self._cluster.call("fit:model_bytes", ranks=[0])[0]
+        return model
 
     def wait(self, timeout: float | None = None) -> Fit:
         """Waits for the end.
@@ -105,10 +114,11 @@ class Fit:
         return f"<code>{escape(self.title)}</code>: {self.state}{escape(self._progress())}"
 
     def _progress(self) -> str:
-        last = self.frames[-1] if self.frames else {}
-        if not last or self.state in ("queued", "failed"):
+        if not self.frames or self.state in ("queued", "failed"):
             return f", {self.error}" if self.error else ""
-        logs = ", ".join(f"{name} {value:.4g}" for name, value in last["logs"].items())
+        last = self.frames[-1]
+        numbers = {name: value for name, value in last["logs"].items() if value is not None}
+        logs = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
         return f", epoch {last['epoch']} of {last['epochs']}" + (f", {logs}" if logs else "")
 
     # In its own thread --------------------------------------------------------------------
@@ -125,7 +135,8 @@ class Fit:
             self.state = "failed"
             raise
         finally:
-            self._view.finish(self.state, str(self.error) if self.error else None)
+            state: State = "failed" if self.state == "queued" else self.state
+            self._view.finish(state, str(self.error) if self.error else None)
             self._ended.set()
 
     def _train(self) -> None:
@@ -139,7 +150,7 @@ class Fit:
         if execution.failures:
             raise rank_error(execution.failures)
         self._result = execution.answers[0]
-        self.state = "stopped" if self._stop_asked else "finished"
+        self.state = "stopped" if self._result["stopped"] else "finished"
 
     def _on_data(self, data: dict[str, Any]) -> None:
         frame = data.get(_FRAME)
@@ -148,6 +159,9 @@ class Fit:
         self.frames.append(frame)
         self._rows = frame.get("rows") or self._rows
         self._view.update(frame)
+        if self._stop_asked and self._execution and frame["state"] == "running":
+            # The first request may have reached a rank before the cell had begun there.
+            self._execution.request_stop()
 
 
 def _load(model: bytes) -> Any:

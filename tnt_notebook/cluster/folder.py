@@ -28,7 +28,8 @@ class RunFolder:
         path = Path(tempfile.mkdtemp(prefix=f"tnt-{cluster_id}-", dir=base))  # mode 0700
         segments = _SHARED_MEMORY / path.name if _SHARED_MEMORY.is_dir() else path / "segments"
         folder = cls(path, segments)
-        for part in (folder.profile, folder.ipython, folder.logs, folder.mpi, segments):
+        parts = (folder.profile, folder.ipython, folder.logs, folder.mpi, folder.temporary)
+        for part in (*parts, segments):
             part.mkdir(mode=0o700)
         return folder
 
@@ -56,6 +57,11 @@ class RunFolder:
     def mpi(self) -> Path:
         """Session files of the MPI launcher."""
         return self.path / "mpi"
+
+    @property
+    def temporary(self) -> Path:
+        """Temporary files of the ranks, which TensorFlow for one leaves behind when killed."""
+        return self.path / "tmp"
 
     @property
     def launcher_log(self) -> Path:

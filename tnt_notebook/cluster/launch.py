@@ -92,6 +92,7 @@ def environment(folder: RunFolder, cluster_id: str) -> dict[str, str]:
         MARKER: cluster_id,
         "IPYTHONDIR": str(folder.ipython),
         "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(folder.temporary),
         # Open MPI: session files and shared segments into the run folders.
         "PRTE_MCA_prte_tmpdir_base": str(folder.mpi),
         "OMPI_MCA_btl_sm_backing_directory": str(folder.segments),

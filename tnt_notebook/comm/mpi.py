@@ -52,7 +52,7 @@ def engine(link: MPI.Comm, timeout_s: float) -> _kernels.Engine:
         byte_type=MPI._handleof(MPI.BYTE),
         null_request=MPI._handleof(MPI.REQUEST_NULL),
         any_source=MPI.ANY_SOURCE,
-        tag_limit=MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) - 1,
+        tag_limit=int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) - 1,
         communicator=MPI._handleof(link),
         rank=link.rank,
         size=link.size,

@@ -7,11 +7,11 @@ import platform
 from types import SimpleNamespace
 from typing import Any
 
-from IPython import get_ipython
 from ipyparallel.serialize import serialize_object
+from IPython import get_ipython
 
 from tnt_notebook import comm
-from tnt_notebook.errors import PeerError
+from tnt_notebook.errors import brief
 
 
 def install(shell: Any) -> None:
@@ -27,9 +27,9 @@ def free_peers(result: Any) -> None:
     """
     error = None if result is None else result.error_before_exec or result.error_in_exec
     # A rank that was itself freed has nothing to tell: the first failure is the one to name.
-    if error is None or isinstance(error, PeerError):
+    if error is None or getattr(error, "peers_know", False):
         return
-    comm.abort(f"rank {comm.rank()}: {type(error).__name__}: {error}")
+    comm.abort(f"rank {comm.rank()}: {brief(error)}")
 
 
 def recover() -> None:

@@ -12,14 +12,16 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from IPython import get_ipython
 from ipyparallel.engine.datapub import publish_data
+from IPython import get_ipython
 
 from tnt_notebook.errors import ModelError
+from tnt_notebook.telemetry import Frame
 
 FRAME = "tnt_frame"
 
 _model: Any = None
+_stop_asked = False
 
 
 def install() -> None:
@@ -35,16 +37,19 @@ def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
         options: keyword arguments of ``tnt_notebook.parallel.distributed``.
 
     Returns:
-        ``{"history", "epochs", "runs"}`` of the last fit and of all runs, or ``{"error":
-        {"ename", "evalue", "traceback"}}`` when the cell or the training failed here.
+        ``{"history", "epochs", "stopped", "runs"}`` of the last fit and of all runs, or
+        ``{"error": {"ename", "evalue", "traceback"}}`` when cell or training failed here.
     """
-    global _model
-    from tnt_notebook.parallel import distributed
+    global _model, _stop_asked
+    _stop_asked = False
+    from tnt_notebook.parallel import distributed, request_stop
 
     shell = get_ipython()
     result = None
     try:
         with distributed(report=publish_frame, **options) as session:
+            if _stop_asked:  # while TensorFlow was loading
+                request_stop()
             result = shell.run_cell(cell, store_history=False)
             result.raise_error()
     except BaseException as error:  # Ctrl-C and sys.exit too: the notebook must be told
@@ -55,11 +60,12 @@ def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
     return {
         "history": history,
         "epochs": len(next(iter(history.values()), [])),
+        "stopped": any(run.stopped for run in session.runs),
         "runs": [{"kind": run.kind, "history": dict(run.history)} for run in session.runs],
     }
 
 
-def publish_frame(frame: dict[str, Any]) -> None:
+def publish_frame(frame: Frame) -> None:
     """Sends one frame of telemetry to the notebook over the cluster's own channel."""
     publish_data({FRAME: frame})
 
@@ -79,22 +85,23 @@ def model_bytes() -> bytes:
 
 
 def _request_stop(signum: int, frame: Any) -> None:
-    # Before the first fit has loaded the module there is nothing that could be stopped.
+    global _stop_asked
+    _stop_asked = True
+    # Not imported here: the signal may come in the middle of its import.
     parallel = sys.modules.get("tnt_notebook.parallel")
-    if parallel is not None:
-        parallel.request_stop()
+    request_stop = getattr(parallel, "request_stop", None)
+    if request_stop is not None:
+        request_stop()
 
 
 def _describe(error: BaseException, result: Any) -> dict[str, Any]:
-    """The error as data; the cell's own traceback when the cell raised, without our frames."""
-    shell = get_ipython()
-    lines = traceback.format_exception_only(error)
+    """The error as data, with the cell's own traceback (not our frames) when the cell raised."""
     raised = None if result is None else result.error_before_exec or result.error_in_exec
-    if raised is not None:
-        cell_traceback = [*(shell._last_traceback or [])]
-        lines = cell_traceback if raised is error else cell_traceback + lines
+    lines = [] if raised is None else [*(get_ipython()._last_traceback or [])]
+    if raised is not error and lines:
+        lines += traceback.format_exception_only(error)
     return {
         "ename": type(error).__name__,
         "evalue": str(error),
-        "traceback": "\n".join(line.rstrip("\n") for line in lines),
+        "traceback": "\n".join(lines).rstrip(),
     }

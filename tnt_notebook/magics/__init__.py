@@ -12,24 +12,22 @@ __all__ = ["register", "unregister"]
 
 def register(shell: InteractiveShell) -> None:
     """Adds the magics and their completion to a shell; imports nothing heavy."""
-    from tnt_notebook.magics import completion
     from tnt_notebook.magics.tnt import TntMagics
 
     magics = TntMagics(shell)
     shell.register_magics(magics)
-    completion.install(shell, magics)
+    magics.completion.install()
 
 
 def unregister(shell: InteractiveShell) -> None:
     """Stops the cluster, and removes the magics and their completion."""
-    from tnt_notebook.magics import completion
     from tnt_notebook.magics.tnt import TntMagics
 
     magics = shell.magics_manager.registry.pop(TntMagics.__name__, None)
     if magics is None:
         return
     magics.close()
-    completion.remove(shell, magics)
+    magics.completion.remove()
     for kind, names in magics.magics.items():
         for name in names:
             shell.magics_manager.magics[kind].pop(name, None)

@@ -3,52 +3,58 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleCompletion,
+    SimpleMatcherResult,
+    context_matcher,
+)
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.core.magic import Magics
 
-_HOOK = "complete_command"
 
+class TntCompletion:
+    """Completes the lines of a set of magics in one shell."""
 
-def install(shell: InteractiveShell, magics: Magics) -> None:
-    """Adds completion for all magics of a set."""
-    for key, parser, names in _commands(shell, magics):
-        shell.set_hook(_HOOK, _completer(parser, names), str_key=key)
+    def __init__(self, shell: InteractiveShell, magics: Magics) -> None:
+        self._shell = shell
+        self._parsers: dict[str, argparse.ArgumentParser] = {}
+        for name, magic in magics.magics["line"].items():
+            # IPython runs line magics without their percent sign as well.
+            self._parsers |= {f"%{name}": magic.parser, name: magic.parser}
+        for name, magic in magics.magics["cell"].items():
+            self._parsers[f"%%{name}"] = magic.parser
 
+    def install(self) -> None:
+        """Makes the shell ask this object."""
+        self._shell.Completer.custom_matchers.append(self.match)
 
-def remove(shell: InteractiveShell, magics: Magics) -> None:
-    """Takes the completion away again."""
-    for key, _, _ in _commands(shell, magics):
-        shell.strdispatchers[_HOOK].strs.pop(key, None)
+    def remove(self) -> None:
+        """Makes the shell forget it."""
+        self._shell.Completer.custom_matchers.remove(self.match)
 
+    @context_matcher()
+    def match(self, context: CompletionContext) -> SimpleMatcherResult:
+        """What may stand at the cursor; instead of names of Python, which cannot stand there."""
+        line = context.line_with_cursor[: context.cursor_position]
+        command, *words = line.split() or [""]
+        parser = self._parsers.get(command)
+        if parser is None or (line.strip() == command and not line[-1].isspace()):
+            return SimpleMatcherResult(completions=[], suppress=False)
+        typed = "" if line[-1].isspace() else words.pop()
+        candidates = _candidates(parser, words, typed)
+        if not candidates and command.lstrip("%") == "tnt_push":
+            candidates = [name for name in self._variables() if name not in words]
+        completions = [SimpleCompletion(text) for text in candidates if text.startswith(typed)]
+        return SimpleMatcherResult(completions=completions, suppress=True)
 
-def _commands(
-    shell: InteractiveShell, magics: Magics
-) -> list[tuple[str, argparse.ArgumentParser, Callable[[], list[str]]]]:
-    def variables() -> list[str]:
-        hidden = shell.user_ns_hidden
-        return [name for name in shell.user_ns if name[:1] != "_" and name not in hidden]
-
-    return [
-        (prefix + name, magic.parser, variables if name == "tnt_push" else list)
-        for kind, prefix in (("line", "%"), ("cell", "%%"))
-        for name, magic in magics.magics[kind].items()
-    ]
-
-
-def _completer(
-    parser: argparse.ArgumentParser, names: Callable[[], list[str]]
-) -> Callable[[Any, Any], list[str]]:
-    def complete(shell: Any, event: Any) -> list[str]:
-        words = event.text_until_cursor.split()[1:]
-        if words and not event.text_until_cursor[-1:].isspace():
-            words.pop()  # the one that is being typed
-        return _candidates(parser, words, event.symbol) or names()
-
-    return complete
+    def _variables(self) -> list[str]:
+        hidden = self._shell.user_ns_hidden
+        return [name for name in self._shell.user_ns if name[:1] != "_" and name not in hidden]
 
 
 def _candidates(parser: argparse.ArgumentParser, before: list[str], typed: str) -> list[str]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from tnt_notebook.errors import ClusterError, NoClusterError
+from tnt_notebook.magics.completion import TntCompletion
 from tnt_notebook.magics.plain import plainly
 from tnt_notebook.magics.progress import StatusLine, noninteractive
 from tnt_notebook.magics.ranks import rank_list
 from tnt_notebook.magics.table import status_table
 
 if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
     from tnt_notebook.cluster import Cluster, Fit
 
 
@@ -22,7 +25,11 @@ if TYPE_CHECKING:
 class TntMagics(Magics):
     """Holds the cluster of this notebook."""
 
-    _cluster: Cluster | None = None
+    def __init__(self, shell: InteractiveShell) -> None:
+        super().__init__(shell)
+        self._shell = shell
+        self.completion = TntCompletion(shell, self)
+        self._cluster: Cluster | None = None
 
     def close(self) -> None:
         """Stops the cluster if one runs."""
@@ -78,7 +85,7 @@ class TntMagics(Magics):
             %tnt_cluster restart               # the same again, variables on the ranks are lost
             %tnt_cluster stop
         """
-        arguments = parse_argstring(self.tnt_cluster, line)
+        arguments = parse_argstring(TntMagics.tnt_cluster, line)
         action = arguments.action
         if action != "logs" and arguments.rank is not None:
             raise UsageError(f"{action} takes no rank: {arguments.rank} is too much")
@@ -138,7 +145,7 @@ class TntMagics(Magics):
             %%tnt --ranks 0,2-3
             x = 1
         """
-        arguments = parse_argstring(self.tnt, line)
+        arguments = parse_argstring(TntMagics.tnt, line)
         self.cluster.run(cell, arguments.ranks, report=print)
 
     @line_magic
@@ -152,11 +159,11 @@ class TntMagics(Magics):
 
             %tnt_push images labels
         """
-        names = parse_argstring(self.tnt_push, line).names
-        missing = [name for name in names if name not in self.shell.user_ns]
+        names = parse_argstring(TntMagics.tnt_push, line).names
+        missing = [name for name in names if name not in self._shell.user_ns]
         if missing:
             raise UsageError(f"not defined in this notebook: {', '.join(missing)}")
-        self.cluster.push({name: self.shell.user_ns[name] for name in names})
+        self.cluster.push({name: self._shell.user_ns[name] for name in names})
 
     @line_magic
     @plainly
@@ -173,23 +180,21 @@ class TntMagics(Magics):
             %tnt_pull history
             %tnt_pull x y --rank 2
         """
-        arguments = parse_argstring(self.tnt_pull, line)
+        arguments = parse_argstring(TntMagics.tnt_pull, line)
         values = {name: self.cluster.pull(name, arguments.rank) for name in arguments.names}
-        self.shell.push(values)
+        self._shell.push(values)
 
     @cell_magic
     @plainly
     @magic_arguments("%tnt_fit")
     @argument("--name", default="fit", help="variable that gets the handle (default: fit)")
     @argument(
-        "--wait", action="store_true", help="return when it has ended (TNT_NONINTERACTIVE=1: always)"
+        "--wait",
+        action="store_true",
+        help="return when it has ended (TNT_NONINTERACTIVE=1: always)",
     )
-    @argument(
-        "--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time"
-    )
-    @argument(
-        "--timeout", type=float, metavar="S", help="seconds a rank may let the others wait"
-    )
+    @argument("--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time")
+    @argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
     def tnt_fit(self, line: str, cell: str) -> Fit:
         """Runs ordinary Keras code with every fit, evaluate and predict distributed over all ranks.
 
@@ -211,7 +216,7 @@ class TntMagics(Magics):
             model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
             model.fit(x, y, epochs=3, validation_split=0.1)
         """
-        arguments = parse_argstring(self.tnt_fit, line)
+        arguments = parse_argstring(TntMagics.tnt_fit, line)
         if not arguments.name.isidentifier():
             raise UsageError(f"--name {arguments.name}: a variable cannot have this name")
         options = {
@@ -220,7 +225,7 @@ class TntMagics(Magics):
             if (value := getattr(arguments, name)) is not None
         }
         fit = self.cluster.fit(cell, options, title=arguments.name)
-        self.shell.push({arguments.name: fit})
+        self._shell.push({arguments.name: fit})
         if arguments.wait or noninteractive():
             _wait(fit)
         return fit
@@ -230,7 +235,7 @@ def _ready(ranks: int) -> str:
     return "1 rank is ready" if ranks == 1 else f"{ranks} ranks are ready"
 
 
-def _wait(fit: Any) -> None:
+def _wait(fit: Fit) -> None:
     try:
         fit.wait()
     except KeyboardInterrupt:

@@ -1,0 +1,93 @@
+# make demo     train the first tutorial on 2 ranks, without a browser
+# make lab      open JupyterLab on notebooks/
+# make test     all tests: C++, Python on real ranks, notebooks
+# make check    formatting, lint, types          make format        mend the formatting
+# make bench    benchmarks                       make test-kernels  C++ tests with sanitizers
+# make clean    remove what the other targets made
+#
+# The first of them sets up .venv; later ones set up again only when what it depends on has changed.
+# Nothing outside of this folder is changed.
+
+PYTHON ?= python3
+# Which TensorFlow: cpu or cuda, the extras of pyproject.toml.
+TENSORFLOW ?= $(if $(wildcard /proc/driver/nvidia/gpus/*),cuda,cpu)
+LAB_FLAGS ?=
+
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Sanitizers want the address space that they know: not a random one, where that can be had.
+CTEST := $(shell setarch -R true 2>/dev/null && echo setarch -R) $(BIN)/ctest --output-on-failure
+
+# What would otherwise be written to the home folder.
+LOCAL := $(CURDIR)/.local
+export IPYTHONDIR := $(LOCAL)/ipython
+export JUPYTER_CONFIG_DIR := $(LOCAL)/jupyter/config
+export JUPYTER_DATA_DIR := $(LOCAL)/jupyter/data
+export JUPYTER_RUNTIME_DIR := $(LOCAL)/jupyter/runtime
+export JUPYTERLAB_SETTINGS_DIR := $(LOCAL)/jupyter/lab/settings
+export JUPYTERLAB_WORKSPACES_DIR := $(LOCAL)/jupyter/lab/workspaces
+export KERAS_HOME := $(LOCAL)/keras
+export MPLCONFIGDIR := $(LOCAL)/matplotlib
+export XDG_CACHE_HOME := $(LOCAL)/cache
+export XDG_DATA_HOME := $(LOCAL)/share
+# And what would otherwise be read from it.
+export PYTHONNOUSERSITE := 1
+export PATH := $(BIN):$(PATH)
+
+.PHONY: setup demo lab test bench check format test-kernels clean
+
+setup: $(READY)
+
+BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard widgets/*.js widgets/*.css) \
+	$(filter-out kernels/test/%,$(wildcard kernels/*/*.cpp kernels/*/*.h))
+
+$(READY): $(BUILT_FROM)
+	@$(PYTHON) .ci/prerequisites.py
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt cmake nanobind ninja scikit-build-core
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation \
+		--editable '.[$(TENSORFLOW),mpi,lab,test,check]'
+	@mkdir -p $(LOCAL)
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/python notebooks/demo.py
+
+lab: $(READY)
+	$(BIN)/jupyter lab --ServerApp.root_dir=notebooks \
+		$(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_FLAGS)
+
+test: $(READY) build/tests/built
+	$(CTEST) --test-dir build/tests
+	$(BIN)/python -m pytest --nbval notebooks tests
+
+bench: $(READY)
+	$(BIN)/python -m tests.benchmarks
+
+check: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror kernels/*/*.cpp kernels/*/*.h
+
+format: $(READY)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	$(BIN)/clang-format -i kernels/*/*.cpp kernels/*/*.h
+
+test-kernels: build/tests/built build/tests-thread/built build/tests-address/built
+	$(CTEST) --test-dir build/tests
+	$(CTEST) --test-dir build/tests-thread
+	$(CTEST) --test-dir build/tests-address
+
+# The C++ tests: plain in build/tests, with a sanitizer in build/tests-<sanitizer>.
+build/tests%built: $(READY) $(wildcard kernels/*/*.cpp kernels/*/*.h) kernels/test/CMakeLists.txt
+	$(BIN)/cmake -S . -B $(@D) -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
+		-DTNT_PYTHON=OFF -DTNT_TESTS=ON -DTNT_SANITIZE=$(patsubst -%/,%,$(filter -%,$*))
+	$(BIN)/cmake --build $(@D)
+	@touch $@
+
+clean:
+	rm -rf .venv .local build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

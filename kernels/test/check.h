@@ -1,0 +1,60 @@
+// Tests: TEST(name) { CHECK(...); }. One executable per topic; its arguments name the tests to run
+// (all without arguments).
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace tnt::test {
+
+// A check did not hold. Thrown, so that it may come from any thread that run() waits for.
+struct CheckFailed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Registration {
+  Registration(const char* name, void (*body)());
+};
+
+[[noreturn]] inline void fail(const char* file, int line, const std::string& what) {
+  throw CheckFailed(std::string(file) + ":" + std::to_string(line) + ": " + what);
+}
+
+template <class A, class B>
+void check_equal(const A& a, const B& b, const char* text, const char* file, int line) {
+  if (a == b) return;
+  std::ostringstream message;
+  message << text << ": " << a << " is not " << b;
+  fail(file, line, message.str());
+}
+
+inline void check_contains(const std::string& text, const char* part, const char* file, int line) {
+  if (text.find(part) == std::string::npos)
+    fail(file, line, "\"" + text + "\" does not contain \"" + part + "\"");
+}
+
+}  // namespace tnt::test
+
+#define TEST(name)                                                         \
+  static void name();                                                      \
+  static const ::tnt::test::Registration registration_##name(#name, name); \
+  static void name()
+
+#define CHECK(condition) \
+  ((condition) ? void() : ::tnt::test::fail(__FILE__, __LINE__, #condition " does not hold"))
+
+#define CHECK_EQUAL(a, b) ::tnt::test::check_equal(a, b, #a " == " #b, __FILE__, __LINE__)
+
+#define CHECK_CONTAINS(text, part) ::tnt::test::check_contains(text, part, __FILE__, __LINE__)
+
+#define CHECK_THROWS(expression, Error)                                               \
+  do {                                                                                \
+    bool thrown = false;                                                              \
+    try {                                                                             \
+      expression;                                                                     \
+    } catch (const Error&) {                                                          \
+      thrown = true;                                                                  \
+    }                                                                                 \
+    if (!thrown) ::tnt::test::fail(__FILE__, __LINE__, #expression " did not throw"); \
+  } while (false)

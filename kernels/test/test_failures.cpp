@@ -1,0 +1,179 @@
+// What a rank that fails, leaves or disagrees does to the others.
+#include <atomic>
+
+#include "check.h"
+#include "ranks.h"
+
+using namespace tnt;
+using namespace tnt::test;
+
+namespace {
+
+Failure allreduce_of(Engine& engine, std::size_t count) {
+  std::vector<float> values(count, 1);
+  return allreduce_in_place(engine, Type::float32, Reduction::sum, values);
+}
+
+}  // namespace
+
+TEST(an_abort_frees_waiting_ranks_with_the_reason) {
+  Ranks ranks(4);
+  ranks.run([](Engine& engine) {
+    if (engine.rank() == 2) return engine.abort("rank 2: out of memory");
+    CHECK_EQUAL(allreduce_of(engine, 10), "rank 2: out of memory");
+    CHECK_EQUAL(engine.failure(), "rank 2: out of memory");
+  });
+}
+
+TEST(an_abort_frees_all_buckets_under_way) {
+  Ranks ranks(2);
+  constexpr std::uint32_t buckets = 20;
+  std::vector<std::vector<float>> values(buckets, std::vector<float>(1000));
+  std::vector<Pending> pending(buckets);
+  for (std::uint32_t k = 0; k < buckets; ++k)
+    allreduce(ranks[0], {k, "bucket"}, Type::float32, Reduction::sum,
+              {{values[k].data(), values[k].data(), values[k].size()}}, 1, pending[k].done());
+  ranks[1].abort("rank 1: bad data");
+  for (Pending& one : pending) CHECK_EQUAL(one.wait(), "rank 1: bad data");
+}
+
+TEST(the_first_reason_stays) {
+  Ranks ranks(2);
+  ranks[0].abort("rank 0: the first");
+  ranks[0].abort("rank 0: the second");
+  CHECK_EQUAL(barrier_and_wait(ranks[1]), "rank 0: the first");
+  ranks[1].abort("rank 1: the third");
+  CHECK_EQUAL(ranks[1].failure(), "rank 0: the first");
+}
+
+TEST(a_reason_of_any_length_arrives) {
+  Ranks ranks(2);
+  ranks[0].abort("rank 0: " + std::string(100000, 'x'));
+  CHECK_CONTAINS(barrier_and_wait(ranks[1]), "rank 0: xxx");
+}
+
+TEST(a_wait_that_is_too_long_names_the_rank_and_the_operation) {
+  Ranks ranks(2, 0.2);
+  std::vector<float> values(10);
+  Pending pending;
+  allreduce(ranks[0], {3, "allreduce of bucket 3 (dense/kernel)"}, Type::float32, Reduction::sum,
+            {{values.data(), values.data(), values.size()}}, 1, pending.done());
+  const Failure failure = pending.wait();
+  CHECK_CONTAINS(failure, "rank 0: waited 0 s for rank 1");
+  CHECK_CONTAINS(failure, "allreduce of bucket 3 (dense/kernel)");
+  CHECK_EQUAL(barrier_and_wait(ranks[1]), failure);  // which has heard of it, or will
+}
+
+TEST(a_time_out_may_be_set_while_an_operation_waits) {
+  Ranks ranks(2);
+  Pending pending;
+  barrier(ranks[0], {0, "barrier"}, pending.done());
+  ranks[0].set_timeout(0.1);
+  CHECK_CONTAINS(pending.wait(), "for rank 1 in barrier");
+}
+
+TEST(ranks_with_different_sizes_get_an_error_and_do_not_hang) {
+  for (int size = 2; size <= 5; ++size)
+    for (const std::size_t count : {10UL, 100000UL}) {
+      Ranks ranks(size);
+      ranks.run([&](Engine& engine) {
+        const std::size_t own = engine.rank() == size - 1 ? count + 5 : count;
+        CHECK_CONTAINS(allreduce_of(engine, own), "bytes where");
+      });
+    }
+}
+
+TEST(ranks_in_different_collectives_get_an_error_and_do_not_hang) {
+  Ranks ranks(2);
+  ranks.run([](Engine& engine) {
+    const Failure failure =
+        engine.rank() == 0 ? allreduce_of(engine, 10) : barrier_and_wait(engine);
+    CHECK_CONTAINS(failure, "bytes where");
+  });
+}
+
+TEST(after_a_failure_every_operation_ends_at_once) {
+  Ranks ranks(3);
+  ranks[0].abort("rank 0: gone");
+  ranks.run([](Engine& engine) {
+    for (int i = 0; i < 100; ++i) {
+      CHECK_EQUAL(allreduce_of(engine, 10), "rank 0: gone");
+      CHECK_EQUAL(barrier_and_wait(engine), "rank 0: gone");
+      Pending pending;
+      allgather(
+          engine, {1, "allgather"}, "x", 1, [](std::size_t) { return nullptr; }, pending.done());
+      CHECK_EQUAL(pending.wait(), "rank 0: gone");
+    }
+  });
+}
+
+TEST(close_ends_operations_under_way) {
+  Ranks ranks(2);
+  constexpr std::uint32_t buckets = 8;
+  std::vector<Pending> pending(buckets);
+  for (std::uint32_t k = 0; k < buckets; ++k) barrier(ranks[0], {k, "barrier"}, pending[k].done());
+  ranks[0].close();
+  for (Pending& one : pending) {
+    CHECK(one.ended());
+    CHECK_EQUAL(one.wait(), "communication is closed");
+  }
+}
+
+TEST(what_is_started_while_or_after_an_engine_closes_ends_too) {
+  for (int i = 0; i < 50; ++i) {
+    Ranks ranks(2);
+    std::atomic<bool> closed{false};
+    std::thread caller([&] {
+      for (std::uint32_t channel = 0; !closed || channel % 100 != 0; ++channel) {
+        Pending pending;
+        barrier(ranks[0], {channel, "barrier"}, pending.done());
+        if (channel % 2 == 0) CHECK_EQUAL(pending.wait(), "communication is closed");
+      }
+    });
+    ranks[0].close();
+    closed = true;
+    caller.join();
+  }
+}
+
+TEST(an_operation_handed_to_a_closed_engine_ends) {
+  Ranks ranks(1);
+  ranks[0].close();
+  const Schedule nothing;
+  Pending pending;
+  Operation operation;
+  operation.schedule = &nothing;
+  operation.done = pending.done();
+  ranks[0].start(std::move(operation));
+  CHECK_EQUAL(pending.wait(), "communication is closed");
+}
+
+TEST(an_abort_reaches_the_others_even_if_the_rank_closes_at_once) {
+  for (int i = 0; i < 100; ++i) {
+    Ranks ranks(2);
+    ranks[0].abort("rank 0: gone");
+    ranks[0].close();
+    CHECK_EQUAL(barrier_and_wait(ranks[1]), "rank 0: gone");
+  }
+}
+
+TEST(a_channel_carries_one_collective_at_a_time) {
+  Ranks ranks(2);
+  Pending first, second;
+  barrier(ranks[0], {5, "barrier"}, first.done());
+  CHECK_THROWS(barrier(ranks[0], {5, "barrier"}, second.done()), std::logic_error);
+  barrier(ranks[1], {5, "barrier"}, second.done());
+  CHECK_EQUAL(first.wait(), "");
+  CHECK_EQUAL(second.wait(), "");
+}
+
+TEST(a_call_that_throws_leaves_the_channel_free) {
+  Ranks ranks(2);
+  ranks.run([](Engine& engine) {
+    std::vector<std::int32_t> values(10, 1);
+    CHECK_THROWS(allreduce_in_place(engine, Type::int32, Reduction::sum, values, 0.5),
+                 std::invalid_argument);
+    CHECK_EQUAL(allreduce_in_place(engine, Type::int32, Reduction::sum, values), "");
+    CHECK_EQUAL(values[9], 2);
+  });
+}

@@ -1,0 +1,140 @@
+// Allgather, broadcast and barrier on real engines.
+#include <atomic>
+#include <numeric>
+
+#include "check.h"
+#include "ranks.h"
+
+using namespace tnt;
+using namespace tnt::test;
+
+namespace {
+
+std::string gather(Engine& engine, const std::string& block, std::uint32_t channel = 0) {
+  std::string joined;
+  Pending pending;
+  const auto allocate = [&](std::size_t bytes) {
+    joined.resize(bytes);
+    return static_cast<void*>(joined.data());
+  };
+  allgather(engine, {channel, "allgather"}, block.data(), block.size(), allocate, pending.done());
+  CHECK_EQUAL(pending.wait(), "");
+  return joined;
+}
+
+// Rank r's block: r times `unit` letters, so that rank 0 has none.
+std::string block_of(int rank, std::size_t unit) {
+  return std::string(static_cast<std::size_t>(rank) * unit, static_cast<char>('a' + rank));
+}
+
+}  // namespace
+
+TEST(allgather_joins_blocks_of_different_length_in_rank_order) {
+  for (int size = 1; size <= 9; ++size)
+    for (const std::size_t unit : {1UL, 3UL, 10007UL}) {
+      std::string expected;
+      for (int rank = 0; rank < size; ++rank) expected += block_of(rank, unit);
+      Ranks ranks(size);
+      ranks.run([&](Engine& engine) {
+        CHECK(gather(engine, block_of(engine.rank(), unit)) == expected);
+      });
+    }
+}
+
+TEST(allgather_of_nothing_from_anyone_gives_nothing) {
+  for (int size = 1; size <= 4; ++size) {
+    Ranks ranks(size);
+    ranks.run([](Engine& engine) { CHECK_EQUAL(gather(engine, ""), ""); });
+  }
+}
+
+TEST(allgather_may_change_its_lengths_from_call_to_call) {
+  Ranks ranks(3);
+  ranks.run([](Engine& engine) {
+    for (int i = 0; i < 300; ++i) {
+      const auto length = [&](int rank) {
+        return static_cast<std::size_t>((i * 7 + rank * 5) % 23);
+      };
+      std::string expected;
+      for (int rank = 0; rank < 3; ++rank) expected += std::string(length(rank), char('x' + rank));
+      const std::string own(length(engine.rank()), static_cast<char>('x' + engine.rank()));
+      CHECK_EQUAL(gather(engine, own), expected);
+    }
+  });
+}
+
+TEST(without_memory_for_the_blocks_the_others_are_served_all_the_same) {
+  Ranks ranks(3);
+  ranks.run([](Engine& engine) {
+    std::string joined;
+    Pending pending;
+    const auto allocate = [&](std::size_t bytes) {
+      joined.resize(bytes);
+      return engine.rank() == 1 ? nullptr : static_cast<void*>(joined.data());
+    };
+    allgather(engine, {0, "allgather"}, "ab", 2, allocate, pending.done());
+    CHECK_EQUAL(pending.wait(), "");
+    if (engine.rank() != 1) CHECK_EQUAL(joined, "ababab");
+  });
+}
+
+TEST(an_allocation_that_throws_fails_the_call_on_all_ranks) {
+  Ranks ranks(3);
+  ranks.run([](Engine& engine) {
+    std::string joined;
+    Pending pending;
+    const auto allocate = [&](std::size_t bytes) -> void* {
+      if (engine.rank() == 1) throw std::bad_alloc();
+      joined.resize(bytes);
+      return joined.data();
+    };
+    allgather(engine, {0, "allgather of rows"}, "ab", 2, allocate, pending.done());
+    CHECK_CONTAINS(pending.wait(), "rank 1: std::bad_alloc in allgather of rows");
+  });
+}
+
+TEST(broadcast_brings_the_memory_of_any_root) {
+  for (int size = 1; size <= 9; ++size) {
+    Ranks ranks(size);
+    for (int root = 0; root < size; ++root)
+      for (const std::size_t count : {0UL, 1UL, 7UL, 50001UL})
+        ranks.run([&](Engine& engine) {
+          std::vector<int> values(count, -1);
+          if (engine.rank() == root) std::iota(values.begin(), values.end(), root);
+          std::vector<int> expected(count);
+          std::iota(expected.begin(), expected.end(), root);
+          Pending pending;
+          broadcast(engine, {0, "broadcast"}, values.data(), count * sizeof(int), root,
+                    pending.done());
+          CHECK_EQUAL(pending.wait(), "");
+          CHECK(values == expected);
+        });
+  }
+}
+
+TEST(nobody_leaves_a_barrier_before_all_have_entered) {
+  for (int size = 1; size <= 9; ++size) {
+    Ranks ranks(size);
+    std::atomic<int> entered{0};
+    ranks.run([&](Engine& engine) {
+      for (int i = 1; i <= 50; ++i) {
+        ++entered;
+        CHECK_EQUAL(barrier_and_wait(engine), "");
+        CHECK(entered >= i * size);
+      }
+    });
+  }
+}
+
+TEST(different_collectives_may_follow_each_other_on_one_channel) {
+  Ranks ranks(4);
+  ranks.run([](Engine& engine) {
+    for (int i = 0; i < 1000; ++i) {
+      CHECK_EQUAL(barrier_and_wait(engine), "");
+      std::vector<float> values(10, 1);
+      CHECK_EQUAL(allreduce_in_place(engine, Type::float32, Reduction::sum, values), "");
+      CHECK_EQUAL(values[9], 4.0F);
+      if (i % 10 == 0) CHECK_EQUAL(gather(engine, "ab"), "abababab");
+    }
+  });
+}

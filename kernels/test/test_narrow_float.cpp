@@ -1,0 +1,156 @@
+// bfloat16 and float16 against what their definition says, computed in double.
+#include <cmath>
+#include <random>
+
+#include "check.h"
+#include "elements.h"
+
+using namespace tnt;
+using namespace tnt::test;
+
+namespace {
+
+constexpr std::uint32_t patterns = 1 << 16;
+
+struct Format {
+  int fraction_bits, exponent_bits;
+
+  bool is_nan(std::uint32_t bits) const {
+    return exponent(bits) == (1 << exponent_bits) - 1 && fraction(bits) != 0;
+  }
+  // IEEE 754, section 3.4.
+  double value(std::uint32_t bits) const {
+    const int bias = (1 << (exponent_bits - 1)) - 1;
+    const double sign = bits >> 15 != 0 ? -1 : 1;
+    const double scaled = std::ldexp(fraction(bits), -fraction_bits);
+    if (exponent(bits) == 0) return sign * std::ldexp(scaled, 1 - bias);
+    if (exponent(bits) == (1 << exponent_bits) - 1)
+      return fraction(bits) != 0 ? std::nan("") : sign * INFINITY;
+    return sign * std::ldexp(1 + scaled, exponent(bits) - bias);
+  }
+  // The pattern nearest to a value that is not NaN, ties to the even one.
+  std::uint32_t nearest(double x) const {
+    const std::uint32_t sign = std::signbit(x) ? 0x8000 : 0;
+    x = std::fabs(x);
+    const std::uint32_t infinity = ((1U << exponent_bits) - 1) << fraction_bits;
+    // Patterns of one sign are ordered as their values: the last one that is not above x.
+    std::uint32_t below = 0;
+    for (std::uint32_t bit = 1U << 14; bit != 0; bit >>= 1)
+      if (below + bit < infinity && value(below + bit) <= x) below += bit;
+    // Infinity takes the place of the number that would come next.
+    const double gap = value(below) - value(below == 0 ? 0 : below - 1);
+    const double next = below + 1 < infinity ? value(below + 1) : value(below) + gap;
+    const double middle = (value(below) + next) / 2;
+    const bool up = x > middle || (x == middle && below % 2 == 1);
+    return sign | (below + (up ? 1 : 0));
+  }
+
+ private:
+  int exponent(std::uint32_t bits) const {
+    return static_cast<int>(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
+  }
+  int fraction(std::uint32_t bits) const {
+    return static_cast<int>(bits & ((1U << fraction_bits) - 1));
+  }
+};
+
+constexpr Format bfloat16{7, 8}, float16{10, 5};
+
+template <class T>
+void check_widening(const Format& format) {
+  for (std::uint32_t bits = 0; bits < patterns; ++bits) {
+    const double wide = widen(T{static_cast<std::uint16_t>(bits)});
+    if (format.is_nan(bits)) {
+      CHECK(std::isnan(wide));
+    } else {
+      CHECK_EQUAL(wide, format.value(bits));
+      CHECK_EQUAL(std::signbit(wide), bits >= 0x8000);
+    }
+  }
+}
+
+template <class T>
+void check_round_trip(const Format& format, std::uint16_t nan) {
+  for (std::uint32_t bits = 0; bits < patterns; ++bits) {
+    const T back = narrow(widen(T{static_cast<std::uint16_t>(bits)}), T{});
+    CHECK_EQUAL(back.bits, format.is_nan(bits) ? nan : bits);
+  }
+}
+
+// Every number, every midpoint between neighbours, and the floats just beside both.
+template <class T>
+void check_rounding(const Format& format) {
+  const auto check = [&](float x) {
+    CHECK_EQUAL(narrow(x, T{}).bits, format.nearest(x));
+    CHECK_EQUAL(narrow(-x, T{}).bits, format.nearest(-x));
+  };
+  const std::uint32_t infinity = ((1U << format.exponent_bits) - 1) << format.fraction_bits;
+  for (std::uint32_t bits = 0; bits + 1 < infinity; ++bits) {
+    const auto value = static_cast<float>(format.value(bits));
+    const auto middle = static_cast<float>((format.value(bits) + format.value(bits + 1)) / 2);
+    for (const float x : {value, middle}) {
+      check(x);
+      check(std::nextafter(x, INFINITY));
+      if (x > 0) check(std::nextafter(x, 0.0F));
+    }
+  }
+  std::mt19937 random(1);
+  for (int i = 0; i < 200000; ++i) {
+    const float x = as_float(static_cast<std::uint32_t>(random()));
+    if (!std::isnan(x)) check(x);
+  }
+}
+
+template <class T>
+void check_overflow() {
+  for (const float x : {INFINITY, 3.4e38F * 2, std::numeric_limits<float>::max()})
+    CHECK_EQUAL(widen(narrow(x, T{})), INFINITY);
+}
+
+}  // namespace
+
+TEST(bfloat16_is_worth_what_its_definition_says) { check_widening<BFloat16>(bfloat16); }
+TEST(float16_is_worth_what_its_definition_says) { check_widening<Float16>(float16); }
+TEST(every_bfloat16_survives_the_way_through_float) {
+  check_round_trip<BFloat16>(bfloat16, 0x7fc0);
+}
+TEST(every_float16_survives_the_way_through_float) { check_round_trip<Float16>(float16, 0x7e00); }
+TEST(floats_become_the_nearest_bfloat16) { check_rounding<BFloat16>(bfloat16); }
+TEST(floats_become_the_nearest_float16) { check_rounding<Float16>(float16); }
+TEST(what_is_too_large_becomes_infinity) {
+  check_overflow<BFloat16>();
+  check_overflow<Float16>();
+}
+
+TEST(a_scaled_copy_rounds_once) {
+  for_each_type([](Type type, auto zero) {
+    using T = decltype(zero);
+    if constexpr (!std::is_integral_v<T>) {
+      std::vector<T> source, target(1000);
+      for (int i = 0; i < 1000; ++i) source.push_back(make<T>(i * 0.37));
+      scaled_copy(type, target.data(), source.data(), 1.0 / 3, source.size());
+      for (std::size_t i = 0; i < source.size(); ++i) {
+        const double exact = std::is_same_v<T, double> ? read(source[i]) * (1.0 / 3)
+                                                       : static_cast<float>(read(source[i])) *
+                                                             static_cast<float>(1.0 / 3);
+        CHECK_EQUAL(read(target[i]), read(make<T>(exact)));
+      }
+    }
+  });
+}
+
+TEST(scale_zero_gives_zeros_whatever_the_source_holds) {
+  for_each_type([](Type type, auto zero) {
+    using T = decltype(zero);
+    std::vector<T> source(5, make<T>(std::is_floating_point_v<T> ? std::nan("") : 1)), target(5);
+    if constexpr (!std::is_arithmetic_v<T>) source.assign(5, make<T>(INFINITY));
+    scaled_copy(type, target.data(), source.data(), 0, source.size());
+    CHECK(same_bits(target, std::vector<T>(5)));
+  });
+}
+
+TEST(integers_are_not_weighted) {
+  std::vector<std::int32_t> values(3);
+  CHECK_THROWS(scaled_copy(Type::int32, values.data(), values.data(), 0.5, 3),
+               std::invalid_argument);
+}

@@ -1,0 +1,41 @@
+"""How long a warm empty cell takes on 4 ranks, beside ipyparallel's own way to run one."""
+
+from __future__ import annotations
+
+import time
+
+from tests.benchmarks.rounds import interleaved
+from tnt_notebook.cluster import Cluster
+
+RANKS = 4
+
+
+def measure(rounds: int = 30) -> str:
+    """One line: seconds of a cell, and the ratio to ``%%px`` on the same engines."""
+    cluster = Cluster(RANKS)
+    try:
+        view = cluster._engines.client[:]
+
+        def ours() -> float:
+            began = time.perf_counter()
+            cluster.run("pass")
+            return time.perf_counter() - began
+
+        def theirs() -> float:
+            began = time.perf_counter()
+            view.execute("pass", silent=False, block=True)
+            return time.perf_counter() - began
+
+        for _ in range(3):
+            ours(), theirs()
+        ratio = interleaved(ours, theirs, rounds)
+    finally:
+        cluster.stop()
+    return (
+        f"warm empty cell on {RANKS} ranks, %%tnt / ipyparallel's execute: {ratio.median:.2f} "
+        f"(quartiles {ratio.low:.2f} to {ratio.high:.2f}); {1e3 * ratio.a_seconds:.0f} ms a cell"
+    )
+
+
+if __name__ == "__main__":
+    print(measure())

@@ -1,0 +1,242 @@
+"""Cells on real ranks: output, errors, interrupts, variables."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.errors import ClusterError, RankError
+
+RANK = "from tnt_notebook import comm\nrank = comm.rank()\n"
+
+
+def test_lines_come_in_rank_order_and_identical_ones_once(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.run(RANK + "print('hello')\nprint(rank * 10)\nprint('bye')")
+    assert capsys.readouterr().out.splitlines() == [
+        "ranks 0-2: hello",
+        "rank 0: 0",
+        "rank 1: 10",
+        "rank 2: 20",
+        "ranks 0-2: bye",
+    ]
+
+
+def test_output_streams_while_the_cell_runs(cluster: Cluster, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    lines: list[str] = []
+
+    class Watch:
+        def write(self, text: str) -> None:
+            lines.append(text)
+            seen.touch()  # the cell ends only after its first line has arrived here
+
+        def flush(self) -> None:
+            pass
+
+    cell = f"""
+        import pathlib, time
+        print('first', flush=True)
+        begin = time.monotonic()
+        while not pathlib.Path({str(seen)!r}).exists():
+            assert time.monotonic() - begin < 20
+            time.sleep(0.01)
+        print('second')
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", Watch())
+        cluster.run("if True:" + cell)
+    assert "".join(lines) == "ranks 0-2: first\nranks 0-2: second\n"
+
+
+def test_a_cell_runs_on_chosen_ranks(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.run(RANK + "print('here')", [2, 0])
+    assert capsys.readouterr().out == "ranks 0,2: here\n"
+    with pytest.raises(ClusterError, match="ranks 0 to 2, and not rank 3"):
+        cluster.run("", [1, 3])
+
+
+def test_the_value_of_a_cell_is_shown_like_a_line(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.run("x = 6\nx * 7")
+    assert capsys.readouterr().out == "ranks 0-2: 42\n"
+
+
+def test_a_progress_bar_leaves_one_line(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.run("for i in range(3000): print(i, end='\\r', flush=i % 100 == 0)\nprint('done')")
+    assert capsys.readouterr().out == "ranks 0-2: done\n"
+
+
+def test_much_output_stays_linear(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.run("for i in range(20000): print('line', i)")
+    lines = capsys.readouterr().out.splitlines()
+    numbers = [line.split()[-1] for line in lines]
+    assert len(lines) <= 3 * 20000
+    assert sorted(set(numbers), key=int) == [str(i) for i in range(20000)]
+
+
+def test_no_answer_is_lost_behind_much_output(cluster: Cluster) -> None:
+    for _ in range(8):
+        cluster.run("for i in range(5000): print('line', i)")
+        for _ in range(10):
+            cluster.run("")
+
+
+def test_standard_error_stays_standard_error(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.run("import sys\nprint('warned', file=sys.stderr)")
+    assert capsys.readouterr() == ("", "ranks 0-2: warned\n")
+
+
+def test_an_empty_cell_takes_less_than_a_fifth_of_a_second(cluster: Cluster) -> None:
+    cluster.run("")
+    times = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        cluster.run("")
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 0.2
+
+
+def test_an_exception_on_one_rank_frees_the_others_from_a_barrier(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = time.monotonic()
+    with pytest.raises(RankError) as raised:
+        cluster.run(RANK + "if rank == 1: raise ValueError('bad shard')\ncomm.world().barrier()")
+    assert time.monotonic() - begin < 3
+    assert str(raised.value) == "rank 1: ValueError: bad shard"
+    shown = "\n".join(raised.value._render_traceback_())
+    assert "bad shard" in shown and "ranks 0,2: freed from waiting" in shown
+    assert "tnt_notebook/" not in shown  # the cell's frames, and none of ours
+    cluster.run(
+        "comm.world().barrier()\nprint(comm.world().allreduce(__import__('numpy').ones(1)))"
+    )
+    assert capsys.readouterr().out == "ranks 0-2: [3.]\n"
+
+
+def test_an_exception_on_ranks_of_a_subset_leaves_the_cluster_usable(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(RankError, match="rank 2: ZeroDivisionError"):
+        cluster.run("1 / 0", [2])
+    cluster.run(RANK + "comm.world().barrier()\nprint('fine')")
+    assert capsys.readouterr().out == "ranks 0-2: fine\n"
+
+
+def test_a_syntax_error_is_told_once(cluster: Cluster) -> None:
+    with pytest.raises(RankError, match="ranks 0-2: SyntaxError"):
+        cluster.run("def f(:")
+
+
+def interrupt_when(exists: Path) -> threading.Thread:
+    """A person who presses interrupt once the cell has begun."""
+
+    def press() -> None:
+        deadline = time.monotonic() + 20
+        while not exists.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    return thread
+
+
+def test_interrupt_reaches_the_ranks(cluster: Cluster, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    person = interrupt_when(begun)
+    cell = f"""
+import pathlib, time
+comm.world().barrier()
+try:
+    if rank == 0: pathlib.Path({str(begun)!r}).touch()
+    time.sleep(60)
+finally:
+    stopped = True
+"""
+    with pytest.raises(RankError, match="KeyboardInterrupt"):
+        cluster.run(RANK + cell)
+    person.join()
+    assert cluster.pull("stopped", rank=2) is True
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_variables_travel_both_ways(cluster: Cluster) -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    cluster.push({"a": array, "b": {"c": [1, None, "x"]}})
+    cluster.run(RANK + "d = (a + rank, b['c'][0])")
+    for rank in range(3):
+        moved, one = cluster.pull("d", rank)
+        np.testing.assert_array_equal(moved, array + rank)
+        assert one == 1
+
+
+def test_what_cannot_travel_is_named(cluster: Cluster) -> None:
+    with pytest.raises(ClusterError, match="'lock' is of type lock, which cannot be sent"):
+        cluster.push({"fine": 1, "lock": threading.Lock()})
+    cluster.run("g = (i for i in [])")
+    with pytest.raises(ClusterError, match="rank 1: 'g' is of type generator, which cannot"):
+        cluster.pull("g", rank=1)
+    with pytest.raises(ClusterError, match="rank 0: 'unheard_of' is not defined"):
+        cluster.pull("unheard_of")
+
+
+def test_a_busy_rank_shows_busy(
+    cluster: Cluster, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    begun, end = tmp_path / "begun", tmp_path / "end"
+    cell = f"""
+import pathlib, time
+pathlib.Path({str(begun)!r}).touch()
+deadline = time.monotonic() + 20
+while not pathlib.Path({str(end)!r}).exists() and time.monotonic() < deadline: time.sleep(0.01)
+"""
+    assert {row.state for row in cluster.status()} == {"idle"}
+    runner = threading.Thread(target=cluster.run, args=(cell, [1]))
+    runner.start()
+    eventually(begun.exists)
+    assert [row.state for row in cluster.status()] == ["idle", "busy", "idle"]
+    end.touch()
+    runner.join()
+    assert {row.state for row in cluster.status()} == {"idle"}
+
+
+def test_logs_keep_prints_and_what_child_processes_write(cluster: Cluster) -> None:
+    cluster.run("import os\nprint('printed')\nos.system('echo from a child')", [1])
+    assert "printed" in cluster.logs(1) and "from a child" in cluster.logs(1)
+    assert "from a child" not in cluster.logs(2)
+
+
+def test_ranks_blocked_in_plain_mpi_are_freed_by_a_restart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster = Cluster(2)
+    try:
+        begin = time.monotonic()
+        with pytest.raises(ClusterError, match="variables on all ranks are lost") as raised:
+            cluster.run(
+                RANK + "from mpi4py import MPI\n"
+                "if rank == 1: raise ValueError('bad')\nMPI.COMM_WORLD.Barrier()"
+            )
+        assert time.monotonic() - begin < 30
+        assert "rank 1: ValueError: bad" in str(raised.value)
+        cluster.run("print('again')")
+        assert capsys.readouterr().out.splitlines() == [
+            "restarting the engines: rank 0 cannot be freed",
+            "ranks 0-1: again",
+        ]
+    finally:
+        cluster.stop()

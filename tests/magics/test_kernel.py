@@ -1,0 +1,161 @@
+"""The whole way through a real Jupyter kernel: what a notebook would show, and what is left."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager, start_new_kernel
+
+from tnt_notebook.cluster.supervisor import processes_of
+
+Messages = list[dict[str, Any]]
+
+TRAIN = """
+import keras, numpy as np
+print("building")
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(np.ones((64, 4)), np.ones((64, 1)), epochs={epochs}, batch_size=16)
+"""
+
+
+class Notebook:
+    """Types cells into a kernel."""
+
+    def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
+        self.manager = manager
+        self.client = client
+
+    def begin(self, cell: str) -> str:
+        return str(self.client.execute(cell))
+
+    def messages_until(
+        self, msg_id: str, enough: Callable[[Messages], object], seconds: float = 60
+    ) -> Messages:
+        """All outputs of a cell until ``enough`` is true of them."""
+        messages: Messages = []
+        deadline = time.monotonic() + seconds
+        while not enough(messages):
+            message = self.client.get_iopub_msg(timeout=max(0.1, deadline - time.monotonic()))
+            if message["parent_header"].get("msg_id") == msg_id:
+                messages.append(message)
+        return messages
+
+    def run(self, cell: str, seconds: float = 60) -> str:
+        """Runs a cell to its end and returns what it shows as text."""
+        return shown(self.messages_until(self.begin(cell), ended, seconds))
+
+
+def ended(messages: Messages) -> bool:
+    return any(m["content"].get("execution_state") == "idle" for m in messages)
+
+
+def shown(messages: Messages) -> str:
+    text = []
+    for message in messages:
+        content = message["content"]
+        if message["msg_type"] == "stream":
+            text.append(content["text"])
+        elif message["msg_type"] in ("display_data", "execute_result", "update_display_data"):
+            text.append(content["data"].get("text/plain", "") + "\n")
+        elif message["msg_type"] == "error":
+            text.append("\n".join(content["traceback"]) + "\n")
+    return re.sub(r"\x1b\[[0-9;]*m", "", "".join(text))
+
+
+@pytest.fixture
+def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
+    """A kernel of its own, with two ranks."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.delenv("TNT_NONINTERACTIVE", raising=False)
+    manager, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
+    notebook = Notebook(manager, client)
+    try:
+        notebook.run("%load_ext tnt_notebook")
+        started = notebook.run("%tnt_cluster start -n 2")
+        assert "starting 2 ranks: 0 of 2 answer" in started and "2 ranks are ready" in started
+        yield notebook
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def cluster_id(notebook: Notebook) -> str:
+    cell = "print(get_ipython().magics_manager.registry['TntMagics'].cluster.id)"
+    return notebook.run(cell).strip()
+
+
+def test_cells_errors_and_interrupts(notebook: Notebook) -> None:
+    assert notebook.run("%%tnt\nfrom tnt_notebook import comm\nprint('hi')") == "ranks 0-1: hi\n"
+    html = "from IPython.display import HTML, display; display(HTML('<b>bold</b>'))"
+    assert notebook.run(f"%%tnt\n{html}") == ("ranks 0-1:\n<IPython.core.display.HTML object>\n")
+    raising = "if comm.rank() == 1: raise ValueError('bad')\ncomm.world().barrier()"
+    error = notebook.run(f"%%tnt\n{raising}")
+    assert "ValueError: bad" in error and "rank 0: freed from waiting" in error
+    assert "execution.py" not in error and "cluster.py" not in error
+
+    sleeping = notebook.begin("%%tnt\nimport time\nprint('asleep', flush=True); time.sleep(60)")
+    notebook.messages_until(sleeping, lambda messages: "asleep" in shown(messages))
+    notebook.manager.interrupt_kernel()
+    rest = notebook.messages_until(sleeping, ended)
+    assert "interrupting ranks 0-1" in shown(rest) and "KeyboardInterrupt" in shown(rest)
+    assert notebook.run("%%tnt\nprint('next')") == "ranks 0-1: next\n"
+
+
+def test_a_second_interrupt_returns_at_once(notebook: Notebook) -> None:
+    stubborn = """%%tnt
+import time
+begin = time.monotonic()
+print('stubborn', flush=True)
+while time.monotonic() - begin < 8:
+    try:
+        time.sleep(8 - (time.monotonic() - begin))
+    except KeyboardInterrupt:
+        pass
+print('end')"""
+    cell = notebook.begin(stubborn)
+    notebook.messages_until(cell, lambda messages: "stubborn" in shown(messages))
+    notebook.manager.interrupt_kernel()
+    notebook.messages_until(cell, lambda messages: "interrupting" in shown(messages))
+    notebook.manager.interrupt_kernel()
+    assert "The interrupted cell still runs" in shown(notebook.messages_until(cell, ended, 3))
+    following = notebook.run("%%tnt\nprint('following')")
+    assert "waiting for the interrupted cell to end" in following
+    assert following.endswith("ranks 0-1: end\nranks 0-1: following\n")
+
+
+def test_a_fit_runs_while_the_notebook_goes_on(notebook: Notebook) -> None:
+    cell = notebook.begin("%%tnt_fit" + TRAIN.format(epochs=100_000))
+    began = notebook.messages_until(cell, ended)
+    assert "<fit: " in shown(began)
+    # What the ranks print comes later, and still under the cell of the fit.
+    notebook.messages_until(cell, lambda messages: "ranks 0-1: building" in shown(messages))
+    assert notebook.run("1 + 1") == "2\n"
+    poll = "import time\nwhile not fit.frames: time.sleep(0.05)\nprint(fit.state)"
+    assert notebook.run(poll) == "running\n"
+    assert "busy" in notebook.run("%tnt_cluster status")
+    stopped = notebook.run("fit.stop(); fit.wait().state")
+    assert "stopped" in stopped
+    assert notebook.run("'tensorflow' in __import__('sys').modules") == "False\n"
+
+
+def test_a_killed_kernel_leaves_nothing(
+    notebook: Notebook,
+) -> None:
+    marker = cluster_id(notebook)
+    assert len(processes_of(marker)) > 4
+    notebook.manager.shutdown_kernel(now=True)
+    deadline = time.monotonic() + 10
+    while processes_of(marker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_of(marker) == []
+
+
+def test_a_kernel_that_shuts_down_leaves_nothing(notebook: Notebook) -> None:
+    marker = cluster_id(notebook)
+    notebook.manager.shutdown_kernel()
+    assert processes_of(marker) == []

@@ -1,0 +1,25 @@
+"""Ranks as a person writes them."""
+
+import argparse
+
+import pytest
+
+from tnt_notebook.magics.ranks import rank_list
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"), [("2", [2]), ("0,2-3", [0, 2, 3]), ("3-4, 0", [0, 3, 4]), ("1-1,1", [1])]
+)
+def test_ranks_and_spans(text: str, ranks: list[int]) -> None:
+    assert rank_list(text) == ranks
+
+
+@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "0,,1", "0-2-4"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="write ranks like 0,2-3"):
+        rank_list(text)
+
+
+def test_a_span_that_counts_down_is_refused() -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="counts down"):
+        rank_list("3-2")
