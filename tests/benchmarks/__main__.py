@@ -17,9 +17,9 @@ for name in BENCHMARKS:
     run = subprocess.run(
         [sys.executable, "-m", f"tests.benchmarks.{name}"],
         env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
+        timeout=600,
     )
     print(run.stdout.strip() if run.returncode == 0 else run.stderr, flush=True)
     if run.returncode:

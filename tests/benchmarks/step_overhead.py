@@ -10,7 +10,7 @@ import numpy as np
 import tnt_notebook as tnt
 from tests.benchmarks.rounds import interleaved
 
-STEPS, BATCH = 150, 64
+STEPS, BATCH = 1500, 64
 
 
 def mlp() -> keras.Model:
@@ -24,7 +24,7 @@ def mlp() -> keras.Model:
     return model
 
 
-def measure(rounds: int = 21) -> str:
+def measure(rounds: int = 9) -> str:
     """One line: the ratio of step times."""
     x = np.random.default_rng(0).normal(size=(STEPS * BATCH, 784)).astype("float32")
     y = np.arange(STEPS * BATCH) % 10
@@ -35,7 +35,7 @@ def measure(rounds: int = 21) -> str:
         model.fit(x, y, batch_size=BATCH, epochs=1, verbose=0, shuffle=False)
         return time.perf_counter() - began
 
-    epoch(ours), epoch(theirs)
+    epoch(ours), epoch(theirs)  # traces
     ratio = interleaved(lambda: epoch(ours), lambda: epoch(theirs), rounds)
     return (
         f"step at 1 rank, tnt.Model / keras (MLP 784-512-512-10, batch {BATCH}): "

@@ -17,6 +17,11 @@ from tnt_notebook.errors import brief
 def install(shell: Any) -> None:
     """Makes a cell that raises on this rank free the other ranks from their waits."""
     shell.events.register("post_run_cell", free_peers)
+    # A cell often ends in model.fit(...): what it gives should say more than an address, and the
+    # same on all ranks, so that it is shown once.
+    shell.display_formatter.formatters["text/plain"].for_type_by_name(
+        "keras.src.callbacks.history", "History", _print_history
+    )
 
 
 def free_peers(result: Any) -> None:
@@ -76,6 +81,13 @@ def fetch(name: str) -> dict[str, Any]:
             "dicts, arrays."
         }
     return {"value": value}
+
+
+def _print_history(history: Any, printer: Any, cycle: bool) -> None:
+    """IPython's pretty printer of a Keras History: its epochs and last values."""
+    values = ", ".join(f"{name} {v[-1]:.4g}" for name, v in history.history.items() if v)
+    epochs = len(history.epoch)
+    printer.text(f"<History of {epochs} epoch{'s' * (epochs != 1)}: {values}>")
 
 
 def _portable(value: Any) -> Any:

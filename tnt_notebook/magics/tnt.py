@@ -195,13 +195,13 @@ class TntMagics(Magics):
     )
     @argument("--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time")
     @argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
-    def tnt_fit(self, line: str, cell: str) -> Fit:
+    def tnt_fit(self, line: str, cell: str) -> None:
         """Runs ordinary Keras code with every fit, evaluate and predict distributed over all ranks.
 
         Returns at once: training goes on in the ranks, the live view follows it, and the notebook
         stays free. Cells for the ranks wait until it ends.
 
-        The handle::
+        The handle is in the variable ``fit``, or what --name says::
 
             fit.wait()      # until it ends; raises what the ranks raised
             fit.stop()      # ends it after the current step
@@ -228,7 +228,6 @@ class TntMagics(Magics):
         self._shell.push({arguments.name: fit})
         if arguments.wait or noninteractive():
             _wait(fit)
-        return fit
 
 
 def _ready(ranks: int) -> str:

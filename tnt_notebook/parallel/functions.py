@@ -105,17 +105,19 @@ class DistributedFunctions:
 
     def _watched(self, phase: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def run(iterator: Any) -> dict[str, Any]:
-            if self._wants_to_stop():
+            wants_to_stop = self._wants_to_stop()
+            if wants_to_stop:
                 self._vote.assign(1.0)
             logs = dict(function(iterator))
-            votes, samples, same = logs.pop(step.NEWS).numpy().tolist()
+            news = logs.pop(step.NEWS).numpy()
+            samples, votes, same = news if news.ndim else (news, wants_to_stop, True)
             if not same:
                 raise DataError(
                     "The ranks read different batches. The input must be the same on all ranks, "
                     "each takes its slice of it: call keras.utils.set_random_seed(...) before "
                     "shuffling or generating it, and let it not depend on the rank."
                 )
-            self._news(self.model, phase, votes, int(samples))
+            self._news(self.model, phase, float(votes), int(samples))
             return logs
 
         return run

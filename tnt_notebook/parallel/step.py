@@ -24,8 +24,8 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.exchange import Exchange
 
-#: The key under which a step returns, beside its logs, [votes for stopping, samples of the global
-#: batch, whether all ranks read the same batch], float64.
+#: The key under which a step returns, beside its logs, [samples of the global batch, votes for
+#: stopping, whether all ranks read the same batch], float64; on one rank the samples alone.
 NEWS = "__tnt_news__"
 
 # Apart, so that a rank that trains and one that evaluates never mix their messages.
@@ -71,7 +71,7 @@ def train_step(
         data, share = batch
         step = Step(over, exchange, model, Share(*share))
         if over.size == 1:
-            return _local_logs(step, own_step(data), vote)
+            return {**_checked_logs(own_step(data)), NEWS: step.share.total}
         before = _metric_states(model)
         with ops.channels(TRAIN_CHANNELS), interpose(step):
             logs = own_step(data)
@@ -96,7 +96,7 @@ def test_step(
         data, share = batch
         step = Step(over, exchange, model, Share(*share))
         if over.size == 1:
-            return _local_logs(step, own_step(data), vote)
+            return {**_checked_logs(own_step(data)), NEWS: step.share.total}
         before = _metric_states(model)
         with ops.channels(TEST_CHANNELS), interpose(step):
             return _global_logs(step, own_step(data), before, vote)
@@ -175,11 +175,6 @@ def _average_other_variables(step: Step) -> None:
             variable.value.assign(mean)
 
 
-def _local_logs(step: Step, logs: Any, vote: tf.Variable) -> dict[str, Any]:
-    total = tf.cast(step.share.total, tf.float64)
-    return {**_checked_logs(logs), NEWS: tf.stack([vote.value(), total, 1.0])}
-
-
 def _checked_logs(logs: Any) -> dict[str, Any]:
     if not isinstance(logs, dict):
         raise ModelError(
@@ -213,7 +208,7 @@ def _global_logs(
         [tf.concat(parts, 0)], label="allreduce of metrics and votes", over=step.over
     )
     values = tf.split(summed, counts)
-    news = tf.stack([values[0][2], tf.cast(share.total, tf.float64), _same_data(step, values[0])])
+    news = tf.stack([tf.cast(share.total, tf.float64), values[0][2], _same_data(step, values[0])])
     states = [
         (v, _as_state(v, value, step.over.size))
         for v, value in zip(metrics, values[1 : 1 + len(metrics)], strict=True)

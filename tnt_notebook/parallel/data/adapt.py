@@ -113,17 +113,23 @@ def _shard_arrays(adapter: ArrayDataAdapter, arrays: Any, over: World) -> tf.dat
     def gather(batch: Any) -> tuple[Any, Share]:
         chosen = keras.tree.flatten(batch)[0]
         total = tf.size(chosen, out_type=tf.int64)
+        if over.size == 1:
+            return _take(arrays, chosen), Share(total, total, tf.constant(0, tf.int64))
         begin, end = share_of(total, over.rank, over.size)
         own = chosen[begin : tf.maximum(end, begin + 1)]
-        local = keras.tree.map_structure(
-            lambda leaf: None if leaf is None else tf.gather(leaf, own), arrays
-        )
-        return local, Share(end - begin, total, fingerprint_of_indices(chosen))
+        share = Share(end - begin, total, fingerprint_of_indices(chosen))
+        return _take(arrays, own), share
 
     dataset = indices.get_tf_dataset().map(
         lambda *batch: gather(batch), num_parallel_calls=tf.data.AUTOTUNE
     )
     return dataset.prefetch(tf.data.AUTOTUNE)
+
+
+def _take(arrays: Any, rows: tf.Tensor) -> Any:
+    return keras.tree.map_structure(
+        lambda leaf: None if leaf is None else tf.gather(leaf, rows), arrays
+    )
 
 
 def unpack(batch: Any) -> tuple[Any, Any, Any]:

@@ -55,6 +55,8 @@ def cut(batch: Any, over: World) -> tuple[Any, Share]:
     if not tensors:
         raise DataError("The input yields batches without any tensor.")
     total = _length(tensors[0])
+    if over.size == 1:
+        return batch, Share(total, total, tf.constant(0, tf.int64))
     begin, end = share_of(total, over.rank, over.size)
     stop = tf.maximum(end, begin + 1)  # a rank without data borrows a sample
 
