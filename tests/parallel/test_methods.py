@@ -12,7 +12,7 @@ import tensorflow as tf
 import tnt_notebook as tnt
 from tests.parallel.models import MODELS, SAMPLES, classification, mlp, two_inputs
 from tnt_notebook import comm
-from tnt_notebook.parallel import request_stop
+from tnt_notebook.comm.stop import request_stop
 
 
 def on_batches(distributed: bool) -> Any:

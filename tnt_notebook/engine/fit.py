@@ -6,7 +6,6 @@ Only plain data goes back to the notebook: an error travels as its name, text an
 from __future__ import annotations
 
 import signal
-import sys
 import tempfile
 import traceback
 from pathlib import Path
@@ -15,18 +14,18 @@ from typing import Any
 from ipyparallel.engine.datapub import publish_data
 from IPython import get_ipython
 
+from tnt_notebook.comm import stop
 from tnt_notebook.errors import ModelError
 from tnt_notebook.telemetry import Frame
 
 FRAME = "tnt_frame"
 
 _model: Any = None
-_stop_asked = False
 
 
 def install() -> None:
     """Makes SIGUSR1 a request to end the running fit after its current step."""
-    signal.signal(signal.SIGUSR1, _request_stop)
+    signal.signal(signal.SIGUSR1, lambda signum, frame: stop.request_stop())
 
 
 def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -40,16 +39,14 @@ def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
         ``{"history", "epochs", "stopped", "runs"}`` of the last fit and of all runs, or
         ``{"error": {"ename", "evalue", "traceback"}}`` when cell or training failed here.
     """
-    global _model, _stop_asked
-    _stop_asked = False
-    from tnt_notebook.parallel import distributed, request_stop
+    global _model
+    stop.forget_stop()  # now: a person may press Stop while TensorFlow is loading
+    from tnt_notebook.parallel import distributed
 
     shell = get_ipython()
     result = None
     try:
         with distributed(report=publish_frame, **options) as session:
-            if _stop_asked:  # while TensorFlow was loading
-                request_stop()
             result = shell.run_cell(cell, store_history=False)
             result.raise_error()
     except BaseException as error:  # Ctrl-C and sys.exit too: the notebook must be told
@@ -82,16 +79,6 @@ def model_bytes() -> bytes:
         path = Path(folder) / "model.keras"
         _model.save(path)
         return path.read_bytes()
-
-
-def _request_stop(signum: int, frame: Any) -> None:
-    global _stop_asked
-    _stop_asked = True
-    # Not imported here: the signal may come in the middle of its import.
-    parallel = sys.modules.get("tnt_notebook.parallel")
-    request_stop = getattr(parallel, "request_stop", None)
-    if request_stop is not None:
-        request_stop()
 
 
 def _describe(error: BaseException, result: Any) -> dict[str, Any]:

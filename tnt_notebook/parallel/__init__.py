@@ -7,8 +7,7 @@ Two ways in: ``with distributed(): model.fit(...)``, which ``%%tnt_fit`` puts ar
 from __future__ import annotations
 
 from tnt_notebook.parallel.model import Model
-from tnt_notebook.parallel.run import Run
-from tnt_notebook.parallel.session import Session, distributed
-from tnt_notebook.parallel.stop import request_stop
+from tnt_notebook.parallel.scope import distributed
+from tnt_notebook.parallel.session import Run, Session
 
-__all__ = ["Model", "Run", "Session", "distributed", "request_stop"]
+__all__ = ["Model", "Run", "Session", "distributed"]

@@ -43,8 +43,9 @@ class DistributedFunctions:
         self._news, self._wants_to_stop = news, wants_to_stop
         with tf.device("/CPU:0"):
             self._vote = tf.Variable(0.0, trainable=False, dtype=tf.float64, name="tnt_vote")
-        train = step.train_step(model, model.train_step, over, exchange, self._vote, interposed)
-        test = step.test_step(model, model.test_step, over, exchange, self._vote, interposed)
+        setting = step.Setting(over, exchange, self._vote, interposed)
+        train = step.train_step(setting, model, model.train_step)
+        test = step.test_step(setting, model, model.test_step)
         predict = step.predict_step(model.predict_step, over)
         # The logs of a distributed step are those of the global batch already.
         self._ours: dict[str, Any] = dict(

@@ -11,7 +11,9 @@ from tnt_notebook import comm
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.exchange import Exchange
-from tnt_notebook.parallel.session import METHODS, Session, current_session, default_exchange
+from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
+from tnt_notebook.parallel.scope import METHODS, call, current_session
+from tnt_notebook.parallel.session import Session
 
 
 class Model:
@@ -52,7 +54,7 @@ class Model:
                 f"tnt.Model wraps a keras.Model, not a {type(model).__name__}. Is it a tf_keras "
                 "model? Keras 2 is not supported."
             )
-        session = Session(comm.world(), exchange or default_exchange(bucket_mb))
+        session = Session(comm.world(), exchange or bucketed_allreduce(bucket_mb))
         seeds.synchronise(session.over)
         vars(self).update(keras_model=model, _session=session)
         weakref.finalize(self, session.close)
@@ -74,7 +76,7 @@ def _through(name: str) -> Any:
     def method(self: Model, *args: Any, **kwargs: Any) -> Any:
         # In a cell of %%tnt_fit it is the cell's session that reports and can be stopped.
         session = current_session() or self._session
-        return session.call(name, self.keras_model, *args, **kwargs)
+        return call(session, name, self.keras_model, *args, **kwargs)
 
     method.__name__ = name
     method.__doc__ = f"As ``keras.Model.{name}``, over all ranks."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,16 +13,13 @@ from keras.src.utils.python_utils import pythonify_logs
 
 from tnt_notebook.parallel.data import cut
 from tnt_notebook.parallel.prepare import prepare
-from tnt_notebook.parallel.run import Method, Run
-
-if TYPE_CHECKING:
-    from tnt_notebook.parallel.session import Session
+from tnt_notebook.parallel.session import Run, Session
 
 
 def train_on_batch(
     session: Session,
     model: keras.Model,
-    _: Method,
+    _: Callable[..., Any],
     *,
     x: Any,
     y: Any,
@@ -41,7 +39,7 @@ def train_on_batch(
 def test_on_batch(
     session: Session,
     model: keras.Model,
-    _: Method,
+    _: Callable[..., Any],
     *,
     x: Any,
     y: Any,
@@ -53,7 +51,7 @@ def test_on_batch(
     return logs if return_dict else model._flatten_metrics_in_order(logs)
 
 
-def predict_on_batch(session: Session, model: keras.Model, _: Method, *, x: Any) -> Any:
+def predict_on_batch(session: Session, model: keras.Model, _: Callable[..., Any], *, x: Any) -> Any:
     """``keras.Model.predict_on_batch`` on one global batch."""
     batch = cut((_tensors(x),), session.over)
     _begin(session, model, "predict_on_batch", batch[0])

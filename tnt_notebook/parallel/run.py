@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras.src.trainers.data_adapters import array_slicing
@@ -20,21 +19,9 @@ from tnt_notebook.parallel.callbacks import shared_callbacks
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
 from tnt_notebook.parallel.prepare import prepare, state_of
 from tnt_notebook.parallel.progress import Progress
-
-if TYPE_CHECKING:
-    from tnt_notebook.parallel.session import Session
+from tnt_notebook.parallel.session import Run, Session
 
 Method = Callable[..., Any]
-
-
-@dataclass
-class Run:
-    """One finished call of ``fit``, ``evaluate`` or ``predict``."""
-
-    kind: str
-    model: keras.Model
-    history: dict[str, list[float]] = field(default_factory=dict)
-    stopped: bool = False
 
 
 def fit(

@@ -13,6 +13,7 @@ starts when the forward pass is done and is hidden behind backpropagation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,54 +55,38 @@ class Step:
         return self.share.local > 0
 
 
-Interpose = Callable[[Step], Any]
+@dataclass(frozen=True)
+class Setting:
+    """What all steps of a model have in common.
+
+    Attributes:
+        vote: this rank's vote for stopping, 0 or 1.
+        interpose: the context in which a step is traced.
+    """
+
+    over: World
+    exchange: Exchange
+    vote: tf.Variable
+    interpose: Callable[[Step], AbstractContextManager[None]]
 
 
 def train_step(
-    model: keras.Model,
-    own_step: Callable[[Any], Any],
-    over: World,
-    exchange: Exchange,
-    vote: tf.Variable,
-    interpose: Interpose,
+    setting: Setting, model: keras.Model, own_step: Callable[[Any], Any]
 ) -> Callable[[Any], dict[str, Any]]:
     """A ``train_step`` for batches of ``(slice, Share)``; ``own_step`` is the model's."""
 
-    def run(batch: Any) -> dict[str, Any]:
-        data, share = batch
-        step = Step(over, exchange, model, Share(*share))
-        if over.size == 1:
-            return {**_checked_logs(own_step(data)), NEWS: step.share.total}
-        before = _metric_states(model)
-        with ops.channels(TRAIN_CHANNELS), interpose(step):
-            logs = own_step(data)
-            _check_exchanged(step)
-            _average_other_variables(step)
-            return _global_logs(step, logs, before, vote)
+    def finish(step: Step) -> None:
+        _check_exchanged(step)
+        _average_other_variables(step)
 
-    return run
+    return _whole_batch_step(setting, model, own_step, TRAIN_CHANNELS, finish)
 
 
 def test_step(
-    model: keras.Model,
-    own_step: Callable[[Any], Any],
-    over: World,
-    exchange: Exchange,
-    vote: tf.Variable,
-    interpose: Interpose,
+    setting: Setting, model: keras.Model, own_step: Callable[[Any], Any]
 ) -> Callable[[Any], dict[str, Any]]:
     """A ``test_step`` for batches of ``(slice, Share)``."""
-
-    def run(batch: Any) -> dict[str, Any]:
-        data, share = batch
-        step = Step(over, exchange, model, Share(*share))
-        if over.size == 1:
-            return {**_checked_logs(own_step(data)), NEWS: step.share.total}
-        before = _metric_states(model)
-        with ops.channels(TEST_CHANNELS), interpose(step):
-            return _global_logs(step, own_step(data), before, vote)
-
-    return run
+    return _whole_batch_step(setting, model, own_step, TEST_CHANNELS, lambda step: None)
 
 
 def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any], Any]:
@@ -117,6 +102,29 @@ def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any],
             return keras.tree.map_structure(
                 lambda output: _gather_rows(output[:local], over), outputs
             )
+
+    return run
+
+
+def _whole_batch_step(
+    setting: Setting,
+    model: keras.Model,
+    own_step: Callable[[Any], Any],
+    first_channel: int,
+    finish: Callable[[Step], None],
+) -> Callable[[Any], dict[str, Any]]:
+    over = setting.over
+
+    def run(batch: Any) -> dict[str, Any]:
+        data, share = batch
+        step = Step(over, setting.exchange, model, Share(*share))
+        if over.size == 1:
+            return {**_checked_logs(own_step(data)), NEWS: step.share.total}
+        before = _metric_states(model)
+        with ops.channels(first_channel), setting.interpose(step):
+            logs = _checked_logs(own_step(data))
+            finish(step)
+            return _global_logs(step, logs, before, setting.vote)
 
     return run
 
@@ -185,12 +193,11 @@ def _checked_logs(logs: Any) -> dict[str, Any]:
 
 def _global_logs(
     step: Step,
-    logs: Any,
+    logs: dict[str, Any],
     before: Sequence[tuple[keras.Variable, tf.Tensor]],
     vote: tf.Variable,
 ) -> dict[str, Any]:
     """The logs of the global batch: metrics from their summed states, other values averaged."""
-    _checked_logs(logs)
     _forget_borrowed_sample(step, before)
     metrics = step.model.metrics_variables
     others = {k: v for k, v in logs.items() if k not in _metric_names(step.model)}

@@ -10,11 +10,18 @@ import tensorflow as tf
 
 from tnt_notebook.comm import World, ops
 from tnt_notebook.parallel.exchange import Exchange
-from tnt_notebook.parallel.exchange.buckets import BucketSizes, plan
+from tnt_notebook.parallel.exchange.buckets import MIB, BucketSizes, plan
 
 
-def bucketed_allreduce(caps: BucketSizes | None = None) -> Exchange:
-    """An exchange that sums dense gradients in buckets and concatenates sparse ones."""
+def bucketed_allreduce(bucket_mb: float | None = None) -> Exchange:
+    """An exchange that sums dense gradients in buckets and concatenates sparse ones.
+
+    Args:
+        bucket_mb: the largest size of a bucket in MiB.
+    """
+    if bucket_mb is not None and not bucket_mb > 0:
+        raise ValueError(f"bucket_mb must be positive, not {bucket_mb}")
+    caps = BucketSizes() if bucket_mb is None else BucketSizes(cap=int(bucket_mb * MIB))
 
     def exchange(
         gradients: Sequence[Any], variables: Sequence[keras.Variable], scale: tf.Tensor, over: World

@@ -1,4 +1,7 @@
-"""A request to end the running fit after its current step, as a vote of this rank."""
+"""A request to end the running fit after its current step, as a vote of this rank.
+
+It stands here, and not with the training, because it may come before TensorFlow is loaded.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,139 @@
+"""The scope in which Keras trains distributed: what ``%%tnt_fit`` puts around a cell."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook import comm
+from tnt_notebook.comm import World, ops
+from tnt_notebook.comm.stop import forget_stop
+from tnt_notebook.errors import NothingToDoError, brief
+from tnt_notebook.parallel import agreement, on_batch, run, seeds
+from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
+from tnt_notebook.parallel.progress import Report
+from tnt_notebook.parallel.session import Session
+
+#: The methods of keras.Model that run distributed inside a session.
+METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
+
+_ORIGINALS: dict[str, Callable[..., Any]] = {name: getattr(keras.Model, name) for name in METHODS}
+
+_current: Session | None = None
+
+ops.library()  # a TensorFlow that does not fit is found out before any training
+
+
+@contextlib.contextmanager
+def distributed(
+    report: Report | None = None,
+    exchange: Exchange | None = None,
+    bucket_mb: float | None = None,
+    timeout: float | None = None,
+    quiet: bool = True,
+) -> Iterator[Session]:
+    """Ordinary Keras code in this block trains over all ranks. Every rank must enter it.
+
+    Args:
+        report: called on rank 0 with a frame a few times a second.
+        exchange: how gradients are exchanged; default: bucketed allreduce.
+        bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
+        timeout: seconds that ranks wait for one message.
+        quiet: whether ``verbose="auto"`` prints nothing (there is a live view).
+
+    Raises:
+        NothingToDoError: the block called neither fit, evaluate nor predict.
+        DisagreementError: the ranks did not make the same calls.
+    """
+    global _current
+    over = comm.world()
+    usual_timeout = over.timeout_s
+    if timeout is not None:
+        over.set_timeout(timeout)
+    session = Session(over, exchange or bucketed_allreduce(bucket_mb), report, quiet)
+    outer, _current = _current, session
+    try:
+        agreement.agree(over, {"call": "begin"})
+        seeds.synchronise(over)
+        with patched(session):
+            yield session
+        agreement.agree(over, {"call": "reach the end of the cell"})
+        if not session.runs:
+            raise NothingToDoError(
+                "The cell calls neither fit, evaluate nor predict of a Keras model, so there is "
+                "nothing to distribute. For other code on the ranks use %%tnt."
+            )
+    except BaseException as error:
+        if not getattr(error, "peers_know", False):
+            comm.abort(f"rank {over.rank}: {brief(error)}")
+        raise
+    finally:
+        _current = outer
+        session.close()
+        over.set_timeout(usual_timeout)
+        forget_stop()  # a request for this cell is not one for the next
+
+
+def current_session() -> Session | None:
+    """The session of the ``distributed`` block that runs, if one does."""
+    return _current
+
+
+def call(session: Session, method: str, model: keras.Model, *args: Any, **kwargs: Any) -> Any:
+    """Runs a method of a Keras model, over all ranks or, inside a callback, on this one alone."""
+    original = _ORIGINALS[method]
+    if kwargs.get("_use_cached_eval_dataset"):  # Keras's fit evaluates: all ranks are there
+        return original(model, *args, **kwargs)
+    if session.alone:
+        functions = session.functions.get(id(model))
+        with functions.removed() if functions else contextlib.nullcontext():
+            return original(model, *args, **kwargs)
+    bound = inspect.signature(original).bind(model, *args, **kwargs)
+    bound.apply_defaults()
+    arguments = dict(bound.arguments)
+    del arguments["self"]
+    arguments.update(arguments.pop("kwargs", {}))
+    room = on_batch if method.endswith("_on_batch") else run
+    with _errors_of_peers(session.over, method), patched(session):
+        return getattr(room, method)(session, model, original, **arguments)
+
+
+@contextlib.contextmanager
+def patched(session: Session) -> Iterator[None]:
+    """Sends the methods of every Keras model through ``session``."""
+    before = {name: vars(keras.Model).get(name) for name in METHODS}
+    for name in METHODS:
+        setattr(keras.Model, name, _through(session, name))
+    try:
+        yield
+    finally:
+        for name, own in before.items():
+            if own is None:
+                delattr(keras.Model, name)
+            else:
+                setattr(keras.Model, name, own)
+
+
+def _through(session: Session, name: str) -> Callable[..., Any]:
+    def method(model: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        return call(session, name, model, *args, **kwargs)
+
+    method.__name__, method.__doc__ = name, _ORIGINALS[name].__doc__
+    return method
+
+
+@contextlib.contextmanager
+def _errors_of_peers(over: World, method: str) -> Iterator[None]:
+    """TensorFlow wraps the reason for which communication ended; says it plainly."""
+    try:
+        yield
+    except tf.errors.OpError:
+        if over.failure and not over.failure.startswith(f"rank {over.rank}:"):
+            raise over.error(method) from None
+        raise
