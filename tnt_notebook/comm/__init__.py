@@ -11,6 +11,7 @@ Importing this package loads neither MPI nor TensorFlow; the first use of the wo
 
 from __future__ import annotations
 
-from tnt_notebook.comm.world import World, abort, failure, rank, recover, size, use, world
+from tnt_notebook.comm.current import abort, failure, rank, recover, size, use, world
+from tnt_notebook.comm.world import World
 
 __all__ = ["World", "abort", "failure", "rank", "recover", "size", "use", "world"]

@@ -18,7 +18,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tnt_notebook.comm.world import World, world
+from tnt_notebook.comm.current import world
+from tnt_notebook.comm.world import World
 from tnt_notebook.errors import CommunicationError
 
 #: Channels below are for calls outside of graphs.
