@@ -5,16 +5,12 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 
 namespace tnt {
 namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
-
-constexpr std::size_t alignment = 64;
 
 // How often an idle engine looks for notices.
 constexpr auto idle_poll = milliseconds(10);
@@ -57,35 +53,6 @@ std::thread thread_without_signals(const char* name, std::function<void()> body)
 }
 
 }  // namespace
-
-void Buffer::Free::operator()(std::byte* memory) const { std::free(memory); }
-
-std::byte* Buffer::reserve(std::size_t bytes) {
-  if (bytes > bytes_) {
-    const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    void* memory = std::aligned_alloc(alignment, rounded);
-    if (memory == nullptr) throw std::bad_alloc();
-    memory_.reset(static_cast<std::byte*>(memory));
-    bytes_ = rounded;
-  }
-  return memory_.get();
-}
-
-// One operation under way.
-struct Engine::Execution {
-  Operation operation;
-  std::size_t element_bytes;
-  std::size_t next_step = 0;                    // the first step of the round that begins next
-  std::size_t round_begin = 0;                  // the first step of the round under way
-  std::vector<std::pair<Ticket, int>> waiting;  // sends and receives, and their peers
-  std::uint64_t begin_ns = 0;
-  std::uint64_t waiting_since_ns = 0;
-
-  std::byte* at(const Range& range) const {
-    std::byte* memory = range.memory == Memory::data ? operation.data : operation.scratch;
-    return memory + range.begin * element_bytes;
-  }
-};
 
 Engine::Engine(std::unique_ptr<Transport> transport, double timeout_s)
     : transport_(std::move(transport)),
@@ -191,12 +158,8 @@ void Engine::progress() {
     try {
       if (!started.empty()) backoff.reset();
       for (Operation& operation : started) {
-        auto execution = std::make_unique<Execution>();
-        execution->operation = std::move(operation);
-        execution->element_bytes = size_of(execution->operation.type);
-        execution->begin_ns = now_ns();
-        active_.push_back(std::move(execution));
-        begin_round(*active_.back());
+        active_.push_back(std::make_unique<Execution>(std::move(operation), *transport_));
+        active_.back()->begin();
       }
       started.clear();
       for (const auto& [peer, notice] : notices)
@@ -205,15 +168,7 @@ void Engine::progress() {
       take_notices();
       if (!request.empty()) fail(request, true);
 
-      bool progressed = false;
-      for (std::size_t i = 0; i < active_.size();) {
-        progressed |= advance(*active_[i]);
-        if (i < active_.size() && active_[i] == nullptr)
-          active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
-        else
-          ++i;
-      }
-      if (progressed)
+      if (advance_all())
         backoff.reset();
       else if (!active_.empty())
         backoff.wait();
@@ -235,83 +190,18 @@ void Engine::progress() {
   }
 }
 
-// True if anything happened. A finished execution leaves a null in active_.
-bool Engine::advance(Execution& execution) {
+// True if anything happened.
+bool Engine::advance_all() {
   bool progressed = false;
-  auto& waiting = execution.waiting;
-  for (std::size_t i = 0; i < waiting.size();) {
-    if (transport_->done(waiting[i].first)) {
-      waiting[i] = waiting.back();
-      waiting.pop_back();
-      progressed = true;
-    } else {
-      ++i;
-    }
+  for (const auto& execution : active_) {
+    progressed |= execution->advance(timeout_s_);
+    if (!execution->finished()) continue;
+    execution->record(trace_);
+    finish(execution->take_done(), {});
   }
-  if (!waiting.empty()) {
-    if (!progressed) check_time(execution);
-    return progressed;
-  }
-  end_round(execution);
-  const auto& steps = execution.operation.schedule->steps;
-  if (execution.next_step < steps.size()) {
-    begin_round(execution);
-    return true;
-  }
-  std::size_t bytes = 0;
-  for (const Step& step : steps)
-    if (step.action == Action::send) bytes += step.from.count * execution.element_bytes;
-  trace_.record(EventKind::exchange, execution.operation.channel, execution.begin_ns, now_ns(),
-                bytes);
-  finish(std::move(execution.operation.done), {});
-  for (auto& active : active_)
-    if (active.get() == &execution) {
-      active = nullptr;
-      break;
-    }
-  return true;
-}
-
-void Engine::begin_round(Execution& execution) {
-  const Operation& operation = execution.operation;
-  const auto& steps = operation.schedule->steps;
-  execution.round_begin = execution.next_step;
-  execution.waiting_since_ns = now_ns();
-  while (execution.next_step < steps.size() &&
-         steps[execution.next_step].round == steps[execution.round_begin].round) {
-    const Step& step = steps[execution.next_step++];
-    if (step.action == Action::send)
-      execution.waiting.emplace_back(
-          transport_->send(step.peer, operation.channel, execution.at(step.from),
-                           step.from.count * execution.element_bytes),
-          step.peer);
-    else if (step.action == Action::receive)
-      execution.waiting.emplace_back(
-          transport_->receive(step.peer, operation.channel, execution.at(step.to),
-                              step.to.count * execution.element_bytes),
-          step.peer);
-  }
-}
-
-void Engine::end_round(Execution& execution) {
-  const Operation& operation = execution.operation;
-  for (std::size_t i = execution.round_begin; i < execution.next_step; ++i) {
-    const Step& step = operation.schedule->steps[i];
-    if (step.action == Action::reduce)
-      reduce(operation.type, operation.reduction, execution.at(step.to), execution.at(step.from),
-             step.to.count);
-    else if (step.action == Action::copy)
-      scaled_copy(operation.type, execution.at(step.to), execution.at(step.from), 1.0,
-                  step.to.count);
-  }
-}
-
-void Engine::check_time(Execution& execution) {
-  const double waited_s = 1e-9 * static_cast<double>(now_ns() - execution.waiting_since_ns);
-  if (waited_s < timeout_s_) return;
-  throw TransportError("waited " + std::to_string(static_cast<long>(waited_s)) + " s for rank " +
-                       std::to_string(execution.waiting.front().second) + " in " +
-                       execution.operation.label + "; is that rank stuck, or not in this call?");
+  const auto is_finished = [](const auto& execution) { return execution->finished(); };
+  active_.erase(std::remove_if(active_.begin(), active_.end(), is_finished), active_.end());
+  return progressed;
 }
 
 void Engine::take_notices() {
@@ -334,9 +224,8 @@ void Engine::fail(const std::string& reason, bool tell_peers) {
     for (Operation& operation : incoming_) finish(std::move(operation.done), reason);
     incoming_.clear();
   }
-  for (auto& execution : active_)
-    if (execution && execution->operation.done)
-      finish(std::move(execution->operation.done), reason);
+  for (const auto& execution : active_)
+    if (!execution->finished()) finish(execution->take_done(), reason);
   active_.clear();
   try {
     transport_->cancel_receives();

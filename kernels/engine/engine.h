@@ -13,7 +13,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,29 +20,13 @@
 #include <thread>
 #include <vector>
 
-#include "collective/element.h"
 #include "collective/schedule.h"
+#include "engine/buffer.h"
+#include "engine/execution.h"
 #include "engine/trace.h"
 #include "transport/transport.h"
 
 namespace tnt {
-
-// Empty: it worked. Otherwise a sentence that says what failed, and where.
-using Failure = std::string;
-using Done = std::function<void(const Failure&)>;
-
-// Memory that grows and is reused; cache-line aligned, never shrinks.
-class Buffer {
- public:
-  std::byte* reserve(std::size_t bytes);
-
- private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
-  std::unique_ptr<std::byte[], Free> memory_;
-  std::size_t bytes_ = 0;
-};
 
 // What a channel keeps between steps. It is the engine's, so that messages under way never point
 // into memory that a failed caller has freed.
@@ -52,17 +35,6 @@ struct Bucket {
   Schedule schedule;
   std::vector<std::size_t> schedule_key;  // what `schedule` was made for
   bool busy = false;
-};
-
-struct Operation {
-  std::uint32_t channel = 0;
-  std::string label;  // "allreduce of bucket 3 (dense/kernel, dense/bias)"
-  const Schedule* schedule = nullptr;
-  Type type = Type::float32;
-  Reduction reduction = Reduction::sum;
-  std::byte* data = nullptr;
-  std::byte* scratch = nullptr;
-  Done done;
 };
 
 class Engine {
@@ -100,15 +72,11 @@ class Engine {
   Transport& transport() { return *transport_; }
 
  private:
-  struct Execution;
   static constexpr std::uint32_t abort_kind = 1;
 
   void progress();
   void complete();
-  bool advance(Execution& execution);
-  void begin_round(Execution& execution);
-  void end_round(Execution& execution);
-  void check_time(Execution& execution);
+  bool advance_all();
   void take_notices();
   void fail(const std::string& reason, bool tell_peers);
   void finish(Done done, Failure failure);
