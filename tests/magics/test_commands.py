@@ -114,7 +114,8 @@ model.fit(np.ones((16, 2)), np.ones((16, 1)), epochs=2)
 """
     typed(shell, "%tnt_cluster start -n 2")
     shown = typed(shell, f"%%tnt_fit --wait --name first --bucket-mb 2{train}")
-    assert "first: finished, epoch 2 of 2" in shown
+    assert "first · finished in" in shown
+    assert "ranks 0-1: <History of 2 epochs: loss" in shown
     assert len(shell.user_ns["first"].history["loss"]) == 2
     monkeypatch.setenv("TNT_NONINTERACTIVE", "1")
     typed(shell, f"%%tnt_fit{train}")

@@ -131,7 +131,7 @@ print('end')"""
 def test_a_fit_runs_while_the_notebook_goes_on(notebook: Notebook) -> None:
     cell = notebook.begin("%%tnt_fit" + TRAIN.format(epochs=100_000))
     began = notebook.messages_until(cell, ended)
-    assert "<fit: " in shown(began)
+    assert "fit: live view of 2 ranks" in shown(began)
     # What the ranks print comes later, and still under the cell of the fit.
     notebook.messages_until(cell, lambda messages: "ranks 0-1: building" in shown(messages))
     assert notebook.run("1 + 1") == "2\n"
