@@ -160,7 +160,7 @@ class Engines:
             processes |= self._children_of_launcher()
             # mpiexec itself may hang when a rank fails in MPI_Init: the ranks are what counts.
             if not all(map(_runs, processes)) or not _alive(self._cluster.engine_set):
-                self._wait_for_launcher(1.0)
+                self._wait_for_launcher(3.0)
                 raise ClusterError(f"Ranks ended while starting.\n{self._start_output()}")
             if waited > timeout:
                 raise ClusterError(
@@ -197,12 +197,13 @@ class Engines:
             return set()
 
     def _start_output(self) -> str:
-        """Tails of MPI's and the ranks' output after a start that failed."""
-        parts = [tail(self.folder.launcher_log, _TAIL_LINES)]
-        if not parts[0]:
-            logs = (tail(self.folder.rank_log(rank), _TAIL_LINES) for rank in range(self.size))
-            parts = [next((log for log in logs if log), "(no output)")]
-        return "\n".join(parts)
+        """Tails of MPI's output and of the first rank's that wrote any, after a failed start.
+
+        MPI says in either why it could not begin, depending on how far the ranks came.
+        """
+        logs = (tail(self.folder.rank_log(rank), _TAIL_LINES) for rank in range(self.size))
+        said = [tail(self.folder.launcher_log, _TAIL_LINES), next(filter(None, logs), "")]
+        return "\n".join(filter(None, said)) or "(no output)"
 
     def _wait_for_launcher(self, timeout: float) -> None:
         """mpiexec ends, and says why, a moment after the first rank has died."""
