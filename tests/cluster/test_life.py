@@ -220,8 +220,8 @@ def test_engines_that_crash_at_start_show_what_mpi_says(
     monkeypatch: pytest.MonkeyPatch, private_folders: dict[str, Path]
 ) -> None:
     monkeypatch.setenv("OMPI_MCA_pml", "no_such_layer")
-    # When both ranks end at once, Open MPI may lose its explanation and say only that they did.
-    mpi_says = "(?s)Ranks ended while starting.*(no_such_layer|exited with non-zero status)"
+    # When both ranks end at once, Open MPI may lose its explanation and say only where.
+    mpi_says = "(?s)Ranks ended while starting.*(no_such_layer|error occurred in MPI_Init)"
     with pytest.raises(ClusterError, match=mpi_says):
         Cluster(2)
     assert files_under(*private_folders.values()) == []
