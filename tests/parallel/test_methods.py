@@ -183,6 +183,34 @@ def test_the_model_is_an_ordinary_one_afterwards(ranks):
     ranks.run(2, model_is_ones_own)
 
 
+def compiled_anew() -> None:
+    model = mlp()
+    with tnt.distributed():
+        model.fit(*classification(), verbose=0)
+        model.compile("adam", "sparse_categorical_crossentropy", jit_compile=True)
+        model.fit(*classification(), verbose=0)
+        assert not model.jit_compile
+    assert model.jit_compile and model.train_function is None
+
+
+def test_a_model_may_be_compiled_between_two_fits(ranks):
+    ranks.run(2, compiled_anew)
+
+
+def different_weights() -> list[np.ndarray]:
+    keras.utils.set_random_seed(comm.rank())
+    model = mlp()
+    tnt.Model(model).predict(classification()[0], verbose=0)
+    return model.get_weights()
+
+
+def test_all_ranks_begin_with_the_weights_of_rank_0(ranks):
+    first, *others = ranks.run(3, different_weights)
+    for weights in others:
+        for a, b in zip(weights, first, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def wrapped() -> str:
     model = tnt.Model(mlp())
     model.optimizer.learning_rate = 0.25

@@ -49,8 +49,8 @@ def layout(variables: Sequence[keras.Variable]) -> list[list[Any]]:
 
 
 def share_state(over: World, variables: Sequence[keras.Variable]) -> None:
-    """Gives all ranks the values of rank 0."""
-    if over.size == 1:
+    """Gives all ranks the values of rank 0, unless they have them."""
+    if over.size == 1 or _all_same(over, _checksums(variables)):
         return
     for variable in variables:
         value = np.asarray(variable.value)
@@ -65,9 +65,8 @@ def check_identical(over: World, variables: Sequence[keras.Variable], when: str)
     """
     if over.size == 1:
         return
-    own = [checksum(np.asarray(v.value)) for v in variables]
-    whole = hashlib.sha256("".join(own).encode()).digest()
-    if len(set(over.allgather(whole))) == 1:
+    own = _checksums(variables)
+    if _all_same(over, own):
         return
     everyone = [json.loads(b) for b in over.allgather(json.dumps(own).encode())]
     for variable, sums in zip(variables, zip(*everyone, strict=True), strict=True):
@@ -79,9 +78,15 @@ def check_identical(over: World, variables: Sequence[keras.Variable], when: str)
             )
 
 
-def checksum(array: np.ndarray) -> str:
-    """A hash of the bytes of an array."""
-    return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=8).hexdigest()
+def _checksums(variables: Sequence[keras.Variable]) -> list[str]:
+    """A hash of the bytes of each variable."""
+    arrays = (np.ascontiguousarray(v.value) for v in variables)
+    return [hashlib.blake2b(array.tobytes(), digest_size=8).hexdigest() for array in arrays]
+
+
+def _all_same(over: World, checksums: list[str]) -> bool:
+    whole = hashlib.sha256("".join(checksums).encode()).digest()
+    return len(set(over.allgather(whole))) == 1
 
 
 def _difference(key: str, ours: Any, theirs: Any, rank: int) -> str:

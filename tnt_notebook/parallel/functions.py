@@ -52,6 +52,7 @@ class DistributedFunctions:
             zip(_STEPS, (train, test, predict, lambda logs: logs), strict=True)
         )
         self._theirs: dict[str, Any] = {}
+        self._theirs_functions: dict[str, Any] = {}
         self._installed = False
         self._made: dict[str, Any] = {}
 
@@ -60,10 +61,12 @@ class DistributedFunctions:
         model = self.model
         if self._installed and all(getattr(model, f) is self._made[f] for f in _FUNCTIONS):
             return
-        if not self._installed:
+        if self._installed:  # and compile() has been called since
+            self._theirs_functions = dict.fromkeys(_FUNCTIONS)
+        else:
             self._theirs = {name: vars(model)[name] for name in _STEPS if name in vars(model)}
             self._theirs_functions = {name: getattr(model, name) for name in _FUNCTIONS}
-            self._theirs_jit = model._jit_compile
+        self._theirs_jit = model._jit_compile
         self._installed = True
         vars(model).update(self._ours)
         # XLA cannot compile ops that talk to other processes.
