@@ -94,6 +94,8 @@ def _place(here: Seat, cores_per_rank: int | None, gpus: int | None) -> None:
     gpu = gpu_of(here.local_rank, gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    # TensorFlow takes all of a GPU's memory at once otherwise, and the next rank on it finds none.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 
 def _check_world(here: Seat, expected: int) -> None:
