@@ -149,6 +149,9 @@ nb::tuple describe(const Schedule& schedule) {
 }  // namespace tnt
 
 NB_MODULE(_kernels, m) {
+  // A process that dies of an exception keeps objects alive; that is no leak worth a warning.
+  nb::set_leak_warnings(false);
+
   using namespace tnt;
   using release_gil = nb::call_guard<nb::gil_scoped_release>;
 

@@ -149,10 +149,10 @@ class MpiTransport final : public Transport {
     for (Transfer& transfer : transfers_) {
       if (transfer.kind != Kind::receive) continue;
       for (std::size_t i = transfer.next; i < transfer.pieces.size(); ++i)
-        cancel(transfer.pieces[i].request);
+        cancel(transfer.pieces[i].request, transfer.peer);
       transfer.next = transfer.pieces.size();
     }
-    cancel(notice_request_);
+    cancel(notice_request_, rank_);
   }
 
   bool sends_done() override {
@@ -232,14 +232,15 @@ class MpiTransport final : public Transport {
     return source;
   }
 
-  // A receive that is given up completes at once: cancelled, or with its message after all.
-  void cancel(Handle& request) {
+  // A receive that is given up completes at once: cancelled, or with its message after all, which
+  // may be one that is too long for it. A message that has come must not be drained again.
+  void cancel(Handle& request, int peer) {
     if (std::memcmp(&request, &null_, sizeof(Handle)) == 0) return;
-    check(mpi_.cancel(&request), "cancel on", rank_);
-    check(mpi_.wait(&request, status_.data()), "cancel on", rank_);
+    check(mpi_.cancel(&request), "cancel of a receive from", peer);
+    const int code = mpi_.wait(&request, status_.data());
     int cancelled = 0;
-    check(mpi_.test_cancelled(status_.data(), &cancelled), "cancel on", rank_);
-    if (cancelled == 0) ++received_[status_source()];
+    if (code == 0) mpi_.test_cancelled(status_.data(), &cancelled);
+    if (cancelled == 0) ++received_[code == 0 ? status_source() : peer];
     request = null_;
   }
 
