@@ -12,11 +12,12 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Ratio:
-    """Of seconds per round, A over B: median, and the quartiles around it."""
+    """Of seconds per round, A over B: median and quartiles, and that of the fastest rounds."""
 
     median: float
     low: float
     high: float
+    fastest: float
     a_seconds: float
     b_seconds: float
 
@@ -36,6 +37,7 @@ def interleaved(a: Callable[[], float], b: Callable[[], float], rounds: int) -> 
         median,
         low,
         high,
+        min(first for first, _ in pairs) / min(second for _, second in pairs),
         statistics.median(first for first, _ in pairs),
         statistics.median(second for _, second in pairs),
     )

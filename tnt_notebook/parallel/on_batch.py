@@ -53,25 +53,28 @@ def test_on_batch(
 
 def predict_on_batch(session: Session, model: keras.Model, _: Callable[..., Any], *, x: Any) -> Any:
     """``keras.Model.predict_on_batch`` on one global batch."""
-    batch = cut((_tensors(x),), session.over)
-    _begin(session, model, "predict_on_batch", batch[0])
+    batch = _begin(session, model, "predict_on_batch", (_tensors(x),))
     return keras.tree.map_structure(keras.ops.convert_to_numpy, model.predict_function([batch]))
 
 
 def _on_batch(session: Session, model: keras.Model, call: str, data: Any) -> dict[str, float]:
-    batch = cut(_tensors(data), session.over)
-    _begin(session, model, call, batch[0])
+    batch = _begin(session, model, call, _tensors(data))
     model.reset_metrics()
     function = model.train_function if call == "train_on_batch" else model.test_function
     return pythonify_logs(function(iter([batch])))
 
 
-def _begin(session: Session, model: keras.Model, call: str, batch: Any) -> None:
-    """Before the first batch of a model: the same state and functions everywhere."""
+def _begin(session: Session, model: keras.Model, call: str, batch: Any) -> Any:
+    """Before the first batch of a model: the same state and functions everywhere.
+
+    Returns:
+        What the model's functions take: this rank's slice and Share, on one rank the batch itself.
+    """
     if id(model) not in session.functions:
         prepare(session.over, model, call, keras.tree.map_structure(_spec, batch))
         session.runs.append(Run(call, model))
     session.functions_of(model)
+    return cut(batch, session.over) if session.over.size > 1 else batch
 
 
 def _spec(leaf: Any) -> tf.TensorSpec | None:

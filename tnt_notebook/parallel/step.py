@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import World, ops
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.data import Share
+from tnt_notebook.parallel.data import Share, samples_of
 from tnt_notebook.parallel.exchange import Exchange
 
 #: The key under which a step returns, beside its logs, [samples of the global batch, votes for
@@ -94,8 +94,6 @@ def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any],
 
     def run(batch: Any) -> Any:
         data, share = batch
-        if over.size == 1:
-            return own_step(data)
         local = tf.cast(Share(*share).local, tf.int32)
         outputs = own_step(data)
         with ops.channels(PREDICT_CHANNELS):
@@ -103,7 +101,7 @@ def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any],
                 lambda output: _gather_rows(output[:local], over), outputs
             )
 
-    return run
+    return run if over.size > 1 else own_step
 
 
 def _whole_batch_step(
@@ -113,20 +111,19 @@ def _whole_batch_step(
     first_channel: int,
     finish: Callable[[Step], None],
 ) -> Callable[[Any], dict[str, Any]]:
-    over = setting.over
+    def run_alone(batch: Any) -> dict[str, Any]:
+        return {**_checked_logs(own_step(batch)), NEWS: samples_of(batch)}
 
     def run(batch: Any) -> dict[str, Any]:
         data, share = batch
-        step = Step(over, setting.exchange, model, Share(*share))
-        if over.size == 1:
-            return {**_checked_logs(own_step(data)), NEWS: step.share.total}
+        step = Step(setting.over, setting.exchange, model, Share(*share))
         before = _metric_states(model)
         with ops.channels(first_channel), setting.interpose(step):
             logs = _checked_logs(own_step(data))
             finish(step)
             return _global_logs(step, logs, before, setting.vote)
 
-    return run
+    return run if setting.over.size > 1 else run_alone
 
 
 def _gather_rows(output: tf.Tensor, over: World) -> tf.Tensor:

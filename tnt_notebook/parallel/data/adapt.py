@@ -37,30 +37,33 @@ def sharded(
     adapter = data_adapters.get_data_adapter(
         x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
     )
+    if over.size == 1:
+        dataset = adapter.get_tf_dataset()
+        return Sharded(dataset, dataset.element_spec, adapter)
     arrays = _dense_arrays(adapter) if isinstance(adapter, ArrayDataAdapter) else None
     if arrays is not None:
         dataset = _shard_arrays(adapter, arrays, over)
     else:
         dataset = shard(adapter.get_tf_dataset(), over)
-    return Sharded(dataset, adapter)
+    return Sharded(dataset, dataset.element_spec[0], adapter)
 
 
 class Sharded(DataAdapter):
     """Input of this rank, as Keras's loop takes it in the place of ``x``.
 
     Attributes:
-        dataset: yields ``(slice, Share)``.
+        dataset: yields ``(slice, Share)``; on one rank the batches themselves.
         steps: global batches in one pass, or ``None`` if unknown.
         element: the structure of a slice, in tf.TensorSpec, with unknown batch sizes.
         adapter: Keras's own, for what it does between epochs.
     """
 
-    def __init__(self, dataset: tf.data.Dataset, adapter: Any) -> None:
+    def __init__(self, dataset: tf.data.Dataset, element: Any, adapter: Any) -> None:
         self.steps: int | None = adapter.num_batches
         if self.steps is not None:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.steps))
         self.dataset = dataset
-        self.element = dataset.element_spec[0]
+        self.element = element
         self.adapter = adapter
 
     def get_tf_dataset(self) -> tf.data.Dataset:
@@ -113,23 +116,18 @@ def _shard_arrays(adapter: ArrayDataAdapter, arrays: Any, over: World) -> tf.dat
     def gather(batch: Any) -> tuple[Any, Share]:
         chosen = keras.tree.flatten(batch)[0]
         total = tf.size(chosen, out_type=tf.int64)
-        if over.size == 1:
-            return _take(arrays, chosen), Share(total, total, tf.constant(0, tf.int64))
         begin, end = share_of(total, over.rank, over.size)
         own = chosen[begin : tf.maximum(end, begin + 1)]
         share = Share(end - begin, total, fingerprint_of_indices(chosen))
-        return _take(arrays, own), share
+        local = keras.tree.map_structure(
+            lambda leaf: None if leaf is None else tf.gather(leaf, own), arrays
+        )
+        return local, share
 
     dataset = indices.get_tf_dataset().map(
         lambda *batch: gather(batch), num_parallel_calls=tf.data.AUTOTUNE
     )
     return dataset.prefetch(tf.data.AUTOTUNE)
-
-
-def _take(arrays: Any, rows: tf.Tensor) -> Any:
-    return keras.tree.map_structure(
-        lambda leaf: None if leaf is None else tf.gather(leaf, rows), arrays
-    )
 
 
 def unpack(batch: Any) -> tuple[Any, Any, Any]:

@@ -52,11 +52,7 @@ def shard(batches: tf.data.Dataset, over: World) -> tf.data.Dataset:
 def cut(batch: Any, over: World) -> tuple[Any, Share]:
     """This rank's slice of one global batch, any structure of tensors with a batch axis."""
     tensors = [leaf for leaf in keras.tree.flatten(batch) if leaf is not None]
-    if not tensors:
-        raise DataError("The input yields batches without any tensor.")
-    total = _length(tensors[0])
-    if over.size == 1:
-        return batch, Share(total, total, tf.constant(0, tf.int64))
+    total = samples_of(batch)
     begin, end = share_of(total, over.rank, over.size)
     stop = tf.maximum(end, begin + 1)  # a rank without data borrows a sample
 
@@ -68,6 +64,14 @@ def cut(batch: Any, over: World) -> tuple[Any, Share]:
         if isinstance(tensor, tf.Tensor):
             fingerprint = (fingerprint * 31 + _hash(tensor[0]) + _hash(tensor[-1])) % _MODULUS
     return keras.tree.map_structure(slice_leaf, batch), Share(end - begin, total, fingerprint)
+
+
+def samples_of(batch: Any) -> tf.Tensor:
+    """How many samples a batch has, int64."""
+    tensors = [leaf for leaf in keras.tree.flatten(batch) if leaf is not None]
+    if not tensors:
+        raise DataError("The input yields batches without any tensor.")
+    return _length(tensors[0])
 
 
 def fingerprint_of_indices(indices: tf.Tensor) -> tf.Tensor:
