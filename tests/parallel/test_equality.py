@@ -96,12 +96,16 @@ def test_what_optimizers_do_to_gradients(ranks, name):
 
 def run_loss_scaling(distributed: bool) -> Outcome:
     x, y = classification()
-    optimizer = lambda: keras.optimizers.LossScaleOptimizer(  # noqa: E731
-        keras.optimizers.SGD(0.1), initial_scale=2.0**10, dynamic_growth_steps=2
-    )
-    return train(
-        lambda: mlp(optimizer()), {"x": x, "y": y, "batch_size": 16, "epochs": 2}, distributed
-    )
+
+    def scaled() -> keras.Model:
+        inner = keras.optimizers.SGD(0.1)
+        return mlp(
+            keras.optimizers.LossScaleOptimizer(
+                inner, initial_scale=2.0**10, dynamic_growth_steps=2
+            )
+        )
+
+    return train(scaled, {"x": x, "y": y, "batch_size": 16, "epochs": 2}, distributed)
 
 
 def test_loss_scaling(ranks):
