@@ -31,6 +31,6 @@ def packed(values: dict[str, Any]) -> PrePickled:
 def _sendable(value: Any) -> bool:
     try:
         serialize_object(value)
-    except Exception:
+    except Exception:  # as above; what it was is told there
         return False
     return True

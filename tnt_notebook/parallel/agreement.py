@@ -53,8 +53,12 @@ def share_state(over: World, variables: Sequence[keras.Variable]) -> None:
     if over.size == 1 or _all_same(over, _checksums(variables)):
         return
     for variable in variables:
-        value = np.asarray(variable.value)
-        variable.value.assign(over.broadcast(value).reshape(value.shape))
+        broadcast(over, variable)
+
+
+def broadcast(over: World, variable: keras.Variable) -> None:
+    """Gives all ranks the value of one variable on rank 0."""
+    variable.value.assign(over.broadcast(np.asarray(variable.value)))
 
 
 def check_identical(over: World, variables: Sequence[keras.Variable], when: str) -> None:

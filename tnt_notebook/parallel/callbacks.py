@@ -22,6 +22,7 @@ from keras.callbacks import Callback, CallbackList, History, ProgbarLogger
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.interpose import recorded_assignments
 
 _BATCH_HOOKS = tuple(
@@ -146,8 +147,7 @@ class _SharedCallbacks(CallbackList):
                 setattr(model, flag, value)
         model._initial_epoch = changes["initial_epoch"]
         for i in changes["touched"]:
-            value = np.asarray(variables[i].value)
-            variables[i].value.assign(self._over.broadcast(value).reshape(value.shape))
+            agreement.broadcast(self._over, variables[i])
         if self._over.rank != 0 and changes["logs"]:
             model.history.on_epoch_end(epoch, changes["logs"])
 

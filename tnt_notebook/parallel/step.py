@@ -12,6 +12,7 @@ starts when the forward pass is done and is hidden behind backpropagation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -207,7 +208,7 @@ def _global_logs(
         tf.reshape(tf.where(step.has_data, tf.cast(value, tf.float64) * step.scale, 0.0), [-1])
         for value in others.values()
     ]
-    counts = [len(head), *(_count(v) for v in metrics), *(1 for _ in others)]
+    counts = [len(head), *(math.prod(v.shape) for v in metrics), *(1 for _ in others)]
     (summed,) = ops.allreduce(
         [tf.concat(parts, 0)], label="allreduce of metrics and votes", over=step.over
     )
@@ -253,10 +254,3 @@ def _same_data(step: Step, sums: tf.Tensor) -> tf.Tensor:
     complete = tf.equal(sums[0], tf.cast(share.total, tf.float64))
     same = tf.equal(sums[1], tf.cast(share.fingerprint * size, tf.float64))
     return tf.cast(tf.logical_and(complete, same), tf.float64)
-
-
-def _count(variable: keras.Variable) -> int:
-    count = 1
-    for extent in variable.shape:
-        count *= int(extent)
-    return count

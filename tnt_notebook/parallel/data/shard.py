@@ -51,8 +51,8 @@ def shard(batches: tf.data.Dataset, over: World) -> tf.data.Dataset:
 
 def cut(batch: Any, over: World) -> tuple[Any, Share]:
     """This rank's slice of one global batch, any structure of tensors with a batch axis."""
-    tensors = [leaf for leaf in keras.tree.flatten(batch) if leaf is not None]
-    total = samples_of(batch)
+    tensors = _tensors_of(batch)
+    total = _length(tensors[0])
     begin, end = share_of(total, over.rank, over.size)
     stop = tf.maximum(end, begin + 1)  # a rank without data borrows a sample
 
@@ -68,16 +68,20 @@ def cut(batch: Any, over: World) -> tuple[Any, Share]:
 
 def samples_of(batch: Any) -> tf.Tensor:
     """How many samples a batch has, int64."""
-    tensors = [leaf for leaf in keras.tree.flatten(batch) if leaf is not None]
-    if not tensors:
-        raise DataError("The input yields batches without any tensor.")
-    return _length(tensors[0])
+    return _length(_tensors_of(batch)[0])
 
 
 def fingerprint_of_indices(indices: tf.Tensor) -> tf.Tensor:
     """A hash of which samples a global batch has, and in which order."""
     places = tf.range(1, tf.size(indices, out_type=tf.int64) + 1, dtype=tf.int64)
     return tf.reduce_sum(tf.cast(indices, tf.int64) * places % _MODULUS) % _MODULUS
+
+
+def _tensors_of(batch: Any) -> list[Any]:
+    tensors = [leaf for leaf in keras.tree.flatten(batch) if leaf is not None]
+    if not tensors:
+        raise DataError("The input yields batches without any tensor.")
+    return tensors
 
 
 def _length(tensor: Any) -> tf.Tensor:

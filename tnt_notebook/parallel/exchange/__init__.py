@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from tnt_notebook.comm import World
 
-Gradient = "tf.Tensor | tf.IndexedSlices"
 Exchange = Callable[[Sequence[Any], "Sequence[keras.Variable]", "tf.Tensor", "World"], list[Any]]
 
-__all__ = ["Exchange", "Gradient"]
+__all__ = ["Exchange"]

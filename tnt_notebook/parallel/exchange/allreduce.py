@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +30,10 @@ def bucketed_allreduce(bucket_mb: float | None = None) -> Exchange:
         result = list(gradients)
         dense = [i for i, g in enumerate(gradients) if not isinstance(g, tf.IndexedSlices)]
         tensors = [tf.convert_to_tensor(gradients[i]) for i in dense]
-        sizes = [_bytes(variables[i], tensor) for i, tensor in zip(dense, tensors, strict=True)]
+        sizes = [
+            math.prod(variables[i].shape) * tensor.dtype.size
+            for i, tensor in zip(dense, tensors, strict=True)
+        ]
         kinds = [tensor.dtype.name for tensor in tensors]
         for number, bucket in enumerate(plan(sizes, kinds, caps)):
             names = ", ".join(variables[dense[k]].path for k in bucket)
@@ -61,10 +65,3 @@ def _concatenate(
         ops.allgather(gradient.indices[:rows], label=f"allgather of rows of {path}", over=over),
         gradient.dense_shape,
     )
-
-
-def _bytes(variable: keras.Variable, gradient: tf.Tensor) -> int:
-    count = 1
-    for extent in variable.shape:
-        count *= int(extent)
-    return count * gradient.dtype.size
