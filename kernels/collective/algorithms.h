@@ -1,28 +1,31 @@
-// The algorithms: each a function that yields the schedule of one rank.
+// The registry of algorithms: each a function that yields the schedule of one rank.
 //
-// Sources: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication
-// Operations in MPICH", IJHPCA 19(1), 2005 (ring, recursive doubling, binomial tree);
-// D. Hensgen, R. Finkel, U. Manber, "Two Algorithms for Barrier Synchronization", IJPP 17(1), 1988.
+//   const Algorithm* ring = find_algorithm(Collective::allreduce, "ring");
+//   if (ring->fits(task)) Schedule schedule = ring->make(task);
+//
+// All take any number of ranks and elements, in place and not, and give results with the same bits
+// on all ranks: each element is reduced along one path. In place, a reduce-scatter leaves its block
+// at offsets[rank]; a reduce may overwrite the data of all ranks, not of the root alone.
 #pragma once
 
+#include <string_view>
+#include <vector>
+
 #include "collective/schedule.h"
+#include "collective/task.h"
 
 namespace tnt {
 
-// Allreduce of `count` elements in place. Each element is reduced along one fixed path, so the
-// result has the same bits on all ranks.
-Schedule allreduce_recursive_doubling(int rank, int size, std::size_t count);
-Schedule allreduce_ring(int rank, int size, std::size_t count);
+struct Algorithm {
+  const char* name;
+  Collective collective;
+  bool (*fits)(const Task&);  // whether it can be made for these ranks and nodes
+  Schedule (*make)(const Task&);
+};
 
-// The algorithm that is faster for this many bytes: latency below, bandwidth above.
-Schedule allreduce(int rank, int size, std::size_t count, std::size_t element_bytes);
+const std::vector<Algorithm>& algorithms();
 
-// Rank r contributes elements [offsets[r], offsets[r + 1]), and all ranks end with all of them.
-Schedule allgather_ring(int rank, int size, const std::vector<std::size_t>& offsets);
-
-Schedule broadcast_binomial(int rank, int size, std::size_t count, int root);
-
-// No rank leaves before all have entered. Moves one element a message.
-Schedule barrier_dissemination(int rank, int size);
+// Null if there is none of that name.
+const Algorithm* find_algorithm(Collective collective, std::string_view name);
 
 }  // namespace tnt

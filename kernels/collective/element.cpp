@@ -1,110 +1,93 @@
 #include "collective/element.h"
 
 #include <cstring>
-#include <limits>
 #include <stdexcept>
-#include <type_traits>
+#include <string>
 
-#include "collective/narrow_float.h"
+#include "collective/element_kernels.h"
 
-// The hot loops are compiled for several instruction sets, chosen when the library is loaded. The
-// sanitizers cannot follow that choice.
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(TNT_SANITIZED)
-#define TNT_VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
+#if defined(__x86_64__)
+#include <immintrin.h>
 #else
-#define TNT_VECTORISED
+#include <cfenv>
 #endif
 
 namespace tnt {
 namespace {
 
-// The bits of a result must not depend on the order of the operands, which differs between ranks:
-// any NaN becomes the same quiet NaN, and of two zeros min and max give +0.
-template <class Float>
-inline Float same_nan(Float value) {
-  return value == value ? value : std::numeric_limits<Float>::quiet_NaN();
-}
-template <class Float>
-inline Float lesser(Float a, Float b) {
-  return same_nan(a == a && b == b ? (a < b ? a : b) + Float{0} : a + b);
-}
-template <class Float>
-inline Float greater(Float a, Float b) {
-  return same_nan(a == a && b == b ? (a < b ? b : a) + Float{0} : a + b);
-}
-
-// Defines sum, min and max of arrays of TYPE, one element each by the expressions over a and b.
-#define TNT_DEFINE_REDUCTIONS(TYPE, SUM, MIN, MAX) \
-  TNT_DEFINE_REDUCTION(sum, TYPE, SUM)             \
-  TNT_DEFINE_REDUCTION(min, TYPE, MIN)             \
-  TNT_DEFINE_REDUCTION(max, TYPE, MAX)
-#define TNT_DEFINE_REDUCTION(NAME, TYPE, RESULT)                                   \
-  TNT_VECTORISED void NAME(TYPE* __restrict target, const TYPE* __restrict source, \
-                           std::size_t count) {                                    \
-    for (std::size_t i = 0; i < count; ++i) {                                      \
-      const TYPE a = target[i], b = source[i];                                     \
-      target[i] = RESULT;                                                          \
-    }                                                                              \
+// The default floating-point modes for as long as it lives. TensorFlow's threads flush subnormal
+// numbers to zero; results must not depend on the thread.
+#if defined(__x86_64__)
+class DefaultModes {
+ public:
+  DefaultModes() : modes_(_mm_getcsr()) {
+    if (changed()) _mm_setcsr(defaults);
   }
-#define TNT_DEFINE_FLOAT(TYPE) \
-  TNT_DEFINE_REDUCTIONS(TYPE, same_nan(a + b), lesser(a, b), greater(a, b))
-#define TNT_DEFINE_INTEGER(TYPE) \
-  TNT_DEFINE_REDUCTIONS(TYPE, static_cast<TYPE>(a + b), a < b ? a : b, a < b ? b : a)
-#define TNT_DEFINE_NARROW(TYPE, NARROW)                                                        \
-  TNT_DEFINE_REDUCTIONS(TYPE, NARROW(widen(a) + widen(b)), NARROW(lesser(widen(a), widen(b))), \
-                        NARROW(greater(widen(a), widen(b))))
-TNT_DEFINE_FLOAT(float)
-TNT_DEFINE_FLOAT(double)
-TNT_DEFINE_INTEGER(std::int32_t)
-TNT_DEFINE_INTEGER(std::int64_t)
-TNT_DEFINE_INTEGER(std::uint8_t)
-TNT_DEFINE_NARROW(BFloat16, narrow_bfloat16)
-TNT_DEFINE_NARROW(Float16, narrow_float16)
-#undef TNT_DEFINE_NARROW
-#undef TNT_DEFINE_INTEGER
-#undef TNT_DEFINE_FLOAT
-#undef TNT_DEFINE_REDUCTION
-#undef TNT_DEFINE_REDUCTIONS
-
-TNT_VECTORISED void scale_into(float* __restrict target, const float* __restrict source,
-                               float scale, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) target[i] = scale * source[i];
-}
-TNT_VECTORISED void scale_into(double* __restrict target, const double* __restrict source,
-                               double scale, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) target[i] = scale * source[i];
-}
-TNT_VECTORISED void scale_into(BFloat16* __restrict target, const BFloat16* __restrict source,
-                               float scale, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) target[i] = narrow_bfloat16(scale * widen(source[i]));
-}
-TNT_VECTORISED void scale_into(Float16* __restrict target, const Float16* __restrict source,
-                               float scale, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) target[i] = narrow_float16(scale * widen(source[i]));
-}
-
-// Calls visit with a null pointer of the C++ type that stands for `type`.
-template <class Visit>
-void with_type(Type type, Visit&& visit) {
-  switch (type) {
-    case Type::float32: return visit(static_cast<float*>(nullptr));
-    case Type::float64: return visit(static_cast<double*>(nullptr));
-    case Type::bfloat16: return visit(static_cast<BFloat16*>(nullptr));
-    case Type::float16: return visit(static_cast<Float16*>(nullptr));
-    case Type::int32: return visit(static_cast<std::int32_t*>(nullptr));
-    case Type::int64: return visit(static_cast<std::int64_t*>(nullptr));
-    case Type::uint8: return visit(static_cast<std::uint8_t*>(nullptr));
+  ~DefaultModes() {
+    if (changed()) _mm_setcsr(modes_);
   }
-  throw std::invalid_argument("unknown element type");
+
+ private:
+  static constexpr unsigned defaults = 0x1f80, sticky_flags = 0x3f;
+  bool changed() const { return (modes_ & ~sticky_flags) != defaults; }
+  const unsigned modes_;
+};
+#else
+class DefaultModes {
+ public:
+  DefaultModes() {
+    std::fegetenv(&modes_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultModes() { std::fesetenv(&modes_); }
+
+ private:
+  std::fenv_t modes_;
+};
+#endif
+
+// Streaming stores are not ordered: others shall not see less of them than of what is stored next.
+void store_fence() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+const ElementKernels& fastest() {
+  static const ElementKernels& kernels = element_kernels().front();
+  return kernels;
+}
+
+template <class Enum>
+int index(Enum value) {
+  return static_cast<int>(value);
+}
+
+bool is_float(Type type) { return type <= Type::float16; }
+
+void copy(void* to, const void* from, std::size_t bytes, bool streaming) {
+  if (to == from || bytes == 0) return;
+  if (streaming) {
+    fastest().copy_streaming(to, from, bytes);
+    store_fence();
+  } else {
+    std::memcpy(to, from, bytes);
+  }
 }
 
 }  // namespace
 
 std::size_t size_of(Type type) {
-  std::size_t size = 0;
-  with_type(type, [&](auto* element) { size = sizeof *element; });
-  return size;
+  switch (type) {
+    case Type::float32: return 4;
+    case Type::float64: return 8;
+    case Type::bfloat16: return 2;
+    case Type::float16: return 2;
+    case Type::int32: return 4;
+    case Type::int64: return 8;
+    case Type::uint8: return 1;
+  }
+  throw std::invalid_argument("unknown element type");
 }
 
 const char* name_of(Type type) {
@@ -120,37 +103,57 @@ const char* name_of(Type type) {
   return "unknown";
 }
 
-void reduce(Type type, Reduction reduction, void* target, const void* source, std::size_t count) {
-  with_type(type, [&](auto* element) {
-    auto* to = static_cast<decltype(element)>(target);
-    const auto* from = static_cast<decltype(element)>(const_cast<void*>(source));
-    switch (reduction) {
-      case Reduction::sum: return sum(to, from, count);
-      case Reduction::min: return min(to, from, count);
-      case Reduction::max: return max(to, from, count);
-    }
-  });
+const char* name_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum: return "sum";
+    case Reduction::min: return "min";
+    case Reduction::max: return "max";
+    case Reduction::product: return "product";
+  }
+  return "unknown";
 }
 
-void scaled_copy(Type type, void* target, const void* source, double scale, std::size_t count) {
-  if (count == 0) return;
-  const std::size_t bytes = count * size_of(type);
-  if (scale == 0.0) {
-    std::memset(target, 0, bytes);
-  } else if (scale == 1.0) {
-    std::memcpy(target, source, bytes);
+const char* instruction_set() { return fastest().instruction_set; }
+
+void reduce(Type type, Reduction reduction, void* to, const void* a, const void* b,
+            std::size_t count, bool streaming) {
+  const DefaultModes modes;
+  if (streaming) {
+    fastest().reduce_streaming[index(type)][index(reduction)](to, a, b, count);
+    store_fence();
   } else {
-    with_type(type, [&](auto* element) {
-      using Element = std::remove_pointer_t<decltype(element)>;
-      auto* to = static_cast<Element*>(target);
-      const auto* from = static_cast<const Element*>(source);
-      if constexpr (std::is_integral_v<Element>)
-        throw std::invalid_argument("integers cannot be weighted");
-      else if constexpr (std::is_same_v<Element, double>)
-        scale_into(to, from, scale, count);
-      else
-        scale_into(to, from, static_cast<float>(scale), count);
-    });
+    fastest().reduce[index(type)][index(reduction)](to, a, b, count);
+  }
+}
+
+void reduce_both(Type type, Reduction reduction, void* a, void* b, std::size_t count) {
+  const DefaultModes modes;
+  fastest().reduce_both[index(type)][index(reduction)](a, b, count);
+}
+
+void convert(Type to_type, void* to, Type from_type, const void* from, double scale,
+             std::size_t count, bool streaming) {
+  const bool floats = is_float(to_type) && is_float(from_type);
+  if (!floats && to_type != from_type)
+    throw std::invalid_argument(std::string(name_of(from_type)) + " is not converted to " +
+                                name_of(to_type));
+  if (!floats && scale != 0.0 && scale != 1.0)
+    throw std::invalid_argument(std::string(name_of(from_type)) + " is not scaled");
+
+  const std::size_t bytes = count * size_of(to_type);
+  if (count == 0) return;
+  if (scale == 0.0) {
+    std::memset(to, 0, bytes);
+  } else if (scale == 1.0 && to_type == from_type) {
+    copy(to, from, bytes, streaming);
+  } else {
+    const DefaultModes modes;
+    if (streaming) {
+      fastest().convert_streaming[index(to_type)][index(from_type)](to, from, scale, count);
+      store_fence();
+    } else {
+      fastest().convert[index(to_type)][index(from_type)](to, from, scale, count);
+    }
   }
 }
 

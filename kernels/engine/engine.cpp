@@ -1,10 +1,14 @@
 #include "engine/engine.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
+#include <functional>
+
+#include "collective/algorithms.h"
+#include "engine/backoff.h"
+#include "engine/heading.h"
 
 namespace tnt {
 namespace {
@@ -12,34 +16,18 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// How often an idle engine looks for notices.
+// How often an idle engine looks for notices, and how often a busy one.
 constexpr auto idle_poll = milliseconds(10);
+constexpr std::uint64_t notices_every_ns = 1'000'000;
+
+// How long a thread that waits for the turn sleeps before it looks again.
+constexpr auto turn_poll = milliseconds(2);
 
 // How long close() waits for the last notices to leave, an abort among them.
 constexpr auto flush_limit = milliseconds(500);
 
-// Waiting for a message: a few pauses, then the core is given away, then the thread sleeps, so
-// that a rank that waits does not steal the time of one that computes on the same core.
-class Backoff {
- public:
-  void reset() { idle_ = 0; }
-  void wait() {
-    ++idle_;
-    if (idle_ <= pauses) {
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#endif
-    } else if (idle_ <= yields) {
-      sched_yield();
-    } else {
-      std::this_thread::sleep_for(microseconds(idle_ <= short_naps ? 20 : 100));
-    }
-  }
-
- private:
-  static constexpr int pauses = 20, yields = 200, short_naps = 2000;
-  int idle_ = 0;
-};
+// Schedules that a channel keeps.
+constexpr std::size_t most_plans = 8;
 
 // Signals belong to the interpreter's threads.
 std::thread thread_without_signals(const char* name, std::function<void()> body) {
@@ -52,53 +40,205 @@ std::thread thread_without_signals(const char* name, std::function<void()> body)
   return thread;
 }
 
+std::vector<std::unique_ptr<Transport>> one(std::unique_ptr<Transport> transport) {
+  std::vector<std::unique_ptr<Transport>> all;
+  all.push_back(std::move(transport));
+  return all;
+}
+
+// What cannot be carried out, before anything is.
+void check_request(const Request& request) {
+  const auto is_integer = [](Type type) {
+    return type == Type::int32 || type == Type::int64 || type == Type::uint8;
+  };
+  if (is_integer(request.type) && request.scale != 0 && request.scale != 1)
+    throw std::invalid_argument(std::string(name_of(request.type)) +
+                                " takes a scale of 0 or 1 only, not " +
+                                std::to_string(request.scale));
+  if (request.type != request.wire && (is_integer(request.type) || is_integer(request.wire)))
+    throw std::invalid_argument(std::string(name_of(request.type)) + " cannot be exchanged as " +
+                                name_of(request.wire));
+}
+
+// Whatever the collective, one rank's input is its output.
+Schedule schedule_of_one(const Task& task) {
+  Schedule schedule;
+  Step step;
+  step.count = task.offsets.empty() ? task.count : task.offsets.back();
+  step.from.memory = Memory::input;
+  step.to.memory = Memory::output;
+  if (step.count != 0 && !task.in_place) schedule.steps.push_back(step);
+  return schedule;
+}
+
+std::vector<int> numbers_below(int size) {
+  std::vector<int> numbers;
+  for (int i = 0; i < size; ++i) numbers.push_back(i);
+  return numbers;
+}
+
 }  // namespace
 
 Engine::Engine(std::unique_ptr<Transport> transport, double timeout_s)
-    : transport_(std::move(transport)),
-      timeout_s_(timeout_s),
-      rank_(transport_->rank()),
-      size_(transport_->size()) {
-  progress_thread_ = thread_without_signals("tnt-progress", [this] { progress(); });
+    : Engine(one(std::move(transport)), {}, timeout_s) {}
+
+Engine::Engine(std::vector<std::unique_ptr<Transport>> transports, std::vector<int> node,
+               double timeout_s)
+    : timeout_s_(timeout_s), world_(std::make_shared<Group>()), rules_(default_rules()) {
+  const int size = transports.front()->size();
+  world_->ranks = numbers_below(size);
+  world_->node = node.empty() ? world_->ranks : std::move(node);
+  world_->index = transports.front()->rank();
+  for (auto& transport : transports) lanes_.push_back(std::make_unique<Lane>(std::move(transport)));
   completion_thread_ = thread_without_signals("tnt-completion", [this] { complete(); });
+  for (auto& lane : lanes_)
+    lane->thread = thread_without_signals("tnt-progress", [this, &lane] { progress(*lane); });
 }
 
-Engine::~Engine() { close(); }
+Engine::~Engine() {
+  close();
+  buckets_.clear();  // their memory is the transports'
+  abandoned_.clear();
+}
 
-Bucket& Engine::take_bucket(std::uint32_t channel) {
+void Engine::set_rules(std::vector<Rule> rules) {
   std::lock_guard lock(mutex_);
-  Bucket& bucket = buckets_[channel];
-  if (bucket.busy)
-    throw std::logic_error("channel " + std::to_string(channel) +
-                           " already carries a collective on rank " + std::to_string(rank_));
-  bucket.busy = true;
-  return bucket;
+  rules_ = std::move(rules);
+  for (auto& [channel, bucket] : buckets_)
+    if (!bucket->busy) bucket->plans.clear();
 }
 
-void Engine::release_bucket(std::uint32_t channel) {
-  std::lock_guard lock(mutex_);
-  buckets_[channel].busy = false;
-}
-
-void Engine::start(Operation operation) {
-  {
-    std::lock_guard lock(mutex_);
-    if (failure_.empty() && !closing_) {
-      incoming_.push_back(std::move(operation));
-      wake_.notify_one();
-      return;
-    }
+int Engine::add_group(std::vector<int> ranks) {
+  auto group = std::make_shared<Group>();
+  std::sort(ranks.begin(), ranks.end());
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] < 0 || ranks[i] >= size() || (i > 0 && ranks[i] == ranks[i - 1]))
+      throw std::invalid_argument("a group has each of its ranks once, from 0 to " +
+                                  std::to_string(size() - 1));
+    group->node.push_back(world_->node[static_cast<std::size_t>(ranks[i])]);
   }
-  finish(std::move(operation.done), failure().empty() ? "communication is closed" : failure());
+  const auto own = std::find(ranks.begin(), ranks.end(), rank());
+  if (own == ranks.end())
+    throw std::invalid_argument("rank " + std::to_string(rank()) + " is not in the group");
+  group->index = static_cast<int>(own - ranks.begin());
+  group->ranks = std::move(ranks);
+  std::lock_guard lock(mutex_);
+  groups_.push_back(std::move(group));
+  return static_cast<int>(groups_.size());
+}
+
+std::shared_ptr<const Group> Engine::find_group(int number) const {
+  if (number == 0) return nullptr;
+  std::lock_guard lock(mutex_);
+  if (number < 0 || static_cast<std::size_t>(number) > groups_.size())
+    throw std::invalid_argument("there is no group " + std::to_string(number));
+  return groups_[static_cast<std::size_t>(number) - 1];
+}
+
+Bucket& Engine::take(std::uint32_t channel) {
+  std::lock_guard lock(mutex_);
+  auto& bucket = buckets_[channel];
+  if (bucket == nullptr) {
+    bucket = std::make_unique<Bucket>();
+    bucket->channel = channel;
+  }
+  if (bucket->busy && failed_) {
+    // Messages of a failed operation may still be under way from its memory.
+    abandoned_.push_back(std::move(bucket));
+    bucket = std::make_unique<Bucket>();
+    bucket->channel = channel;
+  }
+  if (bucket->busy)
+    throw std::logic_error("channel " + std::to_string(channel) +
+                           " already carries a collective on rank " + std::to_string(rank()));
+  bucket->busy = true;
+  bucket->request.reset();
+  return *bucket;
+}
+
+void Engine::release(Bucket& bucket) {
+  bucket.state.store(Bucket::State::idle);
+  std::lock_guard lock(mutex_);
+  bucket.busy = false;
+}
+
+std::byte* Engine::memory(Bucket& bucket, std::size_t bytes) {
+  return bucket.fixed.reserve(*lane_of(bucket).transport, bytes);
+}
+
+void Engine::forget(std::uint32_t channel) {
+  std::lock_guard lock(mutex_);
+  const auto found = buckets_.find(channel);
+  // What a failed operation holds goes with the engine.
+  if (found != buckets_.end() && !found->second->busy) buckets_.erase(found);
+}
+
+void Engine::start(Bucket& bucket, Done done) {
+  prepare(bucket);
+  bucket.done = std::move(done);
+  submit(bucket, Bucket::State::alone);
+}
+
+void Engine::start_and_help(Bucket& bucket, Done done, std::chrono::nanoseconds limit) {
+  prepare(bucket);
+  bucket.done = std::move(done);
+  submit(bucket, Bucket::State::helped);
+  if (help(bucket, limit)) return call_done(bucket);
+  auto expected = Bucket::State::helped;
+  if (!bucket.state.compare_exchange_strong(expected, Bucket::State::alone))
+    return call_done(bucket);  // it has ended meanwhile
+  wake(lane_of(bucket));
+}
+
+void Engine::begin(Bucket& bucket) {
+  prepare(bucket);
+  submit(bucket, Bucket::State::helped);
+}
+
+bool Engine::help(Bucket& bucket, std::chrono::nanoseconds limit) {
+  const auto ended = [&] {
+    return bucket.state.load(std::memory_order_acquire) == Bucket::State::ended;
+  };
+  Lane& lane = lane_of(bucket);
+  Backoff backoff;
+  const std::uint64_t deadline = now_ns() + static_cast<std::uint64_t>(limit.count());
+  bool in_time = true;
+  while (!ended() && in_time) {
+    std::unique_lock turn(lane.turn, std::try_to_lock);
+    if (turn) {
+      if (move(lane))
+        backoff.reset();
+      else if (!ended())
+        backoff.wait(*lane.transport, [&] { return move(lane); });
+    } else {
+      const std::uint32_t seen = lane.bell.enter();
+      if (!ended()) lane.bell.sleep(seen, turn_poll);
+      lane.bell.leave();
+    }
+    in_time = now_ns() < deadline;
+  }
+  if (lane.pending.load() != 0) wake(lane);  // what is left is the thread's again
+  return ended();
+}
+
+Failure Engine::finish(Bucket& bucket) {
+  Failure failure = std::move(bucket.failure);
+  bucket.failure.clear();
+  // After a failure messages may still be under way from here: the bucket is used no more.
+  if (failure.empty()) release(bucket);
+  return failure;
 }
 
 void Engine::notify(int peer, std::uint32_t kind, std::string payload) {
   if (payload.size() > Transport::max_notice_bytes)
     throw std::invalid_argument("a notice has at most " +
                                 std::to_string(Transport::max_notice_bytes) + " bytes");
-  std::lock_guard lock(mutex_);
-  outgoing_.push_back({peer, {rank_, kind, std::move(payload)}});
-  wake_.notify_one();
+  {
+    std::lock_guard lock(mutex_);
+    outgoing_.push_back({peer, {rank(), kind, std::move(payload)}});
+    has_outgoing_ = true;
+  }
+  wake(*lanes_.front());
 }
 
 bool Engine::take_notice(Notice& notice) {
@@ -110,24 +250,18 @@ bool Engine::take_notice(Notice& notice) {
 }
 
 void Engine::abort(const std::string& reason) {
-  std::lock_guard lock(mutex_);
-  if (abort_request_.empty()) abort_request_ = reason.substr(0, Transport::max_notice_bytes);
-  wake_.notify_one();
+  fail(reason.substr(0, Transport::max_notice_bytes), true);
 }
 
 Failure Engine::failure() const {
   std::lock_guard lock(mutex_);
-  return failure_.empty() ? abort_request_ : failure_;
+  return failure_;
 }
 
 void Engine::close() {
-  {
-    std::lock_guard lock(mutex_);
-    if (closing_) return;
-    closing_ = true;
-    wake_.notify_one();
-  }
-  progress_thread_.join();
+  if (closing_.exchange(true)) return;
+  fail("communication is closed", false);
+  for (auto& lane : lanes_) lane->thread.join();
   {
     std::lock_guard lock(completion_mutex_);
     completion_closing_ = true;
@@ -136,81 +270,172 @@ void Engine::close() {
   completion_thread_.join();
 }
 
-void Engine::progress() {
-  Backoff backoff;
-  std::vector<Operation> started;
-  std::vector<std::pair<int, Notice>> notices;
-  bool closing = false;
-  while (!closing) {
-    Failure request;
-    {
-      std::unique_lock lock(mutex_);
-      const auto nothing_to_do = [&] {
-        return incoming_.empty() && outgoing_.empty() && !closing_ &&
-               (abort_request_.empty() || !failure_.empty());
-      };
-      if (active_.empty() && nothing_to_do()) wake_.wait_for(lock, idle_poll);
-      started.swap(incoming_);
-      notices.swap(outgoing_);
-      closing = closing_;
-      if (failure_.empty()) request = abort_request_;
-    }
-    try {
-      if (!started.empty()) backoff.reset();
-      for (Operation& operation : started) {
-        active_.push_back(std::make_unique<Execution>(std::move(operation), *transport_));
-        active_.back()->begin();
-      }
-      started.clear();
-      for (const auto& [peer, notice] : notices)
-        transport_->notify(peer, notice.kind, notice.payload);
-      notices.clear();
-      take_notices();
-      if (!request.empty()) fail(request, true);
+std::vector<Transport*> Engine::transports() const {
+  std::vector<Transport*> all;
+  for (const auto& lane : lanes_) all.push_back(lane->transport.get());
+  return all;
+}
 
-      if (advance_all())
-        backoff.reset();
-      else if (!active_.empty())
-        backoff.wait();
-    } catch (const std::exception& error) {
-      fail("rank " + std::to_string(rank_) + ": " + error.what(), true);
-      for (Operation& operation : started)
-        if (operation.done) finish(std::move(operation.done), failure());
-      started.clear();
-      notices.clear();
-    }
-  }
+// Chooses the schedule and sizes the memory.
+void Engine::prepare(Bucket& bucket) {
   try {
-    fail("communication is closed", false);
-    const auto limit = std::chrono::steady_clock::now() + flush_limit;
-    while (!transport_->sends_done() && std::chrono::steady_clock::now() < limit)
-      std::this_thread::sleep_for(microseconds(100));
-  } catch (const TransportError&) {
-    // The link is broken and the engine is being closed: there is nobody left to tell.
+    check_request(bucket.request);
+    const Plan& chosen = plan(bucket);
+    const Request& request = bucket.request;
+    const std::size_t element_bytes = size_of(request.wire);
+    Transport& transport = *lane_of(bucket).transport;
+    bucket.window = &bucket.data_for(chosen.schedule, request.in_place);
+    bucket.window->reserve(transport, chosen.schedule->data_count * element_bytes);
+    bucket.scratch.reserve(transport, chosen.schedule->scratch_count * element_bytes);
+    if (request.scale != 1 && request.in_place)
+      convert(request.wire, bucket.window->memory(), request.wire, bucket.window->memory(),
+              request.scale, request.count);
+  } catch (...) {
+    release(bucket);
+    throw;
   }
 }
 
-// True if anything happened.
-bool Engine::advance_all() {
-  bool progressed = false;
-  for (const auto& execution : active_) {
-    progressed |= execution->advance(timeout_s_);
-    if (!execution->finished()) continue;
-    execution->record(trace_);
-    finish(execution->take_done(), {});
+// The plan that fits the request, moved to the front of the channel's plans.
+const Plan& Engine::plan(Bucket& bucket) {
+  const Request& request = bucket.request;
+  const std::size_t element_bytes = size_of(request.wire);
+  auto& plans = bucket.plans;
+  const auto fits = [&](const Plan& plan) {
+    if (request.schedule != nullptr) return plan.schedule == request.schedule;
+    return plan.collective == request.collective && plan.count == request.count &&
+           plan.element_bytes == element_bytes && plan.root == request.root &&
+           plan.in_place == request.in_place && plan.group == request.group &&
+           plan.offsets == request.offsets && plan.asked == request.algorithm;
+  };
+  const auto found = std::find_if(plans.begin(), plans.end(), fits);
+  if (found != plans.end()) {
+    if (found != plans.begin()) std::rotate(plans.begin(), found, found + 1);
+    return plans.front();
   }
-  const auto is_finished = [](const auto& execution) { return execution->finished(); };
-  active_.erase(std::remove_if(active_.begin(), active_.end(), is_finished), active_.end());
+  Plan plan{request.collective, request.count,
+            element_bytes,      request.offsets,
+            request.root,       request.in_place,
+            request.algorithm,  request.group,
+            request.schedule,   static_cast<int>(algorithms().size())};
+  if (plan.schedule == nullptr) {
+    const Group& group = request.group == nullptr ? *world_ : *request.group;
+    Task task{request.collective, group.index,  group.size(), request.count,   element_bytes,
+              request.offsets,    request.root, group.node,   request.in_place};
+    const Algorithm* algorithm = nullptr;
+    if (request.algorithm.empty()) {
+      algorithm = &choose(task, rules_);
+    } else {
+      algorithm = find_algorithm(request.collective, request.algorithm);
+      if (algorithm == nullptr || !algorithm->fits(task))
+        throw std::invalid_argument(std::string(name_of(request.collective)) + " by \"" +
+                                    request.algorithm + "\" is not possible among these ranks");
+    }
+    plan.algorithm = static_cast<int>(algorithm - algorithms().data());
+    plan.schedule = std::make_shared<const Schedule>(task.size == 1 ? schedule_of_one(task)
+                                                                    : algorithm->make(task));
+  }
+  if (plans.size() == most_plans) plans.pop_back();
+  plans.insert(plans.begin(), std::move(plan));
+  return plans.front();
+}
+
+// False if the engine has failed: the operation has ended then.
+bool Engine::submit(Bucket& bucket, Bucket::State state) {
+  Lane& lane = lane_of(bucket);
+  const std::uint64_t now = now_ns();
+  trace_.record(EventKind::ready, bucket.channel, now, now,
+                bucket.request.inputs.count() * size_of(bucket.request.type));
+  bucket.state.store(state);
+  {
+    std::lock_guard lock(lane.mutex);
+    if (!failed_) {
+      lane.started.push_back(&bucket);
+      lane.pending.fetch_add(1);
+      if (state == Bucket::State::alone) wake(lane);
+      return true;
+    }
+  }
+  bucket.failure = failure();
+  if (bucket.state.exchange(Bucket::State::ended) == Bucket::State::alone) call_done(bucket);
+  return false;
+}
+
+// By the thread that holds the lane's turn. True if anything happened.
+bool Engine::move(Lane& lane) {
+  bool progressed = false;
+  try {
+    if (!failed_) move_operations(lane, progressed);
+    look_after_notices(lane);
+  } catch (const std::exception& error) {
+    fail("rank " + std::to_string(rank()) + ": " + error.what(), true);
+  }
+  if (failed_ && !lane.failed) {
+    fail_operations(lane);
+    progressed = true;
+  }
   return progressed;
 }
 
-void Engine::take_notices() {
-  Notice notice;
-  while (failure().empty() && transport_->take_notice(notice)) {
-    if (notice.kind == abort_kind) {
-      fail(notice.payload, false);
-      return;
+void Engine::move_operations(Lane& lane, bool& progressed) {
+  if (lane.pending.load(std::memory_order_acquire) != static_cast<int>(lane.active.size())) {
+    const std::size_t before = lane.active.size();
+    {
+      std::lock_guard lock(lane.mutex);
+      lane.active.insert(lane.active.end(), lane.started.begin(), lane.started.end());
+      lane.started.clear();
     }
+    for (std::size_t i = before; i < lane.active.size(); ++i) {
+      Bucket& bucket = *lane.active[i];
+      const Request& request = bucket.request;
+      const Plan& plan = bucket.plans.front();
+      const bool same_count = request.collective != Collective::allgather &&
+                              request.collective != Collective::reduce_scatter;
+      const OperationFacts facts{request.collective, request.wire, request.reduction,
+                                 plan.algorithm,     request.root, same_count ? request.count : 0};
+      bucket.execution.begin(request, *plan.schedule, heading_of(facts, request.agreed),
+                             bucket.channel, plan.algorithm, bucket.window->memory(),
+                             bucket.scratch.memory(), *lane.transport, trace_);
+    }
+  }
+  for (std::size_t i = 0; i < lane.active.size();) {
+    Bucket& bucket = *lane.active[i];
+    progressed |= bucket.execution.advance(timeout_s_);
+    if (bucket.execution.finished()) {
+      lane.active[i] = lane.active.back();
+      lane.active.pop_back();
+      end(lane, bucket, {});
+    } else {
+      ++i;
+    }
+  }
+}
+
+void Engine::look_after_notices(Lane& lane) {
+  if (&lane != lanes_.front().get()) return;
+  if (has_outgoing_) send_notices(lane);
+  // While an operation is quick nobody has failed.
+  const std::uint64_t now = now_ns();
+  if (now - lane.notices_looked_ns < notices_every_ns) return;
+  lane.notices_looked_ns = now;
+  take_notices(lane);
+}
+
+void Engine::send_notices(Lane& lane) {
+  std::vector<std::pair<int, Notice>> notices;
+  {
+    std::lock_guard lock(mutex_);
+    notices.swap(outgoing_);
+    has_outgoing_ = false;
+  }
+  for (const auto& [peer, notice] : notices)
+    lane.transport->notify(peer, notice.kind, notice.payload);
+}
+
+void Engine::take_notices(Lane& lane) {
+  Notice notice;
+  while (!failed_ && lane.transport->take_notice(notice)) {
+    if (notice.kind == abort_kind) return fail(notice.payload, false);
     std::lock_guard lock(mutex_);
     inbox_.push_back(std::move(notice));
   }
@@ -219,52 +444,106 @@ void Engine::take_notices() {
 void Engine::fail(const std::string& reason, bool tell_peers) {
   {
     std::lock_guard lock(mutex_);
-    if (!failure_.empty()) return;
-    failure_ = reason;
-    for (Operation& operation : incoming_) finish(std::move(operation.done), reason);
-    incoming_.clear();
+    if (failure_.empty()) {
+      failure_ = reason;
+      tell_peers_ = tell_peers;
+    }
   }
-  for (const auto& execution : active_)
-    if (!execution->finished()) finish(execution->take_done(), reason);
-  active_.clear();
+  failed_ = true;
+  for (auto& lane : lanes_) wake(*lane);
+}
+
+// By the thread that holds the turn, once for each lane.
+void Engine::fail_operations(Lane& lane) {
+  lane.failed = true;
+  const Failure reason = failure();
+  {
+    // Nothing is added from here on: submit() looks at failed_ under this lock.
+    std::lock_guard lock(lane.mutex);
+    lane.active.insert(lane.active.end(), lane.started.begin(), lane.started.end());
+    lane.started.clear();
+  }
   try {
-    transport_->cancel_receives();
+    lane.transport->cancel_receives();
   } catch (const TransportError&) {
     // What failed may be the link itself, and the reason to tell is the first one.
   }
-  for (int peer = 0; tell_peers && peer < size_; ++peer) {
-    if (peer == rank_) continue;
+  for (int peer = 0; &lane == lanes_.front().get() && peer < size(); ++peer) {
+    if (peer == rank()) continue;
     try {
-      transport_->notify(peer, abort_kind, reason);
+      send_notices(lane);
+      if (tell_peers_) lane.transport->notify(peer, abort_kind, reason);
     } catch (const TransportError&) {
       // The link to this peer is what failed; the others must hear of it all the same.
     }
   }
+  for (Bucket* bucket : lane.active) end(lane, *bucket, reason);
+  lane.active.clear();
 }
 
-void Engine::finish(Done done, Failure failure) {
-  {
-    std::lock_guard lock(completion_mutex_);
-    if (!completion_closing_) {
-      completed_.emplace_back(std::move(done), std::move(failure));
-      completion_wake_.notify_one();
-      return;
+void Engine::end(Lane& lane, Bucket& bucket, const Failure& failure) {
+  bucket.failure = failure;
+  lane.pending.fetch_sub(1);
+  if (bucket.state.exchange(Bucket::State::ended) == Bucket::State::helped) return lane.bell.ring();
+  std::lock_guard lock(completion_mutex_);
+  completed_.push_back(&bucket);
+  completion_wake_.notify_one();
+}
+
+void Engine::call_done(Bucket& bucket) {
+  const Done done = std::move(bucket.done);
+  bucket.done = nullptr;
+  const Failure failure = finish(bucket);  // a new operation may begin on the channel now
+  done(failure);
+}
+
+void Engine::wake(Lane& lane) {
+  lane.bell.ring();
+  lane.transport->doorbell().ring();
+}
+
+void Engine::progress(Lane& lane) {
+  Backoff backoff;
+  while (!closing_) {
+    std::unique_lock turn(lane.turn, std::try_to_lock);
+    if (turn && move(lane)) {
+      backoff.reset();
+      continue;
     }
+    if (turn && lane.pending.load() != 0) {
+      backoff.wait(*lane.transport, [&] { return move(lane) || closing_; });
+      continue;
+    }
+    // Nothing to do, or somebody else does it; who leaves work behind rings the bell.
+    if (turn) turn.unlock();
+    const std::uint32_t seen = lane.bell.enter();
+    const bool work = lane.pending.load() != 0 || has_outgoing_ || (failed_ && !lane.failed);
+    if (!closing_ && !(work && turn.try_lock())) lane.bell.sleep(seen, idle_poll);
+    lane.bell.leave();
   }
-  done(failure);  // the completion thread has gone, or goes now
+  // Helpers see that the engine has failed, and give the turn away.
+  std::lock_guard turn(lane.turn);
+  if (!lane.failed) fail_operations(lane);
+  try {
+    const auto limit = std::chrono::steady_clock::now() + flush_limit;
+    while (!lane.transport->sends_done() && std::chrono::steady_clock::now() < limit)
+      std::this_thread::sleep_for(microseconds(100));
+  } catch (const TransportError&) {
+    // The link is broken and the engine is being closed: there is nobody left to tell.
+  }
 }
 
 void Engine::complete() {
   while (true) {
-    std::pair<Done, Failure> next;
+    Bucket* next = nullptr;
     {
       std::unique_lock lock(completion_mutex_);
       completion_wake_.wait(lock, [&] { return !completed_.empty() || completion_closing_; });
       if (completed_.empty()) return;
-      next = std::move(completed_.front());
+      next = completed_.front();
       completed_.pop_front();
     }
-    next.first(next.second);
+    call_done(*next);
   }
 }
 

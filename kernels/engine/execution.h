@@ -1,65 +1,75 @@
 // One operation under way: its schedule, round after round, over a transport.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "collective/element.h"
 #include "collective/schedule.h"
+#include "engine/request.h"
 #include "engine/trace.h"
 #include "transport/transport.h"
 
 namespace tnt {
 
-// Empty: it worked. Otherwise a sentence that says what failed, and where.
-using Failure = std::string;
-using Done = std::function<void(const Failure&)>;
-
-struct Operation {
-  std::uint32_t channel = 0;
-  std::string label;  // "allreduce of bucket 3 (dense/kernel, dense/bias)"
-  const Schedule* schedule = nullptr;
-  Type type = Type::float32;
-  Reduction reduction = Reduction::sum;
-  std::byte* data = nullptr;
-  std::byte* scratch = nullptr;
-  Done done;
-};
-
 class Execution {
  public:
-  Execution(Operation operation, Transport& transport);
-
-  // Starts the first round. Throws TransportError.
-  void begin();
+  // What is pointed to must live until finished(). `window` is the data memory.
+  void begin(const Request& request, const Schedule& schedule, const Heading& heading,
+             std::uint32_t channel, int algorithm, std::byte* window, std::byte* scratch,
+             Transport& transport, Trace& trace);
 
   // Goes on as far as messages have come; true if anything happened. Throws TransportError if the
-  // link failed, or one message was waited for longer than timeout_s.
+  // link failed, a peer is in another operation, or one message was waited for longer than
+  // timeout_s.
   bool advance(double timeout_s);
 
   bool finished() const { return finished_; }
-  Done take_done() { return std::move(operation_.done); }
-  void record(Trace& trace) const;  // when finished
 
  private:
-  void begin_round();
-  void end_round();
-  void check_time(double timeout_s) const;
-  std::byte* at(const Range& range) const;
-  std::size_t bytes(const Range& range) const { return range.count * element_bytes_; }
+  struct Waiting {
+    Ticket ticket;
+    int peer;
+  };
 
-  Operation operation_;
-  Transport& transport_;
-  const std::size_t element_bytes_;
+  void run_round();
+  void start(const Step& step);
+  void copy(const Step& step);
+  static bool reduces_to_both(const Step& step, const Step& next);
+  void reduce(const Step& step);
+  void reduce_to_output(const Step& step, bool accumulates);
+  const std::byte* operand(const Place& place, std::size_t done, std::size_t count,
+                           std::byte* space);
+  void convert_to_output(std::size_t begin, const std::byte* from, std::size_t count);
+  void convert_from_input(std::byte* to, std::size_t begin, std::size_t count);
+  void copy_input_to_output(std::size_t to, std::size_t from, std::size_t count);
+  void check_waiting(double timeout_s);
+  void record_end();
+  [[noreturn]] void mismatch(const Mismatch& found) const;
+  int rank_of(int peer) const {
+    return request_->group == nullptr ? peer
+                                      : request_->group->ranks[static_cast<std::size_t>(peer)];
+  }
+  std::byte* at(const Place& place) const;
+  bool streams(std::size_t count) const;
+
+  const Request* request_ = nullptr;
+  const Schedule* schedule_ = nullptr;
+  Transport* transport_ = nullptr;
+  Trace* trace_ = nullptr;
+  Heading heading_;
+  std::uint32_t channel_ = 0;
+  int algorithm_ = 0;
+  std::byte* window_ = nullptr;
+  std::byte* scratch_ = nullptr;
+  std::size_t wire_bytes_ = 0, tensor_bytes_ = 0;
+  bool streaming_ = false;
   bool finished_ = false;
-  std::size_t next_step_ = 0;                    // the first step of the round that begins next
-  std::size_t round_begin_ = 0;                  // the first step of the round under way
-  std::vector<std::pair<Ticket, int>> waiting_;  // sends and receives, and their peers
-  std::uint64_t begin_ns_ = 0;
-  std::uint64_t waiting_since_ns_ = 0;
-  std::uint64_t end_ns_ = 0;
+  std::size_t next_ = 0;          // the first step of the round that begins next
+  std::vector<Waiting> waiting_;  // messages of the round under way
+  std::uint64_t begin_ns_ = 0, first_message_ns_ = 0, last_message_ns_ = 0;
+  std::uint64_t waiting_since_ns_ = 0, looked_ns_ = 0;
+  std::uint64_t sent_bytes_ = 0;
 };
 
 }  // namespace tnt

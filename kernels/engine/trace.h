@@ -11,11 +11,12 @@
 
 namespace tnt {
 
-enum class EventKind : std::uint32_t {
+enum class EventKind : std::uint16_t {
   ready = 0,     // the last input of a bucket is there (an instant)
-  copy_in = 1,   // inputs are weighted into the bucket
-  exchange = 2,  // first message posted until the last has arrived
-  copy_out = 3,  // results leave the bucket
+  copy_in = 1,   // inputs are weighted into the bucket, before the first message
+  exchange = 2,  // first message posted until the last has arrived; large buckets are copied in and
+                 // out meanwhile, piece by piece
+  copy_out = 3,  // results leave the bucket, after the last message
   step = 4,      // a training step, as seen by the caller
 };
 
@@ -23,7 +24,8 @@ struct Event {
   std::uint64_t begin_ns = 0;  // CLOCK_MONOTONIC
   std::uint64_t end_ns = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t kind = 0;  // EventKind
+  std::uint16_t kind = 0;       // EventKind
+  std::uint16_t algorithm = 0;  // of an exchange: its number in algorithms()
   std::uint32_t channel = 0;
 };
 
@@ -38,14 +40,15 @@ class Trace {
   static constexpr std::size_t capacity = 1 << 15;
 
   void record(EventKind kind, std::uint32_t channel, std::uint64_t begin_ns, std::uint64_t end_ns,
-              std::uint64_t bytes = 0) {
+              std::uint64_t bytes = 0, int algorithm = 0) {
     const std::uint64_t ticket = next_.fetch_add(1, std::memory_order_relaxed);
     Slot& slot = slots_[ticket % capacity];
     // Odd while being written; readers drop a slot whose version moved under them. The release of
     // each word keeps it after the odd version, the reader's acquire before the second look.
     slot.version.store(2 * ticket + 1, std::memory_order_relaxed);
     const std::uint64_t words[] = {begin_ns, end_ns, bytes,
-                                   static_cast<std::uint64_t>(kind) << 32 | channel};
+                                   static_cast<std::uint64_t>(algorithm) << 48 |
+                                       static_cast<std::uint64_t>(kind) << 32 | channel};
     for (std::size_t i = 0; i < slot.words.size(); ++i)
       slot.words[i].store(words[i], std::memory_order_release);
     slot.version.store(2 * ticket + 2, std::memory_order_release);
@@ -64,7 +67,8 @@ class Trace {
       for (std::size_t i = 0; i < words.size(); ++i)
         words[i] = slot.words[i].load(std::memory_order_acquire);
       if (slot.version.load(std::memory_order_relaxed) != 2 * ticket + 2) continue;
-      events.push_back({words[0], words[1], words[2], static_cast<std::uint32_t>(words[3] >> 32),
+      events.push_back({words[0], words[1], words[2], static_cast<std::uint16_t>(words[3] >> 32),
+                        static_cast<std::uint16_t>(words[3] >> 48),
                         static_cast<std::uint32_t>(words[3])});
     }
     return events;

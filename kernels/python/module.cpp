@@ -1,20 +1,21 @@
-// The Python module tnt_notebook.comm._kernels: engines, their collectives on raw memory, and the
-// schedules for the tests. The Python side (comm/world.py) owns arrays, types and error classes.
+// The Python module tnt_notebook.comm._kernels: engines, their collectives on raw memory, shared
+// memory, and schedules as lists. The Python side (comm/) owns arrays, types and error classes.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <condition_variable>
-#include <mutex>
-
 #include "collective/algorithms.h"
-#include "engine/collectives.h"
+#include "engine/engine.h"
 #include "engine/registry.h"
+#include "python/schedules.h"
 #include "transport/local.h"
 #include "transport/mpi.h"
+#include "transport/router.h"
+#include "transport/shared.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -22,103 +23,129 @@ using namespace nb::literals;
 namespace tnt {
 namespace {
 
-// A collective under way, as Python holds it.
-class Pending {
- public:
-  // False if it is not complete after timeout_s seconds.
-  bool wait(double timeout_s) {
-    std::unique_lock lock(mutex_);
-    return wake_.wait_for(lock, std::chrono::duration<double>(timeout_s), [&] { return done_; });
-  }
-  Failure failure() {
-    std::lock_guard lock(mutex_);
-    return failure_;
-  }
-  void finish(const Failure& failure) {
-    std::lock_guard lock(mutex_);
-    failure_ = failure;
-    done_ = true;
-    wake_.notify_all();
-  }
+// How long a call works before it looks whether Ctrl-C was pressed.
+constexpr auto signals_every = std::chrono::milliseconds(50);
 
-  std::string result;  // of an allgather; written before finish()
+// Waits for a request that has been filled. Raises what a signal handler raises; the operation is
+// then still under way.
+Failure wait(Engine& engine, Bucket& bucket) {
+  engine.begin(bucket);
+  while (true) {
+    {
+      nb::gil_scoped_release release;
+      if (engine.help(bucket, signals_every)) break;
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+  return engine.finish(bucket);
+}
+
+const std::byte* readable(std::uintptr_t address) {
+  return reinterpret_cast<const std::byte*>(address);
+}
+std::byte* writable(std::uintptr_t address) { return reinterpret_cast<std::byte*>(address); }
+
+Failure run(Engine& engine, std::uint32_t channel, int collective, int type, int wire,
+            int reduction, double scale, std::size_t count, std::vector<std::size_t> offsets,
+            int root, std::uintptr_t input, std::size_t input_count, std::uintptr_t output,
+            std::size_t output_count, int group, std::string algorithm,
+            std::shared_ptr<Schedule> schedule, std::string label) {
+  auto members = engine.find_group(group);
+  Bucket& bucket = engine.take(channel);
+  Request& request = bucket.request;
+  request.collective = static_cast<Collective>(collective);
+  request.type = static_cast<Type>(type);
+  request.wire = static_cast<Type>(wire);
+  request.reduction = static_cast<Reduction>(reduction);
+  request.scale = scale;
+  request.count = count;
+  request.offsets = std::move(offsets);
+  request.root = root;
+  request.inputs.add(readable(input), input_count);
+  request.outputs.add(writable(output), output_count);
+  request.group = std::move(members);
+  request.algorithm = std::move(algorithm);
+  request.schedule = std::move(schedule);
+  request.label = std::move(label);
+  return wait(engine, bucket);
+}
+
+// Memory that the ranks of a node reach, and a channel for it.
+class SharedBucket {
+ public:
+  SharedBucket(std::shared_ptr<Engine> engine, std::uint32_t channel, int type, std::size_t count,
+               std::string label)
+      : engine_(std::move(engine)),
+        channel_(channel),
+        type_(static_cast<Type>(type)),
+        count_(count),
+        label_(std::move(label)) {
+    Bucket& bucket = engine_->take(channel);
+    memory_ = engine_->memory(bucket, std::max<std::size_t>(count * size_of(type_), 1));
+    engine_->release(bucket);
+  }
+  ~SharedBucket() { engine_->forget(channel_); }
+  SharedBucket(const SharedBucket&) = delete;
+  SharedBucket& operator=(const SharedBucket&) = delete;
+
+  std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(memory_); }
+
+  Failure allreduce(int reduction, double scale, const std::string& algorithm) {
+    Bucket& bucket = engine_->take(channel_);
+    Request& request = bucket.request;
+    request.type = request.wire = type_;
+    request.reduction = static_cast<Reduction>(reduction);
+    request.scale = scale;
+    request.count = count_;
+    request.in_place = true;
+    request.algorithm = algorithm;
+    request.label = label_;
+    return wait(*engine_, bucket);
+  }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool done_ = false;
-  Failure failure_;
+  const std::shared_ptr<Engine> engine_;
+  const std::uint32_t channel_;
+  const Type type_;
+  const std::size_t count_;
+  const std::string label_;
+  std::byte* memory_ = nullptr;
 };
 
-using SharedPending = std::shared_ptr<Pending>;
+// A transport on its way into an engine.
+struct TransportOwner {
+  std::unique_ptr<Transport> transport;
+};
 
-Done finisher(SharedPending pending) {
-  return [pending](const Failure& failure) { pending->finish(failure); };
+std::shared_ptr<TransportOwner> own(std::unique_ptr<Transport> transport) {
+  return std::make_shared<TransportOwner>(TransportOwner{std::move(transport)});
 }
 
-Type type_named(const std::string& name) {
-  for (Type type : {Type::float32, Type::float64, Type::bfloat16, Type::float16, Type::int32,
-                    Type::int64, Type::uint8})
-    if (name == name_of(type)) return type;
-  throw nb::type_error(("element type " + name + " cannot be exchanged").c_str());
+std::shared_ptr<TransportOwner> mpi_transport(const std::string& path, std::size_t handle_bytes,
+                                              std::size_t status_bytes,
+                                              std::size_t status_source_at,
+                                              std::uintptr_t byte_type, std::uintptr_t null_request,
+                                              int any_source, int tag_limit, bool multiple,
+                                              std::uintptr_t communicator, int rank, int size) {
+  const MpiLibrary library{path,         handle_bytes, status_bytes, status_source_at, byte_type,
+                           null_request, any_source,   tag_limit,    multiple};
+  return own(make_mpi_transport(library, communicator, rank, size));
 }
 
-Reduction reduction_named(const std::string& name) {
-  if (name == "sum") return Reduction::sum;
-  if (name == "min") return Reduction::min;
-  if (name == "max") return Reduction::max;
-  throw nb::value_error(("reduction " + name + " is not one of sum, min, max").c_str());
+std::shared_ptr<TransportOwner> routed(const std::shared_ptr<SharedNode>& node, int lane,
+                                       const std::shared_ptr<TransportOwner>& network) {
+  const int rank = network->transport->rank(), size = network->transport->size();
+  std::vector<bool> near(static_cast<std::size_t>(size));
+  for (const int peer : node->ranks()) near[static_cast<std::size_t>(peer)] = true;
+  return own(make_router(make_shared_transport(node, lane, rank, size),
+                         std::move(network->transport), std::move(near)));
 }
 
-SharedPending start_allreduce(Engine& engine, std::uint32_t channel, std::string label,
-                              std::uintptr_t address, std::size_t count, const std::string& type,
-                              const std::string& reduction, double scale) {
-  auto pending = std::make_shared<Pending>();
-  void* memory = reinterpret_cast<void*>(address);
-  allreduce(engine, {channel, std::move(label)}, type_named(type), reduction_named(reduction),
-            {{memory, memory, count}}, scale, finisher(pending));
-  return pending;
-}
-
-SharedPending start_broadcast(Engine& engine, std::uint32_t channel, std::string label,
-                              std::uintptr_t address, std::size_t bytes, int root) {
-  auto pending = std::make_shared<Pending>();
-  broadcast(engine, {channel, std::move(label)}, reinterpret_cast<void*>(address), bytes, root,
-            finisher(pending));
-  return pending;
-}
-
-SharedPending start_allgather(Engine& engine, std::uint32_t channel, std::string label,
-                              nb::bytes block) {
-  auto pending = std::make_shared<Pending>();
-  const auto allocate = [pending](std::size_t bytes) {
-    pending->result.resize(bytes);
-    return static_cast<void*>(pending->result.data());
-  };
-  allgather(engine, {channel, std::move(label)}, block.c_str(), block.size(), allocate,
-            finisher(pending));
-  return pending;
-}
-
-SharedPending start_barrier(Engine& engine, std::uint32_t channel, std::string label) {
-  auto pending = std::make_shared<Pending>();
-  barrier(engine, {channel, std::move(label)}, finisher(pending));
-  return pending;
-}
-
-std::shared_ptr<Engine> mpi_engine(const std::string& path, std::size_t handle_bytes,
-                                   std::size_t status_bytes, std::size_t status_source_at,
-                                   std::uintptr_t byte_type, std::uintptr_t null_request,
-                                   int any_source, int tag_limit, std::uintptr_t communicator,
-                                   int rank, int size, double timeout_s) {
-  const MpiLibrary library{path,      handle_bytes, status_bytes, status_source_at,
-                           byte_type, null_request, any_source,   tag_limit};
-  return std::make_shared<Engine>(make_mpi_transport(library, communicator, rank, size), timeout_s);
-}
-
-std::shared_ptr<Engine> local_engine(double timeout_s) {
-  return std::make_shared<Engine>(make_local_transport(std::make_shared<LocalNetwork>(1), 0),
-                                  timeout_s);
+std::shared_ptr<Engine> make_engine(const std::vector<std::shared_ptr<TransportOwner>>& owners,
+                                    std::vector<int> node, double timeout_s) {
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (const auto& owner : owners) transports.push_back(std::move(owner->transport));
+  return std::make_shared<Engine>(std::move(transports), std::move(node), timeout_s);
 }
 
 std::optional<std::tuple<int, std::uint32_t, nb::bytes>> take_notice(Engine& engine) {
@@ -133,16 +160,27 @@ nb::bytes read_trace(Engine& engine) {
   return nb::bytes(events.data(), events.size() * sizeof(Event));
 }
 
-nb::tuple describe(const Schedule& schedule) {
-  static const char* const actions[] = {"send", "receive", "reduce", "copy"};
-  const auto range = [](const Range& r) {
-    return nb::make_tuple(r.memory == Memory::data ? "data" : "scratch", r.begin, r.count);
-  };
-  nb::list steps;
-  for (const Step& step : schedule.steps)
-    steps.append(nb::make_tuple(step.round, actions[static_cast<int>(step.action)], step.peer,
-                                range(step.from), range(step.to)));
-  return nb::make_tuple(steps, schedule.scratch_count);
+// What a segment's owner tells the other ranks.
+using AddressTuple =
+    std::tuple<std::string, std::int64_t, std::int32_t, std::uint64_t, std::uint64_t>;
+
+AddressTuple address_of(const Segment& segment) {
+  const SegmentAddress a = segment.address();
+  return {a.host, a.pid, a.file, a.bytes, a.key};
+}
+
+// A segment until the node is joined.
+struct SegmentOwner {
+  std::unique_ptr<Segment> segment;
+};
+
+std::shared_ptr<SharedNode> join_node(SegmentOwner& own_segment, int rank, std::vector<int> ranks,
+                                      const std::vector<AddressTuple>& tuples) {
+  std::vector<SegmentAddress> addresses;
+  for (const auto& [host, pid, file, bytes, key] : tuples)
+    addresses.push_back({host, pid, file, bytes, key});
+  return std::make_shared<SharedNode>(std::move(own_segment.segment), rank, std::move(ranks),
+                                      addresses);
 }
 
 }  // namespace
@@ -155,22 +193,27 @@ NB_MODULE(_kernels, m) {
   using namespace tnt;
   using release_gil = nb::call_guard<nb::gil_scoped_release>;
 
-  nb::class_<Pending>(m, "Pending")
-      .def("wait", &Pending::wait, "timeout_s"_a, release_gil())
-      .def_prop_ro("failure", &Pending::failure)
-      .def_prop_ro("result",
-                   [](Pending& p) { return nb::bytes(p.result.data(), p.result.size()); });
+  nb::class_<TransportOwner>(m, "Transport");
+  nb::class_<SegmentOwner>(m, "Segment")
+      .def("__init__",
+           [](SegmentOwner* self, std::size_t bytes) {
+             new (self) SegmentOwner{std::make_unique<Segment>(bytes)};
+           })
+      .def_prop_ro("address", [](SegmentOwner& self) { return address_of(*self.segment); });
+  nb::class_<SharedNode>(m, "SharedNode").def_prop_ro("ranks", &SharedNode::ranks);
 
   nb::class_<Engine>(m, "Engine")
       .def_prop_ro("rank", &Engine::rank)
       .def_prop_ro("size", &Engine::size)
+      .def_prop_ro("lanes", &Engine::lanes)
       .def_prop_ro("failure", &Engine::failure)
-      .def("allreduce", &start_allreduce, "channel"_a, "label"_a, "address"_a, "count"_a, "type"_a,
-           "reduction"_a, "scale"_a)
-      .def("broadcast", &start_broadcast, "channel"_a, "label"_a, "address"_a, "bytes"_a, "root"_a)
-      .def("allgather", &start_allgather, "channel"_a, "label"_a, "block"_a)
+      .def_prop_ro("node", [](Engine& engine) { return engine.world().node; })
+      .def("run", &run, "channel"_a, "collective"_a, "type"_a, "wire"_a, "reduction"_a, "scale"_a,
+           "count"_a, "offsets"_a, "root"_a, "input"_a, "input_count"_a, "output"_a,
+           "output_count"_a, "group"_a, "algorithm"_a, "schedule"_a.none(), "label"_a)
+      .def("add_group", &Engine::add_group, "ranks"_a)
+      .def("set_rules", &Engine::set_rules, "rules"_a)
       .def("set_timeout", &Engine::set_timeout, "timeout_s"_a)
-      .def("barrier", &start_barrier, "channel"_a, "label"_a)
       .def("abort", &Engine::abort, "reason"_a)
       .def(
           "notify",
@@ -180,10 +223,19 @@ NB_MODULE(_kernels, m) {
           "peer"_a, "kind"_a, "payload"_a)
       .def("take_notice", &take_notice)
       .def("close", &Engine::close, release_gil())
-      // For draining after close():
-      .def("sent", [](Engine& engine) { return engine.transport().sent(); })
-      .def("received", [](Engine& engine) { return engine.transport().received(); })
-      .def("sends_done", [](Engine& engine) { return engine.transport().sends_done(); })
+      // For draining after close(), of each lane:
+      .def("sent",
+           [](Engine& engine, int lane) {
+             return engine.transports().at(static_cast<std::size_t>(lane))->sent();
+           })
+      .def("received",
+           [](Engine& engine, int lane) {
+             return engine.transports().at(static_cast<std::size_t>(lane))->received();
+           })
+      .def("sends_done",
+           [](Engine& engine, int lane) {
+             return engine.transports().at(static_cast<std::size_t>(lane))->sends_done();
+           })
       .def("trace", &read_trace)
       .def(
           "record_step",
@@ -192,26 +244,28 @@ NB_MODULE(_kernels, m) {
           },
           "begin_ns"_a, "end_ns"_a);
 
-  m.def("mpi_engine", &mpi_engine, "path"_a, "handle_bytes"_a, "status_bytes"_a,
+  nb::class_<SharedBucket>(m, "SharedBucket")
+      .def(nb::init<std::shared_ptr<Engine>, std::uint32_t, int, std::size_t, std::string>(),
+           "engine"_a, "channel"_a, "type"_a, "count"_a, "label"_a)
+      .def_prop_ro("address", &SharedBucket::address)
+      .def("allreduce", &SharedBucket::allreduce, "reduction"_a, "scale"_a, "algorithm"_a);
+
+  m.def("mpi_transport", &mpi_transport, "path"_a, "handle_bytes"_a, "status_bytes"_a,
         "status_source_at"_a, "byte_type"_a, "null_request"_a, "any_source"_a, "tag_limit"_a,
-        "communicator"_a, "rank"_a, "size"_a, "timeout_s"_a);
-  m.def("local_engine", &local_engine, "timeout_s"_a);
+        "multiple"_a, "communicator"_a, "rank"_a, "size"_a);
+  m.def("lonely_transport",
+        [] { return own(make_local_transport(std::make_shared<LocalNetwork>(1), 0)); });
+  m.def("join_node", &join_node, "segment"_a, "rank"_a, "ranks"_a, "addresses"_a);
+  m.def("route", &routed, "node"_a, "lane"_a, "network"_a);
+  m.def("engine", &make_engine, "transports"_a, "node"_a, "timeout_s"_a);
   m.def("register_engine", &register_engine, "world"_a, "engine"_a.none(), release_gil());
+  m.def("take_mpi_turn", [] { mpi_turn().lock(); }, release_gil());
+  m.def("give_mpi_turn", [] { mpi_turn().unlock(); });
   m.attr("first_user_kind") = Engine::first_user_kind;
   m.attr("max_notice_bytes") = Transport::max_notice_bytes;
+  m.attr("max_channels") = Transport::max_channels;
+  m.attr("max_lanes") = SharedNode::max_lanes;
+  m.def("instruction_set", &instruction_set);
 
-  m.def("allreduce_recursive_doubling", [](int rank, int size, std::size_t count) {
-    return describe(allreduce_recursive_doubling(rank, size, count));
-  });
-  m.def("allreduce_ring", [](int rank, int size, std::size_t count) {
-    return describe(allreduce_ring(rank, size, count));
-  });
-  m.def("allgather_ring", [](int rank, int size, const std::vector<std::size_t>& offsets) {
-    return describe(allgather_ring(rank, size, offsets));
-  });
-  m.def("broadcast_binomial", [](int rank, int size, std::size_t count, int root) {
-    return describe(broadcast_binomial(rank, size, count, root));
-  });
-  m.def("barrier_dissemination",
-        [](int rank, int size) { return describe(barrier_dissemination(rank, size)); });
+  bind_schedules(m);
 }

@@ -10,7 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/collectives.h"
+#include "engine/gather.h"
+#include "engine/heading.h"
 #include "engine/registry.h"
 #include "tensorflow/async_kernel.h"
 
@@ -43,17 +44,32 @@ Type element_type(DataType type) {
   throw std::runtime_error("element type " + std::to_string(type) + " cannot be exchanged");
 }
 
-// The attributes that both collectives have.
+// An op of a graph, with the attributes that both collectives have, and the call under way: its
+// channel carries one at a time.
 struct Kernel {
-  int world = 0;
-  Call call;
+  int world = 0, group = 0;
+  std::uint32_t channel = 0;
+  std::string label;
   Reduction reduction = Reduction::sum;
+  Type wire = Type::float32;
+
+  TF_OpKernelContext* context = nullptr;
+  std::function<void()> done;
+  std::vector<TensorOwner> tensors;
 };
 
 std::int64_t int_attribute(TF_OpKernelConstruction* construction, const char* name) {
   std::int64_t value = 0;
   const StatusOwner status = new_status();
   TF_OpKernelConstruction_GetAttrInt64(construction, name, &value, status.get());
+  check(status);
+  return value;
+}
+
+DataType type_attribute(TF_OpKernelConstruction* construction, const char* name) {
+  DataType value = TF_FLOAT;
+  const StatusOwner status = new_status();
+  TF_OpKernelConstruction_GetAttrType(construction, name, &value, status.get());
   check(status);
   return value;
 }
@@ -71,8 +87,8 @@ std::string string_attribute(TF_OpKernelConstruction* construction, const char* 
 }
 
 Reduction reduction_named(const std::string& name) {
-  if (name == "min") return Reduction::min;
-  if (name == "max") return Reduction::max;
+  for (const Reduction reduction : {Reduction::min, Reduction::max, Reduction::product})
+    if (name == name_of(reduction)) return reduction;
   return Reduction::sum;
 }
 
@@ -81,10 +97,13 @@ void* create(TF_OpKernelConstruction* construction) {
   try {
     auto kernel = std::make_unique<Kernel>();
     kernel->world = static_cast<int>(int_attribute(construction, "world"));
-    kernel->call.channel = static_cast<std::uint32_t>(int_attribute(construction, "channel"));
-    kernel->call.label = string_attribute(construction, "label");
-    if (has_reduction)
+    kernel->channel = static_cast<std::uint32_t>(int_attribute(construction, "channel"));
+    kernel->label = string_attribute(construction, "label");
+    if (has_reduction) {
+      kernel->group = static_cast<int>(int_attribute(construction, "group"));
       kernel->reduction = reduction_named(string_attribute(construction, "reduction"));
+      kernel->wire = element_type(type_attribute(construction, "wire"));
+    }
     return kernel.release();
   } catch (const std::exception& error) {
     const StatusOwner status = new_status();
@@ -98,8 +117,29 @@ void destroy(void* kernel) { delete static_cast<Kernel*>(kernel); }
 
 std::shared_ptr<Engine> engine_of(const Kernel& kernel) {
   auto engine = find_engine(kernel.world);
-  if (engine == nullptr) throw std::runtime_error("communication is closed: " + kernel.call.label);
+  if (engine == nullptr) throw std::runtime_error("communication is closed: " + kernel.label);
   return engine;
+}
+
+TensorOwner output_like(TF_OpKernelContext* context, int index, DataType type, TF_Tensor* tensor) {
+  constexpr int most_axes = 254;  // TensorShape::MaxDimensions()
+  std::int64_t shape[most_axes];
+  const int axes = TF_NumDims(tensor);
+  for (int axis = 0; axis < axes; ++axis) shape[axis] = TF_Dim(tensor, axis);
+  const StatusOwner status = new_status();
+  TensorOwner output(TF_AllocateOutput(context, index, type, shape, axes, TF_TensorByteSize(tensor),
+                                       status.get()));
+  check(status);
+  return output;
+}
+
+// The next call on the kernel may begin before done() returns.
+void finish(Kernel& kernel, const Failure& failure) {
+  kernel.tensors.clear();
+  if (!failure.empty()) fail(kernel.context, TF_ABORTED, failure);
+  const std::function<void()> done = std::move(kernel.done);
+  kernel.done = nullptr;
+  done();
 }
 
 // Runs `body`, which calls `done` unless it throws.
@@ -118,42 +158,51 @@ void guarded(TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* callback
   }
 }
 
-Done finish(TF_OpKernelContext* context, std::function<void()> done,
-            std::shared_ptr<void> keep_alive) {
-  return [context, done = std::move(done),
-          keep_alive = std::move(keep_alive)](const Failure& failure) {
-    if (!failure.empty()) fail(context, TF_ABORTED, failure);
-    done();
-  };
-}
+// How long TensorFlow's thread waits for the other ranks before it leaves that to the engine's.
+constexpr auto patience = std::chrono::microseconds(15);
 
 void compute_allreduce(void* state, TF_OpKernelContext* context,
                        TF_AsyncOpKernelDoneCallback* callback) {
   guarded(context, callback, [&](const std::function<void()>& done) {
-    const auto& kernel = *static_cast<const Kernel*>(state);
+    auto& kernel = *static_cast<Kernel*>(state);
     const auto engine = engine_of(kernel);
-    const int n = TF_NumInputs(context) - 1;
-    const DataType type = TF_InputDatatype(context, 0);
-    auto owners = std::make_shared<std::vector<TensorOwner>>();
-    std::vector<Tensor> tensors(static_cast<std::size_t>(n));
-    for (int i = 0; i < n; ++i) {
-      owners->push_back(input(context, i));
-      TF_Tensor* in = owners->back().get();
-      std::vector<std::int64_t> shape;
-      for (int axis = 0; axis < TF_NumDims(in); ++axis) shape.push_back(TF_Dim(in, axis));
-      const StatusOwner status = new_status();
-      owners->emplace_back(TF_AllocateOutput(context, i, type, shape.data(),
-                                             static_cast<int>(shape.size()), TF_TensorByteSize(in),
-                                             status.get()));
-      check(status);
-      tensors[static_cast<std::size_t>(i)] = {TF_TensorData(in),
-                                              TF_TensorData(owners->back().get()),
-                                              static_cast<std::size_t>(TF_TensorElementCount(in))};
+    Bucket& bucket = engine->take(kernel.channel);
+    bool filled = false;
+    try {
+      const int n = TF_NumInputs(context) - 1;
+      const DataType type = TF_InputDatatype(context, 0);
+      const std::size_t element_bytes = size_of(element_type(type));
+      Request& request = bucket.request;
+      std::uint64_t shapes = 0;
+      for (int i = 0; i < n; ++i) {
+        kernel.tensors.push_back(input(context, i));
+        TF_Tensor* in = kernel.tensors.back().get();
+        kernel.tensors.push_back(output_like(context, i, type, in));
+        const std::size_t count = TF_TensorByteSize(in) / element_bytes;
+        shapes = hash_of(count, shapes);
+        request.inputs.add(static_cast<const std::byte*>(TF_TensorData(in)), count);
+        request.outputs.add(static_cast<std::byte*>(TF_TensorData(kernel.tensors.back().get())),
+                            count);
+      }
+      std::memcpy(&request.scale, TF_TensorData(input(context, n).get()), sizeof request.scale);
+      request.collective = Collective::allreduce;
+      request.count = request.inputs.count();
+      request.type = element_type(type);
+      request.wire = kernel.wire;
+      request.reduction = kernel.reduction;
+      request.label = kernel.label;
+      request.agreed = shapes;
+      request.group = engine->find_group(kernel.group);
+      kernel.context = context;
+      kernel.done = done;
+      filled = true;
+      engine->start_and_help(
+          bucket, [&kernel](const Failure& failure) { finish(kernel, failure); }, patience);
+    } catch (...) {
+      kernel.tensors.clear();
+      if (!filled) engine->release(bucket);
+      throw;
     }
-    double scale = 1;
-    std::memcpy(&scale, TF_TensorData(input(context, n).get()), sizeof scale);
-    allreduce(*engine, kernel.call, element_type(type), kernel.reduction, std::move(tensors), scale,
-              finish(context, done, owners));
   });
 }
 
@@ -163,7 +212,8 @@ void compute_allgather(void* state, TF_OpKernelContext* context,
     const auto& kernel = *static_cast<const Kernel*>(state);
     const auto engine = engine_of(kernel);
     const DataType type = TF_InputDatatype(context, 0);
-    const TensorOwner in = input(context, 0);
+    auto owner = std::make_shared<TensorOwner>(input(context, 0));
+    const TensorOwner& in = *owner;
     std::vector<std::int64_t> shape;
     std::size_t row_bytes = size_of(element_type(type));
     for (int axis = 0; axis < TF_NumDims(in.get()); ++axis) {
@@ -180,8 +230,12 @@ void compute_allgather(void* state, TF_OpKernelContext* context,
       TF_OpKernelContext_Failure(context, status.get());
       return static_cast<void*>(nullptr);
     };
-    allgather(*engine, kernel.call, TF_TensorData(in.get()), TF_TensorByteSize(in.get()),
-              std::move(allocate), finish(context, done, output));
+    const auto finished = [context, done, owner, output](const Failure& failure) {
+      if (!failure.empty()) fail(context, TF_ABORTED, failure);
+      done();
+    };
+    gather(engine, kernel.channel, kernel.label, TF_TensorData(in.get()),
+           TF_TensorByteSize(in.get()), std::move(allocate), finished);
   });
 }
 
@@ -266,7 +320,8 @@ __attribute__((constructor)) void define_all() {
             {"inputs: N * T", "scale: double"},
             {"outputs: N * T"},
             with({"N: int >= 1", "T: {float, double, bfloat16, half, int32, int64}",
-                  "reduction: {'sum', 'min', 'max'} = 'sum'"}),
+                  "wire: {float, double, bfloat16, half, int32, int64}", "group: int = 0",
+                  "reduction: {'sum', 'min', 'max', 'product'} = 'sum'"}),
             same_shapes,
             create<true>,
             compute_allreduce,

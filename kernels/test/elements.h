@@ -48,4 +48,11 @@ void for_each_type(Visit visit) {
   visit(Type::uint8, std::uint8_t{});
 }
 
+template <class Visit>
+void for_each_reduction(Visit visit) {
+  for (const Reduction reduction :
+       {Reduction::sum, Reduction::min, Reduction::max, Reduction::product})
+    visit(reduction);
+}
+
 }  // namespace tnt::test

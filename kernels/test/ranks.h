@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "check.h"
-#include "engine/collectives.h"
+#include "engine/engine.h"
 #include "transport/local.h"
+#include "transport/router.h"
+#include "transport/shared.h"
 
 namespace tnt::test {
 
@@ -34,12 +36,65 @@ class Pending {
   std::future<Failure> outcome_ = promise_->get_future();
 };
 
+// What joins the ranks: messages only; one node that shares memory; nodes of two ranks each.
+enum class Joined { by_messages, by_memory, in_pairs };
+
+inline const char* name_of(Joined joined) {
+  switch (joined) {
+    case Joined::by_messages: return "messages";
+    case Joined::by_memory: return "memory";
+    case Joined::in_pairs: return "pairs";
+  }
+  return "?";
+}
+
 class Ranks {
  public:
-  explicit Ranks(int size, double timeout_s = 60) {
-    auto network = std::make_shared<LocalNetwork>(size);
-    for (int rank = 0; rank < size; ++rank)
-      engines_.push_back(std::make_unique<Engine>(make_local_transport(network, rank), timeout_s));
+  static constexpr std::size_t segment_bytes = std::size_t{1} << 30;  // of address space
+
+  explicit Ranks(int size, double timeout_s = 60, Joined joined = Joined::by_messages,
+                 int lanes = 1) {
+    std::vector<std::shared_ptr<LocalNetwork>> networks;
+    for (int lane = 0; lane < lanes; ++lane)
+      networks.push_back(std::make_shared<LocalNetwork>(size));
+    std::vector<int> node;
+    std::vector<std::unique_ptr<Segment>> segments;
+    std::vector<SegmentAddress> addresses;
+    for (int rank = 0; rank < size; ++rank) {
+      node.push_back(joined == Joined::by_messages ? rank
+                     : joined == Joined::by_memory ? 0
+                                                   : rank / 2);
+      segments.push_back(std::make_unique<Segment>(segment_bytes));
+      addresses.push_back(segments.back()->address());
+    }
+    for (int rank = 0; rank < size; ++rank) {
+      std::vector<int> near;
+      std::vector<SegmentAddress> near_addresses;
+      std::vector<bool> is_near;
+      for (int peer = 0; peer < size; ++peer) {
+        is_near.push_back(node[peer] == node[rank]);
+        if (!is_near.back()) continue;
+        near.push_back(peer);
+        near_addresses.push_back(addresses[peer]);
+      }
+      std::shared_ptr<SharedNode> shared;
+      if (joined != Joined::by_messages)
+        shared =
+            std::make_shared<SharedNode>(std::move(segments[rank]), rank, near, near_addresses);
+      std::vector<std::unique_ptr<Transport>> transports;
+      for (int lane = 0; lane < lanes; ++lane) {
+        transports.push_back(make_local_transport(networks[lane], rank));
+        if (shared != nullptr)
+          transports.back() = make_router(make_shared_transport(shared, lane, rank, size),
+                                          std::move(transports.back()), is_near);
+      }
+      engines_.push_back(std::make_unique<Engine>(std::move(transports), node, timeout_s));
+    }
+  }
+
+  // No rank's memory goes while another may use it.
+  ~Ranks() {
+    for (const auto& engine : engines_) engine->close();
   }
 
   Engine& operator[](int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
@@ -66,20 +121,67 @@ class Ranks {
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
-// In place, and waited for.
-template <class T>
-Failure allreduce_in_place(Engine& engine, Type type, Reduction reduction, std::vector<T>& values,
-                           double scale = 1, std::uint32_t channel = 0) {
+// How a call is made: handed to the engine's threads, or moved by the caller.
+enum class Way { started, helped, waited };
+
+// Starts what fill(request) says; pending ends with it.
+template <class Fill>
+void start(Engine& engine, std::uint32_t channel, Pending& pending, Fill fill) {
+  Bucket& bucket = engine.take(channel);
+  fill(bucket.request);
+  engine.start(bucket, pending.done());
+}
+
+// The same, and waits.
+template <class Fill>
+Failure call(Engine& engine, std::uint32_t channel, Fill fill, Way way = Way::started) {
+  Bucket& bucket = engine.take(channel);
+  fill(bucket.request);
+  if (way == Way::waited) {
+    engine.begin(bucket);
+    if (!engine.help(bucket, patience)) throw CheckFailed("a collective did not end");
+    return engine.finish(bucket);
+  }
   Pending pending;
-  allreduce(engine, {channel, "allreduce of values"}, type, reduction,
-            {{values.data(), values.data(), values.size()}}, scale, pending.done());
+  if (way == Way::helped)
+    engine.start_and_help(bucket, pending.done(), std::chrono::microseconds(10));
+  else
+    engine.start(bucket, pending.done());
   return pending.wait();
 }
 
+// An allreduce of values that takes their place; as private memory, which is copied in and out.
+template <class T>
+auto allreduce_of(std::vector<T>& values, Type type, Reduction reduction, double scale = 1,
+                  const std::string& algorithm = "") {
+  return [&values, type, reduction, scale, algorithm](Request& request) {
+    request.collective = Collective::allreduce;
+    request.type = request.wire = type;
+    request.reduction = reduction;
+    request.scale = scale;
+    request.count = values.size();
+    request.algorithm = algorithm;
+    request.label = "allreduce of values";
+    request.inputs.add(reinterpret_cast<const std::byte*>(values.data()), values.size());
+    request.outputs.add(reinterpret_cast<std::byte*>(values.data()), values.size());
+  };
+}
+
+template <class T>
+Failure allreduce_in_place(Engine& engine, Type type, Reduction reduction, std::vector<T>& values,
+                           double scale = 1, std::uint32_t channel = 0, Way way = Way::started) {
+  return call(engine, channel, allreduce_of(values, type, reduction, scale), way);
+}
+
+inline auto barrier_of(const std::string& label) {
+  return [label](Request& request) {
+    request.collective = Collective::barrier;
+    request.label = label;
+  };
+}
+
 inline Failure barrier_and_wait(Engine& engine, const std::string& label = "barrier") {
-  Pending pending;
-  barrier(engine, {0, label}, pending.done());
-  return pending.wait();
+  return call(engine, 0, barrier_of(label));
 }
 
 }  // namespace tnt::test

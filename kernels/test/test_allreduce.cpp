@@ -6,6 +6,7 @@
 #include <random>
 
 #include "check.h"
+#include "collective/algorithms.h"
 #include "elements.h"
 #include "ranks.h"
 
@@ -17,25 +18,33 @@ namespace {
 // Around the switch between the algorithms (32 KiB) and the parts of the ring.
 const std::size_t counts[] = {0, 1, 2, 3, 7, 63, 1000, 4097, 8192, 8193, 32769, 100000};
 
-// Small integers: their sums over nine ranks are exact in every type, in any order.
-double element(int rank, std::size_t i) { return static_cast<double>((7 * i + 3 * rank) % 11); }
+// Small integers: their sums over nine ranks are exact in every type, in any order; and powers of
+// two, whose products are.
+double element(Reduction reduction, int rank, std::size_t i) {
+  if (reduction == Reduction::product) return (i + static_cast<std::size_t>(rank)) % 5 == 0 ? 2 : 1;
+  return static_cast<double>((7 * i + 3 * static_cast<std::size_t>(rank)) % 11);
+}
 
 double expected(Reduction reduction, int size, std::size_t i) {
-  double result = element(0, i);
+  double result = element(reduction, 0, i);
   for (int rank = 1; rank < size; ++rank) {
-    const double x = element(rank, i);
+    const double x = element(reduction, rank, i);
     if (reduction == Reduction::sum) result += x;
     if (reduction == Reduction::min) result = std::min(result, x);
     if (reduction == Reduction::max) result = std::max(result, x);
+    if (reduction == Reduction::product) result *= x;
   }
   return result;
 }
 
+constexpr Joined every_joined[] = {Joined::by_messages, Joined::by_memory, Joined::in_pairs};
+
 template <class T>
-void check_plain(Engine& engine, Type type, Reduction reduction, std::size_t count) {
+void check_plain(Engine& engine, Type type, Reduction reduction, std::size_t count, Way way) {
   std::vector<T> values;
-  for (std::size_t i = 0; i < count; ++i) values.push_back(make<T>(element(engine.rank(), i)));
-  CHECK_EQUAL(allreduce_in_place(engine, type, reduction, values), "");
+  for (std::size_t i = 0; i < count; ++i)
+    values.push_back(make<T>(element(reduction, engine.rank(), i)));
+  CHECK_EQUAL(allreduce_in_place(engine, type, reduction, values, 1, 0, way), "");
   for (std::size_t i = 0; i < count; ++i)
     CHECK_EQUAL(read(values[i]), expected(reduction, engine.size(), i));
 }
@@ -57,13 +66,129 @@ std::vector<std::vector<T>> results(int size, Type type, Reduction reduction,
 }  // namespace
 
 TEST(every_type_reduction_size_and_number_of_ranks_equals_the_plain_computation) {
-  for (int size = 1; size <= 9; ++size) {
-    Ranks ranks(size);
-    for_each_type([&](Type type, auto zero) {
-      for (const Reduction reduction : {Reduction::sum, Reduction::min, Reduction::max})
-        for (const std::size_t count : counts)
-          ranks.run(
-              [&](Engine& engine) { check_plain<decltype(zero)>(engine, type, reduction, count); });
+  for (const Joined joined : every_joined)
+    for (int size = 1; size <= 9; ++size) {
+      Ranks ranks(size, 10, joined);
+      for_each_type([&](Type type, auto zero) {
+        for (const Reduction reduction :
+             {Reduction::sum, Reduction::min, Reduction::max, Reduction::product})
+          ranks.run([&](Engine& engine) {
+            for (const std::size_t count : counts)
+              check_plain<decltype(zero)>(engine, type, reduction, count,
+                                          static_cast<Way>(count % 3));
+          });
+      });
+    }
+}
+
+TEST(every_algorithm_that_fits_gives_the_plain_result_in_place_and_not) {
+  for (const Joined joined : every_joined)
+    for (int size = 1; size <= 6; ++size) {
+      Ranks ranks(size, 10, joined);
+      for (const Algorithm& algorithm : algorithms()) {
+        if (algorithm.collective != Collective::allreduce) continue;
+        ranks.run([&](Engine& engine) {
+          std::uint32_t channel = 0;
+          for (const std::size_t count : {0UL, 1UL, 5UL, 4099UL, 300001UL}) {
+            Task task;
+            task.size = size;
+            task.count = count;
+            task.node = engine.world().node;
+            if (!algorithm.fits(task)) continue;
+            std::vector<float> values;
+            for (std::size_t i = 0; i < count; ++i)
+              values.push_back(static_cast<float>(element(Reduction::sum, engine.rank(), i)));
+            const auto check = [&](const float* result) {
+              for (std::size_t i = 0; i < count; ++i)
+                CHECK_EQUAL(result[i], static_cast<float>(expected(Reduction::sum, size, i)));
+            };
+            std::vector<float> copied = values;
+            CHECK_EQUAL(call(engine, 0,
+                             allreduce_of(copied, Type::float32, Reduction::sum, 1, algorithm.name),
+                             Way::waited),
+                        "");
+            check(copied.data());
+            // In place, on memory of the bucket.
+            ++channel;
+            Bucket& bucket = engine.take(channel);
+            auto* memory = reinterpret_cast<float*>(engine.memory(bucket, 4 * count + 4));
+            engine.release(bucket);
+            std::copy(values.begin(), values.end(), memory);
+            CHECK_EQUAL(call(engine, channel,
+                             [&](Request& request) {
+                               request.count = count;
+                               request.in_place = true;
+                               request.algorithm = algorithm.name;
+                               request.label = "allreduce in place";
+                             }),
+                        "");
+            check(memory);
+          }
+        });
+      }
+    }
+}
+
+TEST(an_exchange_may_be_narrower_than_the_tensors) {
+  for (const Joined joined : every_joined) {
+    Ranks ranks(3, 60, joined);
+    ranks.run([](Engine& engine) {
+      for (const std::size_t count : {7UL, 100000UL}) {
+        std::vector<float> values(count, 1.0F + 0x1p-12F);  // rounded to 1 on the way
+        const auto request = allreduce_of(values, Type::float32, Reduction::sum);
+        CHECK_EQUAL(call(engine, 0,
+                         [&](Request& filled) {
+                           request(filled);
+                           filled.wire = Type::bfloat16;
+                         }),
+                    "");
+        CHECK(values == std::vector<float>(count, 3));
+      }
+    });
+  }
+}
+
+TEST(groups_of_ranks_work_side_by_side) {
+  for (const Joined joined : every_joined) {
+    Ranks ranks(5, 60, joined);
+    ranks.run([](Engine& engine) {
+      std::vector<int> members;  // the even ones, the odd ones
+      for (int rank = engine.rank() % 2; rank < engine.size(); rank += 2) members.push_back(rank);
+      const auto group = engine.find_group(engine.add_group(members));
+      float sum = 0;
+      for (const int rank : members) sum += static_cast<float>(rank);
+      for (int i = 0; i < 100; ++i) {
+        std::vector<float> values(1 + 1000 * static_cast<std::size_t>(i % 9),
+                                  static_cast<float>(engine.rank()));
+        const std::size_t count = values.size();
+        const auto request = allreduce_of(values, Type::float32, Reduction::sum);
+        CHECK_EQUAL(call(engine, 3,
+                         [&](Request& filled) {
+                           request(filled);
+                           filled.group = group;
+                         }),
+                    "");
+        CHECK(values == std::vector<float>(count, sum));
+      }
+    });
+  }
+}
+
+TEST(several_lanes_move_their_channels_side_by_side) {
+  for (const Joined joined : every_joined) {
+    Ranks ranks(3, 60, joined, 3);
+    ranks.run([](Engine& engine) {
+      constexpr std::uint32_t channels = 7;
+      for (int i = 0; i < 30; ++i) {
+        std::vector<std::vector<float>> values(channels, std::vector<float>(20000, 2));
+        std::vector<Pending> pending(channels);
+        for (std::uint32_t k = 0; k < channels; ++k)
+          start(engine, k, pending[k], allreduce_of(values[k], Type::float32, Reduction::sum));
+        for (std::uint32_t k = 0; k < channels; ++k) {
+          CHECK_EQUAL(pending[k].wait(), "");
+          CHECK(values[k] == std::vector<float>(20000, 6));
+        }
+      }
     });
   }
 }
@@ -155,70 +280,85 @@ TEST(a_rank_with_scale_zero_contributes_nothing_even_if_it_holds_nan) {
 }
 
 TEST(a_bucket_of_several_tensors_leaves_inputs_alone_and_fills_each_output) {
-  Ranks ranks(3);
-  ranks.run([](Engine& engine) {
-    const std::vector<float> a(3, 1), b, c(40000, static_cast<float>(engine.rank()));
-    std::vector<float> out_a(3), out_c(40000);
-    Pending pending;
-    allreduce(
-        engine, {7, "three tensors"}, Type::float32, Reduction::sum,
-        {{a.data(), out_a.data(), 3}, {b.data(), nullptr, 0}, {c.data(), out_c.data(), 40000}}, 1,
-        pending.done());
-    CHECK_EQUAL(pending.wait(), "");
-    CHECK(a == std::vector<float>(3, 1));
-    CHECK(out_a == std::vector<float>(3, 3));
-    CHECK(out_c == std::vector<float>(40000, 3));
-  });
+  for (const Joined joined : every_joined) {
+    Ranks ranks(3, 60, joined);
+    ranks.run([](Engine& engine) {
+      const std::vector<float> a(3, 1), b, c(40000, static_cast<float>(engine.rank()));
+      std::vector<float> out_a(3), out_c(40000);
+      Pending pending;
+      start(engine, 7, pending, [&](Request& request) {
+        request.count = 40003;
+        request.label = "three tensors";
+        for (const auto* tensor : {&a, &b, &c})
+          request.inputs.add(reinterpret_cast<const std::byte*>(tensor->data()), tensor->size());
+        request.outputs.add(reinterpret_cast<std::byte*>(out_a.data()), 3);
+        request.outputs.add(nullptr, 0);
+        request.outputs.add(reinterpret_cast<std::byte*>(out_c.data()), 40000);
+      });
+      CHECK_EQUAL(pending.wait(), "");
+      CHECK(a == std::vector<float>(3, 1));
+      CHECK(out_a == std::vector<float>(3, 3));
+      CHECK(out_c == std::vector<float>(40000, 3));
+    });
+  }
 }
 
 TEST(buckets_may_be_started_in_a_different_order_on_every_rank) {
   constexpr std::uint32_t buckets = 16;
-  Ranks ranks(4);
-  for (unsigned round = 0; round < 25; ++round)
-    ranks.run([&](Engine& engine) {
-      std::vector<std::uint32_t> order(buckets);
-      std::iota(order.begin(), order.end(), 0);
-      std::mt19937 random(100 * round + static_cast<unsigned>(engine.rank()));
-      std::shuffle(order.begin(), order.end(), random);
-      std::vector<std::vector<float>> values(buckets);
-      std::vector<Pending> pending(buckets);
-      for (const std::uint32_t k : order) {
-        values[k].assign(1 + 1000 * k, static_cast<float>(k + round));
-        allreduce(engine, {k, "bucket"}, Type::float32, Reduction::sum,
-                  {{values[k].data(), values[k].data(), values[k].size()}}, 1, pending[k].done());
-      }
-      for (std::uint32_t k = 0; k < buckets; ++k) {
-        CHECK_EQUAL(pending[k].wait(), "");
-        CHECK(values[k] == std::vector<float>(values[k].size(), 4.0F * (k + round)));
-      }
-    });
+  for (const Joined joined : every_joined) {
+    Ranks ranks(4, 60, joined);
+    for (unsigned round = 0; round < 25; ++round)
+      ranks.run([&](Engine& engine) {
+        std::vector<std::uint32_t> order(buckets);
+        std::iota(order.begin(), order.end(), 0);
+        std::mt19937 random(100 * round + static_cast<unsigned>(engine.rank()));
+        std::shuffle(order.begin(), order.end(), random);
+        std::vector<std::vector<float>> values(buckets);
+        std::vector<Pending> pending(buckets);
+        for (const std::uint32_t k : order) {
+          values[k].assign(1 + 1000 * k, static_cast<float>(k + round));
+          start(engine, k, pending[k], allreduce_of(values[k], Type::float32, Reduction::sum));
+        }
+        for (std::uint32_t k = 0; k < buckets; ++k) {
+          CHECK_EQUAL(pending[k].wait(), "");
+          CHECK(values[k] == std::vector<float>(values[k].size(), 4.0F * (k + round)));
+        }
+      });
+  }
 }
 
 TEST(buckets_may_be_started_by_several_threads_of_a_rank) {
   constexpr int threads = 4, times = 50;
-  Ranks ranks(2);
-  ranks.run([](Engine& engine) {
-    std::vector<std::future<void>> ends;
-    for (std::uint32_t channel = 0; channel < threads; ++channel)
-      ends.push_back(std::async(std::launch::async, [&engine, channel] {
-        for (int i = 0; i < times; ++i) {
-          std::vector<double> values(100 + channel, i);
-          CHECK_EQUAL(allreduce_in_place(engine, Type::float64, Reduction::sum, values, 1, channel),
-                      "");
-          CHECK_EQUAL(values.back(), 2.0 * i);
-        }
-      }));
-    for (auto& end : ends) end.get();
-  });
+  for (const Joined joined : every_joined) {
+    Ranks ranks(2, 60, joined);
+    ranks.run([](Engine& engine) {
+      std::vector<std::future<void>> ends;
+      for (std::uint32_t channel = 0; channel < threads; ++channel)
+        ends.push_back(std::async(std::launch::async, [&engine, channel] {
+          for (int i = 0; i < times; ++i) {
+            std::vector<double> values(100 + channel, i);
+            CHECK_EQUAL(allreduce_in_place(engine, Type::float64, Reduction::sum, values, 1,
+                                           channel, static_cast<Way>((i + engine.rank()) % 3)),
+                        "");
+            CHECK_EQUAL(values.back(), 2.0 * i);
+          }
+        }));
+      for (auto& end : ends) end.get();
+    });
+  }
 }
 
 TEST(a_thousand_in_a_row) {
-  Ranks ranks(4);
-  ranks.run([](Engine& engine) {
-    for (int i = 0; i < 1000; ++i) {
-      std::vector<std::int64_t> values(static_cast<std::size_t>(i % 50), i + engine.rank());
-      CHECK_EQUAL(allreduce_in_place(engine, Type::int64, Reduction::sum, values), "");
-      for (const std::int64_t x : values) CHECK_EQUAL(x, 4 * i + 6);
-    }
-  });
+  for (const Joined joined : every_joined) {
+    Ranks ranks(4, 60, joined);
+    ranks.run([](Engine& engine) {
+      for (int i = 0; i < 1000; ++i) {
+        std::vector<std::int64_t> values(static_cast<std::size_t>(i % 50), i + engine.rank());
+        CHECK_EQUAL(allreduce_in_place(engine, Type::int64, Reduction::sum, values, 1, 0,
+                                       static_cast<Way>((i + engine.rank()) % 3)),
+                    "");
+        for (const std::int64_t x : values) CHECK_EQUAL(x, 4 * i + 6);
+      }
+    });
+  }
 }

@@ -9,7 +9,7 @@ using namespace tnt::test;
 
 namespace {
 
-Failure allreduce_of(Engine& engine, std::size_t count) {
+Failure sum_of(Engine& engine, std::size_t count) {
   std::vector<float> values(count, 1);
   return allreduce_in_place(engine, Type::float32, Reduction::sum, values);
 }
@@ -20,7 +20,7 @@ TEST(an_abort_frees_waiting_ranks_with_the_reason) {
   Ranks ranks(4);
   ranks.run([](Engine& engine) {
     if (engine.rank() == 2) return engine.abort("rank 2: out of memory");
-    CHECK_EQUAL(allreduce_of(engine, 10), "rank 2: out of memory");
+    CHECK_EQUAL(sum_of(engine, 10), "rank 2: out of memory");
     CHECK_EQUAL(engine.failure(), "rank 2: out of memory");
   });
 }
@@ -31,8 +31,7 @@ TEST(an_abort_frees_all_buckets_under_way) {
   std::vector<std::vector<float>> values(buckets, std::vector<float>(1000));
   std::vector<Pending> pending(buckets);
   for (std::uint32_t k = 0; k < buckets; ++k)
-    allreduce(ranks[0], {k, "bucket"}, Type::float32, Reduction::sum,
-              {{values[k].data(), values[k].data(), values[k].size()}}, 1, pending[k].done());
+    start(ranks[0], k, pending[k], allreduce_of(values[k], Type::float32, Reduction::sum));
   ranks[1].abort("rank 1: bad data");
   for (Pending& one : pending) CHECK_EQUAL(one.wait(), "rank 1: bad data");
 }
@@ -56,8 +55,11 @@ TEST(a_wait_that_is_too_long_names_the_rank_and_the_operation) {
   Ranks ranks(2, 0.2);
   std::vector<float> values(10);
   Pending pending;
-  allreduce(ranks[0], {3, "allreduce of bucket 3 (dense/kernel)"}, Type::float32, Reduction::sum,
-            {{values.data(), values.data(), values.size()}}, 1, pending.done());
+  const auto request = allreduce_of(values, Type::float32, Reduction::sum);
+  start(ranks[0], 3, pending, [&](Request& filled) {
+    request(filled);
+    filled.label = "allreduce of bucket 3 (dense/kernel)";
+  });
   const Failure failure = pending.wait();
   CHECK_CONTAINS(failure, "rank 0: waited 0 s for rank 1");
   CHECK_CONTAINS(failure, "allreduce of bucket 3 (dense/kernel)");
@@ -67,7 +69,7 @@ TEST(a_wait_that_is_too_long_names_the_rank_and_the_operation) {
 TEST(a_time_out_may_be_set_while_an_operation_waits) {
   Ranks ranks(2);
   Pending pending;
-  barrier(ranks[0], {0, "barrier"}, pending.done());
+  start(ranks[0], 0, pending, barrier_of("barrier"));
   ranks[0].set_timeout(0.1);
   CHECK_CONTAINS(pending.wait(), "for rank 1 in barrier");
 }
@@ -78,7 +80,7 @@ TEST(ranks_with_different_sizes_get_an_error_and_do_not_hang) {
       Ranks ranks(size);
       ranks.run([&](Engine& engine) {
         const std::size_t own = engine.rank() == size - 1 ? count + 5 : count;
-        CHECK_CONTAINS(allreduce_of(engine, own), "bytes where");
+        CHECK_CONTAINS(sum_of(engine, own), "is in another operation");
       });
     }
 }
@@ -86,9 +88,8 @@ TEST(ranks_with_different_sizes_get_an_error_and_do_not_hang) {
 TEST(ranks_in_different_collectives_get_an_error_and_do_not_hang) {
   Ranks ranks(2);
   ranks.run([](Engine& engine) {
-    const Failure failure =
-        engine.rank() == 0 ? allreduce_of(engine, 10) : barrier_and_wait(engine);
-    CHECK_CONTAINS(failure, "bytes where");
+    const Failure failure = engine.rank() == 0 ? sum_of(engine, 10) : barrier_and_wait(engine);
+    CHECK_CONTAINS(failure, "is in another operation");
   });
 }
 
@@ -97,12 +98,10 @@ TEST(after_a_failure_every_operation_ends_at_once) {
   ranks[0].abort("rank 0: gone");
   ranks.run([](Engine& engine) {
     for (int i = 0; i < 100; ++i) {
-      CHECK_EQUAL(allreduce_of(engine, 10), "rank 0: gone");
+      CHECK_EQUAL(sum_of(engine, 10), "rank 0: gone");
       CHECK_EQUAL(barrier_and_wait(engine), "rank 0: gone");
-      Pending pending;
-      allgather(
-          engine, {1, "allgather"}, "x", 1, [](std::size_t) { return nullptr; }, pending.done());
-      CHECK_EQUAL(pending.wait(), "rank 0: gone");
+      CHECK_EQUAL(call(engine, 1, barrier_of("barrier"), Way::waited), "rank 0: gone");
+      CHECK_EQUAL(call(engine, 2, barrier_of("barrier"), Way::helped), "rank 0: gone");
     }
   });
 }
@@ -111,7 +110,7 @@ TEST(close_ends_operations_under_way) {
   Ranks ranks(2);
   constexpr std::uint32_t buckets = 8;
   std::vector<Pending> pending(buckets);
-  for (std::uint32_t k = 0; k < buckets; ++k) barrier(ranks[0], {k, "barrier"}, pending[k].done());
+  for (std::uint32_t k = 0; k < buckets; ++k) start(ranks[0], k, pending[k], barrier_of("barrier"));
   ranks[0].close();
   for (Pending& one : pending) {
     CHECK(one.ended());
@@ -126,7 +125,7 @@ TEST(what_is_started_while_or_after_an_engine_closes_ends_too) {
     std::thread caller([&] {
       for (std::uint32_t channel = 0; !closed || channel % 100 != 0; ++channel) {
         Pending pending;
-        barrier(ranks[0], {channel, "barrier"}, pending.done());
+        start(ranks[0], channel, pending, barrier_of("barrier"));
         if (channel % 2 == 0) CHECK_EQUAL(pending.wait(), "communication is closed");
       }
     });
@@ -139,13 +138,7 @@ TEST(what_is_started_while_or_after_an_engine_closes_ends_too) {
 TEST(an_operation_handed_to_a_closed_engine_ends) {
   Ranks ranks(1);
   ranks[0].close();
-  const Schedule nothing;
-  Pending pending;
-  Operation operation;
-  operation.schedule = &nothing;
-  operation.done = pending.done();
-  ranks[0].start(std::move(operation));
-  CHECK_EQUAL(pending.wait(), "communication is closed");
+  CHECK_EQUAL(barrier_and_wait(ranks[0]), "communication is closed");
 }
 
 TEST(an_abort_reaches_the_others_even_if_the_rank_closes_at_once) {
@@ -160,9 +153,9 @@ TEST(an_abort_reaches_the_others_even_if_the_rank_closes_at_once) {
 TEST(a_channel_carries_one_collective_at_a_time) {
   Ranks ranks(2);
   Pending first, second;
-  barrier(ranks[0], {5, "barrier"}, first.done());
-  CHECK_THROWS(barrier(ranks[0], {5, "barrier"}, second.done()), std::logic_error);
-  barrier(ranks[1], {5, "barrier"}, second.done());
+  start(ranks[0], 5, first, barrier_of("barrier"));
+  CHECK_THROWS(start(ranks[0], 5, second, barrier_of("barrier")), std::logic_error);
+  start(ranks[1], 5, second, barrier_of("barrier"));
   CHECK_EQUAL(first.wait(), "");
   CHECK_EQUAL(second.wait(), "");
 }

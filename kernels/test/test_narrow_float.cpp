@@ -1,6 +1,7 @@
 // bfloat16 and float16 against what their definition says, computed in double.
 #include <cmath>
 #include <random>
+#include <vector>
 
 #include "check.h"
 #include "elements.h"
@@ -56,6 +57,9 @@ struct Format {
 
 constexpr Format bfloat16{7, 8}, float16{10, 5};
 
+constexpr Type type_of(BFloat16) { return Type::bfloat16; }
+constexpr Type type_of(Float16) { return Type::float16; }
+
 template <class T>
 void check_widening(const Format& format) {
   for (std::uint32_t bits = 0; bits < patterns; ++bits) {
@@ -101,6 +105,26 @@ void check_rounding(const Format& format) {
   }
 }
 
+// Doubles so close to the midpoints that a float on the way would be rounded to them.
+template <class T>
+void check_rounding_of_doubles(const Format& format) {
+  std::vector<double> values;
+  const std::uint32_t infinity = ((1U << format.exponent_bits) - 1) << format.fraction_bits;
+  for (std::uint32_t bits = 0; bits + 1 < infinity; ++bits) {
+    const double middle = (format.value(bits) + format.value(bits + 1)) / 2;
+    for (const double x : {middle, std::nextafter(middle, 1e300), std::nextafter(middle, 0.0)}) {
+      values.push_back(x);
+      values.push_back(-x);
+    }
+  }
+  for (const double x : {1e300, -1e300, 1e-300, -1e-300, double(INFINITY), double(-INFINITY)})
+    values.push_back(x);
+  std::vector<T> narrowed(values.size());
+  convert(type_of(T{}), narrowed.data(), Type::float64, values.data(), 1, values.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    CHECK_EQUAL(narrowed[i].bits, format.nearest(values[i]));
+}
+
 template <class T>
 void check_overflow() {
   for (const float x : {INFINITY, 3.4e38F * 2, std::numeric_limits<float>::max()})
@@ -121,36 +145,5 @@ TEST(what_is_too_large_becomes_infinity) {
   check_overflow<BFloat16>();
   check_overflow<Float16>();
 }
-
-TEST(a_scaled_copy_rounds_once) {
-  for_each_type([](Type type, auto zero) {
-    using T = decltype(zero);
-    if constexpr (!std::is_integral_v<T>) {
-      std::vector<T> source, target(1000);
-      for (int i = 0; i < 1000; ++i) source.push_back(make<T>(i * 0.37));
-      scaled_copy(type, target.data(), source.data(), 1.0 / 3, source.size());
-      for (std::size_t i = 0; i < source.size(); ++i) {
-        const double exact = std::is_same_v<T, double> ? read(source[i]) * (1.0 / 3)
-                                                       : static_cast<float>(read(source[i])) *
-                                                             static_cast<float>(1.0 / 3);
-        CHECK_EQUAL(read(target[i]), read(make<T>(exact)));
-      }
-    }
-  });
-}
-
-TEST(scale_zero_gives_zeros_whatever_the_source_holds) {
-  for_each_type([](Type type, auto zero) {
-    using T = decltype(zero);
-    std::vector<T> source(5, make<T>(std::is_floating_point_v<T> ? std::nan("") : 1)), target(5);
-    if constexpr (!std::is_arithmetic_v<T>) source.assign(5, make<T>(INFINITY));
-    scaled_copy(type, target.data(), source.data(), 0, source.size());
-    CHECK(same_bits(target, std::vector<T>(5)));
-  });
-}
-
-TEST(integers_are_not_weighted) {
-  std::vector<std::int32_t> values(3);
-  CHECK_THROWS(scaled_copy(Type::int32, values.data(), values.data(), 0.5, 3),
-               std::invalid_argument);
-}
+TEST(doubles_become_the_nearest_bfloat16) { check_rounding_of_doubles<BFloat16>(bfloat16); }
+TEST(doubles_become_the_nearest_float16) { check_rounding_of_doubles<Float16>(float16); }

@@ -1,137 +1,248 @@
-// The schedules of 1 to 64 ranks, checked on symbols.
+// The schedules of all algorithms, proved for 1 to 64 ranks, and for some thousands.
 #include <algorithm>
 
 #include "check.h"
-#include "collective/algorithms.h"
-#include "symbolic.h"
+#include "collective/check.h"
+#include "collective/layout.h"
+#include "tasks.h"
 
 using namespace tnt;
 using namespace tnt::test;
 
 namespace {
 
+#ifdef TNT_SANITIZED
+constexpr int most_ranks = 17;
+constexpr int many = 128, very_many = 512;
+constexpr std::size_t most_elements = 30'000'000;
+#else
 constexpr int most_ranks = 64;
+constexpr int many = 1024, very_many = 4096;
+constexpr std::size_t most_elements = (std::size_t{1} << 30) + 5;
+#endif
 
-template <class Make>
-std::vector<Schedule> schedules(int size, Make make) {
-  std::vector<Schedule> all;
-  for (int rank = 0; rank < size; ++rank) all.push_back(make(rank));
-  return all;
+struct Length {
+  std::size_t count, element_bytes;
+};
+
+// The last has elements so large that it goes in many chunks.
+const std::vector<Length> lengths{{0, 4}, {1, 4}, {3, 4}, {64, 4}, {131, 4}, {131, 16384}};
+
+// Nodes that make a difference to the algorithm.
+std::vector<std::vector<int>> layouts_for(const Algorithm& algorithm, int size) {
+  std::vector<std::vector<int>> layouts;
+  Task task = make_task(algorithm.collective, size, 0);
+  for (const auto& node : {std::vector<int>{}, one_node(size), nodes_of(size, 4),
+                           dealt_nodes(size, 2), uneven_nodes(size)}) {
+    task.node = node;
+    const bool plain = node.empty() || node == dealt_nodes(size, 2);
+    if (algorithm.fits(task) && (plain || algorithm.fits != algorithms().front().fits))
+      layouts.push_back(node);
+  }
+  return layouts;
 }
 
-using Algorithm = Schedule (*)(int, int, std::size_t);
-
-// Each element holds each rank's contribution once, added up in the same way on all ranks.
-void check_allreduce(Algorithm algorithm) {
-  for (int size = 1; size <= most_ranks; ++size)
-    for (const std::size_t count : {0UL, 1UL, 3UL, 64UL, 131UL}) {
-      std::vector<std::vector<Symbol>> data;
-      for (int rank = 0; rank < size; ++rank) data.emplace_back(count, Symbol::of(rank, size));
-      const SymbolicRun run(schedules(size, [&](int rank) { return algorithm(rank, size, count); }),
-                            data);
-      const std::vector<std::uint8_t> once(static_cast<std::size_t>(size), 1);
-      for (std::size_t rank = 0; rank < static_cast<std::size_t>(size); ++rank)
-        for (std::size_t i = 0; i < count; ++i) {
-          CHECK(run.data(rank)[i].times == once);
-          CHECK(run.data(rank)[i] == run.data(0)[i]);
-        }
+std::size_t prove(const Algorithm& algorithm, int size, Length length) {
+  std::size_t proofs = 0;
+  Task task = make_task(algorithm.collective, size, length.count);
+  task.element_bytes = length.element_bytes;
+  for (const auto& node : layouts_for(algorithm, size))
+    for (const bool in_place : {false, true}) {
+      task.node = node;
+      task.in_place = in_place;
+      CHECK_EQUAL(check(algorithm, task), "");
+      ++proofs;
     }
+  return proofs;
+}
+
+void prove_all(Collective collective) {
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective != collective) continue;
+    std::size_t proofs = 0;
+    for (int size = 1; size <= most_ranks; ++size)
+      for (const Length& length : lengths) proofs += prove(algorithm, size, length);
+    CHECK(proofs > 0);
+  }
 }
 
 std::size_t elements_sent(const Schedule& schedule) {
   std::size_t sum = 0;
   for (const Step& step : schedule.steps)
-    if (step.action == Action::send) sum += step.from.count;
+    if (step.action == Action::send) sum += step.count;
   return sum;
 }
 
-std::uint32_t rounds(const Schedule& schedule) {
-  return schedule.steps.empty() ? 0 : schedule.steps.back().round + 1;
+// Rounds in which the rank waits for messages.
+int rounds_of_messages(const Schedule& schedule) {
+  int rounds = 0;
+  std::int64_t last = -1;
+  for (const Step& step : schedule.steps) {
+    const bool is_message = step.action == Action::send || step.action == Action::receive;
+    if (!is_message || step.round == last) continue;
+    last = step.round;
+    ++rounds;
+  }
+  return rounds;
+}
+
+int logarithm(int size) {
+  int rounds = 0;
+  while ((1 << rounds) < size) ++rounds;
+  return rounds;
+}
+
+void check_rounds(Collective collective, const char* name, int (*most)(int size)) {
+  for (int size = 1; size <= most_ranks; ++size)
+    for (const Schedule& schedule :
+         schedules_of_all(algorithm(collective, name).make, make_task(collective, size, 10)))
+      CHECK(rounds_of_messages(schedule) <= most(size));
+}
+
+std::size_t most_sent(const char* name, const Task& task) {
+  std::size_t most = 0;
+  for (const Schedule& schedule : schedules_of_all(algorithm(task.collective, name).make, task))
+    most = std::max(most, elements_sent(schedule));
+  return most;
 }
 
 }  // namespace
 
-TEST(recursive_doubling_adds_every_contribution_once) {
-  check_allreduce(allreduce_recursive_doubling);
+TEST(an_allreduce_adds_every_contribution_once_and_in_the_same_order_on_all_ranks) {
+  prove_all(Collective::allreduce);
 }
 
-TEST(the_ring_adds_every_contribution_once) { check_allreduce(allreduce_ring); }
+TEST(a_reduce_scatter_leaves_each_rank_the_sum_of_its_block) {
+  prove_all(Collective::reduce_scatter);
+}
 
-TEST(recursive_doubling_takes_logarithmically_many_rounds) {
-  for (int size = 1; size <= most_ranks; ++size) {
-    std::uint32_t bound = 2;  // to fold the ranks beyond a power of two in, and out
-    for (int core = 2; core <= size; core *= 2) ++bound;
-    for (int rank = 0; rank < size; ++rank)
-      CHECK(rounds(allreduce_recursive_doubling(rank, size, 10)) <= bound);
+TEST(an_allgather_brings_every_block_to_every_rank) { prove_all(Collective::allgather); }
+
+TEST(a_broadcast_brings_the_elements_of_the_root_to_every_rank) {
+  prove_all(Collective::broadcast);
+}
+
+TEST(a_reduce_leaves_the_sum_on_the_root) { prove_all(Collective::reduce); }
+
+TEST(an_alltoall_exchanges_the_blocks_of_all_pairs) { prove_all(Collective::alltoall); }
+
+TEST(nobody_leaves_a_barrier_before_all_have_entered) { prove_all(Collective::barrier); }
+
+TEST(every_root_will_do) {
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective != Collective::broadcast && algorithm.collective != Collective::reduce)
+      continue;
+    for (const int size : {2, 5, 8, 13})
+      for (int root = 0; root < size; ++root)
+        for (const bool in_place : {false, true}) {
+          Task task = make_task(algorithm.collective, size, 50);
+          task.element_bytes = 16384;
+          task.node = one_node(size);
+          task.root = root;
+          task.in_place = in_place;
+          CHECK_EQUAL(check(algorithm, task), "");
+        }
   }
 }
 
-TEST(the_ring_sends_each_element_less_than_twice) {
-  for (int size = 2; size <= most_ranks; ++size)
-    for (int rank = 0; rank < size; ++rank) {
-      constexpr std::size_t count = 6400;
-      const std::size_t slack = 2 * static_cast<std::size_t>(size);  // unequal parts
-      CHECK(elements_sent(allreduce_ring(rank, size, count)) <=
-            2 * count * static_cast<std::size_t>(size - 1) / static_cast<std::size_t>(size) +
-                slack);
-    }
-}
-
-TEST(allgather_brings_every_block_to_every_rank) {
-  for (int size = 1; size <= most_ranks; ++size) {
-    std::vector<std::size_t> offsets{0};
-    for (int rank = 0; rank < size; ++rank)
-      offsets.push_back(offsets.back() + static_cast<std::size_t>(rank * 5 % 4));  // empty ones too
-    std::vector<std::vector<Symbol>> data(static_cast<std::size_t>(size));
-    std::vector<Symbol> expected;
-    for (int rank = 0; rank < size; ++rank) {
-      auto& own = data[static_cast<std::size_t>(rank)];
-      own.resize(offsets.back());
-      for (std::size_t i = offsets[static_cast<std::size_t>(rank)];
-           i < offsets[static_cast<std::size_t>(rank) + 1]; ++i) {
-        own[i] = Symbol::of(rank, size);
-        expected.push_back(own[i]);
+// The number of elements costs a proof nothing.
+TEST(vectors_of_the_size_of_models_are_reduced_right) {
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective != Collective::allreduce) continue;
+    for (const std::size_t count : {std::size_t{25'557'032}, most_elements})
+      for (const auto& node : {one_node(6), nodes_of(6, 2)}) {
+        Task task = make_task(Collective::allreduce, 6, count);
+        task.node = node;
+        for (const bool in_place : {false, true}) {
+          task.in_place = in_place;
+          if (algorithm.fits(task)) CHECK_EQUAL(check(algorithm, task), "");
+        }
       }
-    }
-    const SymbolicRun run(
-        schedules(size, [&](int rank) { return allgather_ring(rank, size, offsets); }), data);
-    for (std::size_t rank = 0; rank < data.size(); ++rank) CHECK(run.data(rank) == expected);
   }
 }
 
-TEST(broadcast_brings_the_root_s_elements_to_every_rank) {
-  for (int size = 1; size <= most_ranks; ++size)
-    for (int root = 0; root < size; root += std::max(1, size / 7)) {
-      std::vector<std::vector<Symbol>> data(static_cast<std::size_t>(size), std::vector<Symbol>(3));
-      data[static_cast<std::size_t>(root)].assign(3, Symbol::of(root, size));
-      const auto expected = data[static_cast<std::size_t>(root)];
-      const SymbolicRun run(
-          schedules(size, [&](int rank) { return broadcast_binomial(rank, size, 3, root); }), data);
-      for (std::size_t rank = 0; rank < data.size(); ++rank) CHECK(run.data(rank) == expected);
+TEST(thousands_of_ranks_are_no_problem) {
+  for (const Algorithm& algorithm : algorithms()) {
+    const std::string name = algorithm.name;
+    const bool all_to_all = name == "direct" || algorithm.collective == Collective::alltoall;
+    const bool is_ring = name == "ring";
+    const int size = all_to_all ? many / 4 : is_ring ? many : very_many;
+    Task task = make_task(algorithm.collective, size, 3);
+    if (name == "direct") task.node = one_node(size);
+    if (name == "hierarchical") {
+      task = make_task(algorithm.collective, many, 67);
+      task.node = nodes_of(many, 8);
     }
-}
-
-TEST(after_a_barrier_every_rank_has_heard_of_every_other) {
-  for (int size = 1; size <= most_ranks; ++size) {
-    const SymbolicRun run(
-        schedules(size, [&](int rank) { return barrier_dissemination(rank, size); }),
-        std::vector<std::vector<Symbol>>(static_cast<std::size_t>(size)));
-    for (std::size_t rank = 0; rank < static_cast<std::size_t>(size); ++rank)
-      CHECK_EQUAL(run.heard_of(rank).size(), static_cast<std::size_t>(size));
+    for (const bool in_place : {false, true}) {
+      task.in_place = in_place;
+      CHECK_EQUAL(check(algorithm, task), "");
+    }
   }
 }
 
-TEST(a_schedule_that_is_wrong_is_found) {
-  const std::vector<std::vector<Symbol>> data(2, std::vector<Symbol>(4, Symbol::of(0, 2)));
-  const Range first{Memory::data, 0, 2}, second{Memory::data, 2, 2}, whole{Memory::data, 0, 4};
-  const auto run = [&](Schedule a, Schedule b) { SymbolicRun({a, b}, data); };
-  const Step send{0, Action::send, 1, first, {}}, receive{0, Action::receive, 0, {}, first};
-  CHECK_THROWS(run({{send}, 0}, {}), CheckFailed);  // nobody receives
-  const Step longer{0, Action::receive, 0, {}, whole};
-  CHECK_THROWS(run({{send}, 0}, {{longer}, 0}), CheckFailed);
-  const Step overlapping{0, Action::receive, 1, {}, whole};
-  CHECK_THROWS(run({{send, overlapping}, 0}, {{receive}, 0}), CheckFailed);
-  const Step late{0, Action::receive, 1, {}, second}, after{1, Action::send, 1, first, {}};
-  const Step back{1, Action::send, 0, first, {}};
-  CHECK_THROWS(run({{late, after}, 0}, {{receive, back}, 0}), CheckFailed);  // each waits first
+TEST(where_latency_counts_the_rounds_are_logarithmic) {
+  const auto fold = [](int size) { return logarithm(size) + 1; };
+  check_rounds(Collective::allreduce, "recursive_doubling", fold);
+  check_rounds(Collective::allreduce, "rabenseifner",
+               [](int size) { return 2 * logarithm(size) + 1; });
+  check_rounds(Collective::allreduce, "double_tree", [](int size) { return 4 * logarithm(size); });
+  check_rounds(Collective::broadcast, "binomial", [](int size) { return 1 + logarithm(size); });
+  check_rounds(Collective::reduce, "binomial", [](int size) { return 1 + logarithm(size); });
+  check_rounds(Collective::allgather, "bruck", logarithm);
+  check_rounds(Collective::barrier, "dissemination", logarithm);
+}
+
+TEST(where_bandwidth_counts_each_element_is_sent_less_than_twice) {
+  constexpr std::size_t count = 6400;
+  for (int size = 2; size <= most_ranks; ++size) {
+    const auto ranks = static_cast<std::size_t>(size);
+    const std::size_t bound = 2 * count * (ranks - 1) / ranks + 2 * ranks;  // unequal parts
+    const Task task = make_task(Collective::allreduce, size, count);
+    const bool is_power = (size & (size - 1)) == 0;
+    CHECK(most_sent("ring", task) <= bound);
+    CHECK(most_sent("rabenseifner", task) <= bound + (is_power ? 0 : count + count / 2));
+    CHECK(most_sent("double_tree", task) <= 2 * count + 2);
+  }
+}
+
+TEST(on_a_node_messages_are_empty) {
+  for (const Algorithm& algorithm : algorithms()) {
+    if (std::string(algorithm.name) != "direct") continue;
+    Task task = make_task(algorithm.collective, 6, 1000);
+    task.node = one_node(6);
+    CHECK_EQUAL(most_sent("direct", task), 0U);
+  }
+}
+
+TEST(between_nodes_each_rank_moves_its_share_of_one_vector_a_node) {
+  constexpr std::size_t count = 64 << 10;
+  Task task = make_task(Collective::allreduce, 32, count);
+  task.node = nodes_of(32, 4);
+  const std::size_t slice = count / 4;
+  CHECK(most_sent("hierarchical", task) <= 2 * slice * 7 / 8 + 1000);
+}
+
+TEST(schedules_are_short_for_long_vectors) {
+  for (const int size : {2, 8, 64}) {
+    Task task = make_task(Collective::allreduce, size, 16 << 20);
+    task.node = one_node(size);
+    task.in_place = true;
+    CHECK(algorithm(Collective::allreduce, "direct").make(task).steps.size() < 9000);
+    task.count = std::size_t{1} << 32;
+    CHECK(algorithm(Collective::allreduce, "direct").make(task).steps.size() < 9000);
+  }
+}
+
+TEST(staging_memory_does_not_grow_with_the_vector) {
+  for (const Algorithm& algorithm : algorithms()) {
+    if (std::string(algorithm.name) != "direct") continue;
+    Task task = make_task(algorithm.collective, 4, 16 << 20);
+    task.node = one_node(4);
+    CHECK(algorithm.make(task).data_count * task.element_bytes <= (1 << 20));
+  }
+}
+
+TEST(names_of_algorithms_are_unique_in_a_collective) {
+  for (const Algorithm& one : algorithms()) CHECK(find_algorithm(one.collective, one.name) == &one);
+  CHECK(find_algorithm(Collective::allreduce, "no such thing") == nullptr);
 }

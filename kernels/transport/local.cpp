@@ -16,32 +16,39 @@ class LocalTransport final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return network_->size(); }
 
-  Ticket send(int peer, std::uint32_t tag, const void* data, std::size_t bytes) override {
+  Ticket send(int peer, std::uint32_t channel, const Heading& heading, const void* data,
+              std::size_t bytes) override {
     const auto* begin = static_cast<const std::byte*>(data);
     std::lock_guard lock(network_->mutex_);
-    network_->mail_[{rank_, peer, tag}].emplace_back(begin, begin + bytes);
+    network_->mail_[{rank_, peer, channel}].push_back({heading, {begin, begin + bytes}});
     ++sent_[peer];
     return sent_ticket;
   }
 
-  Ticket receive(int peer, std::uint32_t tag, void* data, std::size_t bytes) override {
-    receives_[++last_ticket_] = {{peer, rank_, tag}, data, bytes};
+  Ticket receive(int peer, std::uint32_t channel, const Heading& heading, void* data,
+                 std::size_t bytes) override {
+    const LocalNetwork::Address address{peer, rank_, channel};
+    receives_[++last_ticket_] = {address, heading, data, bytes};
+    order_[address].push_back(last_ticket_);
     return last_ticket_;
   }
 
   bool done(Ticket ticket) override {
     if (ticket == sent_ticket) return true;
-    const auto& [address, data, bytes] = receives_.at(ticket);
+    const auto& [address, heading, data, bytes] = receives_.at(ticket);
+    auto& order = order_[address];
+    if (order.front() != ticket) return false;
     std::lock_guard lock(network_->mutex_);
     auto& queue = network_->mail_[address];
     if (queue.empty()) return false;
-    if (queue.front().size() != bytes)
-      throw TransportError("rank " + std::to_string(std::get<0>(address)) + " sent " +
-                           std::to_string(queue.front().size()) + " bytes where " +
-                           std::to_string(bytes) + " were expected");
-    if (bytes != 0) std::memcpy(data, queue.front().data(), bytes);
+    const LocalNetwork::Message& message = queue.front();
+    const int source = std::get<0>(address);
+    if (!(message.heading == heading) || message.bytes.size() != bytes)
+      throw Mismatch(source, message.heading, message.bytes.size());
+    if (bytes != 0) std::memcpy(data, message.bytes.data(), bytes);
     queue.pop_front();
-    ++received_[std::get<0>(address)];
+    order.pop_front();
+    ++received_[static_cast<std::size_t>(source)];
     receives_.erase(ticket);
     return true;
   }
@@ -60,7 +67,10 @@ class LocalTransport final : public Transport {
     return true;
   }
 
-  void cancel_receives() override { receives_.clear(); }
+  void cancel_receives() override {
+    receives_.clear();
+    order_.clear();
+  }
   bool sends_done() override { return true; }
   std::vector<std::uint64_t> sent() const override { return sent_; }
   std::vector<std::uint64_t> received() const override { return received_; }
@@ -69,6 +79,7 @@ class LocalTransport final : public Transport {
   static constexpr Ticket sent_ticket = 0;
   struct Receive {
     LocalNetwork::Address address;
+    Heading heading;
     void* data;
     std::size_t bytes;
   };
@@ -77,6 +88,7 @@ class LocalTransport final : public Transport {
   const int rank_;
   Ticket last_ticket_ = sent_ticket;
   std::map<Ticket, Receive> receives_;
+  std::map<LocalNetwork::Address, std::deque<Ticket>> order_;
   std::vector<std::uint64_t> sent_, received_;
 };
 

@@ -18,11 +18,15 @@ class LocalNetwork {
 
  private:
   friend class LocalTransport;
-  using Address = std::tuple<int, int, std::uint32_t>;  // source, target, tag
+  using Address = std::tuple<int, int, std::uint32_t>;  // source, target, channel
+  struct Message {
+    Heading heading;
+    std::vector<std::byte> bytes;
+  };
 
   const int size_;
   std::mutex mutex_;
-  std::map<Address, std::deque<std::vector<std::byte>>> mail_;
+  std::map<Address, std::deque<Message>> mail_;
   std::vector<std::deque<Notice>> notices_;
 };
 

@@ -65,51 +65,52 @@ class MpiTransport final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(sent_.size()); }
 
-  Ticket send(int peer, std::uint32_t tag, const void* data, std::size_t bytes) override {
-    const Ticket ticket = open(Kind::send, peer, bytes);
-    for (std::size_t at = 0; at == 0 || at < bytes; at += piece_bytes) {
-      const int count = static_cast<int>(std::min(piece_bytes, bytes - at));
+  Ticket send(int peer, std::uint32_t channel, const Heading& heading, const void* data,
+              std::size_t bytes) override {
+    const auto turn = take_turn();
+    const Ticket ticket = open(Kind::send, peer, heading, bytes);
+    Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
+    const Envelope envelope{heading, bytes};
+    std::memcpy(transfer.front.get(), &envelope, sizeof envelope);
+    if (bytes != 0 && bytes <= eager_bytes)
+      std::memcpy(transfer.front.get() + sizeof envelope, data, bytes);
+    for_each_piece(transfer, const_cast<void*>(data), [&](void* piece, int count) {
       Handle request = null_;
-      check(mpi_.isend(static_cast<const std::byte*>(data) + at, count, byte_, peer, mpi_tag(tag),
-                       communicator_, &request),
+      check(mpi_.isend(piece, count, byte_, peer, mpi_tag(channel), communicator_, &request),
             "send to", peer);
-      transfers_[ticket].pieces.push_back({request, count});
-      ++sent_[peer];
-    }
+      ++sent_[static_cast<std::size_t>(peer)];
+      return request;
+    });
     return ticket;
   }
 
-  Ticket receive(int peer, std::uint32_t tag, void* data, std::size_t bytes) override {
-    const Ticket ticket = open(Kind::receive, peer, bytes);
-    for (std::size_t at = 0; at == 0 || at < bytes; at += piece_bytes) {
-      const int count = static_cast<int>(std::min(piece_bytes, bytes - at));
+  Ticket receive(int peer, std::uint32_t channel, const Heading& heading, void* data,
+                 std::size_t bytes) override {
+    const auto turn = take_turn();
+    const Ticket ticket = open(Kind::receive, peer, heading, bytes);
+    Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
+    transfer.target = data;
+    for_each_piece(transfer, data, [&](void* piece, int count) {
       Handle request = null_;
-      check(mpi_.irecv(static_cast<std::byte*>(data) + at, count, byte_, peer, mpi_tag(tag),
-                       communicator_, &request),
+      check(mpi_.irecv(piece, count, byte_, peer, mpi_tag(channel), communicator_, &request),
             "receive from", peer);
-      transfers_[ticket].pieces.push_back({request, count});
-    }
+      return request;
+    });
     return ticket;
   }
 
   bool done(Ticket ticket) override {
-    Transfer& transfer = transfers_[ticket];
+    const auto turn = take_turn();
+    Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
     while (transfer.next < transfer.pieces.size()) {
-      Piece& piece = transfer.pieces[transfer.next];
       int flag = 0;
-      const int code = mpi_.test(&piece.request, &flag, status_.data());
+      const int code = mpi_.test(&transfer.pieces[transfer.next], &flag, status_.data());
       if (code == 0 && flag == 0) return false;
-      ++transfer.next;  // complete, if only with an error: a message too long is consumed as well
-      if (transfer.kind == Kind::receive) ++received_[transfer.peer];
+      // Complete, if only with an error: a message too long is consumed as well.
+      const bool is_front = transfer.next++ == 0;
+      if (transfer.kind == Kind::receive) ++received_[static_cast<std::size_t>(transfer.peer)];
       check(code, transfer.kind == Kind::send ? "send to" : "receive from", transfer.peer);
-      if (transfer.kind == Kind::receive) {
-        int count = 0;
-        check(mpi_.get_count(status_.data(), byte_, &count), "receive from", transfer.peer);
-        if (count != piece.bytes)
-          throw TransportError("rank " + std::to_string(transfer.peer) + " sent " +
-                               std::to_string(count) + " bytes where " +
-                               std::to_string(piece.bytes) + " were expected");
-      }
+      if (transfer.kind == Kind::receive && is_front) read_front(transfer);
     }
     transfer.kind = Kind::free;
     free_.push_back(ticket);
@@ -117,6 +118,7 @@ class MpiTransport final : public Transport {
   }
 
   void notify(int peer, std::uint32_t kind, const std::string& payload) override {
+    const auto turn = take_turn();
     reap_notices();
     OutgoingNotice& notice = outgoing_.emplace_back();
     notice.request = null_;
@@ -131,6 +133,7 @@ class MpiTransport final : public Transport {
   }
 
   bool take_notice(Notice& notice) override {
+    const auto turn = take_turn();
     int flag = 0;
     check(mpi_.test(&notice_request_, &flag, status_.data()), "notice for", rank_);
     if (flag == 0) return false;
@@ -146,20 +149,23 @@ class MpiTransport final : public Transport {
   }
 
   void cancel_receives() override {
+    const auto turn = take_turn();
     for (Transfer& transfer : transfers_) {
       if (transfer.kind != Kind::receive) continue;
       for (std::size_t i = transfer.next; i < transfer.pieces.size(); ++i)
-        cancel(transfer.pieces[i].request, transfer.peer);
+        cancel(transfer.pieces[i], transfer.peer);
       transfer.next = transfer.pieces.size();
     }
     cancel(notice_request_, rank_);
   }
 
   bool sends_done() override {
+    const auto turn = take_turn();
     reap_notices();
     bool all = outgoing_.empty();
     for (Ticket ticket = 0; ticket < static_cast<Ticket>(transfers_.size()); ++ticket)
-      if (transfers_[ticket].kind == Kind::send && !done(ticket)) all = false;
+      if (transfers_[static_cast<std::size_t>(ticket)].kind == Kind::send && !done(ticket))
+        all = false;
     return all;
   }
 
@@ -169,16 +175,23 @@ class MpiTransport final : public Transport {
  private:
   static constexpr std::size_t header_bytes = sizeof(std::uint32_t);
   enum class Kind { free, send, receive };
-  struct Piece {
-    Handle request;
-    int bytes;
+  struct Envelope {
+    Heading heading;
+    std::uint64_t bytes;
   };
+  // A message is an envelope, with the payload behind it if that is small. A large payload follows
+  // in pieces, from and to where it lies.
   struct Transfer {
     Kind kind = Kind::free;
     int peer = 0;
-    std::vector<Piece> pieces;
+    Heading heading;
+    std::size_t bytes = 0;
+    void* target = nullptr;
+    std::unique_ptr<std::byte[]> front;
+    std::vector<Handle> pieces;
     std::size_t next = 0;
   };
+  static constexpr std::size_t eager_bytes = 8192;
   struct OutgoingNotice {
     Handle request;
     std::vector<char> bytes;
@@ -194,20 +207,49 @@ class MpiTransport final : public Transport {
     return first_data_tag + static_cast<int>(tag % static_cast<std::uint32_t>(library_.tag_limit));
   }
 
-  Ticket open(Kind kind, int peer, std::size_t bytes) {
+  Ticket open(Kind kind, int peer, const Heading& heading, std::size_t bytes) {
     if (free_.empty()) {
       free_.push_back(static_cast<Ticket>(transfers_.size()));
-      transfers_.emplace_back();
+      transfers_.emplace_back().front.reset(new std::byte[sizeof(Envelope) + eager_bytes]);
     }
     const Ticket ticket = free_.back();
     free_.pop_back();
-    Transfer& transfer = transfers_[ticket];
+    Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
     transfer.kind = kind;
     transfer.peer = peer;
+    transfer.heading = heading;
+    transfer.bytes = bytes;
     transfer.next = 0;
     transfer.pieces.clear();
-    transfer.pieces.reserve(bytes / piece_bytes + 1);
     return ticket;
+  }
+
+  // The front first; a receive has room for any front, or MPI would not say what came instead.
+  template <class Post>
+  void for_each_piece(Transfer& transfer, void* data, Post post) {
+    const bool eager = transfer.bytes <= eager_bytes;
+    const std::size_t front = sizeof(Envelope) + (eager ? transfer.bytes : 0);
+    transfer.pieces.push_back(post(
+        transfer.front.get(),
+        static_cast<int>(transfer.kind == Kind::send ? front : sizeof(Envelope) + eager_bytes)));
+    for (std::size_t at = 0; !eager && at < transfer.bytes; at += piece_bytes)
+      transfer.pieces.push_back(post(static_cast<std::byte*>(data) + at,
+                                     static_cast<int>(std::min(piece_bytes, transfer.bytes - at))));
+  }
+
+  void read_front(const Transfer& transfer) const {
+    Envelope envelope;
+    std::memcpy(&envelope, transfer.front.get(), sizeof envelope);
+    if (!(envelope.heading == transfer.heading) || envelope.bytes != transfer.bytes)
+      throw Mismatch(transfer.peer, envelope.heading, static_cast<std::size_t>(envelope.bytes));
+    if (transfer.bytes != 0 && transfer.bytes <= eager_bytes)
+      std::memcpy(transfer.target, transfer.front.get() + sizeof envelope, transfer.bytes);
+  }
+
+  // Holds nothing where any thread may call MPI.
+  std::unique_lock<std::recursive_mutex> take_turn() const {
+    return library_.multiple ? std::unique_lock<std::recursive_mutex>()
+                             : std::unique_lock<std::recursive_mutex>(mpi_turn());
   }
 
   void post_notice_receive() {
@@ -267,6 +309,11 @@ class MpiTransport final : public Transport {
 };
 
 }  // namespace
+
+std::recursive_mutex& mpi_turn() {
+  static auto* instance = new std::recursive_mutex;
+  return *instance;
+}
 
 std::unique_ptr<Transport> make_mpi_transport(const MpiLibrary& library,
                                               std::uintptr_t communicator, int rank, int size) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "transport/transport.h"
@@ -22,10 +23,14 @@ struct MpiLibrary {
   std::uintptr_t null_request = 0;   // MPI_REQUEST_NULL
   int any_source = 0;                // MPI_ANY_SOURCE
   int tag_limit = 0;                 // MPI_TAG_UB
+  bool multiple = false;             // MPI_THREAD_MULTIPLE was given
 };
 
-// `communicator` is a private duplicate, its error handler MPI_ERRORS_RETURN; MPI must have been
-// initialised with MPI_THREAD_MULTIPLE. Throws TransportError if a function is missing.
+// Without MPI_THREAD_MULTIPLE whoever calls MPI holds this: one thread at a time.
+std::recursive_mutex& mpi_turn();
+
+// `communicator` is a private duplicate, its error handler MPI_ERRORS_RETURN. Throws TransportError
+// if a function is missing.
 std::unique_ptr<Transport> make_mpi_transport(const MpiLibrary& library,
                                               std::uintptr_t communicator, int rank, int size);
 

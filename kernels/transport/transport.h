@@ -1,18 +1,53 @@
-// What moves bytes between ranks. A transport knows ranks, tags and buffers, and nothing of
-// collectives. Only the engine's progress thread calls it, but for rank() and size().
+// What moves bytes between ranks. A transport knows ranks, channels and buffers, and nothing of
+// collectives. One thread at a time calls it.
+//
+//   local.h    ranks that are threads of one process
+//   shared.h   processes of one node, through shared memory
+//   mpi.h      any processes, through MPI
+//   gaspi.h    any processes, through GPI-2
+//   router.h   for each peer one of these
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "transport/doorbell.h"
+
 namespace tnt {
 
-// The link failed, or a message is not what was announced. what() names the peer.
+// The link failed. what() names the peer.
 struct TransportError : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+// Says what a message is part of; it travels with every message, and both ends must have the same.
+// The engine packs into it which collective it is, of how many elements of which type, and the
+// like.
+struct Heading {
+  std::uint64_t operation = 0;
+  std::uint64_t details = 0;
+
+  bool operator==(const Heading& other) const {
+    return operation == other.operation && details == other.details;
+  }
+};
+
+// The peer is in another operation, or its message has another size.
+struct Mismatch : TransportError {
+  Mismatch(int sender, Heading its_heading, std::size_t its_bytes)
+      : TransportError("rank " + std::to_string(sender) + " sent " + std::to_string(its_bytes) +
+                       " bytes of another operation"),
+        peer(sender),
+        heading(its_heading),
+        bytes(its_bytes) {}
+  int peer;
+  Heading heading;
+  std::size_t bytes;
 };
 
 // A small message outside of any collective: an abort, or telemetry on its way to rank 0.
@@ -28,19 +63,26 @@ using Ticket = int;
 class Transport {
  public:
   static constexpr std::size_t max_notice_bytes = 8192;
+  static constexpr std::uint32_t max_channels = 32000;  // MPI guarantees tags up to 32767
 
   virtual ~Transport() = default;
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Messages between two ranks with one tag arrive in the order in which they were sent. The
-  // buffer belongs to the transport until the ticket is done.
-  virtual Ticket send(int peer, std::uint32_t tag, const void* data, std::size_t bytes) = 0;
-  virtual Ticket receive(int peer, std::uint32_t tag, void* data, std::size_t bytes) = 0;
+  // Messages between two ranks on one channel arrive in the order in which they were sent, each in
+  // the receive that was posted in the same place of the order. The buffer belongs to the transport
+  // until the ticket is done. Channels are below max_channels.
+  virtual Ticket send(int peer, std::uint32_t channel, const Heading& heading, const void* data,
+                      std::size_t bytes) = 0;
+  virtual Ticket receive(int peer, std::uint32_t channel, const Heading& heading, void* data,
+                         std::size_t bytes) = 0;
 
-  // True once: the ticket is then void. Throws TransportError.
+  // True once: the ticket is then void. Throws Mismatch or TransportError.
   virtual bool done(Ticket ticket) = 0;
+
+  // Throws TransportError if this peer is known to have ended.
+  virtual void check_alive(int peer) { static_cast<void>(peer); }
 
   // Fire and forget; the payload is copied, max_notice_bytes at most.
   virtual void notify(int peer, std::uint32_t kind, const std::string& payload) = 0;
@@ -54,6 +96,32 @@ class Transport {
   // failure has to drain is the difference between the one here and the other there.
   virtual std::vector<std::uint64_t> sent() const = 0;
   virtual std::vector<std::uint64_t> received() const = 0;
+
+  // Memory that messages leave from; from any thread, aligned to a cache line.
+  virtual std::byte* allocate(std::size_t bytes) {
+    constexpr std::size_t line = 64;
+    void* memory = std::aligned_alloc(line, (bytes + line - 1) / line * line);
+    if (memory == nullptr) throw std::bad_alloc();
+    return static_cast<std::byte*>(memory);
+  }
+  virtual void free(std::byte* memory) { std::free(memory); }
+
+  // What a channel's peers reach as this rank's window from the next message on; and the window of
+  // a peer as of its last message, null if its memory is out of reach.
+  virtual void expose(std::uint32_t channel, std::byte* window) {
+    static_cast<void>(channel), static_cast<void>(window);
+  }
+  virtual std::byte* window(int peer, std::uint32_t channel) {
+    static_cast<void>(peer), static_cast<void>(channel);
+    return nullptr;
+  }
+
+  // Rings when something happens here; if it does not for messages under way, they must be polled.
+  virtual Doorbell& doorbell() { return doorbell_; }
+  virtual bool must_poll() const { return true; }
+
+ private:
+  Doorbell doorbell_;
 };
 
 }  // namespace tnt

@@ -3,7 +3,7 @@
     from tnt_notebook import comm
 
     comm.rank(), comm.size()
-    mean = comm.world().allreduce(array) / comm.size()
+    mean = comm.world().allreduce(array, "mean")
 
 Importing this package loads neither MPI nor TensorFlow; the first use of the world loads MPI, and
 :mod:`tnt_notebook.comm.ops` loads TensorFlow.
@@ -12,6 +12,6 @@ Importing this package loads neither MPI nor TensorFlow; the first use of the wo
 from __future__ import annotations
 
 from tnt_notebook.comm.current import abort, failure, rank, recover, size, use, world
-from tnt_notebook.comm.world import World
+from tnt_notebook.comm.world import Bucket, Group, World
 
-__all__ = ["World", "abort", "failure", "rank", "recover", "size", "use", "world"]
+__all__ = ["Bucket", "Group", "World", "abort", "failure", "rank", "recover", "size", "use", "world"]

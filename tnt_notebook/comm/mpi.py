@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import functools
 import os
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tnt_notebook.errors import CommunicationError
@@ -23,28 +26,18 @@ def launched() -> bool:
     return any(name in os.environ for name in _RANK_VARIABLES)
 
 
-def engine(link: MPI.Comm, timeout_s: float) -> _kernels.Engine:
-    """An engine over a private communicator.
+def transport(link: MPI.Comm) -> _kernels.Transport:
+    """Messages over a private communicator: a duplicate that nobody else uses.
 
-    Args:
-        link: a duplicate that nobody else uses; its error handler is set here.
-        timeout_s: seconds that an operation may wait for one message.
-
-    Raises:
-        CommunicationError: MPI was not initialised for calls from several threads.
+    Without MPI_THREAD_MULTIPLE the backend and this module call MPI one at a time (:func:`turn`);
+    what else the process does with MPI must then wait until communication is idle.
     """
     from mpi4py import MPI
 
     from tnt_notebook.comm import _kernels
 
-    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        raise CommunicationError(
-            "MPI was initialised without MPI_THREAD_MULTIPLE, which the progress thread needs. "
-            "Let mpi4py initialise it (import mpi4py.MPI before anything else that uses MPI), or "
-            "use an MPI that was built with support for threads."
-        )
     link.Set_errhandler(MPI.ERRORS_RETURN)
-    return _kernels.mpi_engine(
+    return _kernels.mpi_transport(
         path=MPI.__file__,
         handle_bytes=MPI._sizeof(MPI.Comm),
         status_bytes=MPI._sizeof(MPI.Status),
@@ -53,15 +46,39 @@ def engine(link: MPI.Comm, timeout_s: float) -> _kernels.Engine:
         null_request=MPI._handleof(MPI.REQUEST_NULL),
         any_source=MPI.ANY_SOURCE,
         tag_limit=int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) - 1,
+        multiple=_multiple(),
         communicator=MPI._handleof(link),
         rank=link.rank,
         size=link.size,
-        timeout_s=timeout_s,
     )
 
 
-def drain(engine: _kernels.Engine, link: MPI.Comm, parent: MPI.Comm, timeout_s: float) -> None:
-    """Receives and drops what other ranks had sent over ``link`` before it failed.
+@contextlib.contextmanager
+def turn() -> Iterator[None]:
+    """Around calls of MPI: excludes the backend's where MPI is for one thread at a time."""
+    if _multiple():
+        yield
+        return
+    from tnt_notebook.comm import _kernels
+
+    _kernels.take_mpi_turn()
+    try:
+        yield
+    finally:
+        _kernels.give_mpi_turn()
+
+
+@functools.cache
+def _multiple() -> bool:
+    from mpi4py import MPI
+
+    return MPI.Query_thread() >= MPI.THREAD_MULTIPLE
+
+
+def drain(
+    engine: _kernels.Engine, lane: int, link: MPI.Comm, parent: MPI.Comm, timeout_s: float
+) -> None:
+    """Receives and drops what other ranks had sent over a lane's ``link`` before it failed.
 
     Collective over ``parent``; the engine is closed. Afterwards no message is under way, and the
     communicator can be freed.
@@ -70,15 +87,20 @@ def drain(engine: _kernels.Engine, link: MPI.Comm, parent: MPI.Comm, timeout_s: 
     from mpi4py import MPI
 
     announced = np.empty(link.size, np.uint64)
-    wait(parent.Ialltoall(np.array(engine.sent(), np.uint64), announced), timeout_s, "draining")
-    missing = announced - np.array(engine.received(), np.uint64)
+    sent = np.array(engine.sent(lane), np.uint64)
+    with turn():
+        request = parent.Ialltoall(sent, announced)
+    wait(request, timeout_s, "draining")
+    missing = announced - np.array(engine.received(lane), np.uint64)
     status, deadline = MPI.Status(), time.monotonic() + timeout_s
-    while missing.any() or not engine.sends_done():
-        if link.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
-            message = bytearray(status.Get_count(MPI.BYTE))
-            link.Recv([message, MPI.BYTE], status.Get_source(), status.Get_tag())
-            missing[status.Get_source()] -= np.uint64(1)
-        elif time.monotonic() > deadline:
+    while missing.any() or not engine.sends_done(lane):
+        with turn():
+            found = link.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status)
+            if found:
+                message = bytearray(status.Get_count(MPI.BYTE))
+                link.Recv([message, MPI.BYTE], status.Get_source(), status.Get_tag())
+                missing[status.Get_source()] -= np.uint64(1)
+        if not found and time.monotonic() > deadline:
             raise CommunicationError(
                 f"rank {link.rank}: messages of rank(s) {np.flatnonzero(missing).tolist()} did not "
                 f"arrive within {timeout_s:.0f} s after a failure. Restart the cluster."
@@ -89,7 +111,10 @@ def wait(request: MPI.Request, timeout_s: float, what: str) -> None:
     """Waits for a nonblocking MPI operation, so that Ctrl-C works and the wait ends."""
     deadline = time.monotonic() + timeout_s
     nap = 1e-5
-    while not request.Test():
+    while True:
+        with turn():
+            if request.Test():
+                return
         if time.monotonic() > deadline:
             raise CommunicationError(f"{what}: not all ranks arrived within {timeout_s:.0f} s")
         time.sleep(nap)

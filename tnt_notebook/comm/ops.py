@@ -19,7 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from tnt_notebook.comm.current import world
-from tnt_notebook.comm.world import World
+from tnt_notebook.comm.world import Group, World
 from tnt_notebook.errors import CommunicationError
 
 #: Channels below are for calls outside of graphs.
@@ -52,7 +52,8 @@ def allreduce(
     scale: tf.Tensor | float = 1.0,
     reduction: str = "sum",
     label: str = "",
-    over: World | None = None,
+    over: World | Group | None = None,
+    wire: tf.DType | str | None = None,
 ) -> list[tf.Tensor]:
     """The element-wise reduction over all ranks of ``scale * tensor``, for a bucket of tensors.
 
@@ -60,19 +61,25 @@ def allreduce(
         tensors: one bucket; all of one of :data:`DTYPES`, any shapes, the same on all ranks.
         scale: scalar of this rank; 0 contributes zeros whatever the tensors hold. A weighted mean
             is the sum with ``scale = weight / sum of weights``. Integers take 0 and 1 only.
-        reduction: ``"sum"``, ``"min"`` or ``"max"``.
-        label: what is exchanged, for error messages.
-        over: the world; default: this process's.
+        reduction: ``"sum"``, ``"min"``, ``"max"`` or ``"product"``.
+        label: what is exchanged, for error messages; the same on all ranks.
+        over: the world, or a group of its ranks; default: this process's world.
+        wire: the float dtype in which elements travel and are reduced; default: that of the
+            tensors. ``tf.bfloat16`` halves what float32 gradients send, and rounds them.
 
     Returns:
         Tensors of the same shapes and dtype, with the same bits on all ranks.
     """
     over = over or world()
+    group = over if isinstance(over, Group) else None
+    tensors = list(tensors)
     with tf.device("/CPU:0"):
         return library().tnt_allreduce(
-            inputs=list(tensors),
+            inputs=tensors,
+            wire=tensors[0].dtype if wire is None else tf.as_dtype(wire),
             scale=tf.cast(scale, tf.float64),
-            world=over.id,
+            world=over.id if group is None else group.world.id,
+            group=0 if group is None else group.id,
             channel=_next_channel(),
             label=label or f"allreduce of {len(tensors)} tensors",
             reduction=reduction,

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import os
 import threading
-from collections.abc import Callable
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tnt_notebook.comm import mpi
+from tnt_notebook.comm import links, mpi, rules
+from tnt_notebook.comm.collectives import (
+    Collectives,
+    reduction_number,
+    type_number,
+)
 from tnt_notebook.errors import CommunicationError, PeerError
 
 if TYPE_CHECKING:
@@ -19,110 +26,119 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 600.0
 
-#: Channel of the calls below. Those inside TensorFlow graphs are counted from ops.FIRST_CHANNEL.
+#: Channel of the calls below. Those inside TensorFlow graphs are counted from ops.FIRST_CHANNEL,
+#: those of groups and buckets downward from the last one.
 _EAGER_CHANNEL = 0
 
 #: One record of :meth:`World.trace`; times in nanoseconds of CLOCK_MONOTONIC.
 EVENT = np.dtype(
-    [("begin_ns", "u8"), ("end_ns", "u8"), ("bytes", "u8"), ("kind", "u4"), ("channel", "u4")]
+    [
+        ("begin_ns", "u8"),
+        ("end_ns", "u8"),
+        ("bytes", "u8"),
+        ("kind", "u2"),
+        ("algorithm", "u2"),
+        ("channel", "u4"),
+    ]
 )
 #: The names of an event's ``kind``, in order.
 EVENT_KINDS = ("ready", "copy_in", "exchange", "copy_out", "step")
 
 
-class World:
+class World(Collectives):
     """Ranks that work together, each a process.
 
-    All methods named after a collective must be called by all ranks, in the same order. They wait,
-    with Ctrl-C working; after ``timeout_s`` seconds without a message they raise. When another
-    rank fails they raise :class:`~tnt_notebook.errors.PeerError` at once, and go on doing so until
-    all ranks have called :meth:`recover`.
+    After a failure all calls raise until all ranks have called :meth:`recover`.
 
     Args:
         communicator: an mpi4py communicator, duplicated here; ``None``: this process alone.
         timeout_s: seconds that an operation may wait for one message.
+        transport: one of :data:`tnt_notebook.comm.links.TRANSPORTS`; default: what the environment
+            variable ``TNT_TRANSPORT`` says, or ``"auto"``.
+        lanes: how many progress threads; default: ``TNT_LANES``, or 1. More than one pays where
+            several large buckets are under way together and there are cores to spare.
 
     Attributes:
         rank, size: place of this process, and how many there are.
         id: number by which TensorFlow ops find this world.
+        links: how the ranks reach each other.
+        rules: those that measurements have left, see :mod:`tnt_notebook.comm.rules`.
     """
 
     _ids = itertools.count()
 
     def __init__(
-        self, communicator: MPI.Comm | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+        self,
+        communicator: MPI.Comm | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        transport: str | None = None,
+        lanes: int | None = None,
     ) -> None:
         self.id = next(World._ids)
         self.timeout_s = timeout_s
+        self._transport = links.checked(transport or os.environ.get("TNT_TRANSPORT", "auto"))
+        self._lanes = _checked_lanes(lanes or int(os.environ.get("TNT_LANES", "1")))
         self._lock = threading.Lock()
         self._abandoned: list[Any] = []  # memory of calls that were interrupted
-        self._parent = None if communicator is None else communicator.Dup()
+        self._groups: list[list[int]] = []
+        self._channels_taken = 0
+        self._parent: MPI.Comm | None = None
+        if communicator is not None:
+            with mpi.turn():
+                self._parent = communicator.Dup()
+        self.rules: list[rules.Rule] = []
         self._open()
         self.rank: int = self._engine.rank
         self.size: int = self._engine.size
+        try:
+            self.load_rules()
+        except BaseException:
+            self.close()
+            raise
 
     def __repr__(self) -> str:
-        return f"<World: rank {self.rank} of {self.size}>"
+        return f"<World: rank {self.rank} of {self.size}, {self.links.describe()}>"
 
-    # -- collectives ------------------------------------------------------------------------------
+    @property
+    def node(self) -> tuple[int, ...]:
+        """The number of each rank's node; ranks of one node share memory."""
+        return self.links.node
 
-    def allreduce(self, array: Any, op: str = "sum", scale: float = 1.0) -> np.ndarray:
-        """The element-wise reduction over all ranks, of ``scale * array``, on every rank.
+    @property
+    def lanes(self) -> int:
+        """How many progress threads there are."""
+        return self._engine.lanes
+
+    def split(self, color: int) -> Group:
+        """A group of the ranks that give the same color. Collective over the world.
+
+        Groups have the collectives of a world, at the same speed. Several may be used at once, each
+        by a thread of its own, and beside the world.
+        """
+        colors = self.gather_numbers(color)
+        members = [rank for rank, other in enumerate(colors) if other == color]
+        self._groups.append(members)
+        self._group_ids.append(self._engine.add_group(members))
+        return Group(self, len(self._groups) - 1, self._next_channel())
+
+    def bucket(self, count: int, dtype: Any = "float32") -> Bucket:
+        """Memory that the other ranks of this node reach, for an allreduce in place. Collective.
 
         Args:
-            array: float32, float64, bfloat16, float16, int32 or int64; any shape, the same on
-                all ranks.
-            op: ``"sum"``, ``"min"`` or ``"max"``.
-            scale: factor of this rank; with 0 the rank contributes zeros (even for NaN).
-
-        Returns:
-            A new array; the same bits on all ranks.
+            count: elements.
+            dtype: one of the dtypes that can be exchanged.
         """
-        result = np.array(array, order="C", copy=True)
-        label = f"allreduce of {result.dtype}{list(result.shape)}"
-        self._run(
-            lambda engine: engine.allreduce(
-                _EAGER_CHANNEL, label, result.ctypes.data, result.size, str(result.dtype), op, scale
-            ),
-            label,
-            result,
-        )
-        return result
+        return Bucket(self, count, np.dtype(dtype), self._next_channel())
 
-    def broadcast(self, array: np.ndarray, root: int = 0) -> np.ndarray:
-        """The array of rank ``root``, on every rank. Shape and dtype must be the same on all."""
-        result = np.array(array, order="C", copy=True)
-        label = f"broadcast of {result.dtype}{list(result.shape)} from rank {root}"
-        self._run(
-            lambda engine: engine.broadcast(
-                _EAGER_CHANNEL, label, result.ctypes.data, result.nbytes, self._checked_root(root)
-            ),
-            label,
-            result,
-        )
-        return result
+    def load_rules(self) -> None:
+        """Takes the saved rules, as rank 0 reads them; done when a world is made, too. Collective,
+        while nothing is under way.
 
-    def allgather(self, block: bytes) -> list[bytes]:
-        """The blocks of all ranks, in rank order; they may differ in length."""
-        lengths = np.zeros(self.size, np.int64)
-        lengths[self.rank] = len(block)
-        lengths = self.allreduce(lengths)
-        label = f"allgather of {len(block)} bytes"
-        joined = self._run(lambda e: e.allgather(_EAGER_CHANNEL, label, block), label, block).result
-        ends = np.cumsum(lengths).tolist()
-        return [joined[end - n : end] for end, n in zip(ends, lengths.tolist(), strict=True)]
-
-    def broadcast_bytes(self, message: bytes, root: int = 0) -> bytes:
-        """The message of rank ``root``, of any length, on every rank."""
-        length = int(self.broadcast(np.array(len(message), np.int64), root))
-        memory = np.zeros(length, np.uint8)
-        if self.rank == root:
-            memory[:] = np.frombuffer(message, np.uint8)
-        return self.broadcast(memory, root).tobytes()
-
-    def barrier(self) -> None:
-        """Returns when all ranks have called it."""
-        self._run(lambda engine: engine.barrier(_EAGER_CHANNEL, "barrier"), "barrier", None)
+        Raises:
+            RulesError: on all ranks; the rules stay as they were.
+        """
+        self.rules = rules.agreed(self)
+        self._engine.set_rules(rules.for_engine(self.rules))
 
     def set_timeout(self, timeout_s: float) -> None:
         """Sets how many seconds an operation may wait for one message, from now on."""
@@ -140,25 +156,38 @@ class World:
 
     def abort(self, reason: str) -> None:
         """Ends all waiting on all ranks: their collectives raise PeerError with ``reason``."""
-        self._engine.abort(reason)
+        from tnt_notebook.comm import _kernels
+
+        whole_letters = reason.encode(errors="replace")[: _kernels.max_notice_bytes]
+        self._engine.abort(whole_letters.decode(errors="ignore"))
 
     def recover(self) -> None:
-        """Makes communication work again after a failure. Collective; nothing to do is cheap."""
+        """Makes communication work again after a failure. Collective; nothing to do is cheap.
+
+        Buckets made before a failure are not usable after it; groups are.
+        """
         if self._parent is None:
             if self.failure:
-                self._engine.close()
+                self._close()
                 self._open()
             return
-        failed = np.array([self.failure is not None], np.int32)
-        anywhere = np.empty_like(failed)
+        # A rank that failed may have made fewer groups and buckets than the others.
+        own = np.array([self.failure is not None, self._channels_taken], np.int32)
+        all_ = np.empty_like(own)
         from mpi4py import MPI
 
-        mpi.wait(self._parent.Iallreduce(failed, anywhere, MPI.MAX), self.timeout_s, "recovery")
-        if not anywhere[0]:
+        with mpi.turn():
+            request = self._parent.Iallreduce(own, all_, MPI.MAX)
+        mpi.wait(request, self.timeout_s, "recovery")
+        self._channels_taken = int(all_[1])
+        if not all_[0]:
             return
-        self._engine.close()
-        mpi.drain(self._engine, self._link, self._parent, timeout_s=10)
-        self._link.Free()
+        self._close()
+        for lane, link in enumerate(self._links):
+            mpi.drain(self._engine, lane, link, self._parent, timeout_s=10)
+        with mpi.turn():
+            for link in self._links:
+                link.Free()
         self._abandoned.clear()
         self._open()
 
@@ -175,6 +204,8 @@ class World:
         """Sends a small message (at most 8 KB) to one rank, without waiting."""
         from tnt_notebook.comm import _kernels
 
+        if not 0 <= peer < self.size:
+            raise ValueError(f"rank {peer} is not one of 0 to {self.size - 1}")
         self._engine.notify(peer, _kernels.first_user_kind + kind, payload)
 
     def notices(self) -> list[tuple[int, int, bytes]]:
@@ -193,11 +224,8 @@ class World:
         self._engine.record_step(begin_ns, end_ns)
 
     def close(self) -> None:
-        """Stops the progress thread; the other ranks are not told."""
-        from tnt_notebook.comm import _kernels
-
-        self._engine.close()
-        _kernels.register_engine(self.id, None)
+        """Stops the progress threads; the other ranks are not told."""
+        self._close()
 
     def leave_failed(self, grace_s: float) -> None:
         """Before this process exits with an error: waits until the other ranks do so as well, and
@@ -208,7 +236,9 @@ class World:
         from mpi4py import MPI
 
         try:
-            mpi.wait(self._parent.Ibarrier(), grace_s, "leaving")
+            with mpi.turn():
+                request = self._parent.Ibarrier()
+            mpi.wait(request, grace_s, "leaving")
         except CommunicationError:
             MPI.COMM_WORLD.Abort(1)
 
@@ -218,32 +248,141 @@ class World:
         from tnt_notebook.comm import _kernels
 
         if self._parent is None:
-            self._engine: _kernels.Engine = _kernels.local_engine(self.timeout_s)
+            transports = [_kernels.lonely_transport()]
+            self._links: list[MPI.Comm] = []
+            self.links = links.Links(self._transport, (0,), "mpi", "there is one rank")
         else:
-            self._link = self._parent.Dup()
-            self._engine = mpi.engine(self._link, self.timeout_s)
+            with mpi.turn():
+                self._links = [self._parent.Dup() for _ in range(self._lanes)]
+            transports, self.links = links.open_links(
+                self._parent, self._links, self._transport, self.timeout_s
+            )
+        self._engine: _kernels.Engine = _kernels.engine(
+            transports, list(self.links.node), self.timeout_s
+        )
+        self._engine.set_rules(rules.for_engine(self.rules))
+        self._group_ids = [self._engine.add_group(ranks) for ranks in self._groups]
         _kernels.register_engine(self.id, self._engine)
+        # Also at exit, before MPI is finalized.
+        self._close = weakref.finalize(self, _close, self.id, self._engine)
 
-    def _run(
-        self, start: Callable[[_kernels.Engine], _kernels.Pending], label: str, memory: Any
-    ) -> _kernels.Pending:
+    def _run(self, label: str, memory: Any, **request: Any) -> None:
         with self._lock:
-            if self.failure:
-                raise self.error(label)
-            pending = start(self._engine)
-            try:
-                while not pending.wait(0.1):
-                    pass
-            except BaseException as error:
-                # The backend may still write there; and the other ranks are out of step now.
-                self._abandoned.append(memory)
-                self.abort(f"rank {self.rank}: {type(error).__name__} in {label}")
-                raise
-            if pending.failure:
-                raise self.error(label)
-            return pending
+            self._run_on(_EAGER_CHANNEL, None, label, memory, request)
 
-    def _checked_root(self, root: int) -> int:
-        if not 0 <= root < self.size:
-            raise ValueError(f"rank {root} is not one of 0 to {self.size - 1}")
-        return root
+    def _run_on(
+        self, channel: int, group: int | None, label: str, memory: Any, request: dict[str, Any]
+    ) -> None:
+        if self.failure:
+            raise self.error(label)
+        group_id = 0 if group is None else self._group_ids[group]
+        try:
+            failure = self._engine.run(channel=channel, group=group_id, label=label, **request)
+        except (ValueError, IndexError, TypeError):
+            raise  # nothing has been started
+        except BaseException as error:
+            # The backend may still write there; and the other ranks are out of step now.
+            self._abandoned.append(memory)
+            self.abort(f"rank {self.rank}: {type(error).__name__} in {label}")
+            raise
+        if failure:
+            raise self.error(label)
+
+    def _next_channel(self) -> int:
+        from tnt_notebook.comm import _kernels
+
+        self._channels_taken += 1
+        if self._channels_taken > _kernels.max_channels // 2:
+            raise CommunicationError("too many groups and buckets have been made")
+        return _kernels.max_channels - self._channels_taken
+
+
+class Group(Collectives):
+    """Some ranks of a world, numbered anew; made by :meth:`World.split`.
+
+    Attributes:
+        rank, size: place of this process in the group, and how many are in it.
+        ranks: the members' ranks in the world.
+        world: the world.
+    """
+
+    def __init__(self, world: World, number: int, channel: int) -> None:
+        self.world = world
+        self.ranks = world._groups[number]
+        self.rank = self.ranks.index(world.rank)
+        self.size = len(self.ranks)
+        self._number = number
+        self._channel = channel
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Group: rank {self.rank} of {self.size}, ranks {self.ranks} of the world>"
+
+    @property
+    def node(self) -> tuple[int, ...]:
+        """The number of each member's node; ranks of one node share memory."""
+        return tuple(self.world.node[rank] for rank in self.ranks)
+
+    @property
+    def id(self) -> int:
+        """The number by which TensorFlow ops find this group in its world."""
+        return self.world._group_ids[self._number]
+
+    def _run(self, label: str, memory: Any, **request: Any) -> None:
+        with self._lock:
+            self.world._run_on(self._channel, self._number, label, memory, request)
+
+
+class Bucket:
+    """Memory within reach of the ranks of a node; made by :meth:`World.bucket`.
+
+    Attributes:
+        array: the memory, a flat array.
+    """
+
+    def __init__(self, world: World, count: int, dtype: np.dtype, channel: int) -> None:
+        from tnt_notebook.comm import _kernels
+
+        label = f"allreduce in place of {dtype}[{count}]"
+        self._world = world
+        self._label = label
+        self._bucket = _kernels.SharedBucket(
+            world._engine, channel, type_number(dtype), count, label
+        )
+        memory = (ctypes.c_byte * (count * dtype.itemsize)).from_address(self._bucket.address)
+        memory._owner = self._bucket  # lives as long as any view of it
+        self.array: np.ndarray = np.frombuffer(memory, dtype)
+
+    def allreduce(
+        self, op: str = "sum", scale: float = 1.0, algorithm: str | None = None
+    ) -> np.ndarray:
+        """Reduces ``scale * array`` over all ranks, in place, and returns the array."""
+        reduction, scale = reduction_number(op, self.array.dtype, scale, self._world.size)
+        if self._world.failure:
+            raise self._world.error(self._label)
+        try:
+            failure = self._bucket.allreduce(reduction, scale, algorithm or "")
+        except (ValueError, IndexError, TypeError):
+            raise  # nothing has been started
+        except BaseException as error:
+            rank, kind = self._world.rank, type(error).__name__
+            self._world.abort(f"rank {rank}: {kind} in {self._label}")
+            raise
+        if failure:
+            raise self._world.error(self._label)
+        return self.array
+
+
+def _close(world: int, engine: _kernels.Engine) -> None:
+    from tnt_notebook.comm import _kernels
+
+    engine.close()
+    _kernels.register_engine(world, None)
+
+
+def _checked_lanes(lanes: int) -> int:
+    from tnt_notebook.comm import _kernels
+
+    if not 1 <= lanes <= _kernels.max_lanes:
+        raise ValueError(f"lanes must be 1 to {_kernels.max_lanes}, not {lanes}")
+    return lanes

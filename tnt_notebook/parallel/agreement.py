@@ -24,7 +24,7 @@ def agree(over: World, facts: dict[str, Any]) -> None:
     """
     if over.size == 1:
         return
-    everyone = [json.loads(b) for b in over.allgather(json.dumps(facts).encode())]
+    everyone = [json.loads(b) for b in over.allgather_bytes(json.dumps(facts).encode())]
     calls = [theirs.get("call") for theirs in everyone]
     if len(set(calls)) > 1:
         told = ", ".join(f"rank {r}: {call}" for r, call in enumerate(calls))
@@ -72,7 +72,7 @@ def check_identical(over: World, variables: Sequence[keras.Variable], when: str)
     own = _checksums(variables)
     if _all_same(over, own):
         return
-    everyone = [json.loads(b) for b in over.allgather(json.dumps(own).encode())]
+    everyone = [json.loads(b) for b in over.allgather_bytes(json.dumps(own).encode())]
     for variable, sums in zip(variables, zip(*everyone, strict=True), strict=True):
         odd = [rank for rank, theirs in enumerate(sums) if theirs != sums[0]]
         if odd:
@@ -90,7 +90,7 @@ def _checksums(variables: Sequence[keras.Variable]) -> list[str]:
 
 def _all_same(over: World, checksums: list[str]) -> bool:
     whole = hashlib.sha256("".join(checksums).encode()).digest()
-    return len(set(over.allgather(whole))) == 1
+    return len(set(over.allgather_bytes(whole))) == 1
 
 
 def _difference(key: str, ours: Any, theirs: Any, rank: int) -> str:

@@ -31,7 +31,7 @@ from tnt_notebook.parallel.exchange import Exchange
 NEWS = "__tnt_news__"
 
 # Apart, so that a rank that trains and one that evaluates never mix their messages.
-TRAIN_CHANNELS, TEST_CHANNELS, PREDICT_CHANNELS = 1 << 10, 1 << 14, 1 << 15
+TRAIN_CHANNELS, TEST_CHANNELS, PREDICT_CHANNELS = 1 << 10, 1 << 14, 3 << 13
 
 
 @dataclass

@@ -14,11 +14,13 @@ from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.buckets import MIB, BucketSizes, plan
 
 
-def bucketed_allreduce(bucket_mb: float | None = None) -> Exchange:
+def bucketed_allreduce(bucket_mb: float | None = None, wire: str | None = None) -> Exchange:
     """An exchange that sums dense gradients in buckets and concatenates sparse ones.
 
     Args:
         bucket_mb: the largest size of a bucket in MiB.
+        wire: the float dtype in which dense gradients travel and are summed; ``"bfloat16"`` halves
+            what float32 gradients send, at the price of equality with one process.
     """
     if bucket_mb is not None and not bucket_mb > 0:
         raise ValueError(f"bucket_mb must be positive, not {bucket_mb}")
@@ -42,6 +44,7 @@ def bucketed_allreduce(bucket_mb: float | None = None) -> Exchange:
                 scale,
                 label=f"allreduce of bucket {number} ({names})",
                 over=over,
+                wire=wire,
             )
             for k, tensor in zip(bucket, summed, strict=True):
                 result[dense[k]] = tensor

@@ -1,0 +1,222 @@
+// Allreduce and reduce on one node: ranks read and write each other's data memory, and messages
+// only say when.
+//
+// Source: S. Jain, R. Kaleem, M. G. Balmana, A. Langer, D. Durnov, A. Sannikov, M. Garzaran,
+// "Framework for scalable intra-node collective operations using shared memory", SC 2018.
+//
+// In place, rank r owns slice r of the vector: it adds up the slice of all ranks, block by block,
+// and stores the sum in the data of all.
+//
+//            slice 0   slice 1   slice 2
+//   rank 0   sum <---- x         x            rank 0 reads column 0 and writes it,
+//   rank 1   x         sum       x            rank 1 column 1, ...
+//   rank 2   x         x         sum
+//
+// Else the vector goes through small staging memories that stay in cache. Two ranks, or ranks with
+// few elements, add up everything themselves: output = data of 0 + data of 1 + ... Others add up
+// slices of a chunk, while the next chunk is copied in and the one before copied out:
+//
+//   round       0        1        2        3        4
+//   copy in     0 in A   1 in B   2 in C   3 in A
+//   reduce               0 in A   1 in B   2 in C   3 in A
+//   copy out                      0 of A   1 of B   2 of C ...
+#include "collective/direct.h"
+
+#include "collective/families.h"
+
+namespace tnt {
+namespace {
+
+constexpr std::size_t block_bytes = 32 * 1024;
+constexpr std::size_t most_uses_of_blocks = 4096;
+constexpr std::size_t chunk_bytes = 128 * 1024;
+constexpr std::size_t slice_bytes = 8 * 1024;  // a rank's share of a chunk, where there are many
+constexpr std::size_t most_chunks = 1024;
+constexpr std::size_t most_bytes_read_by_all = 128 * 1024;
+
+Range whole_of(const Task& task) { return {0, task.count}; }
+
+Range slice_of(Range range, const Members& members, int i, const Task& task) {
+  return part(range, static_cast<std::size_t>(members.size()), static_cast<std::size_t>(i),
+              line_of(task));
+}
+
+// Chunks that go through staging memory.
+class Staging {
+ public:
+  Staging(const Task& task, std::size_t chunks)
+      : whole_(whole_of(task)), line_(line_of(task)), chunks_(chunks) {}
+
+  std::size_t chunks() const { return chunks_; }
+  Range chunk(std::size_t i) const { return part(whole_, chunks_, i, line_); }
+  // Where it lies in data memory.
+  Range staged(std::size_t i, std::size_t slot) const {
+    return {slot * chunk(0).count, chunk(i).count};
+  }
+
+ private:
+  Range whole_;
+  std::size_t line_, chunks_;
+};
+
+// All get the sum, or the root alone if there is one.
+void write_by_all(Writer& writer, const Task& task, const Members& members, int root) {
+  const bool gets = root == here || root == task.rank;
+  const Staging staging(task, chunks_of(task.count * task.element_bytes, task.size));
+  const auto give = [&](std::size_t chunk, std::size_t slot) {
+    const Range range = staging.chunk(chunk);
+    writer.copy(data_at(staging.staged(chunk, slot).begin), input_at(range.begin), range.count);
+  };
+  const auto take = [&](std::size_t chunk, std::size_t slot) {
+    if (!gets) return;
+    const Range range = staging.chunk(chunk);
+    const std::size_t begin = staging.staged(chunk, slot).begin;
+    const Place sum = output_at(range.begin);
+    writer.reduce(sum, writer.data_of(0, begin), writer.data_of(1, begin), range.count);
+    for (int rank = 2; rank < task.size; ++rank)
+      writer.reduce(sum, sum, writer.data_of(rank, begin), range.count);
+  };
+  pass_chunks(writer, members, staging.chunks(), give, take);
+}
+
+// An empty message from all others to one.
+void tell(Writer& writer, const Members& members, int one) {
+  if (members.rank(members.me) != one) return writer.signal(one);
+  for (const int rank : others(members)) writer.await(rank);
+}
+
+// Three slots. The next operation begins with the first, when all have copied out the last chunk but
+// one; or not even that, where only the root copies, and tells nobody. So that chunk is in another.
+void write_by_slices(Writer& writer, const Task& task, const Members& members, int root) {
+  const bool gets = root == here || root == task.rank;
+  std::size_t chunks = chunks_of(task.count * task.element_bytes, task.size);
+  if (chunks == 1) writer.alternate();
+  while (chunks != 1 && (chunks % 3 == 1 || (chunks % 3 == 2 && root != here))) ++chunks;
+  const Staging staging(task, chunks);
+  for (std::size_t round = 0; round < chunks + 2; ++round) {
+    if (round >= 2 && gets) {
+      const Range staged = staging.staged(round - 2, (round - 2) % 3);
+      const std::size_t begin = staging.chunk(round - 2).begin;
+      for (int i = 0; i < members.size(); ++i) {
+        const Range slice = slice_of(staged, members, i, task);
+        writer.copy(output_at(begin + slice.begin - staged.begin),
+                    writer.data_of(members.rank(i), slice.begin), slice.count);
+      }
+    }
+    if (round >= 1 && round <= chunks) {
+      const Range staged = staging.staged(round - 1, (round - 1) % 3);
+      reduce_from_others(writer, members, slice_of(staged, members, members.me, task));
+    }
+    if (round < chunks)
+      writer.copy(data_at(staging.staged(round, round % 3).begin),
+                  input_at(staging.chunk(round).begin), staging.chunk(round).count);
+    if (round < chunks || (round == chunks && root == here))
+      synchronise(writer, members);
+    else if (round == chunks)
+      tell(writer, members, root);  // only the root waits for the last sums
+    writer.next_round();
+  }
+}
+
+bool few_bytes(const Task& task) {
+  const std::size_t all = static_cast<std::size_t>(task.size) * task.count * task.element_bytes;
+  return task.size == 2 || all <= most_bytes_read_by_all;
+}
+
+Schedule make_allreduce(const Task& task) {
+  if (task.size == 1) return alone(task);
+  const Members members = all_ranks(task);
+  Writer writer(task);
+  writer.share();
+  if (!task.in_place) {
+    if (few_bytes(task))
+      write_by_all(writer, task, members, here);
+    else
+      write_by_slices(writer, task, members, here);
+    return writer.finish();
+  }
+  const Range slice = slice_of(whole_of(task), members, members.me, task);
+  const auto uses = static_cast<std::size_t>(task.size);
+  const std::size_t blocks = blocks_in_cache(slice, task.element_bytes, uses);
+  writer.reserve((blocks + 2) * uses * 2);
+  synchronise(writer, members);
+  writer.next_round();
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const Range block = part(slice, blocks, i, line_of(task));
+    reduce_from_others(writer, members, block);
+    copy_to_others(writer, members, block);
+  }
+  synchronise(writer, members);
+  return writer.finish();
+}
+
+// In place, the sum of a slice is built in the data of the root.
+Schedule make_reduce(const Task& task) {
+  if (task.size == 1) return alone(task);
+  const Members members = all_ranks(task);
+  Writer writer(task);
+  writer.share();
+  if (!task.in_place) {
+    if (few_bytes(task))
+      write_by_all(writer, task, members, task.root);
+    else
+      write_by_slices(writer, task, members, task.root);
+    return writer.finish();
+  }
+  const Range slice = slice_of(whole_of(task), members, members.me, task);
+  const std::size_t blocks =
+      blocks_in_cache(slice, task.element_bytes, static_cast<std::size_t>(task.size));
+  synchronise(writer, members);
+  writer.next_round();
+  for (std::size_t i = 0; i < blocks; ++i) {
+    const Range block = part(slice, blocks, i, line_of(task));
+    const Place sum = writer.data_of(task.root, block.begin);
+    for (int k = 0; k < task.size; ++k)
+      if (const int rank = members.around(members.me + k); rank != task.root)
+        writer.reduce(sum, sum, writer.data_of(rank, block.begin), block.count);
+  }
+  synchronise(writer, members);
+  return writer.finish();
+}
+
+}  // namespace
+
+void synchronise(Writer& writer, const Members& members) {
+  for (const int peer : others(members)) writer.await(peer);
+  for (const int peer : others(members)) writer.signal(peer);
+}
+
+std::vector<int> others(const Members& members) {
+  std::vector<int> others;
+  for (int i = 1; i < members.size(); ++i) others.push_back(members.around(members.me + i));
+  return others;
+}
+
+void reduce_from_others(Writer& writer, const Members& members, Range range) {
+  const Place own = data_at(range.begin);
+  for (const int rank : others(members))
+    writer.reduce(own, own, writer.data_of(rank, range.begin), range.count);
+}
+
+void copy_to_others(Writer& writer, const Members& members, Range range) {
+  for (const int rank : others(members))
+    writer.copy(writer.data_of(rank, range.begin), data_at(range.begin), range.count);
+}
+
+std::size_t blocks_in_cache(Range range, std::size_t element_bytes, std::size_t uses) {
+  const std::size_t most = std::max<std::size_t>(1, most_uses_of_blocks / uses);
+  return std::min(parts_of(range.count * element_bytes, block_bytes), most);
+}
+
+std::size_t chunks_of(std::size_t bytes, int size) {
+  const std::size_t chunk = std::max(chunk_bytes, slice_bytes * static_cast<std::size_t>(size));
+  const std::size_t chunks = std::min(parts_of(bytes, chunk), most_chunks);
+  return chunks == 1 ? 1 : chunks + chunks % 2;
+}
+
+std::vector<Algorithm> direct_algorithms() {
+  return {{"direct", Collective::allreduce, on_one_node, make_allreduce},
+          {"direct", Collective::reduce, on_one_node, make_reduce}};
+}
+
+}  // namespace tnt

@@ -1,0 +1,232 @@
+// Broadcast, reduce-scatter, allgather and alltoall on one node: ranks read what they need from the
+// data memory of the others, and messages only say when.
+//
+// Source: S. Jain, R. Kaleem, M. G. Balmana, A. Langer, D. Durnov, A. Sannikov, M. Garzaran,
+// "Framework for scalable intra-node collective operations using shared memory", SC 2018.
+//
+// Not in place, the vectors go through small staging memories in chunks (see pass_chunks). Where
+// ranks give a block to each rank, a chunk has a piece of each block:
+//
+//   input     0000000000 1111111111 2222222222
+//   chunk 0   000 111 222
+//   chunk 1      000 111 222 ...
+#include "collective/direct.h"
+#include "collective/families.h"
+
+namespace tnt {
+namespace {
+
+std::vector<Range> blocks_of(const Task& task) {
+  std::vector<Range> blocks;
+  for (int i = 0; i < task.size; ++i) {
+    const auto rank = static_cast<std::size_t>(i);
+    if (task.collective == Collective::alltoall)
+      blocks.push_back({rank * task.count, task.count});
+    else
+      blocks.push_back({task.offsets[rank], task.offsets[rank + 1] - task.offsets[rank]});
+  }
+  return blocks;
+}
+
+// A piece of each block, one after another in a slot of staging memory.
+class Pieces {
+ public:
+  explicit Pieces(const Task& task)
+      : blocks_(blocks_of(task)),
+        line_(line_of(task)),
+        chunks_(chunks_of(whole_count(task) * task.element_bytes, task.size)) {
+    for (const Range& block : blocks_) {
+      begins_.push_back(slot_count_);
+      slot_count_ += part(block, chunks_, 0, line_).count;
+    }
+  }
+
+  std::size_t chunks() const { return chunks_; }
+  Range piece(int block, std::size_t chunk) const {
+    return part(blocks_[static_cast<std::size_t>(block)], chunks_, chunk, line_);
+  }
+  std::size_t staged_at(int block, std::size_t slot) const {
+    return slot * slot_count_ + begins_[static_cast<std::size_t>(block)];
+  }
+
+ private:
+  std::vector<Range> blocks_;
+  std::vector<std::size_t> begins_;
+  std::size_t line_, chunks_, slot_count_ = 0;
+};
+
+void give_pieces(Writer& writer, const Pieces& pieces, int size, std::size_t chunk,
+                 std::size_t slot) {
+  for (int block = 0; block < size; ++block) {
+    const Range piece = pieces.piece(block, chunk);
+    writer.copy(data_at(pieces.staged_at(block, slot)), input_at(piece.begin), piece.count);
+  }
+}
+
+// The root hears that all have taken what it gave, and may say that there is more.
+void exchange_with_root(Writer& writer, const Task& task, const Members& members, bool gives) {
+  if (task.rank == task.root) {
+    for (const int peer : others(members)) writer.await(peer);
+    if (!gives) return;
+    for (const int peer : others(members)) writer.signal(peer);
+  } else {
+    if (gives) writer.await(task.root);
+    writer.signal(task.root);
+  }
+}
+
+// In each round the root gives a chunk, and hears that all have taken the one before. It need not
+// hear so of the last: the next operation begins in the other slot, if there is another.
+void write_staged_broadcast(Writer& writer, const Task& task, const Members& members) {
+  const std::size_t chunks = chunks_of(task.count * task.element_bytes, 2);
+  const auto chunk = [&](std::size_t i) { return part({0, task.count}, chunks, i, line_of(task)); };
+  const auto staged_at = [&](std::size_t i) { return i % 2 * chunk(0).count; };
+  const auto take = [&](std::size_t i) {
+    writer.copy(output_at(chunk(i).begin), writer.data_of(task.root, staged_at(i)), chunk(i).count);
+  };
+  const bool is_root = task.rank == task.root;
+  for (std::size_t round = 0; round <= chunks; ++round) {
+    const bool gives = round < chunks;
+    if (!is_root && round > 0) take(round - 1);
+    if (is_root && gives)
+      writer.copy(data_at(staged_at(round)), input_at(chunk(round).begin), chunk(round).count);
+    if (round == 0)
+      synchronise(writer, members);
+    else if (gives || chunks == 1)
+      exchange_with_root(writer, task, members, gives);
+    if (is_root && gives) take(round);
+    writer.next_round();
+  }
+}
+
+Schedule make_broadcast(const Task& task) {
+  if (task.size == 1) return alone(task);
+  const Members members = all_ranks(task);
+  Writer writer(task);
+  writer.share();
+  if (!task.in_place) {
+    write_staged_broadcast(writer, task, members);
+    return writer.finish();
+  }
+  synchronise(writer, members);
+  writer.next_round();
+  if (task.rank != task.root) writer.copy(data_at(0), writer.data_of(task.root, 0), task.count);
+  exchange_with_root(writer, task, members, false);
+  return writer.finish();
+}
+
+Schedule make_reduce_scatter(const Task& task) {
+  if (task.size == 1) return alone(task);
+  const Members members = all_ranks(task);
+  Writer writer(task);
+  writer.share();
+  if (task.in_place) {
+    const Range own = blocks_of(task)[static_cast<std::size_t>(task.rank)];
+    const std::size_t blocks =
+        blocks_in_cache(own, task.element_bytes, static_cast<std::size_t>(task.size));
+    synchronise(writer, members);
+    writer.next_round();
+    for (std::size_t i = 0; i < blocks; ++i)
+      reduce_from_others(writer, members, part(own, blocks, i, line_of(task)));
+    synchronise(writer, members);
+    return writer.finish();
+  }
+  const Pieces pieces(task);
+  const auto give = [&](std::size_t chunk, std::size_t slot) {
+    give_pieces(writer, pieces, task.size, chunk, slot);
+  };
+  const auto take = [&](std::size_t chunk, std::size_t slot) {
+    const Range piece = pieces.piece(task.rank, chunk);
+    const std::size_t staged = pieces.staged_at(task.rank, slot);
+    const Place sum = output_at(piece.begin - output_begin(task));
+    writer.reduce(sum, writer.data_of(0, staged), writer.data_of(1, staged), piece.count);
+    for (int rank = 2; rank < task.size; ++rank)
+      writer.reduce(sum, sum, writer.data_of(rank, staged), piece.count);
+  };
+  pass_chunks(writer, members, pieces.chunks(), give, take);
+  return writer.finish();
+}
+
+Schedule make_allgather(const Task& task) {
+  if (task.size == 1) return alone(task);
+  const Members members = all_ranks(task);
+  const std::vector<Range> blocks = blocks_of(task);
+  Writer writer(task);
+  writer.share();
+  if (task.in_place) {
+    synchronise(writer, members);
+    writer.next_round();
+    for (const int rank : others(members)) {
+      const Range block = blocks[static_cast<std::size_t>(rank)];
+      writer.copy(data_at(block.begin), writer.data_of(rank, block.begin), block.count);
+    }
+    synchronise(writer, members);
+    return writer.finish();
+  }
+  std::size_t largest = 0;
+  for (const Range& block : blocks) largest = std::max(largest, block.count);
+  const std::size_t chunks = chunks_of(largest * task.element_bytes, 2);
+  const std::size_t slot_count = part({0, largest}, chunks, 0, line_of(task)).count;
+  const auto piece = [&](int rank, std::size_t chunk) {
+    return part(blocks[static_cast<std::size_t>(rank)], chunks, chunk, line_of(task));
+  };
+  const auto give = [&](std::size_t chunk, std::size_t slot) {
+    const Range own = piece(task.rank, chunk);
+    writer.copy(data_at(slot * slot_count), input_at(own.begin - input_begin(task)), own.count);
+  };
+  const auto take = [&](std::size_t chunk, std::size_t slot) {
+    for (int k = 0; k < task.size; ++k) {
+      const int rank = members.around(members.me + k);
+      writer.copy(output_at(piece(rank, chunk).begin), writer.data_of(rank, slot * slot_count),
+                  piece(rank, chunk).count);
+    }
+  };
+  pass_chunks(writer, members, chunks, give, take);
+  return writer.finish();
+}
+
+// In place, all have read the blocks that they get before these take the place of others.
+Schedule make_alltoall(const Task& task) {
+  if (task.size == 1) return alone(task);
+  const Members members = all_ranks(task);
+  const auto block_of = [&](int rank) { return static_cast<std::size_t>(rank) * task.count; };
+  Writer writer(task);
+  writer.share();
+  if (task.in_place) {
+    synchronise(writer, members);
+    writer.next_round();
+    for (const int rank : others(members))
+      writer.copy(scratch_at(block_of(rank)), writer.data_of(rank, block_of(task.rank)),
+                  task.count);
+    synchronise(writer, members);
+    writer.next_round();
+    for (const int rank : others(members))
+      writer.copy(data_at(block_of(rank)), scratch_at(block_of(rank)), task.count);
+    return writer.finish();
+  }
+  const Pieces pieces(task);
+  const auto give = [&](std::size_t chunk, std::size_t slot) {
+    give_pieces(writer, pieces, task.size, chunk, slot);
+  };
+  const auto take = [&](std::size_t chunk, std::size_t slot) {
+    for (int k = 0; k < task.size; ++k) {
+      const int rank = members.around(members.me + k);
+      const Range piece = pieces.piece(rank, chunk);
+      writer.copy(output_at(piece.begin), writer.data_of(rank, pieces.staged_at(task.rank, slot)),
+                  piece.count);
+    }
+  };
+  pass_chunks(writer, members, pieces.chunks(), give, take);
+  return writer.finish();
+}
+
+}  // namespace
+
+std::vector<Algorithm> direct_block_algorithms() {
+  return {{"direct", Collective::broadcast, on_one_node, make_broadcast},
+          {"direct", Collective::reduce_scatter, on_one_node, make_reduce_scatter},
+          {"direct", Collective::allgather, on_one_node, make_allgather},
+          {"direct", Collective::alltoall, on_one_node, make_alltoall}};
+}
+
+}  // namespace tnt

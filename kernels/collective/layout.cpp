@@ -1,0 +1,73 @@
+#include "collective/layout.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tnt {
+namespace {
+
+std::size_t own_block(const Task& task) {
+  const auto rank = static_cast<std::size_t>(task.rank);
+  return task.offsets[rank + 1] - task.offsets[rank];
+}
+
+}  // namespace
+
+std::size_t whole_count(const Task& task) {
+  switch (task.collective) {
+    case Collective::reduce_scatter:
+    case Collective::allgather: return task.offsets.back();
+    case Collective::alltoall: return static_cast<std::size_t>(task.size) * task.count;
+    case Collective::barrier: return 0;
+    default: return task.count;
+  }
+}
+
+std::size_t input_count(const Task& task) {
+  if (task.collective == Collective::allgather) return own_block(task);
+  if (task.collective == Collective::broadcast && task.rank != task.root) return 0;
+  return whole_count(task);
+}
+
+std::size_t output_count(const Task& task) {
+  if (task.collective == Collective::reduce_scatter) return own_block(task);
+  if (task.collective == Collective::reduce && task.rank != task.root) return 0;
+  return whole_count(task);
+}
+
+std::size_t input_begin(const Task& task) {
+  const bool at_block = task.collective == Collective::allgather;
+  return at_block ? task.offsets[static_cast<std::size_t>(task.rank)] : 0;
+}
+
+std::size_t output_begin(const Task& task) {
+  const bool at_block = task.collective == Collective::reduce_scatter;
+  return at_block ? task.offsets[static_cast<std::size_t>(task.rank)] : 0;
+}
+
+bool on_one_node(const Task& task) {
+  if (task.size == 1) return true;
+  if (task.node.empty()) return false;
+  return std::all_of(task.node.begin(), task.node.end(),
+                     [&](int node) { return node == task.node.front(); });
+}
+
+bool share_memory(const Task& task, int a, int b) {
+  if (a == b) return true;
+  return !task.node.empty() &&
+         task.node[static_cast<std::size_t>(a)] == task.node[static_cast<std::size_t>(b)];
+}
+
+std::vector<std::vector<int>> ranks_by_node(const Task& task) {
+  std::vector<std::vector<int>> nodes;
+  std::map<int, std::size_t> index;
+  for (int rank = 0; rank < task.size; ++rank) {
+    const int node = task.node.empty() ? rank : task.node[static_cast<std::size_t>(rank)];
+    const auto [place, added] = index.emplace(node, nodes.size());
+    if (added) nodes.emplace_back();
+    nodes[place->second].push_back(rank);
+  }
+  return nodes;
+}
+
+}  // namespace tnt

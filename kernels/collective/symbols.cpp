@@ -1,0 +1,74 @@
+#include "collective/symbols.h"
+
+namespace tnt {
+namespace {
+
+std::uint64_t mix(std::uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+std::uint64_t total(int operation, int size) {
+  std::uint64_t total = 0;
+  for (int rank = 0; rank < size; ++rank) total += contribution(operation, rank).sum;
+  return total;
+}
+
+}  // namespace
+
+void append(std::vector<Piece>& pieces, const Piece& piece) {
+  if (!pieces.empty()) {
+    Piece& last = pieces.back();
+    const Content next = last.content.after(last.end - last.begin);
+    if (last.end == piece.begin && next.sum == piece.content.sum &&
+        next.shape == piece.content.shape && next.first == piece.content.first) {
+      last.end = piece.end;
+      return;
+    }
+  }
+  pieces.push_back(piece);
+}
+
+Content contribution(int operation, int rank) {
+  const std::uint64_t number =
+      mix(static_cast<std::uint64_t>(operation) << 32 | static_cast<std::uint32_t>(rank));
+  return {number, mix(number), 0};
+}
+
+Content sum(const Content& a, const Content& b) {
+  return {a.sum + b.sum, mix(a.shape + b.shape), a.first};
+}
+
+std::vector<Piece> expected_result(const Task& task, int operation) {
+  const auto rank = static_cast<std::size_t>(task.rank);
+  switch (task.collective) {
+    case Collective::allreduce: return {{0, task.count, {total(operation, task.size), 0, 0}}};
+    case Collective::reduce:
+      if (task.rank != task.root) return {};
+      return {{0, task.count, {total(operation, task.size), 0, 0}}};
+    case Collective::reduce_scatter: {
+      const std::size_t begin = task.offsets[rank];
+      return {{0, task.offsets[rank + 1] - begin, {total(operation, task.size), 0, begin}}};
+    }
+    case Collective::broadcast: return {{0, task.count, contribution(operation, task.root)}};
+    case Collective::barrier: return {};
+    case Collective::allgather:
+    case Collective::alltoall: break;
+  }
+  std::vector<Piece> blocks;
+  for (int q = 0; q < task.size; ++q) {
+    const auto block = static_cast<std::size_t>(q);
+    Piece piece{block * task.count, (block + 1) * task.count, contribution(operation, q)};
+    piece.content.first = rank * task.count;
+    if (task.collective == Collective::allgather) {
+      piece.begin = piece.content.first = task.offsets[block];
+      piece.end = task.offsets[block + 1];
+    }
+    blocks.push_back(piece);
+  }
+  return blocks;
+}
+
+}  // namespace tnt

@@ -1,0 +1,39 @@
+// What a schedule is made for: a collective, as one rank sees it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tnt {
+
+enum class Collective : std::uint8_t {
+  allreduce,       // input[count] of all, reduced -> output[count] of all
+  reduce_scatter,  // input[offsets.back()] of all, reduced -> output: block `rank` of it
+  allgather,       // input: block `rank` -> output[offsets.back()], blocks in rank order
+  broadcast,       // input[count] of the root -> output[count] of all
+  reduce,          // input[count] of all, reduced -> output[count] of the root
+  alltoall,        // block q of input[size * count] of rank r -> block r of output of rank q
+  barrier,         // nobody leaves before all have entered
+};
+
+struct Task {
+  Collective collective = Collective::allreduce;
+  int rank = 0, size = 1;
+  std::size_t count = 0;
+  std::size_t element_bytes = 4;
+  // Where the blocks of a reduce-scatter or allgather begin, and where the last ends: size + 1.
+  std::vector<std::size_t> offsets;
+  int root = 0;
+  // node[r]: number of the node of rank r; ranks of one node share memory. Empty: nobody does.
+  std::vector<int> node;
+  // The data memory holds the input (at its begin, or at offsets[rank] for an allgather) and takes
+  // the output: whatever the collective, input and output are ranges of data[0, ...). Without it the
+  // schedule copies from Memory::input and to Memory::output.
+  bool in_place = false;
+};
+
+const char* name_of(Collective collective);
+
+}  // namespace tnt

@@ -1,0 +1,73 @@
+// Tasks to prove algorithms on: ranks, elements and nodes of all kinds.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "collective/algorithms.h"
+#include "collective/task.h"
+
+namespace tnt::test {
+
+// Blocks of `count` elements in all, of very different sizes; some are empty.
+inline std::vector<std::size_t> uneven_offsets(int size, std::size_t count) {
+  std::size_t total = 0;
+  const auto weight = [](int rank) {
+    return static_cast<std::size_t>(rank * 5 % 4 + rank % 7 / 6);
+  };
+  for (int rank = 0; rank < size; ++rank) total += weight(rank);
+  std::vector<std::size_t> offsets{0};
+  std::size_t seen = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    seen += weight(rank);
+    offsets.push_back(total == 0 ? count : count * seen / total);
+  }
+  offsets.back() = count;
+  return offsets;
+}
+
+// In all about `count` elements, whatever the collective.
+inline Task make_task(Collective collective, int size, std::size_t count) {
+  Task task;
+  task.collective = collective;
+  task.size = size;
+  task.count = collective == Collective::alltoall ? (count + 15) / 16 : count;
+  task.root = static_cast<int>(count * 7 % static_cast<std::size_t>(size));
+  if (collective == Collective::reduce_scatter || collective == Collective::allgather)
+    task.offsets = uneven_offsets(size, count);
+  return task;
+}
+
+inline std::vector<int> one_node(int size) {
+  return std::vector<int>(static_cast<std::size_t>(size), 0);
+}
+
+// So many ranks a node, one after another; the last may have fewer.
+inline std::vector<int> nodes_of(int size, int ranks_a_node) {
+  std::vector<int> node;
+  for (int rank = 0; rank < size; ++rank) node.push_back(rank / ranks_a_node);
+  return node;
+}
+
+// Ranks dealt out like cards.
+inline std::vector<int> dealt_nodes(int size, int nodes) {
+  std::vector<int> node;
+  for (int rank = 0; rank < size; ++rank) node.push_back(rank % nodes);
+  return node;
+}
+
+// Nodes 7, 3, 7, 7, 7, 3, 7, 7, ...
+inline std::vector<int> uneven_nodes(int size) {
+  std::vector<int> node;
+  for (int rank = 0; rank < size; ++rank) node.push_back(rank % 4 == 1 ? 3 : 7);
+  return node;
+}
+
+inline const Algorithm& algorithm(Collective collective, const char* name) {
+  const Algorithm* found = find_algorithm(collective, name);
+  if (found == nullptr) throw std::runtime_error(std::string("no algorithm ") + name);
+  return *found;
+}
+
+}  // namespace tnt::test

@@ -1,0 +1,424 @@
+// What is wrong with a schedule is found, and said.
+#include "check.h"
+#include "collective/check.h"
+#include "tasks.h"
+
+using namespace tnt;
+using namespace tnt::test;
+
+namespace {
+
+#ifdef TNT_SANITIZED
+constexpr int stride = 5;  // of the steps that are changed
+#else
+constexpr int stride = 1;
+#endif
+
+using Schedules = std::vector<Schedule>;
+
+bool is_message(const Step& step) {
+  return step.action == Action::send || step.action == Action::receive;
+}
+
+Step& step_of(Schedules& schedules, int rank, std::size_t step) {
+  return schedules[static_cast<std::size_t>(rank)].steps[step];
+}
+
+// Tasks in which each algorithm has several chunks, parts and rounds.
+std::vector<Task> tasks_for(const Algorithm& algorithm) {
+  std::vector<Task> tasks;
+  const bool by_node = std::string(algorithm.name) == "hierarchical";  // here of two ranks each
+  for (const int size : by_node ? std::vector<int>{4, 6} : std::vector<int>{3, 5})
+    for (const bool in_place : {false, true}) {
+      Task task = make_task(algorithm.collective, size, 40);
+      if (!task.offsets.empty())
+        for (int rank = 0; rank <= size; ++rank)
+          task.offsets[static_cast<std::size_t>(rank)] = static_cast<std::size_t>(8 * rank);
+      task.element_bytes = 16384;
+      task.in_place = in_place;
+      for (const auto& node : {std::vector<int>{}, one_node(size), nodes_of(size, 2)}) {
+        task.node = node;
+        if (!algorithm.fits(task)) continue;
+        tasks.push_back(task);
+        break;
+      }
+    }
+  return tasks;
+}
+
+// Calls change(schedules, task, rank, step) for every step of every rank of every algorithm, each
+// time on good schedules; where it says that it changed something, that must be found.
+template <class Change>
+void check_found(const char* what, Change change) {
+  int changes = 0;
+  for (const Algorithm& algorithm : algorithms())
+    for (const Task& task : tasks_for(algorithm)) {
+      const Schedules good = schedules_of_all(algorithm.make, task);
+      CHECK_EQUAL(check_schedules(good, task), "");
+      for (int rank = 0; rank < task.size; ++rank)
+        for (std::size_t step = 0; step < good[static_cast<std::size_t>(rank)].steps.size();
+             step += stride) {
+          Schedules bad = good;
+          if (!change(bad, task, rank, step)) continue;
+          ++changes;
+          if (!check_schedules(bad, task).empty()) continue;
+          throw CheckFailed(std::string(name_of(task.collective)) + " " + algorithm.name + " of " +
+                            std::to_string(task.size) + " ranks" +
+                            (task.in_place ? " in place, " : ", ") + what + " on rank " +
+                            std::to_string(rank) + ", step " + std::to_string(step) +
+                            " was not found");
+        }
+    }
+  CHECK(changes > 100 / stride);
+}
+
+// Two ranks that share a node, with data memory of 4 elements and scratch memory of 4.
+Task two_ranks() {
+  Task task = make_task(Collective::allreduce, 2, 4);
+  task.node = one_node(2);
+  task.in_place = true;
+  return task;
+}
+
+Schedules written(std::vector<Step> first, std::vector<Step> second) {
+  Schedule a, b;
+  a.steps = std::move(first);
+  b.steps = std::move(second);
+  a.shared = b.shared = true;
+  a.data_count = b.data_count = a.scratch_count = b.scratch_count = 4;
+  return {a, b};
+}
+
+Step message(std::uint32_t round, Action action, int peer, std::size_t count, Place place = {}) {
+  Step step;
+  step.round = round;
+  step.action = action;
+  step.peer = peer;
+  step.count = count;
+  (action == Action::send ? step.from : step.to) = place;
+  return step;
+}
+
+Step local(std::uint32_t round, Action action, std::size_t count, Place to, Place from,
+           Place with = {}) {
+  Step step;
+  step.round = round;
+  step.action = action;
+  step.count = count;
+  step.to = to;
+  step.from = from;
+  step.with = with;
+  return step;
+}
+
+Place data(std::size_t begin, int rank = here) { return {Memory::data, rank, begin}; }
+Place scratch(std::size_t begin) { return {Memory::scratch, here, begin}; }
+
+}  // namespace
+
+TEST(a_step_that_is_missing_is_found) {
+  check_found("a missing step", [](Schedules& schedules, const Task&, int rank, std::size_t step) {
+    auto& steps = schedules[static_cast<std::size_t>(rank)].steps;
+    steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(step));
+    return true;
+  });
+}
+
+// Both ends: so nobody waits for it, and only what it ordered is no longer ordered.
+TEST(an_empty_message_that_is_missing_is_found) {
+  check_found("a missing empty message", [](Schedules& schedules, const Task& task, int rank,
+                                            std::size_t step) {
+    const Step send = step_of(schedules, rank, step);
+    if (send.action != Action::send || send.count != 0) return false;
+    // That all have begun, a broadcast may also tell by way of the root.
+    if (task.collective == Collective::broadcast && send.round == 0 && rank != task.root)
+      return false;
+    std::size_t earlier = 0;  // messages to that peer
+    auto& steps = schedules[static_cast<std::size_t>(rank)].steps;
+    for (std::size_t i = 0; i < step; ++i)
+      if (steps[i].action == Action::send && steps[i].peer == send.peer) ++earlier;
+    steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(step));
+    auto& peers = schedules[static_cast<std::size_t>(send.peer)].steps;
+    for (auto other = peers.begin(); other != peers.end(); ++other)
+      if (other->action == Action::receive && other->peer == rank && earlier-- == 0) {
+        peers.erase(other);
+        break;
+      }
+    return true;
+  });
+}
+
+TEST(a_message_to_another_rank_is_found) {
+  check_found("another peer", [](Schedules& schedules, const Task&, int rank, std::size_t step) {
+    Step& changed = step_of(schedules, rank, step);
+    if (!is_message(changed)) return false;
+    const int size = static_cast<int>(schedules.size());
+    changed.peer =
+        (changed.peer + 1) % size == rank ? (changed.peer + 2) % size : (changed.peer + 1) % size;
+    return true;
+  });
+}
+
+TEST(a_message_of_another_length_is_found) {
+  check_found("another count", [](Schedules& schedules, const Task&, int rank, std::size_t step) {
+    Step& changed = step_of(schedules, rank, step);
+    ++changed.count;
+    return is_message(changed);
+  });
+}
+
+TEST(a_shorter_copy_or_sum_is_found) {
+  check_found("a smaller count", [](Schedules& schedules, const Task&, int rank, std::size_t step) {
+    Step& changed = step_of(schedules, rank, step);
+    if (is_message(changed)) return false;
+    --changed.count;
+    return true;
+  });
+}
+
+TEST(a_range_that_is_shifted_is_found) {
+  check_found("a shifted source",
+              [](Schedules& schedules, const Task&, int rank, std::size_t step) {
+                Step& changed = step_of(schedules, rank, step);
+                ++changed.from.begin;
+                return changed.count != 0 && changed.action != Action::receive;
+              });
+  check_found("a shifted target",
+              [](Schedules& schedules, const Task&, int rank, std::size_t step) {
+                Step& changed = step_of(schedules, rank, step);
+                ++changed.to.begin;
+                return changed.count != 0 && changed.action != Action::send;
+              });
+}
+
+TEST(data_of_another_rank_is_found) {
+  check_found("data of the next rank",
+              [](Schedules& schedules, const Task&, int rank, std::size_t step) {
+                Step& changed = step_of(schedules, rank, step);
+                if (is_message(changed) || changed.from.memory != Memory::data) return false;
+                if (changed.to.rank != here)
+                  return false;  // there it has the same elements already
+                const int source = changed.from.rank == here ? rank : changed.from.rank;
+                changed.from.rank = (source + 1) % static_cast<int>(schedules.size());
+                return changed.from.rank != rank;
+              });
+}
+
+TEST(memory_that_is_too_small_is_found) {
+  check_found("too little data memory",
+              [](Schedules& schedules, const Task&, int rank, std::size_t step) {
+                auto& changed = schedules[static_cast<std::size_t>(rank)];
+                if (step != 0 || changed.data_count == 0) return false;
+                changed.data_count /= 2;
+                return true;
+              });
+  check_found("too little scratch memory",
+              [](Schedules& schedules, const Task&, int rank, std::size_t step) {
+                auto& changed = schedules[static_cast<std::size_t>(rank)];
+                if (step != 0 || changed.scratch_count == 0) return false;
+                --changed.scratch_count;
+                return true;
+              });
+}
+
+// The next operation would overwrite what a slower rank still reads.
+TEST(one_data_memory_where_two_are_needed_is_found) {
+  int alternating = 0;
+  for (const Algorithm& algorithm : algorithms())
+    for (const int size : {2, 3, 5}) {
+      Task task = make_task(algorithm.collective, size, 12);
+      task.node = one_node(size);
+      if (!algorithm.fits(task)) continue;
+      Schedules schedules = schedules_of_all(algorithm.make, task);
+      if (!schedules.front().alternates) continue;
+      ++alternating;
+      for (Schedule& schedule : schedules) schedule.alternates = false;
+      CHECK_CONTAINS(check_schedules(schedules, task), "operation 2");
+      CHECK_CONTAINS(check_schedules(schedules, task), "may still be reading");
+    }
+  CHECK(alternating >= 6);
+}
+
+TEST(a_rank_that_waits_for_ever_is_named) {
+  const auto send = message(0, Action::send, 1, 4, data(0));
+  CHECK_EQUAL(check_schedules(written({send}, {}), two_ranks()),
+              "rank 0, round 0, step 0 (send): waits for ever for rank 1, which has ended");
+  const auto receive = message(0, Action::receive, 1, 2, scratch(0));
+  const auto other = message(0, Action::receive, 0, 2, scratch(0));
+  CHECK_CONTAINS(
+      check_schedules(written({receive}, {other}), two_ranks()),
+      "rank 0, round 0, step 0 (receive): waits for ever for rank 1, which waits in round 0");
+}
+
+TEST(a_message_of_two_lengths_is_named) {
+  const auto send = message(0, Action::send, 1, 4, data(0));
+  const auto receive = message(0, Action::receive, 0, 3, scratch(0));
+  CHECK_EQUAL(check_schedules(written({send}, {receive}), two_ranks()),
+              "rank 0, round 0, step 0 (send): sends 4 elements, but rank 1, round 0, step 0 "
+              "(receive) takes 3");
+}
+
+TEST(a_step_on_what_a_message_moves_is_found) {
+  const auto receive = message(0, Action::receive, 1, 2, data(0));
+  const auto send = message(0, Action::send, 1, 2, data(1));
+  const auto peer_send = message(0, Action::send, 0, 2, data(0));
+  const auto peer_receive = message(0, Action::receive, 0, 2, scratch(0));
+  CHECK_CONTAINS(check_schedules(written({receive, send}, {peer_send, peer_receive}), two_ranks()),
+                 "rank 0, round 0, step 1 (send) reads data[1:2) while rank 0, round 0, step 1");
+  const auto overwrite = local(0, Action::copy, 1, data(2), data(3));
+  CHECK_CONTAINS(check_schedules(written({send, overwrite}, {peer_receive}), two_ranks()),
+                 "rank 0, round 0, step 1 (copy) writes data[2:3)");
+  // Before the message starts, it may.
+  CHECK_CONTAINS(check_schedules(written({overwrite, send}, {peer_receive}), two_ranks()),
+                 "of the result");
+}
+
+TEST(a_read_of_what_nobody_wrote_is_found) {
+  const auto copy = local(0, Action::copy, 2, data(0), scratch(1));
+  CHECK_EQUAL(check_schedules(written({copy}, {}), two_ranks()),
+              "rank 0, round 0, step 0 (copy): reads scratch[1:3), where nothing was written");
+}
+
+TEST(a_range_beyond_the_memory_is_found) {
+  const auto copy = local(0, Action::copy, 3, scratch(2), data(0));
+  CHECK_CONTAINS(check_schedules(written({copy}, {}), two_ranks()),
+                 "touches scratch[2:5), but that memory has 4 elements");
+}
+
+TEST(a_race_of_two_ranks_is_found) {
+  // Each adds the data of the other to its own, which the other is reading.
+  const Place sum = data(0), other = data(0, 1);
+  const auto ready = message(0, Action::send, 0, 0), hears = message(0, Action::receive, 0, 0);
+  const auto tell = message(0, Action::send, 1, 0), waits = message(0, Action::receive, 1, 0);
+  const auto add = local(1, Action::reduce, 4, sum, sum, other);
+  const auto other_add = local(1, Action::reduce, 4, sum, sum, data(0, 0));
+  CHECK_EQUAL(check_schedules(written({waits, tell, add}, {hears, ready, other_add}), two_ranks()),
+              "rank 0, round 1, step 2 (reduce) reads data[0:4) of rank 1 while rank 1, round 1, "
+              "step 2 (reduce) may still be writing it");
+}
+
+TEST(data_of_another_rank_is_out_of_reach_until_it_has_said_a_word) {
+  const Place sum = data(0), other = data(0, 1);
+  const auto ready = message(0, Action::send, 0, 0), waits = message(0, Action::receive, 1, 0);
+  const auto early = local(0, Action::reduce, 4, sum, sum, other);
+  for (const auto& steps : {std::vector<Step>{early, waits}, std::vector<Step>{waits, early}})
+    CHECK_CONTAINS(check_schedules(written(steps, {ready}), two_ranks()),
+                   "reaches for data of rank 1 before a message has come from there");
+}
+
+TEST(a_schedule_that_is_shared_but_does_not_say_so_is_found) {
+  for (const Algorithm& algorithm : algorithms())
+    for (const Task& task : tasks_for(algorithm)) {
+      Schedules schedules = schedules_of_all(algorithm.make, task);
+      if (!schedules.front().shared) continue;
+      schedules.back().shared = false;
+      CHECK_CONTAINS(check_schedules(schedules, task), "on some ranks only");
+      for (Schedule& schedule : schedules) schedule.shared = false;
+      CHECK_CONTAINS(check_schedules(schedules, task), "is not `shared`");
+    }
+}
+
+// Or the memory could be the next operation's there.
+TEST(a_rank_that_ends_before_another_begins_is_found_where_they_share_memory) {
+  Task task = make_task(Collective::broadcast, 3, 1);
+  task.root = 0;
+  task.in_place = true;
+  task.node = one_node(3);
+  const auto make = [](const Task& of) {
+    Schedule schedule = algorithm(Collective::broadcast, "binomial").make(of);
+    schedule.shared = true;
+    return schedule;
+  };
+  CHECK_CONTAINS(check(make, task), "has begun");
+  CHECK_EQUAL(check(algorithm(Collective::broadcast, "binomial"), task), "");
+}
+
+TEST(rounds_that_are_one_are_found) {
+  for (const Algorithm& algorithm : algorithms())
+    for (const Task& task : tasks_for(algorithm)) {
+      if (task.size == 3) continue;  // where they may be one
+      Schedules schedules = schedules_of_all(algorithm.make, task);
+      for (Schedule& schedule : schedules)
+        for (Step& step : schedule.steps) step.round = 0;
+      CHECK(!check_schedules(schedules, task).empty());
+    }
+}
+
+TEST(rounds_that_descend_are_found) {
+  const auto late = local(1, Action::copy, 1, scratch(0), data(0));
+  const auto early = local(0, Action::copy, 1, scratch(1), data(1));
+  CHECK_EQUAL(check_schedules(written({late, early}, {}), two_ranks()),
+              "rank 0, round 0, step 1 (copy): is of an earlier round than the step before it");
+}
+
+TEST(memory_of_another_node_is_out_of_reach) {
+  Task task = two_ranks();
+  task.node = {0, 1};
+  const auto add = local(0, Action::reduce, 4, data(0), data(0), data(0, 1));
+  CHECK_CONTAINS(check_schedules(written({add}, {}), task), "which is on another node");
+  task.node = {0, 0};
+  const auto own = local(0, Action::reduce, 4, data(0), data(0), data(0, 0));
+  CHECK_CONTAINS(check_schedules(written({own}, {}), task), "which is called `here`");
+  auto remote_scratch = add;
+  remote_scratch.with.memory = Memory::scratch;
+  CHECK_CONTAINS(check_schedules(written({remote_scratch}, {}), task), "other than data memory");
+}
+
+TEST(what_a_result_lacks_is_named) {
+  CHECK_EQUAL(check_schedules(written({}, {}), two_ranks()),
+              "rank 0, at the end: element 0 of the result lacks what rank 1 gave");
+}
+
+TEST(input_is_not_read_after_output_was_written_there) {
+  Task task = make_task(Collective::allreduce, 1, 4);
+  Schedule schedule;
+  schedule.scratch_count = 4;
+  const Place input{Memory::input, here, 0}, output{Memory::output, here, 0};
+  schedule.steps = {local(0, Action::copy, 4, output, input)};
+  CHECK_EQUAL(check_schedules({schedule}, task), "");
+  schedule.steps.push_back(local(0, Action::copy, 4, scratch(0), input));
+  CHECK_CONTAINS(check_schedules({schedule}, task), "where output was written");
+}
+
+TEST(sums_in_another_order_are_found) {
+  // Rank 0 adds (0 + 1) + 2, and rank 1 and 2 add 0 + (1 + 2).
+  Task task = make_task(Collective::allreduce, 3, 1);
+  task.in_place = true;
+  const auto exchange = [](int rank) {
+    std::vector<Step> steps;
+    for (int peer = 0; peer < 3; ++peer) {
+      if (peer == rank) continue;
+      steps.push_back(
+          message(0, Action::receive, peer, 1, scratch(static_cast<std::size_t>(peer))));
+      steps.push_back(message(0, Action::send, peer, 1, data(0)));
+    }
+    steps.push_back(local(1, Action::copy, 1, scratch(static_cast<std::size_t>(rank)), data(0)));
+    return steps;
+  };
+  Schedules schedules;
+  for (int rank = 0; rank < 3; ++rank) {
+    Schedule schedule;
+    schedule.data_count = 1;
+    schedule.scratch_count = 3;
+    schedule.steps = exchange(rank);
+    const std::size_t last = rank == 0 ? 2 : 0;
+    schedule.steps.push_back(local(1, Action::reduce, 1, data(0), scratch(1), scratch(2 - last)));
+    schedule.steps.push_back(local(1, Action::reduce, 1, data(0), data(0), scratch(last)));
+    schedules.push_back(schedule);
+  }
+  CHECK_CONTAINS(check_schedules(schedules, task), "added up in another order");
+}
+
+TEST(a_function_of_one_s_own_is_checked_like_any_other) {
+  const auto nothing = [](const Task&) { return Schedule{}; };
+  Task task = make_task(Collective::barrier, 2, 0);
+  CHECK_CONTAINS(check(nothing, task), "ends before rank 1 has begun");
+  task.size = 1;
+  CHECK_EQUAL(check(nothing, task), "");
+}
+
+TEST(an_algorithm_that_does_not_fit_is_named) {
+  const Task task = make_task(Collective::allreduce, 2, 4);
+  CHECK_EQUAL(check(algorithm(Collective::allreduce, "direct"), task),
+              "allreduce direct of 2 ranks: does not fit these ranks and nodes");
+}

@@ -1,0 +1,162 @@
+"""How the ranks of a world reach each other: shared memory within a node, a network between nodes.
+
+The choice is the user's (``transport``), or ``"auto"``; what came of it, and why, is told by
+:class:`Links`.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tnt_notebook.comm import mpi
+from tnt_notebook.errors import CommunicationError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from tnt_notebook.comm import _kernels
+
+#: What a person may ask for.
+TRANSPORTS = {
+    "auto": "shared memory within a node, MPI between nodes",
+    "shm": "shared memory; an error if the ranks are not on one node",
+    "mpi": "MPI between all ranks",
+    "gpi": "shared memory within a node, GPI-2 (GASPI) between nodes",
+}
+
+#: With the value 0, shared memory is not used.
+SHARED_MEMORY_VARIABLE = "TNT_SHARED_MEMORY"
+
+
+@dataclass(frozen=True)
+class Links:
+    """What carries messages between the ranks of a world.
+
+    Attributes:
+        asked: the transport that was asked for.
+        node: number of the node of each rank; ranks of one node share memory.
+        network: what carries messages between nodes: ``"mpi"`` or ``"gpi"``.
+        reason: why it came so, a sentence.
+    """
+
+    asked: str
+    node: tuple[int, ...]
+    network: str
+    reason: str
+
+    def describe(self) -> str:
+        """In a few words: ``shared memory``, ``shared memory, mpi between 2 nodes``, ``mpi``."""
+        nodes = len(set(self.node))
+        if len(self.node) == 1:
+            return "none"
+        if nodes == 1:
+            return "shared memory"
+        if nodes == len(self.node):
+            return self.network
+        return f"shared memory, {self.network} between {nodes} nodes"
+
+
+def checked(transport: str) -> str:
+    """The transport, if it is one; raises ValueError that names them all."""
+    if transport not in TRANSPORTS:
+        raise ValueError(f"transport {transport!r} is not one of {', '.join(TRANSPORTS)}")
+    return transport
+
+
+def open_links(
+    comm: MPI.Comm, links: Sequence[MPI.Comm], transport: str, timeout_s: float
+) -> tuple[list[_kernels.Transport], Links]:
+    """Connects the ranks of ``comm``. Collective.
+
+    Args:
+        comm: for the exchange of addresses.
+        links: private communicators, one for each lane of the engine.
+        transport: one of :data:`TRANSPORTS`, the same on all ranks.
+        timeout_s: seconds that the other ranks may take.
+
+    Raises:
+        CommunicationError: on all ranks, if what was asked for cannot be had.
+    """
+    from tnt_notebook.comm import _kernels
+
+    shared, node, reason = _share(comm, transport, timeout_s)
+    if transport == "shm" and len(set(node)) > 1:
+        raise CommunicationError(f"transport shm is not possible: {reason}")
+    network = "gpi" if transport == "gpi" else "mpi"
+    if network == "gpi":
+        from tnt_notebook.comm import gaspi
+
+        networks = gaspi.transports(comm, len(links), timeout_s)
+    else:
+        with mpi.turn():
+            networks = [mpi.transport(link) for link in links]
+    if shared is not None:
+        networks = [_kernels.route(shared, lane, net) for lane, net in enumerate(networks)]
+    return networks, Links(transport, tuple(node), network, reason)
+
+
+def _share(
+    comm: MPI.Comm, transport: str, timeout_s: float
+) -> tuple[_kernels.SharedNode | None, list[int], str]:
+    """Maps the memory of the ranks of this node; the node of each rank; what to say about it."""
+    from tnt_notebook.comm import _kernels
+
+    alone = list(range(comm.size))
+    if transport == "mpi":
+        return None, alone, "transport mpi was asked for"
+    if os.environ.get(SHARED_MEMORY_VARIABLE) == "0":
+        return None, alone, f"{SHARED_MEMORY_VARIABLE}=0 turns shared memory off"
+
+    segment, address, problem = None, None, ""
+    try:
+        segment = _kernels.Segment(_address_space())
+        address = segment.address
+    except RuntimeError as error:
+        problem = f"rank {comm.rank}: {error}"
+    addresses = _allgather(comm, address, timeout_s, "shared memory")
+    hosts = [a[0] if a else None for a in addresses]
+    peers = [r for r, host in enumerate(hosts) if host is not None and host == hosts[comm.rank]]
+    node = None
+    if segment is not None and len(peers) > 1:
+        try:
+            node = _kernels.join_node(segment, comm.rank, peers, [addresses[r] for r in peers])
+        except RuntimeError as error:
+            problem = str(error)
+    problems = _allgather(comm, problem, timeout_s, "shared memory")
+    # One who cannot map the others leaves all of the node without.
+    without = {hosts[r] for r, text in enumerate(problems) if text} | {None}
+    nodes = [alone[r] if hosts[r] in without else hosts.index(hosts[r]) for r in alone]
+    reason = next((text for text in problems if text), "")
+    if not reason:
+        same = max(nodes.count(n) for n in nodes) > 1
+        reason = "ranks of a host share memory" if same else "each rank is on a host of its own"
+    return (None if hosts[comm.rank] in without else node), nodes, reason
+
+
+def _address_space() -> int:
+    """Bytes to map for a segment: as much as the machine has; memory is taken when it is used."""
+    import psutil
+
+    return psutil.virtual_memory().total
+
+
+def _allgather(comm: MPI.Comm, value: Any, timeout_s: float, what: str) -> list[Any]:
+    """The values of all ranks; what pickles, with a bound on the wait."""
+    import numpy as np
+    from mpi4py import MPI
+
+    own = np.frombuffer(pickle.dumps(value), np.uint8)
+    lengths = np.empty(comm.size, np.int64)
+    with mpi.turn():
+        request = comm.Iallgather(np.array([own.size], np.int64), lengths)
+    mpi.wait(request, timeout_s, what)
+    joined = np.empty(lengths.sum(), np.uint8)
+    with mpi.turn():
+        request = comm.Iallgatherv(own, [joined, lengths.astype(int).tolist(), None, MPI.BYTE])
+    mpi.wait(request, timeout_s, what)
+    ends = np.cumsum(lengths)
+    return [pickle.loads(joined[e - n : e].tobytes()) for e, n in zip(ends, lengths, strict=True)]

@@ -1,0 +1,339 @@
+"""Collectives as data: what each rank does, step by step, and how to add an algorithm.
+
+An algorithm is a function that gets a :class:`Task` and returns the :class:`Schedule` of that rank::
+
+    from tnt_notebook.comm import schedules as s
+
+    def star(task):
+        "Rank 0 collects, adds and sends back."
+        n, whole = task.count, s.Place("data", 0)
+        steps = [s.copy(0, n, to=whole, from_=s.Place("input", 0))]
+        if task.rank == 0:
+            for r in range(1, task.size):
+                there = s.Place("scratch", (r - 1) * n)
+                steps.append(s.receive(1, n, r, to=there))
+            for r in range(1, task.size):
+                there = s.Place("scratch", (r - 1) * n)
+                steps.append(s.reduce(2, n, to=whole, from_=whole, with_=there))
+            steps += [s.send(2, n, r, from_=whole) for r in range(1, task.size)]
+        else:
+            steps += [s.send(1, n, 0, from_=whole), s.receive(2, n, 0, to=whole)]
+        steps.append(s.copy(3, n, to=s.Place("output", 0), from_=whole))
+        return s.Schedule(steps, data_count=n, scratch_count=(task.size - 1) * n)
+
+    s.check(star, "allreduce", size=7, count=100)         # proves it, or says what is wrong
+    comm.world().allreduce(array, algorithm=star)         # runs it
+
+The steps of a round start in the order of the list; copies and reduces are done before the next step
+starts, messages go on beside them, and the round ends when all its messages have completed. Ranks of
+one node may copy and reduce from and to each other's data memory (``Place("data", begin, rank)``), as
+far as messages order the accesses; a message of no elements does that and nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tnt_notebook.comm.collectives import COLLECTIVES
+
+if TYPE_CHECKING:
+    from tnt_notebook.comm import _kernels
+    from tnt_notebook.comm.collectives import Collectives
+
+ACTIONS = ("send", "receive", "reduce", "copy")
+MEMORIES = ("input", "output", "data", "scratch")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a range of elements begins.
+
+    Attributes:
+        memory: ``"input"`` (what the caller gave), ``"output"`` (where the result goes), ``"data"``
+            (what the ranks of a node reach) or ``"scratch"``.
+        begin: the first element.
+        rank: whose memory; -1 is one's own.
+    """
+
+    memory: str
+    begin: int
+    rank: int = -1
+
+
+_NOWHERE = Place("data", 0)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of one rank: see :func:`send`, :func:`receive`, :func:`copy`, :func:`reduce`."""
+
+    round: int
+    action: str
+    count: int
+    peer: int = -1
+    to: Place = _NOWHERE
+    from_: Place = _NOWHERE
+    with_: Place = _NOWHERE
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What one rank does.
+
+    Attributes:
+        steps: rounds ascending.
+        data_count, scratch_count: elements of the two memories that the steps touch.
+        shared: whether some rank reaches into the data memory of another. No rank may then finish
+            before all have begun.
+        alternates: whether peers may still read, when this rank has finished, what the same
+            schedule would write first; if it is repeated, it then gets another data memory.
+    """
+
+    steps: Sequence[Step]
+    data_count: int = 0
+    scratch_count: int = 0
+    shared: bool = False
+    alternates: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a schedule is made for.
+
+    Attributes:
+        collective: one of ``tnt_notebook.comm.collectives.COLLECTIVES``.
+        rank, size: place in the group, and its size.
+        count: elements (of one block, for an alltoall).
+        element_bytes: bytes of an element.
+        offsets: where the blocks of an allgather or reduce-scatter begin, and where the last ends.
+        root: of a broadcast or reduce.
+        node: number of each rank's node; ranks of one node share memory.
+        in_place: the data memory holds the input and takes the output.
+    """
+
+    collective: str
+    rank: int
+    size: int
+    count: int
+    element_bytes: int = 4
+    offsets: tuple[int, ...] = ()
+    root: int = 0
+    node: tuple[int, ...] = field(default=())
+    in_place: bool = False
+
+
+Maker = Callable[[Task], Schedule]
+
+
+def send(round: int, count: int, peer: int, from_: Place) -> Step:
+    """Sends ``count`` elements to rank ``peer``."""
+    return Step(round, "send", count, peer=peer, from_=from_)
+
+
+def receive(round: int, count: int, peer: int, to: Place) -> Step:
+    """Receives ``count`` elements from rank ``peer``."""
+    return Step(round, "receive", count, peer=peer, to=to)
+
+
+def copy(round: int, count: int, to: Place, from_: Place) -> Step:
+    """Copies ``count`` elements."""
+    return Step(round, "copy", count, to=to, from_=from_)
+
+
+def reduce(round: int, count: int, to: Place, from_: Place, with_: Place) -> Step:
+    """Reduces ``count`` elements of two places into a third, which may be one of them."""
+    return Step(round, "reduce", count, to=to, from_=from_, with_=with_)
+
+
+def names(collective: str) -> list[str]:
+    """The algorithms of the backend for a collective."""
+    from tnt_notebook.comm import _kernels
+
+    number = _number(collective)
+    return [name for of, name in _kernels.algorithms() if of == number]
+
+
+def algorithm_name(number: int) -> str:
+    """The algorithm that the trace calls by this number."""
+    from tnt_notebook.comm import _kernels
+
+    known = _kernels.algorithms()
+    return known[number][1] if number < len(known) else "a schedule of its own"
+
+
+def steps_of(algorithm: str, task: Task) -> Schedule:
+    """The schedule of an algorithm of the backend."""
+    from tnt_notebook.comm import _kernels
+
+    made = _kernels.make(algorithm, _task(task))
+    steps = [
+        Step(round_, ACTIONS[action], count, peer, *map(_place, (to, from_, with_)))
+        for round_, action, peer, count, to, from_, with_ in made.steps
+    ]
+    return Schedule(
+        steps, made.data_count, made.scratch_count, made.shared, made.alternates
+    )
+
+
+def check(
+    algorithm: str | Maker,
+    collective: str,
+    size: int,
+    count: int,
+    *,
+    node: Sequence[int] = (),
+    root: int = 0,
+    offsets: Sequence[int] = (),
+    in_place: bool = False,
+    element_bytes: int = 4,
+) -> None:
+    """Proves an algorithm for one size by symbolic execution, with all ranks and no hardware.
+
+    Every contribution is counted once and in the same order on all ranks, no message is unmatched,
+    nothing deadlocks, and no rank touches memory that another uses at the time; also when the
+    operation is repeated at once.
+
+    Raises:
+        ValueError: what is wrong, on which rank, in which step.
+    """
+    from tnt_notebook.comm import _kernels
+
+    if collective in ("allgather", "reduce_scatter") and not offsets:
+        offsets = [count * r // size for r in range(size + 1)]
+    task = _task(
+        Task(collective, 0, size, count, element_bytes, tuple(offsets), root, tuple(node), in_place)
+    )
+    if isinstance(algorithm, str):
+        problem = _kernels.check(algorithm, task)
+    else:
+        problem = _kernels.check_function(lambda of: _made(algorithm(_from_kernel(of))), task)
+    if problem:
+        raise ValueError(problem)
+
+
+def made_by(
+    maker: Maker,
+    collective: str,
+    over: Collectives,
+    count: int,
+    element_bytes: int,
+    offsets: tuple[int, ...],
+    root: int,
+    input_count: int,
+    output_count: int,
+) -> _kernels.Schedule:
+    """What a function makes for this rank of a world or group; kept, so that it is called once.
+
+    Raises:
+        ValueError: a step goes beyond the memory or the ranks that there are.
+    """
+    node = over.node
+    task = Task(collective, over.rank, over.size, count, element_bytes, offsets, root, node)
+    return _kept(maker, task, input_count, output_count)
+
+
+@functools.lru_cache(maxsize=256)
+def _kept(maker: Maker, task: Task, input_count: int, output_count: int) -> _kernels.Schedule:
+    schedule = maker(task)
+    elements = {
+        "input": input_count,
+        "output": output_count,
+        "data": schedule.data_count,
+        "scratch": schedule.scratch_count,
+    }
+    for number, step in enumerate(schedule.steps):
+        fault = _fault(step, task, elements)
+        if fault:
+            raise ValueError(
+                f"{getattr(maker, '__name__', maker)} of {task.size} ranks: rank {task.rank}, "
+                f"step {number} ({step.action}) {fault}"
+            )
+    return _made(schedule)
+
+
+#: In which memories the places of an action may be.
+_WIRE = ("data", "scratch")
+_PLACES = {
+    "send": {"from_": _WIRE},
+    "receive": {"to": _WIRE},
+    "copy": {"to": ("output", *_WIRE), "from_": ("input", *_WIRE)},
+    "reduce": {"to": ("output", *_WIRE), "from_": MEMORIES, "with_": MEMORIES},
+}
+
+
+def _fault(step: Step, task: Task, elements: dict[str, int]) -> str:
+    """Why a step cannot be carried out, or nothing. Whether it is right, :func:`check` proves."""
+    if step.action not in _PLACES:
+        return f"is not one of {', '.join(_PLACES)}"
+    is_message = step.action in ("send", "receive")
+    if is_message and (not 0 <= step.peer < task.size or step.peer == task.rank):
+        return f"has no peer {step.peer}"
+    for name, memories in _PLACES[step.action].items():
+        place: Place = getattr(step, name)
+        if place.memory not in memories:
+            return f"cannot have its place {name!r} in {place.memory!r}"
+        begin, end = place.begin, place.begin + step.count
+        if not 0 <= begin <= end:
+            return f"has a place [{begin}, {end})"
+        if place.rank == -1:
+            if end > elements[place.memory]:
+                return f"touches {place.memory}[{begin}:{end}] of {elements[place.memory]} elements"
+        elif (
+            is_message
+            or place.memory != "data"
+            or not 0 <= place.rank < task.size
+            or place.rank == task.rank
+            or task.node[place.rank] != task.node[task.rank]
+        ):
+            return f"cannot reach {place.memory} of rank {place.rank}"
+    return ""
+
+
+def _made(schedule: Schedule) -> _kernels.Schedule:
+    from tnt_notebook.comm import _kernels
+
+    def place(p: Place) -> tuple[int, int, int]:
+        return MEMORIES.index(p.memory), p.rank, p.begin
+
+    steps = [
+        (s.round, ACTIONS.index(s.action), s.peer, s.count, place(s.to), place(s.from_),
+         place(s.with_))
+        for s in schedule.steps
+    ]  # fmt: skip
+    return _kernels.schedule(
+        steps,
+        schedule.data_count,
+        schedule.scratch_count,
+        schedule.shared,
+        schedule.alternates,
+    )
+
+
+def _task(task: Task) -> _kernels.Task:
+    from tnt_notebook.comm import _kernels
+
+    return _kernels.task(
+        _number(task.collective), task.rank, task.size, task.count, task.element_bytes,
+        list(task.offsets), task.root, list(task.node), task.in_place,
+    )  # fmt: skip
+
+
+def _from_kernel(task: _kernels.Task) -> Task:
+    return Task(
+        COLLECTIVES[task.collective], task.rank, task.size, task.count, task.element_bytes,
+        tuple(task.offsets), task.root, tuple(task.node), task.in_place,
+    )  # fmt: skip
+
+
+def _place(place: tuple[int, int, int]) -> Place:
+    memory, rank, begin = place
+    return Place(MEMORIES[memory], begin, rank)
+
+
+def _number(collective: str) -> int:
+    if collective not in COLLECTIVES:
+        raise ValueError(f"collective {collective!r} is not one of {', '.join(COLLECTIVES)}")
+    return COLLECTIVES.index(collective)

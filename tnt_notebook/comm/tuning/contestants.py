@@ -1,0 +1,156 @@
+"""Who takes part in a measurement: algorithms that fit the ranks, and the memory they work on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import ml_dtypes
+import numpy as np
+
+from tnt_notebook.comm import rules, schedules
+from tnt_notebook.comm.collectives import TYPES
+from tnt_notebook.comm.tuning.prepared import prepared
+from tnt_notebook.comm.tuning.question import KB, Question
+from tnt_notebook.comm.tuning.shift import shift, shift_in_place
+from tnt_notebook.comm.world import Bucket, World
+from tnt_notebook.errors import CommunicationError
+
+LIMIT = "limit"
+
+Call = Callable[[], object]
+
+# Numbers that all floats hold: the sum of as many ones is exact.
+_MOST_RANKS_CHECKED = 256
+
+
+def possible(over: World, question: Question) -> list[str]:
+    """The algorithms that take part.
+
+    Raises:
+        ValueError: the question makes no sense among these ranks.
+    """
+    from tnt_notebook.comm import _kernels
+
+    if over.size < 2:
+        raise ValueError("One rank has nobody to exchange with: start at least two.")
+    if question.dtype not in TYPES:
+        raise ValueError(f"dtype {question.dtype!r} is not one of {', '.join(TYPES)}.")
+    if question.max_bytes < KB:
+        raise ValueError("The smallest vector has 1 KB: measure up to that or more.")
+    if question.rounds < 1:
+        raise ValueError(f"{question.rounds} rounds: at least one is needed.")
+    known = schedules.names("allreduce")
+    task = _task(over, question, KB)
+    fitting = [name for name in known if _kernels.fits(name, task)]
+    for name in question.algorithms:
+        if name not in known:
+            raise ValueError(f"Algorithm {name!r} is not one of {', '.join(known)}.")
+        if name not in fitting:
+            raise ValueError(
+                f"Algorithm {name!r} does not fit {over.size} ranks on {len(set(over.node))} "
+                f"node(s); those that do: {', '.join(fitting)}."
+            )
+    return [name for name in fitting if name in question.algorithms or not question.algorithms]
+
+
+def chosen(over: World, question: Question, size: int) -> str:
+    """The algorithm that the rules in use take."""
+    from tnt_notebook.comm import _kernels
+
+    return _kernels.choose(_task(over, question, size), rules.for_engine(over.rules))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Channels of the backend, and what vectors of all sizes are cut from."""
+
+    channels: tuple[int, ...]  # for meetings, arrays and buckets
+    given: np.ndarray
+    found: np.ndarray
+
+
+#: The latest of each world. Its channels serve all measurements there; and after one that failed
+#: the backend may still write into its vectors.
+_memories: WeakKeyDictionary[World, Memory] = WeakKeyDictionary()
+
+
+def memory_for(over: World, question: Question) -> Memory:
+    """Memory for vectors of all sizes that are asked for."""
+    before = _memories.get(over)
+    channels = before.channels if before else tuple(over._next_channel() for _ in range(3))
+    dtype = _dtype(question)
+    count = question.sizes[-1] // dtype.itemsize
+    if question.in_place:
+        Bucket(over, count, dtype, channels[2])  # smaller ones will share its memory
+    memory = Memory(channels, np.ones(count, dtype), np.zeros(count, dtype))
+    _memories[over] = memory
+    return memory
+
+
+def meeting(over: World, memory: Memory) -> Call:
+    """Returns when all ranks have called it."""
+    return prepared(over, memory.channels[0], lambda ranks: ranks.barrier())
+
+
+def contestants_at(
+    over: World, question: Question, names: Sequence[str], size: int, memory: Memory
+) -> dict[str, Call]:
+    """What each algorithm, and the limit, does in its turn; all have been called once, and the sums
+    were right.
+    """
+    dtype = _dtype(question)
+    count = size // dtype.itemsize
+    given, found = memory.given[:count], memory.found[:count]
+
+    def from_to(algorithm: Any) -> Call:
+        return prepared(
+            over,
+            memory.channels[1],
+            lambda ranks: ranks.allreduce_into(found, given, algorithm=algorithm),
+        )
+
+    contestants: dict[str, Call] = {}
+    if question.in_place:
+        bucket = Bucket(over, count, dtype, memory.channels[2])
+        for name in names:
+            bucket.array.fill(1)
+            contestants[name] = functools.partial(bucket.allreduce, algorithm=name)
+            contestants[name]()
+            _check(over, bucket.array, name)
+        bucket.array.fill(0)  # so that it does not grow from call to call
+    else:
+        for name in names:
+            found.fill(0)
+            contestants[name] = from_to(name)
+            contestants[name]()
+            _check(over, found, name)
+    contestants[LIMIT] = from_to(shift_in_place if question.in_place else shift)
+    contestants[LIMIT]()
+    return contestants
+
+
+def _check(over: World, found: np.ndarray, name: str) -> None:
+    expected = np.full(1, over.size).astype(found.dtype)
+    if over.size <= _MOST_RANKS_CHECKED and not (found == expected).all():
+        raise CommunicationError(
+            f"rank {over.rank}: the sum of ones by {name!r} over {over.size} ranks is not "
+            f"{over.size}. The backend is broken here: run its tests (make test-kernels)."
+        )
+
+
+def _task(over: World, question: Question, size: int) -> Any:
+    item = _dtype(question).itemsize
+    return schedules._task(
+        schedules.Task(
+            "allreduce", over.rank, over.size, size // item, item,
+            node=over.node, in_place=question.in_place,
+        )
+    )  # fmt: skip
+
+
+def _dtype(question: Question) -> np.dtype:
+    return np.dtype(ml_dtypes.bfloat16 if question.dtype == "bfloat16" else question.dtype)
