@@ -85,8 +85,9 @@ void tell(Writer& writer, const Members& members, int one) {
   for (const int rank : others(members)) writer.await(rank);
 }
 
-// Three slots. The next operation begins with the first, when all have copied out the last chunk but
-// one; or not even that, where only the root copies, and tells nobody. So that chunk is in another.
+// Three slots. The next operation begins with the first, when all have copied out the last chunk
+// but one; or not even that, where only the root copies, and tells nobody. So that chunk is in
+// another.
 void write_by_slices(Writer& writer, const Task& task, const Members& members, int root) {
   const bool gets = root == here || root == task.rank;
   std::size_t chunks = chunks_of(task.count * task.element_bytes, task.size);
