@@ -211,9 +211,9 @@ bool Engine::help(Bucket& bucket, std::chrono::nanoseconds limit) {
       else if (!ended())
         backoff.wait(*lane.transport, [&] { return move(lane); });
     } else {
-      const std::uint32_t seen = lane.bell.enter();
-      if (!ended()) lane.bell.sleep(seen, turn_poll);
-      lane.bell.leave();
+      const std::uint32_t seen = lane.ended.enter();
+      if (!ended()) lane.ended.sleep(seen, turn_poll);
+      lane.ended.leave();
     }
     in_time = now_ns() < deadline;
   }
@@ -484,7 +484,8 @@ void Engine::fail_operations(Lane& lane) {
 void Engine::end(Lane& lane, Bucket& bucket, const Failure& failure) {
   bucket.failure = failure;
   lane.pending.fetch_sub(1);
-  if (bucket.state.exchange(Bucket::State::ended) == Bucket::State::helped) return lane.bell.ring();
+  if (bucket.state.exchange(Bucket::State::ended) == Bucket::State::helped)
+    return lane.ended.ring();
   std::lock_guard lock(completion_mutex_);
   completed_.push_back(&bucket);
   completion_wake_.notify_one();
@@ -498,7 +499,7 @@ void Engine::call_done(Bucket& bucket) {
 }
 
 void Engine::wake(Lane& lane) {
-  lane.bell.ring();
+  lane.work.ring();
   lane.transport->doorbell().ring();
 }
 
@@ -516,10 +517,10 @@ void Engine::progress(Lane& lane) {
     }
     // Nothing to do, or somebody else does it; who leaves work behind rings the bell.
     if (turn) turn.unlock();
-    const std::uint32_t seen = lane.bell.enter();
+    const std::uint32_t seen = lane.work.enter();
     const bool work = lane.pending.load() != 0 || has_outgoing_ || (failed_ && !lane.failed);
-    if (!closing_ && !(work && turn.try_lock())) lane.bell.sleep(seen, idle_poll);
-    lane.bell.leave();
+    if (!closing_ && !(work && turn.try_lock())) lane.work.sleep(seen, idle_poll);
+    lane.work.leave();
   }
   // Helpers see that the engine has failed, and give the turn away.
   std::lock_guard turn(lane.turn);

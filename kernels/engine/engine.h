@@ -110,7 +110,8 @@ class Engine {
     std::mutex mutex;  // of what follows
     std::vector<Bucket*> started;
     std::atomic<int> pending{0};  // operations started and not ended
-    Doorbell bell;                // for threads that wait for the turn, or for work
+    Doorbell work;                // for the thread, while there is none
+    Doorbell ended;               // for callers that wait while another has the turn
     std::thread thread;
   };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -211,7 +212,7 @@ class Collectives(ABC):
                 array.size, 0 if output is None else output.size,
             )  # fmt: skip
         self._run(
-            f"{collective} of {array.dtype}{list(array.shape)}" if array.size else collective,
+            _label(collective, array.dtype, array.shape),
             (array, output),
             collective=_COLLECTIVE[collective],
             type=number,
@@ -230,6 +231,12 @@ class Collectives(ABC):
         )
 
 
+@functools.lru_cache(maxsize=1024)
+def _label(collective: str, dtype: np.dtype, shape: tuple[int, ...]) -> str:
+    return f"{collective} of {dtype}{list(shape)}" if math.prod(shape) else collective
+
+
+@functools.cache
 def type_number(dtype: np.dtype) -> int:
     """The backend's number of a dtype; raises TypeError if it cannot be exchanged."""
     number = _TYPE.get(dtype.name)
