@@ -3,6 +3,8 @@
 # make test     all tests: C++, Python on real ranks, notebooks
 # make check    formatting, lint, types          make format        mend the formatting
 # make bench    benchmarks                       make test-kernels  C++ tests with sanitizers
+# make bench-comm          the backend beside MPI libraries, gloo and others, whichever are installed in
+#                          the folder that TNT_BENCH_VENVS names; make contestants puts them there
 # make clean    remove what the other targets made
 #
 # The first of them sets up .venv; later ones set up again only when what it depends on has changed.
@@ -30,12 +32,13 @@ export JUPYTERLAB_WORKSPACES_DIR := $(LOCAL)/jupyter/lab/workspaces
 export KERAS_HOME := $(LOCAL)/keras
 export MPLCONFIGDIR := $(LOCAL)/matplotlib
 export XDG_CACHE_HOME := $(LOCAL)/cache
+export XDG_CONFIG_HOME := $(LOCAL)/config
 export XDG_DATA_HOME := $(LOCAL)/share
 # And what would otherwise be read from it.
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup demo lab test bench check format test-kernels clean
+.PHONY: setup demo lab test bench bench-comm contestants check format test-kernels clean
 
 setup: $(READY)
 
@@ -64,6 +67,15 @@ test: $(READY) build/tests/built
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks
+
+TNT_BENCH_VENVS ?= $(LOCAL)/contestants
+export TNT_BENCH_VENVS
+
+bench-comm: $(READY)
+	$(BIN)/python -m tests.benchmarks.comm $(RESULTS)
+
+contestants: $(READY)
+	$(BIN)/python -m tests.benchmarks.contestants install $(TNT_BENCH_VENVS)
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -19,8 +19,17 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """With ``TNT_NO_SKIPS=1``, where all that tests need is installed, a skip is a failure."""
-    skipped = terminalreporter.stats.get("skipped", [])
+    """With ``TNT_NO_SKIPS=1``, where all that tests need is installed, a skip is a failure.
+
+    But for what no installation can give: where the machine forbids namespaces, there are no
+    emulated hosts.
+    """
+    forbidden = "this machine does not allow it: "
+    skipped = [
+        report
+        for report in terminalreporter.stats.get("skipped", [])
+        if forbidden not in str(report.longrepr)
+    ]
     if skipped and os.environ.get("TNT_NO_SKIPS") == "1":
         terminalreporter.line(f"TNT_NO_SKIPS=1, and {len(skipped)} tests were skipped", red=True)
         terminalreporter._session.exitstatus = pytest.ExitCode.TESTS_FAILED

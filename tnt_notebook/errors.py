@@ -51,6 +51,12 @@ class CommunicationError(TntError):
     """A collective could not complete: time-out, mismatch between ranks, transport failure."""
 
 
+class RulesError(TntError):
+    """The table that says which algorithm a collective uses is broken. Raised on all ranks."""
+
+    peers_know = True
+
+
 class ModelError(TntError):
     """The model cannot be trained distributed as it stands; the message says what to change."""
 

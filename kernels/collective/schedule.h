@@ -53,10 +53,10 @@ struct Schedule {
   std::size_t data_count = 0;     // elements of data memory that the steps touch
   std::size_t scratch_count = 0;  // and of scratch memory
   // Some rank reaches into the data memory of another. Peers may then still read this rank's data
-  // when it has finished, but not the part that the same schedule, begun at once, would write first;
-  // if also that, it alternates. An operation by another schedule, or by one that alternates, gets
-  // another data memory, and the one after that this one again: so in a shared schedule no rank may
-  // finish before all have begun.
+  // when it has finished, but not the part that the same schedule, begun at once, would write
+  // first; if also that, it alternates. An operation by another schedule, or by one that
+  // alternates, gets another data memory, and the one after that this one again: so in a shared
+  // schedule no rank may finish before all have begun.
   bool shared = false;
   bool alternates = false;
 };

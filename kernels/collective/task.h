@@ -29,8 +29,8 @@ struct Task {
   // node[r]: number of the node of rank r; ranks of one node share memory. Empty: nobody does.
   std::vector<int> node;
   // The data memory holds the input (at its begin, or at offsets[rank] for an allgather) and takes
-  // the output: whatever the collective, input and output are ranges of data[0, ...). Without it the
-  // schedule copies from Memory::input and to Memory::output.
+  // the output: whatever the collective, input and output are ranges of data[0, ...). Without it
+  // the schedule copies from Memory::input and to Memory::output.
   bool in_place = false;
 };
 

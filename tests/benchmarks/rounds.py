@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -21,26 +24,41 @@ class Ratio:
     a_seconds: float
     b_seconds: float
 
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
+
 
 def interleaved(a: Callable[[], float], b: Callable[[], float], rounds: int) -> Ratio:
     """Runs A B, B A, A B, ...; each returns the seconds it took."""
-    pairs = []
+    first, second = rotating((a, b), rounds)
+    return ratio(first, second)
+
+
+def rotating(contestants: Sequence[Callable[[], T]], rounds: int) -> list[list[T]]:
+    """Runs all of them in each round; who begins, and which way round, changes.
+
+    Returns:
+        For each contestant what it returned in each round.
+    """
+    results: list[list[T]] = [[] for _ in contestants]
     for i in range(rounds):
-        if i % 2:
-            second, first = b(), a()
-        else:
-            first, second = a(), b()
-        pairs.append((first, second))
-    ratios = [first / second for first, second in pairs]
-    low, median, high = statistics.quantiles(ratios, n=4)
-    return Ratio(
-        median,
-        low,
-        high,
-        min(first for first, _ in pairs) / min(second for _, second in pairs),
-        statistics.median(first for first, _ in pairs),
-        statistics.median(second for _, second in pairs),
-    )
+        order = [(i + k) % len(contestants) for k in range(len(contestants))]
+        for k in reversed(order) if i // len(contestants) % 2 else order:
+            results[k].append(contestants[k]())
+    return results
+
+
+def ratio(a: Sequence[float], b: Sequence[float]) -> Ratio:
+    """A over B, from seconds that were measured in the same rounds."""
+    ratios = [first / second for first, second in zip(a, b, strict=True)]
+    low, median, high = quartiles(ratios)
+    return Ratio(median, low, high, min(a) / min(b), statistics.median(a), statistics.median(b))
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """The lower one, the median and the upper one."""
+    low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else [*values] * 3
+    return low, median, high
 
 
 def machine() -> str:

@@ -26,6 +26,13 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_cluster start -n two", "argument -n: invalid int value: 'two'"),
         ("%tnt_cluster start -n 0", "ClusterError: -n 0: a cluster needs at least one rank."),
         ("%tnt_cluster start -n 2 --gpus 9999", "ClusterError: --gpus 9999: this machine has"),
+        ("%tnt_cluster start -n 2 --transport tcp", "argument --transport: invalid choice: 'tcp'"),
+        (
+            "%tnt_cluster start -n 2 --lanes 9",
+            "ClusterError: --lanes 9: a rank has 1 to 8 progress",
+        ),
+        ("%tnt_cluster start -n 2 --lanes one", "argument --lanes: invalid int value: 'one'"),
+        ("%tnt_cluster status --transport mpi", "UsageError: --transport goes with start only"),
         ("%tnt_cluster stop 3", "UsageError: stop takes no rank"),
         ("%tnt_cluster status --gpus 1", "UsageError: --gpus goes with start only"),
         ("%tnt_cluster status", "NoClusterError: No cluster is running. Start one: %tnt_cluster"),
@@ -37,6 +44,14 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_pull x", "NoClusterError"),
         ("%%tnt_fit --name 3x\n1", "UsageError: --name 3x: a variable cannot have this name"),
         ("%%tnt_fit --bucket-mb many\n1", "argument --bucket-mb: invalid float value: 'many'"),
+        ("%tnt_bench", "UsageError: the following arguments are required: what"),
+        ("%tnt_bench scan", "invalid choice: 'scan' (choose from"),
+        ("%tnt_bench allreduce", "NoClusterError"),
+        ("%tnt_bench allreduce --dtype int8", "argument --dtype: invalid choice: 'int8'"),
+        ("%tnt_bench allreduce --algorithms ring,", "'ring,': write names like ring,direct"),
+        ("%tnt_bench allreduce --max-mb nan", "--max-mb nan: the largest vector has 1 KB or more"),
+        ("%tnt_bench allreduce --name 3x", "--name 3x: a variable cannot have this name"),
+        ("%tnt_bench rules --save", "UsageError: rules takes no options"),
     ],
 )
 def test_mistakes_get_one_clear_sentence(shell: InteractiveShell, cell: str, message: str) -> None:
@@ -51,6 +66,7 @@ def test_mistakes_get_one_clear_sentence(shell: InteractiveShell, cell: str, mes
         ("tnt_cluster", "line", ["start", "--gpus G", "logs", "Examples::", "restart"]),
         ("tnt", "cell", ["%%tnt", "--ranks", "Examples::"]),
         ("tnt_fit", "cell", ["%%tnt_fit", "--name", "--wait", "--bucket-mb", "fit.stop()"]),
+        ("tnt_bench", "line", ["allreduce", "--max-mb M", "--save", "bench.rows", "Examples::"]),
         ("tnt_push", "line", ["NAME", "Examples::"]),
         ("tnt_pull", "line", ["NAME", "--rank R", "Examples::"]),
     ],
@@ -78,11 +94,14 @@ def test_a_day_with_a_cluster(shell: InteractiveShell) -> None:
         shell, "%tnt_cluster start -n 3"
     )
     table = typed(shell, "%tnt_cluster status").splitlines()
-    assert table[0].split() == ["rank", "host", "pid", "cores", "GPU", "memory", "state"]
-    assert [(line.split()[0], line.split()[-1]) for line in table[1:]] == [
-        ("0", "idle"),
-        ("1", "idle"),
+    assert table[0].split() == [
+        *("rank", "host", "node", "link", "pid", "cores", "GPU", "memory", "state")
     ]
+    assert [(line.split()[0], line.split()[3], line.split()[-1]) for line in table[1:3]] == [
+        ("0", "shm", "idle"),
+        ("1", "shm", "idle"),
+    ]
+    assert table[3:] == ["ranks exchange by shared memory: ranks of a host share memory"]
     typed(shell, "a, b = [1, 2], {'c': 3}\ndef double(x): return 2 * x")
     assert typed(shell, "%tnt_push a b double") == ""
     rank = "from tnt_notebook import comm\nrank = comm.rank()\n"

@@ -1,18 +1,31 @@
-"""The table of ranks."""
+"""The table of ranks, and the line about how they exchange."""
 
-from tnt_notebook.cluster import RankStatus
-from tnt_notebook.magics.table import status_table
+from tnt_notebook.cluster import Links, RankStatus
+from tnt_notebook.magics.table import links_line, status_table
 
 
 def test_columns_are_aligned_and_gaps_are_named() -> None:
     rows = [
-        RankStatus(0, "node1", 71, (0, 1, 2, 3), "0", 81 * 2**20, "idle"),
-        RankStatus(1, "node1", 72, (4, 6, 7), None, 1234 * 2**20, "busy"),
-        RankStatus(10, "n2", 4321, (0,), "-1", None, "dead"),
+        RankStatus(0, "node1", 71, (0, 1, 2, 3), "0", 81 * 2**20, "idle", 0, "shm+mpi"),
+        RankStatus(1, "node1", 72, (4, 6, 7), None, 1234 * 2**20, "busy", 0, "shm+mpi"),
+        RankStatus(10, "n2", 4321, (0,), "-1", None, "dead", 1),
     ]
     assert status_table(rows).splitlines() == [
-        "rank  host    pid  cores  GPU     memory  state",
-        "   0  node1    71  0-3    0       81 MiB  idle",
-        "   1  node1    72  4,6-7  all   1234 MiB  busy",
-        "  10  n2     4321  0      none         -  dead",
+        "rank  host   node  link      pid  cores  GPU     memory  state",
+        "   0  node1     0  shm+mpi    71  0-3    0       81 MiB  idle",
+        "   1  node1     0  shm+mpi    72  4,6-7  all   1234 MiB  busy",
+        "  10  n2        1  -        4321  0      none         -  dead",
     ]
+
+
+def test_a_line_says_how_ranks_exchange_and_why() -> None:
+    links = Links("shared memory, mpi between 2 nodes", "ranks of a host share memory", 1)
+    assert links_line(links, 4) == (
+        "ranks exchange by shared memory, mpi between 2 nodes: ranks of a host share memory"
+    )
+    assert links_line(Links("mpi", "it was asked for", 2), 2) == (
+        "ranks exchange by mpi, with 2 progress threads each: it was asked for"
+    )
+    assert links_line(Links("none", "there is one rank", 1), 1) == (
+        "one rank has nobody to exchange with"
+    )

@@ -38,13 +38,23 @@ class RankPool:
         self._address = folder / "ranks.sock"
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
+        self._options: dict[int, dict[str, Any]] = {}  # of the latest special world of n ranks
 
-    def run(self, n: int, function: Callable[..., Any], *args: Any, timeout: float = 120) -> list:
+    def run(
+        self,
+        n: int,
+        function: Callable[..., Any],
+        *args: Any,
+        timeout: float = 120,
+        world: dict[str, Any] | None = None,
+    ) -> list:
         """Calls ``function(*args)`` on n ranks, in a world of that size.
 
         Args:
             function: of a module that the ranks can import; it may return anything that pickles.
             timeout: seconds until the job is killed and the test fails.
+            world: arguments for a world other than the plain one: ``transport``, ``lanes``, and
+                ``nodes``, see `rank_nodes`.
 
         Returns:
             What each rank returned.
@@ -52,10 +62,15 @@ class RankPool:
         Raises:
             RankError: with the tracebacks of all ranks on which it raised.
         """
-        return self._checked(self.outcomes(n, function, *args, timeout=timeout))
+        return self._checked(self.outcomes(n, function, *args, timeout=timeout, world=world))
 
     def outcomes(
-        self, n: int, function: Callable[..., Any], *args: Any, timeout: float = 120
+        self,
+        n: int,
+        function: Callable[..., Any],
+        *args: Any,
+        timeout: float = 120,
+        world: dict[str, Any] | None = None,
     ) -> list[tuple[str, Any]]:
         """As `run`, but gives ``("returned", value)`` or ``("raised", traceback)`` of each rank."""
         if self._process is None or self._process.poll() is not None:
@@ -63,7 +78,11 @@ class RankPool:
         assert self._connection is not None
         self._connection.settimeout(timeout)
         try:
-            _send(self._connection, (n, function.__module__, function.__qualname__, args))
+            renew = world is not None and self._options.get(n) != world
+            job = (n, function.__module__, function.__qualname__, args, world, renew)
+            _send(self._connection, job)
+            if world is not None:
+                self._options[n] = world
             return _receive(self._connection)
         except (TimeoutError, ConnectionError, struct.error) as error:
             self.stop()
@@ -91,6 +110,7 @@ class RankPool:
 
     def _start(self) -> None:
         self._address.unlink(missing_ok=True)
+        self._options.clear()
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(self._address))
         listener.listen(1)

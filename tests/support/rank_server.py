@@ -15,6 +15,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from tests.support import rank_nodes
 from tests.support.rank_pool import _receive, _send
 from tnt_notebook import comm
 
@@ -29,22 +30,28 @@ def serve(address: str) -> None:
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(address)
     # All worlds are made here: making one is collective over the whole job.
-    worlds = {}
+    groups, worlds, special = {}, {}, {}
     for n in range(1, _everyone.size + 1):
         group = _everyone.Split(0 if _everyone.rank < n else MPI.UNDEFINED, _everyone.rank)
         if group != MPI.COMM_NULL:
-            worlds[n] = comm.World(group if n > 1 else None, timeout_s=60)
+            groups[n] = group if n > 1 else None
+            worlds[n] = comm.World(groups[n], timeout_s=60)
     while True:
         job = _next_job(connection)
         if job is None:
             break
-        n, module, name, args = job
-        outcome = _run(worlds[n], module, name, args)
+        n, module, name, args, options, renew = job
+        if renew:
+            if n in special:
+                special[n].close()
+            special[n] = rank_nodes.make_world(groups[n], timeout_s=60, **options)
+        rank_nodes.communicator = groups[n]
+        outcome = _run(worlds[n] if options is None else special[n], module, name, args)
         if connection is None:
             _everyone.send(outcome, 0, _OUTCOME)
         else:
             _send(connection, [outcome, *(_everyone.recv(None, r, _OUTCOME) for r in range(1, n))])
-    for world in worlds.values():
+    for world in (*worlds.values(), *special.values()):
         world.close()
 
 

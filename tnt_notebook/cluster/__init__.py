@@ -5,6 +5,6 @@ Loads neither TensorFlow nor MPI: only data crosses to the engines.
 
 from tnt_notebook.cluster.cluster import Cluster
 from tnt_notebook.cluster.fit import Fit
-from tnt_notebook.cluster.status import RankStatus
+from tnt_notebook.cluster.status import Links, RankStatus
 
-__all__ = ["Cluster", "Fit", "RankStatus"]
+__all__ = ["Cluster", "Fit", "Links", "RankStatus"]

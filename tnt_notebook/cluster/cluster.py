@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from tnt_notebook.cluster.engines import Engines
+from tnt_notebook.cluster.exchange import exchange_settings
 from tnt_notebook.cluster.execution import Abandoned, Execution, RanksDied, RanksStuck
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.fit import Fit
 from tnt_notebook.cluster.folder import RunFolder, tail
 from tnt_notebook.cluster.gpus import check_gpus
 from tnt_notebook.cluster.output import ranks_label
-from tnt_notebook.cluster.status import RankStatus, rank_statuses
+from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
 from tnt_notebook.cluster.values import packed
 from tnt_notebook.errors import ClusterError, NoClusterError
 
@@ -37,11 +38,14 @@ class Cluster:
         ranks: how many.
         gpus: GPUs per host that its ranks share; 0 hides all, None leaves GPUs alone.
         cores: cores per rank; all cores of the host shared evenly when None.
+        transport: how ranks reach each other: "auto", "shm", "mpi" or "gpi"; when None what
+            ``TNT_TRANSPORT`` says, or "auto".
+        lanes: progress threads of a rank; when None what ``TNT_LANES`` says, or 1.
         report: called with a line of progress several times while starting.
         timeout: seconds until all ranks must answer.
 
     Raises:
-        ClusterError: a wrong number, or engines that do not start; with MPI's own message.
+        ClusterError: a wrong value, or ranks that do not start; with their own reason, or MPI's.
 
     Example::
 
@@ -57,6 +61,8 @@ class Cluster:
         cores: int | None = None,
         report: Callable[[str], None] = _silence,
         timeout: float = 60.0,
+        transport: str | None = None,
+        lanes: int | None = None,
     ) -> None:
         if ranks < 1:
             raise ClusterError(f"-n {ranks}: a cluster needs at least one rank.")
@@ -66,6 +72,7 @@ class Cluster:
                 f"--cores {cores}: this machine offers 1 to {available} cores to a rank."
             )
         check_gpus(gpus)
+        self._settings = exchange_settings(transport, lanes)
         self.ranks = ranks
         self._gpus, self._cores, self._timeout = gpus, cores, timeout
         self._engines: Engines | None = None
@@ -94,6 +101,11 @@ class Cluster:
         engines = self._alive()
         running = self._running
         return rank_statuses(engines.seats, running.pending if running else [], engines.dead())
+
+    @property
+    def links(self) -> Links:
+        """How the ranks reach each other, as they said when they began."""
+        return links(self._alive().seats)
 
     def logs(self, rank: int, lines: int = 100) -> str:
         """The last lines a rank wrote: prints, and what libraries and child processes wrote."""
@@ -161,16 +173,25 @@ class Cluster:
         return answer["value"]
 
     def call(
-        self, function: str, *arguments: Any, ranks: Sequence[int] | None = None
+        self,
+        function: str,
+        *arguments: Any,
+        ranks: Sequence[int] | None = None,
+        on_data: Callable[[dict[str, Any]], None] | None = None,
+        report: Callable[[str], None] = _silence,
     ) -> dict[int, Any]:
         """Calls ``module:function`` of the engine side on ranks; returns answers by rank.
+
+        Args:
+            on_data: called with what a rank publishes as data meanwhile.
+            report: called when the call has to wait for a cell.
 
         Raises:
             RankError: the function raised.
         """
         where = self._check_ranks(ranks)
-        with self._turn_of(_silence) as engines:
-            execution = Execution(engines, where).call(f"{_ENGINE}.{function}", *arguments)
+        with self._turn_of(report) as engines:
+            execution = Execution(engines, where, on_data).call(f"{_ENGINE}.{function}", *arguments)
             self._follow(execution)
         if execution.failures:
             raise rank_error(execution.failures)
@@ -207,7 +228,13 @@ class Cluster:
     def _start(self, report: Callable[[str], None]) -> None:
         cluster_id = secrets.token_hex(4)
         self._engines = Engines(
-            cluster_id, self.ranks, self._gpus, self._cores, self._timeout, report
+            cluster_id,
+            self.ranks,
+            self._gpus,
+            self._cores,
+            self._settings,
+            self._timeout,
+            report,
         )
         self._turn = threading.Lock()
         self._running = None

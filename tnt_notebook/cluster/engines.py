@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from traitlets.config import Config
 from tnt_notebook.cluster.folder import RunFolder, tail
 from tnt_notebook.cluster.launch import Controller, environment, mpi_launch
 from tnt_notebook.cluster.lease import Lease
+from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.errors import ClusterError
 
 _POLL_S = 0.05
@@ -38,6 +40,7 @@ class Engines:
         size: number of ranks.
         gpus: GPUs per host that its ranks share; None leaves GPUs alone.
         cores: cores per rank; all shared evenly when None.
+        settings: environment of the ranks.
         timeout: seconds until all ranks must answer.
         report: called with a line about the progress.
 
@@ -51,6 +54,7 @@ class Engines:
         size: int,
         gpus: int | None,
         cores: int | None,
+        settings: dict[str, str],
         timeout: float,
         report: Callable[[str], None],
     ) -> None:
@@ -60,7 +64,7 @@ class Engines:
         self._lease = Lease(cluster_id, self.folder.all)
         self._client: ipp.Client | None = None
         try:
-            self._start(gpus, cores)
+            self._start(gpus, cores, settings)
             self._await(timeout, report)
             self.seats = self._verify()
         except BaseException:  # Ctrl-C too
@@ -112,13 +116,13 @@ class Engines:
 
     # Start --------------------------------------------------------------------------------
 
-    def _start(self, gpus: int | None, cores: int | None) -> None:
+    def _start(self, gpus: int | None, cores: int | None, settings: dict[str, str]) -> None:
         engine = [f"--ranks={self.size}", f"--logs={self.folder.logs}"]
         if gpus is not None:
             engine.append(f"--gpus={gpus}")
         if cores is not None:
             engine.append(f"--cores={cores}")
-        launch = mpi_launch(self.folder, self.cluster_id, self.size, engine)
+        launch = mpi_launch(self.folder, self.cluster_id, self.size, engine, settings)
         self._cluster = ipp.Cluster(
             cluster_id=self.cluster_id,
             profile_dir=str(self.folder.profile),
@@ -197,10 +201,12 @@ class Engines:
             return set()
 
     def _start_output(self) -> str:
-        """Tails of MPI's output and of the first rank's that wrote any, after a failed start.
-
-        MPI says in either why it could not begin, depending on how far the ranks came.
+        """Why a start failed: what ranks say of it; else the tails of MPI's output and of the first
+        rank's that wrote any. MPI says in either why it could not begin, depending on how far the
+        ranks came.
         """
+        if refusals := reasons(tail(self.folder.launcher_log, _TAIL_LINES)):
+            return refusals
         logs = (tail(self.folder.rank_log(rank), _TAIL_LINES) for rank in range(self.size))
         said = [tail(self.folder.launcher_log, _TAIL_LINES), next(filter(None, logs), "")]
         return "\n".join(filter(None, said)) or "(no output)"
@@ -211,6 +217,15 @@ class Engines:
             psutil.Process(self._cluster.engine_set.pid).wait(timeout)
         except (psutil.NoSuchProcess, psutil.TimeoutExpired):
             pass  # ended already; or lives on, and then has nothing to say
+
+
+def reasons(launcher_log: str) -> str:
+    """What ranks that refused to begin said, in what their launcher wrote; the same once."""
+    by_text: dict[str, list[int]] = {}
+    for line in launcher_log.splitlines():
+        if said := re.fullmatch(r"rank (\d+): (.+)", line):
+            by_text.setdefault(said[2], []).append(int(said[1]))
+    return "\n".join(f"{ranks_label(ranks)}: {text}" for text, ranks in by_text.items())
 
 
 def _alive(launcher: Any) -> bool:

@@ -44,7 +44,9 @@ class Launch:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def mpi_launch(folder: RunFolder, cluster_id: str, ranks: int, engine: list[str]) -> Launch:
+def mpi_launch(
+    folder: RunFolder, cluster_id: str, ranks: int, engine: list[str], settings: dict[str, str]
+) -> Launch:
     """Engines under mpiexec on this machine.
 
     Args:
@@ -52,6 +54,7 @@ def mpi_launch(folder: RunFolder, cluster_id: str, ranks: int, engine: list[str]
         cluster_id: marks every process of the cluster.
         ranks: how many.
         engine: arguments of ``python -m tnt_notebook.engine``.
+        settings: environment of the ranks.
     """
     mpiexec = find_mpiexec()
     return Launch(
@@ -61,7 +64,7 @@ def mpi_launch(folder: RunFolder, cluster_id: str, ranks: int, engine: list[str]
             "mpi_args": _mpi_arguments(mpiexec, ranks),
             "engine_cmd": [sys.executable, "-m", "tnt_notebook.engine"],
             "engine_args": engine,
-            "environment": environment(folder, cluster_id),
+            "environment": environment(folder, cluster_id) | settings,
             "output_file": str(folder.launcher_log),
         },
     )

@@ -11,7 +11,11 @@ import psutil
 
 @dataclass(frozen=True)
 class RankStatus:
-    """One row of the table; ``memory`` is resident bytes, ``state`` is idle, busy or dead."""
+    """One row of the table.
+
+    ``memory`` is resident bytes, ``state`` is idle, busy or dead. ``node`` numbers nodes: ranks of
+    one share memory. ``link`` is what the rank reaches others by: shm, mpi, shm+mpi, or nothing.
+    """
 
     rank: int
     host: str
@@ -20,6 +24,23 @@ class RankStatus:
     gpu: str | None
     memory: int | None
     state: str
+    node: int = 0
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class Links:
+    """How ranks reach each other: ``by`` what, for which ``reason``, with how many ``lanes``."""
+
+    by: str
+    reason: str
+    lanes: int
+
+
+def links(descriptions: Iterable[Mapping[str, Any]]) -> Links:
+    """How ranks reach each other, from what each said of itself at the start."""
+    first = min(descriptions, key=lambda seat: seat["rank"])
+    return Links(first["links"], first["reason"], first["lanes"])
 
 
 def rank_statuses(
@@ -46,6 +67,8 @@ def rank_statuses(
                 gpu=seat["gpu"],
                 memory=None if gone else memory,
                 state=state,
+                node=seat["node"],
+                link=seat["link"],
             )
         )
     return rows

@@ -14,4 +14,15 @@ from __future__ import annotations
 from tnt_notebook.comm.current import abort, failure, rank, recover, size, use, world
 from tnt_notebook.comm.world import Bucket, Group, World
 
-__all__ = ["Bucket", "Group", "World", "abort", "failure", "rank", "recover", "size", "use", "world"]
+__all__ = [
+    "Bucket",
+    "Group",
+    "World",
+    "abort",
+    "failure",
+    "rank",
+    "recover",
+    "size",
+    "use",
+    "world",
+]

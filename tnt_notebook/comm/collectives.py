@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -176,7 +177,7 @@ class Collectives(ABC):
         offsets = _offsets(lengths)
         self._exchange("allgather", np.frombuffer(block, np.uint8), joined, joined.size,
                        offsets=offsets)  # fmt: skip
-        return [joined[a:b].tobytes() for a, b in zip(offsets, offsets[1:], strict=False)]
+        return [joined[a:b].tobytes() for a, b in itertools.pairwise(offsets)]
 
     def broadcast_bytes(self, message: bytes, root: int = 0) -> bytes:
         """The message of rank ``root``, of any length, on every rank."""

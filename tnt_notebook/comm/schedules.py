@@ -1,6 +1,6 @@
 """Collectives as data: what each rank does, step by step, and how to add an algorithm.
 
-An algorithm is a function that gets a :class:`Task` and returns the :class:`Schedule` of that rank::
+An algorithm is a function from a :class:`Task` to the :class:`Schedule` of that rank::
 
     from tnt_notebook.comm import schedules as s
 
@@ -24,10 +24,11 @@ An algorithm is a function that gets a :class:`Task` and returns the :class:`Sch
     s.check(star, "allreduce", size=7, count=100)         # proves it, or says what is wrong
     comm.world().allreduce(array, algorithm=star)         # runs it
 
-The steps of a round start in the order of the list; copies and reduces are done before the next step
-starts, messages go on beside them, and the round ends when all its messages have completed. Ranks of
-one node may copy and reduce from and to each other's data memory (``Place("data", begin, rank)``), as
-far as messages order the accesses; a message of no elements does that and nothing else.
+The steps of a round start in the order of the list; copies and reduces are done before the next
+step starts, messages go on beside them, and the round ends when all its messages have completed.
+Ranks of one node may copy and reduce from and to each other's data memory (``Place("data", begin,
+rank)``), as far as messages order the accesses; a message of no elements does that and nothing
+else.
 """
 
 from __future__ import annotations
@@ -173,9 +174,7 @@ def steps_of(algorithm: str, task: Task) -> Schedule:
         Step(round_, ACTIONS[action], count, peer, *map(_place, (to, from_, with_)))
         for round_, action, peer, count, to, from_, with_ in made.steps
     ]
-    return Schedule(
-        steps, made.data_count, made.scratch_count, made.shared, made.alternates
-    )
+    return Schedule(steps, made.data_count, made.scratch_count, made.shared, made.alternates)
 
 
 def check(
@@ -256,7 +255,7 @@ def _kept(maker: Maker, task: Task, input_count: int, output_count: int) -> _ker
 
 #: In which memories the places of an action may be.
 _WIRE = ("data", "scratch")
-_PLACES = {
+_PLACES: dict[str, dict[str, tuple[str, ...]]] = {
     "send": {"from_": _WIRE},
     "receive": {"to": _WIRE},
     "copy": {"to": ("output", *_WIRE), "from_": ("input", *_WIRE)},

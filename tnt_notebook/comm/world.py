@@ -92,6 +92,7 @@ class World(Collectives):
         self.size: int = self._engine.size
         try:
             self.load_rules()
+            self.recover()  # a barrier: a rank that fails next must find the others' world complete
         except BaseException:
             self.close()
             raise
@@ -349,7 +350,7 @@ class Bucket:
         self._bucket = _kernels.SharedBucket(
             world._engine, channel, type_number(dtype), count, label
         )
-        memory = (ctypes.c_byte * (count * dtype.itemsize)).from_address(self._bucket.address)
+        memory: Any = (ctypes.c_byte * (count * dtype.itemsize)).from_address(self._bucket.address)
         memory._owner = self._bucket  # lives as long as any view of it
         self.array: np.ndarray = np.frombuffer(memory, dtype)
 

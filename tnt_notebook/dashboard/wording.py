@@ -36,3 +36,23 @@ def clock(seconds: float) -> str:
 def plural(count: int, noun: str) -> str:
     """``1 rank``, ``4 ranks``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def size(count: int) -> str:
+    """Bytes: 512 B, 64 KB, 16 MB; in powers of 1024."""
+    for unit, power in (("GB", 30), ("MB", 20), ("KB", 10)):
+        if count >= 1 << power:
+            return f"{count / (1 << power):.4g} {unit}"
+    return f"{count} B"
+
+
+def short_time(seconds: float) -> str:
+    """A time far below a minute, in three digits: 4.27 µs, 138 µs, 2.5 ms, 1.2 s."""
+    if seconds < 999.5e-6:
+        return f"{three_digits(1e6 * seconds)} µs"
+    return f"{three_digits(1e3 * seconds)} ms" if seconds < 0.9995 else f"{three_digits(seconds)} s"
+
+
+def three_digits(value: float) -> str:
+    """0.0427, 4.27, 42.7, 1,234."""
+    return f"{value:,.0f}" if value >= 99.95 else f"{value:.3g}"

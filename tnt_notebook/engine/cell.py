@@ -43,9 +43,12 @@ def recover() -> None:
 
 
 def describe() -> dict[str, Any]:
-    """Who this rank is: rank, size, host, pid, cores, GPU (as CUDA_VISIBLE_DEVICES)."""
+    """Who this rank is: rank, size, host, pid, cores, GPU (as CUDA_VISIBLE_DEVICES), and how it
+    reaches the others: its node, by what, why so, and with how many lanes.
+    """
     from mpi4py import MPI
 
+    world = comm.world()
     return {
         "rank": MPI.COMM_WORLD.Get_rank(),
         "size": MPI.COMM_WORLD.Get_size(),
@@ -53,7 +56,19 @@ def describe() -> dict[str, Any]:
         "pid": os.getpid(),
         "cores": sorted(os.sched_getaffinity(0)),
         "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "node": world.node[world.rank],
+        "link": _link(world),
+        "links": world.links.describe(),
+        "reason": world.links.reason,
+        "lanes": world.lanes,
     }
+
+
+def _link(world: comm.World) -> str:
+    """What this rank's own messages go by: ``shm``, ``mpi``, ``shm+gpi``, or nothing."""
+    near = world.node.count(world.node[world.rank])
+    ways = ["shm"] * (near > 1) + [world.links.network] * (near < world.size)
+    return "+".join(ways)
 
 
 def push(values: dict[str, Any]) -> None:

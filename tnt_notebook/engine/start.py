@@ -63,8 +63,11 @@ def main(arguments: list[str] | None = None) -> None:
         # Collective, so here, where all ranks are: in a cell one could raise before it gets there,
         # and a rank that has no world can neither free the others nor be freed.
         comm.world()
-    except (TntError, ImportError, OSError) as error:
-        os.write(launcher, f"rank {here.rank}: {error}\n".encode())
+    except TntError as error:
+        _tell(launcher, here, str(error))
+        sys.exit(1)  # it is a sentence: a traceback would not add to it
+    except (ImportError, OSError) as error:
+        _tell(launcher, here, f"{type(error).__name__}: {error}")
         raise
     engine = RankEngine.instance(
         use_mpi=True,
@@ -75,6 +78,11 @@ def main(arguments: list[str] | None = None) -> None:
     )
     engine.initialize(engine_arguments)
     engine.start()
+
+
+def _tell(launcher: int, here: Seat, why: str) -> None:
+    """Tells the launcher in one line why this rank does not begin."""
+    os.write(launcher, f"rank {here.rank}: {' '.join(why.split())}\n".encode())
 
 
 def _parser() -> argparse.ArgumentParser:

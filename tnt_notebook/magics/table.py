@@ -1,15 +1,15 @@
-"""The table of ``%tnt_cluster status``."""
+"""The table of ``%tnt_cluster status``, and tables as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tnt_notebook.cluster import RankStatus
+    from tnt_notebook.cluster import Links, RankStatus
 
-_HEADERS = ("rank", "host", "pid", "cores", "GPU", "memory", "state")
-_RIGHT = {"rank", "pid", "memory"}
+_HEADERS = ("rank", "host", "node", "link", "pid", "cores", "GPU", "memory", "state")
+_RIGHT = {"rank", "node", "pid", "memory"}
 
 
 def status_table(rows: Sequence[RankStatus]) -> str:
@@ -18,6 +18,8 @@ def status_table(rows: Sequence[RankStatus]) -> str:
         (
             str(row.rank),
             row.host,
+            str(row.node),
+            row.link or "-",
             str(row.pid),
             _spans(row.cores),
             {None: "all", "-1": "none"}.get(row.gpu, row.gpu) or "none",
@@ -26,13 +28,26 @@ def status_table(rows: Sequence[RankStatus]) -> str:
         )
         for row in rows
     ]
-    widths = [max(map(len, column)) for column in zip(_HEADERS, *cells, strict=True)]
+    return aligned(_HEADERS, cells, _RIGHT)
+
+
+def links_line(links: Links, ranks: int) -> str:
+    """How ranks reach each other, and why, in a sentence."""
+    if ranks == 1:
+        return "one rank has nobody to exchange with"
+    lanes = "" if links.lanes == 1 else f", with {links.lanes} progress threads each"
+    return f"ranks exchange by {links.by}{lanes}: {links.reason}"
+
+
+def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str]) -> str:
+    """Text in columns two spaces apart; those whose head is in ``right`` end at the same place."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return "\n".join(
         "  ".join(
-            text.rjust(width) if header in _RIGHT else text.ljust(width)
-            for header, text, width in zip(_HEADERS, line, widths, strict=True)
+            text.rjust(width) if name in right else text.ljust(width)
+            for name, text, width in zip(head, line, widths, strict=True)
         ).rstrip()
-        for line in (_HEADERS, *cells)
+        for line in (head, *rows)
     )
 
 

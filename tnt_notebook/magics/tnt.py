@@ -1,19 +1,22 @@
-"""The magics: ``%tnt_cluster``, ``%%tnt``, ``%tnt_push``, ``%tnt_pull`` and ``%%tnt_fit``."""
+"""The magics: ``%tnt_cluster``, ``%%tnt``, ``%tnt_push``, ``%tnt_pull``, ``%%tnt_fit`` and
+``%tnt_bench``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
+from tnt_notebook.choices import DTYPES, TRANSPORTS
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.magics.completion import TntCompletion
+from tnt_notebook.magics.names import name_list
 from tnt_notebook.magics.plain import plainly
 from tnt_notebook.magics.progress import StatusLine, noninteractive
 from tnt_notebook.magics.ranks import rank_list
-from tnt_notebook.magics.table import status_table
+from tnt_notebook.magics.table import links_line, status_table
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -70,6 +73,18 @@ class TntMagics(Magics):
         metavar="C",
         help="for start: cores per rank (without it the ranks of a node share all its cores)",
     )
+    @argument(
+        "--transport",
+        choices=TRANSPORTS,
+        help="for start: how ranks reach each other: shm is shared memory, mpi is MPI, gpi is GPI-2"
+        " between nodes; auto (without it) is shared memory within a node, and MPI between nodes",
+    )
+    @argument(
+        "--lanes",
+        type=int,
+        metavar="N",
+        help="for start: progress threads of a rank (1 without it)",
+    )
     def tnt_cluster(self, line: str) -> None:
         """Starts, watches and stops the ranks that cells run on.
 
@@ -80,7 +95,8 @@ class TntMagics(Magics):
 
             %tnt_cluster start -n 4            # four ranks on this machine
             %tnt_cluster start -n 8 --gpus 4   # two ranks per GPU
-            %tnt_cluster status                # rank, host, pid, cores, GPU, memory, state
+            %tnt_cluster start -n 4 --transport mpi
+            %tnt_cluster status                # a line for each rank, and how they exchange
             %tnt_cluster logs 2                # what rank 2 wrote, C++ libraries included
             %tnt_cluster restart               # the same again, variables on the ranks are lost
             %tnt_cluster stop
@@ -89,25 +105,35 @@ class TntMagics(Magics):
         action = arguments.action
         if action != "logs" and arguments.rank is not None:
             raise UsageError(f"{action} takes no rank: {arguments.rank} is too much")
-        given = [flag for flag in ("n", "gpus", "cores") if getattr(arguments, flag) is not None]
+        of_start = ("n", "gpus", "cores", "transport", "lanes")
+        given = {
+            flag: value for flag in of_start if (value := getattr(arguments, flag)) is not None
+        }
         if action != "start" and given:
-            raise UsageError(f"{'-n' if given[0] == 'n' else '--' + given[0]} goes with start only")
+            first = next(iter(given))
+            raise UsageError(f"{'-n' if first == 'n' else '--' + first} goes with start only")
         if action == "start":
-            self._start(arguments.n, arguments.gpus, arguments.cores)
+            self._start(given)
         elif action == "status":
             print(status_table(self.cluster.status()))
+            print(links_line(self.cluster.links, self.cluster.ranks))
         elif action == "logs":
             self._logs(arguments.rank)
         elif action == "restart":
             progress = StatusLine()
-            self.cluster.restart(progress.update)
+            try:
+                self.cluster.restart(progress.update)
+            except ClusterError:
+                self._cluster = None  # it has stopped, and a new one may be started
+                raise
             progress.end(_ready(self.cluster.ranks))
         else:
             self.cluster  # noqa: B018  says so when there is nothing to stop
             self.close()
             print("cluster stopped")
 
-    def _start(self, n: int | None, gpus: int | None, cores: int | None) -> None:
+    def _start(self, options: dict[str, Any]) -> None:
+        n = options.pop("n", None)
         if n is None:
             raise UsageError("start needs the number of ranks: %tnt_cluster start -n 4")
         if self._cluster is not None:
@@ -118,7 +144,7 @@ class TntMagics(Magics):
         from tnt_notebook.cluster import Cluster
 
         progress = StatusLine()
-        self._cluster = Cluster(n, gpus=gpus, cores=cores, report=progress.update)
+        self._cluster = Cluster(n, report=progress.update, **options)
         progress.end(_ready(n))
 
     def _logs(self, rank: int | None) -> None:
@@ -228,6 +254,81 @@ class TntMagics(Magics):
         self._shell.push({arguments.name: fit})
         if arguments.wait or noninteractive():
             _wait(fit)
+
+    @line_magic
+    @plainly
+    @magic_arguments()
+    @argument(
+        "what",
+        choices=["allreduce", "rules"],
+        help="allreduce: measure it; rules: show which algorithm is taken when",
+    )
+    @argument("--max-mb", type=float, metavar="M", help="MB of the largest vector (16 without it)")
+    @argument("--dtype", choices=DTYPES, help="of the elements (float32 without it)")
+    @argument(
+        "--algorithms",
+        type=name_list,
+        metavar="A",
+        help="which: ring,direct (without it all that fit these ranks)",
+    )
+    @argument(
+        "--in-place",
+        action="store_true",
+        help="in memory that the ranks of a node share, rather than from one array into another",
+    )
+    @argument("--rounds", type=int, metavar="N", help="turns of each algorithm (21 without it)")
+    @argument(
+        "--save",
+        action="store_true",
+        help="keep the fastest as rules for as many ranks, now and whenever ranks are started",
+    )
+    @argument("--name", default="bench", help="variable that gets the result (default: bench)")
+    def tnt_bench(self, line: str) -> None:
+        """Measures how fast the ranks exchange: all algorithms, in interleaved rounds, by size.
+
+        Shows times, bandwidth, the limit, and which algorithm is the fastest where. Interrupt ends
+        it and leaves what was measured.
+
+        The result is in the variable ``bench``, or what --name says::
+
+            bench.rows      # a dict for each algorithm and size: bytes, median_s, ...
+            bench.best      # the fastest algorithm by size
+            bench.fits      # latency and rate of each algorithm
+            bench.figure    # the figure, for plotly
+
+        Examples::
+
+            %tnt_bench allreduce
+            %tnt_bench allreduce --max-mb 64 --algorithms ring,direct --in-place
+            %tnt_bench allreduce --save    # the ranks take the fastest from now on
+            %tnt_bench rules               # which algorithm is taken when
+        """
+        from tnt_notebook.magics import bench
+
+        arguments = parse_argstring(TntMagics.tnt_bench, line)
+        if arguments.what == "rules":
+            if line.split() != ["rules"]:
+                raise UsageError("rules takes no options: %tnt_bench rules")
+            bench.show_rules(self.cluster)
+            return
+        if not arguments.name.isidentifier():
+            raise UsageError(f"--name {arguments.name}: a variable cannot have this name")
+        asked = ("dtype", "algorithms", "in_place", "rounds")
+        question = {name: v for name in asked if (v := getattr(arguments, name)) is not None}
+        if arguments.max_mb is not None:
+            if not 0 < arguments.max_mb < 2**20:
+                raise UsageError(
+                    f"--max-mb {arguments.max_mb:g}: the largest vector has 1 KB or more"
+                )
+            question["max_bytes"] = int(arguments.max_mb * 2**20)
+        try:
+            result = bench.run(self.cluster, question)
+        except bench.Interrupted as interrupted:
+            self._shell.push({arguments.name: interrupted.bench})
+            raise
+        self._shell.push({arguments.name: result})
+        if arguments.save:
+            print(bench.save(self.cluster, result))
 
 
 def _ready(ranks: int) -> str:

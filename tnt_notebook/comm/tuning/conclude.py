@@ -5,15 +5,26 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tnt_notebook.comm.rules import Rule
 
-#: Algorithms are as good as each other when their medians differ by no more.
+#: Algorithms are as good as each other when their times differ by no more.
 ALIKE = 1.05
+
+
+def relative_of(times: Mapping[str, np.ndarray]) -> list[float]:
+    """How many times as long as the fastest each takes, by the median of the ratios in each round.
+
+    Args:
+        times: of each algorithm the seconds in each round.
+    """
+    logarithms = np.log(np.stack(list(times.values())))
+    ratios = np.exp(np.median(logarithms - logarithms.mean(axis=0), axis=1))
+    return (ratios / ratios.min()).tolist()
 
 
 def fit_of(entries: Sequence[dict[str, Any]]) -> dict[str, float | None]:
@@ -46,12 +57,15 @@ def best_of(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     An algorithm goes on as long as it is as good as the best (:data:`ALIKE`). A range ends at the
     geometric mean of two sizes that were measured.
 
+    Args:
+        entries: with ``algorithm``, ``bytes`` and ``relative``.
+
     Returns:
         ``[{"algorithm", "from_bytes", "up_to_bytes"}, ...]``, ascending; the last has no end: None.
     """
     by_size: dict[int, dict[str, float]] = {}
     for entry in entries:
-        by_size.setdefault(entry["bytes"], {})[entry["algorithm"]] = entry["median_s"]
+        by_size.setdefault(entry["bytes"], {})[entry["algorithm"]] = entry["relative"]
     sizes = sorted(by_size)
     ranges: list[tuple[int, str]] = []  # where each begins
     while sizes:
@@ -78,13 +92,17 @@ def best_of(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def rules_of(result: dict[str, Any]) -> list[Rule]:
-    """The best algorithms of a result as rules, for as many ranks and nodes, in place or not."""
+    """The best algorithms of a result as rules, for as many ranks and nodes, in place or not.
+
+    They end at twice the largest size that was measured: beyond, the rules behind them hold.
+    """
+    end = 2 * result["limit"][-1]["bytes"]
     measured = f"{time.strftime('%Y-%m-%d')} on {platform.node()}, {result['links']}"
     return [
         Rule(
             result["collective"],
             part["algorithm"],
-            part["up_to_bytes"],
+            end if part["up_to_bytes"] is None else part["up_to_bytes"],
             "one" if result["nodes"] == 1 else "many",
             min_ranks=result["ranks"],
             max_ranks=result["ranks"],

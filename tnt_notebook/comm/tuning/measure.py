@@ -8,7 +8,8 @@
                  round 3   limit  direct  ring      and the other way round
 
 So whatever else the machine does meets all algorithms alike. A call takes as long as it does on the
-slowest rank; a round counts with the median of its calls.
+slowest rank. A round counts with the mean of its calls: where a short call takes one of two times,
+as it may where ranks wake each other, a median would jump from one to the other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tnt_notebook.comm.tuning.conclude import best_of, fit_of
+from tnt_notebook.comm.tuning.conclude import best_of, fit_of, relative_of
 from tnt_notebook.comm.tuning.contestants import (
     LIMIT,
     Call,
@@ -33,8 +34,8 @@ from tnt_notebook.comm.tuning.contestants import (
 from tnt_notebook.comm.tuning.question import KB, Question
 from tnt_notebook.comm.world import World
 
-_MOST_CALLS = 10  # in a turn
-_BYTES_OF_A_TURN = 256 * KB
+_MOST_CALLS = 20  # in a turn
+_BYTES_OF_A_TURN = 512 * KB
 
 #: Called with what has been measured so far, and with the place in the rounds.
 Report = Callable[[dict[str, Any]], None]
@@ -54,14 +55,17 @@ def measure(
         Plain data, the same on all ranks::
 
             {"collective": "allreduce", "dtype", "in_place", "rounds", "ranks", "nodes", "links",
-             "entries": [{"algorithm", "bytes", "median_s", "low_s", "high_s", "bus_bytes_per_s"}],
+             "entries": [{"algorithm", "bytes", "median_s", "low_s", "high_s", "bus_bytes_per_s",
+                          "relative"}],
              "limit": [{"bytes", "median_s", "low_s", "high_s", "bus_bytes_per_s"}],
              "rules": [{"bytes", "algorithm"}],
              "fits": [{"algorithm", "latency_s", "bytes_per_s"}],
              "best": [{"algorithm", "from_bytes", "up_to_bytes"}]}
 
         with quartiles ``low_s`` and ``high_s``, and the bus bandwidth ``2 (p - 1) / p * bytes / t``
-        of the median. ``limit``: see :mod:`~tnt_notebook.comm.tuning.shift`; ``fits`` and ``best``:
+        of the median. ``relative``: how many times as long as the fastest at that size, by the
+        median of the ratios in each round, which says more than medians on a machine whose speed
+        changes. ``limit``: see :mod:`~tnt_notebook.comm.tuning.shift`; ``fits`` and ``best``:
         see :mod:`~tnt_notebook.comm.tuning.conclude`; ``rules``: what those in use would take.
 
     Raises:
@@ -88,12 +92,11 @@ def measure(
         def tell(done: int, size: int = size) -> None:
             report({"bytes": size, "round": done, "result": result})
 
-        for name, seconds in _times(over, question, names, size, memory, tell).items():
+        times = _times(over, question, names, size, memory, tell)
+        result["limit"].append(_entry(size, times.pop(LIMIT), over.size))
+        for (name, seconds), relative in zip(times.items(), relative_of(times), strict=True):
             entry = _entry(size, seconds, over.size)
-            if name == LIMIT:
-                result["limit"].append(entry)
-            else:
-                result["entries"].append({"algorithm": name, **entry})
+            result["entries"].append({"algorithm": name, **entry, "relative": relative})
         result["rules"].append({"bytes": size, "algorithm": chosen(over, question, size)})
         result["fits"] = [
             {"algorithm": name, **fit_of([e for e in result["entries"] if e["algorithm"] == name])}
@@ -124,7 +127,7 @@ def _times(
         for k in reversed(order) if i // len(turns) % 2 else order:
             own[i, k] = _turn(meet, turns[k], calls)
     everywhere = over.allgather(own[None])
-    slowest = np.median(everywhere.max(axis=0), axis=2) * 1e-9
+    slowest = everywhere.max(axis=0).mean(axis=2) * 1e-9
     return {name: slowest[:, k] for k, name in enumerate(contestants)}
 
 

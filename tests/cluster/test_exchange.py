@@ -1,0 +1,128 @@
+"""How ranks reach each other: as asked for, as told by status, or an error that says why not."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tnt_notebook import choices
+from tnt_notebook.cluster import Cluster, Links
+from tnt_notebook.cluster.engines import reasons
+from tnt_notebook.cluster.exchange import exchange_settings
+from tnt_notebook.cluster.supervisor import MARKER
+from tnt_notebook.errors import ClusterError
+
+SUM = (
+    "import numpy as np\nfrom tnt_notebook import comm\nx = comm.world().allreduce(np.ones(999))[9]"
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may have wishes of their own in the environment."""
+    for name in ("TNT_TRANSPORT", "TNT_LANES", "TNT_SHARED_MEMORY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@contextmanager
+def started(**options: object) -> Iterator[Cluster]:
+    """A cluster of two ranks inside a ``with`` block."""
+    cluster = Cluster(2, **options)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def test_the_notebook_offers_what_the_ranks_know() -> None:
+    from tnt_notebook.comm import _kernels, collectives, links
+
+    assert tuple(links.TRANSPORTS) == choices.TRANSPORTS
+    assert _kernels.max_lanes == choices.MAX_LANES
+    assert collectives.TYPES == choices.DTYPES
+
+
+def test_a_transport_and_lanes_are_as_asked_for() -> None:
+    with started(transport="mpi", lanes=2) as cluster:
+        assert cluster.links == Links("mpi", "transport mpi was asked for", 2)
+        assert [(row.node, row.link) for row in cluster.status()] == [(0, "mpi"), (1, "mpi")]
+        cluster.run(SUM)
+        assert cluster.pull("x", 1) == 2
+
+
+def test_without_shared_memory_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TNT_SHARED_MEMORY", "0")
+    with started() as cluster:
+        assert cluster.links == Links("mpi", "TNT_SHARED_MEMORY=0 turns shared memory off", 1)
+        cluster.run(SUM)
+        assert cluster.pull("x") == 2
+
+
+def test_the_environment_asks_too_and_the_argument_goes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert exchange_settings(None, None) == {}
+    monkeypatch.setenv("TNT_TRANSPORT", "mpi")
+    monkeypatch.setenv("TNT_LANES", "3")
+    assert exchange_settings(None, None) == {"TNT_TRANSPORT": "mpi", "TNT_LANES": "3"}
+    assert exchange_settings("shm", 2) == {"TNT_TRANSPORT": "shm", "TNT_LANES": "2"}
+
+
+def test_a_transport_that_is_not_possible_is_the_reason_and_nothing_stays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TNT_SHARED_MEMORY", "0")
+    monkeypatch.setenv("TNT_RUN_DIR", str(tmp_path))
+    with pytest.raises(ClusterError) as error:
+        Cluster(2, transport="shm")
+    first, *refusals = str(error.value).splitlines()
+    assert first == "Ranks ended while starting."
+    why = "transport shm is not possible: TNT_SHARED_MEMORY=0 turns shared memory off"
+    assert refusals and all(line.endswith(why) and line.startswith("rank") for line in refusals)
+    assert list(tmp_path.iterdir()) == []
+    assert of_any_cluster(tmp_path) == []
+
+
+def of_any_cluster(folder: Path) -> list[str]:
+    """Processes whose environment says that they belong to a cluster in this folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (process / "environ").read_bytes()
+        except OSError:  # gone meanwhile, or another user's
+            continue
+        if f"{MARKER}=".encode() in environment and str(folder).encode() in environment:
+            found.append(process.name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "message"),
+    [
+        ({}, {"transport": "tcp"}, "--transport tcp: it must be one of auto, shm, mpi, gpi."),
+        ({"TNT_TRANSPORT": "tcp"}, {}, "TNT_TRANSPORT=tcp: it must be one of auto, shm, mpi, gpi."),
+        ({}, {"lanes": 0}, "--lanes 0: a rank has 1 to 8 progress threads."),
+        ({"TNT_LANES": "two"}, {}, "TNT_LANES=two: a rank has 1 to 8 progress threads."),
+    ],
+)
+def test_wrong_values_are_refused_before_anything_starts(
+    environment: dict[str, str],
+    options: dict[str, object],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("TNT_RUN_DIR", str(tmp_path))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ClusterError) as error:
+        Cluster(2, **options)
+    assert str(error.value) == message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_that_refuse_for_the_same_reason_are_told_once() -> None:
+    log = "rank 1: no GPI-2\nrank 0: no GPI-2\nprterun detected that\nrank 2: another\n"
+    assert reasons(log) == "ranks 0-1: no GPI-2\nrank 2: another"
+    assert reasons("prterun detected that one or more processes\n") == ""

@@ -1,0 +1,187 @@
+"""Ranks that make different calls: all of them raise, and the error names both operations."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.comm.reference import TYPES, dtype_of
+from tnt_notebook import comm
+from tnt_notebook.errors import CommunicationError, PeerError
+
+
+def ones(*shape: int, dtype: str = "float32") -> np.ndarray:
+    return np.ones(shape, dtype)
+
+
+def in_turn(*calls):
+    return lambda w: [call(w) for call in calls]
+
+
+def group_of(count):
+    return lambda w: w.split(0).allreduce(ones(count))
+
+
+def bucket_of(count):
+    return lambda w: w.bucket(count).allreduce()
+
+
+#: What the others call, what one rank calls, and what the error has to say on every rank.
+CASES = {
+    "size": (
+        lambda w: w.allreduce(ones(10)),
+        lambda w: w.allreduce(ones(15)),
+        ["allreduce (sum) of 10 float32", "allreduce (sum) of 15 float32"],
+    ),
+    "large size": (
+        lambda w: w.allreduce(ones(8192)),
+        lambda w: w.allreduce(ones(16384)),
+        ["of 8192 float32", "of 16384 float32"],
+    ),
+    "dtype": (
+        lambda w: w.allreduce(ones(8)),
+        lambda w: w.allreduce(ones(8, dtype="float64")),
+        ["of 8 float32", "of 8 float64"],
+    ),
+    "dtype of the same width": (
+        lambda w: w.allreduce(ones(8)),
+        lambda w: w.allreduce(ones(8, dtype="int32")),
+        ["of 8 float32", "of 8 int32"],
+    ),
+    "op": (
+        lambda w: w.allreduce(ones(8)),
+        lambda w: w.allreduce(ones(8), "max"),
+        ["allreduce (sum) of 8 float32", "allreduce (max) of 8 float32"],
+    ),
+    "algorithm": (
+        lambda w: w.allreduce(ones(8), algorithm="ring"),
+        lambda w: w.allreduce(ones(8), algorithm="recursive_doubling"),
+        ["of 8 float32 by ring", "of 8 float32 by recursive_doubling"],
+    ),
+    "collective": (
+        lambda w: w.allreduce(ones(8)),
+        lambda w: w.reduce_scatter(ones(8)),
+        ["allreduce (sum) of 8", "reduce_scatter (sum)"],
+    ),
+    "a collective instead of a barrier": (
+        lambda w: w.barrier(),
+        lambda w: w.allreduce(ones(8)),
+        ["barrier", "allreduce (sum) of 8 float32"],
+    ),
+    "rows of a reduce_scatter": (
+        lambda w: w.reduce_scatter(ones(10)),
+        lambda w: w.reduce_scatter(ones(11)),
+        ["reduce_scatter (sum) of 10", "reduce_scatter (sum) of 11"],
+    ),
+    "cut of a reduce_scatter": (
+        lambda w: w.reduce_scatter(ones(4, 3)),
+        lambda w: w.reduce_scatter(ones(3, 4)),
+        ["reduce_scatter (sum) of 12 float32"],
+    ),
+    "width of an allgather": (
+        lambda w: w.allgather(ones(2, 3)),
+        lambda w: w.allgather(ones(2, 4)),
+        ["allgather of"],
+    ),
+    "size of an alltoall": (
+        lambda w: w.alltoall(ones(w.size)),
+        lambda w: w.alltoall(ones(3 * w.size)),
+        ["alltoall of 1 float32", "alltoall of 3 float32"],
+    ),
+    # Who has sent or received all may be in the next call, and be found there.
+    "root of a broadcast": (
+        lambda w: w.broadcast(ones(8), 0),
+        lambda w: w.broadcast(ones(8), 1),
+        ["broadcast of 8 float32, root"],
+    ),
+    "root of a reduce": (
+        lambda w: w.reduce(ones(8), root=0),
+        lambda w: w.reduce(ones(8), root=1),
+        ["reduce (sum) of 8 float32, root"],
+    ),
+    "order": (
+        in_turn(lambda w: w.allreduce(ones(3)), lambda w: w.allreduce(ones(5))),
+        in_turn(lambda w: w.allreduce(ones(5)), lambda w: w.allreduce(ones(3))),
+        ["of 3 float32", "of 5 float32"],
+    ),
+    "one call left out": (
+        in_turn(lambda w: w.allreduce(ones(3)), lambda w: w.allgather(ones(2))),
+        lambda w: w.allgather(ones(2)),
+        ["allreduce (sum) of 3 float32", "allgather"],
+    ),
+    "in a group": (group_of(7), group_of(9), ["of 7 float32", "of 9 float32"]),
+    "in a bucket": (bucket_of(7), bucket_of(9), ["of 7 float32", "of 9 float32"]),
+}  # fmt: skip
+
+
+def deviate(case, deviant, times=1):
+    """Makes a rank's call; gives what was raised each time, and how long that took."""
+    usual, other, _ = CASES[case]
+    return [in_disagreement(other if comm.rank() == deviant else usual) for _ in range(times)]
+
+
+def in_disagreement(call):
+    w = comm.world()
+    began, text = time.monotonic(), ""
+    try:
+        call(w)
+        w.barrier()  # who could finish hears of it here
+    except (PeerError, CommunicationError) as error:
+        text = str(error)
+    seconds = time.monotonic() - began
+    w.recover()
+    total = w.allreduce(np.arange(5000) + w.rank)
+    np.testing.assert_array_equal(total, w.size * np.arange(5000) + sum(range(w.size)))
+    w.recover()  # nobody disagrees again before all have seen that
+    return text, seconds
+
+
+def check(outcomes, words):
+    for rank, (text, seconds) in enumerate(outcomes):
+        assert "is in another operation: here " in text, f"rank {rank}: {text!r}"
+        assert all(word in text for word in words), f"rank {rank}: {text!r}"
+        assert seconds < 10
+
+
+@pytest.mark.parametrize("world", [None, {"transport": "mpi"}], ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_all_ranks_raise_an_error_that_names_both_operations(ranks, case, world):
+    for n in (2, 3, 4):
+        for deviant in (0, n - 1):
+            per_rank = ranks.run(n, deviate, case, deviant, world=world)
+            check([once for (once,) in per_rank], CASES[case][2])
+
+
+@pytest.mark.parametrize("world", [None, {"transport": "mpi"}, {"nodes": (0, 0, 1)}], ids=str)
+@pytest.mark.parametrize("case", ["large size", "op", "order"])
+def test_two_hundred_disagreements_in_a_row(ranks, case, world):
+    per_rank = ranks.run(3, deviate, case, 1, 200, world=world)
+    for outcomes in zip(*per_rank, strict=True):
+        check(outcomes, CASES[case][2])
+
+
+def of_sizes(counts, dtypes):
+    w = comm.world()
+    mine = min(w.rank, 1)
+    array = np.ones(counts[mine], dtype_of(dtypes[mine]))
+    return in_disagreement(lambda w: w.allreduce(array))
+
+
+operations = st.tuples(
+    st.integers(0, 40_000) | st.sampled_from([0, 1, 2048, 4096, 8192]), st.sampled_from(TYPES)
+)
+
+
+@settings(max_examples=60, deadline=None, derandomize="CI" in os.environ)
+@given(st.integers(2, 4), operations, operations, st.booleans())
+def test_no_two_sizes_and_dtypes_are_taken_for_each_other(ranks, n, one, other, over_mpi):
+    counts, dtypes = zip(one, other, strict=True)
+    if one == other or counts == (0, 0):
+        return
+    world = {"transport": "mpi"} if over_mpi else None
+    check(ranks.run(n, of_sizes, counts, dtypes, world=world), [])

@@ -1,0 +1,53 @@
+"""What ranks need to make worlds of their own; also on several nodes, which are emulated."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from tnt_notebook import comm
+from tnt_notebook.comm import _kernels, links
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+#: Of the ranks on which the test's function runs; ``None`` on one rank.
+communicator: MPI.Comm | None = None
+
+
+def make_world(over: MPI.Comm | None, nodes: Sequence[int] = (), **options: Any) -> comm.World:
+    """A world of the ranks of a communicator.
+
+    Args:
+        nodes: number of the node on which each rank is taken to be: memory is shared with the ranks
+            of the same node only, and MPI carries what goes between nodes. Default: all on one.
+        options: of :class:`tnt_notebook.comm.World`.
+    """
+    return _OnNodes(over, nodes, options) if nodes else comm.World(over, **options)
+
+
+class _OnNodes(comm.World):
+    def __init__(self, over: MPI.Comm, nodes: Sequence[int], options: dict[str, Any]) -> None:
+        self._nodes = tuple(nodes)
+        super().__init__(over, **options)
+
+    def _open(self) -> None:
+        share = functools.partial(_share, self._nodes)
+        with mock.patch.object(links, "_share", share):
+            super()._open()
+
+
+def _share(
+    nodes: tuple[int, ...], over: MPI.Comm, transport: str, timeout_s: float
+) -> tuple[_kernels.SharedNode | None, list[int], str]:
+    segment = _kernels.Segment(links._address_space())
+    addresses = links._allgather(over, segment.address, timeout_s, "shared memory")
+    peers = [rank for rank, node in enumerate(nodes) if node == nodes[over.rank]]
+    shared = None
+    if len(peers) > 1:
+        shared = _kernels.join_node(segment, over.rank, peers, [addresses[r] for r in peers])
+    # The segment must live until all have mapped it.
+    links._allgather(over, None, timeout_s, "shared memory")
+    return shared, [nodes.index(node) for node in nodes], "nodes are emulated"

@@ -1,0 +1,15 @@
+"""What a person may ask for, as the notebook knows it without loading the ranks' side.
+
+Plain constants, and the same as the ranks know: a test compares them.
+"""
+
+from __future__ import annotations
+
+#: How ranks reach each other.
+TRANSPORTS = ("auto", "shm", "mpi", "gpi")
+
+#: How many progress threads a rank may have.
+MAX_LANES = 8
+
+#: What ranks can exchange.
+DTYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8")
