@@ -67,6 +67,27 @@ def checked(transport: str) -> str:
     return transport
 
 
+def agree(comm: MPI.Comm, transport: str, lanes: int, timeout_s: float) -> None:
+    """Makes sure that all ranks ask for the same. Collective.
+
+    Raises:
+        CommunicationError: on all ranks, if they do not.
+    """
+    own = {
+        "transport": transport,
+        "lanes": lanes,
+        SHARED_MEMORY_VARIABLE: os.environ.get(SHARED_MEMORY_VARIABLE, ""),
+    }
+    first, *others = _allgather(comm, own, timeout_s, "opening links")
+    for rank, other in enumerate(others, start=1):
+        for name in own:
+            if other[name] != first[name]:
+                raise CommunicationError(
+                    f"the ranks ask for different links: {name} is {first[name]!r} on rank 0 and "
+                    f"{other[name]!r} on rank {rank}"
+                )
+
+
 def open_links(
     comm: MPI.Comm, links: Sequence[MPI.Comm], transport: str, timeout_s: float
 ) -> tuple[list[_kernels.Transport], Links]:

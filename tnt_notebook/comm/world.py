@@ -253,6 +253,7 @@ class World(Collectives):
             self._links: list[MPI.Comm] = []
             self.links = links.Links(self._transport, (0,), "mpi", "there is one rank")
         else:
+            links.agree(self._parent, self._transport, self._lanes, self.timeout_s)
             with mpi.turn():
                 self._links = [self._parent.Dup() for _ in range(self._lanes)]
             transports, self.links = links.open_links(
@@ -279,12 +280,12 @@ class World(Collectives):
         group_id = 0 if group is None else self._group_ids[group]
         try:
             failure = self._engine.run(channel=channel, group=group_id, label=label, **request)
-        except (ValueError, IndexError, TypeError):
-            raise  # nothing has been started
         except BaseException as error:
-            # The backend may still write there; and the other ranks are out of step now.
-            self._abandoned.append(memory)
-            self.abort(f"rank {self.rank}: {type(error).__name__} in {label}")
+            refused = isinstance(error, ValueError | IndexError | TypeError) and not self.failure
+            if not refused:
+                # The backend may still write there; and the other ranks are out of step now.
+                self._abandoned.append(memory)
+                self.abort(f"rank {self.rank}: {type(error).__name__} in {label}")
             raise
         if failure:
             raise self.error(label)
