@@ -13,7 +13,6 @@
 namespace tnt {
 
 // Memory of a transport that grows and is reused.
-
 class Buffer {
  public:
   // At least so many bytes, uninitialised; what was there is lost when it has to grow.
@@ -55,7 +54,8 @@ struct Plan {
   std::string asked;  // the algorithm's name, or empty
   std::shared_ptr<const Group> group;
   std::shared_ptr<const Schedule> schedule;
-  int algorithm = 0;  // its number
+  int algorithm = 0;         // its number
+  std::uint64_t blocks = 0;  // a hash of the offsets; 0 without any
 };
 
 struct Bucket {

@@ -318,6 +318,7 @@ const Plan& Engine::plan(Bucket& bucket) {
             request.root,       request.in_place,
             request.algorithm,  request.group,
             request.schedule,   static_cast<int>(algorithms().size())};
+  for (const std::size_t offset : request.offsets) plan.blocks = hash_of(offset, plan.blocks);
   if (plan.schedule == nullptr) {
     const Group& group = request.group == nullptr ? *world_ : *request.group;
     Task task{request.collective, group.index,  group.size(), request.count,   element_bytes,
@@ -389,11 +390,12 @@ void Engine::move_operations(Lane& lane, bool& progressed) {
       Bucket& bucket = *lane.active[i];
       const Request& request = bucket.request;
       const Plan& plan = bucket.plans.front();
-      const bool same_count = request.collective != Collective::allgather &&
-                              request.collective != Collective::reduce_scatter;
+      const std::size_t count = request.offsets.empty() ? request.count : request.offsets.back();
       const OperationFacts facts{request.collective, request.wire, request.reduction,
-                                 plan.algorithm,     request.root, same_count ? request.count : 0};
-      bucket.execution.begin(request, *plan.schedule, heading_of(facts, request.agreed),
+                                 plan.algorithm,     request.root, count};
+      const std::uint64_t agreed =
+          plan.blocks == 0 ? request.agreed : hash_of(plan.blocks, request.agreed);
+      bucket.execution.begin(request, *plan.schedule, heading_of(facts, agreed),
                              bucket.channel, plan.algorithm, bucket.window->memory(),
                              bucket.scratch.memory(), *lane.transport, trace_);
     }

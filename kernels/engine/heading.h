@@ -15,7 +15,7 @@ struct OperationFacts {
   Reduction reduction = Reduction::sum;
   int algorithm = 0;  // its number in algorithms(); the last number: a caller's own schedule
   int root = 0;
-  std::size_t count = 0;  // 0 where the ranks' counts differ
+  std::size_t count = 0;  // see Task; the sum of all blocks of a reduce-scatter or allgather
 };
 
 // `agreed`: any number that all ranks must have as well, 0 for none.

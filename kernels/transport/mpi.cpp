@@ -13,7 +13,11 @@ namespace {
 constexpr std::size_t piece_bytes = std::size_t{1} << 30;
 
 constexpr int notice_tag = 0;
-constexpr int first_data_tag = 1;
+constexpr int first_channel_tag = 1;
+constexpr int first_payload_tag = first_channel_tag + static_cast<int>(Transport::max_channels);
+// As many large messages may be under way between two ranks. The standard guarantees tags up to
+// 32767; every MPI tried has at least 2^19.
+constexpr int least_payload_tags = 512;
 
 template <class Handle>
 struct Functions {
@@ -58,7 +62,11 @@ class MpiTransport final : public Transport {
         status_(library.status_bytes),
         sent_(size),
         received_(size),
+        payload_tags_(library.tag_limit - first_payload_tag + 1),
         notice_buffer_(header_bytes + max_notice_bytes) {
+    if (payload_tags_ < least_payload_tags)
+      throw TransportError("this MPI library has only " + std::to_string(library.tag_limit) +
+                           " message tags");
     post_notice_receive();
   }
 
@@ -68,49 +76,39 @@ class MpiTransport final : public Transport {
   Ticket send(int peer, std::uint32_t channel, const Heading& heading, const void* data,
               std::size_t bytes) override {
     const auto turn = take_turn();
-    const Ticket ticket = open(Kind::send, peer, heading, bytes);
-    Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
-    const Envelope envelope{heading, bytes};
+    const Ticket ticket = open(Kind::send, peer, heading, const_cast<void*>(data), bytes);
+    Transfer& transfer = at(ticket);
+    const bool small = bytes <= eager_bytes;
+    const Envelope envelope{heading, bytes, small ? 0 : next_payload_tag()};
     std::memcpy(transfer.front.get(), &envelope, sizeof envelope);
-    if (bytes != 0 && bytes <= eager_bytes)
-      std::memcpy(transfer.front.get() + sizeof envelope, data, bytes);
-    for_each_piece(transfer, const_cast<void*>(data), [&](void* piece, int count) {
-      Handle request = null_;
-      check(mpi_.isend(piece, count, byte_, peer, mpi_tag(channel), communicator_, &request),
-            "send to", peer);
-      ++sent_[static_cast<std::size_t>(peer)];
-      return request;
-    });
+    if (small && bytes != 0) std::memcpy(transfer.front.get() + sizeof envelope, data, bytes);
+    post(transfer, transfer.front.get(), sizeof envelope + (small ? bytes : 0), tag_of(channel));
+    if (!small) post_payload(transfer, envelope.payload_tag);
     return ticket;
   }
 
   Ticket receive(int peer, std::uint32_t channel, const Heading& heading, void* data,
                  std::size_t bytes) override {
     const auto turn = take_turn();
-    const Ticket ticket = open(Kind::receive, peer, heading, bytes);
-    Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
-    transfer.target = data;
-    for_each_piece(transfer, data, [&](void* piece, int count) {
-      Handle request = null_;
-      check(mpi_.irecv(piece, count, byte_, peer, mpi_tag(channel), communicator_, &request),
-            "receive from", peer);
-      return request;
-    });
+    const Ticket ticket = open(Kind::receive, peer, heading, data, bytes);
+    Transfer& transfer = at(ticket);
+    // Room for any front, or MPI would not say what came instead.
+    post(transfer, transfer.front.get(), sizeof(Envelope) + eager_bytes, tag_of(channel));
     return ticket;
   }
 
   bool done(Ticket ticket) override {
     const auto turn = take_turn();
-    Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
-    while (transfer.next < transfer.pieces.size()) {
+    Transfer& transfer = at(ticket);
+    const bool receives = transfer.kind == Kind::receive;
+    while (transfer.next < transfer.requests.size()) {
       int flag = 0;
-      const int code = mpi_.test(&transfer.pieces[transfer.next], &flag, status_.data());
+      const int code = mpi_.test(&transfer.requests[transfer.next], &flag, status_.data());
       if (code == 0 && flag == 0) return false;
-      // Complete, if only with an error: a message too long is consumed as well.
       const bool is_front = transfer.next++ == 0;
-      if (transfer.kind == Kind::receive) ++received_[static_cast<std::size_t>(transfer.peer)];
-      check(code, transfer.kind == Kind::send ? "send to" : "receive from", transfer.peer);
-      if (transfer.kind == Kind::receive && is_front) read_front(transfer);
+      if (receives) ++received_[static_cast<std::size_t>(transfer.peer)];
+      check(code, receives ? "receive from" : "send to", transfer.peer);
+      if (receives && is_front) open_front(transfer);
     }
     transfer.kind = Kind::free;
     free_.push_back(ticket);
@@ -152,9 +150,9 @@ class MpiTransport final : public Transport {
     const auto turn = take_turn();
     for (Transfer& transfer : transfers_) {
       if (transfer.kind != Kind::receive) continue;
-      for (std::size_t i = transfer.next; i < transfer.pieces.size(); ++i)
-        cancel(transfer.pieces[i], transfer.peer);
-      transfer.next = transfer.pieces.size();
+      for (std::size_t i = transfer.next; i < transfer.requests.size(); ++i)
+        cancel(transfer.requests[i], transfer.peer);
+      transfer.next = transfer.requests.size();
     }
     cancel(notice_request_, rank_);
   }
@@ -164,8 +162,7 @@ class MpiTransport final : public Transport {
     reap_notices();
     bool all = outgoing_.empty();
     for (Ticket ticket = 0; ticket < static_cast<Ticket>(transfers_.size()); ++ticket)
-      if (transfers_[static_cast<std::size_t>(ticket)].kind == Kind::send && !done(ticket))
-        all = false;
+      if (at(ticket).kind == Kind::send && !done(ticket)) all = false;
     return all;
   }
 
@@ -178,17 +175,20 @@ class MpiTransport final : public Transport {
   struct Envelope {
     Heading heading;
     std::uint64_t bytes;
+    int payload_tag;
   };
-  // A message is an envelope, with the payload behind it if that is small. A large payload follows
-  // in pieces, from and to where it lies.
+  // A message is a front: an envelope, with the payload behind it if that is small. A large payload
+  // follows in pieces, from and to where it lies, under a tag of its own. It is received only once
+  // the envelope is known to match: Open MPI 5 writes past the end of a receive that is too small
+  // for what comes over shared memory.
   struct Transfer {
     Kind kind = Kind::free;
     int peer = 0;
     Heading heading;
     std::size_t bytes = 0;
-    void* target = nullptr;
+    void* data = nullptr;
     std::unique_ptr<std::byte[]> front;
-    std::vector<Handle> pieces;
+    std::vector<Handle> requests;
     std::size_t next = 0;
   };
   static constexpr std::size_t eager_bytes = 8192;
@@ -203,47 +203,60 @@ class MpiTransport final : public Transport {
     return handle;
   }
 
-  int mpi_tag(std::uint32_t tag) const {
-    return first_data_tag + static_cast<int>(tag % static_cast<std::uint32_t>(library_.tag_limit));
+  static int tag_of(std::uint32_t channel) {
+    return first_channel_tag + static_cast<int>(channel);
   }
 
-  Ticket open(Kind kind, int peer, const Heading& heading, std::size_t bytes) {
+  int next_payload_tag() {
+    payload_tag_ = (payload_tag_ + 1) % payload_tags_;
+    return first_payload_tag + payload_tag_;
+  }
+
+  Transfer& at(Ticket ticket) { return transfers_[static_cast<std::size_t>(ticket)]; }
+
+  Ticket open(Kind kind, int peer, const Heading& heading, void* data, std::size_t bytes) {
     if (free_.empty()) {
       free_.push_back(static_cast<Ticket>(transfers_.size()));
       transfers_.emplace_back().front.reset(new std::byte[sizeof(Envelope) + eager_bytes]);
     }
     const Ticket ticket = free_.back();
     free_.pop_back();
-    Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
+    Transfer& transfer = at(ticket);
     transfer.kind = kind;
     transfer.peer = peer;
     transfer.heading = heading;
+    transfer.data = data;
     transfer.bytes = bytes;
     transfer.next = 0;
-    transfer.pieces.clear();
+    transfer.requests.clear();
     return ticket;
   }
 
-  // The front first; a receive has room for any front, or MPI would not say what came instead.
-  template <class Post>
-  void for_each_piece(Transfer& transfer, void* data, Post post) {
-    const bool eager = transfer.bytes <= eager_bytes;
-    const std::size_t front = sizeof(Envelope) + (eager ? transfer.bytes : 0);
-    transfer.pieces.push_back(post(
-        transfer.front.get(),
-        static_cast<int>(transfer.kind == Kind::send ? front : sizeof(Envelope) + eager_bytes)));
-    for (std::size_t at = 0; !eager && at < transfer.bytes; at += piece_bytes)
-      transfer.pieces.push_back(post(static_cast<std::byte*>(data) + at,
-                                     static_cast<int>(std::min(piece_bytes, transfer.bytes - at))));
+  void post(Transfer& transfer, void* data, std::size_t bytes, int tag) {
+    Handle& request = transfer.requests.emplace_back(null_);
+    const int count = static_cast<int>(bytes), peer = transfer.peer;
+    if (transfer.kind == Kind::receive)
+      return check(mpi_.irecv(data, count, byte_, peer, tag, communicator_, &request),
+                   "receive from", peer);
+    check(mpi_.isend(data, count, byte_, peer, tag, communicator_, &request), "send to", peer);
+    ++sent_[static_cast<std::size_t>(peer)];
   }
 
-  void read_front(const Transfer& transfer) const {
+  void post_payload(Transfer& transfer, int tag) {
+    for (std::size_t begin = 0; begin < transfer.bytes; begin += piece_bytes)
+      post(transfer, static_cast<std::byte*>(transfer.data) + begin,
+           std::min(piece_bytes, transfer.bytes - begin), tag);
+  }
+
+  void open_front(Transfer& transfer) {
     Envelope envelope;
     std::memcpy(&envelope, transfer.front.get(), sizeof envelope);
     if (!(envelope.heading == transfer.heading) || envelope.bytes != transfer.bytes)
       throw Mismatch(transfer.peer, envelope.heading, static_cast<std::size_t>(envelope.bytes));
-    if (transfer.bytes != 0 && transfer.bytes <= eager_bytes)
-      std::memcpy(transfer.target, transfer.front.get() + sizeof envelope, transfer.bytes);
+    if (transfer.bytes > eager_bytes)
+      post_payload(transfer, envelope.payload_tag);
+    else if (transfer.bytes != 0)
+      std::memcpy(transfer.data, transfer.front.get() + sizeof envelope, transfer.bytes);
   }
 
   // Holds nothing where any thread may call MPI.
@@ -303,6 +316,8 @@ class MpiTransport final : public Transport {
   std::vector<Transfer> transfers_;
   std::vector<Ticket> free_;
   std::vector<std::uint64_t> sent_, received_;
+  const int payload_tags_;
+  int payload_tag_ = 0;  // of the last large message, from first_payload_tag on
   std::vector<char> notice_buffer_;
   Handle notice_request_;
   std::deque<OutgoingNotice> outgoing_;

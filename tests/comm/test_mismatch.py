@@ -86,7 +86,7 @@ CASES = {
     "width of an allgather": (
         lambda w: w.allgather(ones(2, 3)),
         lambda w: w.allgather(ones(2, 4)),
-        ["allgather of"],
+        ["allgather of"],  # and of how many in all
     ),
     "size of an alltoall": (
         lambda w: w.alltoall(ones(w.size)),
