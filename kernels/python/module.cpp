@@ -11,6 +11,7 @@
 #include "collective/algorithms.h"
 #include "engine/engine.h"
 #include "engine/registry.h"
+#include "python/operations.h"
 #include "python/schedules.h"
 #include "transport/local.h"
 #include "transport/mpi.h"
@@ -22,95 +23,6 @@ using namespace nb::literals;
 
 namespace tnt {
 namespace {
-
-// How long a call works before it looks whether Ctrl-C was pressed.
-constexpr auto signals_every = std::chrono::milliseconds(50);
-
-// Waits for a request that has been filled. Raises what a signal handler raises; the operation is
-// then still under way.
-Failure wait(Engine& engine, Bucket& bucket) {
-  engine.begin(bucket);
-  while (true) {
-    {
-      nb::gil_scoped_release release;
-      if (engine.help(bucket, signals_every)) break;
-    }
-    if (PyErr_CheckSignals() != 0) throw nb::python_error();
-  }
-  return engine.finish(bucket);
-}
-
-const std::byte* readable(std::uintptr_t address) {
-  return reinterpret_cast<const std::byte*>(address);
-}
-std::byte* writable(std::uintptr_t address) { return reinterpret_cast<std::byte*>(address); }
-
-Failure run(Engine& engine, std::uint32_t channel, int collective, int type, int wire,
-            int reduction, double scale, std::size_t count, std::vector<std::size_t> offsets,
-            int root, std::uintptr_t input, std::size_t input_count, std::uintptr_t output,
-            std::size_t output_count, int group, std::string algorithm,
-            std::shared_ptr<Schedule> schedule, std::string label) {
-  auto members = engine.find_group(group);
-  Bucket& bucket = engine.take(channel);
-  Request& request = bucket.request;
-  request.collective = static_cast<Collective>(collective);
-  request.type = static_cast<Type>(type);
-  request.wire = static_cast<Type>(wire);
-  request.reduction = static_cast<Reduction>(reduction);
-  request.scale = scale;
-  request.count = count;
-  request.offsets = std::move(offsets);
-  request.root = root;
-  request.inputs.add(readable(input), input_count);
-  request.outputs.add(writable(output), output_count);
-  request.group = std::move(members);
-  request.algorithm = std::move(algorithm);
-  request.schedule = std::move(schedule);
-  request.label = std::move(label);
-  return wait(engine, bucket);
-}
-
-// Memory that the ranks of a node reach, and a channel for it.
-class SharedBucket {
- public:
-  SharedBucket(std::shared_ptr<Engine> engine, std::uint32_t channel, int type, std::size_t count,
-               std::string label)
-      : engine_(std::move(engine)),
-        channel_(channel),
-        type_(static_cast<Type>(type)),
-        count_(count),
-        label_(std::move(label)) {
-    Bucket& bucket = engine_->take(channel);
-    memory_ = engine_->memory(bucket, std::max<std::size_t>(count * size_of(type_), 1));
-    engine_->release(bucket);
-  }
-  ~SharedBucket() { engine_->forget(channel_); }
-  SharedBucket(const SharedBucket&) = delete;
-  SharedBucket& operator=(const SharedBucket&) = delete;
-
-  std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(memory_); }
-
-  Failure allreduce(int reduction, double scale, const std::string& algorithm) {
-    Bucket& bucket = engine_->take(channel_);
-    Request& request = bucket.request;
-    request.type = request.wire = type_;
-    request.reduction = static_cast<Reduction>(reduction);
-    request.scale = scale;
-    request.count = count_;
-    request.in_place = true;
-    request.algorithm = algorithm;
-    request.label = label_;
-    return wait(*engine_, bucket);
-  }
-
- private:
-  const std::shared_ptr<Engine> engine_;
-  const std::uint32_t channel_;
-  const Type type_;
-  const std::size_t count_;
-  const std::string label_;
-  std::byte* memory_ = nullptr;
-};
 
 // A transport on its way into an engine.
 struct TransportOwner {
@@ -208,9 +120,6 @@ NB_MODULE(_kernels, m) {
       .def_prop_ro("lanes", &Engine::lanes)
       .def_prop_ro("failure", &Engine::failure)
       .def_prop_ro("node", [](Engine& engine) { return engine.world().node; })
-      .def("run", &run, "channel"_a, "collective"_a, "type"_a, "wire"_a, "reduction"_a, "scale"_a,
-           "count"_a, "offsets"_a, "root"_a, "input"_a, "input_count"_a, "output"_a,
-           "output_count"_a, "group"_a, "algorithm"_a, "schedule"_a.none(), "label"_a)
       .def("add_group", &Engine::add_group, "ranks"_a)
       .def("set_rules", &Engine::set_rules, "rules"_a)
       .def("set_timeout", &Engine::set_timeout, "timeout_s"_a)
@@ -244,12 +153,6 @@ NB_MODULE(_kernels, m) {
           },
           "begin_ns"_a, "end_ns"_a);
 
-  nb::class_<SharedBucket>(m, "SharedBucket")
-      .def(nb::init<std::shared_ptr<Engine>, std::uint32_t, int, std::size_t, std::string>(),
-           "engine"_a, "channel"_a, "type"_a, "count"_a, "label"_a)
-      .def_prop_ro("address", &SharedBucket::address)
-      .def("allreduce", &SharedBucket::allreduce, "reduction"_a, "scale"_a, "algorithm"_a);
-
   m.def("mpi_transport", &mpi_transport, "path"_a, "handle_bytes"_a, "status_bytes"_a,
         "status_source_at"_a, "byte_type"_a, "null_request"_a, "any_source"_a, "tag_limit"_a,
         "multiple"_a, "communicator"_a, "rank"_a, "size"_a);
@@ -267,5 +170,6 @@ NB_MODULE(_kernels, m) {
   m.attr("max_lanes") = SharedNode::max_lanes;
   m.def("instruction_set", &instruction_set);
 
+  bind_operations(m);
   bind_schedules(m);
 }

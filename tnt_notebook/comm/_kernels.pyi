@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import final
 
+import numpy as np
+
 first_user_kind: int
 max_notice_bytes: int
 max_channels: int
@@ -34,26 +36,6 @@ class Engine:
     def node(self) -> list[int]: ...
     @property
     def failure(self) -> str: ...
-    def run(
-        self,
-        channel: int,
-        collective: int,
-        type: int,
-        wire: int,
-        reduction: int,
-        scale: float,
-        count: int,
-        offsets: Sequence[int],
-        root: int,
-        input: int,
-        input_count: int,
-        output: int,
-        output_count: int,
-        group: int,
-        algorithm: str,
-        schedule: Schedule | None,
-        label: str,
-    ) -> str: ...
     def add_group(self, ranks: list[int]) -> int: ...
     def set_rules(self, rules: list[Rule]) -> None: ...
     def set_timeout(self, timeout_s: float) -> None: ...
@@ -66,6 +48,26 @@ class Engine:
     def sends_done(self, lane: int) -> bool: ...
     def trace(self) -> bytes: ...
     def record_step(self, begin_ns: int, end_ns: int) -> None: ...
+
+@final
+class Operation:
+    def __init__(
+        self,
+        engine: Engine,
+        channel: int,
+        collective: int,
+        type: int,
+        reduction: int,
+        scale: float,
+        count: int,
+        offsets: Sequence[int],
+        root: int,
+        group: int,
+        algorithm: str,
+        schedule: Schedule | None,
+        label: str,
+    ) -> None: ...
+    def __call__(self, input: np.ndarray, output: np.ndarray | None) -> str: ...
 
 @final
 class SharedBucket:

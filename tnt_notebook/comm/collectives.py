@@ -6,10 +6,13 @@ import functools
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from tnt_notebook.comm import _kernels
 
 #: What can be exchanged, in the order of the backend's numbers.
 TYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8")
@@ -27,6 +30,18 @@ _FLOATS = ("float32", "float64", "bfloat16", "float16")
 #: (:func:`tnt_notebook.comm.schedules.names`), a function (see :mod:`tnt_notebook.comm.schedules`),
 #: or ``None``, which chooses by size, number of ranks and topology.
 Algorithm = str | Callable[..., Any] | None
+
+
+#: After so many different calls what they have prepared is dropped.
+MOST_PREPARED = 1024
+
+
+class Prepared(NamedTuple):
+    """A collective that has been called before."""
+
+    operation: _kernels.Operation
+    label: str
+    opaque: bool  # NumPy shows memory of this dtype only as that of another
 
 
 class Collectives(ABC):
@@ -49,8 +64,15 @@ class Collectives(ABC):
     def node(self) -> tuple[int, ...]:
         """The number of each rank's node; ranks of one node share memory."""
 
+    #: What has been called before, by what makes a call a different one. Gone with the engine.
+    _prepared: dict[tuple[Any, ...], Prepared]
+
     @abstractmethod
-    def _run(self, label: str, memory: Any, **request: Any) -> None:
+    def _prepare(self, label: str, **request: Any) -> _kernels.Operation:
+        """A collective on this world's or group's channel."""
+
+    @abstractmethod
+    def _run(self, prepared: Prepared, array: np.ndarray, output: np.ndarray | None) -> None:
         """Carries out one collective; raises if it does not complete."""
 
     def allreduce(
@@ -83,10 +105,6 @@ class Collectives(ABC):
                 f"the output is {output.dtype}{list(output.shape)}, the input "
                 f"{array.dtype}{list(array.shape)}"
             )
-        if not output.flags.c_contiguous or not output.flags.writeable:
-            raise ValueError("the output must be contiguous and writeable")
-        if np.may_share_memory(output, array) and output.ctypes.data != array.ctypes.data:
-            raise ValueError("the output overlaps the input without being the same memory")
         self._exchange("allreduce", array, output, output.size, op=op, scale=scale,
                        algorithm=algorithm)  # fmt: skip
         return output
@@ -167,7 +185,7 @@ class Collectives(ABC):
     def gather_numbers(self, number: int) -> list[int]:
         """One integer of each rank, in rank order."""
         own, all_ = np.array([number], np.int64), np.empty(self.size, np.int64)
-        self._exchange("allgather", own, all_, self.size, offsets=list(range(self.size + 1)))
+        self._exchange("allgather", own, all_, self.size, offsets=tuple(range(self.size + 1)))
         return all_.tolist()
 
     def allgather_bytes(self, block: bytes) -> list[bytes]:
@@ -196,45 +214,61 @@ class Collectives(ABC):
         *,
         op: str = "sum",
         scale: float = 1.0,
-        offsets: Sequence[int] = (),
+        offsets: tuple[int, ...] = (),
         root: int = 0,
         algorithm: Algorithm = None,
     ) -> None:
+        key = (collective, array.dtype, array.shape, count, op, scale, offsets, root, algorithm)
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            if len(self._prepared) >= MOST_PREPARED:
+                self._prepared.clear()
+            prepared = self._prepared[key] = self._prepare_for(array, output, *key)
+        if prepared.opaque:
+            array = array.view(np.uint16)
+            output = None if output is None else output.view(np.uint16)
+        self._run(prepared, array, output)
+
+    def _prepare_for(
+        self,
+        array: np.ndarray,
+        output: np.ndarray | None,
+        collective: str,
+        dtype: np.dtype,
+        shape: tuple[int, ...],
+        count: int,
+        op: str,
+        scale: float,
+        offsets: tuple[int, ...],
+        root: int,
+        algorithm: Algorithm,
+    ) -> Prepared:
         if not 0 <= root < self.size:
             raise ValueError(f"rank {root} is not one of 0 to {self.size - 1}")
-        number = type_number(array.dtype)
-        reduction, scale = reduction_number(op, array.dtype, scale, self.size)
+        number = type_number(dtype)
+        reduction, scale = reduction_number(op, dtype, scale, self.size)
         schedule = None
         if callable(algorithm):
             from tnt_notebook.comm import schedules
 
             schedule = schedules.made_by(
-                algorithm, collective, self, count, array.itemsize, tuple(offsets), root,
+                algorithm, collective, self, count, dtype.itemsize, offsets, root,
                 array.size, 0 if output is None else output.size,
             )  # fmt: skip
-        self._run(
-            _label(collective, array.dtype, array.shape),
-            (array, output),
+        label = f"{collective} of {dtype}{list(shape)}" if array.size else collective
+        operation = self._prepare(
+            label,
             collective=_COLLECTIVE[collective],
             type=number,
-            wire=number,
             reduction=reduction,
             scale=scale,
             count=count,
             offsets=offsets,
             root=root,
-            input=array.ctypes.data,
-            input_count=array.size,
-            output=0 if output is None else output.ctypes.data,
-            output_count=0 if output is None else output.size,
             algorithm=algorithm if isinstance(algorithm, str) else "",
             schedule=schedule,
         )
-
-
-@functools.lru_cache(maxsize=1024)
-def _label(collective: str, dtype: np.dtype, shape: tuple[int, ...]) -> str:
-    return f"{collective} of {dtype}{list(shape)}" if math.prod(shape) else collective
+        return Prepared(operation, label, opaque=dtype.name == "bfloat16")
 
 
 @functools.cache
@@ -257,8 +291,5 @@ def reduction_number(op: str, dtype: np.dtype, scale: float, size: int) -> tuple
     return _REDUCTION[op], scale
 
 
-def _offsets(counts: Any) -> list[int]:
-    offsets = [0]
-    for count in counts:
-        offsets.append(offsets[-1] + count)
-    return offsets
+def _offsets(counts: Iterable[int]) -> tuple[int, ...]:
+    return (0, *itertools.accumulate(counts))

@@ -14,6 +14,7 @@ import numpy as np
 from tnt_notebook.comm import links, mpi, rules
 from tnt_notebook.comm.collectives import (
     Collectives,
+    Prepared,
     reduction_number,
     type_number,
 )
@@ -120,6 +121,7 @@ class World(Collectives):
         members = [rank for rank, other in enumerate(colors) if other == color]
         self._groups.append(members)
         self._group_ids.append(self._engine.add_group(members))
+        self._prepared_of_groups.append({})
         return Group(self, len(self._groups) - 1, self._next_channel())
 
     def bucket(self, count: int, dtype: Any = "float32") -> Bucket:
@@ -264,31 +266,35 @@ class World(Collectives):
         )
         self._engine.set_rules(rules.for_engine(self.rules))
         self._group_ids = [self._engine.add_group(ranks) for ranks in self._groups]
+        self._prepared = {}
+        self._prepared_of_groups: list[dict[Any, Any]] = [{} for _ in self._groups]
         _kernels.register_engine(self.id, self._engine)
         # Also at exit, before MPI is finalized.
         self._close = weakref.finalize(self, _close, self.id, self._engine)
 
-    def _run(self, label: str, memory: Any, **request: Any) -> None:
-        with self._lock:
-            self._run_on(_EAGER_CHANNEL, None, label, memory, request)
+    def _prepare(self, label: str, **request: Any) -> _kernels.Operation:
+        from tnt_notebook.comm import _kernels
 
-    def _run_on(
-        self, channel: int, group: int | None, label: str, memory: Any, request: dict[str, Any]
-    ) -> None:
-        if self.failure:
-            raise self.error(label)
-        group_id = 0 if group is None else self._group_ids[group]
+        return _kernels.Operation(
+            engine=self._engine, channel=_EAGER_CHANNEL, group=0, label=label, **request
+        )
+
+    def _run(self, prepared: Prepared, array: np.ndarray, output: np.ndarray | None) -> None:
+        with self._lock:
+            self._carry_out(prepared, array, output)
+
+    def _carry_out(self, prepared: Prepared, array: np.ndarray, output: np.ndarray | None) -> None:
         try:
-            failure = self._engine.run(channel=channel, group=group_id, label=label, **request)
+            failure = prepared.operation(array, output)
         except BaseException as error:
             refused = isinstance(error, ValueError | IndexError | TypeError) and not self.failure
             if not refused:
                 # The backend may still write there; and the other ranks are out of step now.
-                self._abandoned.append(memory)
-                self.abort(f"rank {self.rank}: {type(error).__name__} in {label}")
+                self._abandoned.append((array, output))
+                self.abort(f"rank {self.rank}: {type(error).__name__} in {prepared.label}")
             raise
         if failure:
-            raise self.error(label)
+            raise self.error(prepared.label)
 
     def _next_channel(self) -> int:
         from tnt_notebook.comm import _kernels
@@ -330,9 +336,20 @@ class Group(Collectives):
         """The number by which TensorFlow ops find this group in its world."""
         return self.world._group_ids[self._number]
 
-    def _run(self, label: str, memory: Any, **request: Any) -> None:
+    @property
+    def _prepared(self) -> dict[tuple[Any, ...], Prepared]:  # type: ignore[override]
+        return self.world._prepared_of_groups[self._number]
+
+    def _prepare(self, label: str, **request: Any) -> _kernels.Operation:
+        from tnt_notebook.comm import _kernels
+
+        return _kernels.Operation(
+            engine=self.world._engine, channel=self._channel, group=self.id, label=label, **request
+        )
+
+    def _run(self, prepared: Prepared, array: np.ndarray, output: np.ndarray | None) -> None:
         with self._lock:
-            self.world._run_on(self._channel, self._number, label, memory, request)
+            self.world._carry_out(prepared, array, output)
 
 
 class Bucket:
@@ -360,8 +377,6 @@ class Bucket:
     ) -> np.ndarray:
         """Reduces ``scale * array`` over all ranks, in place, and returns the array."""
         reduction, scale = reduction_number(op, self.array.dtype, scale, self._world.size)
-        if self._world.failure:
-            raise self._world.error(self._label)
         try:
             failure = self._bucket.allreduce(reduction, scale, algorithm or "")
         except (ValueError, IndexError, TypeError):

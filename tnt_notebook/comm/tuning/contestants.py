@@ -13,7 +13,6 @@ import numpy as np
 
 from tnt_notebook.comm import rules, schedules
 from tnt_notebook.comm.collectives import TYPES
-from tnt_notebook.comm.tuning.prepared import prepared
 from tnt_notebook.comm.tuning.question import KB, Question
 from tnt_notebook.comm.tuning.shift import shift, shift_in_place
 from tnt_notebook.comm.world import Bucket, World
@@ -66,34 +65,28 @@ def chosen(over: World, question: Question, size: int) -> str:
 
 @dataclass(frozen=True)
 class Memory:
-    """Channels of the backend, and what vectors of all sizes are cut from."""
+    """A channel of the backend for buckets, and what vectors of all sizes are cut from."""
 
-    channels: tuple[int, ...]  # for meetings, arrays and buckets
+    channel: int
     given: np.ndarray
     found: np.ndarray
 
 
-#: The latest of each world. Its channels serve all measurements there; and after one that failed
-#: the backend may still write into its vectors.
+#: The latest of each world: its channel serves all measurements there.
 _memories: WeakKeyDictionary[World, Memory] = WeakKeyDictionary()
 
 
 def memory_for(over: World, question: Question) -> Memory:
     """Memory for vectors of all sizes that are asked for."""
     before = _memories.get(over)
-    channels = before.channels if before else tuple(over._next_channel() for _ in range(3))
+    channel = before.channel if before else over._next_channel()
     dtype = _dtype(question)
     count = question.sizes[-1] // dtype.itemsize
     if question.in_place:
-        Bucket(over, count, dtype, channels[2])  # smaller ones will share its memory
-    memory = Memory(channels, np.ones(count, dtype), np.zeros(count, dtype))
+        Bucket(over, count, dtype, channel)  # smaller ones will share its memory
+    memory = Memory(channel, np.ones(count, dtype), np.zeros(count, dtype))
     _memories[over] = memory
     return memory
-
-
-def meeting(over: World, memory: Memory) -> Call:
-    """Returns when all ranks have called it."""
-    return prepared(over, memory.channels[0], lambda ranks: ranks.barrier())
 
 
 def contestants_at(
@@ -107,15 +100,11 @@ def contestants_at(
     given, found = memory.given[:count], memory.found[:count]
 
     def from_to(algorithm: Any) -> Call:
-        return prepared(
-            over,
-            memory.channels[1],
-            lambda ranks: ranks.allreduce_into(found, given, algorithm=algorithm),
-        )
+        return functools.partial(over.allreduce_into, found, given, algorithm=algorithm)
 
     contestants: dict[str, Call] = {}
     if question.in_place:
-        bucket = Bucket(over, count, dtype, memory.channels[2])
+        bucket = Bucket(over, count, dtype, memory.channel)
         for name in names:
             bucket.array.fill(1)
             contestants[name] = functools.partial(bucket.allreduce, algorithm=name)

@@ -27,7 +27,6 @@ from tnt_notebook.comm.tuning.contestants import (
     Memory,
     chosen,
     contestants_at,
-    meeting,
     memory_for,
     possible,
 )
@@ -118,7 +117,7 @@ def _times(
     """Seconds of each algorithm's turns, and of the limit's, at one size."""
     calls = max(1, min(_MOST_CALLS, _BYTES_OF_A_TURN // size))
     contestants = contestants_at(over, question, names, size, memory)
-    meet = meeting(over, memory)
+    meet = over.barrier
     own = np.zeros((question.rounds, len(contestants), calls), np.int64)
     turns = list(contestants.values())
     for i in range(question.rounds):
