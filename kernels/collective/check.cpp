@@ -37,6 +37,7 @@ class SymbolicRun : public Observer {
   }
 
   void message_starts(const Moment& moment, const Step& step) override {
+    if (step.action == Action::send) order_.send(moment.rank, moment.step);
     if (step.count == 0) return;
     const Place& place = step.action == Action::send ? step.from : step.to;
     if (place.memory == Memory::input || place.memory == Memory::output || place.rank != here)
@@ -49,12 +50,12 @@ class SymbolicRun : public Observer {
 
   Completion message_moves(const Moment& send, const Moment& receive, double now) override {
     if (step_of(send).count != 0) memories_.move(send, receive);
-    order_.receive(receive.rank, send.rank, memories_.clock(send));
+    order_.receive({send.rank, send.step, memories_.clock(send)}, receive.rank, receive.end);
     memories_.greet(receive, send.rank);
     return {now, now};
   }
 
-  void round_ends(int rank, int, std::size_t, std::size_t) override { order_.end_round(rank); }
+  void messages_end(int rank, int, std::size_t step) override { order_.end_messages(rank, step); }
 
   double local_step(const Moment& moment, const Step& step, double now) override {
     if (step.count == 0) return now;

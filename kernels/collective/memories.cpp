@@ -64,16 +64,15 @@ std::uint32_t Memories::clock(const Moment& moment) const {
   return entry(moment.rank, moment.operation) + tick_of(moment.step);
 }
 
-std::uint32_t Memories::round_end(const Moment& moment) const {
-  return entry(moment.rank, moment.operation) + tick_of(moment.round_end);
+std::uint32_t Memories::end_of(const Moment& message) const {
+  return entry(message.rank, message.operation) + tick_of(message.end);
 }
 
 Memories::Access Memories::access(const Moment& moment, const Place& place) const {
   const Action action = step_of(moment).action;
   const bool is_message = action == Action::send || action == Action::receive;
   const std::uint32_t begin = clock(moment);
-  const std::uint32_t round_end = entry(moment.rank, moment.operation) + tick_of(moment.round_end);
-  return {moment, begin, is_message ? round_end : begin + 1, place};
+  return {moment, begin, is_message ? end_of(moment) : begin + 1, place};
 }
 
 Memories::Access Memories::caller_access(int rank, int operation, std::uint32_t begin) const {
@@ -163,7 +162,8 @@ void Memories::move(const Moment& send, const Moment& receive) {
 void Memories::greet(const Moment& receive, int source) {
   if (!share_memory(task_, source, receive.rank)) return;
   auto& greeted = ranks_[static_cast<std::size_t>(receive.rank)].greeted;
-  greeted.emplace(source, round_end(receive));  // the first one counts
+  const auto [greeting, is_first] = greeted.emplace(source, end_of(receive));
+  if (!is_first) greeting->second = std::min(greeting->second, end_of(receive));
 }
 
 void Memories::note_read(Cell& cell, const Access& access, std::size_t begin,

@@ -29,7 +29,7 @@ class Memories {
   // The caller reads the result.
   const std::vector<Piece>& end_operation(int rank, int operation);
 
-  // A step reads or writes; a message does so until its round ends. All throw Fault.
+  // A step reads or writes; a message does so until it has completed. All throw Fault.
   void read(const Moment& moment, const Place& place, std::size_t count,
             std::vector<Piece>& pieces);
   void write(const Moment& moment, const Place& place, std::size_t count,
@@ -38,7 +38,7 @@ class Memories {
   // What the source sends is now where the target receives.
   void move(const Moment& send, const Moment& receive);
 
-  // A message has come from another rank: its data memory is in reach from the next round on.
+  // A message has come from another rank: its data memory is in reach when that has completed.
   void greet(const Moment& receive, int source);
 
   // The clock of a rank when it enters an operation, and when a step begins.
@@ -51,7 +51,7 @@ class Memories {
     std::size_t input_begin = 0, input_count = 0;  // in the whole vector
     std::size_t output_begin = 0, output_count = 0;
     std::uint32_t ticks = 0;                         // that an operation takes
-    std::unordered_map<int, std::uint32_t> greeted;  // by whom, and when that round ended
+    std::unordered_map<int, std::uint32_t> greeted;  // by whom, and when that was complete
   };
 
   // Of a range of cells, from the tick `begin` of the rank's clock to `end`.
@@ -61,7 +61,7 @@ class Memories {
     Place place;
   };
 
-  std::uint32_t round_end(const Moment& moment) const;
+  std::uint32_t end_of(const Moment& message) const;
   Access access(const Moment& moment, const Place& place) const;
   Access caller_access(int rank, int operation, std::uint32_t begin) const;
   void note_read(Cell& cell, const Access& access, std::size_t begin, std::size_t end) const;

@@ -5,6 +5,7 @@
 // C. Flanagan, S. Freund, "FastTrack: efficient and precise dynamic race detection", PLDI 2009.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -15,7 +16,7 @@ namespace tnt {
 class Order {
  public:
   // Ranks that share nothing need not know of each other: then only their own steps are ordered.
-  Order(std::size_t ranks, bool across_ranks) : known_(ranks), received_(ranks) {
+  Order(std::size_t ranks, bool across_ranks) : known_(ranks), sent_(ranks), received_(ranks) {
     if (!across_ranks) return;
     for (auto& clock : known_) clock = std::make_shared<Clock>(ranks, 0);
   }
@@ -33,37 +34,64 @@ class Order {
     return clock ? (*clock)[static_cast<std::size_t>(other)] : 0;
   }
 
-  // A message that the source sent at its tick `sent` has arrived. It counts when the receiver's
-  // round ends; until then neither learns anything else.
-  void receive(int target, int source, std::uint32_t sent) {
+  // A message leaves with what its source knows.
+  void send(int source, std::size_t step) {
     const auto& clock = known_[static_cast<std::size_t>(source)];
-    if (clock) received_[static_cast<std::size_t>(target)].push_back({clock, source, sent});
+    if (clock) sent_[static_cast<std::size_t>(source)].push_back({step, clock});
   }
 
-  void end_round(int rank) {
+  struct Message {
+    int source;
+    std::size_t step;    // that sent it
+    std::uint32_t tick;  // of the source's clock then
+  };
+
+  // It has arrived; what it brings is known from the step `end` of the target on.
+  void receive(const Message& message, int target, std::size_t end) {
+    auto& sent = sent_[static_cast<std::size_t>(message.source)];
+    const auto found = std::find_if(sent.begin(), sent.end(), [&](const Sent& candidate) {
+      return candidate.step == message.step;
+    });
+    if (found == sent.end()) return;
+    received_[static_cast<std::size_t>(target)].push_back(
+        {std::move(found->clock), message.source, message.tick, end});
+    *found = std::move(sent.back());
+    sent.pop_back();
+  }
+
+  // The rank comes to this step.
+  void end_messages(int rank, std::size_t step) {
     auto& received = received_[static_cast<std::size_t>(rank)];
-    if (received.empty()) return;
+    const auto later = std::partition(received.begin(), received.end(),
+                                      [&](const Received& one) { return one.end <= step; });
+    if (later == received.begin()) return;
     auto clock = std::make_shared<Clock>(*known_[static_cast<std::size_t>(rank)]);
     std::uint32_t* own = clock->data();
-    for (const Received& message : received) {
-      const std::uint32_t* other = message.clock->data();
+    for (auto message = received.begin(); message != later; ++message) {
+      const std::uint32_t* other = message->clock->data();
       for (std::size_t i = 0; i < clock->size(); ++i) own[i] = std::max(own[i], other[i]);
-      auto& source = own[static_cast<std::size_t>(message.source)];
-      source = std::max(source, message.sent);
+      auto& source = own[static_cast<std::size_t>(message->source)];
+      source = std::max(source, message->tick);
     }
-    received.clear();
+    received.erase(received.begin(), later);
     known_[static_cast<std::size_t>(rank)] = std::move(clock);
   }
 
  private:
   using Clock = std::vector<std::uint32_t>;
+  struct Sent {
+    std::size_t step;
+    std::shared_ptr<const Clock> clock;
+  };
   struct Received {
-    std::shared_ptr<const Clock> clock;  // of the source, when its round began
+    std::shared_ptr<const Clock> clock;
     int source;
-    std::uint32_t sent;
+    std::uint32_t tick;
+    std::size_t end;
   };
 
   std::vector<std::shared_ptr<Clock>> known_;
+  std::vector<std::vector<Sent>> sent_;  // and not yet received
   std::vector<std::vector<Received>> received_;
 };
 

@@ -40,11 +40,19 @@ class Replay {
   }
 
  private:
+  // Messages that end by the same step.
+  struct Due {
+    std::size_t end;
+    std::size_t open;  // those that have not completed
+    double time;       // when those that have were complete
+  };
+
   struct Rank {
     int operation = 0;
     std::size_t begin = 0, end = 0;  // of the round under way
-    std::size_t open = 0;            // its messages that have not completed
-    double time = 0;                 // when all that has completed so far was complete
+    std::vector<Due> dues;
+    double time = 0;  // when all that the next round needs was complete
+    bool waits = false;
     bool done = false;
   };
 
@@ -101,7 +109,7 @@ class Replay {
     if (state.begin == steps.size()) return end_operation(rank, now);
     while (state.end < steps.size() && steps[state.end].round == steps[state.begin].round)
       ++state.end;
-    Moment moment{rank, state.operation, state.begin, state.end};
+    Moment moment{rank, state.operation, state.begin, 0};
     if (state.end < steps.size() && steps[state.end].round < steps[state.begin].round) {
       moment.step = state.end;
       return fail(moment, "is of an earlier round than the step before it");
@@ -114,15 +122,22 @@ class Replay {
         now = observer_.local_step(moment, step, now);
     }
     state.time = std::max(state.time, now);
-    if (state.open == 0) end_round(rank);
+    state.waits = true;
+    end_round_if_complete(rank);
   }
 
-  void post(const Moment& moment, const Step& step, double now) {
+  void post(Moment moment, const Step& step, double now) {
     if (step.peer < 0 || step.peer >= size() || step.peer == moment.rank)
       return fail(moment, "has the peer " + std::to_string(step.peer) + ", of " +
                               std::to_string(size()) + " ranks");
+    if (step.span < 1) return fail(moment, "spans no round");
+    Rank& state = at(moment.rank);
+    const auto& steps = steps_of(moment.rank);
+    moment.end = state.end;
+    while (moment.end < steps.size() && steps[moment.end].round - step.round < step.span)
+      ++moment.end;
     observer_.message_starts(moment, step);
-    ++at(moment.rank).open;
+    ++due(state, moment.end).open;
     const bool sends = step.action == Action::send;
     Link& link = link_of(sends ? moment.rank : step.peer, sends ? step.peer : moment.rank);
     if (link.waiting.empty() || action_of(link.waiting.back().moment) == step.action) {
@@ -149,19 +164,34 @@ class Replay {
 
   void move(const Event& event) {
     const auto completion = observer_.message_moves(event.send, event.receive, event.time);
-    complete(event.send.rank, completion.send);
-    complete(event.receive.rank, completion.receive);
+    complete(event.send, completion.send);
+    complete(event.receive, completion.receive);
   }
 
-  void complete(int rank, double time) {
+  static Due& due(Rank& state, std::size_t end) {
+    for (Due& due : state.dues)
+      if (due.end == end) return due;
+    return state.dues.emplace_back(Due{end, 0, 0});
+  }
+
+  void complete(const Moment& moment, double time) {
+    Due& messages = due(at(moment.rank), moment.end);
+    messages.time = std::max(messages.time, time);
+    if (--messages.open == 0) end_round_if_complete(moment.rank);
+  }
+
+  void end_round_if_complete(int rank) {
     Rank& state = at(rank);
-    state.time = std::max(state.time, time);
-    if (--state.open == 0) end_round(rank);
-  }
-
-  void end_round(int rank) {
-    const Rank& state = at(rank);
-    observer_.round_ends(rank, state.operation, state.begin, state.end);
+    const auto is_needed = [&](const Due& due) { return due.end <= state.end; };
+    for (const Due& due : state.dues)
+      if (is_needed(due) && due.open != 0) return;
+    if (!state.waits) return;
+    state.waits = false;
+    for (const Due& due : state.dues)
+      if (is_needed(due)) state.time = std::max(state.time, due.time);
+    state.dues.erase(std::remove_if(state.dues.begin(), state.dues.end(), is_needed),
+                     state.dues.end());
+    observer_.messages_end(rank, state.operation, state.end);
     push({state.time, 0, true, {}, {rank, state.operation, 0, 0}});
   }
 

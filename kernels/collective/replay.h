@@ -15,8 +15,8 @@ namespace tnt {
 struct Moment {
   int rank = 0;
   int operation = 0;
-  std::size_t step = 0;       // index in the schedule of the rank
-  std::size_t round_end = 0;  // index of the first step after its round
+  std::size_t step = 0;  // index in the schedule of the rank
+  std::size_t end = 0;   // of a message: index of the first step for which it has completed
 };
 
 // Says what becomes of a replay, and how long things take. Times are in seconds; where nothing
@@ -40,9 +40,9 @@ class Observer {
     return {now, now};
   }
 
-  // All messages of the steps [begin, end) have completed.
-  virtual void round_ends(int /*rank*/, int /*operation*/, std::size_t /*begin*/,
-                          std::size_t /*end*/) {}
+  // All messages that end by this step have completed; so the round that it begins, or the end of
+  // the operation, comes next.
+  virtual void messages_end(int /*rank*/, int /*operation*/, std::size_t /*step*/) {}
   virtual void operation_ends(int /*rank*/, int /*operation*/, double /*now*/) {}
 };
 

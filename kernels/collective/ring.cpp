@@ -11,13 +11,13 @@
 //   receive  0    3    2  |  1    0    3
 //            += own       |  as it is
 //
-// Parts are cut into segments, one a round, so that a segment is reduced or copied while the next
-// travels:
+// Parts are cut into segments, one a round. Each travels for two rounds: so the next is announced,
+// and an earlier one reduced or copied, while the link is busy.
 //
-//   round    0        1        2        3
-//   receive  0.0      0.1      3.0      3.1
-//   reduce            0.0      0.1      3.0
-//   send     1.0      1.1      0.0      0.1
+//   round    0        1        2        3        4
+//   receive  0.0      0.1      0.2      3.0      3.1
+//   reduce                     0.0      0.1      0.2
+//   send     1.0      1.1      1.2      0.0      0.1
 #include "collective/families.h"
 
 namespace tnt {
@@ -61,7 +61,8 @@ class Ring {
         next_(members.around(members.me + 1)),
         previous_(members.around(members.me - 1)),
         segments_(count_segments(element_bytes)),
-        rounds_(way.hops.size() * segments_) {
+        rounds_(way.hops.size() * segments_),
+        span_(segments_ == 1 ? 1 : 2) {
     for (const Range& whole : way.parts)
       slot_count_ = std::max(slot_count_, part(whole, segments_, 0).count);
   }
@@ -71,16 +72,20 @@ class Ring {
     for (std::size_t round = 0; round < rounds_; ++round) {
       const bool reduces = hop(round).coming != Coming::whole;
       const Range coming = received_in(round), going = sent_in(round);
-      writer_.receive(previous_, reduces ? slot(round) : data_at(coming.begin), coming.count);
-      if (segments_ == 1 && round > 0) finish(round - 1);  // it is what is sent now
-      writer_.send(next_, data_at(going.begin), going.count);
-      if (segments_ > 1 && round > 0) finish(round - 1);
+      const Place to = reduces ? slot(round) : data_at(coming.begin);
+      writer_.receive(previous_, to, coming.count, span_);
+      const bool finishes_what_is_sent = segments_ == span_;
+      if (finishes_what_is_sent && round >= span_) finish(round - span_);
+      writer_.send(next_, data_at(going.begin), going.count, span_);
+      if (!finishes_what_is_sent && round >= span_) finish(round - span_);
       if (round < segments_ && way_.first_is_whole) copy_out(going);
       if (round + 1 < segments_) copy_in(sent_in(round + 1));
       writer_.next_round();
     }
-    finish(rounds_ - 1);
-    writer_.next_round();
+    for (std::size_t left = span_; left > 0; --left) {
+      finish(rounds_ - left);
+      writer_.next_round();
+    }
   }
 
  private:
@@ -101,8 +106,8 @@ class Ring {
     return part(way_.at(hop(round).receive), segments_, round % segments_);
   }
 
-  // Two slots take turns: one is received into while the other is reduced.
-  Place slot(std::size_t round) const { return scratch_at(round % 2 * slot_count_); }
+  // Slots take turns: one is reduced while the others are received into.
+  Place slot(std::size_t round) const { return scratch_at(round % (span_ + 1) * slot_count_); }
 
   // What is left to do with what came in that round.
   void finish(std::size_t round) {
@@ -131,6 +136,7 @@ class Ring {
   const Way& way_;
   const int next_, previous_;
   const std::size_t segments_, rounds_;
+  const std::uint32_t span_;  // of a message
   std::size_t slot_count_ = 0;
 };
 

@@ -4,8 +4,10 @@
 //   round 1   reduce data[0:4) = data[0:4) + scratch[0:4) | send data[0:4) to 1 | ...
 //
 // The steps of a round start in the order of the list. A copy or reduce is done before the next
-// step starts; sends and receives go on beside them, and the round ends when all its messages have
-// completed. So a round reads what earlier rounds have received, while its own messages travel.
+// step starts; sends and receives go on beside them, and the next round starts when all of them
+// have completed. So a round reads what earlier rounds have received, while its own messages
+// travel. A message that may take longer has a greater span, in rounds: while one is under way on a
+// link, the next is announced.
 //
 // Ranks of one node reach each other's data memory: a copy or reduce may read and write it, as far
 // as messages order the accesses. A message of no elements is such an order and nothing else, and
@@ -46,6 +48,7 @@ struct Step {
   Place to;                  // of a receive, reduce, copy
   Place from;                // of a send, reduce, copy
   Place with;                // of a reduce: to = from (op) with, both may be `to`
+  std::uint32_t span = 1;    // of a send or receive: it has completed when round + span starts
 };
 
 struct Schedule {

@@ -95,11 +95,11 @@ class Writer {
 
   void reserve(std::size_t steps) { schedule_.steps.reserve(steps); }
 
-  void send(int peer, Place from, std::size_t count) {
-    if (count != 0) append({round_, Action::send, peer, count, {}, from, {}});
+  void send(int peer, Place from, std::size_t count, std::uint32_t span = 1) {
+    if (count != 0) append({round_, Action::send, peer, count, {}, from, {}, span});
   }
-  void receive(int peer, Place to, std::size_t count) {
-    if (count != 0) append({round_, Action::receive, peer, count, to, {}, {}});
+  void receive(int peer, Place to, std::size_t count, std::uint32_t span = 1) {
+    if (count != 0) append({round_, Action::receive, peer, count, to, {}, {}, span});
   }
 
   void signal(int peer) { append({round_, Action::send, peer, 0, {}, {}, {}}); }
@@ -136,10 +136,11 @@ class Writer {
     return {Memory::data, rank == rank_ ? here : rank, begin};
   }
 
-  // What follows starts when all messages so far have completed.
+  // What follows starts when all messages so far have completed whose span ends here.
   void next_round() {
-    if (schedule_.steps.empty() || schedule_.steps.back().round != round_) return;
-    for (std::size_t i = 0; i < beside_in_round_ && !beside_.empty(); ++i) append_beside();
+    const bool is_empty = schedule_.steps.empty() || schedule_.steps.back().round != round_;
+    for (std::size_t i = 0; !is_empty && i < beside_in_round_ && !beside_.empty(); ++i)
+      append_beside();
     ++round_;
   }
 

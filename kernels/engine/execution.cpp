@@ -65,7 +65,7 @@ bool Execution::advance(double timeout_s) {
       mismatch(found);
     }
     progressed |= waiting_.size() != before;
-    if (!waiting_.empty()) {
+    if (must_wait()) {
       if (waiting_.size() == before) check_waiting(timeout_s);
       return progressed;
     }
@@ -79,6 +79,14 @@ bool Execution::advance(double timeout_s) {
     }
   }
   return progressed;
+}
+
+bool Execution::must_wait() const {
+  if (waiting_.empty()) return false;
+  if (next_ == schedule_->steps.size()) return true;
+  const std::uint64_t round = schedule_->steps[next_].round;
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [&](const Waiting& waiting) { return waiting.until <= round; });
 }
 
 void Execution::run_round() {
@@ -121,12 +129,15 @@ void Execution::start(const Step& step) {
   if (first_message_ns_ == 0) first_message_ns_ = now_ns();
   const int peer = rank_of(step.peer);
   const std::size_t bytes = step.count * wire_bytes_;
+  const std::uint64_t until = std::uint64_t{step.round} + step.span;
+  Ticket ticket = 0;
   if (step.action == Action::send) {
     sent_bytes_ += bytes;
-    waiting_.push_back({transport_->send(peer, channel_, heading_, at(step.from), bytes), peer});
+    ticket = transport_->send(peer, channel_, heading_, at(step.from), bytes);
   } else {
-    waiting_.push_back({transport_->receive(peer, channel_, heading_, at(step.to), bytes), peer});
+    ticket = transport_->receive(peer, channel_, heading_, at(step.to), bytes);
   }
+  waiting_.push_back({ticket, peer, until});
 }
 
 void Execution::copy(const Step& step) {

@@ -30,8 +30,10 @@ class Execution {
   struct Waiting {
     Ticket ticket;
     int peer;
+    std::uint64_t until;  // the round that does not start before
   };
 
+  bool must_wait() const;
   void run_round();
   void start(const Step& step);
   void copy(const Step& step);
@@ -66,7 +68,7 @@ class Execution {
   bool streaming_ = false;
   bool finished_ = false;
   std::size_t next_ = 0;          // the first step of the round that begins next
-  std::vector<Waiting> waiting_;  // messages of the round under way
+  std::vector<Waiting> waiting_;  // messages under way
   std::uint64_t begin_ns_ = 0, first_message_ns_ = 0, last_message_ns_ = 0;
   std::uint64_t waiting_since_ns_ = 0, looked_ns_ = 0;
   std::uint64_t sent_bytes_ = 0;

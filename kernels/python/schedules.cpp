@@ -24,9 +24,9 @@ namespace {
 
 // (memory, rank, begin)
 using PlaceTuple = std::tuple<int, int, std::size_t>;
-// (round, action, peer, count, to, from, with)
-using StepTuple =
-    std::tuple<std::uint32_t, int, int, std::size_t, PlaceTuple, PlaceTuple, PlaceTuple>;
+// (round, action, peer, count, to, from, with, span)
+using StepTuple = std::tuple<std::uint32_t, int, int, std::size_t, PlaceTuple, PlaceTuple,
+                             PlaceTuple, std::uint32_t>;
 
 Place place_of(const PlaceTuple& tuple) {
   const auto& [memory, rank, begin] = tuple;
@@ -40,9 +40,9 @@ PlaceTuple tuple_of(const Place& place) {
 std::shared_ptr<Schedule> schedule_of(const std::vector<StepTuple>& steps, std::size_t data_count,
                                       std::size_t scratch_count, bool shared, bool alternates) {
   auto schedule = std::make_shared<Schedule>();
-  for (const auto& [round, action, peer, count, to, from, with] : steps)
+  for (const auto& [round, action, peer, count, to, from, with, span] : steps)
     schedule->steps.push_back({round, static_cast<Action>(action), peer, count, place_of(to),
-                               place_of(from), place_of(with)});
+                               place_of(from), place_of(with), span});
   schedule->data_count = data_count;
   schedule->scratch_count = scratch_count;
   schedule->shared = shared;
@@ -54,7 +54,7 @@ std::vector<StepTuple> steps_of(const Schedule& schedule) {
   std::vector<StepTuple> steps;
   for (const Step& step : schedule.steps)
     steps.emplace_back(step.round, static_cast<int>(step.action), step.peer, step.count,
-                       tuple_of(step.to), tuple_of(step.from), tuple_of(step.with));
+                       tuple_of(step.to), tuple_of(step.from), tuple_of(step.with), step.span);
   return steps;
 }
 

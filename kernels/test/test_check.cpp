@@ -92,6 +92,23 @@ TEST(a_step_on_what_a_message_moves_is_found) {
                  "of the result");
 }
 
+TEST(a_step_on_what_a_longer_message_still_moves_is_found) {
+  auto receive = message(0, Action::receive, 1, 4, scratch(0));
+  const auto send = message(0, Action::send, 0, 4, data(0));
+  const auto copy = [](std::uint32_t round) {
+    return local(round, Action::copy, 4, data(0), scratch(0));
+  };
+  CHECK_CONTAINS(check_schedules(written({receive, copy(1)}, {send}), two_ranks()),
+                 "of the result");
+  receive.span = 2;
+  CHECK_CONTAINS(check_schedules(written({receive, copy(1)}, {send}), two_ranks()),
+                 "rank 0, round 1, step 1 (copy) reads scratch[0:4)");
+  CHECK_CONTAINS(check_schedules(written({receive, copy(2)}, {send}), two_ranks()),
+                 "of the result");
+  receive.span = 0;
+  CHECK_CONTAINS(check_schedules(written({receive}, {send}), two_ranks()), "spans no round");
+}
+
 TEST(a_read_of_what_nobody_wrote_is_found) {
   const auto copy = local(0, Action::copy, 2, data(0), scratch(1));
   CHECK_EQUAL(check_schedules(written({copy}, {}), two_ranks()),

@@ -148,6 +148,15 @@ TEST(a_range_that_is_shifted_is_found) {
               });
 }
 
+TEST(a_message_that_takes_longer_is_found) {
+  check_found("a longer span", [](Schedules& schedules, const Task&, int rank, std::size_t step) {
+    Step& changed = step_of(schedules, rank, step);
+    ++changed.span;
+    return changed.action == Action::receive && changed.to.memory == Memory::scratch &&
+           changed.count != 0;
+  });
+}
+
 TEST(data_of_another_rank_is_found) {
   check_found("data of the next rank",
               [](Schedules& schedules, const Task&, int rank, std::size_t step) {

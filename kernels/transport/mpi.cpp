@@ -9,8 +9,11 @@
 namespace tnt {
 namespace {
 
-// Longer messages go in pieces: MPI counts are ints.
-constexpr std::size_t piece_bytes = std::size_t{1} << 30;
+// Large payloads go in pieces that Open MPI and MPICH send over TCP at once. What is larger they
+// announce, and send in parts as the receiver asks for them: what it asks for queues behind what it
+// sends itself, so that a link that could carry both directions carries one at a time. A receiver
+// that is late finds the pieces in memory of MPI: no more than its part of the collective.
+constexpr std::size_t piece_bytes = std::size_t{60} << 10;
 
 constexpr int notice_tag = 0;
 constexpr int first_channel_tag = 1;

@@ -102,7 +102,7 @@ def give_mpi_turn() -> None: ...
 def instruction_set() -> str: ...
 
 _Place = tuple[int, int, int]
-_Step = tuple[int, int, int, int, _Place, _Place, _Place]
+_Step = tuple[int, int, int, int, _Place, _Place, _Place, int]
 
 @final
 class Schedule:

@@ -78,6 +78,7 @@ class Step:
     to: Place = _NOWHERE
     from_: Place = _NOWHERE
     with_: Place = _NOWHERE
+    span: int = 1
 
 
 @dataclass(frozen=True)
@@ -129,14 +130,14 @@ class Task:
 Maker = Callable[[Task], Schedule]
 
 
-def send(round: int, count: int, peer: int, from_: Place) -> Step:
-    """Sends ``count`` elements to rank ``peer``."""
-    return Step(round, "send", count, peer=peer, from_=from_)
+def send(round: int, count: int, peer: int, from_: Place, span: int = 1) -> Step:
+    """Sends ``count`` elements to rank ``peer``; done when round ``round + span`` starts."""
+    return Step(round, "send", count, peer=peer, from_=from_, span=span)
 
 
-def receive(round: int, count: int, peer: int, to: Place) -> Step:
-    """Receives ``count`` elements from rank ``peer``."""
-    return Step(round, "receive", count, peer=peer, to=to)
+def receive(round: int, count: int, peer: int, to: Place, span: int = 1) -> Step:
+    """Receives ``count`` elements from rank ``peer``; there when ``round + span`` starts."""
+    return Step(round, "receive", count, peer=peer, to=to, span=span)
 
 
 def copy(round: int, count: int, to: Place, from_: Place) -> Step:
@@ -171,8 +172,8 @@ def steps_of(algorithm: str, task: Task) -> Schedule:
 
     made = _kernels.make(algorithm, _task(task))
     steps = [
-        Step(round_, ACTIONS[action], count, peer, *map(_place, (to, from_, with_)))
-        for round_, action, peer, count, to, from_, with_ in made.steps
+        Step(round_, ACTIONS[action], count, peer, _place(to), _place(from_), _place(with_), span)
+        for round_, action, peer, count, to, from_, with_, span in made.steps
     ]
     return Schedule(steps, made.data_count, made.scratch_count, made.shared, made.alternates)
 
@@ -299,7 +300,7 @@ def _made(schedule: Schedule) -> _kernels.Schedule:
 
     steps = [
         (s.round, ACTIONS.index(s.action), s.peer, s.count, place(s.to), place(s.from_),
-         place(s.with_))
+         place(s.with_), s.span)
         for s in schedule.steps
     ]  # fmt: skip
     return _kernels.schedule(

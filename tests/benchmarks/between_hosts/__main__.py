@@ -22,7 +22,7 @@ from tests.support.goodput import Link
 from tests.support.goodput import measured as measured_link
 from tests.support.hosts import hosts, unavailable
 
-SIZES = tuple(1024 * kb for kb in (4, 64, 1024, 16384))
+SIZES = tuple(1024 * kb for kb in (64, 1024, 4096, 16384))
 OPEN_MPI = OTHERS[0]
 FLAT, HIERARCHICAL = ("ring", "recursive_doubling"), "hierarchical"
 
