@@ -28,9 +28,10 @@ struct Task {
   int root = 0;
   // node[r]: number of the node of rank r; ranks of one node share memory. Empty: nobody does.
   std::vector<int> node;
-  // The data memory holds the input (at its begin, or at offsets[rank] for an allgather) and takes
-  // the output: whatever the collective, input and output are ranges of data[0, ...). Without it
-  // the schedule copies from Memory::input and to Memory::output.
+  // The data memory holds the input and takes the output: whatever the collective, both are ranges
+  // of data[0, ...). They begin at 0, but an allgather's input and a reduce-scatter's output, each
+  // one block, at offsets[rank]. Without it the schedule copies from Memory::input and to
+  // Memory::output, which may be the same memory, or no element in common.
   bool in_place = false;
 };
 

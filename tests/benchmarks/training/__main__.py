@@ -51,13 +51,22 @@ def measure(task: Task, ranks: int, rounds: int) -> dict:
             for name in names:
                 turn(name)  # traces
             before = cache_line_ns(probe)
-            results = rotating([partial(turn, name) for name in names], rounds)
+            communication = []
+
+            def turn_of_ours() -> float | None:
+                seconds = turn(OURS)
+                communication.append(max(lineup.ask(OURS, of="communication") or [0.0]))
+                return seconds
+
+            turns = [turn_of_ours if n == OURS else partial(turn, n) for n in names]
+            results = rotating(turns, rounds)
             tell(f"{task.title}: done")
             return {
                 "task": task.name,
                 "ranks": ranks,
                 "line_ns": (before, cache_line_ns(probe)),
                 "seconds": {n: r for n, r in zip(names, results, strict=True) if None not in r},
+                "communication": communication,
                 "notes": lineup.notes(),
             }
 
@@ -74,7 +83,21 @@ def table(task: Task, figures: dict) -> str:
         rows.append([name, three_digits(1e3 / median), time, str(over_it), str(of_alone)])
     title = f"{task.title}, {figures['ranks']} ranks; cache line {line(figures['line_ns'])} ns"
     notes = "\n".join(f"- {note}" for note in figures["notes"])
-    return f"{title}\n\n{markdown(rows)}\n\n{notes}"
+    return f"{title}\n\n{markdown(rows)}\n\n{overlap(task, figures)}\n\n{notes}"
+
+
+def overlap(task: Task, figures: dict) -> str:
+    """How much of the communication the steps wait for: their time beyond that of steps without."""
+    seconds = figures["seconds"]
+    if OURS not in seconds or ALONE not in seconds:
+        return "Exposed communication: not measured."
+    rounds = zip(seconds[OURS], seconds[ALONE], strict=True)
+    exposed = statistics.median(ours - alone for ours, alone in rounds)
+    busy = statistics.median(figures["communication"])
+    return (
+        f"In a step of tnt a collective is under way for {1e3 * busy / task.steps:.2f} ms; exposed "
+        f"(step minus step alone, median of rounds) are {1e3 * exposed / task.steps:.2f} ms."
+    )
 
 
 def main() -> None:

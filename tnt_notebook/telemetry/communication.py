@@ -1,0 +1,37 @@
+"""What the backend's trace says of communication, as plain functions over its events.
+
+Events are arrays of dtype :data:`tnt_notebook.comm.world.EVENT`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tnt_notebook.comm.world import EVENT_KINDS
+
+#: What the backend does for a collective, from its first input to its last output.
+COLLECTIVE = ("copy_in", "exchange", "copy_out")
+
+
+def under_way(events: np.ndarray, since_ns: int = 0) -> float:
+    """Seconds in which at least one collective was under way.
+
+    Args:
+        events: of one rank.
+        since_ns: what began earlier is left out; on the clock of :func:`time.monotonic_ns`.
+    """
+    kinds = [EVENT_KINDS.index(kind) for kind in COLLECTIVE]
+    events = events[np.isin(events["kind"], kinds) & (events["begin_ns"] >= since_ns)]
+    return union_s(events["begin_ns"], events["end_ns"])
+
+
+def union_s(begin_ns: np.ndarray, end_ns: np.ndarray) -> float:
+    """Seconds that lie in at least one of the intervals."""
+    if not len(begin_ns):
+        return 0.0
+    order = np.argsort(begin_ns)
+    begin, end = begin_ns[order].astype(np.int64), end_ns[order].astype(np.int64)
+    covered = np.maximum.accumulate(end)
+    new = np.maximum(begin[1:], covered[:-1])  # what came before covers up to there
+    first = end[0] - begin[0]
+    return 1e-9 * float(first + np.maximum(end[1:] - new, 0).sum())
