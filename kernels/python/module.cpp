@@ -88,6 +88,7 @@ class SharedBucket {
   SharedBucket(const SharedBucket&) = delete;
   SharedBucket& operator=(const SharedBucket&) = delete;
 
+  bool is_busy() const { return engine_->is_busy(channel_); }
   std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(memory_); }
 
   Failure allreduce(int reduction, double scale, const std::string& algorithm) {
@@ -211,6 +212,7 @@ NB_MODULE(_kernels, m) {
       .def("run", &run, "channel"_a, "collective"_a, "type"_a, "wire"_a, "reduction"_a, "scale"_a,
            "count"_a, "offsets"_a, "root"_a, "input"_a, "input_count"_a, "output"_a,
            "output_count"_a, "group"_a, "algorithm"_a, "schedule"_a.none(), "label"_a)
+      .def("is_busy", &Engine::is_busy, "channel"_a)
       .def("add_group", &Engine::add_group, "ranks"_a)
       .def("set_rules", &Engine::set_rules, "rules"_a)
       .def("set_timeout", &Engine::set_timeout, "timeout_s"_a)
@@ -248,6 +250,7 @@ NB_MODULE(_kernels, m) {
       .def(nb::init<std::shared_ptr<Engine>, std::uint32_t, int, std::size_t, std::string>(),
            "engine"_a, "channel"_a, "type"_a, "count"_a, "label"_a)
       .def_prop_ro("address", &SharedBucket::address)
+      .def_prop_ro("is_busy", &SharedBucket::is_busy)
       .def("allreduce", &SharedBucket::allreduce, "reduction"_a, "scale"_a, "algorithm"_a);
 
   m.def("mpi_transport", &mpi_transport, "path"_a, "handle_bytes"_a, "status_bytes"_a,
