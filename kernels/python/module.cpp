@@ -49,7 +49,7 @@ Failure run(Engine& engine, std::uint32_t channel, int collective, int type, int
             int reduction, double scale, std::size_t count, std::vector<std::size_t> offsets,
             int root, std::uintptr_t input, std::size_t input_count, std::uintptr_t output,
             std::size_t output_count, int group, std::string algorithm,
-            std::shared_ptr<Schedule> schedule, std::string label) {
+            std::shared_ptr<Schedule> schedule, std::uint64_t agreed, std::string label) {
   auto members = engine.find_group(group);
   Bucket& bucket = engine.take(channel);
   Request& request = bucket.request;
@@ -66,6 +66,7 @@ Failure run(Engine& engine, std::uint32_t channel, int collective, int type, int
   request.group = std::move(members);
   request.algorithm = std::move(algorithm);
   request.schedule = std::move(schedule);
+  request.agreed = agreed;
   request.label = std::move(label);
   return wait(engine, bucket);
 }
@@ -211,7 +212,7 @@ NB_MODULE(_kernels, m) {
       .def_prop_ro("node", [](Engine& engine) { return engine.world().node; })
       .def("run", &run, "channel"_a, "collective"_a, "type"_a, "wire"_a, "reduction"_a, "scale"_a,
            "count"_a, "offsets"_a, "root"_a, "input"_a, "input_count"_a, "output"_a,
-           "output_count"_a, "group"_a, "algorithm"_a, "schedule"_a.none(), "label"_a)
+           "output_count"_a, "group"_a, "algorithm"_a, "schedule"_a.none(), "agreed"_a, "label"_a)
       .def("is_busy", &Engine::is_busy, "channel"_a)
       .def("add_group", &Engine::add_group, "ranks"_a)
       .def("set_rules", &Engine::set_rules, "rules"_a)

@@ -52,6 +52,7 @@ class Engine:
         group: int,
         algorithm: str,
         schedule: Schedule | None,
+        agreed: int,
         label: str,
     ) -> str: ...
     def is_busy(self, channel: int) -> bool: ...

@@ -204,11 +204,11 @@ class Collectives(ABC):
             raise ValueError(f"rank {root} is not one of 0 to {self.size - 1}")
         number = type_number(array.dtype)
         reduction, scale = reduction_number(op, array.dtype, scale, self.size)
-        schedule = None
+        schedule, agreed = None, 0
         if callable(algorithm):
             from tnt_notebook.comm import schedules
 
-            schedule = schedules.made_by(
+            schedule, agreed = schedules.made_by(
                 algorithm, collective, self, count, array.itemsize, tuple(offsets), root,
                 array.size, 0 if output is None else output.size,
             )  # fmt: skip
@@ -229,6 +229,7 @@ class Collectives(ABC):
             output_count=0 if output is None else output.size,
             algorithm=algorithm if isinstance(algorithm, str) else "",
             schedule=schedule,
+            agreed=agreed,
         )
 
 
