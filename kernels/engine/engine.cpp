@@ -162,6 +162,12 @@ void Engine::release(Bucket& bucket) {
   bucket.busy = false;
 }
 
+bool Engine::is_busy(std::uint32_t channel) const {
+  std::lock_guard lock(mutex_);
+  const auto found = buckets_.find(channel);
+  return found != buckets_.end() && found->second->busy;
+}
+
 std::byte* Engine::memory(Bucket& bucket, std::size_t bytes) {
   return bucket.fixed.reserve(*lane_of(bucket).transport, bytes);
 }
@@ -528,8 +534,10 @@ void Engine::progress(Lane& lane) {
   std::lock_guard turn(lane.turn);
   if (!lane.failed) fail_operations(lane);
   try {
+    // Other messages that are under way belong to failed operations: it may be that nobody ever
+    // receives them.
     const auto limit = std::chrono::steady_clock::now() + flush_limit;
-    while (!lane.transport->sends_done() && std::chrono::steady_clock::now() < limit)
+    while (!lane.transport->notices_done() && std::chrono::steady_clock::now() < limit)
       std::this_thread::sleep_for(microseconds(100));
   } catch (const TransportError&) {
     // The link is broken and the engine is being closed: there is nobody left to tell.
@@ -537,16 +545,16 @@ void Engine::progress(Lane& lane) {
 }
 
 void Engine::complete() {
+  std::vector<Bucket*> some;  // takes turns with completed_, so that both keep their memory
   while (true) {
-    Bucket* next = nullptr;
     {
       std::unique_lock lock(completion_mutex_);
       completion_wake_.wait(lock, [&] { return !completed_.empty() || completion_closing_; });
       if (completed_.empty()) return;
-      next = completed_.front();
-      completed_.pop_front();
+      some.swap(completed_);
     }
-    call_done(*next);
+    for (Bucket* bucket : some) call_done(*bucket);
+    some.clear();
   }
 }
 

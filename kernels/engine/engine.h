@@ -63,6 +63,7 @@ class Engine {
   // std::logic_error if an operation is under way on it: a channel carries one at a time.
   Bucket& take(std::uint32_t channel);
   void release(Bucket& bucket);
+  bool is_busy(std::uint32_t channel) const;
 
   // Memory of the bucket that operations in place work on; it stays where it is as long as no more
   // is asked for. forget() gives it back, with all that the channel keeps.
@@ -151,7 +152,7 @@ class Engine {
 
   std::mutex completion_mutex_;
   std::condition_variable completion_wake_;
-  std::deque<Bucket*> completed_;
+  std::vector<Bucket*> completed_;
   bool completion_closing_ = false;
   std::thread completion_thread_;
 };

@@ -95,6 +95,8 @@ void Execution::run_round() {
   waiting_since_ns_ = looked_ns_ = 0;
   for (; next_ < steps.size() && steps[next_].round == round; ++next_) {
     const Step& step = steps[next_];
+    const bool is_message = step.action == Action::send || step.action == Action::receive;
+    if (step.count == 0 && !is_message) continue;  // there may be no memory of no elements
     switch (step.action) {
       case Action::send:
       case Action::receive: start(step); break;
@@ -266,7 +268,8 @@ void Execution::mismatch(const Mismatch& found) const {
   if (theirs == ours)
     text += found.heading == heading_
                 ? " with a message of " + std::to_string(found.bytes) + " bytes"
-                : " of tensors of other sizes";
+            : request_->schedule != nullptr ? " that another function makes"
+                                            : " of tensors of other sizes";
   throw TransportError(text + ". All ranks must make the same calls in the same order");
 }
 

@@ -62,7 +62,7 @@ class Operation {
   Operation(std::shared_ptr<Engine> engine, std::uint32_t channel, int collective, int type,
             int reduction, double scale, std::size_t count, std::vector<std::size_t> offsets,
             int root, int group, std::string algorithm, std::shared_ptr<Schedule> schedule,
-            std::string label)
+            std::uint64_t agreed, std::string label)
       : engine_(std::move(engine)), channel_(channel) {
     request_.collective = static_cast<Collective>(collective);
     request_.type = request_.wire = static_cast<Type>(type);
@@ -74,8 +74,11 @@ class Operation {
     request_.group = engine_->find_group(group);
     request_.algorithm = std::move(algorithm);
     request_.schedule = std::move(schedule);
+    request_.agreed = agreed;
     request_.label = std::move(label);
   }
+
+  bool is_busy() const { return engine_->is_busy(channel_); }
 
   Failure run(nb::handle input, nb::handle output) const {
     const Memory from(input, false, "input"), to(output, true, "output");
@@ -113,6 +116,7 @@ class SharedBucket {
   SharedBucket(const SharedBucket&) = delete;
   SharedBucket& operator=(const SharedBucket&) = delete;
 
+  bool is_busy() const { return engine_->is_busy(channel_); }
   std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(memory_); }
 
   Failure allreduce(int reduction, double scale, const std::string& algorithm) {
@@ -143,15 +147,18 @@ void bind_operations(nb::module_& m) {
   nb::class_<Operation>(m, "Operation")
       .def(nb::init<std::shared_ptr<Engine>, std::uint32_t, int, int, int, double, std::size_t,
                     std::vector<std::size_t>, int, int, std::string, std::shared_ptr<Schedule>,
-                    std::string>(),
+                    std::uint64_t, std::string>(),
            "engine"_a, "channel"_a, "collective"_a, "type"_a, "reduction"_a, "scale"_a, "count"_a,
-           "offsets"_a, "root"_a, "group"_a, "algorithm"_a, "schedule"_a.none(), "label"_a)
+           "offsets"_a, "root"_a, "group"_a, "algorithm"_a, "schedule"_a.none(), "agreed"_a,
+           "label"_a)
+      .def_prop_ro("is_busy", &Operation::is_busy)
       .def("__call__", &Operation::run, "input"_a, "output"_a.none());
 
   nb::class_<SharedBucket>(m, "SharedBucket")
       .def(nb::init<std::shared_ptr<Engine>, std::uint32_t, int, std::size_t, std::string>(),
            "engine"_a, "channel"_a, "type"_a, "count"_a, "label"_a)
       .def_prop_ro("address", &SharedBucket::address)
+      .def_prop_ro("is_busy", &SharedBucket::is_busy)
       .def("allreduce", &SharedBucket::allreduce, "reduction"_a, "scale"_a, "algorithm"_a);
 }
 

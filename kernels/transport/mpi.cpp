@@ -32,12 +32,22 @@ struct Functions {
   int (*test_cancelled)(const void*, int*);
   int (*get_count)(const void*, Handle, int*);
   int (*error_string)(int, char*, int*);
+  // Of MPI libraries that outlive the death of a rank; null in others.
+  int (*failure_ack)(Handle);
+  int (*failure_get_acked)(Handle, Handle*);
+  int (*comm_group)(Handle, Handle*);
+  int (*group_size)(Handle, int*);
+  int (*group_translate_ranks)(Handle, int, const int*, Handle, int*);
+  int (*group_free)(Handle*);
 
   explicit Functions(const std::string& path) {
     void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     if (library == nullptr) throw TransportError("MPI is not loaded in this process: " + path);
-    const auto find = [&](auto& function, const char* name) {
+    const auto look_up = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+    };
+    const auto find = [&](auto& function, const char* name) {
+      look_up(function, name);
       if (function == nullptr) throw TransportError(std::string("MPI library without ") + name);
     };
     find(isend, "MPI_Isend");
@@ -48,6 +58,12 @@ struct Functions {
     find(test_cancelled, "MPI_Test_cancelled");
     find(get_count, "MPI_Get_count");
     find(error_string, "MPI_Error_string");
+    look_up(failure_ack, "MPIX_Comm_failure_ack");
+    look_up(failure_get_acked, "MPIX_Comm_failure_get_acked");
+    find(comm_group, "MPI_Comm_group");
+    find(group_size, "MPI_Group_size");
+    find(group_translate_ranks, "MPI_Group_translate_ranks");
+    find(group_free, "MPI_Group_free");
     dlclose(library);  // only the reference taken here; mpi4py keeps its own
   }
 };
@@ -160,10 +176,15 @@ class MpiTransport final : public Transport {
     cancel(notice_request_, rank_);
   }
 
-  bool sends_done() override {
+  bool notices_done() override {
     const auto turn = take_turn();
     reap_notices();
-    bool all = outgoing_.empty();
+    return outgoing_.empty();
+  }
+
+  bool sends_done() override {
+    const auto turn = take_turn();
+    bool all = notices_done();
     for (Ticket ticket = 0; ticket < static_cast<Ticket>(transfers_.size()); ++ticket)
       if (at(ticket).kind == Kind::send && !done(ticket)) all = false;
     return all;
@@ -305,8 +326,29 @@ class MpiTransport final : public Transport {
     char text[1024] = {};  // MPI_MAX_ERROR_STRING is at most 512 in every implementation
     int length = 0;
     mpi_.error_string(code, text, &length);
-    throw TransportError(std::string("MPI ") + what + " rank " + std::to_string(peer) +
-                         " failed: " + text);
+    const std::string problem =
+        std::string("MPI ") + what + " rank " + std::to_string(peer) + " failed: " + text;
+    // Also a call that has nothing to do with the rank may hear of its death first.
+    const int dead = first_dead();
+    if (dead == -1) throw TransportError(problem);
+    throw TransportError("rank " + std::to_string(dead) + " has died (" + problem + ")");
+  }
+
+  // A rank that MPI knows to have died, or -1.
+  int first_dead() const {
+    if (mpi_.failure_ack == nullptr || mpi_.failure_get_acked == nullptr) return -1;
+    Handle dead = null_, all = null_;
+    int count = 0, rank = -1;
+    mpi_.failure_ack(communicator_);
+    if (mpi_.failure_get_acked(communicator_, &dead) != 0) return -1;
+    const int first = 0;
+    if (mpi_.group_size(dead, &count) == 0 && count != 0 &&
+        mpi_.comm_group(communicator_, &all) == 0) {
+      if (mpi_.group_translate_ranks(dead, 1, &first, all, &rank) != 0) rank = -1;
+      mpi_.group_free(&all);
+    }
+    if (count != 0) mpi_.group_free(&dead);  // the empty group is not to be freed
+    return rank;
   }
 
   const Functions<Handle> mpi_;

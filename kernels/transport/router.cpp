@@ -43,6 +43,7 @@ class Router final : public Transport {
     node_->cancel_receives();
     network_->cancel_receives();
   }
+  bool notices_done() override { return network_->notices_done(); }
   bool sends_done() override { return network_->sends_done(); }
   std::vector<std::uint64_t> sent() const override { return network_->sent(); }
   std::vector<std::uint64_t> received() const override { return network_->received(); }

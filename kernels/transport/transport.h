@@ -88,6 +88,9 @@ class Transport {
   virtual void notify(int peer, std::uint32_t kind, const std::string& payload) = 0;
   virtual bool take_notice(Notice& notice) = 0;
 
+  // Whether all notices have left: what close() waits for.
+  virtual bool notices_done() { return sends_done(); }
+
   // Gives up all receives under way. Sends stay until the peer has drained them (see sent()).
   virtual void cancel_receives() = 0;
   virtual bool sends_done() = 0;

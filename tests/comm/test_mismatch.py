@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.comm import functions
 from tests.comm.reference import TYPES, dtype_of
 from tnt_notebook import comm
 from tnt_notebook.errors import CommunicationError, PeerError
@@ -62,6 +63,16 @@ CASES = {
         lambda w: w.allreduce(ones(8), algorithm="ring"),
         lambda w: w.allreduce(ones(8), algorithm="recursive_doubling"),
         ["of 8 float32 by ring", "of 8 float32 by recursive_doubling"],
+    ),
+    "a function instead of an algorithm": (
+        lambda w: w.allreduce(ones(8), algorithm="ring"),
+        lambda w: w.allreduce(ones(8), algorithm=functions.exchange),
+        ["of 8 float32 by ring", "of 8 float32 by a schedule of its own"],
+    ),
+    "another function, of the same messages": (
+        lambda w: w.allreduce(ones(8), algorithm=functions.exchange),
+        lambda w: w.allreduce(ones(8), algorithm=functions.exchange_backwards),
+        ["of 8 float32 by a schedule of its own that another function makes"],
     ),
     "collective": (
         lambda w: w.allreduce(ones(8)),

@@ -247,11 +247,11 @@ class Collectives(ABC):
             raise ValueError(f"rank {root} is not one of 0 to {self.size - 1}")
         number = type_number(dtype)
         reduction, scale = reduction_number(op, dtype, scale, self.size)
-        schedule = None
+        schedule, agreed = None, 0
         if callable(algorithm):
             from tnt_notebook.comm import schedules
 
-            schedule = schedules.made_by(
+            schedule, agreed = schedules.made_by(
                 algorithm, collective, self, count, dtype.itemsize, offsets, root,
                 array.size, 0 if output is None else output.size,
             )  # fmt: skip
@@ -267,6 +267,7 @@ class Collectives(ABC):
             root=root,
             algorithm=algorithm if isinstance(algorithm, str) else "",
             schedule=schedule,
+            agreed=agreed,
         )
         return Prepared(operation, label, opaque=dtype.name == "bfloat16")
 

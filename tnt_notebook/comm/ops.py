@@ -74,7 +74,7 @@ def allreduce(
     group = over if isinstance(over, Group) else None
     tensors = list(tensors)
     with tf.device("/CPU:0"):
-        return library().tnt_allreduce(
+        reduced: list[tf.Tensor] = library().tnt_allreduce(
             inputs=tensors,
             wire=tensors[0].dtype if wire is None else tf.as_dtype(wire),
             scale=tf.cast(scale, tf.float64),
@@ -84,6 +84,8 @@ def allreduce(
             label=label or f"allreduce of {len(tensors)} tensors",
             reduction=reduction,
         )
+    _run_when_ready(reduced[0])
+    return reduced
 
 
 @tf.autograph.experimental.do_not_convert
@@ -98,6 +100,7 @@ def allgather(tensor: tf.Tensor, label: str = "", over: World | None = None) -> 
         gathered = library().tnt_allgather(
             input=tensor, world=over.id, channel=_next_channel(), label=label or "allgather"
         )
+    _run_when_ready(gathered)
     gathered.set_shape([None, *tensor.shape[1:]])
     return gathered
 
@@ -128,6 +131,18 @@ def _library_path() -> Path:
     from tnt_notebook.comm import _kernels
 
     return Path(_kernels.__file__).with_name("libtnt_tensorflow.so")
+
+
+def _run_when_ready(output: tf.Tensor) -> None:
+    """Takes the op that makes ``output`` out of the order of a tf.function.
+
+    There, ops with side effects wait for the one that was traced before them: of several buckets,
+    one would be under way at a time. The op still runs before its function returns.
+    """
+    graph = getattr(output, "graph", None)  # of eager tensors there is none
+    order = getattr(graph, "experimental_acd_manager", None)
+    if order is not None:
+        order.run_independently(output.op)
 
 
 def _next_channel() -> int:

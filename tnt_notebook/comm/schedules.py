@@ -34,8 +34,9 @@ else.
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tnt_notebook.comm.collectives import COLLECTIVES
@@ -224,8 +225,9 @@ def made_by(
     root: int,
     input_count: int,
     output_count: int,
-) -> _kernels.Schedule:
-    """What a function makes for this rank of a world or group; kept, so that it is called once.
+) -> tuple[_kernels.Schedule, int]:
+    """What a function makes for this rank of a world or group, and a number by which ranks notice
+    that they have different functions; kept, so that it is called once.
 
     Raises:
         ValueError: a step goes beyond the memory or the ranks that there are.
@@ -236,7 +238,9 @@ def made_by(
 
 
 @functools.lru_cache(maxsize=256)
-def _kept(maker: Maker, task: Task, input_count: int, output_count: int) -> _kernels.Schedule:
+def _kept(
+    maker: Maker, task: Task, input_count: int, output_count: int
+) -> tuple[_kernels.Schedule, int]:
     schedule = maker(task)
     elements = {
         "input": input_count,
@@ -251,7 +255,13 @@ def _kept(maker: Maker, task: Task, input_count: int, output_count: int) -> _ker
                 f"{getattr(maker, '__name__', maker)} of {task.size} ranks: rank {task.rank}, "
                 f"step {number} ({step.action}) {fault}"
             )
-    return _made(schedule)
+    return _made(schedule), _fingerprint(maker(replace(task, rank=0)))
+
+
+def _fingerprint(schedule: Schedule) -> int:
+    """Of what a function makes for rank 0: every rank can tell, and the same function says the
+    same on all."""
+    return int.from_bytes(hashlib.blake2b(repr(schedule).encode(), digest_size=6).digest())
 
 
 #: In which memories the places of an action may be.

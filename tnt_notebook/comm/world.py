@@ -287,8 +287,7 @@ class World(Collectives):
         try:
             failure = prepared.operation(array, output)
         except BaseException as error:
-            refused = isinstance(error, ValueError | IndexError | TypeError) and not self.failure
-            if not refused:
+            if not _refused(error, prepared.operation.is_busy):
                 # The backend may still write there; and the other ranks are out of step now.
                 self._abandoned.append((array, output))
                 self.abort(f"rank {self.rank}: {type(error).__name__} in {prepared.label}")
@@ -379,15 +378,22 @@ class Bucket:
         reduction, scale = reduction_number(op, self.array.dtype, scale, self._world.size)
         try:
             failure = self._bucket.allreduce(reduction, scale, algorithm or "")
-        except (ValueError, IndexError, TypeError):
-            raise  # nothing has been started
         except BaseException as error:
-            rank, kind = self._world.rank, type(error).__name__
-            self._world.abort(f"rank {rank}: {kind} in {self._label}")
+            if not _refused(error, self._bucket.is_busy):
+                rank, kind = self._world.rank, type(error).__name__
+                self._world.abort(f"rank {rank}: {kind} in {self._label}")
             raise
         if failure:
             raise self._world.error(self._label)
         return self.array
+
+
+def _refused(error: BaseException, is_busy: bool) -> bool:
+    """Whether a call was not carried out: then the ranks are still in step.
+
+    What a signal handler raises may look the same, but leaves the operation under way.
+    """
+    return isinstance(error, ValueError | IndexError | TypeError) and not is_busy
 
 
 def _close(world: int, engine: _kernels.Engine) -> None:

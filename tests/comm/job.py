@@ -1,0 +1,52 @@
+"""MPI jobs of their own, for what the shared job of the `ranks` fixture would not survive."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.rank_pool import mpiexec, rank_environment
+
+
+def start(
+    folder: Path, n: int, source: str, *arguments: str, options: Sequence[str] = ()
+) -> subprocess.Popen[str]:
+    """Starts a script on n ranks, in a session of its own.
+
+    Args:
+        source: the script; it lies in the folder then.
+        arguments: for the script.
+        options: for mpiexec.
+    """
+    script = folder / "script.py"
+    script.write_text(source)
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [*mpiexec(n), *options, sys.executable, str(script), *arguments],
+        cwd=folder,
+        env={
+            **rank_environment(),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "TMPDIR": str(temporary),
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def output_of(job: subprocess.Popen[str], timeout: float) -> str:
+    """What the job has printed when it has ended; kills it if it does not end in time."""
+    try:
+        return job.communicate(timeout=timeout)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(job.pid, 9)
+        raise AssertionError(
+            f"the job did not end; it has printed:\n{job.communicate()[0]}"
+        ) from None

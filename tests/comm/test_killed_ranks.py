@@ -1,0 +1,152 @@
+"""A rank that is killed or stopped: the others hear of it, and nothing of the job is left."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.comm import job
+
+#: Ranks exchange without end; one of them is ended or stopped at a random time then, or while it
+#: joins the others. The others write down what they are told, and wait for each other, as mpiexec
+#: ends who outlives another's exit.
+SCRIPT = """
+import contextlib, itertools, os, random, signal, sys, threading, time
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from tnt_notebook import comm
+from tnt_notebook.errors import CommunicationError, PeerError
+
+amid, transport, timeout_s, victim, delay_s, number = (eval(argument) for argument in sys.argv[1:])
+rank = MPI.COMM_WORLD.rank
+
+
+def end():
+    time.sleep(delay_s)
+    Path(f"ended.{rank}").write_text(str(time.monotonic()))
+    os.kill(os.getpid(), number)
+
+
+def write_down_what_is_shared():
+    files = [line.split()[-1] for line in open("/proc/self/maps") if " /dev/shm/" in line]
+    Path(f"started.tmp.{rank}").write_text("\\n".join([str(os.getpid()), *files]))
+    Path(f"started.tmp.{rank}").rename(f"started.{rank}")
+
+
+write_down_what_is_shared()
+MPI.COMM_WORLD.Barrier()
+if rank == victim and amid == "start":
+    threading.Thread(target=end, daemon=True).start()
+w = comm.World(MPI.COMM_WORLD, timeout_s, transport)
+write_down_what_is_shared()
+buckets = [w.bucket(300_000), w.bucket(5)]
+sizes = random.Random(int(1000 * delay_s))
+if rank == victim and amid == "exchange":
+    threading.Thread(target=end, daemon=True).start()
+try:
+    for i in itertools.count():
+        array = np.full(sizes.randrange(1 << 20), i, "float32")
+        assert (w.allreduce(array, "max") == i).all()
+        for bucket in buckets:
+            bucket.array[:] = w.rank
+            assert (bucket.allreduce() == sum(range(w.size))).all()
+except (CommunicationError, PeerError) as error:
+    Path(f"told.tmp.{w.rank}").write_text(f"{time.monotonic()} {error}")
+    Path(f"told.tmp.{w.rank}").rename(f"told.{w.rank}")
+    while len(list(Path().glob("told.[0-9]"))) < w.size - 1:
+        time.sleep(0.01)
+    if number == signal.SIGSTOP:
+        with contextlib.suppress(ProcessLookupError):  # another survivor was quicker
+            os.kill(int(Path(f"started.{victim}").read_text().split()[0]), signal.SIGKILL)
+os._exit(0)
+"""
+
+
+def run(folder: Path, n: int, *arguments: object, options: tuple[str, ...] = ()) -> str:
+    """Runs the script to its end, and looks at what is left of it."""
+    started = job.start(folder, n, SCRIPT, *map(repr, arguments), options=options)
+    output = job.output_of(started, 60)
+    shared = set()
+    for rank in range(n):
+        pid, *files = (folder / f"started.{rank}").read_text().split("\n")
+        assert not _runs(int(pid), folder), f"rank {rank} is still there"
+        shared.update(files)
+    left = [file for file in shared if os.path.exists(file)]
+    left += [str(path) for path in (folder / "tmp").rglob("*")]
+    left += [process for process in psutil.process_iter() if _runs(process.pid, folder)]
+    assert not left
+    return output
+
+
+def _runs(pid: int, folder: Path) -> bool:
+    try:
+        return str(folder / "script.py") in psutil.Process(pid).cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return False
+
+
+def told(folder: Path, n: int, victim: int) -> dict[int, tuple[float, str]]:
+    """After how many seconds each survivor was told what."""
+    ended = float((folder / f"ended.{victim}").read_text())
+    found = {}
+    for rank in set(range(n)) - {victim}:
+        moment, text = (folder / f"told.{rank}").read_text().split(" ", 1)
+        found[rank] = float(moment) - ended, text
+    return found
+
+
+@pytest.mark.parametrize("repetition", range(8))
+def test_a_killed_rank_ends_the_job_and_nothing_is_left_of_it(tmp_path, repetition):
+    chance = random.Random(repetition)
+    n, transport = chance.choice([3, 4]), ("auto", "mpi")[repetition % 2]
+    amid = "start" if repetition < 3 else "exchange"
+    victim, delay_s = (
+        chance.randrange(n),
+        round(chance.uniform(0, 0.1 if amid == "start" else 0.3), 3),
+    )
+    began = time.monotonic()
+    output = run(tmp_path, n, amid, transport, 60.0, victim, delay_s, int(signal.SIGKILL))
+    assert time.monotonic() - began < 30
+    assert re.search(r"signal 9|Killed", output), output
+
+
+ENDURING = [("--enable-recovery",), ("--with-ft", "ulfm")]
+
+
+@pytest.mark.parametrize("options", ENDURING, ids=" ".join)
+@pytest.mark.parametrize("victim", [0, 2])
+def test_survivors_that_share_memory_with_a_killed_rank_name_it_at_once(tmp_path, victim, options):
+    run(tmp_path, 4, "exchange", "auto", 60.0, victim, 0.1, int(signal.SIGKILL), options=options)
+    for seconds, text in told(tmp_path, 4, victim).values():
+        assert f"rank {victim} has died" in text
+        assert seconds < 3
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_survivors_that_mpi_tells_of_a_killed_rank_name_it(tmp_path, victim):
+    run(tmp_path, 3, "exchange", "mpi", 60.0, victim, 0.1, int(signal.SIGKILL), options=ENDURING[1])
+    for seconds, text in told(tmp_path, 3, victim).values():
+        assert f"rank {victim} has died" in text
+        assert seconds < 5
+
+
+@pytest.mark.parametrize("transport", ["auto", "mpi"])
+def test_survivors_name_a_rank_that_was_stopped_when_their_time_is_up(tmp_path, transport):
+    arguments = ("exchange", transport, 2.0, 1, 0.1, int(signal.SIGSTOP))
+    run(tmp_path, 3, *arguments, options=ENDURING[0])
+    outcomes = told(tmp_path, 3, 1)
+    for seconds, text in outcomes.values():
+        assert re.search(r"waited 2 s for rank \d in allreduce", text), text
+        assert seconds < 7
+    # A rank may wait for another one that waits for the stopped one.
+    assert any("waited 2 s for rank 1 in " in text for _, text in outcomes.values())
