@@ -395,9 +395,9 @@ void Engine::move_operations(Lane& lane, bool& progressed) {
                                  plan.algorithm,     request.root, count};
       const std::uint64_t agreed =
           plan.blocks == 0 ? request.agreed : hash_of(plan.blocks, request.agreed);
-      bucket.execution.begin(request, *plan.schedule, heading_of(facts, agreed),
-                             bucket.channel, plan.algorithm, bucket.window->memory(),
-                             bucket.scratch.memory(), *lane.transport, trace_);
+      bucket.execution.begin(request, *plan.schedule, heading_of(facts, agreed), bucket.channel,
+                             plan.algorithm, bucket.window->memory(), bucket.scratch.memory(),
+                             *lane.transport, trace_);
     }
   }
   for (std::size_t i = 0; i < lane.active.size();) {

@@ -203,9 +203,7 @@ class MpiTransport final : public Transport {
     return handle;
   }
 
-  static int tag_of(std::uint32_t channel) {
-    return first_channel_tag + static_cast<int>(channel);
-  }
+  static int tag_of(std::uint32_t channel) { return first_channel_tag + static_cast<int>(channel); }
 
   int next_payload_tag() {
     payload_tag_ = (payload_tag_ + 1) % payload_tags_;
