@@ -85,9 +85,18 @@ Segment Process::borrow(const GaspiOptions& options) {
   return Segment(*library_, limits_, rank_, id, options.epoch, memory_[id].data);
 }
 
+// With libfabric, GPI-2 reads what it sends, notifications too, some time later: what an earlier
+// transport has left under way would go out as the next one's. So a segment is free only when all
+// has been sent; one for which that takes too long, as its peer is stopped, is not used again.
 void Process::give_back(int segment) {
+  constexpr Timeout limit_ms = 1000;
   std::lock_guard lock(mutex_);
-  memory_.at(static_cast<std::size_t>(segment)).busy = false;
+  const Queue queue = limits_.queue_of(static_cast<SegmentId>(segment));
+  Return code = success;
+  Number failed = 0;  // each write to a dead peer is an error of its own
+  do code = library_->wait(queue, limit_ms);
+  while (code != success && code != timed_out && ++failed < limits_.queue_limit);
+  memory_.at(static_cast<std::size_t>(segment)).busy = code != success;
 }
 
 void Process::start(const GaspiOptions& options) {

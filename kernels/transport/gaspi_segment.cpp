@@ -28,7 +28,7 @@ Segment::Segment(const Library& library, const Limits& limits, int rank, Segment
       id_(id),
       epoch_(epoch),
       data_(data),
-      queue_(static_cast<Queue>(id % limits.queues)),
+      queue_(limits.queue_of(id)),
       first_notification_(id * limits.notification_stride),
       notifications_(static_cast<Number>(limits.layout.notifications())) {}
 

@@ -42,6 +42,8 @@ struct Limits {
   Layout layout;
   Number queues = 1, queue_limit = 0;
   Number notification_stride = 0;  // from segment to segment
+
+  Queue queue_of(SegmentId id) const { return static_cast<Queue>(id % queues); }
 };
 
 // A segment as one transport uses it. Ranks are those of the job. Nothing waits here.
@@ -73,8 +75,9 @@ class Segment {
     const NotificationId end = first_notification_ + notifications_;
     NotificationId at = first_notification_;
     while (at < end && library_.notify_waitsome(id_, at, end - at, &at, test) == success) {
-      Value epoch = 0;
-      library_.notify_reset(id_, at, &epoch);
+      // A notification that comes amid a reset is given out, and stays.
+      Value epoch = 0, next = 0;
+      while (library_.notify_reset(id_, at, &next) == success && next != 0) epoch = next;
       const std::size_t number = at++ - first_notification_;
       if (epoch == epoch_) found(static_cast<int>(number / each), number % each);
     }

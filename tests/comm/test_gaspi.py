@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -119,6 +120,25 @@ def test_a_rank_that_raises_frees_the_others_and_recovery_works_many_times(gpi_r
             assert kind == "returned" and seconds < 5
             assert message.endswith("because rank 2: ValueError: bad shard")
         assert gpi_ranks.run(n, sum_of_ranks, world=world) == [sum(range(n))] * n
+
+
+def abort_behind_many_notices():
+    """More than there is room for on the way, so that the abort has to wait for its turn."""
+    w = comm.world()
+    if w.rank == 1:
+        for _ in range(300):
+            w.notify(0, 1, bytes(8192))
+        w.abort("rank 1: gives up")
+    started = time.monotonic()
+    with pytest.raises((PeerError, CommunicationError), match="rank 1: gives up"):
+        w.barrier()
+    return time.monotonic() - started
+
+
+@gpi2.needed
+def test_an_abort_that_has_to_wait_for_room_arrives(gpi_ranks):
+    for _ in range(5):
+        assert max(gpi_ranks.run(2, abort_behind_many_notices, world=world_of(2))) < 10
 
 
 def abort_amid_large_messages():
@@ -275,7 +295,9 @@ from mpi4py import MPI
 from tnt_notebook import comm
 from tnt_notebook.errors import CommunicationError, PeerError
 
-w = comm.World(MPI.COMM_WORLD, timeout_s=3, transport="gpi")
+w = comm.World(MPI.COMM_WORLD, timeout_s=60, transport="gpi")
+w.barrier()
+w.set_timeout(3)
 Path(f"process.{w.rank}").write_text(str(os.getpid()))
 try:
     for i in range(1_000_000):
@@ -306,12 +328,23 @@ def test_survivors_of_a_rank_that_is_killed_or_stopped_are_told(tmp_path, number
     script.write_text(ENDING)
     command = [*mpiexec(3), "--enable-recovery", sys.executable, str(script), str(int(number))]
     environment = {**rank_environment(), "TNT_SHARED_MEMORY": "0", "PYTHONPATH": str(ROOT)}
-    job = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    output, _ = job.communicate(timeout=60)
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        job = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=environment,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        job.wait(90)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
     for rank in (0, 2):
-        assert (tmp_path / f"told.{rank}").exists(), output.decode()
+        assert (tmp_path / f"told.{rank}").exists(), log.read_text()
         after, text = (tmp_path / f"told.{rank}").read_text().split(" ", 1)
         assert float(after) < seconds
         assert said in text
