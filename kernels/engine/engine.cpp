@@ -374,6 +374,8 @@ bool Engine::move(Lane& lane) {
   try {
     if (!failed_) move_operations(lane, progressed);
     look_after_notices(lane);
+    // What the others are to hear of the failure may still wait for room on its way.
+    if (lane.failed) lane.transport->sends_done();
   } catch (const std::exception& error) {
     fail("rank " + std::to_string(rank()) + ": " + error.what(), true);
   }

@@ -13,6 +13,7 @@
 #include "engine/registry.h"
 #include "python/operations.h"
 #include "python/schedules.h"
+#include "transport/gaspi.h"
 #include "transport/local.h"
 #include "transport/mpi.h"
 #include "transport/router.h"
@@ -42,6 +43,32 @@ std::shared_ptr<TransportOwner> mpi_transport(const std::string& path, std::size
   const MpiLibrary library{path,         handle_bytes, status_bytes, status_source_at, byte_type,
                            null_request, any_source,   tag_limit,    multiple};
   return own(make_mpi_transport(library, communicator, rank, size));
+}
+
+bool gaspi_ports_free(std::string library, int rank, std::vector<std::string> hosts,
+                      int port_base) {
+  GaspiOptions options;
+  options.library = std::move(library);
+  options.rank = rank;
+  options.hosts = std::move(hosts);
+  options.port_base = port_base;
+  return gaspi_ports_are_free(options);
+}
+
+std::shared_ptr<TransportOwner> gaspi_transport(std::string library, int rank,
+                                                std::vector<std::string> hosts, int port_base,
+                                                std::vector<int> members, std::uint32_t epoch,
+                                                int segment, double timeout_s) {
+  GaspiOptions options;
+  options.library = std::move(library);
+  options.rank = rank;
+  options.hosts = std::move(hosts);
+  options.port_base = port_base;
+  options.members = std::move(members);
+  options.epoch = epoch;
+  options.segment = segment;
+  options.timeout_s = timeout_s;
+  return own(make_gaspi_transport(options));
 }
 
 std::shared_ptr<TransportOwner> routed(const std::shared_ptr<SharedNode>& node, int lane,
@@ -156,6 +183,14 @@ NB_MODULE(_kernels, m) {
   m.def("mpi_transport", &mpi_transport, "path"_a, "handle_bytes"_a, "status_bytes"_a,
         "status_source_at"_a, "byte_type"_a, "null_request"_a, "any_source"_a, "tag_limit"_a,
         "multiple"_a, "communicator"_a, "rank"_a, "size"_a);
+  m.def("gaspi_ports_are_free", &gaspi_ports_free, "library"_a, "rank"_a, "hosts"_a, "port_base"_a);
+  m.def("gaspi_use", [] {
+    GaspiUse use = gaspi_use();
+    return std::tuple(use.last_epoch, std::move(use.free_segments));
+  });
+  m.def("gaspi_transport", &gaspi_transport, "library"_a, "rank"_a, "hosts"_a, "port_base"_a,
+        "members"_a, "epoch"_a, "segment"_a, "timeout_s"_a, release_gil());
+  m.attr("gaspi_ports") = gaspi_ports;
   m.def("lonely_transport",
         [] { return own(make_local_transport(std::make_shared<LocalNetwork>(1), 0)); });
   m.def("join_node", &join_node, "segment"_a, "rank"_a, "ranks"_a, "addresses"_a);

@@ -6,16 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import gpi2
 from tnt_notebook import choices
 from tnt_notebook.cluster import Cluster, Links
 from tnt_notebook.cluster.engines import reasons
 from tnt_notebook.cluster.exchange import exchange_settings
 from tnt_notebook.cluster.supervisor import MARKER
-from tnt_notebook.errors import ClusterError
+from tnt_notebook.errors import ClusterError, RankError
 
 SUM = (
     "import numpy as np\nfrom tnt_notebook import comm\nx = comm.world().allreduce(np.ones(999))[9]"
 )
+
+FAILURE = "from tnt_notebook import comm\nif comm.rank() == 1: raise ValueError('of no use')\n"
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +60,30 @@ def test_without_shared_memory_the_reason_is_told(monkeypatch: pytest.MonkeyPatc
         assert cluster.links == Links("mpi", "TNT_SHARED_MEMORY=0 turns shared memory off", 1)
         cluster.run(SUM)
         assert cluster.pull("x") == 2
+
+
+@gpi2.needed
+def test_gpi_between_ranks_that_share_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TNT_SHARED_MEMORY", "0")
+    with started(transport="gpi", lanes=2) as cluster:
+        for _ in range(2):
+            assert cluster.links == Links("gpi", "TNT_SHARED_MEMORY=0 turns shared memory off", 2)
+            assert [(row.node, row.link) for row in cluster.status()] == [(0, "gpi"), (1, "gpi")]
+            with pytest.raises(RankError, match="of no use"):
+                cluster.run(FAILURE + SUM)
+            cluster.run(SUM)
+            assert cluster.pull("x", 1) == 2
+            cluster.restart()
+
+
+def test_a_gpi_that_is_not_there_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TNT_GASPI_LIBRARY", "libNoSuchGPI2.so")
+    with pytest.raises(ClusterError) as error:
+        Cluster(2, transport="gpi")
+    first, *refusals = str(error.value).splitlines()
+    assert first == "Ranks ended while starting."
+    why = "transport gpi is not possible: rank 0: GPI-2 was not found: libNoSuchGPI2.so: "
+    assert refusals and all(why in line for line in refusals)
 
 
 def test_the_environment_asks_too_and_the_argument_goes_first(

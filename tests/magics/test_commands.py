@@ -7,6 +7,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
+from tests.support import gpi2
 from tnt_notebook.errors import RankError
 
 
@@ -86,6 +87,17 @@ import tnt_notebook.cluster
 print([name for name in ("tensorflow", "keras", "mpi4py") if name in sys.modules])
 """
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+@gpi2.needed
+def test_status_says_that_ranks_exchange_by_gpi(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TNT_SHARED_MEMORY", "0")
+    assert typed(shell, "%tnt_cluster start -n 2 --transport gpi") == "2 ranks are ready\n"
+    table = typed(shell, "%tnt_cluster status").splitlines()
+    assert [line.split()[3] for line in table[1:3]] == ["gpi", "gpi"]
+    assert table[3:] == ["ranks exchange by gpi: TNT_SHARED_MEMORY=0 turns shared memory off"]
 
 
 def test_a_day_with_a_cluster(shell: InteractiveShell) -> None:

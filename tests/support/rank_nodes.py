@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from tnt_notebook import comm
-from tnt_notebook.comm import _kernels, links
+from tnt_notebook.comm import _kernels, links, mpi
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -43,11 +43,11 @@ def _share(
     nodes: tuple[int, ...], over: MPI.Comm, transport: str, timeout_s: float
 ) -> tuple[_kernels.SharedNode | None, list[int], str]:
     segment = _kernels.Segment(links._address_space())
-    addresses = links._allgather(over, segment.address, timeout_s, "shared memory")
+    addresses = mpi.allgather(over, segment.address, timeout_s, "shared memory")
     peers = [rank for rank, node in enumerate(nodes) if node == nodes[over.rank]]
     shared = None
     if len(peers) > 1:
         shared = _kernels.join_node(segment, over.rank, peers, [addresses[r] for r in peers])
     # The segment must live until all have mapped it.
-    links._allgather(over, None, timeout_s, "shared memory")
+    mpi.allgather(over, None, timeout_s, "shared memory")
     return shared, [nodes.index(node) for node in nodes], "nodes are emulated"

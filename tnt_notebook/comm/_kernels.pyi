@@ -9,6 +9,7 @@ first_user_kind: int
 max_notice_bytes: int
 max_channels: int
 max_lanes: int
+gaspi_ports: int
 
 @final
 class Transport: ...
@@ -94,6 +95,18 @@ def mpi_transport(
     communicator: int,
     rank: int,
     size: int,
+) -> Transport: ...
+def gaspi_ports_are_free(library: str, rank: int, hosts: Sequence[str], port_base: int) -> bool: ...
+def gaspi_use() -> tuple[int, list[int]]: ...
+def gaspi_transport(
+    library: str,
+    rank: int,
+    hosts: Sequence[str],
+    port_base: int,
+    members: Sequence[int],
+    epoch: int,
+    segment: int,
+    timeout_s: float,
 ) -> Transport: ...
 def lonely_transport() -> Transport: ...
 def join_node(

@@ -7,12 +7,11 @@ The choice is the user's (``transport``), or ``"auto"``; what came of it, and wh
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tnt_notebook.comm import mpi
+from tnt_notebook.comm import gaspi, mpi
 from tnt_notebook.errors import CommunicationError
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def agree(comm: MPI.Comm, transport: str, lanes: int, timeout_s: float) -> None:
         "lanes": lanes,
         SHARED_MEMORY_VARIABLE: os.environ.get(SHARED_MEMORY_VARIABLE, ""),
     }
-    first, *others = _allgather(comm, own, timeout_s, "opening links")
+    first, *others = mpi.allgather(comm, own, timeout_s, "opening links")
     for rank, other in enumerate(others, start=1):
         for name in own:
             if other[name] != first[name]:
@@ -104,18 +103,18 @@ def open_links(
     """
     from tnt_notebook.comm import _kernels
 
-    if transport == "gpi":
-        raise CommunicationError(
-            "transport gpi: this version has no GPI-2 between nodes yet. Use auto or mpi."
-        )
+    network = "gpi" if transport == "gpi" else "mpi"
     shared, node, reason = _share(comm, transport, timeout_s)
     if transport == "shm" and len(set(node)) > 1:
         raise CommunicationError(f"transport shm is not possible: {reason}")
-    with mpi.turn():
-        networks = [mpi.transport(link) for link in links]
+    if network == "gpi":
+        networks = gaspi.transports(comm, len(links), timeout_s)
+    else:
+        with mpi.turn():
+            networks = [mpi.transport(link) for link in links]
     if shared is not None:
         networks = [_kernels.route(shared, lane, net) for lane, net in enumerate(networks)]
-    return networks, Links(transport, tuple(node), "mpi", reason)
+    return networks, Links(transport, tuple(node), network, reason)
 
 
 def _share(
@@ -136,7 +135,7 @@ def _share(
         address = segment.address
     except RuntimeError as error:
         problem = f"rank {comm.rank}: {error}"
-    addresses = _allgather(comm, address, timeout_s, "shared memory")
+    addresses = mpi.allgather(comm, address, timeout_s, "shared memory")
     hosts = [a[0] if a else None for a in addresses]
     peers = [r for r, host in enumerate(hosts) if host is not None and host == hosts[comm.rank]]
     node = None
@@ -145,7 +144,7 @@ def _share(
             node = _kernels.join_node(segment, comm.rank, peers, [addresses[r] for r in peers])
         except RuntimeError as error:
             problem = str(error)
-    problems = _allgather(comm, problem, timeout_s, "shared memory")
+    problems = mpi.allgather(comm, problem, timeout_s, "shared memory")
     # One who cannot map the others leaves all of the node without.
     without = {hosts[r] for r, text in enumerate(problems) if text} | {None}
     nodes = [alone[r] if hosts[r] in without else hosts.index(hosts[r]) for r in alone]
@@ -161,21 +160,3 @@ def _address_space() -> int:
     import psutil
 
     return psutil.virtual_memory().total
-
-
-def _allgather(comm: MPI.Comm, value: Any, timeout_s: float, what: str) -> list[Any]:
-    """The values of all ranks; what pickles, with a bound on the wait."""
-    import numpy as np
-    from mpi4py import MPI
-
-    own = np.frombuffer(pickle.dumps(value), np.uint8)
-    lengths = np.empty(comm.size, np.int64)
-    with mpi.turn():
-        request = comm.Iallgather(np.array([own.size], np.int64), lengths)
-    mpi.wait(request, timeout_s, what)
-    joined = np.empty(lengths.sum(), np.uint8)
-    with mpi.turn():
-        request = comm.Iallgatherv(own, [joined, lengths.astype(int).tolist(), None, MPI.BYTE])
-    mpi.wait(request, timeout_s, what)
-    ends = np.cumsum(lengths)
-    return [pickle.loads(joined[e - n : e].tobytes()) for e, n in zip(ends, lengths, strict=True)]

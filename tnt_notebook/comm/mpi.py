@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import pickle
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,24 @@ def wait(request: MPI.Request, timeout_s: float, what: str) -> None:
             raise CommunicationError(f"{what}: not all ranks arrived within {timeout_s:.0f} s")
         time.sleep(nap)
         nap = min(2 * nap, 1e-3)
+
+
+def allgather(comm: MPI.Comm, value: Any, timeout_s: float, what: str) -> list[Any]:
+    """The values of all ranks; what pickles, with a bound on the wait."""
+    import numpy as np
+    from mpi4py import MPI
+
+    own = np.frombuffer(pickle.dumps(value), np.uint8)
+    lengths = np.empty(comm.size, np.int64)
+    with turn():
+        request = comm.Iallgather(np.array([own.size], np.int64), lengths)
+    wait(request, timeout_s, what)
+    joined = np.empty(lengths.sum(), np.uint8)
+    with turn():
+        request = comm.Iallgatherv(own, [joined, lengths.astype(int).tolist(), None, MPI.BYTE])
+    wait(request, timeout_s, what)
+    ends = np.cumsum(lengths)
+    return [pickle.loads(joined[e - n : e].tobytes()) for e, n in zip(ends, lengths, strict=True)]
 
 
 def _status_source_at() -> int:

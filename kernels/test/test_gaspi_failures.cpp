@@ -1,0 +1,171 @@
+// What fails over GPI-2, and what it leaves.
+#include <arpa/inet.h>
+
+#include <filesystem>
+
+#include "gaspi_job.h"
+
+using namespace tnt;
+using namespace tnt::test;
+
+TEST(a_missing_library_is_named) {
+  GaspiOptions options = options_of(0, 1, 0);
+  options.library = "libNoSuchGPI2.so";
+  options.epoch = 1;
+  try {
+    make_gaspi_transport(options);
+    CHECK(!"there is no such library");
+  } catch (const TransportError& error) {
+    CHECK_CONTAINS(error.what(), "GPI-2 was not found");
+    CHECK_CONTAINS(error.what(), "libNoSuchGPI2.so");
+    CHECK_CONTAINS(error.what(), "set TNT_GASPI_LIBRARY");
+  }
+}
+
+TEST(a_rank_that_dies_is_named_to_those_who_wait_for_it_and_the_others_go_on) {
+  Job job(3);
+  const auto body = [](Member& member) {
+    const auto transport = member.open();
+    meet(*transport);
+    if (transport->rank() == 2) {
+      leave(*transport);
+      raise(SIGKILL);
+    }
+    const auto begin = Clock::now();
+    Bytes data(1000000);
+    try {
+      if (transport->rank() == 0)
+        finish(*transport, transport->receive(2, 0, heading, data.data(), data.size()));
+      else  // it may still have taken some
+        while (Clock::now() - begin < limit)
+          finish(*transport, transport->send(2, 0, heading, data.data(), data.size()));
+      CHECK(!"rank 2 is dead");
+    } catch (const TransportError& error) {
+      CHECK_CONTAINS(error.what(), "rank 2 cannot be reached any more");
+    }
+    CHECK(Clock::now() - begin < seconds(5));
+    CHECK_THROWS(transport->check_alive(2), TransportError);
+    CHECK_THROWS(transport->notify(2, 0, ""), TransportError);
+
+    const int other = 1 - transport->rank();
+    transport->check_alive(other);
+    Bytes in(data.size());
+    finish(*transport, {transport->send(other, 1, heading, data.data(), data.size()),
+                        transport->receive(other, 1, heading, in.data(), in.size())});
+    CHECK(in == data);
+    leave(*transport);
+
+    member.options.members = {0, 1};
+    const auto rest = member.open();
+    meet(*rest);
+    leave(*rest);
+  };
+  job.run(body, 2);
+}
+
+TEST(a_rank_that_does_not_come_to_the_start_is_an_error_after_the_time_out) {
+  Job job(2);
+  job.start(0, [](Member& member) {
+    member.options.timeout_s = 1;
+    const auto begin = Clock::now();
+    CHECK_THROWS(member.open(), TransportError);
+    CHECK(Clock::now() - begin < limit);
+    try {  // and it cannot be tried again
+      member.open();
+      CHECK(!"GASPI has not started");
+    } catch (const TransportError& error) {
+      CHECK_CONTAINS(error.what(), "rank 0: GASPI did not start");
+      CHECK_CONTAINS(error.what(), "restart the ranks");
+    }
+  });
+  CHECK_EQUAL(job.wait(0), "");
+}
+
+TEST(a_rank_that_does_not_open_a_transport_is_named_and_a_later_one_opens) {
+  Job job(2);  // no segment has been opened in it
+  job.run([](Member& member) {
+    const auto first = member.open();
+    GaspiOptions second = member.options;
+    second.epoch += 1;
+    second.segment += 1;
+    if (second.rank == 0) {
+      second.segment += 1;
+      second.timeout_s = 0.5;
+      try {
+        make_gaspi_transport(second);
+        CHECK(!"rank 1 has not opened it");
+      } catch (const TransportError& error) {
+        CHECK_CONTAINS(error.what(), "rank 0: rank 1 did not open");
+      }
+    }
+    second = member.options;
+    second.epoch += 2;
+    second.segment += 1;
+    const auto transport = make_gaspi_transport(second);
+    meet(*transport);
+    leave(*transport);
+    second.segment += 1;
+    CHECK_THROWS(make_gaspi_transport(second), TransportError);  // the epoch is taken
+    second.epoch += 1;
+    second.segment -= 1;
+    CHECK_THROWS(make_gaspi_transport(second), TransportError);  // the segment is taken
+  });
+}
+
+TEST(a_port_in_use_is_an_error_and_another_port_base_works) {
+  Job job(1);
+  job.run([](Member& member) {
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    CHECK(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    CHECK(listen(listener, 1) == 0);
+    socklen_t bytes = sizeof address;
+    getsockname(listener, reinterpret_cast<sockaddr*>(&address), &bytes);
+    GaspiOptions options = member.options;
+    options.port_base = ntohs(address.sin_port);
+    CHECK(!gaspi_ports_are_free(options));
+    try {
+      make_gaspi_transport(options);
+      CHECK(!"the port is in use");
+    } catch (const TransportError& error) {
+      const std::string ports = "ports from " + std::to_string(options.port_base);
+      CHECK_CONTAINS(error.what(), ports.c_str());
+    }
+    close(listener);
+    const auto transport = member.open();
+    meet(*transport);
+    leave(*transport);
+  });
+}
+
+TEST(nothing_is_left_behind) {
+  std::string folder = (std::filesystem::temp_directory_path() / "test-gaspi-XXXXXX").string();
+  CHECK(mkdtemp(folder.data()) != nullptr);
+  const char* const before = std::getenv("TMPDIR");
+  const std::string old = before == nullptr ? "" : before;
+  setenv("TMPDIR", folder.c_str(), 1);
+  const auto shared_memory = [] {
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+      const std::string name = entry.path().filename().string();
+      count += name.find("gaspi") != name.npos || name.find("gpi") != name.npos;
+    }
+    return count;
+  };
+  const int segments = shared_memory();
+  {
+    Job job(2);
+    job.run([](Member& member) {
+      const auto transport = member.open();
+      meet(*transport);
+      leave(*transport);
+      for (const char* name : {"GASPI_RANK", "GASPI_NRANKS", "GASPI_SOCKET", "GASPI_MFILE"})
+        CHECK(std::getenv(name) == nullptr);
+    });
+    CHECK(std::filesystem::is_empty(folder));
+  }
+  CHECK_EQUAL(shared_memory(), segments);
+  old.empty() ? unsetenv("TMPDIR") : setenv("TMPDIR", old.c_str(), 1);
+  std::filesystem::remove_all(folder);
+}
