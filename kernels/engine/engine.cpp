@@ -265,8 +265,10 @@ Failure Engine::failure() const {
 }
 
 void Engine::close() {
-  if (closing_.exchange(true)) return;
+  // First: a thread that ends must find the reason, and nothing may be started after it.
   fail("communication is closed", false);
+  if (closing_.exchange(true)) return;
+  for (auto& lane : lanes_) wake(*lane);
   for (auto& lane : lanes_) lane->thread.join();
   {
     std::lock_guard lock(completion_mutex_);

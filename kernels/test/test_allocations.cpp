@@ -33,7 +33,7 @@ using namespace tnt::test;
 
 namespace {
 
-constexpr int size = 3, steps = 1000, most_times = 20;
+constexpr int size = 3, steps = 200, most_times = 20;
 constexpr std::size_t count = 3000;
 
 // All threads of the ranks meet here.
@@ -48,7 +48,7 @@ class Meeting {
   std::atomic<int> arrived_{0};
 };
 
-// What 1000 calls of step(engine) on all ranks allocate.
+// What 200 calls of step(engine) on all ranks allocate.
 template <class Step>
 std::size_t allocations_now(Ranks& ranks, Step step) {
   Meeting meeting;
