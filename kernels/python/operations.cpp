@@ -56,14 +56,15 @@ class Memory {
   bool held_ = false;
 };
 
-// A collective that is called again and again, on arrays of the same sizes.
+// A collective that is called again and again, on arrays of the same sizes. It keeps no engine
+// alive: an engine goes, and its links with it, when its world has another.
 class Operation {
  public:
-  Operation(std::shared_ptr<Engine> engine, std::uint32_t channel, int collective, int type,
-            int reduction, double scale, std::size_t count, std::vector<std::size_t> offsets,
-            int root, int group, std::string algorithm, std::shared_ptr<Schedule> schedule,
-            std::uint64_t agreed, std::string label)
-      : engine_(std::move(engine)), channel_(channel) {
+  Operation(const Engine& engine, std::uint32_t channel, int collective, int type, int reduction,
+            double scale, std::size_t count, std::vector<std::size_t> offsets, int root, int group,
+            std::string algorithm, std::shared_ptr<Schedule> schedule, std::uint64_t agreed,
+            std::string label)
+      : channel_(channel) {
     request_.collective = static_cast<Collective>(collective);
     request_.type = request_.wire = static_cast<Type>(type);
     request_.reduction = static_cast<Reduction>(reduction);
@@ -71,29 +72,28 @@ class Operation {
     request_.count = count;
     request_.offsets = std::move(offsets);
     request_.root = root;
-    request_.group = engine_->find_group(group);
+    request_.group = engine.find_group(group);
     request_.algorithm = std::move(algorithm);
     request_.schedule = std::move(schedule);
     request_.agreed = agreed;
     request_.label = std::move(label);
   }
 
-  bool is_busy() const { return engine_->is_busy(channel_); }
+  bool is_busy(const Engine& engine) const { return engine.is_busy(channel_); }
 
-  Failure run(nb::handle input, nb::handle output) const {
+  Failure run(Engine& engine, nb::handle input, nb::handle output) const {
     const Memory from(input, false, "input"), to(output, true, "output");
     if (from.begin() != to.begin() && from.begin() < to.end() && to.begin() < from.end())
       throw nb::value_error("the output overlaps the input without being the same memory");
     const std::size_t element_bytes = size_of(request_.type);
-    Bucket& bucket = engine_->take(channel_);
+    Bucket& bucket = engine.take(channel_);
     bucket.request = request_;
     bucket.request.inputs.add(from.begin(), from.bytes() / element_bytes);
     bucket.request.outputs.add(to.begin(), to.bytes() / element_bytes);
-    return wait(*engine_, bucket);
+    return wait(engine, bucket);
   }
 
  private:
-  const std::shared_ptr<Engine> engine_;
   const std::uint32_t channel_;
   Request request_;
 };
@@ -145,14 +145,14 @@ class SharedBucket {
 
 void bind_operations(nb::module_& m) {
   nb::class_<Operation>(m, "Operation")
-      .def(nb::init<std::shared_ptr<Engine>, std::uint32_t, int, int, int, double, std::size_t,
+      .def(nb::init<const Engine&, std::uint32_t, int, int, int, double, std::size_t,
                     std::vector<std::size_t>, int, int, std::string, std::shared_ptr<Schedule>,
                     std::uint64_t, std::string>(),
            "engine"_a, "channel"_a, "collective"_a, "type"_a, "reduction"_a, "scale"_a, "count"_a,
            "offsets"_a, "root"_a, "group"_a, "algorithm"_a, "schedule"_a.none(), "agreed"_a,
            "label"_a)
-      .def_prop_ro("is_busy", &Operation::is_busy)
-      .def("__call__", &Operation::run, "input"_a, "output"_a.none());
+      .def("is_busy", &Operation::is_busy, "engine"_a)
+      .def("__call__", &Operation::run, "engine"_a, "input"_a, "output"_a.none());
 
   nb::class_<SharedBucket>(m, "SharedBucket")
       .def(nb::init<std::shared_ptr<Engine>, std::uint32_t, int, std::size_t, std::string>(),

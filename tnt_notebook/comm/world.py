@@ -287,9 +287,9 @@ class World(Collectives):
 
     def _carry_out(self, prepared: Prepared, array: np.ndarray, output: np.ndarray | None) -> None:
         try:
-            failure = prepared.operation(array, output)
+            failure = prepared.operation(self._engine, array, output)
         except BaseException as error:
-            if not _refused(error, prepared.operation.is_busy):
+            if not _refused(error, prepared.operation.is_busy(self._engine)):
                 # The backend may still write there; and the other ranks are out of step now.
                 self._abandoned.append((array, output))
                 self.abort(f"rank {self.rank}: {type(error).__name__} in {prepared.label}")
