@@ -12,9 +12,10 @@
 //   rank 1   x         sum       x            rank 1 column 1, ...
 //   rank 2   x         x         sum
 //
-// Else the vector goes through small staging memories that stay in cache. Two ranks, or ranks with
-// few elements, add up everything themselves: output = data of 0 + data of 1 + ... Others add up
-// slices of a chunk, while the next chunk is copied in and the one before copied out:
+// Else the vector goes through small staging memories that stay in cache. Ranks with few elements
+// add up everything themselves: output = data of 0 + data of 1 + ... Others add up slices of a
+// chunk, while the next chunk is copied in and the one before copied out; the own slice comes from
+// the input and goes to the output without that:
 //
 //   round       0        1        2        3        4
 //   copy in     0 in A   1 in B   2 in C   3 in A
@@ -29,10 +30,10 @@ namespace {
 
 constexpr std::size_t block_bytes = 32 * 1024;
 constexpr std::size_t most_uses_of_blocks = 4096;
-constexpr std::size_t chunk_bytes = 128 * 1024;
+constexpr std::size_t chunk_bytes = 256 * 1024;
 constexpr std::size_t slice_bytes = 8 * 1024;  // a rank's share of a chunk, where there are many
 constexpr std::size_t most_chunks = 1024;
-constexpr std::size_t most_bytes_read_by_all = 128 * 1024;
+constexpr std::size_t most_bytes_read_by_all = 64 * 1024;
 
 Range whole_of(const Task& task) { return {0, task.count}; }
 
@@ -79,6 +80,13 @@ void write_by_all(Writer& writer, const Task& task, const Members& members, int 
   pass_chunks(writer, members, staging.chunks(), give, take);
 }
 
+// From the next one on.
+std::vector<int> others_by_index(const Members& members) {
+  std::vector<int> others;
+  for (int i = 1; i < members.size(); ++i) others.push_back((members.me + i) % members.size());
+  return others;
+}
+
 // An empty message from all others to one.
 void tell(Writer& writer, const Members& members, int one) {
   if (members.rank(members.me) != one) return writer.signal(one);
@@ -94,23 +102,42 @@ void write_by_slices(Writer& writer, const Task& task, const Members& members, i
   if (chunks == 1) writer.alternate();
   while (chunks != 1 && (chunks % 3 == 1 || (chunks % 3 == 2 && root != here))) ++chunks;
   const Staging staging(task, chunks);
-  for (std::size_t round = 0; round < chunks + 2; ++round) {
-    if (round >= 2 && gets) {
-      const Range staged = staging.staged(round - 2, (round - 2) % 3);
-      const std::size_t begin = staging.chunk(round - 2).begin;
-      for (int i = 0; i < members.size(); ++i) {
-        const Range slice = slice_of(staged, members, i, task);
-        writer.copy(output_at(begin + slice.begin - staged.begin),
-                    writer.data_of(members.rank(i), slice.begin), slice.count);
+  const auto give = [&](std::size_t chunk) {
+    const Range range = staging.chunk(chunk), staged = staging.staged(chunk, chunk % 3);
+    for (const int i : others_by_index(members)) {
+      const Range slice = slice_of(staged, members, i, task);
+      writer.copy(data_at(slice.begin), input_at(range.begin + slice.begin - staged.begin),
+                  slice.count);
+    }
+  };
+  // The own slice comes from the input and goes to the output, while it is in the cache.
+  const auto reduce = [&](std::size_t chunk) {
+    const Range staged = staging.staged(chunk, chunk % 3);
+    const Range slice = slice_of(staged, members, members.me, task);
+    const std::size_t blocks = parts_of(slice.count * task.element_bytes, block_bytes);
+    for (std::size_t i = 0; i < blocks; ++i) {
+      const Range block = part(slice, blocks, i, line_of(task));
+      const std::size_t begin = staging.chunk(chunk).begin + block.begin - staged.begin;
+      Place sum = input_at(begin);
+      for (const int rank : others(members)) {
+        writer.reduce(data_at(block.begin), sum, writer.data_of(rank, block.begin), block.count);
+        sum = data_at(block.begin);
       }
+      if (gets) writer.copy(output_at(begin), sum, block.count);
     }
-    if (round >= 1 && round <= chunks) {
-      const Range staged = staging.staged(round - 1, (round - 1) % 3);
-      reduce_from_others(writer, members, slice_of(staged, members, members.me, task));
+  };
+  const auto take = [&](std::size_t chunk) {
+    const Range range = staging.chunk(chunk), staged = staging.staged(chunk, chunk % 3);
+    for (const int i : others_by_index(members)) {
+      const Range slice = slice_of(staged, members, i, task);
+      writer.copy(output_at(range.begin + slice.begin - staged.begin),
+                  writer.data_of(members.rank(i), slice.begin), slice.count);
     }
-    if (round < chunks)
-      writer.copy(data_at(staging.staged(round, round % 3).begin),
-                  input_at(staging.chunk(round).begin), staging.chunk(round).count);
+  };
+  for (std::size_t round = 0; round < chunks + 2; ++round) {
+    if (round >= 2 && gets) take(round - 2);
+    if (round >= 1 && round <= chunks) reduce(round - 1);
+    if (round < chunks) give(round);
     if (round < chunks || (round == chunks && root == here))
       synchronise(writer, members);
     else if (round == chunks)
@@ -121,7 +148,7 @@ void write_by_slices(Writer& writer, const Task& task, const Members& members, i
 
 bool few_bytes(const Task& task) {
   const std::size_t all = static_cast<std::size_t>(task.size) * task.count * task.element_bytes;
-  return task.size == 2 || all <= most_bytes_read_by_all;
+  return all <= most_bytes_read_by_all;
 }
 
 Schedule make_allreduce(const Task& task) {
@@ -188,8 +215,8 @@ void synchronise(Writer& writer, const Members& members) {
 }
 
 std::vector<int> others(const Members& members) {
-  std::vector<int> others;
-  for (int i = 1; i < members.size(); ++i) others.push_back(members.around(members.me + i));
+  std::vector<int> others = others_by_index(members);
+  for (int& other : others) other = members.rank(other);
   return others;
 }
 

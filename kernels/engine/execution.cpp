@@ -202,6 +202,7 @@ const std::byte* Execution::operand(const Place& place, std::size_t done, std::s
   if (place.memory == Memory::data || place.memory == Memory::scratch)
     return at(place) + done * wire_bytes_;
   if (place.memory == Memory::input) {
+    if (const std::byte* tensor = input_as_it_is(place.begin + done)) return tensor;
     convert_from_input(space, place.begin + done, count);
     return space;
   }
@@ -212,6 +213,13 @@ const std::byte* Execution::operand(const Place& place, std::size_t done, std::s
         to += n * wire_bytes_;
       });
   return space;
+}
+
+// Where an element of the input lies, if what follows it can be used without conversion; else null.
+const std::byte* Execution::input_as_it_is(std::size_t element) const {
+  const bool same = request_->type == request_->wire && request_->scale == 1;
+  const std::byte* tensor = same ? request_->inputs.only() : nullptr;
+  return tensor == nullptr ? nullptr : tensor + element * tensor_bytes_;
 }
 
 void Execution::convert_from_input(std::byte* to, std::size_t begin, std::size_t count) {

@@ -42,6 +42,7 @@ class Execution {
   void reduce_to_output(const Step& step, bool accumulates);
   const std::byte* operand(const Place& place, std::size_t done, std::size_t count,
                            std::byte* space);
+  const std::byte* input_as_it_is(std::size_t element) const;
   void convert_to_output(std::size_t begin, const std::byte* from, std::size_t count);
   void convert_from_input(std::byte* to, std::size_t begin, std::size_t count);
   void copy_input_to_output(std::size_t to, std::size_t from, std::size_t count);

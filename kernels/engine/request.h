@@ -33,6 +33,9 @@ class Tensors {
   }
   std::size_t count() const { return begins_.back(); }
 
+  // The memory of the tensor, if there is one.
+  Pointer only() const { return memory_.size() == 1 ? memory_.front() : nullptr; }
+
   // Calls visit(pointer to the bytes of tensor, its first element in the tensor, count) for the
   // pieces that make up elements [begin, begin + count).
   template <class Visit>
