@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import rank_nodes
 from tnt_notebook import comm
-from tnt_notebook.comm.world import EVENT_KINDS
+from tnt_notebook.comm.trace import EVENT_KINDS
 from tnt_notebook.errors import CommunicationError, PeerError
 
 WORLDS = [None, {"transport": "mpi"}, {"nodes": (0, 0, 1, 1)}, {"lanes": 2}]

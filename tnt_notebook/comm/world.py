@@ -18,6 +18,7 @@ from tnt_notebook.comm.collectives import (
     reduction_number,
     type_number,
 )
+from tnt_notebook.comm.trace import EVENT
 from tnt_notebook.errors import CommunicationError, PeerError
 
 if TYPE_CHECKING:
@@ -30,20 +31,6 @@ DEFAULT_TIMEOUT_S = 600.0
 #: Channel of the calls below. Those inside TensorFlow graphs are counted from ops.FIRST_CHANNEL,
 #: those of groups and buckets downward from the last one.
 _EAGER_CHANNEL = 0
-
-#: One record of :meth:`World.trace`; times in nanoseconds of CLOCK_MONOTONIC.
-EVENT = np.dtype(
-    [
-        ("begin_ns", "u8"),
-        ("end_ns", "u8"),
-        ("bytes", "u8"),
-        ("kind", "u2"),
-        ("algorithm", "u2"),
-        ("channel", "u4"),
-    ]
-)
-#: The names of an event's ``kind``, in order.
-EVENT_KINDS = ("ready", "copy_in", "exchange", "copy_out", "step")
 
 
 class World(Collectives):

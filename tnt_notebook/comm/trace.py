@@ -1,13 +1,22 @@
-"""What the backend's trace says of communication, as plain functions over its events.
-
-Events are arrays of dtype :data:`tnt_notebook.comm.world.EVENT`.
-"""
+"""What the backend did and when: its events, and what they say as plain functions over them."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tnt_notebook.comm.world import EVENT_KINDS
+#: One record of :meth:`World.trace`; times in nanoseconds of CLOCK_MONOTONIC.
+EVENT = np.dtype(
+    [
+        ("begin_ns", "u8"),
+        ("end_ns", "u8"),
+        ("bytes", "u8"),
+        ("kind", "u2"),
+        ("algorithm", "u2"),
+        ("channel", "u4"),
+    ]
+)
+#: The names of an event's ``kind``, in order.
+EVENT_KINDS = ("ready", "copy_in", "exchange", "copy_out", "step")
 
 #: What the backend does for a collective, from its first input to its last output.
 COLLECTIVE = ("copy_in", "exchange", "copy_out")
