@@ -256,7 +256,7 @@ bool Engine::take_notice(Notice& notice) {
 }
 
 void Engine::abort(const std::string& reason) {
-  fail(reason.substr(0, Transport::max_notice_bytes), true);
+  fail(reason.substr(0, Transport::max_notice_bytes), abort_kind);
 }
 
 Failure Engine::failure() const {
@@ -266,7 +266,7 @@ Failure Engine::failure() const {
 
 void Engine::close() {
   // First: a thread that ends must find the reason, and nothing may be started after it.
-  fail("communication is closed", false);
+  fail("communication is closed", 0);
   if (closing_.exchange(true)) return;
   for (auto& lane : lanes_) wake(*lane);
   for (auto& lane : lanes_) lane->thread.join();
@@ -378,8 +378,10 @@ bool Engine::move(Lane& lane) {
     look_after_notices(lane);
     // What the others are to hear of the failure may still wait for room on its way.
     if (lane.failed) lane.transport->sends_done();
+  } catch (const Stalled& error) {
+    fail("rank " + std::to_string(rank()) + ": " + error.what(), stalled_kind);
   } catch (const std::exception& error) {
-    fail("rank " + std::to_string(rank()) + ": " + error.what(), true);
+    fail("rank " + std::to_string(rank()) + ": " + error.what(), abort_kind);
   }
   if (failed_ && !lane.failed) {
     fail_operations(lane);
@@ -447,18 +449,25 @@ void Engine::send_notices(Lane& lane) {
 void Engine::take_notices(Lane& lane) {
   Notice notice;
   while (!failed_ && lane.transport->take_notice(notice)) {
-    if (notice.kind == abort_kind) return fail(notice.payload, false);
+    if (notice.kind == abort_kind) return fail(notice.payload, 0);
+    if (notice.kind == stalled_kind) {
+      std::string reason = std::move(notice.payload);
+      for (const Bucket* bucket : lane.active)
+        if (const std::string awaited = bucket->execution.awaited(); !awaited.empty())
+          reason += "\nrank " + std::to_string(rank()) + " itself waits for " + awaited;
+      return fail(reason, 0);
+    }
     std::lock_guard lock(mutex_);
     inbox_.push_back(std::move(notice));
   }
 }
 
-void Engine::fail(const std::string& reason, bool tell_peers) {
+void Engine::fail(const std::string& reason, std::uint32_t tell_as) {
   {
     std::lock_guard lock(mutex_);
     if (failure_.empty()) {
       failure_ = reason;
-      tell_peers_ = tell_peers;
+      tell_as_ = tell_as;
     }
   }
   failed_ = true;
@@ -484,7 +493,7 @@ void Engine::fail_operations(Lane& lane) {
     if (peer == rank()) continue;
     try {
       send_notices(lane);
-      if (tell_peers_) lane.transport->notify(peer, abort_kind, reason);
+      if (tell_as_ != 0) lane.transport->notify(peer, tell_as_, reason);
     } catch (const TransportError&) {
       // The link to this peer is what failed; the others must hear of it all the same.
     }

@@ -98,7 +98,8 @@ class Engine {
   std::vector<Transport*> transports() const;
 
  private:
-  static constexpr std::uint32_t abort_kind = 1;
+  // Why all must fail; of a stalled rank, who may wait for one that waits itself.
+  static constexpr std::uint32_t abort_kind = 1, stalled_kind = 2;
 
   struct Lane {
     explicit Lane(std::unique_ptr<Transport> moved) : transport(std::move(moved)) {}
@@ -125,7 +126,7 @@ class Engine {
   void look_after_notices(Lane& lane);
   void send_notices(Lane& lane);
   void take_notices(Lane& lane);
-  void fail(const std::string& reason, bool tell_peers);
+  void fail(const std::string& reason, std::uint32_t tell_as);  // 0: the others need not be told
   void fail_operations(Lane& lane);
   void end(Lane& lane, Bucket& bucket, const Failure& failure);
   void call_done(Bucket& bucket);
@@ -146,7 +147,7 @@ class Engine {
   std::vector<std::unique_ptr<Bucket>> abandoned_;  // after a failure
   std::vector<std::shared_ptr<const Group>> groups_;
   Failure failure_;
-  bool tell_peers_ = false;
+  std::uint32_t tell_as_ = 0;
 
   std::atomic<bool> failed_{false}, closing_{false}, has_outgoing_{false};
 

@@ -264,9 +264,13 @@ void Execution::check_waiting(double timeout_s) {
   }
   const double waited_s = 1e-9 * static_cast<double>(now - waiting_since_ns_);
   if (waited_s < timeout_s) return;
-  throw TransportError("waited " + std::to_string(static_cast<long>(waited_s)) + " s for rank " +
-                       std::to_string(waiting_.front().peer) + " in " + request_->label +
-                       "; is that rank stuck, or not in this call?");
+  throw Stalled("waited " + std::to_string(static_cast<long>(waited_s)) + " s for " + awaited() +
+                "; is that rank stuck, or not in this call?");
+}
+
+std::string Execution::awaited() const {
+  if (waiting_.empty()) return {};
+  return "rank " + std::to_string(waiting_.front().peer) + " in " + request_->label;
 }
 
 void Execution::mismatch(const Mismatch& found) const {

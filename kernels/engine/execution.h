@@ -12,6 +12,11 @@
 
 namespace tnt {
 
+// One message was waited for too long.
+struct Stalled : TransportError {
+  using TransportError::TransportError;
+};
+
 class Execution {
  public:
   // What is pointed to must live until finished(). `window` is the data memory.
@@ -20,9 +25,12 @@ class Execution {
              Transport& transport, Trace& trace);
 
   // Goes on as far as messages have come; true if anything happened. Throws TransportError if the
-  // link failed, a peer is in another operation, or one message was waited for longer than
-  // timeout_s.
+  // link failed or a peer is in another operation, and Stalled if one message was waited for longer
+  // than timeout_s.
   bool advance(double timeout_s);
+
+  // "rank 3 in allreduce of x": for whom this operation waits, and in what; or nothing.
+  std::string awaited() const;
 
   bool finished() const { return finished_; }
 

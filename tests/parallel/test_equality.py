@@ -112,6 +112,23 @@ def test_loss_scaling(ranks):
     compare(ranks, 3, run_loss_scaling)
 
 
+def run_several_steps_at_once(distributed: bool) -> Outcome:
+    x, y = classification()
+
+    def several() -> keras.Model:
+        model = mlp()
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(model.optimizer, loss, metrics=["accuracy"], steps_per_execution=3)
+        return model
+
+    fit = {"x": x, "y": y, "batch_size": 10, "epochs": 2}
+    return train(several, fit, distributed, {"x": x, "y": y, "batch_size": 10})
+
+
+def test_several_steps_per_execution(ranks):
+    compare(ranks, 3, run_several_steps_at_once)
+
+
 def run_bfloat16(distributed: bool) -> Outcome:
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:

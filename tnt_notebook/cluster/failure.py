@@ -63,6 +63,8 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
             rendered.append(f"{ranks_label(ranks)}: {failure.summary}")
     if freed:
         rendered.append(f"{ranks_label(freed)}: freed from waiting")
+        for rank in freed:  # for whom it waited, where that may be the one to look at
+            rendered += failures[rank].evalue.splitlines()[1:]
     first = next(iter(alike.values()))
     failure = failures[first[0]]
     # Where there is no traceback to show, the message is all that a person gets.

@@ -73,18 +73,19 @@ def allreduce(
     over = over or world()
     group = over if isinstance(over, Group) else None
     tensors = list(tensors)
-    with tf.device("/CPU:0"):
+    channel = _next_channel()
+    with tf.device("/CPU:0"), tf.control_dependencies(_earlier(channel)):
         reduced: list[tf.Tensor] = library().tnt_allreduce(
             inputs=tensors,
             wire=tensors[0].dtype if wire is None else tf.as_dtype(wire),
             scale=tf.cast(scale, tf.float64),
             world=over.id if group is None else group.world.id,
             group=0 if group is None else group.id,
-            channel=_next_channel(),
+            channel=channel,
             label=label or f"allreduce of {len(tensors)} tensors",
             reduction=reduction,
         )
-    _run_when_ready(reduced[0])
+    _run_when_ready(reduced[0], channel)
     return reduced
 
 
@@ -96,11 +97,12 @@ def allgather(tensor: tf.Tensor, label: str = "", over: World | None = None) -> 
         tensor: one of :data:`DTYPES`, at least one axis; the first may differ between ranks.
     """
     over = over or world()
-    with tf.device("/CPU:0"):
+    channel = _next_channel()
+    with tf.device("/CPU:0"), tf.control_dependencies(_earlier(channel)):
         gathered = library().tnt_allgather(
-            input=tensor, world=over.id, channel=_next_channel(), label=label or "allgather"
+            input=tensor, world=over.id, channel=channel, label=label or "allgather"
         )
-    _run_when_ready(gathered)
+    _run_when_ready(gathered, channel)
     gathered.set_shape([None, *tensor.shape[1:]])
     return gathered
 
@@ -133,16 +135,33 @@ def _library_path() -> Path:
     return Path(_kernels.__file__).with_name("libtnt_tensorflow.so")
 
 
-def _run_when_ready(output: tf.Tensor) -> None:
+def _run_when_ready(output: tf.Tensor, channel: int) -> None:
     """Takes the op that makes ``output`` out of the order of a tf.function.
 
     There, ops with side effects wait for the one that was traced before them: of several buckets,
     one would be under way at a time. The op still runs before its function returns.
     """
     graph = getattr(output, "graph", None)  # of eager tensors there is none
+    if graph is None:
+        return
+    graph.add_to_collection(_collection(channel), output.op)
     order = getattr(graph, "experimental_acd_manager", None)
     if order is not None:
         order.run_independently(output.op)
+
+
+def _earlier(channel: int) -> list[tf.Operation]:
+    """The op before, of the same channel in the graph that is traced: a channel carries one at a
+    time, and Keras traces a step several times over with ``steps_per_execution``."""
+    if tf.executing_eagerly():
+        return []
+    graph = tf.compat.v1.get_default_graph()
+    # A graph inherits the collections of the one that it is nested in.
+    return [op for op in graph.get_collection(_collection(channel)) if op.graph is graph][-1:]
+
+
+def _collection(channel: int) -> str:
+    return f"tnt_channel_{channel}"
 
 
 def _next_channel() -> int:
