@@ -88,8 +88,7 @@ format: $(READY)
 	$(BIN)/ruff format
 	$(BIN)/clang-format -i kernels/*/*.cpp kernels/*/*.h
 
-test-kernels: build/tests/built build/tests-thread/built build/tests-address/built
-	$(CTEST) --test-dir build/tests
+test-kernels: build/tests-thread/built build/tests-address/built
 	$(CTEST) --test-dir build/tests-thread
 	$(CTEST) --test-dir build/tests-address
 

@@ -233,6 +233,8 @@ def test_ranks_blocked_in_plain_mpi_are_freed_by_a_restart(
             )
         assert time.monotonic() - begin < 30
         assert "rank 1: ValueError: bad" in str(raised.value)
+        where = str(raised.value).split("Rank 0 was here:")[1]
+        assert "<module>" in where.splitlines()[1] and "run_code" in where, where
         cluster.run("print('again')")
         assert capsys.readouterr().out.splitlines() == [
             "restarting the engines: rank 0 cannot be freed",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
+
+import psutil
 
 from tests.support.rank_pool import mpiexec, rank_environment
 
@@ -32,6 +36,7 @@ def start(
             **rank_environment(),
             "PYTHONPATH": os.pathsep.join(sys.path),
             "TMPDIR": str(temporary),
+            "PYTHONFAULTHANDLER": "1",
         },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -46,7 +51,11 @@ def output_of(job: subprocess.Popen[str], timeout: float) -> str:
     try:
         return job.communicate(timeout=timeout)[0]
     except subprocess.TimeoutExpired:
-        os.killpg(job.pid, 9)
+        # The ranks write where they are as they end.
+        for process in psutil.Process(job.pid).children(recursive=True):
+            process.send_signal(signal.SIGABRT)
+        time.sleep(2)
+        os.killpg(job.pid, signal.SIGKILL)
         raise AssertionError(
             f"the job did not end; it has printed:\n{job.communicate()[0]}"
         ) from None

@@ -6,6 +6,7 @@ import atexit
 import os
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,8 @@ from tnt_notebook.errors import ClusterError, NoClusterError
 _ENGINE = "tnt_notebook.engine"
 _TURN_TICK_S = 0.05
 _RECOVER_S = 30.0
+_PLACE_LINES = 12
+_STACKS_WAIT_S = 0.5  # for stuck ranks to write where they are
 
 
 def _silence(line: str) -> None:
@@ -312,12 +315,20 @@ class Cluster:
             f"variables on them are lost.\n\n{engines.last_words(death.ranks)}"
         )
 
+    def _place(self, rank: int) -> str:
+        """Where the main thread of a rank is, innermost call first, as its log says."""
+        last_thread = self.logs(rank).rpartition("(most recent call first):\n")[2]
+        return "\n".join(last_thread.splitlines()[:_PLACE_LINES])
+
     def _free_by_restart(self, execution: Execution, stuck: RanksStuck) -> ClusterError:
         raised = rank_error(execution.failures)
         print(f"restarting the engines: {ranks_label(stuck.stuck)} cannot be freed", flush=True)
+        execution.request_stacks()
+        time.sleep(_STACKS_WAIT_S)
+        where = [f"Rank {rank} was here:\n{self._place(rank)}" for rank in stuck.stuck]
         self.restart()
         return ClusterError(
             f"{raised}\n{ranks_label(stuck.stuck)} waited for it in a call that cannot be "
             "interrupted (plain mpi4py?). The engines were restarted: variables on all ranks are "
-            "lost.\n\n" + "\n".join(raised.rendered or [])
+            "lost.\n\n" + "\n".join([*(raised.rendered or []), *where])
         )

@@ -124,6 +124,10 @@ class Execution:
         """Asks the ranks to end their fit after the current step."""
         self._signal(signal.SIGUSR1)
 
+    def request_stacks(self) -> None:
+        """Asks the ranks that have not answered to write into their logs where they are."""
+        self._signal(signal.SIGUSR2)
+
     def wait(self, timeout: float | None = None) -> None:
         """Shows output until all ranks have answered.
 

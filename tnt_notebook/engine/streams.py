@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -36,4 +37,6 @@ def send_output_to(log: Path) -> int:
     os.dup2(file, 2)
     os.close(file)
     faulthandler.enable()
+    # Asked for where a rank hangs; it works in whatever call Python cannot be interrupted.
+    faulthandler.register(signal.SIGUSR2)
     return launcher
