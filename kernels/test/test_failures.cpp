@@ -63,7 +63,28 @@ TEST(a_wait_that_is_too_long_names_the_rank_and_the_operation) {
   const Failure failure = pending.wait();
   CHECK_CONTAINS(failure, "rank 0: waited 0 s for rank 1");
   CHECK_CONTAINS(failure, "allreduce of bucket 3 (dense/kernel)");
-  CHECK_EQUAL(barrier_and_wait(ranks[1]), failure);  // which has heard of it, or will
+  CHECK_CONTAINS(barrier_and_wait(ranks[1]), failure.c_str());  // which has heard of it, or will
+}
+
+TEST(a_rank_that_was_waited_for_says_for_whom_it_waits) {
+  Ranks ranks(3, 0.2);
+  ranks[2].set_timeout(60);
+  float values[2] = {};
+  Pending pending[2];
+  const auto receive_from = [&](int rank, int root, Pending& ending) {
+    start(ranks[rank], static_cast<std::uint32_t>(root), ending, [&](Request& request) {
+      request.collective = Collective::broadcast;
+      request.count = 1;
+      request.root = root;
+      request.outputs.add(reinterpret_cast<std::byte*>(&values[rank / 2]), 1);
+      request.label = "broadcast of x";
+    });
+  };
+  receive_from(2, 1, pending[0]);
+  receive_from(0, 2, pending[1]);
+  const Failure of_0 = pending[1].wait(), of_2 = pending[0].wait();
+  CHECK_CONTAINS(of_0, "rank 0: waited 0 s for rank 2 in broadcast of x");
+  CHECK_EQUAL(of_2, of_0 + "\nrank 2 itself waits for rank 1 in broadcast of x");
 }
 
 TEST(a_time_out_may_be_set_while_an_operation_waits) {
