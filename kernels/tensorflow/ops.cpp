@@ -3,6 +3,8 @@
 //   TntAllreduce   N tensors in, N tensors out: one bucket. It runs when its last input is ready
 //                  and holds no thread while messages travel.
 //   TntAllgather   blocks of all ranks, concatenated along the first axis.
+//   TntSend        a tensor to another rank, which takes it by
+//   TntReceive     of a shape that it knows. Neither holds a thread.
 //   TntCheck       completes from another thread: proves that done() may be kept (see Python).
 #include <dlfcn.h>
 
@@ -14,6 +16,7 @@
 #include "engine/gather.h"
 #include "engine/heading.h"
 #include "engine/registry.h"
+#include "engine/transfer.h"
 #include "tensorflow/async_kernel.h"
 
 namespace tnt::tf {
@@ -58,6 +61,11 @@ struct Kernel {
   std::string label;
   Reduction reduction = Reduction::sum;
   Type wire = Type::float32;
+  int peer = 0;
+  DataType type = TF_FLOAT;                  // of a transfer
+  std::shared_ptr<const Schedule> schedule;  // of the last transfer
+  std::size_t count = 0;                     // of its elements
+  std::weak_ptr<Engine> engine;              // that it is for
 
   TF_OpKernelContext* context = nullptr;
   std::function<void()> done;
@@ -98,14 +106,20 @@ Reduction reduction_named(const std::string& name) {
   return Reduction::sum;
 }
 
-template <bool has_reduction>
+enum class Attributes { common, reduction, peer };
+
+template <Attributes more>
 void* create(TF_OpKernelConstruction* construction) {
   try {
     auto kernel = std::make_unique<Kernel>();
     kernel->world = static_cast<int>(int_attribute(construction, "world"));
     kernel->channel = static_cast<std::uint32_t>(int_attribute(construction, "channel"));
     kernel->label = string_attribute(construction, "label");
-    if (has_reduction) {
+    if (more == Attributes::peer) {
+      kernel->peer = static_cast<int>(int_attribute(construction, "peer"));
+      kernel->type = type_attribute(construction, "T");
+    }
+    if (more == Attributes::reduction) {
       kernel->group = static_cast<int>(int_attribute(construction, "group"));
       kernel->reduction = reduction_named(string_attribute(construction, "reduction"));
       kernel->wire = element_type(type_attribute(construction, "wire"));
@@ -245,6 +259,71 @@ void compute_allgather(void* state, TF_OpKernelContext* context,
   });
 }
 
+// fill(request) says how many elements, and where they are or go to.
+template <class Fill>
+void compute_transfer(Kernel& kernel, bool sends, TF_OpKernelContext* context,
+                      TF_AsyncOpKernelDoneCallback* callback, Fill&& fill) {
+  guarded(context, callback, [&](const std::function<void()>& done) {
+    const auto engine = engine_of(kernel);
+    Bucket& bucket = engine->take(kernel.channel);
+    bool filled = false;
+    try {
+      Request& request = bucket.request;
+      request.type = request.wire = element_type(kernel.type);
+      fill(request);
+      const int from = sends ? engine->rank() : kernel.peer;
+      const int to = sends ? kernel.peer : engine->rank();
+      if (kernel.schedule == nullptr || kernel.count != request.count ||
+          kernel.engine.lock() != engine) {
+        kernel.schedule = transfer(*engine, from, to, request.count);
+        kernel.count = request.count;
+        kernel.engine = engine;
+      }
+      request.collective = Collective::broadcast;
+      request.root = from;
+      request.schedule = kernel.schedule;
+      request.label = kernel.label;
+      kernel.context = context;
+      kernel.done = done;
+      filled = true;
+      engine->start(bucket, [&kernel](const Failure& failure) { finish(kernel, failure); });
+    } catch (...) {
+      kernel.tensors.clear();
+      if (!filled) engine->release(bucket);
+      throw;
+    }
+  });
+}
+
+void compute_send(void* state, TF_OpKernelContext* context,
+                  TF_AsyncOpKernelDoneCallback* callback) {
+  auto& kernel = *static_cast<Kernel*>(state);
+  compute_transfer(kernel, true, context, callback, [&](Request& request) {
+    kernel.tensors.push_back(input(context, 0));
+    TF_Tensor* tensor = kernel.tensors.back().get();
+    request.count = TF_TensorByteSize(tensor) / size_of(request.type);
+    request.inputs.add(static_cast<const std::byte*>(TF_TensorData(tensor)), request.count);
+  });
+}
+
+void compute_receive(void* state, TF_OpKernelContext* context,
+                     TF_AsyncOpKernelDoneCallback* callback) {
+  auto& kernel = *static_cast<Kernel*>(state);
+  compute_transfer(kernel, false, context, callback, [&](Request& request) {
+    const TensorOwner shape = input(context, 0);
+    const auto* axes = static_cast<const std::int64_t*>(TF_TensorData(shape.get()));
+    const auto n = static_cast<int>(TF_TensorByteSize(shape.get()) / sizeof(std::int64_t));
+    request.count = 1;
+    for (int axis = 0; axis < n; ++axis) request.count *= static_cast<std::size_t>(axes[axis]);
+    const StatusOwner status = new_status();
+    kernel.tensors.emplace_back(TF_AllocateOutput(
+        context, 0, kernel.type, axes, n, request.count * size_of(request.type), status.get()));
+    check(status);
+    request.outputs.add(static_cast<std::byte*>(TF_TensorData(kernel.tensors.back().get())),
+                        request.count);
+  });
+}
+
 void compute_check(void*, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* callback) {
   guarded(context, callback, [&](const std::function<void()>& done) {
     std::thread([context, done] {
@@ -329,7 +408,7 @@ __attribute__((constructor)) void define_all() {
                   "wire: {float, double, bfloat16, half, int32, int64}", "group: int = 0",
                   "reduction: {'sum', 'min', 'max', 'product'} = 'sum'"}),
             same_shapes,
-            create<true>,
+            create<Attributes::reduction>,
             compute_allreduce,
             destroy});
     define({"TntAllgather",
@@ -337,8 +416,24 @@ __attribute__((constructor)) void define_all() {
             {"output: T"},
             with({"T: {float, double, bfloat16, half, int32, int64}"}),
             unknown_shape,
-            create<false>,
+            create<Attributes::common>,
             compute_allgather,
+            destroy});
+    define({"TntSend",
+            {"input: T"},
+            {},
+            with({"T: {float, double, bfloat16, half, int32, int64}", "peer: int"}),
+            unknown_shape,
+            create<Attributes::peer>,
+            compute_send,
+            destroy});
+    define({"TntReceive",
+            {"shape: int64"},
+            {"output: T"},
+            with({"T: {float, double, bfloat16, half, int32, int64}", "peer: int"}),
+            unknown_shape,
+            create<Attributes::peer>,
+            compute_receive,
             destroy});
     define({"TntCheck",
             {},

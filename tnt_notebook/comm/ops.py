@@ -107,6 +107,49 @@ def allgather(tensor: tf.Tensor, label: str = "", over: World | None = None) -> 
     return gathered
 
 
+@tf.autograph.experimental.do_not_convert
+def send(tensor: tf.Tensor, peer: int, label: str = "", over: World | None = None) -> tf.Operation:
+    """Sends a tensor to another rank, which takes it by :func:`receive` on the same channel.
+
+    Args:
+        tensor: one of :data:`DTYPES`.
+        peer: the rank.
+
+    Returns:
+        The op: it is done when the tensor is needed no more.
+    """
+    over = over or world()
+    channel = _next_channel()
+    with tf.device("/CPU:0"), tf.control_dependencies(_earlier(channel)):
+        op = library().tnt_send(
+            input=tensor, world=over.id, channel=channel, peer=peer, label=label or "send"
+        )
+    _run_when_ready(op, channel)
+    return op
+
+
+@tf.autograph.experimental.do_not_convert
+def receive(
+    shape: Any, dtype: tf.DType, peer: int, label: str = "", over: World | None = None
+) -> tf.Tensor:
+    """A tensor that another rank gives to :func:`send` on the same channel.
+
+    Args:
+        shape: as it was sent, int64 [axes]: a tensor, or numbers.
+        dtype: one of :data:`DTYPES`.
+        peer: the rank it comes from.
+    """
+    over = over or world()
+    channel = _next_channel()
+    with tf.device("/CPU:0"), tf.control_dependencies(_earlier(channel)):
+        tensor = library().tnt_receive(
+            shape=tf.cast(shape, tf.int64), T=dtype, world=over.id, channel=channel, peer=peer,
+            label=label or "receive",
+        )  # fmt: skip
+    _run_when_ready(tensor, channel)
+    return tensor
+
+
 @functools.cache
 def library() -> Any:
     """The op library, loaded and checked once.
@@ -135,19 +178,20 @@ def _library_path() -> Path:
     return Path(_kernels.__file__).with_name("libtnt_tensorflow.so")
 
 
-def _run_when_ready(output: tf.Tensor, channel: int) -> None:
-    """Takes the op that makes ``output`` out of the order of a tf.function.
+def _run_when_ready(made: tf.Tensor | tf.Operation, channel: int) -> None:
+    """Takes an op out of the order of a tf.function.
 
     There, ops with side effects wait for the one that was traced before them: of several buckets,
     one would be under way at a time. The op still runs before its function returns.
     """
-    graph = getattr(output, "graph", None)  # of eager tensors there is none
+    graph = getattr(made, "graph", None)  # of eager tensors there is none
     if graph is None:
         return
-    graph.add_to_collection(_collection(channel), output.op)
+    op = made if isinstance(made, tf.Operation) else made.op
+    graph.add_to_collection(_collection(channel), op)
     order = getattr(graph, "experimental_acd_manager", None)
     if order is not None:
-        order.run_independently(output.op)
+        order.run_independently(op)
 
 
 def _earlier(channel: int) -> list[tf.Operation]:

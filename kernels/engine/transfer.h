@@ -1,0 +1,14 @@
+// A message from one rank to another, as a schedule that only these two carry out.
+#pragma once
+
+#include <memory>
+
+#include "engine/engine.h"
+
+namespace tnt {
+
+// What this rank, one of the two, does of it: `count` elements of the input of rank `from` become
+// the output of rank `to`. The request's root must be `from`, its group the world.
+std::shared_ptr<const Schedule> transfer(const Engine& engine, int from, int to, std::size_t count);
+
+}  // namespace tnt
