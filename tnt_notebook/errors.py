@@ -61,6 +61,10 @@ class ModelError(TntError):
     """The model cannot be trained distributed as it stands; the message says what to change."""
 
 
+class ScheduleError(TntError):
+    """A pipeline schedule is incomplete, out of order, or never ends."""
+
+
 class DisagreementError(ModelError):
     """The ranks want to do different things. Raised on all of them."""
 

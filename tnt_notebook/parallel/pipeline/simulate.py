@@ -1,0 +1,88 @@
+"""When each action of a schedule begins and ends on a cost model: what a step will look like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tnt_notebook.parallel.pipeline.schedule import (
+    Action,
+    Edges,
+    Schedule,
+    chain,
+    in_order,
+    needs,
+)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What parts of a step take, in seconds.
+
+    Attributes:
+        forward, inputs, weights: of one micro-batch, by stage; a whole backward is the latter two.
+        transfer: of what stage ``a`` sends stage ``b`` (or the gradient back), by ``(a, b)``, where
+            they are on different ranks; 0 where nothing is said.
+    """
+
+    forward: Sequence[float]
+    inputs: Sequence[float]
+    weights: Sequence[float]
+    transfer: Mapping[tuple[int, int], float] = field(default_factory=dict)
+
+    def of(self, action: Action) -> float:
+        stage = action.stage
+        return {
+            "F": self.forward[stage],
+            "B": self.inputs[stage] + self.weights[stage],
+            "I": self.inputs[stage],
+            "W": self.weights[stage],
+        }[action.kind]
+
+
+def even_costs(stages: int, forward: float = 1, inputs: float = 1, weights: float = 1) -> Costs:
+    """All stages alike, and messages for nothing."""
+    return Costs([forward] * stages, [inputs] * stages, [weights] * stages)
+
+
+@dataclass(frozen=True)
+class Span:
+    """An action on a rank, from when to when, in seconds."""
+
+    rank: int
+    action: Action
+    begin: float
+    end: float
+
+
+def simulate(schedule: Schedule, costs: Costs, edges: Edges | None = None) -> list[Span]:
+    """The timeline of a step in which every rank does the next action as soon as it can.
+
+    Raises:
+        ScheduleError: ranks wait for each other.
+    """
+    edges = chain(schedule.stages) if edges is None else edges
+    end: dict[Action, float] = {}
+    free = [0.0] * schedule.ranks
+    spans = []
+    for rank, action in in_order(schedule, edges):
+        begin = free[rank]
+        for choices in needs(action, edges):
+            (maker,) = [choice for choice in choices if choice in end]
+            pair = (min(maker.stage, action.stage), max(maker.stage, action.stage))
+            apart = schedule.rank_of[maker.stage] != rank
+            begin = max(begin, end[maker] + (costs.transfer.get(pair, 0.0) if apart else 0.0))
+        end[action] = free[rank] = begin + costs.of(action)
+        spans.append(Span(rank, action, begin, free[rank]))
+    return spans
+
+
+def step_time(spans: Sequence[Span]) -> float:
+    """From the first action's begin to the last one's end, over all ranks."""
+    return max(span.end for span in spans) - min(span.begin for span in spans)
+
+
+def bubble(spans: Sequence[Span], ranks: int) -> float:
+    """The part of a step that ranks are idle, 0 to 1: 1 - work / (ranks x step time)."""
+    work = sum(span.end - span.begin for span in spans)
+    return 1 - work / (ranks * step_time(spans))
