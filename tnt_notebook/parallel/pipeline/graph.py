@@ -1,0 +1,151 @@
+"""The graph of a Keras model as a list of layer calls, nested models opened up.
+
+    values   0: input   1: conv1   2: bn1   ...             every tensor between calls has a number
+    calls    conv1(0) -> 1,   bn1(1) -> 2,   add(2, 0) -> 3
+
+The order is one in which the calls can be made, the same on all ranks, so any cut of the list into
+consecutive runs makes stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+from keras.src import backend as keras_backend
+from keras.src.models.functional import Functional, operation_fn
+
+from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.pipeline.partition import Wiring
+
+
+@dataclass(frozen=True)
+class Call:
+    """One layer, or one operation of ``keras.ops``, applied to values.
+
+    Attributes:
+        takes, gives: numbers of values.
+    """
+
+    operation: Any
+    takes: tuple[int, ...]
+    gives: tuple[int, ...]
+    _arguments: Any
+    _numbers: Mapping[int, int]
+
+    @property
+    def name(self) -> str:
+        return str(self.operation.name)
+
+    def run(self, values: dict[int, Any], training: bool) -> None:
+        """Makes the call on tensors, and adds what it gives to them."""
+        known = {key: values[n] for key, n in self._numbers.items() if n in values}
+        args, kwargs = self._arguments.fill_in(known)
+        outputs = operation_fn(self.operation, training=training)(*args, **kwargs)
+        values.update(zip(self.gives, keras.tree.flatten(outputs), strict=True))
+
+
+@dataclass
+class Graph:
+    """A model's calls, and its inputs and outputs among their values.
+
+    Attributes:
+        specs: of each value, as a keras.KerasTensor: shape, dtype, name.
+        output_structure: what the model returns, with numbers in the place of tensors.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    specs: list[keras.KerasTensor] = field(default_factory=list)
+    output_structure: Any = None
+
+    def new_value(self, spec: keras.KerasTensor) -> int:
+        self.specs.append(spec)
+        return len(self.specs) - 1
+
+
+def graph_of(model: keras.Model) -> Graph:
+    """The graph of a functional or Sequential model.
+
+    Raises:
+        ModelError: the model has no graph, and so no layers between which it could be cut.
+    """
+    functional = _functional(model)
+    if functional is None:
+        raise ModelError(
+            f"{type(model).__name__} {model.name!r} cannot be cut into pipeline stages: its call "
+            "is Python code, and only a model made of a graph of layers can be cut. Write it with "
+            "the functional interface, keras.Model(inputs, outputs), or as a keras.Sequential "
+            "that begins with a keras.Input. Layers of your own inside are no obstacle."
+        )
+    graph = Graph()
+    numbers = {id(x): graph.new_value(x) for x in functional.inputs}
+    graph.inputs = tuple(numbers.values())
+    _walk(graph, functional, numbers)
+    graph.outputs = tuple(numbers[id(y)] for y in functional.outputs)
+    graph.output_structure = keras.tree.map_structure(
+        lambda y: numbers[id(y)], functional._outputs_struct
+    )
+    return graph
+
+
+def _functional(model: Any) -> Functional | None:
+    """The graph inside a model, if it is nothing but that."""
+    if isinstance(model, keras.Sequential):
+        if not model.built:
+            return None
+        return model._functional
+    own_call = type(model).call is not Functional.call
+    return model if isinstance(model, Functional) and not own_call else None
+
+
+def _walk(graph: Graph, model: Functional, numbers: dict[int, int]) -> None:
+    """Adds a model's calls; ``numbers`` knows its inputs by id, and all its tensors afterwards."""
+    for depth in sorted(model._nodes_by_depth, reverse=True):
+        for node in model._nodes_by_depth[depth]:
+            if node.is_input or not node.operation:
+                continue
+            takes = [numbers[id(x)] for x in node.arguments.keras_tensors]
+            nested = _functional(node.operation)
+            if nested is not None:
+                inner = dict(
+                    zip(map(id, nested.inputs), _given(node, nested, numbers), strict=True)
+                )
+                _walk(graph, nested, inner)
+                gives = [inner[id(y)] for y in nested.outputs]
+            else:
+                gives = [graph.new_value(y) for y in node.outputs]
+                own = {id(x): numbers[id(x)] for x in node.arguments.keras_tensors}
+                graph.calls.append(
+                    Call(node.operation, tuple(takes), tuple(gives), node.arguments, own)
+                )
+            numbers.update(zip(map(id, node.outputs), gives, strict=True))
+
+
+def _given(node: Any, nested: Functional, numbers: dict[int, int]) -> list[int]:
+    """The values that a nested model is called on, in the order of its inputs."""
+    given = node.arguments.args[0] if node.arguments.args else node.arguments.kwargs["inputs"]
+    if isinstance(given, dict) and not isinstance(nested._inputs_struct, dict):
+        given = [given[x.name] for x in nested.inputs]
+    return [numbers[id(x)] for x in keras.tree.flatten(given)]
+
+
+def layers_of(calls: Sequence[Call]) -> list[keras.Layer]:
+    """The layers that are called, each once."""
+    unique = {id(c.operation): c.operation for c in calls if isinstance(c.operation, keras.Layer)}
+    return list(unique.values())
+
+
+def carries_mask(spec: keras.KerasTensor) -> bool:
+    """Whether a value says, beside its numbers, which of its steps count (as of an Embedding)."""
+    return keras_backend.get_keras_mask(spec) is not None
+
+
+def wiring_of(graph: Graph) -> Wiring:
+    """The graph as numbers."""
+    return Wiring(
+        tuple((call.takes, call.gives) for call in graph.calls), graph.inputs, graph.outputs
+    )

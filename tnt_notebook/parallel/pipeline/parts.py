@@ -1,0 +1,244 @@
+"""Forward and backward of a computation as functions of their own, traced once.
+
+A graph of both is traced, and cut into parts that hand each other exactly what is needed:
+
+    F    x0, x1, ...             -> y0, y1, ..., what is saved   (batch norm and seeds change here)
+    B    dy0, ..., saved         -> dx0, ..., dw0, ...
+    I    dy0, ..., saved         -> dx0, ..., what W needs of it     or in two halves
+    W    saved, dy0, ..., of I   -> dw0, ...
+
+Who runs the parts keeps values by name. What costs next to nothing to have again (weights,
+constants) is not saved; with recomputation, nothing is but the inputs and the states of random
+numbers, and backward begins with another forward.
+"""
+
+from __future__ import annotations
+
+import graphlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from tensorflow.python.framework.auto_control_deps import AutomaticControlDependencies
+
+#: Tensors of a traced graph, by name.
+Tensors = dict[str, tf.Tensor]
+
+
+class Part(NamedTuple):
+    """One function, called as one node of a graph.
+
+    Attributes:
+        takes, gives: names of its arguments and results. There is a ``dx`` and ``dy`` for each
+            floating-point ``x`` and ``y``, and a ``dw`` for each weight that a ``y`` depends on;
+            a sparse one is ``dw0.values`` and ``dw0.indices``.
+        specs: shape and dtype of the results.
+    """
+
+    function: Callable[..., list[tf.Tensor]]
+    takes: tuple[str, ...]
+    gives: tuple[str, ...]
+    specs: tuple[tf.TensorSpec, ...]
+
+
+def parts_of(
+    forward: Callable[[list[tf.Tensor]], Sequence[tf.Tensor]],
+    inputs: Sequence[tf.TensorSpec],
+    weights: Sequence[tf.Variable] = (),
+    kinds: str = "F",
+    recompute: bool = False,
+    name: str = "stage",
+) -> dict[str, Part]:
+    """Traces a computation, and its gradient if that is wanted.
+
+    Args:
+        forward: called once, with a tensor for each of ``inputs``.
+        inputs: unknown dimensions may differ between calls.
+        weights: variables whose gradients are wanted.
+        kinds: ``"F"``, ``"FB"`` or ``"FIW"``.
+
+    Returns:
+        The parts by kind.
+    """
+    joint = _Joint(forward, inputs, weights, with_gradients=kinds != "F")
+
+    def lies_ready(tensor: tf.Tensor) -> bool:
+        if tensor.name in joint.fed:
+            return True
+        made_forward = tensor.op in joint.forward_ops
+        return made_forward and (
+            joint.is_state(tensor) if recompute else not joint.is_cheap(tensor)
+        )
+
+    takes: dict[str, list[tf.Tensor]] = {}
+    gives: dict[str, Tensors] = {}
+    if kinds == "FB":
+        gives["B"] = {**joint.dx, **joint.dw}
+        takes["B"], _ = _needed(gives["B"].values(), lies_ready)
+    elif kinds == "FIW":
+        _, ops_of_i = _needed(joint.dx.values(), lies_ready)
+        gives["W"] = joint.dw
+        takes["W"], _ = _needed(
+            joint.dw.values(),
+            lambda t: lies_ready(t) or (t.op in ops_of_i and not joint.is_cheap(t)),
+        )
+        kept = {t.name: t for t in takes["W"] if t.op in ops_of_i and not lies_ready(t)}
+        gives["I"] = {**joint.dx, **kept}
+        takes["I"], _ = _needed(gives["I"].values(), lies_ready)
+    saved = {t.name: t for taken in takes.values() for t in taken if t.op in joint.forward_ops}
+    outputs = {tensor.name for tensor in joint.y.values()}
+    gives["F"] = {
+        **joint.y,
+        **{n: t for n, t in saved.items() if n not in outputs and n not in joint.fed},
+    }
+    takes["F"] = list(joint.x.values())
+    names = {t.name: public for public, t in (joint.x | joint.dy | joint.y).items()}
+    return {
+        kind: joint.part(kind, takes[kind], gives[kind], names, f"{name}_{kind}") for kind in kinds
+    }
+
+
+class _Joint:
+    """The graph of a computation and its gradient."""
+
+    def __init__(
+        self,
+        forward: Callable[[list[tf.Tensor]], Sequence[tf.Tensor]],
+        inputs: Sequence[tf.TensorSpec],
+        weights: Sequence[tf.Variable],
+        with_gradients: bool,
+    ) -> None:
+        self.x: Tensors = {}
+        self.y: Tensors = {}
+        self.dy: Tensors = {}
+        self.dx: Tensors = {}
+        self.dw: Tensors = {}
+
+        def trace(*arguments: tf.Tensor) -> None:
+            self.graph = tf.compat.v1.get_default_graph()
+            self.x = {f"x{i}": x for i, x in enumerate(arguments)}
+            with AutomaticControlDependencies() as order:
+                # An output may be an input, or the same tensor as another one.
+                self.y = {f"y{i}": tf.identity(y) for i, y in enumerate(forward(list(arguments)))}
+            self.state_ops = list(order.ops_which_must_run)
+            self.forward_ops = set(self.graph.get_operations())
+            if with_gradients:
+                self._differentiate(weights)
+
+        # Its order of side effects is by hand: that of a tf.function would tie both halves.
+        tf.compat.v1.wrap_function(trace, inputs)
+        self.captured = {inner.name: outer for outer, inner in self.graph.captures}
+        self.fed = {t.name for t in (*self.x.values(), *self.dy.values())}
+        self._assigned = {
+            op.inputs[0].name
+            for op in self.forward_ops
+            if op.type.startswith("Assign") or op.type.startswith("Resource")
+            if op.inputs and op.inputs[0].dtype == tf.resource and op.type != "ResourceGather"
+        }
+
+    def _differentiate(self, weights: Sequence[tf.Variable]) -> None:
+        y = {name: tensor for name, tensor in self.y.items() if tensor.dtype.is_floating}
+        x = {name: tensor for name, tensor in self.x.items() if tensor.dtype.is_floating}
+        self.dy = {f"d{n}": tf.compat.v1.placeholder(t.dtype, t.shape) for n, t in y.items()}
+        gradients = tf.gradients(
+            list(y.values()), [*x.values(), *weights], grad_ys=list(self.dy.values())
+        )
+        for (name, tensor), gradient in zip(x.items(), gradients, strict=False):
+            # Who made x waits for a gradient, whatever is done with x here.
+            dense = tf.zeros_like(tensor) if gradient is None else tf.convert_to_tensor(gradient)
+            self.dx[f"d{name}"] = dense
+        for i, gradient in enumerate(gradients[len(x) :]):
+            if isinstance(gradient, tf.IndexedSlices):
+                self.dw[f"dw{i}.values"] = gradient.values
+                self.dw[f"dw{i}.indices"] = gradient.indices
+            elif gradient is not None:
+                self.dw[f"dw{i}"] = gradient
+
+    def is_cheap(self, tensor: tf.Tensor) -> bool:
+        """Constants, weights, and resources: not worth being saved."""
+        op = tensor.op
+        if tensor.name in self.captured or op.type == "Const":
+            return True
+        return op.type == "ReadVariableOp" and op.inputs[0].name not in self._assigned
+
+    def is_state(self, tensor: tf.Tensor) -> bool:
+        """What would not be the same if it were computed again."""
+        op = tensor.op
+        return op.op_def.is_stateful and not self.is_cheap(tensor) and op.type != "Placeholder"
+
+    def part(
+        self,
+        kind: str,
+        takes: Sequence[tf.Tensor],
+        gives: Tensors,
+        names: dict[str, str],
+        name: str,
+    ) -> Part:
+        """The ops between tensors, as a function."""
+        takes = [t for t in takes if t.name not in self.captured]
+        taken = {t.name for t in takes}
+        _, needed = _needed(gives.values(), lambda t: t.name in taken or t.name in self.captured)
+        if kind == "F":
+            needed |= self.forward_ops
+        ops = _in_order(needed - {t.op for t in takes if t.op.type == "Placeholder"})
+        ops = [op for op in ops if not any(t.name in self.captured for t in op.outputs)]
+
+        def run(*arguments: tf.Tensor) -> list[tf.Tensor]:
+            graph = tf.compat.v1.get_default_graph()
+            for function in self.graph._functions.values():
+                graph._add_function_recursive(function)
+            copies: dict[str, Any] = dict(self.captured)
+            copies.update((t.name, a) for t, a in zip(takes, arguments, strict=True))
+            copied_ops: dict[str, tf.Operation] = {}
+            for op in ops:
+                before = [copied_ops[c.name] for c in op.control_inputs if c.name in copied_ops]
+                with graph.control_dependencies(before):
+                    copy = graph.create_op(
+                        op.type,
+                        [copies[t.name] for t in op.inputs],
+                        [t.dtype for t in op.outputs],
+                        name=op.name,
+                        attrs={k: v for k, v in op.node_def.attr.items() if k != "_class"},
+                        op_def=op.op_def,
+                    )
+                copied_ops[op.name] = copy
+                for old, new in zip(op.outputs, copy.outputs, strict=True):
+                    copies.setdefault(old.name, new)
+            return [copies[t.name] for t in gives.values()]
+
+        # One node where it is called: tracing does not grow with the number of calls.
+        function = tf.function(
+            run, autograph=False, experimental_attributes={"_noinline": True}
+        ).get_concrete_function(*(tf.TensorSpec(t.shape, t.dtype) for t in takes))
+        return Part(
+            function,
+            tuple(names.get(t.name, t.name) for t in takes),
+            tuple(gives),
+            tuple(tf.TensorSpec(t.shape, t.dtype) for t in gives.values()),
+        )
+
+
+def _needed(
+    targets: Iterable[tf.Tensor], lies_ready: Callable[[tf.Tensor], bool]
+) -> tuple[list[tf.Tensor], set[tf.Operation]]:
+    """What targets are computed from: tensors that lie ready, and the ops in between."""
+    ready: Tensors = {}
+    ops: set[tf.Operation] = set()
+    queue = list(targets)
+    while queue:
+        tensor = queue.pop()
+        if lies_ready(tensor):
+            ready[tensor.name] = tensor
+        elif tensor.op not in ops:
+            ops.add(tensor.op)
+            queue.extend(tensor.op.inputs)
+    return list(ready.values()), ops
+
+
+def _in_order(ops: set[tf.Operation]) -> list[tf.Operation]:
+    """Each op after those that it depends on; as they were made, where that is left open."""
+    before = {
+        op: [other for other in (*(t.op for t in op.inputs), *op.control_inputs) if other in ops]
+        for op in sorted(ops, key=lambda op: op._id)
+    }
+    return list(graphlib.TopologicalSorter(before).static_order())

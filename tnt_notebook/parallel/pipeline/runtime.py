@@ -1,0 +1,305 @@
+"""A training step of one rank: the actions of its schedule, as one graph.
+
+    action     F0.0      F0.1      F0.2      B0.0 ...           tied one after the other
+    sends           ->        ->        ->        (when the value is there)
+    receives   those of an action are posted when the action before it begins
+
+Every action is one node that calls a function traced once, so tracing does not grow with the
+number of micro-batches. TensorFlow frees a value when the last action that takes it is done.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from tnt_notebook.comm import World, ops
+from tnt_notebook.parallel.pipeline.partition import Edge, Partition
+from tnt_notebook.parallel.pipeline.parts import parts_of
+from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
+from tnt_notebook.parallel.pipeline.stage import StageModel
+
+#: Channels of a pipeline's messages: apart from those of the exchanges of a step.
+FIRST_CHANNEL, LAST_CHANNEL = 1 << 12, 1 << 14
+
+
+@dataclass(frozen=True)
+class Place:
+    """This rank in its pipeline.
+
+    Attributes:
+        ranks: the ranks of the pipeline, in the world, by their rank in the schedule.
+        rank: of this process in the schedule.
+    """
+
+    over: World
+    ranks: tuple[int, ...]
+    rank: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the ranks of a pipeline have agreed on."""
+
+    cut: Partition
+    schedule: Schedule
+    recompute: bool = False
+
+
+@dataclass
+class MicroBatch:
+    """What a stage is given beside what other stages make.
+
+    Attributes:
+        rows: samples; scalar, int64.
+        inputs: of the model, by value.
+        labels: flat tensors that the loss takes, on the last stage.
+        weight: its part of the loss of the batch; scalar.
+        scale: that gradients are multiplied by, against underflow; scalar.
+    """
+
+    rows: Any
+    inputs: Mapping[int, tf.Tensor]
+    labels: Sequence[tf.Tensor]
+    weight: Any
+    scale: Any = 1.0
+
+
+@dataclass
+class StepResult:
+    """What has come of a step on this rank.
+
+    Attributes:
+        gradients: by id of the variable; summed over micro-batches, tf.Tensor or tf.IndexedSlices.
+        loss: what this rank's stages add to the loss of the batch; scalar, float32.
+    """
+
+    gradients: dict[int, Any] = field(default_factory=dict)
+    loss: Any = 0.0
+
+
+#: The compiled loss, and what it does beside: from the model's outputs and the labels.
+Loss = Callable[[Any, list[tf.Tensor]], list[tf.Tensor]]
+
+
+class StageFunctions:
+    """The traced parts of a stage, and what their arguments and results are called.
+
+    Args:
+        labels: specs of what ``loss`` takes beside the model's outputs.
+        kinds: of the parts: ``"FB"`` or ``"FIW"``.
+
+    Attributes:
+        taken, given: names of values; ``d`` before them is their gradient's.
+        labels: names of the labels.
+        loss: name of the loss, if the stage adds to it.
+    """
+
+    def __init__(
+        self,
+        model: StageModel,
+        labels: Sequence[tf.TensorSpec],
+        loss: Loss,
+        kinds: str,
+        recompute: bool = False,
+    ) -> None:
+        self.model = model
+        self.number = model.number
+        self.variables = model.trainable_variables()
+        labels = labels if model.is_last else []
+        n = len(model.values)
+        has_loss = False
+
+        def forward(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+            nonlocal has_loss
+            values, losses = model.forward(tensors[:n], training=True)
+            if model.is_last:
+                losses = [*losses, *loss(model.outputs(values), tensors[n:])]
+            has_loss = bool(losses)
+            given = [values[v] for v in model.stage.gives]
+            return [*given, tf.add_n(losses)] if losses else given
+
+        self.parts = parts_of(
+            forward,
+            [*map(model.spec, model.values), *labels],
+            [v.value for v in self.variables],
+            kinds,
+            recompute,
+            f"stage_{model.number}",
+        )
+        self.taken = {value: f"x{i}" for i, value in enumerate(model.values)}
+        self.given = {value: f"y{i}" for i, value in enumerate(model.stage.gives)}
+        self.labels = [f"x{n + i}" for i in range(len(labels))]
+        self.loss = f"y{len(self.given)}" if has_loss else None
+
+
+def add_step(
+    plan: Plan,
+    place: Place,
+    stages: Mapping[int, StageFunctions],
+    micro_batches: Sequence[MicroBatch],
+) -> StepResult:
+    """Adds a training step of this rank to the graph that is being traced.
+
+    Args:
+        stages: the functions of this rank's stages, by number.
+        micro_batches: as many as the schedule has.
+    """
+    step = _Step(plan, place, stages, micro_batches)
+    for action in plan.schedule.actions[place.rank]:
+        step.act(action)
+    return StepResult(step.gradients, step.loss)
+
+
+class _Step:
+    """A step while its graph is built."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        place: Place,
+        stages: Mapping[int, StageFunctions],
+        micro_batches: Sequence[MicroBatch],
+    ) -> None:
+        self.plan, self.place, self.stages = plan, place, stages
+        self.micro_batches = micro_batches
+        self.gradients: dict[int, Any] = {}
+        self.loss: Any = tf.constant(0.0)
+        # What functions have taken and given, by stage, micro-batch and name.
+        self._values: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
+        self._last: list[tf.Operation] = []  # what the last action did
+        self._last_but_one: list[tf.Operation] = []
+
+    def act(self, action: Action) -> None:
+        stage, values = self.stages[action.stage], self._values[action.stage, action.micro]
+        # Asked for while the action before this one works.
+        with tf.control_dependencies(self._last_but_one):
+            if action.kind == "F":
+                self._take_inputs(stage, action.micro, values)
+            elif action.kind in "BI":
+                self._take_gradients(stage, action.micro, values)
+        part = stage.parts[action.kind]
+        with tf.control_dependencies(self._last):
+            made = part.function(*(values[name] for name in part.takes))
+        values.update(zip(part.gives, made, strict=True))
+        if made:
+            self._last, self._last_but_one = [made[0].op], self._last
+        if action.kind == "F":
+            self._send_outputs(stage, action.micro, values)
+        if action.kind in "BI":
+            self._send_gradients(stage, action.micro, values)
+        if action.kind in "BW":
+            self._add_up(stage, values)
+
+    def _take_inputs(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
+        batch = self.micro_batches[micro]
+        for value in stage.model.stage.inputs:
+            values[stage.taken[value]] = batch.inputs[value]
+        values.update(zip(stage.labels, batch.labels, strict=True))
+        for number, edge in self._edges(user=stage.number):
+            name = stage.taken[edge.value]
+            if self._is_here(edge.maker):
+                maker = self.stages[edge.maker]
+                values[name] = self._values[edge.maker, micro][maker.given[edge.value]]
+            else:
+                values[name] = self._receive(number, edge.maker, micro, edge.value, forward=True)
+
+    def _send_outputs(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
+        for number, edge in self._edges(maker=stage.number):
+            if not self._is_here(edge.user):
+                self._send(
+                    values[stage.given[edge.value]], number, edge.user, micro, edge.value, True
+                )
+
+    def _take_gradients(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
+        parts: dict[str, list[tf.Tensor]] = defaultdict(list)
+        for number, edge in self._edges(maker=stage.number):
+            if not stage.model.spec(edge.value).dtype.is_floating:
+                continue
+            if self._is_here(edge.user):
+                user = self.stages[edge.user]
+                gradient = self._values[edge.user, micro][f"d{user.taken[edge.value]}"]
+            else:
+                gradient = self._receive(number, edge.user, micro, edge.value, forward=False)
+            parts[f"d{stage.given[edge.value]}"].append(gradient)
+        values.update((name, tf.add_n(summands)) for name, summands in parts.items())
+        if stage.loss is not None:
+            batch, loss = self.micro_batches[micro], values[stage.loss]
+            values[f"d{stage.loss}"] = tf.cast(batch.weight * batch.scale, loss.dtype)
+            self.loss += tf.cast(loss, tf.float32) * tf.cast(batch.weight, tf.float32)
+
+    def _send_gradients(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
+        for number, edge in self._edges(user=stage.number):
+            name = f"d{stage.taken[edge.value]}"
+            if name in values and not self._is_here(edge.maker):
+                self._send(values[name], number, edge.maker, micro, edge.value, False)
+
+    def _add_up(self, stage: StageFunctions, values: dict[str, Any]) -> None:
+        for i, variable in enumerate(stage.variables):
+            gradient = values.get(f"dw{i}")
+            if f"dw{i}.values" in values:
+                rows = tf.constant(variable.shape, tf.int64)
+                gradient = tf.IndexedSlices(values[f"dw{i}.values"], values[f"dw{i}.indices"], rows)
+            if gradient is not None:
+                before = self.gradients.get(id(variable))
+                self.gradients[id(variable)] = _sum(before, gradient)
+
+    def _edges(
+        self, maker: int | None = None, user: int | None = None
+    ) -> Iterator[tuple[int, Edge]]:
+        for number, edge in enumerate(self.plan.cut.edges):
+            if edge.maker == maker or edge.user == user:
+                yield number, edge
+
+    def _is_here(self, stage: int) -> bool:
+        return self.plan.schedule.rank_of[stage] == self.place.rank
+
+    def _send(
+        self, tensor: tf.Tensor, edge: int, stage: int, micro: int, value: int, forward: bool
+    ) -> None:
+        with self._channel(edge, micro, forward):
+            ops.send(
+                tensor, self._rank_of(stage), self._label(value, micro, forward), self.place.over
+            )
+
+    def _receive(self, edge: int, stage: int, micro: int, value: int, forward: bool) -> tf.Tensor:
+        spec = next(iter(self.stages.values())).model.spec(value)
+        rows = self.micro_batches[micro].rows
+        with self._channel(edge, micro, forward):
+            received = ops.receive(
+                [rows, *spec.shape[1:]],
+                spec.dtype,
+                self._rank_of(stage),
+                self._label(value, micro, forward),
+                self.place.over,
+            )
+        received.set_shape(spec.shape)
+        return received
+
+    def _channel(self, edge: int, micro: int, forward: bool) -> AbstractContextManager[None]:
+        number = (edge * 2 + forward) * self.plan.schedule.micro_batches + micro
+        return ops.channels(FIRST_CHANNEL + number)
+
+    def _rank_of(self, stage: int) -> int:
+        return self.place.ranks[self.plan.schedule.rank_of[stage]]
+
+    def _label(self, value: int, micro: int, forward: bool) -> str:
+        what = "" if forward else "the gradient of "
+        name = next(iter(self.stages.values())).model.graph.specs[value].name
+        return f"{what}{name} of micro-batch {micro}"
+
+
+def _sum(a: Any, b: Any) -> Any:
+    """Of dense tensors, or of tf.IndexedSlices: then the rows of both."""
+    if a is None:
+        return b
+    if isinstance(a, tf.IndexedSlices) and isinstance(b, tf.IndexedSlices):
+        return tf.IndexedSlices(
+            tf.concat([a.values, b.values], 0), tf.concat([a.indices, b.indices], 0), b.dense_shape
+        )
+    return tf.convert_to_tensor(a) + tf.convert_to_tensor(b)

@@ -1,0 +1,112 @@
+"""What a stage computes for one micro-batch: its layers, its share of the loss, the metrics.
+
+Every stage has a loss: what its own layers add to it (activity and weight regularization,
+``add_loss``); the last one adds the compiled loss, from the model's outputs. The gradient of a
+stage's loss begins on that stage, with the micro-batch's weight in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.pipeline.graph import Call, Graph, carries_mask, layers_of
+from tnt_notebook.parallel.pipeline.partition import Partition, Stage
+
+
+@dataclass(frozen=True)
+class StageModel:
+    """The part of a model that one stage runs.
+
+    Attributes:
+        number: of the stage.
+        is_last: it has the model's outputs, the compiled loss and the metrics.
+        values: what it is called on: values of earlier stages, then inputs of the model.
+        regularized: layers whose weights add to the loss here; a shared layer's only once.
+    """
+
+    model: keras.Model
+    graph: Graph
+    stage: Stage
+    number: int
+    is_last: bool
+    regularized: tuple[keras.Layer, ...]
+
+    @property
+    def calls(self) -> list[Call]:
+        return self.graph.calls[self.stage.begin : self.stage.end]
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        return self.stage.takes + self.stage.inputs
+
+    @property
+    def layers(self) -> list[keras.Layer]:
+        return layers_of(self.calls)
+
+    def trainable_variables(self) -> list[keras.Variable]:
+        """Of its layers, each once, in the order of the model."""
+        own = {id(v) for layer in self.layers for v in layer.trainable_variables}
+        return [v for v in self.model.trainable_variables if id(v) in own]
+
+    def spec(self, value: int) -> tf.TensorSpec:
+        """Shape and dtype of a value, for any number of samples."""
+        described = self.graph.specs[value]
+        return tf.TensorSpec((None, *described.shape[1:]), described.dtype)
+
+    def forward(self, tensors: Sequence[Any], training: bool) -> tuple[dict[int, Any], list[Any]]:
+        """Runs the layers.
+
+        Returns:
+            All values, by number, and what the layers add to the loss.
+        """
+        values = dict(zip(self.values, tensors, strict=True))
+        losses: list[Any] = []
+        for call in self.calls:
+            call.run(values, training)
+            if isinstance(call.operation, keras.Layer):
+                # The next call of the same layer forgets them.
+                for layer in call.operation._flatten_layers():
+                    losses += layer._get_own_losses()
+        for layer in self.regularized:
+            losses += layer._get_regularization_losses()
+        return values, [self.model._aggregate_additional_loss(loss) for loss in losses]
+
+    def outputs(self, values: dict[int, Any]) -> Any:
+        """What the model returns, on the last stage."""
+        return keras.tree.map_structure(lambda n: values[n], self.graph.output_structure)
+
+
+def stage_models(model: keras.Model, graph: Graph, cut: Partition) -> list[StageModel]:
+    """The stages of a model.
+
+    Raises:
+        ModelError: a cut goes through something that cannot be sent.
+    """
+    for edge in cut.edges:
+        spec = graph.specs[edge.value]
+        if carries_mask(spec):
+            raise ModelError(
+                f"Stage {edge.user} takes {spec.name!r}, which carries a mask (of an Embedding or "
+                "Masking layer), from another stage, and masks are not sent between stages. Cut "
+                "behind the layers that use the mask."
+            )
+        if spec.sparse or getattr(spec, "ragged", False):
+            raise ModelError(
+                f"Stage {edge.user} takes {spec.name!r} from another stage, which is not a dense "
+                "tensor and cannot be sent. Cut elsewhere."
+            )
+    regularized: set[int] = set()
+    stages = []
+    for number, stage in enumerate(cut.stages):
+        layers = layers_of(graph.calls[stage.begin : stage.end])
+        own = tuple(layer for layer in layers if id(layer) not in regularized)
+        regularized.update(id(layer) for layer in own)
+        is_last = number == len(cut.stages) - 1
+        stages.append(StageModel(model, graph, stage, number, is_last, own))
+    return stages
