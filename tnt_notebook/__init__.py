@@ -19,13 +19,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Model", "distributed", "load_ipython_extension", "unload_ipython_extension", "world"]
+__all__ = [
+    "Model",
+    "Pipeline",
+    "distributed",
+    "load_ipython_extension",
+    "unload_ipython_extension",
+    "world",
+]
 
 if TYPE_CHECKING:
     from tnt_notebook.comm import world
     from tnt_notebook.parallel import Model, distributed
+    from tnt_notebook.parallel.pipeline import Pipeline
 
-_HOME = {"Model": "parallel", "distributed": "parallel", "world": "comm"}
+_HOME = {
+    "Model": "parallel",
+    "Pipeline": "parallel.pipeline",
+    "distributed": "parallel",
+    "world": "comm",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -65,7 +65,14 @@ def step(name, schedule_name, micro_batches, stages_per_rank=None, recompute=Fal
     models = stage_models(model, graph, cut)
     kinds = "FIW" if schedule.splits_backward() else "FB"
     stages = {
-        s: StageFunctions(models[s], [], loss_of, kinds, recompute)
+        s: StageFunctions(
+            models[s],
+            [tf.TensorSpec((), tf.int64)],
+            loss_of,
+            kinds,
+            recompute=recompute,
+            training=True,
+        )
         for s in schedule.stages_of(w.rank)
     }
     place = Place(w, tuple(range(w.size)), w.rank)
@@ -76,7 +83,7 @@ def step(name, schedule_name, micro_batches, stages_per_rank=None, recompute=Fal
             MicroBatch(
                 end - begin,
                 {v: x[begin:end] for v, x in zip(graph.inputs, tensors, strict=True)},
-                [],
+                [tf.constant(end - begin, tf.int64)],
                 (end - begin) / SAMPLES,
             )
             for begin, end in bounds(SAMPLES, micro_batches)

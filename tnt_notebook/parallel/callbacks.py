@@ -47,6 +47,7 @@ def shared_callbacks(
     callbacks: Any,
     *,
     state: Callable[[], Sequence[keras.Variable]],
+    before: Callable[[], None],
     watch: Watch,
     verbose: Any,
     epochs: int,
@@ -58,12 +59,14 @@ def shared_callbacks(
     Args:
         callbacks: what the user passed; used on rank 0 only.
         state: variables that a callback may change.
+        before: called on every rank before each hook that may look at the model.
         watch: called on every rank after each hook, with its name, number (epoch or batch), logs.
         alone: inside it the model works on this rank alone, as callbacks expect it.
     """
     return _SharedCallbacks(
         over,
         state,
+        before,
         watch,
         alone,
         callbacks if over.rank == 0 else None,
@@ -81,12 +84,14 @@ class _SharedCallbacks(CallbackList):
         self,
         over: World,
         state: Callable[[], Sequence[keras.Variable]],
+        before: Callable[[], None],
         watch: Watch,
         alone: Callable[[], contextlib.AbstractContextManager[None]],
         callbacks: Any,
         **arguments: Any,
     ) -> None:
         self._over, self._state, self._watch, self._alone = over, state, watch, alone
+        self._before = before
         super().__init__(callbacks, **arguments)
         # Callbacks in another thread could not stop training after the same step on all ranks.
         self._async_train = self._async_test = self._async_predict = False
@@ -114,6 +119,8 @@ class _SharedCallbacks(CallbackList):
         if hook not in self._called and hook not in self._shared:
             self._watch(hook, number, logs)
             return
+        if shared:
+            self._before()
         touched: list[keras.Variable] = []
         lengths = _lengths(self.model)
         train_function = self.model.train_function

@@ -14,6 +14,8 @@ from tnt_notebook.errors import DataError
 from tnt_notebook.parallel import step
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.interpose import interposed
+from tnt_notebook.parallel.pipeline.config import Layout, Pipeline
+from tnt_notebook.parallel.pipeline.training import PipelineSteps
 
 # Keras looks these up on the instance first.
 _STEPS = ("train_step", "test_step", "predict_step", "_get_metrics_result_or_logs")
@@ -29,6 +31,7 @@ class DistributedFunctions:
     Args:
         news: called after each step.
         wants_to_stop: asked before each step; this rank's vote.
+        pipeline: how the model is cut into stages, and which this rank has.
     """
 
     def __init__(
@@ -38,19 +41,26 @@ class DistributedFunctions:
         exchange: Exchange,
         news: News,
         wants_to_stop: Callable[[], bool],
+        pipeline: tuple[Pipeline, Layout] | None = None,
     ) -> None:
         self.model = model
         self._news, self._wants_to_stop = news, wants_to_stop
         with tf.device("/CPU:0"):
             self._vote = tf.Variable(0.0, trainable=False, dtype=tf.float64, name="tnt_vote")
         setting = step.Setting(over, exchange, self._vote, interposed)
-        train = step.train_step(setting, model, model.train_step)
-        test = step.test_step(setting, model, model.test_step)
-        predict = step.predict_step(model.predict_step, over)
+        self.pipeline: PipelineSteps | None = None
+        steps: tuple[Callable[[Any], Any], ...]
+        if pipeline is not None:
+            self.pipeline = cut = PipelineSteps(setting, model, *pipeline)
+            steps = (cut.train_step, cut.test_step, cut.predict_step)
+        else:
+            steps = (
+                step.train_step(setting, model, model.train_step),
+                step.test_step(setting, model, model.test_step),
+                step.predict_step(model.predict_step, over),
+            )
         # The logs of a distributed step are those of the global batch already.
-        self._ours: dict[str, Any] = dict(
-            zip(_STEPS, (train, test, predict, lambda logs: logs), strict=True)
-        )
+        self._ours = dict(zip(_STEPS, (*steps, lambda logs: logs), strict=True))
         self._theirs: dict[str, Any] = {}
         self._theirs_functions: dict[str, Any] = {}
         self._installed = False
@@ -113,6 +123,8 @@ class DistributedFunctions:
             if wants_to_stop:
                 self._vote.assign(1.0)
             logs = dict(function(iterator))
+            if self.pipeline is not None and phase == "fit":
+                self.pipeline.is_whole = False
             news = logs.pop(step.NEWS).numpy()
             samples, votes, same = news if news.ndim else (news, wants_to_stop, True)
             if not same:

@@ -37,20 +37,25 @@ def interposed(step: Step) -> Iterator[None]:
     """Replaces the functions above inside the ``with`` block, for this step."""
     with contextlib.ExitStack() as stack:
         for kind in _optimizers_with_own_apply():
-            stack.enter_context(_replaced(kind, "apply", functools.partial(_exchange_first, step)))
+            stack.enter_context(replaced(kind, "apply", functools.partial(_exchange_first, step)))
         stack.enter_context(recorded_assignments(step.assigned, unless=lambda: step.applying))
         stack.enter_context(
-            _replaced(keras.random.SeedGenerator, "next", functools.partial(_draw_apart, step))
+            replaced(keras.random.SeedGenerator, "next", functools.partial(_draw_apart, step))
         )
+        stack.enter_context(interposed_losses(step))
         stack.enter_context(
-            _replaced(keras_loss, "reduce_weighted_values", lambda f: global_reduction(step, f))
+            replaced(keras_nn, "_compute_moments_sync", lambda _: global_moments(step))
         )
-        stack.enter_context(
-            _replaced(keras.metrics.Mean, "update_state", functools.partial(_count_by_share, step))
-        )
-        stack.enter_context(
-            _replaced(keras_nn, "_compute_moments_sync", lambda _: global_moments(step))
-        )
+        yield
+
+
+@contextlib.contextmanager
+def interposed_losses(step: Step) -> Iterator[None]:
+    """Of the functions above, those that losses and metrics of a part of a batch need."""
+    with (
+        replaced(keras_loss, "reduce_weighted_values", lambda f: global_reduction(step, f)),
+        replaced(keras.metrics.Mean, "update_state", functools.partial(_count_by_share, step)),
+    ):
         yield
 
 
@@ -69,12 +74,12 @@ def recorded_assignments(
 
         return recorded
 
-    with _replaced(CommonVariable, "assign", recording):
+    with replaced(CommonVariable, "assign", recording):
         yield
 
 
 @contextlib.contextmanager
-def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
     original = getattr(owner, name)
     setattr(owner, name, make(original))
     try:

@@ -12,6 +12,7 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
+from tnt_notebook.parallel.pipeline.config import Pipeline
 from tnt_notebook.parallel.scope import METHODS, call, current_session
 from tnt_notebook.parallel.session import Session
 
@@ -27,6 +28,7 @@ class Model:
         model: any Keras model, compiled or not.
         exchange: how gradients are exchanged; default: bucketed allreduce.
         bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
+        pipeline: cuts the model into stages, each on a rank of its own; see ``tnt.Pipeline``.
 
     Raises:
         ModelError: ``model`` is not a Keras model.
@@ -46,6 +48,7 @@ class Model:
         model: keras.Model,
         exchange: Exchange | None = None,
         bucket_mb: float | None = None,
+        pipeline: Pipeline | None = None,
     ) -> None:
         if isinstance(model, Model):
             model = model.keras_model
@@ -54,7 +57,7 @@ class Model:
                 f"tnt.Model wraps a keras.Model, not a {type(model).__name__}. Is it a tf_keras "
                 "model? Keras 2 is not supported."
             )
-        session = Session(comm.world(), exchange or bucketed_allreduce(bucket_mb))
+        session = Session(comm.world(), exchange or bucketed_allreduce(bucket_mb), pipeline)
         seeds.synchronise(session.over)
         vars(self).update(keras_model=model, _session=session)
         weakref.finalize(self, session.close)

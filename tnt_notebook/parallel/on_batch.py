@@ -33,6 +33,7 @@ def train_on_batch(
             raise ValueError("train_on_batch takes sample_weight or class_weight, not both.")
         sample_weight = data_adapter_utils.class_weight_to_sample_weights(y, class_weight)
     logs = _on_batch(session, model, "train_on_batch", (x, y, sample_weight))
+    session.gather(model)
     return logs if return_dict else model._flatten_metrics_in_order(logs)
 
 
@@ -74,7 +75,7 @@ def _begin(session: Session, model: keras.Model, call: str, batch: Any) -> Any:
         prepare(session.over, model, call, keras.tree.map_structure(_spec, batch))
         session.runs.append(Run(call, model))
     session.functions_of(model)
-    return cut(batch, session.over) if session.over.size > 1 else batch
+    return cut(batch, session.replica) if session.replica.size > 1 else batch
 
 
 def _spec(leaf: Any) -> tf.TensorSpec | None:

@@ -52,11 +52,13 @@ def fit(
         (x, y, sample_weight), validation_data = array_slicing.train_validation_split(
             (x, y, sample_weight), validation_split=validation_split
         )
-    train = sharded(over, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight)
+    train = sharded(
+        session.replica, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
+    )
     validation = None
     if validation_data is not None:
         validation = sharded(
-            over,
+            session.replica,
             *unpack(validation_data),
             batch_size=validation_batch_size or batch_size,
             steps_per_epoch=validation_steps,
@@ -78,6 +80,7 @@ def fit(
             validation_steps=validation_steps,
             validation_freq=validation_freq,
         )
+    session.gather(model)
     agreement.check_identical(over, state_of(model), "after training")
     session.runs.append(Run("fit", model, dict(history.history), stopped=progress.stopped))
     return history
@@ -98,7 +101,7 @@ def evaluate(
     return_dict: bool,
 ) -> Any:
     """``keras.Model.evaluate``; every rank evaluates its slices, and all get the whole result."""
-    data = sharded(session.over, x, y, sample_weight, batch_size, steps)
+    data = sharded(session.replica, x, y, sample_weight, batch_size, steps)
     logs = _without_gradients(
         session,
         model,
@@ -126,7 +129,7 @@ def predict(
     callbacks: Any,
 ) -> Any:
     """``keras.Model.predict``; every rank computes its slices, and all get all outputs."""
-    data = sharded(session.over, x, batch_size=batch_size, steps_per_epoch=steps)
+    data = sharded(session.replica, x, batch_size=batch_size, steps_per_epoch=steps)
     outputs = _without_gradients(
         session, model, keras_predict, "predict", data, verbose, steps, callbacks
     )
@@ -192,6 +195,7 @@ def _callbacks(
         model,
         callbacks,
         state=lambda: state_of(model),
+        before=lambda: session.gather(model),
         watch=watch,
         verbose=0 if session.quiet and verbose == "auto" else verbose,
         epochs=epochs,

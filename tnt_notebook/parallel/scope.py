@@ -17,6 +17,7 @@ from tnt_notebook.errors import NothingToDoError, brief
 from tnt_notebook.parallel import agreement, on_batch, run, seeds
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
+from tnt_notebook.parallel.pipeline.config import Pipeline
 from tnt_notebook.parallel.progress import Report
 from tnt_notebook.parallel.session import Session
 
@@ -35,6 +36,7 @@ def distributed(
     report: Report | None = None,
     exchange: Exchange | None = None,
     bucket_mb: float | None = None,
+    pipeline: Pipeline | None = None,
     timeout: float | None = None,
     quiet: bool = True,
 ) -> Iterator[Session]:
@@ -44,6 +46,7 @@ def distributed(
         report: called on rank 0 with a frame a few times a second.
         exchange: how gradients are exchanged; default: bucketed allreduce.
         bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
+        pipeline: cuts models into stages; default: every rank has the whole model.
         timeout: seconds that ranks wait for one message.
         quiet: whether ``verbose="auto"`` prints nothing (there is a live view).
 
@@ -56,7 +59,7 @@ def distributed(
     usual_timeout = over.timeout_s
     if timeout is not None:
         over.set_timeout(timeout)
-    session = Session(over, exchange or bucketed_allreduce(bucket_mb), report, quiet)
+    session = Session(over, exchange or bucketed_allreduce(bucket_mb), pipeline, report, quiet)
     outer, _current = _current, session
     try:
         agreement.agree(over, {"call": "begin"})

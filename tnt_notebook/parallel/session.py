@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -10,8 +11,10 @@ import keras
 
 from tnt_notebook.comm import World
 from tnt_notebook.comm.stop import stop_requested
+from tnt_notebook.parallel.data import Replica
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.functions import DistributedFunctions
+from tnt_notebook.parallel.pipeline.config import Layout, Pipeline, layout_of
 from tnt_notebook.parallel.progress import Progress, Report
 
 
@@ -37,12 +40,27 @@ class Session:
 
     over: World
     exchange: Exchange
+    pipeline: Pipeline | None = None
     report: Report | None = None
     quiet: bool = False
     runs: list[Run] = field(default_factory=list)
     alone: bool = False
     progress: Progress | None = None
     functions: dict[int, DistributedFunctions] = field(default_factory=dict)
+
+    @functools.cached_property
+    def layout(self) -> Layout | None:
+        """Which rank has which stages, in a pipeline."""
+        if self.pipeline is None:
+            return None
+        return layout_of(self.pipeline, self.over.rank, self.over.size)
+
+    @property
+    def replica(self) -> Replica:
+        """Of the replicas of the model that share the data, the one of this rank."""
+        if self.layout is None:
+            return Replica(self.over.rank, self.over.size)
+        return Replica(self.layout.replica, self.layout.replicas)
 
     @contextlib.contextmanager
     def on_this_rank_alone(self) -> Iterator[None]:
@@ -57,12 +75,19 @@ class Session:
         """The distributed functions of a model, in place."""
         functions = self.functions.get(id(model))
         if functions is None:
+            cut = (self.pipeline, self.layout) if self.pipeline and self.layout else None
             functions = DistributedFunctions(
-                model, self.over, self.exchange, self._take_news, stop_requested
+                model, self.over, self.exchange, self._take_news, stop_requested, cut
             )
             self.functions[id(model)] = functions
         functions.install()
         return functions
+
+    def gather(self, model: keras.Model) -> None:
+        """Makes the model whole on every rank, where each trains a part of it. Collective."""
+        functions = self.functions.get(id(model))
+        if functions is not None and functions.pipeline is not None:
+            functions.pipeline.gather()
 
     def close(self) -> None:
         """Gives all models their own functions back."""

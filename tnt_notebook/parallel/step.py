@@ -99,7 +99,7 @@ def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any],
         outputs = own_step(data)
         with ops.channels(PREDICT_CHANNELS):
             return keras.tree.map_structure(
-                lambda output: _gather_rows(output[:local], over), outputs
+                lambda output: gather_rows(output[:local], over), outputs
             )
 
     return run if over.size > 1 else own_step
@@ -122,12 +122,12 @@ def _whole_batch_step(
         with ops.channels(first_channel), setting.interpose(step):
             logs = _checked_logs(own_step(data))
             finish(step)
-            return _global_logs(step, logs, before, setting.vote)
+            return global_logs(step, logs, before, setting.vote)
 
     return run if setting.over.size > 1 else run_alone
 
 
-def _gather_rows(output: tf.Tensor, over: World) -> tf.Tensor:
+def gather_rows(output: tf.Tensor, over: World) -> tf.Tensor:
     if isinstance(output, (tf.RaggedTensor, tf.SparseTensor)):
         raise ModelError(
             "Predictions that are ragged or sparse cannot be gathered from the ranks: let the "
@@ -189,7 +189,7 @@ def _checked_logs(logs: Any) -> dict[str, Any]:
     return logs
 
 
-def _global_logs(
+def global_logs(
     step: Step,
     logs: dict[str, Any],
     before: Sequence[tuple[keras.Variable, tf.Tensor]],

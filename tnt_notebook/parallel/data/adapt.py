@@ -16,12 +16,17 @@ from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
-from tnt_notebook.comm import World
-from tnt_notebook.parallel.data.shard import Share, fingerprint_of_indices, shard, share_of
+from tnt_notebook.parallel.data.shard import (
+    Replica,
+    Share,
+    fingerprint_of_indices,
+    shard,
+    share_of,
+)
 
 
 def sharded(
-    over: World,
+    over: Replica,
     x: Any,
     y: Any = None,
     sample_weight: Any = None,
@@ -106,7 +111,7 @@ def _dense_arrays(adapter: ArrayDataAdapter) -> Any | None:
         )
 
 
-def _shard_arrays(adapter: ArrayDataAdapter, arrays: Any, over: World) -> tf.data.Dataset:
+def _shard_arrays(adapter: ArrayDataAdapter, arrays: Any, over: Replica) -> tf.data.Dataset:
     indices = ArrayDataAdapter(
         np.arange(adapter._num_samples),
         batch_size=adapter._batch_size,

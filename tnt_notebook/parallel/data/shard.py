@@ -14,11 +14,17 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import World
 from tnt_notebook.errors import DataError
 
 #: Fingerprints are below this, so that sums over ranks are exact in float64.
 _MODULUS = 65521
+
+
+class Replica(NamedTuple):
+    """Which of how many cuts of the data: of each rank, or of each pipeline of ranks."""
+
+    rank: int
+    size: int
 
 
 class Share(NamedTuple):
@@ -40,7 +46,7 @@ def share_of(total: Any, rank: int, size: int) -> tuple[Any, Any]:
     return total * rank // size, total * (rank + 1) // size
 
 
-def shard(batches: tf.data.Dataset, over: World) -> tf.data.Dataset:
+def shard(batches: tf.data.Dataset, over: Replica) -> tf.data.Dataset:
     """A dataset of ``(slice of this rank, Share)`` from a dataset of global batches."""
 
     def cut_batch(*batch: Any) -> tuple[Any, Share]:
@@ -49,7 +55,7 @@ def shard(batches: tf.data.Dataset, over: World) -> tf.data.Dataset:
     return batches.map(cut_batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
-def cut(batch: Any, over: World) -> tuple[Any, Share]:
+def cut(batch: Any, over: Replica) -> tuple[Any, Share]:
     """This rank's slice of one global batch, any structure of tensors with a batch axis."""
     tensors = _tensors_of(batch)
     total = _length(tensors[0])

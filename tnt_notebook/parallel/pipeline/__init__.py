@@ -1,1 +1,8 @@
 """Models cut into stages, each on a rank of its own, and the order in which ranks run them."""
+
+from __future__ import annotations
+
+from tnt_notebook.parallel.pipeline.config import Pipeline
+from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
+
+__all__ = ["Action", "Pipeline", "Schedule"]

@@ -92,6 +92,13 @@ def graph_of(model: keras.Model) -> Graph:
     return graph
 
 
+def standardized(model: keras.Model, x: Any) -> list[Any]:
+    """What the model is given, as tensors in the order of the graph's inputs."""
+    functional = _functional(model)
+    assert functional is not None
+    return list(functional._standardize_inputs(x))
+
+
 def _functional(model: Any) -> Functional | None:
     """The graph inside a model, if it is nothing but that."""
     if isinstance(model, keras.Sequential):

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import World, ops
@@ -58,7 +59,7 @@ class MicroBatch:
     Attributes:
         rows: samples; scalar, int64.
         inputs: of the model, by value.
-        labels: flat tensors that the loss takes, on the last stage.
+        labels: flat tensors that a stage takes beside values; see :class:`StageFunctions`.
         weight: its part of the loss of the batch; scalar.
         scale: that gradients are multiplied by, against underflow; scalar.
     """
@@ -83,46 +84,62 @@ class StepResult:
     loss: Any = 0.0
 
 
-#: The compiled loss, and what it does beside: from the model's outputs and the labels.
-Loss = Callable[[Any, list[tf.Tensor]], list[tf.Tensor]]
+#: What the last stage does with the model's outputs: gives tensors that it adds up (training,
+#: evaluation), or gives as they are (prediction).
+Finish = Callable[[Any, list[tf.Tensor]], list[tf.Tensor]]
 
 
 class StageFunctions:
     """The traced parts of a stage, and what their arguments and results are called.
 
     Args:
-        labels: specs of what ``loss`` takes beside the model's outputs.
-        kinds: of the parts: ``"FB"`` or ``"FIW"``.
+        labels: specs of what ``finish`` takes beside the model's outputs. The first is the number
+            of samples that count, int64: with 0, the stage's state stays as it was.
+        finish: see :data:`Finish`.
+        kinds: of the parts: ``"FB"`` or ``"FIW"`` in training, else ``"F"``.
+        state: variables that ``finish`` changes.
 
     Attributes:
         taken, given: names of values; ``d`` before them is their gradient's.
         labels: names of the labels.
         loss: name of the loss, if the stage adds to it.
+        results: names of what ``finish`` gives in prediction.
     """
 
     def __init__(
         self,
         model: StageModel,
         labels: Sequence[tf.TensorSpec],
-        loss: Loss,
-        kinds: str,
+        finish: Finish,
+        kinds: str = "F",
+        *,
         recompute: bool = False,
+        training: bool = False,
+        predicts: bool = False,
+        state: Sequence[keras.Variable] = (),
     ) -> None:
         self.model = model
         self.number = model.number
         self.variables = model.trainable_variables()
-        labels = labels if model.is_last else []
         n = len(model.values)
-        has_loss = False
+        changing = [*model.state(), *state] if not predicts else []
+        last: list[tf.Tensor] = []
 
         def forward(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-            nonlocal has_loss
-            values, losses = model.forward(tensors[:n], training=True)
-            if model.is_last:
-                losses = [*losses, *loss(model.outputs(values), tensors[n:])]
-            has_loss = bool(losses)
+            nonlocal last
+            before = [tf.identity(v.value) for v in changing]
+            values, losses = model.forward(tensors[:n], training)
             given = [values[v] for v in model.stage.gives]
-            return [*given, tf.add_n(losses)] if losses else given
+            finished = finish(model.outputs(values), tensors[n:]) if model.is_last else []
+            if predicts:
+                last = finished
+            else:
+                losses += finished
+                last = [tf.add_n(losses)] if losses else []
+            for variable, value in zip(changing, before, strict=True):
+                # A micro-batch without samples works on a borrowed one.
+                variable.value.assign(tf.where(tensors[n] > 0, variable.value, value))
+            return [*given, *last]
 
         self.parts = parts_of(
             forward,
@@ -135,7 +152,9 @@ class StageFunctions:
         self.taken = {value: f"x{i}" for i, value in enumerate(model.values)}
         self.given = {value: f"y{i}" for i, value in enumerate(model.stage.gives)}
         self.labels = [f"x{n + i}" for i in range(len(labels))]
-        self.loss = f"y{len(self.given)}" if has_loss else None
+        after = [f"y{len(self.given) + i}" for i in range(len(last))]
+        self.loss = after[0] if after and not predicts else None
+        self.results = after if predicts else []
 
 
 def add_step(
@@ -154,6 +173,27 @@ def add_step(
     for action in plan.schedule.actions[place.rank]:
         step.act(action)
     return StepResult(step.gradients, step.loss)
+
+
+def add_forward(
+    plan: Plan,
+    place: Place,
+    stages: Mapping[int, StageFunctions],
+    micro_batches: Sequence[MicroBatch],
+) -> tuple[Any, list[list[tf.Tensor]]]:
+    """Adds the forward half of a step, for evaluation and prediction.
+
+    Returns:
+        What this rank's stages add to the loss of the batch; and of each micro-batch what the last
+        stage gives, if it is here.
+    """
+    step = _Step(plan, place, stages, micro_batches)
+    results = []
+    for number in plan.schedule.stages_of(place.rank):
+        for micro in range(len(micro_batches)):
+            results.append(step.act(Action("F", number, micro)))
+            step.count_loss(number, micro)
+    return step.loss, results[-len(micro_batches) :]
 
 
 class _Step:
@@ -175,7 +215,8 @@ class _Step:
         self._last: list[tf.Operation] = []  # what the last action did
         self._last_but_one: list[tf.Operation] = []
 
-    def act(self, action: Action) -> None:
+    def act(self, action: Action) -> list[tf.Tensor]:
+        """Adds an action; gives what the stage predicts, if it does."""
         stage, values = self.stages[action.stage], self._values[action.stage, action.micro]
         # Asked for while the action before this one works.
         with tf.control_dependencies(self._last_but_one):
@@ -195,12 +236,20 @@ class _Step:
             self._send_gradients(stage, action.micro, values)
         if action.kind in "BW":
             self._add_up(stage, values)
+        return [values[name] for name in stage.results]
+
+    def count_loss(self, stage: int, micro: int) -> None:
+        """Adds a micro-batch's part to the loss of the batch."""
+        name = self.stages[stage].loss
+        if name is not None:
+            weight = tf.cast(self.micro_batches[micro].weight, tf.float32)
+            self.loss += tf.cast(self._values[stage, micro][name], tf.float32) * weight
 
     def _take_inputs(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         batch = self.micro_batches[micro]
         for value in stage.model.stage.inputs:
             values[stage.taken[value]] = batch.inputs[value]
-        values.update(zip(stage.labels, batch.labels, strict=True))
+        values.update(zip(stage.labels, batch.labels, strict=False))  # not all for all stages
         for number, edge in self._edges(user=stage.number):
             name = stage.taken[edge.value]
             if self._is_here(edge.maker):
@@ -231,7 +280,7 @@ class _Step:
         if stage.loss is not None:
             batch, loss = self.micro_batches[micro], values[stage.loss]
             values[f"d{stage.loss}"] = tf.cast(batch.weight * batch.scale, loss.dtype)
-            self.loss += tf.cast(loss, tf.float32) * tf.cast(batch.weight, tf.float32)
+            self.count_loss(stage.number, micro)
 
     def _send_gradients(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         for number, edge in self._edges(user=stage.number):

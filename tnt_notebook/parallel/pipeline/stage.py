@@ -54,6 +54,15 @@ class StageModel:
         own = {id(v) for layer in self.layers for v in layer.trainable_variables}
         return [v for v in self.model.trainable_variables if id(v) in own]
 
+    def state(self) -> list[keras.Variable]:
+        """Variables that its layers change themselves: batch norm, seeds."""
+        unique = {id(v): v for layer in self.layers for v in layer.non_trainable_variables}
+        return list(unique.values())
+
+    def variables(self) -> list[keras.Variable]:
+        """All of its layers', each once."""
+        return list({id(v): v for layer in self.layers for v in layer.variables}.values())
+
     def spec(self, value: int) -> tf.TensorSpec:
         """Shape and dtype of a value, for any number of samples."""
         described = self.graph.specs[value]

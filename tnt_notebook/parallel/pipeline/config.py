@@ -1,0 +1,88 @@
+"""What a person says about a pipeline, and which rank does what because of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tnt_notebook.errors import ScheduleError
+from tnt_notebook.parallel.pipeline.families import Family
+
+Placement = Literal["pipeline", "replicas"]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Trains a model cut into stages, each on a rank of its own.
+
+    Args:
+        stages: ranks in a pipeline. With more ranks there are several pipelines, which share the
+            data: 8 ranks and ``stages=2`` are 4 replicas.
+        micro_batches: how many parts a replica's share of a batch goes through the stages in.
+        schedule: ``"gpipe"``, ``"1f1b"``, ``"interleaved"``, ``"zb-h1"``, ``"zb-v"``, or a function
+            ``(ranks, micro_batches, stages_per_rank) -> Schedule``.
+        stages_per_rank: parts of the model that each rank has; default: 2 for ``"interleaved"`` and
+            ``"zb-v"``, else 1.
+        cut_at: names of the layers that begin a stage, one less than there are parts of the model;
+            default: where the slowest stage is fastest.
+        recompute: keeps only the inputs of a stage, and computes activations again in backward:
+            less memory, more time.
+        placement: ``"pipeline"`` puts the stages of a pipeline on neighbouring ranks, and so on a
+            node where they fit; ``"replicas"`` the replicas of a stage.
+    """
+
+    stages: int
+    micro_batches: int = 8
+    schedule: str | Family = "1f1b"
+    stages_per_rank: int | None = None
+    cut_at: Sequence[str] | Literal["auto"] = "auto"
+    recompute: bool = False
+    placement: Placement = field(default="pipeline")
+
+    def __post_init__(self) -> None:
+        if self.stages < 1 or self.micro_batches < 1:
+            raise ScheduleError(
+                "A pipeline has at least one stage and one micro-batch, not "
+                f"{self.stages} and {self.micro_batches}."
+            )
+        if self.placement not in ("pipeline", "replicas"):
+            raise ScheduleError(f"placement is 'pipeline' or 'replicas', not {self.placement!r}.")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which pipeline each rank is in, and where.
+
+    Attributes:
+        ranks: of each replica, its ranks in the order of the pipeline.
+        replica, position: of this process.
+    """
+
+    ranks: tuple[tuple[int, ...], ...]
+    replica: int
+    position: int
+
+    @property
+    def replicas(self) -> int:
+        return len(self.ranks)
+
+
+def layout_of(pipeline: Pipeline, rank: int, size: int) -> Layout:
+    """
+    Raises:
+        ScheduleError: the ranks cannot be shared out evenly.
+    """
+    stages = pipeline.stages
+    if size % stages:
+        raise ScheduleError(
+            f"{size} ranks cannot form pipelines of {stages} stages: the number of ranks must be a "
+            f"multiple of {stages}."
+        )
+    replicas = size // stages
+    if pipeline.placement == "pipeline":
+        ranks = [range(r * stages, (r + 1) * stages) for r in range(replicas)]
+    else:
+        ranks = [range(r, size, replicas) for r in range(replicas)]
+    replica = next(r for r, members in enumerate(ranks) if rank in members)
+    return Layout(tuple(map(tuple, ranks)), replica, ranks[replica].index(rank))

@@ -1,0 +1,352 @@
+"""The train, test and predict steps of a model that is cut into stages.
+
+    slice of this replica -> micro-batches -> schedule -> gradients of this rank's stages
+        -> exchange with the ranks that have the same weights -> the user's own optimizer
+        -> exchange of metric states, votes and fingerprints with all ranks
+
+Each rank changes the weights of its own stages only; :meth:`PipelineSteps.gather` makes the model
+whole again on every rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.optimizers import base_optimizer
+
+from tnt_notebook.comm import World, ops
+from tnt_notebook.comm.world import Group
+from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.data import Share, samples_of, unpack
+from tnt_notebook.parallel.interpose import interposed_losses, replaced
+from tnt_notebook.parallel.pipeline.config import Layout, Pipeline
+from tnt_notebook.parallel.pipeline.families import make
+from tnt_notebook.parallel.pipeline.graph import carries_mask, graph_of, standardized, wiring_of
+from tnt_notebook.parallel.pipeline.partition import begins_of, partition
+from tnt_notebook.parallel.pipeline.runtime import (
+    MicroBatch,
+    Place,
+    Plan,
+    StageFunctions,
+    add_forward,
+    add_step,
+)
+from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.step import (
+    PREDICT_CHANNELS,
+    TEST_CHANNELS,
+    TRAIN_CHANNELS,
+    Setting,
+    Step,
+    gather_rows,
+    global_logs,
+)
+
+
+class PipelineSteps:
+    """The steps of one model. Made on all ranks at once.
+
+    Args:
+        setting: what all steps have in common.
+        pipeline: what the person asked for.
+        layout: of the ranks.
+
+    Attributes:
+        is_whole: whether every rank has all of the model as it is now.
+    """
+
+    def __init__(
+        self, setting: Setting, model: keras.Model, pipeline: Pipeline, layout: Layout
+    ) -> None:
+        _check(model)
+        self._setting, self._model, self._layout = setting, model, layout
+        self._graph = graph_of(model)
+        schedule = make(
+            pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
+        )
+        names = [call.name for call in self._graph.calls]
+        if pipeline.cut_at == "auto":
+            raise ModelError("cut_at must name the layers with which stages begin.")
+        cut = partition(wiring_of(self._graph), begins_of(names, pipeline.cut_at))
+        if len(cut.stages) != schedule.stages:
+            raise ModelError(
+                f"cut_at makes {len(cut.stages)} parts of the model, and the schedule "
+                f"{schedule.name} on {schedule.ranks} ranks has {schedule.stages}."
+            )
+        self._plan = Plan(cut, schedule, pipeline.recompute)
+        self._all_stages = stage_models(model, self._graph, cut)
+        self._own = schedule.stages_of(layout.position)
+        over = setting.over
+        self._place = Place(over, layout.ranks[layout.replica], layout.position)
+        self._is_last = schedule.stages - 1 in self._own
+        self._holders = self._find_holders()
+        self._groups = self._make_groups(over)
+        self._functions: dict[Any, dict[int, StageFunctions]] = {}
+        self.is_whole = True
+
+    # Steps --------------------------------------------------------------------------------
+
+    def train_step(self, batch: Any) -> dict[str, Any]:
+        """Logs of a batch, after which the own stages have learnt from it."""
+        model, over = self._model, self._setting.over
+        data, share = self._with_share(batch)
+        with ops.channels(TRAIN_CHANNELS):
+            scale = _loss_scale(model.optimizer)
+            stages, micro_batches = self._prepared(data, share, "train", scale)
+            result = add_step(self._plan, self._place, stages, micro_batches)
+            variables = [v for v in model.trainable_variables if id(v) in result.gradients]
+            gradients = self._exchanged([result.gradients[id(v)] for v in variables], variables)
+            with (
+                replaced(
+                    base_optimizer, "global_norm", lambda _: self._norm_over_stages(variables)
+                ),
+                replaced(keras.optimizers.LossScaleOptimizer, "check_finite", self._all_finite),
+            ):
+                model.optimizer.apply(gradients, variables)
+            return self._logs(result.loss, share, over)
+
+    def test_step(self, batch: Any) -> dict[str, Any]:
+        """Logs of a batch."""
+        data, share = self._with_share(batch)
+        with ops.channels(TEST_CHANNELS):
+            stages, micro_batches = self._prepared(data, share, "test")
+            loss, _ = add_forward(self._plan, self._place, stages, micro_batches)
+            return self._logs(loss, share, self._setting.over)
+
+    def predict_step(self, batch: Any) -> Any:
+        """The model's outputs for the global batch, on all ranks."""
+        data, share = self._with_share(batch)
+        over = self._setting.over
+        with ops.channels(PREDICT_CHANNELS):
+            stages, micro_batches = self._prepared(data, share, "predict")
+            _, results = add_forward(self._plan, self._place, stages, micro_batches)
+            specs = [self._graph.specs[value] for value in self._graph.outputs]
+            outputs = [tf.zeros([0, *spec.shape[1:]], spec.dtype) for spec in specs]
+            if self._is_last:
+                parts = [
+                    [tensor[: micro.labels[0]] for tensor in tensors]
+                    for micro, tensors in zip(micro_batches, results, strict=True)
+                ]
+                outputs = [tf.concat(column, 0) for column in zip(*parts, strict=True)]
+            numbers = dict(zip(self._graph.outputs, outputs, strict=False))
+            return keras.tree.map_structure(
+                lambda value: gather_rows(numbers[value], over), self._graph.output_structure
+            )
+
+    def gather(self) -> None:
+        """Gives every rank what the others have learnt. Collective; nothing to do is cheap."""
+        if self.is_whole:
+            return
+        self.is_whole = True
+        over = self._setting.over
+        for variable, owner in self._owned():
+            if owner is not None:
+                value = over.broadcast(np.asarray(variable.value), root=owner)
+                variable.value.assign(value)
+
+    # Parts of a step ----------------------------------------------------------------------
+
+    def _with_share(self, batch: Any) -> tuple[Any, Share]:
+        if self._layout.replicas > 1:
+            data, share = batch
+            return data, Share(*share)
+        count = samples_of(batch)
+        return batch, Share(count, count, tf.constant(0, tf.int64))
+
+    def _prepared(
+        self, data: Any, share: Share, phase: str, scale: Any = 1.0
+    ) -> tuple[dict[int, StageFunctions], list[MicroBatch]]:
+        x, y, sample_weight = unpack(data)
+        inputs = standardized(self._model, x)
+        labels = [] if phase == "predict" else [y, sample_weight]
+        flat = [leaf for leaf in keras.tree.flatten(labels) if leaf is not None]
+        micro_batches = []
+        count = self._plan.schedule.micro_batches
+        for k in range(count):
+            begin, end = share.local * k // count, share.local * (k + 1) // count
+            stop = tf.maximum(end, begin + 1)  # without samples it borrows one
+            micro_batches.append(
+                MicroBatch(
+                    stop - begin,
+                    {v: t[begin:stop] for v, t in zip(self._graph.inputs, inputs, strict=True)},
+                    [end - begin, share.total, *(t[begin:stop] for t in flat)],
+                    tf.cast(end - begin, tf.float64) / tf.cast(share.total, tf.float64),
+                    scale,
+                )
+            )
+        specs = [tf.TensorSpec((), tf.int64)] * 2
+        specs += [tf.TensorSpec((None, *t.shape[1:]), t.dtype) for t in flat]
+        key = (phase, *((tuple(s.shape), s.dtype) for s in specs))
+        if key not in self._functions:
+            structure = keras.tree.map_structure(lambda leaf: leaf is not None, labels)
+            # They are functions of their own, whatever is traced around them.
+            with tf.init_scope():
+                self._functions[key] = self._trace(phase, specs, structure)
+        return self._functions[key], micro_batches
+
+    def _trace(
+        self, phase: str, specs: Sequence[tf.TensorSpec], structure: Any
+    ) -> dict[int, StageFunctions]:
+        def finish(outputs: Any, labels: list[tf.Tensor]) -> list[tf.Tensor]:
+            if phase == "predict":
+                return list(keras.tree.flatten(outputs))
+            return self._finish(structure, outputs, labels)
+
+        kinds = "F"
+        if phase == "train":
+            kinds = "FIW" if self._plan.schedule.splits_backward() else "FB"
+        return {
+            number: StageFunctions(
+                self._all_stages[number],
+                specs if self._all_stages[number].is_last else specs[:2],
+                finish,
+                kinds,
+                recompute=self._plan.recompute,
+                training=phase == "train",
+                predicts=phase == "predict",
+                state=self._model.metrics_variables if self._all_stages[number].is_last else (),
+            )
+            for number in self._own
+        }
+
+    def _finish(self, structure: Any, outputs: Any, labels: list[tf.Tensor]) -> list[tf.Tensor]:
+        """The compiled loss of a micro-batch; the metrics count it."""
+        model, leaves = self._model, iter(labels[2:])
+        y, sample_weight = keras.tree.map_structure(
+            lambda there: next(leaves) if there else None, structure
+        )
+        share = Share(labels[0], labels[1], tf.constant(0, tf.int64))
+        with interposed_losses(Step(self._setting.over, self._setting.exchange, model, share)):
+            loss = None
+            if model._compile_loss is not None:
+                loss = model._compile_loss(y, outputs, sample_weight)
+            if model._compile_metrics is not None:
+                model._compile_metrics.update_state(y, outputs, sample_weight)
+        return [] if loss is None else [model._aggregate_additional_loss(loss)]
+
+    def _exchanged(
+        self, gradients: Sequence[Any], variables: Sequence[keras.Variable]
+    ) -> list[Any]:
+        """The sum over all ranks that have the same weights: replicas, and stages that share."""
+        result = list(gradients)
+        for holders, group in self._groups.items():
+            chosen = [i for i, v in enumerate(variables) if self._holders[id(v)] == holders]
+            if not chosen or group.size == 1:
+                continue
+            dense = [tf.convert_to_tensor(result[i]) for i in chosen]
+            one = tf.constant(1.0, tf.float64)
+            exchange: Callable[..., list[Any]] = self._setting.exchange
+            summed = exchange(dense, [variables[i] for i in chosen], one, group)
+            for i, gradient in zip(chosen, summed, strict=True):
+                result[i] = gradient
+        return result
+
+    def _norm_over_stages(
+        self, variables: Sequence[keras.Variable]
+    ) -> Callable[[Sequence[Any]], tf.Tensor]:
+        def norm(gradients: Sequence[Any]) -> tf.Tensor:
+            squares = [tf.constant(0.0, tf.float64)]
+            for gradient, variable in zip(gradients, variables, strict=True):
+                first = self._holders[id(variable)][0] == self._layout.position
+                if first and gradient is not None and self._layout.replica == 0:
+                    dense = tf.cast(tf.convert_to_tensor(gradient), tf.float64)
+                    squares.append(tf.reduce_sum(tf.square(dense)))
+            over = self._setting.over
+            (total,) = ops.allreduce([tf.add_n(squares)], label="allreduce of norms", over=over)
+            return tf.cast(tf.sqrt(total), tf.convert_to_tensor(gradients[0]).dtype)
+
+        return norm
+
+    def _all_finite(self, check_finite: Callable[..., Any]) -> Callable[..., Any]:
+        def check(optimizer: Any, gradients: Any) -> tf.Tensor:
+            own = tf.cast(check_finite(optimizer, gradients), tf.int32)
+            over = self._setting.over
+            label = "allreduce of whether gradients are finite"
+            (all_of_them,) = ops.allreduce([own], reduction="min", label=label, over=over)
+            return tf.cast(all_of_them, tf.bool)
+
+        return check
+
+    def _logs(self, loss: Any, share: Share, over: World) -> dict[str, Any]:
+        model = self._model
+        counts = share.local if self._is_last else tf.constant(0, tf.int64)
+        tracker = model._loss_tracker
+        total = tf.cast(share.total, tf.float32)
+        tracker.total.assign_add(tf.cast(loss * total, tracker.total.dtype))
+        tracker.count.assign_add(tf.cast(counts, tracker.count.dtype))
+        step = Step(over, self._setting.exchange, model, Share(counts, *share[1:]))
+        return global_logs(step, model.get_metrics_result(), [], self._setting.vote)
+
+    # Who has what -------------------------------------------------------------------------
+
+    def _find_holders(self) -> dict[int, tuple[int, ...]]:
+        """The positions in the pipeline that have a variable of a layer, by its id."""
+        holders: dict[int, set[int]] = {}
+        for stage in self._all_stages:
+            position = self._plan.schedule.rank_of[stage.number]
+            for variable in stage.variables():
+                holders.setdefault(id(variable), set()).add(position)
+        return {key: tuple(sorted(positions)) for key, positions in holders.items()}
+
+    def _make_groups(self, over: World) -> dict[tuple[int, ...], Group]:
+        """For each set of positions that share weights, its ranks in all replicas. Collective."""
+        trainable = {id(v) for v in self._model.trainable_variables}
+        sets = sorted({held for key, held in self._holders.items() if key in trainable})
+        return {
+            positions: over.split(int(self._layout.position in positions)) for positions in sets
+        }
+
+    def _owned(self) -> list[tuple[keras.Variable, int | None]]:
+        """Each variable of the model and its optimizer, with the rank that has it; None: all."""
+        ranks = self._layout.ranks[0]
+        owner = {key: ranks[positions[0]] for key, positions in self._holders.items()}
+        model = self._model
+        result: list[tuple[keras.Variable, int | None]] = [
+            (v, owner.get(id(v))) for v in model.variables if id(v) in self._holders
+        ]
+        for variable in model.optimizer.variables if model.optimizer else []:
+            about = _slot_of(variable, model.trainable_variables)
+            result.append((variable, None if about is None else owner[id(about)]))
+        return result
+
+
+def _check(model: keras.Model) -> None:
+    """What a pipeline cannot do yet, or never."""
+    for name in ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics"):
+        # The steps' own replacement hangs on the instance, not on the class.
+        if not getattr(type(model), name).__module__.startswith("keras."):
+            raise ModelError(
+                f"{type(model).__name__} has a {name} of its own, and a pipeline runs Keras's: "
+                "train it without a pipeline, or let a loss or metric do what it does."
+            )
+    outputs = [spec for spec in getattr(model, "outputs", []) if carries_mask(spec)]
+    losses = (
+        [] if model._compile_loss is None else keras.tree.flatten(model._compile_loss._user_loss)
+    )
+    by_weights = [
+        loss for loss in losses if getattr(loss, "reduction", "") == "mean_with_sample_weight"
+    ]
+    if outputs or by_weights:
+        raise ModelError(
+            "The loss is divided by what is known only when the whole batch has gone through the "
+            "model (a mask on its outputs, or reduction='mean_with_sample_weight'), and a pipeline "
+            "computes gradients before that. Use reduction='sum_over_batch_size' without a mask."
+        )
+
+
+def _loss_scale(optimizer: Any) -> Any:
+    scaled = optimizer.scale_loss(tf.constant(1.0)) if optimizer is not None else 1.0
+    return tf.cast(scaled, tf.float64)
+
+
+def _slot_of(
+    variable: keras.Variable, trainable: Sequence[keras.Variable]
+) -> keras.Variable | None:
+    """The weight that a variable of an optimizer belongs to, by its name; or None."""
+    name = variable.path.split("/", 1)[-1]
+    matching = [v for v in trainable if f"{v.path.replace('/', '_')}_" in name]
+    return max(matching, key=lambda v: len(v.path), default=None)
