@@ -8,6 +8,9 @@ from __future__ import annotations
 #: How ranks reach each other.
 TRANSPORTS = ("auto", "shm", "mpi", "gpi")
 
+#: In which order the ranks of a pipeline work.
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v")
+
 #: How many progress threads a rank may have.
 MAX_LANES = 8
 

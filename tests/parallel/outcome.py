@@ -26,12 +26,15 @@ def train(
     fit: dict[str, Any],
     distributed: bool,
     evaluate: dict[str, Any] | None = None,
+    pipeline: Callable[[keras.Model], tnt.Pipeline] | None = None,
 ) -> Outcome:
     """Builds a model from a fixed seed, fits it, evaluates and predicts."""
     keras.utils.set_random_seed(7)
     model = make()
     keras.utils.set_random_seed(11)
-    trained = tnt.Model(model) if distributed else model
+    trained = model
+    if distributed:
+        trained = tnt.Model(model, pipeline=pipeline and pipeline(model))
     history = trained.fit(**fit, verbose=0)
     evaluation = trained.evaluate(**evaluate, return_dict=True, verbose=0) if evaluate else {}
     predictions = None

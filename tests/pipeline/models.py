@@ -55,14 +55,28 @@ def several_inputs_and_outputs() -> keras.Model:
     )
 
 
+class TiedEmbedding(layers.Embedding):
+    """Turns tokens into vectors, and vectors into scores of tokens, with the same weights."""
+
+    def call(self, inputs: Any, reverse: bool = False) -> Any:
+        if reverse:
+            return keras.ops.matmul(inputs, keras.ops.transpose(self.embeddings))
+        return super().call(inputs)
+
+    def compute_output_spec(self, inputs: Any, reverse: bool = False) -> keras.KerasTensor:
+        if reverse:
+            return keras.KerasTensor((*inputs.shape[:-1], self.input_dim))
+        return keras.KerasTensor((*inputs.shape, self.output_dim))
+
+
 def transformer() -> keras.Model:
     """A block of attention between an embedding and its transpose: tied weights."""
     tokens = keras.Input((6,), dtype="int32")
-    embedding = layers.Embedding(11, 8)
+    embedding = TiedEmbedding(11, 8)
     x = embedding(tokens)
     x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 4)(x, x))
     x = layers.LayerNormalization()(x + layers.Dense(8)(layers.Dense(16, "relu")(x)))
-    return keras.Model(tokens, keras.ops.matmul(x, keras.ops.transpose(embedding.embeddings)))
+    return keras.Model(tokens, embedding(x, reverse=True))
 
 
 def nested() -> keras.Model:
@@ -94,6 +108,7 @@ MODELS: dict[str, Any] = {
     "residual": residual,
     "unet": unet,
     "several inputs and outputs": several_inputs_and_outputs,
+    "transformer": transformer,
     "nested": nested,
     "regularized": regularized,
 }

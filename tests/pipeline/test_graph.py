@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from keras import layers
 
-from tests.pipeline.models import MODELS, batch_for, transformer
+from tests.pipeline.models import MODELS, batch_for
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.pipeline.graph import graph_of, wiring_of
 
 
 def both(name):
     keras.utils.set_random_seed(1)
-    model = {**MODELS, "transformer": transformer}[name]()
+    model = MODELS[name]()
     inputs = batch_for(model)
     graph = graph_of(model)
     values = dict(zip(graph.inputs, inputs, strict=True))
@@ -33,7 +33,7 @@ def both(name):
     return [call.name for call in graph.calls], wiring_of(graph)
 
 
-@pytest.mark.parametrize("name", [*MODELS, "transformer"])
+@pytest.mark.parametrize("name", MODELS)
 def test_the_calls_one_by_one_are_the_model(ranks, name):
     (_, here), (_, there) = ranks.run(2, both, name)
     assert here == there  # the same numbers on all ranks

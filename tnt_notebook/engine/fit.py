@@ -33,7 +33,8 @@ def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         cell: ordinary Keras code.
-        options: keyword arguments of ``tnt_notebook.parallel.distributed``.
+        options: keyword arguments of ``tnt_notebook.parallel.distributed``; those of a pipeline as
+            a dict.
 
     Returns:
         ``{"history", "epochs", "stopped", "runs"}`` of the last fit and of all runs, or
@@ -42,10 +43,13 @@ def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
     global _model
     stop.forget_stop()  # now: a person may press Stop while TensorFlow is loading
     from tnt_notebook.parallel import distributed
+    from tnt_notebook.parallel.pipeline import Pipeline
 
     shell = get_ipython()
     result = None
     try:
+        if "pipeline" in options:
+            options = {**options, "pipeline": Pipeline(**options["pipeline"])}
         with distributed(report=publish_frame, **options) as session:
             result = shell.run_cell(cell, store_history=False)
             result.raise_error()

@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from tnt_notebook.choices import DTYPES, TRANSPORTS
+from tnt_notebook.choices import DTYPES, SCHEDULES, TRANSPORTS
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.magics.completion import TntCompletion
 from tnt_notebook.magics.names import name_list
@@ -221,6 +221,12 @@ class TntMagics(Magics):
     )
     @argument("--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time")
     @argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
+    @argument("--pipeline", type=int, metavar="P", help="cut the model into stages on P ranks")
+    @argument("--micro-batches", type=int, metavar="M", help="parts of a batch (default: 8)")
+    @argument("--schedule", choices=SCHEDULES, help="order of work (default: 1f1b)")
+    @argument("--stages-per-rank", type=int, metavar="V", help="of interleaved (default: 2)")
+    @argument("--cut-at", metavar="LAYERS", help="layers that begin a stage: conv3,conv5")
+    @argument("--recompute", action="store_true", help="less memory: compute activations again")
     def tnt_fit(self, line: str, cell: str) -> None:
         """Runs ordinary Keras code with every fit, evaluate and predict distributed over all ranks.
 
@@ -241,6 +247,9 @@ class TntMagics(Magics):
             model = keras.Sequential([keras.layers.Dense(10, activation="softmax")])
             model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
             model.fit(x, y, epochs=3, validation_split=0.1)
+
+            %%tnt_fit --pipeline 2 --micro-batches 16 --schedule zb-h1
+            ...             # on 8 ranks: 4 replicas of a model that is cut in two
         """
         arguments = parse_argstring(TntMagics.tnt_fit, line)
         if not arguments.name.isidentifier():
@@ -250,6 +259,8 @@ class TntMagics(Magics):
             for name in ("bucket_mb", "timeout")
             if (value := getattr(arguments, name)) is not None
         }
+        if (pipeline := _pipeline(arguments)) is not None:
+            options["pipeline"] = pipeline
         fit = self.cluster.fit(cell, options, title=arguments.name)
         self._shell.push({arguments.name: fit})
         if arguments.wait or noninteractive():
@@ -333,6 +344,27 @@ class TntMagics(Magics):
 
 def _ready(ranks: int) -> str:
     return "1 rank is ready" if ranks == 1 else f"{ranks} ranks are ready"
+
+
+def _pipeline(arguments: Any) -> dict[str, Any] | None:
+    """What --pipeline and its like say, as the ranks take it."""
+    more = {
+        "micro_batches": arguments.micro_batches,
+        "schedule": arguments.schedule,
+        "stages_per_rank": arguments.stages_per_rank,
+        "cut_at": arguments.cut_at and arguments.cut_at.split(","),
+        "recompute": arguments.recompute or None,
+    }
+    said = {name: value for name, value in more.items() if value is not None}
+    if arguments.pipeline is None:
+        if said:
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in said)
+            raise UsageError(f"{names}: only with --pipeline, which says on how many ranks")
+        return None
+    for name, value in {"pipeline": arguments.pipeline, **said}.items():
+        if isinstance(value, int) and value < 1:
+            raise UsageError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
+    return {"stages": arguments.pipeline, **said}
 
 
 def _wait(fit: Fit) -> None:

@@ -29,9 +29,9 @@ class Part(NamedTuple):
     """One function, called as one node of a graph.
 
     Attributes:
-        takes, gives: names of its arguments and results. There is a ``dx`` and ``dy`` for each
-            floating-point ``x`` and ``y``, and a ``dw`` for each weight that a ``y`` depends on;
-            a sparse one is ``dw0.values`` and ``dw0.indices``.
+        takes, gives: names of its arguments and results. There is a ``dy`` for each floating-point
+            ``y``, a ``dx`` for each ``x`` that is differentiated, and a ``dw`` for each weight that
+            a ``y`` depends on; a sparse one is ``dw0.values`` and ``dw0.indices``.
         specs: shape and dtype of the results.
     """
 
@@ -48,6 +48,7 @@ def parts_of(
     kinds: str = "F",
     recompute: bool = False,
     name: str = "stage",
+    differentiated: int | None = None,
 ) -> dict[str, Part]:
     """Traces a computation, and its gradient if that is wanted.
 
@@ -56,11 +57,14 @@ def parts_of(
         inputs: unknown dimensions may differ between calls.
         weights: variables whose gradients are wanted.
         kinds: ``"F"``, ``"FB"`` or ``"FIW"``.
+        differentiated: how many of the inputs, from the first, gradients are wanted of; default:
+            all.
 
     Returns:
         The parts by kind.
     """
-    joint = _Joint(forward, inputs, weights, with_gradients=kinds != "F")
+    wanted = len(inputs) if differentiated is None else differentiated
+    joint = _Joint(forward, inputs, weights, kinds != "F", wanted)
 
     def lies_ready(tensor: tf.Tensor) -> bool:
         if tensor.name in joint.fed:
@@ -107,6 +111,7 @@ class _Joint:
         inputs: Sequence[tf.TensorSpec],
         weights: Sequence[tf.Variable],
         with_gradients: bool,
+        differentiated: int,
     ) -> None:
         self.x: Tensors = {}
         self.y: Tensors = {}
@@ -123,7 +128,7 @@ class _Joint:
             self.state_ops = list(order.ops_which_must_run)
             self.forward_ops = set(self.graph.get_operations())
             if with_gradients:
-                self._differentiate(weights)
+                self._differentiate(weights, differentiated)
 
         # Its order of side effects is by hand: that of a tf.function would tie both halves.
         tf.compat.v1.wrap_function(trace, inputs)
@@ -136,9 +141,10 @@ class _Joint:
             if op.inputs and op.inputs[0].dtype == tf.resource and op.type != "ResourceGather"
         }
 
-    def _differentiate(self, weights: Sequence[tf.Variable]) -> None:
+    def _differentiate(self, weights: Sequence[tf.Variable], inputs: int) -> None:
         y = {name: tensor for name, tensor in self.y.items() if tensor.dtype.is_floating}
-        x = {name: tensor for name, tensor in self.x.items() if tensor.dtype.is_floating}
+        wanted = list(self.x.items())[:inputs]
+        x = {name: tensor for name, tensor in wanted if tensor.dtype.is_floating}
         self.dy = {f"d{n}": tf.compat.v1.placeholder(t.dtype, t.shape) for n, t in y.items()}
         gradients = tf.gradients(
             list(y.values()), [*x.values(), *weights], grad_ys=list(self.dy.values())

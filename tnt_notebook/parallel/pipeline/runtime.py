@@ -148,6 +148,7 @@ class StageFunctions:
             kinds,
             recompute,
             f"stage_{model.number}",
+            differentiated=len(model.stage.takes),
         )
         self.taken = {value: f"x{i}" for i, value in enumerate(model.values)}
         self.given = {value: f"y{i}" for i, value in enumerate(model.stage.gives)}
@@ -292,7 +293,7 @@ class _Step:
         for i, variable in enumerate(stage.variables):
             gradient = values.get(f"dw{i}")
             if f"dw{i}.values" in values:
-                rows = tf.constant(variable.shape, tf.int64)
+                rows = tf.constant([*map(int, variable.shape)], tf.int64)
                 gradient = tf.IndexedSlices(values[f"dw{i}.values"], values[f"dw{i}.indices"], rows)
             if gradient is not None:
                 before = self.gradients.get(id(variable))

@@ -10,6 +10,7 @@ whole again on every rank.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,9 +26,17 @@ from tnt_notebook.parallel.data import Share, samples_of, unpack
 from tnt_notebook.parallel.interpose import interposed_losses, replaced
 from tnt_notebook.parallel.pipeline.config import Layout, Pipeline
 from tnt_notebook.parallel.pipeline.families import make
-from tnt_notebook.parallel.pipeline.graph import carries_mask, graph_of, standardized, wiring_of
-from tnt_notebook.parallel.pipeline.partition import begins_of, partition
+from tnt_notebook.parallel.pipeline.graph import (
+    Graph,
+    carries_mask,
+    graph_of,
+    standardized,
+    wiring_of,
+)
+from tnt_notebook.parallel.pipeline.partition import begins_of, best_begins, partition
+from tnt_notebook.parallel.pipeline.profile import weigh
 from tnt_notebook.parallel.pipeline.runtime import (
+    FIRST_CHANNEL,
     MicroBatch,
     Place,
     Plan,
@@ -35,6 +44,7 @@ from tnt_notebook.parallel.pipeline.runtime import (
     add_forward,
     add_step,
 )
+from tnt_notebook.parallel.pipeline.schedule import Schedule
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.step import (
     PREDICT_CHANNELS,
@@ -45,6 +55,13 @@ from tnt_notebook.parallel.step import (
     gather_rows,
     global_logs,
 )
+
+#: Samples of the micro-batch with which layers are measured.
+_PROFILE_ROWS = 4
+
+
+#: Of an exchange of gradients.
+_CHANNELS_OF_GROUP = 64
 
 
 class PipelineSteps:
@@ -68,10 +85,12 @@ class PipelineSteps:
         schedule = make(
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
-        names = [call.name for call in self._graph.calls]
+        wiring = wiring_of(self._graph)
         if pipeline.cut_at == "auto":
-            raise ModelError("cut_at must name the layers with which stages begin.")
-        cut = partition(wiring_of(self._graph), begins_of(names, pipeline.cut_at))
+            begins = _best_begins(setting.over, model, self._graph, schedule)
+        else:
+            begins = begins_of([call.name for call in self._graph.calls], pipeline.cut_at)
+        cut = partition(wiring, begins)
         if len(cut.stages) != schedule.stages:
             raise ModelError(
                 f"cut_at makes {len(cut.stages)} parts of the model, and the schedule "
@@ -79,6 +98,13 @@ class PipelineSteps:
             )
         self._plan = Plan(cut, schedule, pipeline.recompute)
         self._all_stages = stage_models(model, self._graph, cut)
+        for stage in self._all_stages:
+            if not stage.trainable_variables():
+                names = ", ".join(layer.name for layer in stage.layers)
+                raise ModelError(
+                    f"Stage {stage.number} ({names}) has no weights to train. Name other layers in "
+                    "cut_at, or ask for fewer stages."
+                )
         self._own = schedule.stages_of(layout.position)
         over = setting.over
         self._place = Place(over, layout.ranks[layout.replica], layout.position)
@@ -233,14 +259,16 @@ class PipelineSteps:
     ) -> list[Any]:
         """The sum over all ranks that have the same weights: replicas, and stages that share."""
         result = list(gradients)
-        for holders, group in self._groups.items():
+        for number, (holders, group) in enumerate(self._groups.items(), 1):
             chosen = [i for i, v in enumerate(variables) if self._holders[id(v)] == holders]
             if not chosen or group.size == 1:
                 continue
             dense = [tf.convert_to_tensor(result[i]) for i in chosen]
             one = tf.constant(1.0, tf.float64)
             exchange: Callable[..., list[Any]] = self._setting.exchange
-            summed = exchange(dense, [variables[i] for i in chosen], one, group)
+            # Ranks outside of the group do not count its channels.
+            with ops.channels(TRAIN_CHANNELS + number * _CHANNELS_OF_GROUP):
+                summed = exchange(dense, [variables[i] for i in chosen], one, group)
             for i, gradient in zip(chosen, summed, strict=True):
                 result[i] = gradient
         return result
@@ -296,6 +324,8 @@ class PipelineSteps:
         """For each set of positions that share weights, its ranks in all replicas. Collective."""
         trainable = {id(v) for v in self._model.trainable_variables}
         sets = sorted({held for key, held in self._holders.items() if key in trainable})
+        if TRAIN_CHANNELS + (len(sets) + 1) * _CHANNELS_OF_GROUP > FIRST_CHANNEL:
+            raise ModelError("Too many sets of stages share weights. Ask for fewer stages.")
         return {
             positions: over.split(int(self._layout.position in positions)) for positions in sets
         }
@@ -312,6 +342,22 @@ class PipelineSteps:
             about = _slot_of(variable, model.trainable_variables)
             result.append((variable, None if about is None else owner[id(about)]))
         return result
+
+
+def _best_begins(over: World, model: keras.Model, graph: Graph, schedule: Schedule) -> list[int]:
+    """Where rank 0, which measures, would cut: the ranks must not differ. Collective."""
+    found: dict[str, Any] = {}
+    if over.rank == 0:
+        try:
+            held = [schedule.held()[rank] for rank in schedule.rank_of]
+            weighing = weigh(model, graph, _PROFILE_ROWS)
+            found = {"begins": best_begins(wiring_of(graph), weighing, schedule.stages, held)}
+        except ModelError as error:
+            found = {"refused": str(error)}
+    found = json.loads(over.broadcast_bytes(json.dumps(found).encode()))
+    if "refused" in found:
+        raise ModelError(found["refused"])
+    return list(found["begins"])
 
 
 def _check(model: keras.Model) -> None:
