@@ -1,0 +1,38 @@
+"""A cell of %%tnt_fit trains a model in stages."""
+
+from __future__ import annotations
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from tests.magics.test_commands import typed
+
+CELL = """
+import keras, numpy as np
+keras.utils.set_random_seed(1)
+x = np.random.default_rng(1).random((64, 8), "float32")
+y = x.sum(1, keepdims=True)
+first, last = keras.layers.Dense(8, "tanh", name="first"), keras.layers.Dense(1, name="last")
+model = keras.Sequential([keras.Input((8,)), first, last])
+model.compile("adam", "mse", metrics=["mae"])
+history = model.fit(x, y, batch_size=16, epochs=3, validation_split=0.25)
+"""
+
+
+def test_a_pipeline_in_a_cell(shell: InteractiveShell) -> None:
+    assert typed(shell, "%tnt_cluster start -n 2") == "2 ranks are ready\n"
+    typed(shell, f"%%tnt_fit --wait --name whole\n{CELL}")
+    options = "--pipeline 2 --micro-batches 4 --schedule zb-h1 --cut-at last --recompute"
+    typed(shell, f"%%tnt_fit --wait --name staged {options}\n{CELL}")
+    whole, staged = shell.user_ns["whole"], shell.user_ns["staged"]
+    assert whole.state == staged.state == "finished"
+    assert set(staged.history) == {"loss", "mae", "val_loss", "val_mae"}
+    for name, values in whole.history.items():
+        for a, b in zip(values, staged.history[name], strict=True):
+            assert abs(a - b) < 1e-5 * abs(a), name
+    for a, b in zip(whole.model.get_weights(), staged.model.get_weights(), strict=True):
+        assert abs(a - b).max() < 1e-5
+    shown = typed(shell, f"%%tnt_fit --wait --pipeline 3\n{CELL}")
+    assert "2 ranks cannot form pipelines of 3 stages" in shown
+    shown = typed(shell, f"%%tnt_fit --wait --pipeline 2 --cut-at lost\n{CELL}")
+    assert "cut_at names 'lost', and the model has no such layer. Is it 'last'?" in shown
+    assert typed(shell, "%%tnt\nprint('still here')") == "ranks 0-1: still here\n"
