@@ -124,7 +124,7 @@ class DistributedFunctions:
                 self._vote.assign(1.0)
             logs = dict(function(iterator))
             if self.pipeline is not None and phase == "fit":
-                self.pipeline.is_whole = False
+                self.pipeline.weights.are_whole = False
             news = logs.pop(step.NEWS).numpy()
             samples, votes, same = news if news.ndim else (news, wants_to_stop, True)
             if not same:

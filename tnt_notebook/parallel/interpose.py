@@ -39,9 +39,7 @@ def interposed(step: Step) -> Iterator[None]:
         for kind in _optimizers_with_own_apply():
             stack.enter_context(replaced(kind, "apply", functools.partial(_exchange_first, step)))
         stack.enter_context(recorded_assignments(step.assigned, unless=lambda: step.applying))
-        stack.enter_context(
-            replaced(keras.random.SeedGenerator, "next", functools.partial(_draw_apart, step))
-        )
+        stack.enter_context(drawn_apart(step.over.rank))
         stack.enter_context(interposed_losses(step))
         stack.enter_context(
             replaced(keras_nn, "_compute_moments_sync", lambda _: global_moments(step))
@@ -125,15 +123,21 @@ def _exchange_first(step: Step, apply: Callable[..., Any]) -> Callable[..., Any]
     return exchange_then_apply
 
 
-def _draw_apart(step: Step, draw: Callable[..., Any]) -> Callable[..., Any]:
+def drawn_apart(number: int) -> contextlib.AbstractContextManager[None]:
+    """Inside, layers draw other random numbers for each number; for 0 those of one process."""
+    draw = functools.partial(_draw_apart, number)
+    return replaced(keras.random.SeedGenerator, "next", draw)
+
+
+def _draw_apart(number: int, draw: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(draw)
-    def draw_for_rank(generator: Any, ordered: bool = True) -> Any:
+    def draw_for_number(generator: Any, ordered: bool = True) -> Any:
         seed = draw(generator, ordered)
         # The state advances alike on all ranks, so that it is the same everywhere when saved.
-        offset = tf.constant([step.over.rank * _SEED_STRIDE % (1 << 32), 0], tf.uint32)
+        offset = tf.constant([number * _SEED_STRIDE % (1 << 32), 0], tf.uint32)
         return seed + tf.cast(offset, seed.dtype)
 
-    return draw_for_rank
+    return draw_for_number
 
 
 def _count_by_share(step: Step, update: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 
 from tnt_notebook.comm import World
-from tnt_notebook.parallel.data import share_of
+from tnt_notebook.parallel.data import Replica, share_of
 from tnt_notebook.telemetry import Frame, Phase, Recorder, State
 
 Report = Callable[[Frame], None]
@@ -22,16 +22,25 @@ INTERVAL_S = 0.25
 class Progress:
     """Counts the steps of one run and reports frames. Does nothing where ``report`` is ``None``.
 
+    Args:
+        replicas: whose part of the data each rank works on.
+
     Attributes:
         phase: what the run does.
         stopped: whether the run was ended early, by a vote.
     """
 
     def __init__(
-        self, over: World, report: Report | None, phase: Phase, epochs: int, steps: int | None
+        self,
+        over: World,
+        replicas: Sequence[Replica],
+        report: Report | None,
+        phase: Phase,
+        epochs: int,
+        steps: int | None,
     ) -> None:
         self.phase = phase
-        self._over, self._steps = over, steps
+        self._over, self._replicas, self._steps = over, replicas, steps
         self._report = report if over.rank == 0 else None
         self._recorder = Recorder(over.size, phase, epochs, start=time.time())
         self._epoch = 1
@@ -45,8 +54,8 @@ class Progress:
     def count(self, samples: int) -> None:
         """A step has processed a global batch of this many samples."""
         if self._report is not None:
-            for rank in range(self._over.size):
-                begin, end = share_of(samples, rank, self._over.size)
+            for rank, replica in enumerate(self._replicas):
+                begin, end = share_of(samples, *replica)
                 self._samples[rank] += end - begin
 
     def watch(self, hook: str, number: int, logs: dict[str, Any]) -> None:

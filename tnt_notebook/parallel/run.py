@@ -65,7 +65,7 @@ def fit(
         )
     steps = steps_per_epoch or train.steps
     prepare(over, model, "fit", train.element, epochs=epochs, steps=steps)
-    progress = Progress(over, session.report, "fit", epochs, steps)
+    progress = Progress(over, session.replicas, session.report, "fit", epochs, steps)
     with _running(session, model, progress):
         history = keras_fit(
             model,
@@ -150,7 +150,7 @@ def _without_gradients(
 ) -> Any:
     steps_known = steps or data.steps
     prepare(session.over, model, kind, data.element, steps=steps_known)
-    progress = Progress(session.over, session.report, kind, 1, steps_known)
+    progress = Progress(session.over, session.replicas, session.report, kind, 1, steps_known)
     with _running(session, model, progress):
         return keras_method(
             model,

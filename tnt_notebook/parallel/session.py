@@ -56,11 +56,18 @@ class Session:
         return layout_of(self.pipeline, self.over.rank, self.over.size)
 
     @property
-    def replica(self) -> Replica:
-        """Of the replicas of the model that share the data, the one of this rank."""
+    def replicas(self) -> list[Replica]:
+        """Of the replicas of the model that share the data, the one of each rank."""
+        size = self.over.size
         if self.layout is None:
-            return Replica(self.over.rank, self.over.size)
-        return Replica(self.layout.replica, self.layout.replicas)
+            return [Replica(rank, size) for rank in range(size)]
+        number = {rank: r for r, ranks in enumerate(self.layout.ranks) for rank in ranks}
+        return [Replica(number[rank], self.layout.replicas) for rank in range(size)]
+
+    @property
+    def replica(self) -> Replica:
+        """The one of this rank."""
+        return self.replicas[self.over.rank]
 
     @contextlib.contextmanager
     def on_this_rank_alone(self) -> Iterator[None]:
@@ -87,7 +94,7 @@ class Session:
         """Makes the model whole on every rank, where each trains a part of it. Collective."""
         functions = self.functions.get(id(model))
         if functions is not None and functions.pipeline is not None:
-            functions.pipeline.gather()
+            functions.pipeline.weights.gather()
 
     def close(self) -> None:
         """Gives all models their own functions back."""

@@ -4,26 +4,23 @@
         -> exchange with the ranks that have the same weights -> the user's own optimizer
         -> exchange of metric states, votes and fingerprints with all ranks
 
-Each rank changes the weights of its own stages only; :meth:`PipelineSteps.gather` makes the model
-whole again on every rank.
+Each rank changes the weights of its own stages only; :meth:`.weights.Weights.gather` makes the
+model whole again on every rank.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
-from keras.src.optimizers import base_optimizer
 
 from tnt_notebook.comm import World, ops
-from tnt_notebook.comm.world import Group
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.data import Share, samples_of, unpack
-from tnt_notebook.parallel.interpose import interposed_losses, replaced
+from tnt_notebook.parallel.interpose import drawn_apart, interposed_losses
 from tnt_notebook.parallel.pipeline.config import Layout, Pipeline
 from tnt_notebook.parallel.pipeline.families import make
 from tnt_notebook.parallel.pipeline.graph import (
@@ -36,7 +33,6 @@ from tnt_notebook.parallel.pipeline.graph import (
 from tnt_notebook.parallel.pipeline.partition import begins_of, best_begins, partition
 from tnt_notebook.parallel.pipeline.profile import weigh
 from tnt_notebook.parallel.pipeline.runtime import (
-    FIRST_CHANNEL,
     MicroBatch,
     Place,
     Plan,
@@ -46,6 +42,7 @@ from tnt_notebook.parallel.pipeline.runtime import (
 )
 from tnt_notebook.parallel.pipeline.schedule import Schedule
 from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.weights import Weights
 from tnt_notebook.parallel.step import (
     PREDICT_CHANNELS,
     TEST_CHANNELS,
@@ -60,10 +57,6 @@ from tnt_notebook.parallel.step import (
 _PROFILE_ROWS = 4
 
 
-#: Of an exchange of gradients.
-_CHANNELS_OF_GROUP = 64
-
-
 class PipelineSteps:
     """The steps of one model. Made on all ranks at once.
 
@@ -73,7 +66,7 @@ class PipelineSteps:
         layout: of the ranks.
 
     Attributes:
-        is_whole: whether every rank has all of the model as it is now.
+        weights: who has which.
     """
 
     def __init__(
@@ -109,10 +102,10 @@ class PipelineSteps:
         over = setting.over
         self._place = Place(over, layout.ranks[layout.replica], layout.position)
         self._is_last = schedule.stages - 1 in self._own
-        self._holders = self._find_holders()
-        self._groups = self._make_groups(over)
+        self.weights = Weights(
+            over, setting.exchange, model, self._all_stages, schedule.rank_of, layout
+        )
         self._functions: dict[Any, dict[int, StageFunctions]] = {}
-        self.is_whole = True
 
     # Steps --------------------------------------------------------------------------------
 
@@ -125,13 +118,10 @@ class PipelineSteps:
             stages, micro_batches = self._prepared(data, share, "train", scale)
             result = add_step(self._plan, self._place, stages, micro_batches)
             variables = [v for v in model.trainable_variables if id(v) in result.gradients]
-            gradients = self._exchanged([result.gradients[id(v)] for v in variables], variables)
-            with (
-                replaced(
-                    base_optimizer, "global_norm", lambda _: self._norm_over_stages(variables)
-                ),
-                replaced(keras.optimizers.LossScaleOptimizer, "check_finite", self._all_finite),
-            ):
+            gradients = self.weights.exchanged(
+                [result.gradients[id(v)] for v in variables], variables
+            )
+            with self.weights.seen_as_a_whole(variables):
                 model.optimizer.apply(gradients, variables)
             return self._logs(result.loss, share, over)
 
@@ -162,17 +152,6 @@ class PipelineSteps:
             return keras.tree.map_structure(
                 lambda value: gather_rows(numbers[value], over), self._graph.output_structure
             )
-
-    def gather(self) -> None:
-        """Gives every rank what the others have learnt. Collective; nothing to do is cheap."""
-        if self.is_whole:
-            return
-        self.is_whole = True
-        over = self._setting.over
-        for variable, owner in self._owned():
-            if owner is not None:
-                value = over.broadcast(np.asarray(variable.value), root=owner)
-                variable.value.assign(value)
 
     # Parts of a step ----------------------------------------------------------------------
 
@@ -210,7 +189,7 @@ class PipelineSteps:
         if key not in self._functions:
             structure = keras.tree.map_structure(lambda leaf: leaf is not None, labels)
             # They are functions of their own, whatever is traced around them.
-            with tf.init_scope():
+            with tf.init_scope(), drawn_apart(self._layout.replica):
                 self._functions[key] = self._trace(phase, specs, structure)
         return self._functions[key], micro_batches
 
@@ -254,51 +233,6 @@ class PipelineSteps:
                 model._compile_metrics.update_state(y, outputs, sample_weight)
         return [] if loss is None else [model._aggregate_additional_loss(loss)]
 
-    def _exchanged(
-        self, gradients: Sequence[Any], variables: Sequence[keras.Variable]
-    ) -> list[Any]:
-        """The sum over all ranks that have the same weights: replicas, and stages that share."""
-        result = list(gradients)
-        for number, (holders, group) in enumerate(self._groups.items(), 1):
-            chosen = [i for i, v in enumerate(variables) if self._holders[id(v)] == holders]
-            if not chosen or group.size == 1:
-                continue
-            dense = [tf.convert_to_tensor(result[i]) for i in chosen]
-            one = tf.constant(1.0, tf.float64)
-            exchange: Callable[..., list[Any]] = self._setting.exchange
-            # Ranks outside of the group do not count its channels.
-            with ops.channels(TRAIN_CHANNELS + number * _CHANNELS_OF_GROUP):
-                summed = exchange(dense, [variables[i] for i in chosen], one, group)
-            for i, gradient in zip(chosen, summed, strict=True):
-                result[i] = gradient
-        return result
-
-    def _norm_over_stages(
-        self, variables: Sequence[keras.Variable]
-    ) -> Callable[[Sequence[Any]], tf.Tensor]:
-        def norm(gradients: Sequence[Any]) -> tf.Tensor:
-            squares = [tf.constant(0.0, tf.float64)]
-            for gradient, variable in zip(gradients, variables, strict=True):
-                first = self._holders[id(variable)][0] == self._layout.position
-                if first and gradient is not None and self._layout.replica == 0:
-                    dense = tf.cast(tf.convert_to_tensor(gradient), tf.float64)
-                    squares.append(tf.reduce_sum(tf.square(dense)))
-            over = self._setting.over
-            (total,) = ops.allreduce([tf.add_n(squares)], label="allreduce of norms", over=over)
-            return tf.cast(tf.sqrt(total), tf.convert_to_tensor(gradients[0]).dtype)
-
-        return norm
-
-    def _all_finite(self, check_finite: Callable[..., Any]) -> Callable[..., Any]:
-        def check(optimizer: Any, gradients: Any) -> tf.Tensor:
-            own = tf.cast(check_finite(optimizer, gradients), tf.int32)
-            over = self._setting.over
-            label = "allreduce of whether gradients are finite"
-            (all_of_them,) = ops.allreduce([own], reduction="min", label=label, over=over)
-            return tf.cast(all_of_them, tf.bool)
-
-        return check
-
     def _logs(self, loss: Any, share: Share, over: World) -> dict[str, Any]:
         model = self._model
         counts = share.local if self._is_last else tf.constant(0, tf.int64)
@@ -308,40 +242,6 @@ class PipelineSteps:
         tracker.count.assign_add(tf.cast(counts, tracker.count.dtype))
         step = Step(over, self._setting.exchange, model, Share(counts, *share[1:]))
         return global_logs(step, model.get_metrics_result(), [], self._setting.vote)
-
-    # Who has what -------------------------------------------------------------------------
-
-    def _find_holders(self) -> dict[int, tuple[int, ...]]:
-        """The positions in the pipeline that have a variable of a layer, by its id."""
-        holders: dict[int, set[int]] = {}
-        for stage in self._all_stages:
-            position = self._plan.schedule.rank_of[stage.number]
-            for variable in stage.variables():
-                holders.setdefault(id(variable), set()).add(position)
-        return {key: tuple(sorted(positions)) for key, positions in holders.items()}
-
-    def _make_groups(self, over: World) -> dict[tuple[int, ...], Group]:
-        """For each set of positions that share weights, its ranks in all replicas. Collective."""
-        trainable = {id(v) for v in self._model.trainable_variables}
-        sets = sorted({held for key, held in self._holders.items() if key in trainable})
-        if TRAIN_CHANNELS + (len(sets) + 1) * _CHANNELS_OF_GROUP > FIRST_CHANNEL:
-            raise ModelError("Too many sets of stages share weights. Ask for fewer stages.")
-        return {
-            positions: over.split(int(self._layout.position in positions)) for positions in sets
-        }
-
-    def _owned(self) -> list[tuple[keras.Variable, int | None]]:
-        """Each variable of the model and its optimizer, with the rank that has it; None: all."""
-        ranks = self._layout.ranks[0]
-        owner = {key: ranks[positions[0]] for key, positions in self._holders.items()}
-        model = self._model
-        result: list[tuple[keras.Variable, int | None]] = [
-            (v, owner.get(id(v))) for v in model.variables if id(v) in self._holders
-        ]
-        for variable in model.optimizer.variables if model.optimizer else []:
-            about = _slot_of(variable, model.trainable_variables)
-            result.append((variable, None if about is None else owner[id(about)]))
-        return result
 
 
 def _best_begins(over: World, model: keras.Model, graph: Graph, schedule: Schedule) -> list[int]:
@@ -387,12 +287,3 @@ def _check(model: keras.Model) -> None:
 def _loss_scale(optimizer: Any) -> Any:
     scaled = optimizer.scale_loss(tf.constant(1.0)) if optimizer is not None else 1.0
     return tf.cast(scaled, tf.float64)
-
-
-def _slot_of(
-    variable: keras.Variable, trainable: Sequence[keras.Variable]
-) -> keras.Variable | None:
-    """The weight that a variable of an optimizer belongs to, by its name; or None."""
-    name = variable.path.split("/", 1)[-1]
-    matching = [v for v in trainable if f"{v.path.replace('/', '_')}_" in name]
-    return max(matching, key=lambda v: len(v.path), default=None)

@@ -1,0 +1,159 @@
+"""Which ranks have which weights: who exchanges gradients with whom, and how the model is whole."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.optimizers import base_optimizer
+
+from tnt_notebook.comm import World, ops
+from tnt_notebook.comm.world import Group
+from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.interpose import replaced
+from tnt_notebook.parallel.pipeline.config import Layout
+from tnt_notebook.parallel.pipeline.runtime import FIRST_CHANNEL
+from tnt_notebook.parallel.pipeline.stage import StageModel
+from tnt_notebook.parallel.step import TRAIN_CHANNELS
+
+#: Of an exchange of gradients.
+_CHANNELS_OF_GROUP = 64
+
+
+class Weights:
+    """The weights of a model in stages. Made on all ranks at once.
+
+    Args:
+        stages: all of them.
+        rank_of: the position in the pipeline that has each.
+
+    Attributes:
+        are_whole: whether every rank has all of them as they are now.
+    """
+
+    def __init__(
+        self,
+        over: World,
+        exchange: Exchange,
+        model: keras.Model,
+        stages: Sequence[StageModel],
+        rank_of: Sequence[int],
+        layout: Layout,
+    ) -> None:
+        self._over, self._exchange, self._model = over, exchange, model
+        self._stages, self._rank_of, self._layout = stages, rank_of, layout
+        self._holders = self._find_holders()
+        self._groups = self._make_groups(over)
+        self.are_whole = True
+
+    def gather(self) -> None:
+        """Gives every rank what the others have learnt. Collective; nothing to do is cheap."""
+        if self.are_whole:
+            return
+        self.are_whole = True
+        for variable, owner in self._owned():
+            if owner is not None:
+                value = self._over.broadcast(np.asarray(variable.value), root=owner)
+                variable.value.assign(value)
+
+    def exchanged(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
+        """The sum over all ranks that have the same weights: replicas, and stages that share."""
+        result = list(gradients)
+        for number, (holders, group) in enumerate(self._groups.items(), 1):
+            chosen = [i for i, v in enumerate(variables) if self._holders[id(v)] == holders]
+            if not chosen or group.size == 1:
+                continue
+            dense = [tf.convert_to_tensor(result[i]) for i in chosen]
+            one = tf.constant(1.0, tf.float64)
+            exchange: Callable[..., list[Any]] = self._exchange
+            # Ranks outside of the group do not count its channels.
+            with ops.channels(TRAIN_CHANNELS + number * _CHANNELS_OF_GROUP):
+                summed = exchange(dense, [variables[i] for i in chosen], one, group)
+            for i, gradient in zip(chosen, summed, strict=True):
+                result[i] = gradient
+        return result
+
+    @contextlib.contextmanager
+    def seen_as_a_whole(self, variables: Sequence[keras.Variable]) -> Iterator[None]:
+        """Inside, an optimizer that is given the gradients of this rank's variables clips them by
+        the norm of all, and leaves a step out if any gradient of any rank is not finite.
+        """
+        norm, finite = self._norm_over_stages(variables), self._all_finite
+        scaling = keras.optimizers.LossScaleOptimizer
+        with (
+            replaced(base_optimizer, "global_norm", lambda _: norm),
+            replaced(scaling, "check_finite", finite),
+        ):
+            yield
+
+    def _norm_over_stages(
+        self, variables: Sequence[keras.Variable]
+    ) -> Callable[[Sequence[Any]], tf.Tensor]:
+        def norm(gradients: Sequence[Any]) -> tf.Tensor:
+            squares = [tf.constant(0.0, tf.float64)]
+            for gradient, variable in zip(gradients, variables, strict=True):
+                first = self._holders[id(variable)][0] == self._layout.position
+                if first and gradient is not None and self._layout.replica == 0:
+                    dense = tf.cast(tf.convert_to_tensor(gradient), tf.float64)
+                    squares.append(tf.reduce_sum(tf.square(dense)))
+            (total,) = ops.allreduce(
+                [tf.add_n(squares)], label="allreduce of norms", over=self._over
+            )
+            return tf.cast(tf.sqrt(total), tf.convert_to_tensor(gradients[0]).dtype)
+
+        return norm
+
+    def _all_finite(self, check_finite: Callable[..., Any]) -> Callable[..., Any]:
+        def check(optimizer: Any, gradients: Any) -> tf.Tensor:
+            own = tf.cast(check_finite(optimizer, gradients), tf.int32)
+            label = "allreduce of whether gradients are finite"
+            (all_of_them,) = ops.allreduce([own], reduction="min", label=label, over=self._over)
+            return tf.cast(all_of_them, tf.bool)
+
+        return check
+
+    def _find_holders(self) -> dict[int, tuple[int, ...]]:
+        """The positions in the pipeline that have a variable of a layer, by its id."""
+        holders: dict[int, set[int]] = {}
+        for stage in self._stages:
+            position = self._rank_of[stage.number]
+            for variable in stage.variables():
+                holders.setdefault(id(variable), set()).add(position)
+        return {key: tuple(sorted(positions)) for key, positions in holders.items()}
+
+    def _make_groups(self, over: World) -> dict[tuple[int, ...], Group]:
+        """For each set of positions that share weights, its ranks in all replicas. Collective."""
+        trainable = {id(v) for v in self._model.trainable_variables}
+        sets = sorted({held for key, held in self._holders.items() if key in trainable})
+        if TRAIN_CHANNELS + (len(sets) + 1) * _CHANNELS_OF_GROUP > FIRST_CHANNEL:
+            raise ModelError("Too many sets of stages share weights. Ask for fewer stages.")
+        return {
+            positions: over.split(int(self._layout.position in positions)) for positions in sets
+        }
+
+    def _owned(self) -> list[tuple[keras.Variable, int | None]]:
+        """Each variable of the model and its optimizer, with the rank that has it; None: all."""
+        ranks = self._layout.ranks[0]
+        owner = {key: ranks[positions[0]] for key, positions in self._holders.items()}
+        model = self._model
+        result: list[tuple[keras.Variable, int | None]] = [
+            (v, owner.get(id(v))) for v in model.variables if id(v) in self._holders
+        ]
+        for variable in model.optimizer.variables if model.optimizer else []:
+            about = _slot_of(variable, model.trainable_variables)
+            result.append((variable, None if about is None else owner[id(about)]))
+        return result
+
+
+def _slot_of(
+    variable: keras.Variable, trainable: Sequence[keras.Variable]
+) -> keras.Variable | None:
+    """The weight that a variable of an optimizer belongs to, by its name; or None."""
+    name = variable.path.split("/", 1)[-1]
+    matching = [v for v in trainable if f"{v.path.replace('/', '_')}_" in name]
+    return max(matching, key=lambda v: len(v.path), default=None)
