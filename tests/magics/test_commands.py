@@ -146,7 +146,7 @@ model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 model.fit(np.ones((16, 2)), np.ones((16, 1)), epochs=2)
 """
-    typed(shell, "%tnt_cluster start -n 2")
+    assert typed(shell, "%tnt_cluster start -n 2") == "2 ranks are ready\n"
     shown = typed(shell, f"%%tnt_fit --wait --name first --bucket-mb 2{train}")
     assert "first · finished in" in shown
     assert "ranks 0-1: <History of 2 epochs: loss" in shown

@@ -11,17 +11,27 @@ from ipyparallel.serialize import serialize_object
 from IPython import get_ipython
 
 from tnt_notebook import comm
-from tnt_notebook.errors import brief
+from tnt_notebook.errors import PeerError, brief
 
 
 def install(shell: Any) -> None:
     """Makes a cell that raises on this rank free the other ranks from their waits."""
     shell.events.register("post_run_cell", free_peers)
+    # The notebook shows where the failure was, not where the others waited; and to lay out a
+    # traceback through Keras takes IPython seconds, on a busy core longer than a freed rank has.
+    shell.set_custom_exc((PeerError,), _one_line)
     # A cell often ends in model.fit(...): what it gives should say more than an address, and the
     # same on all ranks, so that it is shown once.
     shell.display_formatter.formatters["text/plain"].for_type_by_name(
         "keras.src.callbacks.history", "History", _print_history
     )
+
+
+def _one_line(
+    shell: Any, kind: type[BaseException], error: BaseException, frames: Any, tb_offset: Any = None
+) -> list[str]:
+    """The traceback of a rank that was freed."""
+    return [f"{kind.__name__}: {error}"]
 
 
 def free_peers(result: Any) -> None:
