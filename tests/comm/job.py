@@ -51,11 +51,13 @@ def output_of(job: subprocess.Popen[str], timeout: float) -> str:
     try:
         return job.communicate(timeout=timeout)[0]
     except subprocess.TimeoutExpired:
-        # The ranks write where they are as they end.
-        for process in psutil.Process(job.pid).children(recursive=True):
-            process.send_signal(signal.SIGABRT)
-        time.sleep(2)
-        os.killpg(job.pid, signal.SIGKILL)
-        raise AssertionError(
-            f"the job did not end; it has printed:\n{job.communicate()[0]}"
-        ) from None
+        raise AssertionError(f"the job did not end; it has printed:\n{killed(job)}") from None
+
+
+def killed(job: subprocess.Popen[str]) -> str:
+    """Kills a job; gives what it has printed, and the ranks' stacks."""
+    for process in psutil.Process(job.pid).children(recursive=True):
+        process.send_signal(signal.SIGABRT)  # they write where they are as they end
+    time.sleep(2)
+    os.killpg(job.pid, signal.SIGKILL)
+    return job.communicate()[0]
