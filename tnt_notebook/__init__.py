@@ -30,13 +30,14 @@ __all__ = [
 
 if TYPE_CHECKING:
     from tnt_notebook.comm import world
-    from tnt_notebook.parallel import Model, distributed
+    from tnt_notebook.parallel.model import Model
     from tnt_notebook.parallel.pipeline import Pipeline
+    from tnt_notebook.parallel.scope import distributed
 
 _HOME = {
-    "Model": "parallel",
+    "Model": "parallel.model",
     "Pipeline": "parallel.pipeline",
-    "distributed": "parallel",
+    "distributed": "parallel.scope",
     "world": "comm",
 }
 

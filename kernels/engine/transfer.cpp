@@ -1,51 +1,38 @@
 #include "engine/transfer.h"
 
+#include "collective/writer.h"
+
 namespace tnt {
-namespace {
-
-Step message(std::uint32_t round, Action action, int peer, std::size_t count) {
-  Step step;
-  step.round = round;
-  step.action = action;
-  step.peer = peer;
-  step.count = count;
-  return step;
-}
-
-Step copy(std::uint32_t round, Place to, Place from, std::size_t count) {
-  Step step;
-  step.round = round;
-  step.count = count;
-  step.to = to;
-  step.from = from;
-  return step;
-}
-
-}  // namespace
 
 std::shared_ptr<const Schedule> transfer(const Engine& engine, int from, int to,
                                          std::size_t count) {
-  const auto& node = engine.world().node;
-  const bool near = node[static_cast<std::size_t>(from)] == node[static_cast<std::size_t>(to)];
-  const Place input{Memory::input}, output{Memory::output}, data{Memory::data};
-  auto schedule = std::make_shared<Schedule>();
-  auto& steps = schedule->steps;
-  if (engine.rank() == from) {
-    steps.push_back(copy(0, data, input, count));
-    // The receiver takes it from here itself, and says when it has.
-    steps.push_back(message(1, Action::send, to, near ? 0 : count));
-    if (near) steps.push_back(message(1, Action::receive, to, 0));
-    schedule->data_count = count;
-  } else if (near) {
-    steps.push_back(message(0, Action::receive, from, 0));
-    steps.push_back(copy(1, output, Place{Memory::data, from}, count));
-    steps.push_back(message(1, Action::send, from, 0));
+  Task task;
+  task.rank = engine.rank();
+  task.node = engine.world().node;
+  // Within a node the receiver takes it from the sender itself, and says when it has. With nothing
+  // to take there is still a message: the two must agree on that.
+  const bool reaches = count == 0 || share_memory(task, from, to);
+  Writer writer(task);
+  if (task.rank == from) {
+    writer.copy_in({0, count});
+    writer.next_round();
+    if (reaches) {
+      writer.signal(to);
+      writer.await(to);
+    } else {
+      writer.send(to, data_at(0), count);
+    }
+  } else if (reaches) {
+    writer.await(from);
+    writer.next_round();
+    writer.copy(output_at(0), writer.data_of(from, 0), count);
+    writer.signal(from);
   } else {
-    steps.push_back(message(0, Action::receive, from, count));
-    steps.push_back(copy(1, output, data, count));
-    schedule->data_count = count;
+    writer.receive(from, data_at(0), count);
+    writer.next_round();
+    writer.copy_out({0, count});
   }
-  return schedule;
+  return std::make_shared<const Schedule>(writer.finish());
 }
 
 }  // namespace tnt

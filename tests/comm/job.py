@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,8 +55,9 @@ def output_of(job: subprocess.Popen[str], timeout: float) -> str:
 
 def killed(job: subprocess.Popen[str]) -> str:
     """Kills a job; gives what it has printed, and the ranks' stacks."""
-    for process in psutil.Process(job.pid).children(recursive=True):
+    ranks = psutil.Process(job.pid).children(recursive=True)
+    for process in ranks:
         process.send_signal(signal.SIGABRT)  # they write where they are as they end
-    time.sleep(2)
+    psutil.wait_procs(ranks, timeout=2)
     os.killpg(job.pid, signal.SIGKILL)
     return job.communicate()[0]

@@ -7,6 +7,7 @@ import random
 import re
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -76,10 +77,12 @@ def run(folder: Path, n: int, *arguments: object, options: tuple[str, ...] = ())
     """Runs the script to its end, and looks at what is left of it."""
     started = job.start(folder, n, SCRIPT, *map(repr, arguments), options=options)
     try:
-        _await_ends(folder, n, 30)
+        # Now and then mpiexec stays for half a minute in a read that blocks, as the ranks join it
+        # or when they have ended.
+        _await(folder, n, _has_begun, 150)
+        _await(folder, n, _has_ended, 30)
     except AssertionError as error:
         raise AssertionError(f"{error}; they were here:\n{job.killed(started)}") from None
-    # Now and then mpiexec itself stays for half a minute longer, in a read that blocks.
     output = job.output_of(started, 150)
     shared = set()
     for rank in range(n):
@@ -93,18 +96,22 @@ def run(folder: Path, n: int, *arguments: object, options: tuple[str, ...] = ())
     return output
 
 
-def _await_ends(folder: Path, n: int, seconds: float) -> None:
-    """Waits until all ranks have begun and ended."""
+def _await(folder: Path, n: int, done: Callable[[Path, int], bool], seconds: float) -> None:
+    """Waits until all ranks have come so far."""
     deadline = time.monotonic() + seconds
-    while left := [rank for rank in range(n) if not _has_ended(folder, rank)]:
+    while left := [rank for rank in range(n) if not done(folder, rank)]:
         if time.monotonic() > deadline:
-            raise AssertionError(f"ranks {left} have not ended after {seconds:g} s")
+            what = done.__name__.removeprefix("_has_")
+            raise AssertionError(f"ranks {left} have not {what} after {seconds:g} s")
         time.sleep(0.05)
 
 
+def _has_begun(folder: Path, rank: int) -> bool:
+    return (folder / f"started.{rank}").exists()
+
+
 def _has_ended(folder: Path, rank: int) -> bool:
-    started = folder / f"started.{rank}"
-    return started.exists() and not _runs(int(started.read_text().split("\n")[0]), folder)
+    return not _runs(int((folder / f"started.{rank}").read_text().split("\n")[0]), folder)
 
 
 def _runs(pid: int, folder: Path) -> bool:

@@ -168,6 +168,7 @@ def refused():
     attempt(tnt.Pipeline(2, cut_at=["no such layer"]))
     attempt(tnt.Pipeline(2, schedule="2f2b"))
     attempt(tnt.Pipeline(2, cut_at=[]))
+    attempt(tnt.Pipeline(2, 7000))
     attempt(tnt.Pipeline(2), own_step)
     attempt(tnt.Pipeline(2), loss=keras.losses.MeanSquaredError("mean_with_sample_weight"))
     return texts
@@ -176,11 +177,12 @@ def refused():
 def test_what_cannot_be_done_is_said_before_training(ranks):
     here, there = ranks.run(2, refused)
     assert here == there
-    ranks_, layer, schedule, parts, step, loss = here
+    ranks_, layer, schedule, parts, many, step, loss = here
     assert "2 ranks cannot form pipelines of 3 stages" in ranks_
     assert "cut_at names 'no such layer'" in layer
     assert "There is no schedule '2f2b'" in schedule
     assert "cut_at makes 1 parts of the model" in parts
+    assert "7000 micro-batches: that is more than there are channels" in many
     assert "Own has a train_step of its own" in step
     assert "reduction='mean_with_sample_weight'" in loss
 

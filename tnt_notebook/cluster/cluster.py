@@ -205,7 +205,7 @@ class Cluster:
 
         Args:
             cell: ordinary Keras code.
-            options: keyword arguments of ``tnt_notebook.parallel.distributed``.
+            options: keyword arguments of ``tnt_notebook.distributed``.
             title: what the live view shows.
         """
         self._alive()

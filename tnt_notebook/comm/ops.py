@@ -73,8 +73,7 @@ def allreduce(
     over = over or world()
     group = over if isinstance(over, Group) else None
     tensors = list(tensors)
-    channel = _next_channel()
-    with tf.device("/CPU:0"), tf.control_dependencies(_earlier(channel)):
+    with _on_next_channel() as channel:
         reduced: list[tf.Tensor] = library().tnt_allreduce(
             inputs=tensors,
             wire=tensors[0].dtype if wire is None else tf.as_dtype(wire),
@@ -97,8 +96,7 @@ def allgather(tensor: tf.Tensor, label: str = "", over: World | None = None) -> 
         tensor: one of :data:`DTYPES`, at least one axis; the first may differ between ranks.
     """
     over = over or world()
-    channel = _next_channel()
-    with tf.device("/CPU:0"), tf.control_dependencies(_earlier(channel)):
+    with _on_next_channel() as channel:
         gathered = library().tnt_allgather(
             input=tensor, world=over.id, channel=channel, label=label or "allgather"
         )
@@ -119,8 +117,7 @@ def send(tensor: tf.Tensor, peer: int, label: str = "", over: World | None = Non
         The op: it is done when the tensor is needed no more.
     """
     over = over or world()
-    channel = _next_channel()
-    with tf.device("/CPU:0"), tf.control_dependencies(_earlier(channel)):
+    with _on_next_channel() as channel:
         op = library().tnt_send(
             input=tensor, world=over.id, channel=channel, peer=peer, label=label or "send"
         )
@@ -140,8 +137,7 @@ def receive(
         peer: the rank it comes from.
     """
     over = over or world()
-    channel = _next_channel()
-    with tf.device("/CPU:0"), tf.control_dependencies(_earlier(channel)):
+    with _on_next_channel() as channel:
         tensor = library().tnt_receive(
             shape=tf.cast(shape, tf.int64), T=dtype, world=over.id, channel=channel, peer=peer,
             label=label or "receive",
@@ -176,6 +172,14 @@ def _library_path() -> Path:
     from tnt_notebook.comm import _kernels
 
     return Path(_kernels.__file__).with_name("libtnt_tensorflow.so")
+
+
+@contextlib.contextmanager
+def _on_next_channel() -> Iterator[int]:
+    """Inside, an op is made on the CPU and after the earlier ones of the channel that it gets."""
+    channel = _next_channel()
+    with tf.device("/CPU:0"), tf.control_dependencies(_earlier(channel)):
+        yield channel
 
 
 def _run_when_ready(made: tf.Tensor | tf.Operation, channel: int) -> None:

@@ -33,8 +33,7 @@ def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         cell: ordinary Keras code.
-        options: keyword arguments of ``tnt_notebook.parallel.distributed``; those of a pipeline as
-            a dict.
+        options: keyword arguments of ``tnt_notebook.distributed``; those of a pipeline as a dict.
 
     Returns:
         ``{"history", "epochs", "stopped", "runs"}`` of the last fit and of all runs, or
@@ -42,8 +41,8 @@ def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
     """
     global _model
     stop.forget_stop()  # now: a person may press Stop while TensorFlow is loading
-    from tnt_notebook.parallel import distributed
     from tnt_notebook.parallel.pipeline import Pipeline
+    from tnt_notebook.parallel.scope import distributed
 
     shell = get_ipython()
     result = None

@@ -56,9 +56,14 @@ def share_state(over: World, variables: Sequence[keras.Variable]) -> None:
         broadcast(over, variable)
 
 
-def broadcast(over: World, variable: keras.Variable) -> None:
-    """Gives all ranks the value of one variable on rank 0."""
-    variable.value.assign(over.broadcast(np.asarray(variable.value)))
+def broadcast(over: World, variable: keras.Variable, root: int = 0) -> None:
+    """Gives all ranks the value of one variable on rank ``root``."""
+    variable.value.assign(over.broadcast(np.asarray(variable.value), root))
+
+
+def from_rank_0(over: World, value: Any) -> Any:
+    """A JSON value of rank 0, on all ranks."""
+    return json.loads(over.broadcast_bytes(json.dumps(value, default=float).encode()))
 
 
 def check_identical(over: World, variables: Sequence[keras.Variable], when: str) -> None:

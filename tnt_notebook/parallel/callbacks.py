@@ -12,7 +12,6 @@ ranks see the metrics of the global batch, and meet after each hook that a callb
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -102,7 +101,7 @@ class _SharedCallbacks(CallbackList):
         if over.size > 1:
             harmless = (History, ProgbarLogger)
             effective = [hook for hook in _BATCH_HOOKS if self._implements(hook, but=harmless)]
-            self._shared = rare | set(_from_rank_0(over, effective))
+            self._shared = rare | set(agreement.from_rank_0(over, effective))
 
     def _implements(self, hook: str, but: tuple[type, ...] = ()) -> bool:
         general = hook.replace("_train", "") if "_train_" in hook else hook
@@ -148,7 +147,7 @@ class _SharedCallbacks(CallbackList):
             "touched": sorted({places[id(v)] for v in touched if id(v) in places}),
             "logs": _new_row(model, lengths) if hook == "on_epoch_end" else None,
         }
-        changes = _from_rank_0(self._over, changes)
+        changes = agreement.from_rank_0(self._over, changes)
         for flag, value in changes["flags"].items():
             if getattr(model, flag, False) != value:
                 setattr(model, flag, value)
@@ -191,8 +190,3 @@ def _new_row(model: keras.Model, before: dict[str, int]) -> dict[str, float]:
     """What the epoch has appended to the history: callbacks add to Keras's logs."""
     history = model.history.history
     return {name: v[-1] for name, v in history.items() if len(v) > before.get(name, 0)}
-
-
-def _from_rank_0(over: World, value: Any) -> Any:
-    """A JSON value of rank 0, on all ranks."""
-    return json.loads(over.broadcast_bytes(json.dumps(value, default=float).encode()))

@@ -22,11 +22,12 @@ micro-batches works: a schedule for more stays valid when what belongs to the la
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
 from tnt_notebook.errors import ScheduleError
-from tnt_notebook.parallel.pipeline.schedule import Action, Schedule, check
+from tnt_notebook.parallel.pipeline.schedule import Action, Kind, Schedule, check
 
 #: Makes a schedule of so many ranks, micro-batches, and stages a rank.
 Family = Callable[[int, int, int], Schedule]
@@ -35,22 +36,21 @@ Family = Callable[[int, int, int], Schedule]
 def gpipe(ranks: int, micro_batches: int, stages_per_rank: int = 1) -> Schedule:
     """All forwards, then all backwards."""
     rank_of = _in_a_loop(ranks, stages_per_rank)
-    stages, micros = range(len(rank_of)), range(micro_batches)
-    actions = [
-        [Action("F", stage, micro) for stage in stages[rank::ranks] for micro in micros]
-        + [Action("B", stage, micro) for stage in stages[rank::ranks][::-1] for micro in micros]
-        for rank in range(ranks)
-    ]
+    micros = range(micro_batches)
+    actions = []
+    for rank in range(ranks):
+        own = range(rank, len(rank_of), ranks)
+        actions.append(_of_all("F", own, micros) + _of_all("B", own[::-1], micros))
     return _schedule("gpipe", rank_of, micro_batches, actions)
 
 
 def one_f_one_b(ranks: int, micro_batches: int, stages_per_rank: int = 1) -> Schedule:
     """A backward as soon as there is one: no rank holds more micro-batches than ranks follow it."""
     _check_stages("1f1b", stages_per_rank, 1)
+    micros = range(micro_batches)
     actions = []
     for rank in range(ranks):
-        forward = [Action("F", rank, micro) for micro in range(micro_batches)]
-        backward = [Action("B", rank, micro) for micro in range(micro_batches)]
+        forward, backward = _of_all("F", [rank], micros), _of_all("B", [rank], micros)
         actions.append(_one_by_one(forward, backward, ahead=ranks - rank - 1))
     return _schedule("1f1b", _in_a_loop(ranks, 1), micro_batches, actions)
 
@@ -64,8 +64,8 @@ def interleaved(ranks: int, micro_batches: int, stages_per_rank: int = 2) -> Sch
     actions = []
     for rank in range(ranks):
         own = [chunk * ranks + rank for chunk in range(stages_per_rank)]
-        forward = [Action("F", s, micro) for group in groups for s in own for micro in group]
-        backward = [Action("B", s, micro) for group in groups for s in own[::-1] for micro in group]
+        forward = [action for group in groups for action in _of_all("F", own, group)]
+        backward = [action for group in groups for action in _of_all("B", own[::-1], group)]
         ahead = ranks - rank - 1
         if stages_per_rank > 1:
             ahead = 2 * ahead + (stages_per_rank - 1) * ranks
@@ -76,14 +76,13 @@ def interleaved(ranks: int, micro_batches: int, stages_per_rank: int = 2) -> Sch
 def zb_h1(ranks: int, micro_batches: int, stages_per_rank: int = 1) -> Schedule:
     """1F1B whose weight gradients wait until there is nothing more urgent, within its memory."""
     _check_stages("zb-h1", stages_per_rank, 1)
+    micros = range(micro_batches)
     actions = []
     for rank in range(ranks):
-        forward = [Action("F", rank, micro) for micro in range(micro_batches)]
-        # A rank that starts late holds fewer micro-batches, so it can put off more weights.
-        inputs = [Action("I", rank, micro) for micro in range(micro_batches)]
-        weights = [Action("W", rank, micro) for micro in range(micro_batches)]
+        forward, inputs = _of_all("F", [rank], micros), _of_all("I", [rank], micros)
         steady = _one_by_one(forward, inputs, ahead=ranks - rank - 1)
-        actions.append(_put_off(steady, weights, by=rank))
+        # A rank that starts late holds fewer micro-batches, so it can put off more weights.
+        actions.append(_put_off(steady, _of_all("W", [rank], micros), by=rank))
     return _schedule("zb-h1", _in_a_loop(ranks, 1), micro_batches, actions)
 
 
@@ -192,6 +191,11 @@ def _check_stages(name: str, stages_per_rank: int, possible: int) -> None:
         )
 
 
+def _of_all(kind: Kind, stages: Iterable[int], micros: Iterable[int]) -> list[Action]:
+    """All micro-batches through one stage after the other."""
+    return [Action(kind, stage, micro) for stage in stages for micro in micros]
+
+
 def _one_by_one(forward: list[Action], backward: list[Action], ahead: int) -> list[Action]:
     """Some forwards first, then forward and backward in turn, then the backwards that are left."""
     ahead = min(ahead, len(forward))
@@ -214,36 +218,39 @@ def _put_off(actions: list[Action], weights: list[Action], by: int) -> list[Acti
 def _v_of_rank(rank: int, ranks: int, count: int) -> list[Action]:
     """The order of one rank for ``count`` >= 2 ranks - 1 micro-batches (Qi et al. 2024)."""
     there, back = rank, 2 * ranks - 1 - rank
-    done = {(kind, stage): 0 for kind in "FIW" for stage in (there, back)}
+    done: dict[tuple[Kind, int], int] = defaultdict(int)
     actions: list[Action] = []
 
-    def do(*kinds_and_stages: str | int) -> None:
-        kinds, stages = kinds_and_stages[::2], kinds_and_stages[1::2]
-        for kinds_of_stage, stage in zip(kinds, stages, strict=True):
-            for kind in str(kinds_of_stage):
-                actions.append(Action(kind, int(stage), done[kind, int(stage)]))  # type: ignore[arg-type]
-                done[kind, int(stage)] += 1
+    def do(stage: int, *kinds: Kind) -> None:
+        """The next micro-batch of each kind."""
+        for kind in kinds:
+            actions.append(Action(kind, stage, done[kind, stage]))
+            done[kind, stage] += 1
 
     # Until the first micro-batch is back from the last rank of the V.
     for _ in range(2 * (ranks - rank) - 1):
-        do("F", there)
+        do(there, "F")
     for _ in range(rank):
-        do("F", back, "F", there)
+        do(back, "F")
+        do(there, "F")
     for _ in range(ranks - rank):
-        do("FIW", back)
+        do(back, "F", "I", "W")
     # One of everything, both ways.
     while done["F", there] < count:
-        do("FIW", there, "FIW", back)
+        do(there, "F", "I", "W")
+        do(back, "F", "I", "W")
     while done["F", back] < count:
-        do("IW", there, "FIW", back)
+        do(there, "I", "W")
+        do(back, "F", "I", "W")
     # Input gradients are urgent again, and weight gradients fill the end.
     for _ in range(rank):
-        do("I", there, "I", back)
+        do(there, "I")
+        do(back, "I")
     for _ in range(ranks - rank):
-        do("IW", there)
+        do(there, "I", "W")
     for stage in (back, there):
         while done["W", stage] < done["I", stage]:
-            do("W", stage)
+            do(stage, "W")
     return actions
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.src import backend as keras_backend
 from keras.src.models.functional import Functional, operation_fn
 
@@ -61,6 +62,11 @@ class Graph:
     outputs: tuple[int, ...] = ()
     specs: list[keras.KerasTensor] = field(default_factory=list)
     output_structure: Any = None
+
+    def spec(self, value: int) -> tf.TensorSpec:
+        """Shape and dtype of a value, for any number of samples."""
+        described = self.specs[value]
+        return tf.TensorSpec((None, *described.shape[1:]), described.dtype)
 
     def new_value(self, spec: keras.KerasTensor) -> int:
         self.specs.append(spec)

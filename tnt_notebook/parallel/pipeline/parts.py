@@ -32,13 +32,11 @@ class Part(NamedTuple):
         takes, gives: names of its arguments and results. There is a ``dy`` for each floating-point
             ``y``, a ``dx`` for each ``x`` that is differentiated, and a ``dw`` for each weight that
             a ``y`` depends on; a sparse one is ``dw0.values`` and ``dw0.indices``.
-        specs: shape and dtype of the results.
     """
 
     function: Callable[..., list[tf.Tensor]]
     takes: tuple[str, ...]
     gives: tuple[str, ...]
-    specs: tuple[tf.TensorSpec, ...]
 
 
 def parts_of(
@@ -220,7 +218,6 @@ class _Joint:
             function,
             tuple(names.get(t.name, t.name) for t in takes),
             tuple(gives),
-            tuple(tf.TensorSpec(t.shape, t.dtype) for t in gives.values()),
         )
 
 

@@ -74,7 +74,6 @@ def _weights(call: Call) -> Sequence[keras.Variable]:
 def _key(call: Call, values: dict[int, Any]) -> str:
     """The same for calls that take the same time."""
     shapes = [(values[n].shape.as_list(), values[n].dtype.name) for n in call.takes]
-    config = {}
     if isinstance(call.operation, keras.Layer):
         config = {k: v for k, v in call.operation.get_config().items() if k != "name"}
         return f"{type(call.operation).__name__} {config} {shapes}"

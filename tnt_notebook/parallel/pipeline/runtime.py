@@ -143,7 +143,7 @@ class StageFunctions:
 
         self.parts = parts_of(
             forward,
-            [*map(model.spec, model.values), *labels],
+            [*map(model.graph.spec, model.values), *labels],
             [v.value for v in self.variables],
             kinds,
             recompute,
@@ -156,6 +156,11 @@ class StageFunctions:
         after = [f"y{len(self.given) + i}" for i in range(len(last))]
         self.loss = after[0] if after and not predicts else None
         self.results = after if predicts else []
+
+
+def enough_channels(cut: Partition, schedule: Schedule) -> bool:
+    """Whether every value has one in each micro-batch, there and back."""
+    return FIRST_CHANNEL + 2 * len(cut.edges) * schedule.micro_batches <= LAST_CHANNEL
 
 
 def add_step(
@@ -193,7 +198,6 @@ def add_forward(
     for number in plan.schedule.stages_of(place.rank):
         for micro in range(len(micro_batches)):
             results.append(step.act(Action("F", number, micro)))
-            step.count_loss(number, micro)
     return step.loss, results[-len(micro_batches) :]
 
 
@@ -209,6 +213,7 @@ class _Step:
     ) -> None:
         self.plan, self.place, self.stages = plan, place, stages
         self.micro_batches = micro_batches
+        self._graph = next(iter(stages.values())).model.graph
         self.gradients: dict[int, Any] = {}
         self.loss: Any = tf.constant(0.0)
         # What functions have taken and given, by stage, micro-batch and name.
@@ -232,6 +237,7 @@ class _Step:
         if made:
             self._last, self._last_but_one = [made[0].op], self._last
         if action.kind == "F":
+            self._count_loss(stage, action.micro, values)
             self._send_outputs(stage, action.micro, values)
         if action.kind in "BI":
             self._send_gradients(stage, action.micro, values)
@@ -239,12 +245,10 @@ class _Step:
             self._add_up(stage, values)
         return [values[name] for name in stage.results]
 
-    def count_loss(self, stage: int, micro: int) -> None:
-        """Adds a micro-batch's part to the loss of the batch."""
-        name = self.stages[stage].loss
-        if name is not None:
+    def _count_loss(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
+        if stage.loss is not None:
             weight = tf.cast(self.micro_batches[micro].weight, tf.float32)
-            self.loss += tf.cast(self._values[stage, micro][name], tf.float32) * weight
+            self.loss += tf.cast(values[stage.loss], tf.float32) * weight
 
     def _take_inputs(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         batch = self.micro_batches[micro]
@@ -257,37 +261,34 @@ class _Step:
                 maker = self.stages[edge.maker]
                 values[name] = self._values[edge.maker, micro][maker.given[edge.value]]
             else:
-                values[name] = self._receive(number, edge.maker, micro, edge.value, forward=True)
+                values[name] = self._receive(number, edge, micro, forward=True)
 
     def _send_outputs(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         for number, edge in self._edges(maker=stage.number):
             if not self._is_here(edge.user):
-                self._send(
-                    values[stage.given[edge.value]], number, edge.user, micro, edge.value, True
-                )
+                self._send(values[stage.given[edge.value]], number, edge, micro, forward=True)
 
     def _take_gradients(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         parts: dict[str, list[tf.Tensor]] = defaultdict(list)
         for number, edge in self._edges(maker=stage.number):
-            if not stage.model.spec(edge.value).dtype.is_floating:
+            if not self._graph.spec(edge.value).dtype.is_floating:
                 continue
             if self._is_here(edge.user):
                 user = self.stages[edge.user]
                 gradient = self._values[edge.user, micro][f"d{user.taken[edge.value]}"]
             else:
-                gradient = self._receive(number, edge.user, micro, edge.value, forward=False)
+                gradient = self._receive(number, edge, micro, forward=False)
             parts[f"d{stage.given[edge.value]}"].append(gradient)
         values.update((name, tf.add_n(summands)) for name, summands in parts.items())
         if stage.loss is not None:
             batch, loss = self.micro_batches[micro], values[stage.loss]
             values[f"d{stage.loss}"] = tf.cast(batch.weight * batch.scale, loss.dtype)
-            self.count_loss(stage.number, micro)
 
     def _send_gradients(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         for number, edge in self._edges(user=stage.number):
             name = f"d{stage.taken[edge.value]}"
             if name in values and not self._is_here(edge.maker):
-                self._send(values[name], number, edge.maker, micro, edge.value, False)
+                self._send(values[name], number, edge, micro, forward=False)
 
     def _add_up(self, stage: StageFunctions, values: dict[str, Any]) -> None:
         for i, variable in enumerate(stage.variables):
@@ -309,24 +310,18 @@ class _Step:
     def _is_here(self, stage: int) -> bool:
         return self.plan.schedule.rank_of[stage] == self.place.rank
 
-    def _send(
-        self, tensor: tf.Tensor, edge: int, stage: int, micro: int, value: int, forward: bool
-    ) -> None:
-        with self._channel(edge, micro, forward):
-            ops.send(
-                tensor, self._rank_of(stage), self._label(value, micro, forward), self.place.over
-            )
+    def _send(self, tensor: tf.Tensor, number: int, edge: Edge, micro: int, forward: bool) -> None:
+        peer = self._rank_of(edge.user if forward else edge.maker)
+        with self._channel(number, micro, forward):
+            ops.send(tensor, peer, self._label(edge, micro, forward), self.place.over)
 
-    def _receive(self, edge: int, stage: int, micro: int, value: int, forward: bool) -> tf.Tensor:
-        spec = next(iter(self.stages.values())).model.spec(value)
-        rows = self.micro_batches[micro].rows
-        with self._channel(edge, micro, forward):
+    def _receive(self, number: int, edge: Edge, micro: int, forward: bool) -> tf.Tensor:
+        peer = self._rank_of(edge.maker if forward else edge.user)
+        spec, rows = self._graph.spec(edge.value), self.micro_batches[micro].rows
+        label = self._label(edge, micro, forward)
+        with self._channel(number, micro, forward):
             received = ops.receive(
-                [rows, *spec.shape[1:]],
-                spec.dtype,
-                self._rank_of(stage),
-                self._label(value, micro, forward),
-                self.place.over,
+                [rows, *spec.shape[1:]], spec.dtype, peer, label, self.place.over
             )
         received.set_shape(spec.shape)
         return received
@@ -338,10 +333,9 @@ class _Step:
     def _rank_of(self, stage: int) -> int:
         return self.place.ranks[self.plan.schedule.rank_of[stage]]
 
-    def _label(self, value: int, micro: int, forward: bool) -> str:
+    def _label(self, edge: Edge, micro: int, forward: bool) -> str:
         what = "" if forward else "the gradient of "
-        name = next(iter(self.stages.values())).model.graph.specs[value].name
-        return f"{what}{name} of micro-batch {micro}"
+        return f"{what}{self._graph.specs[edge.value].name} of micro-batch {micro}"
 
 
 def _sum(a: Any, b: Any) -> Any:

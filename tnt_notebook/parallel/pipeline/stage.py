@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.pipeline.graph import Call, Graph, carries_mask, layers_of
@@ -62,11 +61,6 @@ class StageModel:
     def variables(self) -> list[keras.Variable]:
         """All of its layers', each once."""
         return list({id(v): v for layer in self.layers for v in layer.variables}.values())
-
-    def spec(self, value: int) -> tf.TensorSpec:
-        """Shape and dtype of a value, for any number of samples."""
-        described = self.graph.specs[value]
-        return tf.TensorSpec((None, *described.shape[1:]), described.dtype)
 
     def forward(self, tensors: Sequence[Any], training: bool) -> tuple[dict[int, Any], list[Any]]:
         """Runs the layers.

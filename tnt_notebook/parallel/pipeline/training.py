@@ -10,7 +10,6 @@ model whole again on every rank.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import World, ops
 from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.data import Share, samples_of, unpack
 from tnt_notebook.parallel.interpose import drawn_apart, interposed_losses
 from tnt_notebook.parallel.pipeline.config import Layout, Pipeline
@@ -39,6 +39,7 @@ from tnt_notebook.parallel.pipeline.runtime import (
     StageFunctions,
     add_forward,
     add_step,
+    enough_channels,
 )
 from tnt_notebook.parallel.pipeline.schedule import Schedule
 from tnt_notebook.parallel.pipeline.stage import stage_models
@@ -88,6 +89,12 @@ class PipelineSteps:
             raise ModelError(
                 f"cut_at makes {len(cut.stages)} parts of the model, and the schedule "
                 f"{schedule.name} on {schedule.ranks} ranks has {schedule.stages}."
+            )
+        if not enough_channels(cut, schedule):
+            raise ModelError(
+                f"{len(cut.edges)} values go from stage to stage in each of "
+                f"{schedule.micro_batches} micro-batches: that is more than there are channels. "
+                "Use fewer micro-batches, or cut where fewer layers are connected."
             )
         self._plan = Plan(cut, schedule, pipeline.recompute)
         self._all_stages = stage_models(model, self._graph, cut)
@@ -205,17 +212,17 @@ class PipelineSteps:
         if phase == "train":
             kinds = "FIW" if self._plan.schedule.splits_backward() else "FB"
         return {
-            number: StageFunctions(
-                self._all_stages[number],
-                specs if self._all_stages[number].is_last else specs[:2],
+            stage.number: StageFunctions(
+                stage,
+                specs if stage.is_last else specs[:2],
                 finish,
                 kinds,
                 recompute=self._plan.recompute,
                 training=phase == "train",
                 predicts=phase == "predict",
-                state=self._model.metrics_variables if self._all_stages[number].is_last else (),
+                state=self._model.metrics_variables if stage.is_last else (),
             )
-            for number in self._own
+            for stage in (self._all_stages[number] for number in self._own)
         }
 
     def _finish(self, structure: Any, outputs: Any, labels: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -254,7 +261,7 @@ def _best_begins(over: World, model: keras.Model, graph: Graph, schedule: Schedu
             found = {"begins": best_begins(wiring_of(graph), weighing, schedule.stages, held)}
         except ModelError as error:
             found = {"refused": str(error)}
-    found = json.loads(over.broadcast_bytes(json.dumps(found).encode()))
+    found = agreement.from_rank_0(over, found)
     if "refused" in found:
         raise ModelError(found["refused"])
     return list(found["begins"])

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras.src.optimizers import base_optimizer
 
 from tnt_notebook.comm import World, ops
 from tnt_notebook.comm.world import Group
 from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.interpose import replaced
 from tnt_notebook.parallel.pipeline.config import Layout
@@ -58,8 +58,7 @@ class Weights:
         self.are_whole = True
         for variable, owner in self._owned():
             if owner is not None:
-                value = self._over.broadcast(np.asarray(variable.value), root=owner)
-                variable.value.assign(value)
+                agreement.broadcast(self._over, variable, owner)
 
     def exchanged(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
         """The sum over all ranks that have the same weights: replicas, and stages that share."""
