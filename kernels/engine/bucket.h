@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -63,7 +65,8 @@ struct Bucket {
   enum class State : int { idle, helped, alone, ended };
 
   std::uint32_t channel = 0;
-  bool busy = false;  // guarded by the engine
+  bool busy = false;                                 // guarded by the engine
+  std::deque<std::function<void(Bucket*)>> waiting;  // for their turn; guarded by the engine
   std::atomic<State> state{State::idle};
   Request request;
   Done done;

@@ -137,6 +137,10 @@ std::shared_ptr<const Group> Engine::find_group(int number) const {
 
 Bucket& Engine::take(std::uint32_t channel) {
   std::lock_guard lock(mutex_);
+  return take_locked(channel);
+}
+
+Bucket& Engine::take_locked(std::uint32_t channel) {
   auto& bucket = buckets_[channel];
   if (bucket == nullptr) {
     bucket = std::make_unique<Bucket>();
@@ -158,8 +162,30 @@ Bucket& Engine::take(std::uint32_t channel) {
 
 void Engine::release(Bucket& bucket) {
   bucket.state.store(Bucket::State::idle);
-  std::lock_guard lock(mutex_);
-  bucket.busy = false;
+  std::function<void(Bucket*)> next;
+  {
+    std::lock_guard lock(mutex_);
+    bucket.busy = !bucket.waiting.empty();
+    if (!bucket.busy) return;
+    next = std::move(bucket.waiting.front());
+    bucket.waiting.pop_front();
+    bucket.request.reset();
+  }
+  next(&bucket);
+}
+
+void Engine::take_in_turn(std::uint32_t channel, std::function<void(Bucket*)> begin) {
+  Bucket* bucket = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (!failed_) {
+      const auto found = buckets_.find(channel);
+      if (found != buckets_.end() && found->second->busy)
+        return found->second->waiting.push_back(std::move(begin));
+      bucket = &take_locked(channel);
+    }
+  }
+  begin(bucket);
 }
 
 bool Engine::is_busy(std::uint32_t channel) const {
@@ -216,7 +242,7 @@ bool Engine::help(Bucket& bucket, std::chrono::nanoseconds limit) {
         backoff.reset();
       else if (!ended())
         backoff.wait(*lane.transport, [&] { return move(lane); });
-    } else {
+    } else if (limit.count() != 0) {
       const std::uint32_t seen = lane.ended.enter();
       if (!ended()) lane.ended.sleep(seen, turn_poll);
       lane.ended.leave();
@@ -230,8 +256,17 @@ bool Engine::help(Bucket& bucket, std::chrono::nanoseconds limit) {
 Failure Engine::finish(Bucket& bucket) {
   Failure failure = std::move(bucket.failure);
   bucket.failure.clear();
-  // After a failure messages may still be under way from here: the bucket is used no more.
-  if (failure.empty()) release(bucket);
+  if (failure.empty()) {
+    release(bucket);
+    return failure;
+  }
+  // Messages may still be under way from here: the bucket is used no more.
+  std::deque<std::function<void(Bucket*)>> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    waiting.swap(bucket.waiting);
+  }
+  for (const auto& begin : waiting) begin(nullptr);
   return failure;
 }
 

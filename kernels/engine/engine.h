@@ -63,6 +63,10 @@ class Engine {
   // std::logic_error if an operation is under way on it: a channel carries one at a time.
   Bucket& take(std::uint32_t channel);
   void release(Bucket& bucket);
+
+  // Calls begin() with the channel's bucket, marked busy, when those that asked before have ended:
+  // now, or on the thread that releases it. With null if the engine has failed by then.
+  void take_in_turn(std::uint32_t channel, std::function<void(Bucket*)> begin);
   bool is_busy(std::uint32_t channel) const;
 
   // Memory of the bucket that operations in place work on; it stays where it is as long as no more
@@ -74,8 +78,8 @@ class Engine {
   // bucket released and nothing started, if the request cannot be carried out.
   void start(Bucket& bucket, Done done);
 
-  // As start(), and moves the operation itself as long as others are quick: done() may be called
-  // on this thread, before this returns.
+  // As start(), and moves the operation itself as long as others are quick, at most for `limit` (0:
+  // as far as it comes without waiting). done() may be called on this thread, before this returns.
   void start_and_help(Bucket& bucket, Done done, std::chrono::nanoseconds limit);
 
   // begin(), then help() until it says true: a call that waits. finish() gives the outcome, and
@@ -117,6 +121,7 @@ class Engine {
     std::thread thread;
   };
 
+  Bucket& take_locked(std::uint32_t channel);
   Lane& lane_of(const Bucket& bucket) { return *lanes_[bucket.channel % lanes_.size()]; }
   void prepare(Bucket& bucket);
   const Plan& plan(Bucket& bucket);

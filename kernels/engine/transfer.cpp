@@ -35,4 +35,22 @@ std::shared_ptr<const Schedule> transfer(const Engine& engine, int from, int to,
   return std::make_shared<const Schedule>(writer.finish());
 }
 
+void post(const std::shared_ptr<Engine>& engine, std::uint32_t channel, Request request,
+          Done done) {
+  // The engine must not own itself by what waits in it.
+  engine->take_in_turn(channel,
+                       [owner = std::weak_ptr<Engine>(engine), request = std::move(request),
+                        done = std::move(done)](Bucket* bucket) mutable {
+                         const auto alive = owner.lock();
+                         if (alive == nullptr) return done("communication is closed");
+                         if (bucket == nullptr) return done(alive->failure());
+                         bucket->request = std::move(request);
+                         try {
+                           alive->start_and_help(*bucket, done, std::chrono::nanoseconds(0));
+                         } catch (const std::exception& error) {
+                           done(error.what());
+                         }
+                       });
+}
+
 }  // namespace tnt

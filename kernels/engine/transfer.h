@@ -11,4 +11,8 @@ namespace tnt {
 // the output of rank `to`. The request's root must be `from`, its group the world.
 std::shared_ptr<const Schedule> transfer(const Engine& engine, int from, int to, std::size_t count);
 
+// Starts the request when those posted on the channel before it have ended. done() is called once,
+// also with the reason why it could not be started; until then it keeps the memory alive.
+void post(const std::shared_ptr<Engine>& engine, std::uint32_t channel, Request request, Done done);
+
 }  // namespace tnt

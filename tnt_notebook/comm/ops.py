@@ -14,11 +14,12 @@ import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tnt_notebook.comm.current import world
+from tnt_notebook.comm.trace import EVENT_KINDS
 from tnt_notebook.comm.world import Group, World
 from tnt_notebook.errors import CommunicationError
 
@@ -114,7 +115,8 @@ def send(tensor: tf.Tensor, peer: int, label: str = "", over: World | None = Non
         peer: the rank.
 
     Returns:
-        The op: it is done when the tensor is needed no more.
+        The op. It is done when the tensor is on its way, or waits behind another one of its
+        channel: it keeps the tensor itself. What fails later is said by the next exchange.
     """
     over = over or world()
     with _on_next_channel() as channel:
@@ -125,11 +127,20 @@ def send(tensor: tf.Tensor, peer: int, label: str = "", over: World | None = Non
     return op
 
 
+class Posted(NamedTuple):
+    """Room for a tensor that may be on its way here."""
+
+    room: tf.Tensor
+    ticket: tf.Tensor
+
+
 @tf.autograph.experimental.do_not_convert
-def receive(
+def post(
     shape: Any, dtype: tf.DType, peer: int, label: str = "", over: World | None = None
-) -> tf.Tensor:
-    """A tensor that another rank gives to :func:`send` on the same channel.
+) -> Posted:
+    """Makes room for a tensor that another rank gives to :func:`send` on the same channel.
+
+    It arrives while other ops run; :func:`take` waits for it.
 
     Args:
         shape: as it was sent, int64 [axes]: a tensor, or numbers.
@@ -138,12 +149,49 @@ def receive(
     """
     over = over or world()
     with _on_next_channel() as channel:
-        tensor = library().tnt_receive(
+        posted = library().tnt_post(
             shape=tf.cast(shape, tf.int64), T=dtype, world=over.id, channel=channel, peer=peer,
             label=label or "receive",
         )  # fmt: skip
-    _run_when_ready(tensor, channel)
+    _run_when_ready(posted.room, channel)
+    return Posted(posted.room, posted.ticket)
+
+
+@tf.autograph.experimental.do_not_convert
+def take(posted: Posted) -> tf.Tensor:
+    """The tensor that was posted, when it has arrived. Once for each :func:`post`."""
+    with tf.device("/CPU:0"):
+        tensor: tf.Tensor = library().tnt_take(room=posted.room, ticket=posted.ticket)
+    _run_independently(tensor)
     return tensor
+
+
+def receive(
+    shape: Any, dtype: tf.DType, peer: int, label: str = "", over: World | None = None
+) -> tf.Tensor:
+    """:func:`post` and :func:`take`."""
+    return take(post(shape, dtype, peer, label, over))
+
+
+@tf.autograph.experimental.do_not_convert
+def clock(
+    begin: tf.Tensor | int = 0, kind: str = "", number: int = 0, over: World | None = None
+) -> tf.Tensor:
+    """What time it is when the op runs; int64, nanoseconds of CLOCK_MONOTONIC.
+
+    Args:
+        begin: since when the event was that goes to the trace now.
+        kind: of the event, one of :data:`tnt_notebook.comm.trace.EVENT_KINDS`; default: none.
+        number: of the event, where a collective's has its channel.
+    """
+    over = over or world()
+    with tf.device("/CPU:0"):
+        now: tf.Tensor = library().tnt_clock(
+            begin=tf.cast(begin, tf.int64), world=over.id, channel=number, label=kind,
+            kind=EVENT_KINDS.index(kind) if kind else -1,
+        )  # fmt: skip
+    _run_independently(now)
+    return now
 
 
 @functools.cache
@@ -183,19 +231,21 @@ def _on_next_channel() -> Iterator[int]:
 
 
 def _run_when_ready(made: tf.Tensor | tf.Operation, channel: int) -> None:
-    """Takes an op out of the order of a tf.function.
-
-    There, ops with side effects wait for the one that was traced before them: of several buckets,
-    one would be under way at a time. The op still runs before its function returns.
-    """
+    """Of several buckets, more than one may be under way; those of a channel keep their order."""
     graph = getattr(made, "graph", None)  # of eager tensors there is none
     if graph is None:
         return
     op = made if isinstance(made, tf.Operation) else made.op
     graph.add_to_collection(_collection(channel), op)
-    order = getattr(graph, "experimental_acd_manager", None)
+    _run_independently(op)
+
+
+def _run_independently(made: tf.Tensor | tf.Operation) -> None:
+    """Takes an op out of the order of a tf.function: there, ops with side effects wait for the one
+    that was traced before them. It still runs before its function returns."""
+    order = getattr(getattr(made, "graph", None), "experimental_acd_manager", None)
     if order is not None:
-        order.run_independently(op)
+        order.run_independently(made if isinstance(made, tf.Operation) else made.op)
 
 
 def _earlier(channel: int) -> list[tf.Operation]:

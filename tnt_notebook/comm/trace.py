@@ -16,7 +16,17 @@ EVENT = np.dtype(
     ]
 )
 #: The names of an event's ``kind``, in order.
-EVENT_KINDS = ("ready", "copy_in", "exchange", "copy_out", "step")
+EVENT_KINDS = (
+    "ready",
+    "copy_in",
+    "exchange",
+    "copy_out",
+    "step",
+    "forward",
+    "backward",
+    "input_gradient",
+    "weight_gradient",
+)
 
 #: What the backend does for a collective, from its first input to its last output.
 COLLECTIVE = ("copy_in", "exchange", "copy_out")

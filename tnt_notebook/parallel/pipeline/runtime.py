@@ -1,11 +1,15 @@
 """A training step of one rank: the actions of its schedule, as one graph.
 
-    action     F0.0      F0.1      F0.2      B0.0 ...           tied one after the other
-    sends           ->        ->        ->        (when the value is there)
-    receives   those of an action are posted when the action before it begins
+    post       F0.1      F0.2      B0.0      ...      room for what the next action takes
+    take       F0.0      F0.1      F0.2      B0.0     wait until it is there
+    call       F0.0      F0.1      F0.2      B0.0     one function, timed
+    send            ->        ->        ->        ->  what others take of it
+    add                                      B0.0     to the gradients of earlier micro-batches
 
-Every action is one node that calls a function traced once, so tracing does not grow with the
-number of micro-batches. TensorFlow frees a value when the last action that takes it is done.
+The graph ties these down in this order, as TensorFlow may have one thread only, and would as well
+run the next action before the send that another rank waits for. Every call is one node of a
+function traced once, so tracing does not grow with the number of micro-batches. TensorFlow frees a
+value when the last action that takes it is done.
 """
 
 from __future__ import annotations
@@ -27,6 +31,11 @@ from tnt_notebook.parallel.pipeline.stage import StageModel
 
 #: Channels of a pipeline's messages: apart from those of the exchanges of a step.
 FIRST_CHANNEL, LAST_CHANNEL = 1 << 12, 1 << 14
+
+#: Messages of an edge under way at a time; each holds memory of the backend.
+_IN_FLIGHT = 2
+
+_EVENTS = {"F": "forward", "B": "backward", "I": "input_gradient", "W": "weight_gradient"}
 
 
 @dataclass(frozen=True)
@@ -176,8 +185,7 @@ def add_step(
         micro_batches: as many as the schedule has.
     """
     step = _Step(plan, place, stages, micro_batches)
-    for action in plan.schedule.actions[place.rank]:
-        step.act(action)
+    step.run(plan.schedule.actions[place.rank])
     return StepResult(step.gradients, step.loss)
 
 
@@ -194,11 +202,10 @@ def add_forward(
         stage gives, if it is here.
     """
     step = _Step(plan, place, stages, micro_batches)
-    results = []
-    for number in plan.schedule.stages_of(place.rank):
-        for micro in range(len(micro_batches)):
-            results.append(step.act(Action("F", number, micro)))
-    return step.loss, results[-len(micro_batches) :]
+    micros = range(len(micro_batches))
+    own = plan.schedule.stages_of(place.rank)
+    results = step.run([Action("F", number, micro) for number in own for micro in micros])
+    return step.loss, results[-len(micros) :]
 
 
 class _Step:
@@ -218,32 +225,81 @@ class _Step:
         self.loss: Any = tf.constant(0.0)
         # What functions have taken and given, by stage, micro-batch and name.
         self._values: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
-        self._last: list[tf.Operation] = []  # what the last action did
-        self._last_but_one: list[tf.Operation] = []
+        self._posted: dict[tuple[int, int, bool], ops.Posted] = {}
+        self._before: list[tf.Operation] = []  # what the next call waits for, beside its values
+        self._in_turns = {
+            (number, forward): self._come_in_order(edge, forward)
+            for number, edge in enumerate(plan.cut.edges)
+            for forward in (True, False)
+        }
 
-    def act(self, action: Action) -> list[tf.Tensor]:
-        """Adds an action; gives what the stage predicts, if it does."""
-        stage, values = self.stages[action.stage], self._values[action.stage, action.micro]
-        # Asked for while the action before this one works.
-        with tf.control_dependencies(self._last_but_one):
-            if action.kind == "F":
-                self._take_inputs(stage, action.micro, values)
-            elif action.kind in "BI":
-                self._take_gradients(stage, action.micro, values)
-        part = stage.parts[action.kind]
-        with tf.control_dependencies(self._last):
-            made = part.function(*(values[name] for name in part.takes))
-        values.update(zip(part.gives, made, strict=True))
-        if made:
-            self._last, self._last_but_one = [made[0].op], self._last
+    def run(self, actions: Sequence[Action]) -> list[list[tf.Tensor]]:
+        """Adds actions; gives of each what its stage predicts, if it does."""
+        self._post(actions[0])
+        results = []
+        for action, following in zip(actions, [*actions[1:], None], strict=True):
+            if following is not None:
+                self._post(following)
+            results.append(self._act(action))
+        return results
+
+    def _act(self, action: Action) -> list[tf.Tensor]:
+        stage, micro = self.stages[action.stage], action.micro
+        values = self._values[action.stage, micro]
         if action.kind == "F":
-            self._count_loss(stage, action.micro, values)
-            self._send_outputs(stage, action.micro, values)
-        if action.kind in "BI":
-            self._send_gradients(stage, action.micro, values)
+            self._take_inputs(stage, micro, values)
+        elif action.kind in "BI":
+            self._take_gradients(stage, micro, values)
+        part = stage.parts[action.kind]
+        taken = [values[name] for name in part.takes]
+        with tf.control_dependencies([*self._before, *taken]):
+            begin = ops.clock(over=self.place.over)
+        with tf.control_dependencies([begin]):
+            made = part.function(*taken)
+        values.update(zip(part.gives, made, strict=True))
+        sent = []
+        if action.kind == "F":
+            self._count_loss(stage, micro, values)
+            sent = self._send_outputs(stage, micro, values)
+        elif action.kind in "BI":
+            sent = self._send_gradients(stage, micro, values)
+        added = []
         if action.kind in "BW":
-            self._add_up(stage, values)
+            with tf.control_dependencies(sent):
+                added = self._add_up(stage, values)
+        with tf.control_dependencies([*made[:1], *sent, *added]):
+            number = action.stage << 16 | micro
+            end = ops.clock(begin, _EVENTS[action.kind], number, self.place.over)
+        self._before = [end.op]
         return [values[name] for name in stage.results]
+
+    def _post(self, action: Action) -> None:
+        """Makes room for what an action takes from other ranks, before the next call."""
+        forward = action.kind == "F"
+        with tf.control_dependencies(self._before):
+            for number, edge in self._edges_into(action):
+                spec, rows = self._graph.spec(edge.value), self.micro_batches[action.micro].rows
+                peer = self._rank_of(edge.maker if forward else edge.user)
+                with self._channel(number, action.micro, forward):
+                    self._posted[number, action.micro, forward] = posted = ops.post(
+                        [rows, *spec.shape[1:]],
+                        spec.dtype,
+                        peer,
+                        self._label(edge, action.micro, forward),
+                        self.place.over,
+                    )
+                self._before = [*self._before, posted.ticket.op]
+
+    def _edges_into(self, action: Action) -> Iterator[tuple[int, Edge]]:
+        """By which an action takes values from other ranks."""
+        if action.kind == "F":
+            for number, edge in self._edges(user=action.stage):
+                if not self._is_here(edge.maker):
+                    yield number, edge
+        elif action.kind in "BI":
+            for number, edge in self._edges(maker=action.stage):
+                if not self._is_here(edge.user) and self._has_gradient(edge):
+                    yield number, edge
 
     def _count_loss(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         if stage.loss is not None:
@@ -261,44 +317,57 @@ class _Step:
                 maker = self.stages[edge.maker]
                 values[name] = self._values[edge.maker, micro][maker.given[edge.value]]
             else:
-                values[name] = self._receive(number, edge, micro, forward=True)
+                values[name] = self._take(number, edge, micro, forward=True)
 
-    def _send_outputs(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
-        for number, edge in self._edges(maker=stage.number):
-            if not self._is_here(edge.user):
-                self._send(values[stage.given[edge.value]], number, edge, micro, forward=True)
+    def _send_outputs(
+        self, stage: StageFunctions, micro: int, values: dict[str, Any]
+    ) -> list[tf.Operation]:
+        return [
+            self._send(values[stage.given[edge.value]], number, edge, micro, forward=True)
+            for number, edge in self._edges(maker=stage.number)
+            if not self._is_here(edge.user)
+        ]
 
     def _take_gradients(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         parts: dict[str, list[tf.Tensor]] = defaultdict(list)
         for number, edge in self._edges(maker=stage.number):
-            if not self._graph.spec(edge.value).dtype.is_floating:
+            if not self._has_gradient(edge):
                 continue
             if self._is_here(edge.user):
                 user = self.stages[edge.user]
                 gradient = self._values[edge.user, micro][f"d{user.taken[edge.value]}"]
             else:
-                gradient = self._receive(number, edge, micro, forward=False)
+                gradient = self._take(number, edge, micro, forward=False)
             parts[f"d{stage.given[edge.value]}"].append(gradient)
         values.update((name, tf.add_n(summands)) for name, summands in parts.items())
         if stage.loss is not None:
             batch, loss = self.micro_batches[micro], values[stage.loss]
             values[f"d{stage.loss}"] = tf.cast(batch.weight * batch.scale, loss.dtype)
 
-    def _send_gradients(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
-        for number, edge in self._edges(user=stage.number):
-            name = f"d{stage.taken[edge.value]}"
-            if name in values and not self._is_here(edge.maker):
-                self._send(values[name], number, edge, micro, forward=False)
+    def _send_gradients(
+        self, stage: StageFunctions, micro: int, values: dict[str, Any]
+    ) -> list[tf.Operation]:
+        return [
+            self._send(values[f"d{stage.taken[edge.value]}"], number, edge, micro, forward=False)
+            for number, edge in self._edges(user=stage.number)
+            if not self._is_here(edge.maker) and self._has_gradient(edge)
+        ]
 
-    def _add_up(self, stage: StageFunctions, values: dict[str, Any]) -> None:
+    def _add_up(self, stage: StageFunctions, values: dict[str, Any]) -> list[tf.Tensor]:
+        sums = []
         for i, variable in enumerate(stage.variables):
             gradient = values.get(f"dw{i}")
             if f"dw{i}.values" in values:
                 rows = tf.constant([*map(int, variable.shape)], tf.int64)
                 gradient = tf.IndexedSlices(values[f"dw{i}.values"], values[f"dw{i}.indices"], rows)
             if gradient is not None:
-                before = self.gradients.get(id(variable))
-                self.gradients[id(variable)] = _sum(before, gradient)
+                total = _sum(self.gradients.get(id(variable)), gradient)
+                self.gradients[id(variable)] = total
+                sums.append(total.values if isinstance(total, tf.IndexedSlices) else total)
+        return sums
+
+    def _has_gradient(self, edge: Edge) -> bool:
+        return bool(self._graph.spec(edge.value).dtype.is_floating)
 
     def _edges(
         self, maker: int | None = None, user: int | None = None
@@ -310,25 +379,35 @@ class _Step:
     def _is_here(self, stage: int) -> bool:
         return self.plan.schedule.rank_of[stage] == self.place.rank
 
-    def _send(self, tensor: tf.Tensor, number: int, edge: Edge, micro: int, forward: bool) -> None:
+    def _send(
+        self, tensor: tf.Tensor, number: int, edge: Edge, micro: int, forward: bool
+    ) -> tf.Operation:
         peer = self._rank_of(edge.user if forward else edge.maker)
         with self._channel(number, micro, forward):
-            ops.send(tensor, peer, self._label(edge, micro, forward), self.place.over)
+            return ops.send(tensor, peer, self._label(edge, micro, forward), self.place.over)
 
-    def _receive(self, number: int, edge: Edge, micro: int, forward: bool) -> tf.Tensor:
-        peer = self._rank_of(edge.maker if forward else edge.user)
-        spec, rows = self._graph.spec(edge.value), self.micro_batches[micro].rows
-        label = self._label(edge, micro, forward)
-        with self._channel(number, micro, forward):
-            received = ops.receive(
-                [rows, *spec.shape[1:]], spec.dtype, peer, label, self.place.over
-            )
-        received.set_shape(spec.shape)
-        return received
+    def _take(self, number: int, edge: Edge, micro: int, forward: bool) -> tf.Tensor:
+        taken = ops.take(self._posted.pop((number, micro, forward)))
+        taken.set_shape(self._graph.spec(edge.value).shape)
+        return taken
 
     def _channel(self, edge: int, micro: int, forward: bool) -> AbstractContextManager[None]:
-        number = (edge * 2 + forward) * self.plan.schedule.micro_batches + micro
-        return ops.channels(FIRST_CHANNEL + number)
+        micros = self.plan.schedule.micro_batches
+        turn = micro % _IN_FLIGHT if self._in_turns[edge, forward] else micro
+        return ops.channels(FIRST_CHANNEL + (edge * 2 + forward) * micros + turn)
+
+    def _come_in_order(self, edge: Edge, forward: bool) -> bool:
+        """Whether both ends of an edge go through the micro-batches in the same order."""
+        schedule, kinds = self.plan.schedule, "F" if forward else "BI"
+        maker, user = (
+            [
+                action.micro
+                for action in schedule.actions[schedule.rank_of[stage]]
+                if action.stage == stage and action.kind in kinds
+            ]
+            for stage in (edge.maker, edge.user)
+        )
+        return maker == user
 
     def _rank_of(self, stage: int) -> int:
         return self.place.ranks[self.plan.schedule.rank_of[stage]]
