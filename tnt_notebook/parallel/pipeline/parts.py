@@ -34,7 +34,7 @@ class Part(NamedTuple):
             a ``y`` depends on; a sparse one is ``dw0.values`` and ``dw0.indices``.
     """
 
-    function: Callable[..., list[tf.Tensor]]
+    function: Any  # a tf.types.experimental.ConcreteFunction
     takes: tuple[str, ...]
     gives: tuple[str, ...]
 
