@@ -214,3 +214,81 @@ def test_what_does_not_fit_one_rank_trains_on_four(tmp_path):
     np.testing.assert_allclose(same, losses, 1e-5)
     # A rank has a quarter of the weights; what it sends and receives comes on top.
     assert peak_of_four < 0.45 * peak
+
+
+#: How much memory steps of a schedule take, beyond what there is between steps.
+STEPS = """
+import sys
+
+import keras
+import tensorflow as tf
+
+import tnt_notebook as tnt
+from tnt_notebook.parallel.pipeline.families import make
+from tnt_notebook.parallel.pipeline.memory import peak_bytes
+
+schedule, micro_batches, rows = sys.argv[1], 8, 4096
+width, layers = 256, 12
+model = keras.Sequential(
+    [keras.Input((width,)), *(keras.layers.Dense(width, "relu") for _ in range(layers))]
+)
+model.compile("sgd", "mse", jit_compile=False)
+x = tf.random.normal((micro_batches * rows, width))
+cut = [model.layers[layers // 2].name]
+trained = tnt.Model(model, pipeline=tnt.Pipeline(2, micro_batches, schedule, cut_at=cut))
+trained.fit(x, x, batch_size=micro_batches * rows, verbose=0)
+functions = trained._session.functions_of(model)
+stages = next(iter(functions.pipeline._functions.values()))
+data = iter(tf.data.Dataset.from_tensors((x, x)).repeat())
+
+
+def kilobytes(name):
+    status = open("/proc/self/status").read()
+    return int(status.split(name + ":")[1].split()[0])
+
+
+model.train_function(data)
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")  # the peak begins here
+before = kilobytes("VmRSS")
+for _ in range(3):
+    model.train_function(data)
+peak, over = kilobytes("VmHWM") - before, tnt.world()
+held = peak_bytes(make(schedule, 2, micro_batches).actions[over.rank], stages, rows)
+for rank in range(over.size):
+    over.barrier()
+    if rank == over.rank:
+        print("rank", rank, peak * 1.024e-3, held * 1e-6, flush=True)
+"""
+
+
+def peaks(folder: Path, schedule: str) -> np.ndarray:
+    """Of each rank: the peak, and that of what is held between actions; in MB."""
+    script = folder / "steps.py"
+    script.write_text(STEPS)
+    run = subprocess.run(
+        [*mpiexec(2), sys.executable, str(script), schedule],
+        env={
+            **rank_environment(),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            # What is freed is given back at once.
+            "MALLOC_MMAP_THRESHOLD_": "65536",
+            "TF_ENABLE_ONEDNN_OPTS": "0",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    lines = [line.split() for line in run.stdout.splitlines() if line.startswith("rank ")]
+    return np.array([[float(peak), float(held)] for _, _, peak, held in sorted(lines)])
+
+
+def test_activations_are_freed_as_the_schedule_says(tmp_path):
+    few, all_of_them, split = (peaks(tmp_path, name) for name in ("1f1b", "gpipe", "zb-h1"))
+    # What an action needs for itself is nearly the same in all: two activations, of 4 MB.
+    for more in (all_of_them, split):
+        measured, computed = (more - few).T
+        np.testing.assert_allclose(measured, computed, rtol=0.15, atol=9)
+    measured, computed = all_of_them.T
+    np.testing.assert_allclose(measured, computed, rtol=0.15)

@@ -159,9 +159,9 @@ class _Joint:
                 self.dw[f"dw{i}"] = gradient
 
     def is_cheap(self, tensor: tf.Tensor) -> bool:
-        """Constants, weights, and resources: not worth being saved."""
+        """Constants, weights, resources, and other views of a tensor: not worth being saved."""
         op = tensor.op
-        if tensor.name in self.captured or op.type == "Const":
+        if tensor.name in self.captured or op.type in ("Const", "Identity", "Reshape"):
             return True
         return op.type == "ReadVariableOp" and op.inputs[0].name not in self._assigned
 

@@ -14,7 +14,6 @@ value when the last action that takes it is done.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -166,24 +165,6 @@ class StageFunctions:
         after = [f"y{len(self.given) + i}" for i in range(len(last))]
         self.loss = after[0] if after and not predicts else None
         self.results = after if predicts else []
-
-    def held_bytes(self, rows: int) -> int:
-        """What a micro-batch of so many samples holds from its forward to the end of its backward.
-
-        Its gradients, which come and go, are not counted.
-        """
-        held: dict[str, int] = {}
-        for kind in set(self.parts) - {"F"}:
-            part = self.parts[kind]
-            for name, tensor in zip(part.takes, part.function.inputs, strict=False):
-                shape = [rows if n is None else n for n in tensor.shape]
-                if name not in part.gives and not name.startswith("dy"):
-                    held[name] = math.prod(shape) * tensor.dtype.size
-        for part in (self.parts[kind] for kind in "IW" if kind in self.parts):
-            for name in part.gives:
-                if not name.startswith("d"):
-                    held.pop(name, None)  # from I to W only
-        return sum(held.values())
 
 
 def enough_channels(cut: Partition, schedule: Schedule) -> bool:
