@@ -24,6 +24,7 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import World, ops
+from tnt_notebook.parallel.pipeline.measured import EVENT_OF, number_of
 from tnt_notebook.parallel.pipeline.partition import Edge, Partition
 from tnt_notebook.parallel.pipeline.parts import parts_of
 from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
@@ -34,8 +35,6 @@ FIRST_CHANNEL, LAST_CHANNEL = 1 << 12, 1 << 14
 
 #: Messages of an edge under way at a time; each holds memory of the backend.
 _IN_FLIGHT = 2
-
-_EVENTS = {"F": "forward", "B": "backward", "I": "input_gradient", "W": "weight_gradient"}
 
 
 @dataclass(frozen=True)
@@ -268,8 +267,8 @@ class _Step:
             with tf.control_dependencies(sent):
                 added = self._add_up(stage, values)
         with tf.control_dependencies([*made[:1], *sent, *added]):
-            number = action.stage << 16 | micro
-            end = ops.clock(begin, _EVENTS[action.kind], number, self.place.over)
+            number = number_of(action)
+            end = ops.clock(begin, EVENT_OF[action.kind], number, self.place.over)
         self._before = [end.op]
         return [values[name] for name in stage.results]
 

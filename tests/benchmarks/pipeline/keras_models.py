@@ -1,0 +1,37 @@
+"""The tasks in Keras."""
+
+from __future__ import annotations
+
+import keras
+from keras import layers
+
+from tests.benchmarks.pipeline.tasks import DENSE, RESNET50, Task
+
+
+def built(task: Task) -> keras.Model:
+    """The model, compiled. Without XLA: it is slower on CPUs, and pipelines leave it."""
+    keras.utils.set_random_seed(1)
+    if task is DENSE:
+        model = keras.Sequential(
+            [keras.Input(task.shape), *(layers.Dense(1024, "relu") for _ in range(8))]
+        )
+    elif task is RESNET50:
+        model = keras.applications.ResNet50(
+            weights=None, input_shape=task.shape, classes=10, classifier_activation=None
+        )
+    else:
+        model = _transformer(*task.shape)
+    model.compile(keras.optimizers.SGD(0.01), "mse", jit_compile=False)
+    return model
+
+
+def _transformer(length: int, width: int, blocks: int = 8, heads: int = 4) -> keras.Model:
+    """Encoder blocks that normalise first (Xiong et al. 2020, On Layer Normalization)."""
+    x = inputs = keras.Input((length, width))
+    for _ in range(blocks):
+        y = layers.LayerNormalization()(x)
+        x = layers.Add()([x, layers.MultiHeadAttention(heads, width // heads)(y, y)])
+        y = layers.LayerNormalization()(x)
+        y = layers.Dense(4 * width, "relu")(y)
+        x = layers.Add()([x, layers.Dense(width)(y)])
+    return keras.Model(inputs, x)
