@@ -68,7 +68,7 @@ def test_two_equal_stages():
 
 def test_what_costs_most_is_told():
     uneven = planned(begins=(3,))  # 3 + 9 s and 1 + 3 s
-    # Rank 0 does two forwards, waits from 6 s to 7 s for the first backward of rank 1, then has two.
+    # Rank 0 does two forwards, waits from 6 s to 7 s for rank 1's first backward, then has two.
     assert uneven.step_s == 6 + 1 + 18 and uneven.losses.imbalance == 25 - 24
     slow = dataclasses.replace(WEIGHING, transfer={2: 8.0})  # 4 s there, 4 s back
     sending = planned(weighing=slow)

@@ -37,9 +37,9 @@ def clock(seconds: float) -> str:
     return f"{f'{days} d ' if days else ''}{h}:{m:02}:{s:02}"
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 rank``, ``4 ranks``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """``1 rank``, ``4 ranks``; what does not take an ``s`` is given."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def short_time(seconds: float) -> str:

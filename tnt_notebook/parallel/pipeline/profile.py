@@ -31,6 +31,9 @@ from tnt_notebook.parallel.pipeline.parts import Part, parts_of
 _REPEATS = 5
 _LONG_S = 0.2
 
+#: Nothing that is done takes less.
+_LEAST_S = 1e-6
+
 #: More samples than the first are not measured, but extrapolated from both.
 _MOST_ROWS, _FEW_ROWS = 64, 16
 
@@ -168,7 +171,7 @@ def _time(part: Part, pool: dict[str, tf.Tensor]) -> tuple[float, dict[str, tf.T
     """Seconds that a part takes without what any call of a function takes, and what it gives."""
     arguments = [pool[name] for name in part.takes]
     least, results = _seconds(part.function, arguments)
-    return max(0.0, least - _call_s()), dict(zip(part.gives, results, strict=True))
+    return max(_LEAST_S, least - _call_s()), dict(zip(part.gives, results, strict=True))
 
 
 def _seconds(

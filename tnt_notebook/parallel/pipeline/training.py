@@ -45,7 +45,7 @@ from tnt_notebook.parallel.pipeline.runtime import (
     enough_channels,
 )
 from tnt_notebook.parallel.pipeline.schedule import Schedule
-from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.stage import StageModel, stage_models
 from tnt_notebook.parallel.pipeline.weights import Weights
 from tnt_notebook.parallel.step import (
     PREDICT_CHANNELS,
@@ -85,7 +85,7 @@ class PipelineSteps:
         layout: Layout,
         batch_size: int | None = None,
     ) -> None:
-        _check(model)
+        check_model(model)
         self._setting, self._model, self._layout = setting, model, layout
         self._graph = graph_of(model)
         schedule = make(
@@ -102,13 +102,7 @@ class PipelineSteps:
             )
         self._plan = Plan(cut, schedule, pipeline.recompute)
         self._all_stages = stage_models(model, self._graph, cut)
-        for stage in self._all_stages:
-            if not stage.trainable_variables():
-                names = ", ".join(layer.name for layer in stage.layers)
-                raise ModelError(
-                    f"Stage {stage.number} ({names}) has no weights to train. Name other layers in "
-                    "cut_at, or ask for fewer stages."
-                )
+        check_stages(self._all_stages)
         self._own = schedule.stages_of(layout.position)
         over = setting.over
         self._place = Place(over, layout.ranks[layout.replica], layout.position)
@@ -286,8 +280,11 @@ def _weigh(model: keras.Model, graph: Graph, pipeline: Pipeline, rows: int) -> W
     return recomputing(weighing) if pipeline.recompute else weighing
 
 
-def _check(model: keras.Model) -> None:
-    """What a pipeline cannot do yet, or never."""
+def check_model(model: keras.Model) -> None:
+    """
+    Raises:
+        ModelError: the model wants what a pipeline cannot do yet, or never.
+    """
     for name in ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics"):
         # The steps' own replacement hangs on the instance, not on the class.
         if not getattr(type(model), name).__module__.startswith("keras."):
@@ -308,6 +305,20 @@ def _check(model: keras.Model) -> None:
             "model (a mask on its outputs, or reduction='mean_with_sample_weight'), and a pipeline "
             "computes gradients before that. Use reduction='sum_over_batch_size' without a mask."
         )
+
+
+def check_stages(stages: Sequence[StageModel]) -> None:
+    """
+    Raises:
+        ModelError: a stage has nothing to train.
+    """
+    for stage in stages:
+        if not stage.trainable_variables():
+            names = ", ".join(layer.name for layer in stage.layers)
+            raise ModelError(
+                f"Stage {stage.number} ({names}) has no weights to train. Name other layers in "
+                "cut_at, or ask for fewer stages."
+            )
 
 
 def _loss_scale(optimizer: Any) -> Any:
