@@ -107,6 +107,7 @@ def bytes_of(wiring, weighing, begin, end, held):
     """All weights and their slots; gradients of the stage's; what micro-batches keep."""
     stage = stage_of(wiring, begin, end)
     kept = {v for values in weighing.kept[begin:end] for v in values}
+    kept |= set(wiring.outputs if end == len(wiring.calls) else ())
     activations = sum(weighing.inner_bytes[begin:end]) + bytes_in(weighing, kept)
     if weighing.recompute:
         activations += held * bytes_in(weighing, {*stage.takes, *stage.inputs})

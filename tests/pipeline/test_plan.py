@@ -22,7 +22,7 @@ from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
 from tnt_notebook.parallel.pipeline.simulate import Span
 
 #: Four calls in a chain that each take 1 s forward, 1 s and 2 s backward, keep what they take, and
-#: have 10 numbers; the last also has an untrained one. A value is 100 bytes.
+#: have 10 numbers; the last also has an untrained one. A value is 100 bytes; the loss keeps one.
 CHAIN = Wiring(tuple(((i,), (i + 1,)) for i in range(4)), (0,), (4,))
 WEIGHING = Weighing(
     [1.0] * 4,
@@ -60,9 +60,9 @@ def test_two_equal_stages():
     assert (first.parameters, second.parameters) == (20, 21)
     assert (first.held, second.held) == (2, 1)
     assert first.memory == Memory(80, 80, 160, 2 * 207) and first.memory.total == 734
-    assert second.memory == Memory(84, 80, 160, 200)
+    assert second.memory == Memory(84, 80, 160, 300)
     # All weights (164) and their slots (320) are on every rank.
-    assert plan.rank_bytes == (484 + 80 + 414, 484 + 80 + 200)
+    assert plan.rank_bytes == (484 + 80 + 414, 484 + 80 + 300)
     assert (first.sent_bytes, second.sent_bytes) == (100, 0)
 
 
@@ -86,7 +86,7 @@ def test_recomputation_keeps_what_a_stage_takes():
     first, second = plan.stages
     assert (first.forward_s, first.backward_s) == (2, 8)
     assert first.memory.activations == 2 * 100 + 207
-    assert second.memory.activations == 100 + 200
+    assert second.memory.activations == 100 + 300
     assert plan.recompute and plan.rank_bytes[0] == 484 + 80 + 407
 
 

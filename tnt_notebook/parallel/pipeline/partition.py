@@ -213,15 +213,16 @@ def loads_from(wiring: Wiring, weighing: Weighing, begin: int) -> Iterator[Load]
     seconds, brought = 0.0, 0.0
     gradients = activations = held = 0
     for call in range(begin, len(wiring.calls)):
-        takes = set(wiring.calls[call][0])
-        if call + 1 == len(wiring.calls):
+        takes, keeps = set(wiring.calls[call][0]), set(weighing.kept[call])
+        if call + 1 == len(wiring.calls):  # the loss takes all outputs
             takes |= set(wiring.outputs)
+            keeps |= set(wiring.outputs)
         new = takes & before - taken
         taken |= new
         seconds += weighing.seconds[call]
         brought += sum(weighing.transfer.get(v, 0.0) for v in new & made_before)
         held += sum(weighing.value_bytes.get(v, 0) for v in new)
-        fresh = set(weighing.kept[call]) - kept
+        fresh = keeps - kept
         kept |= fresh
         activations += weighing.inner_bytes[call]
         activations += sum(weighing.value_bytes.get(v, 0) for v in fresh)
@@ -230,8 +231,8 @@ def loads_from(wiring: Wiring, weighing: Weighing, begin: int) -> Iterator[Load]
         gradients += sum(
             weighing.variables[v].bytes for v in variables if weighing.variables[v].trained
         )
-        keeps, once = (held, activations) if weighing.recompute else (activations, 0)
-        yield Load(seconds + brought, gradients, keeps, once)
+        kept_bytes, once = (held, activations) if weighing.recompute else (activations, 0)
+        yield Load(seconds + brought, gradients, kept_bytes, once)
 
 
 def load_of(wiring: Wiring, weighing: Weighing, begin: int, end: int) -> Load:

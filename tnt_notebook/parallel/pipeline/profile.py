@@ -41,6 +41,9 @@ _MOST_ROWS, _FEW_ROWS = 64, 16
 #: beside the layers that are worth a pipeline.
 _LATENCY_S, _BYTES_PER_S = 30e-6, 2e9
 
+#: Another number makes what was measured before unknown: for when it is measured in another way.
+_METHOD = 1
+
 #: Called with how many of how many calls have been measured.
 Report = Callable[[int, int], None]
 
@@ -145,7 +148,7 @@ def _measure(call: Call, graph: Graph, learning: set[int], rows: int) -> Measure
     floating = any(tf.as_dtype(graph.specs[n].dtype).is_floating for n in call.gives)
     parts = parts_of(
         forward,
-        [_with_rows(graph.spec(n), rows) for n in takes],
+        [graph.spec(n) for n in takes],  # of any number of rows, as of a stage: more is kept then
         [v.value for v in weights],
         "FIW" if floating and (learns or weights) else "F",
         differentiated=len(learns),
@@ -169,6 +172,8 @@ def _measure(call: Call, graph: Graph, learning: set[int], rows: int) -> Measure
 
 def _time(part: Part, pool: dict[str, tf.Tensor]) -> tuple[float, dict[str, tf.Tensor]]:
     """Seconds that a part takes without what any call of a function takes, and what it gives."""
+    if not part.gives:
+        return 0.0, {}
     arguments = [pool[name] for name in part.takes]
     least, results = _seconds(part.function, arguments)
     return max(_LEAST_S, least - _call_s()), dict(zip(part.gives, results, strict=True))
@@ -256,7 +261,7 @@ def _machine() -> str:
     threads = threads or os.environ.get("TF_NUM_INTRAOP_THREADS")
     threads = threads or len(os.sched_getaffinity(0))
     policy = keras.config.dtype_policy().name
-    return f"{_cpu()} {threads} {devices} {tf.__version__} {keras.__version__} {policy}"
+    return f"{_METHOD} {_cpu()} {threads} {devices} {tf.__version__} {keras.__version__} {policy}"
 
 
 def _cpu() -> str:
