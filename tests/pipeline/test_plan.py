@@ -7,6 +7,8 @@ import json
 
 import pytest
 
+from tnt_notebook.errors import ScheduleError
+from tnt_notebook.parallel.pipeline.config import Pipeline
 from tnt_notebook.parallel.pipeline.families import FAMILIES, make
 from tnt_notebook.parallel.pipeline.partition import Variable, Weighing, Wiring, recomputing
 from tnt_notebook.parallel.pipeline.plan import (
@@ -121,3 +123,14 @@ def test_a_plan_survives_json(name):
     plan = planned(name, begins=begins)
     assert from_json(json.loads(json.dumps(as_json(plan), allow_nan=False))) == plan
     assert len(repr(plan)) < 3000
+
+
+def test_a_limit_of_memory_is_bytes_or_text():
+    assert Pipeline(2, memory_limit="1.5 GB").limit_bytes == 3 << 29
+    assert Pipeline(2, memory_limit=1000).limit_bytes == 1000
+    assert Pipeline(2).limit_bytes == float("inf")
+    with pytest.raises(ScheduleError, match="memory_limit '4XB': write sizes like 4GB or 800MB"):
+        Pipeline(2, memory_limit="4XB")
+    with pytest.raises(ScheduleError, match="memory_limit is a number of bytes, not -1"):
+        Pipeline(2, memory_limit=-1)
+    assert Pipeline(2, 8).rows_of(100, 2) == 7

@@ -125,7 +125,7 @@ def _ranks_shown(plan: PipelinePlan) -> list[int]:
 
 def _title(plan: PipelinePlan, shown: Sequence[int]) -> str:
     which = "" if len(shown) == plan.ranks else f", {len(shown)} of them shown"
-    faded = ", a rank's second stage is pale" if len(plan.stages) > plan.ranks else ""
+    faded = ", a rank's second stage is faint" if len(plan.stages) > plan.ranks else ""
     return (
         f"<b>a step of {plan.schedule}</b>, as predicted: "
         f"{plural(plan.micro_batches, 'micro-batch', 'micro-batches')} on "
