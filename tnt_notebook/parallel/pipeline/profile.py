@@ -2,8 +2,8 @@
 
 Each call is traced on its own into forward, input gradient and weight gradient, as a stage is, and
 each is timed. Up to `_MOST_ROWS` samples that is done with as many as asked for; beyond, the times
-lie on a line through those of two sizes. What was measured of Keras's own layers is kept for the
-next time (:mod:`.measurements`).
+lie on a line through those of two sizes. What was measured of Keras's layers and of ours is kept
+for the next time (:mod:`.measurements`).
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ def weigh(model: keras.Model, graph: Graph, rows: int, report: Report | None = N
             variable.value.assign(value)
     if missing and report is not None:
         report(len(missing), len(missing))
-    kerass = {
-        tasks[n, size] for n, call in enumerate(graph.calls) if _is_kerass(call) for size in sizes
+    lasting = {
+        key: new[key] for key, (number, _) in missing.items() if _is_lasting(graph.calls[number])
     }
-    if lasting := {key: measured for key, measured in new.items() if key in kerass}:
+    if lasting:
         measurements.save(lasting)
     known |= new
     per_call = [
@@ -101,7 +101,7 @@ def _weighing(
     for call, m in zip(graph.calls, measured, strict=True):
         places = {f"x{i}": n for i, n in enumerate(_inputs(call, _learning(graph)))}
         places |= {f"y{i}": n for i, n in enumerate(call.gives)}
-        kept.append(tuple(places[name] for name in m.kept))
+        kept.append(tuple(places[name] for name in m.kept if name in places))
     return Weighing(
         [m.forward for m in measured],
         [m.inputs for m in measured],
@@ -237,17 +237,17 @@ def _key(call: Call, graph: Graph, learning: set[int], rows: int) -> str:
         what["trains"] = len(operation.trainable_variables)
     else:  # an operation of keras.ops
         what = {k: v for k, v in vars(operation).items() if k != "name" and k[0] != "_"}
-    if not _is_kerass(call):
+    if not _is_lasting(call):
         what["only"] = id(operation)
     kind = f"{type(operation).__module__}.{type(operation).__name__}"
     return measurements.key_of(f"{_machine()} {kind} {what} {values} {call.constants} {rows}")
 
 
-def _is_kerass(call: Call) -> bool:
+def _is_lasting(call: Call) -> bool:
     """Whether what a call does depends on what is in its key only: one's own code may change."""
     operation = call.operation
     layers = operation._flatten_layers() if isinstance(operation, keras.Layer) else [operation]
-    return all(type(layer).__module__.startswith("keras.") for layer in layers)
+    return all(type(layer).__module__.startswith(("keras.", "tnt_notebook.")) for layer in layers)
 
 
 @functools.cache
