@@ -23,6 +23,7 @@ __all__ = [
     "Model",
     "Pipeline",
     "distributed",
+    "keras",
     "lazy",
     "load_ipython_extension",
     "unload_ipython_extension",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from tnt_notebook import keras
     from tnt_notebook.comm import world
     from tnt_notebook.parallel.model import Model
     from tnt_notebook.parallel.pipeline import Pipeline
@@ -46,10 +48,12 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "keras":
+        return import_module(f"{__name__}.keras")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 
 

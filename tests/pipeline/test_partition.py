@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import pytest
@@ -11,13 +12,14 @@ from hypothesis import strategies as st
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.pipeline.partition import (
     Edge,
+    Variable,
     Weighing,
     Wiring,
     begins_of,
     best_begins,
-    bytes_of,
+    load_of,
     partition,
-    time_of,
+    recomputing,
 )
 
 #: Values 0 and 1 go in; 2 skips over the middle; the model returns 3 and 6.
@@ -69,32 +71,85 @@ def problems(draw):
         calls.append((tuple(takes), (call + 1,)))
     outputs = draw(st.lists(st.integers(1, n), max_size=2, unique=True))
     numbers = st.lists(st.integers(0, 20), min_size=n, max_size=n)
-    transfer = draw(st.dictionaries(st.integers(1, n), st.integers(0, 10)))
-    weighing = Weighing(draw(numbers), transfer, draw(numbers), draw(numbers))
+    by_value = st.dictionaries(st.integers(0, n), st.integers(0, 10))
+    kept = [tuple(draw(st.sets(st.sampled_from([*takes, *gives])))) for takes, gives in calls]
+    uses = [tuple(draw(st.sets(st.integers(0, 4), max_size=2))) for _ in calls]
+    variables = [
+        Variable(count, 4 * count, draw(st.booleans()))
+        for count in draw(st.lists(st.integers(1, 5), min_size=5, max_size=5))
+    ]
+    weighing = Weighing(
+        draw(numbers), draw(numbers), draw(numbers), draw(by_value), draw(by_value), kept,
+        draw(numbers), uses, variables, draw(st.integers(0, 2)),
+    )  # fmt: skip
+    if draw(st.booleans()):
+        weighing = recomputing(weighing)
     stages = draw(st.integers(1, min(4, n)))
     held = draw(st.lists(st.integers(1, 4), min_size=stages, max_size=stages))
-    limit = draw(st.one_of(st.just(float("inf")), st.integers(20, 200)))
+    limit = draw(st.one_of(st.just(float("inf")), st.integers(20, 300)))
     return Wiring(tuple(calls), (0,), (n, *outputs)), weighing, stages, held, limit
 
 
+def time_of(wiring, weighing, begin, end):
+    taken = stage_of(wiring, begin, end).takes
+    parts = (weighing.forward, weighing.inputs, weighing.weights)
+    return sum(sum(part[begin:end]) for part in parts) + sum(
+        weighing.transfer.get(v, 0) for v in taken
+    )
+
+
+def trained_bytes(weighing, begin, end):
+    used = {v for uses in weighing.uses[begin:end] for v in uses}
+    return sum(weighing.variables[v].bytes for v in used if weighing.variables[v].trained)
+
+
+def bytes_of(wiring, weighing, begin, end, held):
+    """Weights, their slots and gradients; what micro-batches keep."""
+    stage = stage_of(wiring, begin, end)
+    kept = {v for values in weighing.kept[begin:end] for v in values}
+    kept |= set(wiring.outputs if end == len(wiring.calls) else ())
+    activations = sum(weighing.inner_bytes[begin:end]) + bytes_in(weighing, kept)
+    if weighing.recompute:
+        activations += held * bytes_in(weighing, {*stage.takes, *stage.inputs})
+    else:
+        activations *= held
+    used = {v for uses in weighing.uses[begin:end] for v in uses}
+    weights = sum(map(weighing.state_bytes, used))
+    return weights + trained_bytes(weighing, begin, end) + activations
+
+
+def bytes_in(weighing, values):
+    return sum(weighing.value_bytes.get(v, 0) for v in values)
+
+
+def stage_of(wiring, begin, end):
+    begins = [b for b in (begin, end) if 0 < b < len(wiring.calls)]
+    return next(s for s in partition(wiring, begins).stages if s.begin == begin)
+
+
 def slowest(wiring, weighing, begins):
-    bounds = [0, *begins, len(wiring.calls)]
-    return max(time_of(wiring, weighing, a, b) for a, b in itertools.pairwise(bounds))
+    return max(time_of(wiring, weighing, a, b) for a, b in bounds_of(wiring, begins))
 
 
 def fits(wiring, weighing, begins, held, limit):
-    bounds = itertools.pairwise([0, *begins, len(wiring.calls)])
-    return all(bytes_of(weighing, a, b, h) <= limit for (a, b), h in zip(bounds, held, strict=True))
+    return all(
+        bytes_of(wiring, weighing, a, b, h) <= limit and trained_bytes(weighing, a, b)
+        for (a, b), h in zip(bounds_of(wiring, begins), held, strict=True)
+    )
+
+
+def bounds_of(wiring, begins):
+    return list(itertools.pairwise([0, *begins, len(wiring.calls)]))
 
 
 @given(problems())
 @settings(max_examples=500, deadline=None)
 def test_no_cut_is_better_than_the_one_that_is_found(problem):
     wiring, weighing, stages, held, limit = problem
-    cuts = itertools.combinations(range(1, len(wiring.calls)), stages - 1)
+    cuts = list(itertools.combinations(range(1, len(wiring.calls)), stages - 1))
     possible = [cut for cut in cuts if fits(wiring, weighing, cut, held, limit)]
     if not possible:
-        with pytest.raises(ModelError, match="No cut into"):
+        with pytest.raises(ModelError, match=r"No cut into|weights to train"):
             best_begins(wiring, weighing, stages, held, limit)
         return
     found = best_begins(wiring, weighing, stages, held, limit)
@@ -103,6 +158,34 @@ def test_no_cut_is_better_than_the_one_that_is_found(problem):
     assert slowest(wiring, weighing, found) == best
 
 
+def chain_of(seconds, megabytes):
+    """Calls one after the other, that keep so much each, with a weight of 1 MB each."""
+    n = len(seconds)
+    return Wiring(tuple(((i,), (i + 1,)) for i in range(n)), (0,), (n,)), Weighing(
+        seconds, [0] * n, [0] * n, {}, {}, [()] * n, [m << 20 for m in megabytes],
+        [(i,) for i in range(n)], [Variable(1 << 18, 1 << 20)] * n,
+    )  # fmt: skip
+
+
+def test_memory_moves_the_cut_and_what_the_best_needs_is_said():
+    wiring, weighing = chain_of([1, 1, 1, 3], [4, 4, 4, 0])
+    assert best_begins(wiring, weighing, 2, [2, 1]) == [3]
+    # Calls 0 to 1: 2 MB of weights, 2 MB of gradients, and 2 micro-batches of 8 MB.
+    assert load_of(wiring, weighing, 0, 2).bytes(2) == 20 << 20
+    assert best_begins(wiring, weighing, 2, [2, 1], 22 << 20) == [2]
+    with pytest.raises(ModelError, match=r"fits into 10 MB a rank: .* needs least takes 14 MB"):
+        best_begins(wiring, weighing, 2, [2, 1], 10 << 20)
+
+
 def test_a_model_of_few_layers_has_few_stages():
+    wiring, weighing = chain_of([1] * 5, [0] * 5)
     with pytest.raises(ModelError, match="5 layer calls, so it cannot be cut into 6"):
-        best_begins(SKIPPING, Weighing([1] * 5, {}, [0] * 5, [0] * 5), 6)
+        best_begins(wiring, weighing, 6)
+
+
+def test_every_stage_has_weights_to_train():
+    wiring, weighing = chain_of([1, 1, 1, 3], [0] * 4)
+    weighing = dataclasses.replace(weighing, uses=[(0,), (1,), (2,), ()])
+    assert best_begins(wiring, weighing, 2) == [2]
+    with pytest.raises(ModelError, match="4 stages that each have weights to train"):
+        best_begins(wiring, weighing, 4)

@@ -120,7 +120,8 @@ class RankPool:
             self._process = subprocess.Popen(
                 [*command, str(self._address)],
                 cwd=ROOT,
-                env=rank_environment(),
+                # What one test measured is not to be another's, nor the user's.
+                env={**rank_environment(), "XDG_CACHE_HOME": str(self._log.parent)},
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

@@ -167,6 +167,8 @@ class Fit:
 def _load(model: bytes) -> Any:
     import keras
 
+    import tnt_notebook.keras  # noqa: F401  its layers may be in the model
+
     with tempfile.TemporaryDirectory(prefix="tnt-model-") as folder:
         path = Path(folder) / "model.keras"
         path.write_bytes(model)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 
+from tnt_notebook.sizes import size
+
+__all__ = ["clock", "number", "plural", "rate", "short_time", "size", "three_digits"]
+
 
 def number(value: float | None) -> str:
     """Four significant digits: 0.4321, 12.35, 1.2e-7; NaN for ``None``, which is NaN in frames."""
@@ -33,17 +37,9 @@ def clock(seconds: float) -> str:
     return f"{f'{days} d ' if days else ''}{h}:{m:02}:{s:02}"
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 rank``, ``4 ranks``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def size(count: int) -> str:
-    """Bytes: 512 B, 64 KB, 16 MB; in powers of 1024."""
-    for unit, power in (("GB", 30), ("MB", 20), ("KB", 10)):
-        if count >= 1 << power:
-            return f"{count / (1 << power):.4g} {unit}"
-    return f"{count} B"
+def plural(count: int, noun: str, nouns: str | None = None) -> str:
+    """``1 rank``, ``4 ranks``; what does not take an ``s`` is given."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def short_time(seconds: float) -> str:

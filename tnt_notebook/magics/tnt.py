@@ -1,5 +1,5 @@
-"""The magics: ``%tnt_cluster``, ``%%tnt``, ``%tnt_push``, ``%tnt_pull``, ``%%tnt_fit`` and
-``%tnt_bench``."""
+"""The magics: ``%tnt_cluster``, ``%%tnt``, ``%tnt_push``, ``%tnt_pull``, ``%%tnt_fit``,
+``%tnt_plan`` and ``%tnt_bench``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from tnt_notebook.choices import DTYPES, SCHEDULES, TRANSPORTS
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.magics.completion import TntCompletion
-from tnt_notebook.magics.names import name_list
+from tnt_notebook.magics.names import byte_count, name_list
 from tnt_notebook.magics.plain import plainly
 from tnt_notebook.magics.progress import StatusLine, noninteractive
 from tnt_notebook.magics.ranks import rank_list
@@ -227,6 +227,9 @@ class TntMagics(Magics):
     @argument("--stages-per-rank", type=int, metavar="V", help="of interleaved (default: 2)")
     @argument("--cut-at", metavar="LAYERS", help="layers that begin a stage: conv3,conv5")
     @argument("--recompute", action="store_true", help="less memory: compute activations again")
+    @argument(
+        "--memory-limit", type=byte_count, metavar="X", help="of a rank: 4GB; the cut fits it"
+    )
     def tnt_fit(self, line: str, cell: str) -> None:
         """Runs ordinary Keras code with every fit, evaluate and predict distributed over all ranks.
 
@@ -252,8 +255,7 @@ class TntMagics(Magics):
             ...             # on 8 ranks: 4 replicas of a model that is cut in two
         """
         arguments = parse_argstring(TntMagics.tnt_fit, line)
-        if not arguments.name.isidentifier():
-            raise UsageError(f"--name {arguments.name}: a variable cannot have this name")
+        _check_name(arguments.name)
         options = {
             name: value
             for name in ("bucket_mb", "timeout")
@@ -265,6 +267,62 @@ class TntMagics(Magics):
         self._shell.push({arguments.name: fit})
         if arguments.wait or noninteractive():
             _wait(fit)
+
+    @line_magic
+    @plainly
+    @magic_arguments()
+    @argument("model", nargs="?", default="model", help="its name on the ranks (default: model)")
+    @argument("--pipeline", type=int, metavar="P", help="ranks of a pipeline (default: all)")
+    @argument("--micro-batches", type=int, metavar="M", help="parts of a batch (default: 8)")
+    @argument(
+        "--schedule", choices=[*SCHEDULES, "all"], default="1f1b",
+        help="order of work (default: 1f1b); all: compares them",
+    )  # fmt: skip
+    @argument("--stages-per-rank", type=int, metavar="V", help="of interleaved (default: 2)")
+    @argument("--cut-at", metavar="LAYERS", help="layers that begin a stage: conv3,conv5")
+    @argument("--batch-size", type=int, default=32, metavar="N", help="of a batch (default: 32)")
+    @argument(
+        "--memory-limit", type=byte_count, metavar="X", help="of a rank: 4GB; the cut fits it"
+    )
+    @argument("--recompute", action="store_true", help="less memory: compute activations again")
+    @argument("--name", default="plan", help="variable that gets the result (default: plan)")
+    def tnt_plan(self, line: str) -> None:
+        """Says what to expect of a model in a pipeline, and where it would be cut, before training.
+
+        Rank 0 measures how long each layer takes, once: what it knows it need not measure again. A
+        table of the stages and a timeline of a step follow from that. The model is one that a cell
+        of %%tnt or %%tnt_fit has made on the ranks. More ranks than there are can be planned for.
+        What TensorFlow takes between layers, and the exchange between replicas, are not in it.
+
+        The result is in the variable ``plan``, or what --name says; with --schedule all it is a
+        list of them::
+
+            plan.step_s, plan.bubble, plan.samples_per_s, plan.speedup
+            plan.stages[0].memory.activations     # bytes
+            plan.rank_bytes                       # what each rank needs
+
+        Examples::
+
+            %tnt_plan --pipeline 2 --batch-size 256
+            %tnt_plan model --pipeline 4 --micro-batches 16 --schedule zb-h1
+            %tnt_plan --pipeline 4 --schedule all --memory-limit 4GB
+        """
+        from tnt_notebook.magics import plan
+
+        arguments = parse_argstring(TntMagics.tnt_plan, line)
+        _check_name(arguments.name)
+        if arguments.batch_size < 1:
+            raise UsageError(f"--batch-size must be at least 1, not {arguments.batch_size}")
+        compares = arguments.schedule == "all"
+        if compares and arguments.stages_per_rank is not None:
+            raise UsageError("--stages-per-rank goes with one schedule, and not with all")
+        schedules = SCHEDULES if compares else (arguments.schedule,)
+        options = _stages(arguments)
+        del options["schedule"]
+        ranks = self.cluster.ranks
+        options["stages"] = ranks if arguments.pipeline is None else arguments.pipeline
+        plans = plan.run(self.cluster, arguments.model, options, schedules, arguments.batch_size)
+        self._shell.push({arguments.name: plans if compares else plans[0]})
 
     @line_magic
     @plainly
@@ -322,8 +380,7 @@ class TntMagics(Magics):
                 raise UsageError("rules takes no options: %tnt_bench rules")
             bench.show_rules(self.cluster)
             return
-        if not arguments.name.isidentifier():
-            raise UsageError(f"--name {arguments.name}: a variable cannot have this name")
+        _check_name(arguments.name)
         asked = ("dtype", "algorithms", "in_place", "rounds")
         question = {name: v for name in asked if (v := getattr(arguments, name)) is not None}
         if arguments.max_mb is not None:
@@ -346,25 +403,37 @@ def _ready(ranks: int) -> str:
     return "1 rank is ready" if ranks == 1 else f"{ranks} ranks are ready"
 
 
+def _check_name(name: str) -> None:
+    if not name.isidentifier():
+        raise UsageError(f"--name {name}: a variable cannot have this name")
+
+
 def _pipeline(arguments: Any) -> dict[str, Any] | None:
     """What --pipeline and its like say, as the ranks take it."""
+    said = _stages(arguments)
+    if arguments.pipeline is None:
+        if said:
+            names = ", ".join(f"--{name.replace('_', '-')}" for name in said)
+            raise UsageError(f"{names}: only with --pipeline, which says on how many ranks")
+        return None
+    return {"stages": arguments.pipeline, **said}
+
+
+def _stages(arguments: Any) -> dict[str, Any]:
+    """What is said beside --pipeline."""
     more = {
         "micro_batches": arguments.micro_batches,
         "schedule": arguments.schedule,
         "stages_per_rank": arguments.stages_per_rank,
         "cut_at": arguments.cut_at and arguments.cut_at.split(","),
         "recompute": arguments.recompute or None,
+        "memory_limit": arguments.memory_limit,
     }
     said = {name: value for name, value in more.items() if value is not None}
-    if arguments.pipeline is None:
-        if said:
-            names = ", ".join(f"--{name.replace('_', '-')}" for name in said)
-            raise UsageError(f"{names}: only with --pipeline, which says on how many ranks")
-        return None
     for name, value in {"pipeline": arguments.pipeline, **said}.items():
         if isinstance(value, int) and value < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
-    return {"stages": arguments.pipeline, **said}
+    return said
 
 
 def _wait(fit: Fit) -> None:

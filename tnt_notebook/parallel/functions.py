@@ -37,6 +37,7 @@ class DistributedFunctions:
         news: called after each step.
         wants_to_stop: asked before each step; this rank's vote.
         pipeline: how the model is cut into stages, and which this rank has.
+        batch_size: samples of a global batch, if that is known.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class DistributedFunctions:
         news: News,
         wants_to_stop: Callable[[], bool],
         pipeline: tuple[Pipeline, Layout] | None = None,
+        batch_size: int | None = None,
     ) -> None:
         self.model = model
         self._make_room()
@@ -57,7 +59,7 @@ class DistributedFunctions:
         self.pipeline: PipelineSteps | None = None
         steps: tuple[Callable[[Any], Any], ...]
         if pipeline is not None:
-            self.pipeline = cut = PipelineSteps(setting, model, *pipeline)
+            self.pipeline = cut = PipelineSteps(setting, model, *pipeline, batch_size)
             steps = (cut.train_step, cut.test_step, cut.predict_step)
         else:
             steps = (

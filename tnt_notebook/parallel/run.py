@@ -67,7 +67,7 @@ def fit(
     steps = steps_per_epoch or train.steps
     prepare(session, model, "fit", train.element, epochs=epochs, steps=steps)
     progress = Progress(over, session.replicas, session.report, "fit", epochs, steps)
-    with _running(session, model, progress), finalized_where_it_is():
+    with _running(session, model, progress, train.batch_size), finalized_where_it_is():
         history = keras_fit(
             model,
             train,
@@ -152,7 +152,7 @@ def _without_gradients(
     steps_known = steps or data.steps
     prepare(session, model, kind, data.element, steps=steps_known)
     progress = Progress(session.over, session.replicas, session.report, kind, 1, steps_known)
-    with _running(session, model, progress):
+    with _running(session, model, progress, data.batch_size):
         return keras_method(
             model,
             data,
@@ -164,8 +164,10 @@ def _without_gradients(
 
 
 @contextlib.contextmanager
-def _running(session: Session, model: keras.Model, progress: Progress) -> Iterator[None]:
-    functions = session.functions_of(model)
+def _running(
+    session: Session, model: keras.Model, progress: Progress, batch_size: int | None
+) -> Iterator[None]:
+    functions = session.functions_of(model, batch_size)
     session.progress = progress
     try:
         with progress.run():

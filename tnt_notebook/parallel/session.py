@@ -78,13 +78,15 @@ class Session:
         finally:
             self.alone = before
 
-    def functions_of(self, model: keras.Model) -> DistributedFunctions:
+    def functions_of(
+        self, model: keras.Model, batch_size: int | None = None
+    ) -> DistributedFunctions:
         """The distributed functions of a model, in place."""
         functions = self.functions.get(id(model))
         if functions is None:
             cut = (self.pipeline, self.layout) if self.pipeline and self.layout else None
             functions = DistributedFunctions(
-                model, self.over, self.exchange, self._take_news, stop_requested, cut
+                model, self.over, self.exchange, self._take_news, stop_requested, cut, batch_size
             )
             self.functions[id(model)] = functions
         functions.install()

@@ -8,6 +8,7 @@ from typing import Literal
 
 from tnt_notebook.errors import ScheduleError
 from tnt_notebook.parallel.pipeline.families import Family
+from tnt_notebook.sizes import parsed_size
 
 Placement = Literal["pipeline", "replicas"]
 
@@ -25,11 +26,14 @@ class Pipeline:
         stages_per_rank: parts of the model that each rank has; default: 2 for ``"interleaved"`` and
             ``"zb-v"``, else 1.
         cut_at: names of the layers that begin a stage, one less than there are parts of the model;
-            default: where the slowest stage is fastest.
+            default: at the model's ``tnt.keras.layers.SplitLayer``; without them, where the slowest
+            stage is fastest.
         recompute: keeps only the inputs of a stage, and computes activations again in backward:
             less memory, more time.
         placement: ``"pipeline"`` puts the stages of a pipeline on neighbouring ranks, and so on a
             node where they fit; ``"replicas"`` the replicas of a stage.
+        memory_limit: what a rank may need for the model, in bytes or as ``"4GB"``; a cut is found
+            that keeps to it. Default: no limit.
     """
 
     stages: int
@@ -39,6 +43,7 @@ class Pipeline:
     cut_at: Sequence[str] | Literal["auto"] = "auto"
     recompute: bool = False
     placement: Placement = field(default="pipeline")
+    memory_limit: int | str | None = None
 
     def __post_init__(self) -> None:
         if self.stages < 1 or self.micro_batches < 1:
@@ -48,6 +53,23 @@ class Pipeline:
             )
         if self.placement not in ("pipeline", "replicas"):
             raise ScheduleError(f"placement is 'pipeline' or 'replicas', not {self.placement!r}.")
+        try:
+            possible = self.limit_bytes > 0
+        except ValueError as error:
+            raise ScheduleError(f"memory_limit {error}.") from None
+        if not possible:
+            raise ScheduleError(f"memory_limit is a number of bytes, not {self.memory_limit}.")
+
+    @property
+    def limit_bytes(self) -> float:
+        """Bytes that a rank may need; infinite without a limit."""
+        if isinstance(self.memory_limit, str):
+            return parsed_size(self.memory_limit)
+        return float("inf") if self.memory_limit is None else self.memory_limit
+
+    def rows_of(self, batch_size: int, replicas: int) -> int:
+        """Samples of the largest micro-batch, of a batch that replicas share."""
+        return -(-batch_size // (replicas * self.micro_batches))
 
 
 @dataclass(frozen=True)

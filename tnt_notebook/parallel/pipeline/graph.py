@@ -40,6 +40,13 @@ class Call:
     def name(self) -> str:
         return str(self.operation.name)
 
+    @property
+    def constants(self) -> str:
+        """Its other arguments, and at which places values stand among them."""
+        arguments = (self._arguments.args, self._arguments.kwargs)
+        place = {id(x): f"value {i}" for i, x in enumerate(self._arguments.keras_tensors)}
+        return str(keras.tree.map_structure(lambda a: place.get(id(a), a), arguments))
+
     def run(self, values: dict[int, Any], training: bool) -> None:
         """Makes the call on tensors, and adds what it gives to them."""
         known = {key: values[n] for key, n in self._numbers.items() if n in values}

@@ -10,6 +10,8 @@ model whole again on every rank.
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +24,7 @@ from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.data import Share, samples_of, unpack
 from tnt_notebook.parallel.interpose import drawn_apart, interposed_losses
 from tnt_notebook.parallel.pipeline.config import Layout, Pipeline
+from tnt_notebook.parallel.pipeline.cut import best_cut
 from tnt_notebook.parallel.pipeline.families import make
 from tnt_notebook.parallel.pipeline.graph import (
     Graph,
@@ -30,7 +33,7 @@ from tnt_notebook.parallel.pipeline.graph import (
     standardized,
     wiring_of,
 )
-from tnt_notebook.parallel.pipeline.partition import begins_of, best_begins, partition
+from tnt_notebook.parallel.pipeline.partition import Weighing, partition, recomputing
 from tnt_notebook.parallel.pipeline.profile import weigh
 from tnt_notebook.parallel.pipeline.runtime import (
     MicroBatch,
@@ -42,7 +45,7 @@ from tnt_notebook.parallel.pipeline.runtime import (
     enough_channels,
 )
 from tnt_notebook.parallel.pipeline.schedule import Schedule
-from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.stage import StageModel, stage_models
 from tnt_notebook.parallel.pipeline.weights import Weights
 from tnt_notebook.parallel.step import (
     PREDICT_CHANNELS,
@@ -54,8 +57,11 @@ from tnt_notebook.parallel.step import (
     global_logs,
 )
 
-#: Samples of the micro-batch with which layers are measured.
-_PROFILE_ROWS = 4
+#: The batch size for which a cut is found where it is not known.
+_USUAL_BATCH_SIZE = 32
+
+#: It is worth a line that measuring took longer.
+_WORTH_A_LINE_S = 2.0
 
 
 class PipelineSteps:
@@ -65,31 +71,29 @@ class PipelineSteps:
         setting: what all steps have in common.
         pipeline: what the person asked for.
         layout: of the ranks.
+        batch_size: samples of a batch, if that is known.
 
     Attributes:
         weights: who has which.
     """
 
     def __init__(
-        self, setting: Setting, model: keras.Model, pipeline: Pipeline, layout: Layout
+        self,
+        setting: Setting,
+        model: keras.Model,
+        pipeline: Pipeline,
+        layout: Layout,
+        batch_size: int | None = None,
     ) -> None:
-        _check(model)
+        check_model(model)
         self._setting, self._model, self._layout = setting, model, layout
         self._graph = graph_of(model)
         schedule = make(
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
-        wiring = wiring_of(self._graph)
-        if pipeline.cut_at == "auto":
-            begins = _best_begins(setting.over, model, self._graph, schedule)
-        else:
-            begins = begins_of([call.name for call in self._graph.calls], pipeline.cut_at)
-        cut = partition(wiring, begins)
-        if len(cut.stages) != schedule.stages:
-            raise ModelError(
-                f"cut_at makes {len(cut.stages)} parts of the model, and the schedule "
-                f"{schedule.name} on {schedule.ranks} ranks has {schedule.stages}."
-            )
+        rows = pipeline.rows_of(batch_size or _USUAL_BATCH_SIZE, layout.replicas)
+        begins = _agreed_begins(setting.over, model, self._graph, pipeline, schedule, rows)
+        cut = partition(wiring_of(self._graph), begins)
         if not enough_channels(cut, schedule):
             raise ModelError(
                 f"{len(cut.edges)} values go from stage to stage in each of "
@@ -98,13 +102,7 @@ class PipelineSteps:
             )
         self._plan = Plan(cut, schedule, pipeline.recompute)
         self._all_stages = stage_models(model, self._graph, cut)
-        for stage in self._all_stages:
-            if not stage.trainable_variables():
-                names = ", ".join(layer.name for layer in stage.layers)
-                raise ModelError(
-                    f"Stage {stage.number} ({names}) has no weights to train. Name other layers in "
-                    "cut_at, or ask for fewer stages."
-                )
+        check_stages(self._all_stages)
         self._own = schedule.stages_of(layout.position)
         over = setting.over
         self._place = Place(over, layout.ranks[layout.replica], layout.position)
@@ -251,14 +249,20 @@ class PipelineSteps:
         return global_logs(step, model.get_metrics_result(), [], self._setting.vote)
 
 
-def _best_begins(over: World, model: keras.Model, graph: Graph, schedule: Schedule) -> list[int]:
+def _agreed_begins(
+    over: World,
+    model: keras.Model,
+    graph: Graph,
+    pipeline: Pipeline,
+    schedule: Schedule,
+    rows: int,
+) -> list[int]:
     """Where rank 0, which measures, would cut: the ranks must not differ. Collective."""
     found: dict[str, Any] = {}
     if over.rank == 0:
         try:
-            held = [schedule.held()[rank] for rank in schedule.rank_of]
-            weighing = weigh(model, graph, _PROFILE_ROWS)
-            found = {"begins": best_begins(wiring_of(graph), weighing, schedule.stages, held)}
+            measure = functools.partial(_weigh, model, graph, pipeline, rows)
+            found = {"begins": best_cut(graph, pipeline, schedule, measure)}
         except ModelError as error:
             found = {"refused": str(error)}
     found = agreement.from_rank_0(over, found)
@@ -267,8 +271,20 @@ def _best_begins(over: World, model: keras.Model, graph: Graph, schedule: Schedu
     return list(found["begins"])
 
 
-def _check(model: keras.Model) -> None:
-    """What a pipeline cannot do yet, or never."""
+def _weigh(model: keras.Model, graph: Graph, pipeline: Pipeline, rows: int) -> Weighing:
+    begun = time.monotonic()
+    weighing = weigh(model, graph, rows)
+    took = time.monotonic() - begun
+    if took > _WORTH_A_LINE_S:
+        print(f"measured the model's layers in {took:.0f} s, to cut it where that is best")
+    return recomputing(weighing) if pipeline.recompute else weighing
+
+
+def check_model(model: keras.Model) -> None:
+    """
+    Raises:
+        ModelError: the model wants what a pipeline cannot do yet, or never.
+    """
     for name in ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics"):
         # The steps' own replacement hangs on the instance, not on the class.
         if not getattr(type(model), name).__module__.startswith("keras."):
@@ -289,6 +305,20 @@ def _check(model: keras.Model) -> None:
             "model (a mask on its outputs, or reduction='mean_with_sample_weight'), and a pipeline "
             "computes gradients before that. Use reduction='sum_over_batch_size' without a mask."
         )
+
+
+def check_stages(stages: Sequence[StageModel]) -> None:
+    """
+    Raises:
+        ModelError: a stage has nothing to train.
+    """
+    for stage in stages:
+        if not stage.trainable_variables():
+            names = ", ".join(layer.name for layer in stage.layers)
+            raise ModelError(
+                f"Stage {stage.number} ({names}) has no weights to train. Name other layers in "
+                "cut_at, or ask for fewer stages."
+            )
 
 
 def _loss_scale(optimizer: Any) -> Any:

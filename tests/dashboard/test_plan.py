@@ -1,0 +1,86 @@
+"""What a plan says in words, and its timeline."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from tests.pipeline.test_plan import WEIGHING, planned
+from tnt_notebook.dashboard.plan import comparison, headline, limit, memory
+from tnt_notebook.dashboard.plan_figure import MOST_BOXES, timeline
+from tnt_notebook.parallel.pipeline.families import make
+from tnt_notebook.parallel.pipeline.partition import Wiring
+from tnt_notebook.parallel.pipeline.plan import plan_of
+from tnt_notebook.sizes import parsed_size, size
+
+
+def test_words():
+    assert headline(planned()) == (
+        "Expect 1.3 samples/s, 1.33 times one rank: a step of 32 samples takes 24 s, and ranks are "
+        "idle for 33% of it (by the formula of 1f1b for 33%)."
+    )
+    assert " of 2 replicas, " in headline(planned(replicas=2))
+    assert limit(planned()).startswith("Filling and emptying the pipeline costs 33% of a step: ")
+    uneven = planned(micro_batches=64, begins=(3,))
+    assert limit(uneven) == (
+        "Stage 0 (a to c) takes 3 times as long as the others, and they wait for it. With equal "
+        "stages a step would be 32% shorter."
+    )
+    slow = dataclasses.replace(WEIGHING, transfer={2: 20.0})
+    assert limit(planned(weighing=slow)).startswith("Messages between ranks cost 45% of a step")
+    assert limit(planned(micro_batches=256)).startswith("Nothing in particular limits it")
+    assert memory(planned()) == (
+        "Rank 0 needs most memory, 734 B: weights, gradients, optimizer state and activations."
+    )
+
+
+def test_schedules_beside_each_other():
+    plans = [planned(name, micro_batches=8) for name in ("gpipe", "1f1b", "zb-h1")]
+    # With zb-h1 the last rank holds more micro-batches.
+    assert comparison(plans) == (
+        "zb-h1 is the fastest; 1f1b needs least memory, 734 B a rank instead of 924 B."
+    )
+    assert comparison(plans[:2]) == "1f1b is the fastest, and needs least memory, 978 B a rank."
+
+
+def test_the_timeline_has_a_box_for_each_action():
+    plan = planned(micro_batches=3)
+    idle, forward, backward = timeline(plan).data
+    assert (idle.name, forward.name, backward.name) == ("idle", "forward", "backward")
+    assert list(idle.x) == [plan.step_s] * 2 and list(idle.y) == ["rank 0", "rank 1"]
+    assert sorted(forward.y) == ["rank 0"] * 3 + ["rank 1"] * 3
+    assert sorted(forward.text) == [*"001122"]
+    first = next(span for span in plan.spans if span.action.kind == "B")
+    i = [*backward.base].index(first.begin)
+    assert backward.x[i] == 6 and backward.y[i] == f"rank {first.rank}"
+    assert backward.customdata[i].startswith(f"micro-batch {first.action.micro}, stage ")
+
+
+@pytest.mark.parametrize(("ranks", "micro_batches"), [(2, 4), (16, 64), (64, 128)])
+def test_the_timeline_stays_small(ranks, micro_batches):
+    n = 2 * ranks
+    wiring = Wiring(tuple(((i,), (i + 1,)) for i in range(n)), (0,), (n,))
+    weighing = dataclasses.replace(
+        WEIGHING, forward=[1e-3] * n, inputs=[1e-3] * n, weights=[1e-3] * n, kept=[()] * n,
+        inner_bytes=[0] * n, uses=[(0,)] * n,
+    )  # fmt: skip
+    schedule = make("zb-v", ranks, micro_batches)
+    names = [str(i) for i in range(n)]
+    plan = plan_of(wiring, weighing, names, schedule, range(1, n), 1024)
+    figure = timeline(plan)
+    boxes = sum(len(trace.x) for trace in figure.data[1:])
+    assert boxes <= max(MOST_BOXES, 2 * len(plan.spans) // ranks)
+    assert len(json.dumps(figure.to_plotly_json(), allow_nan=False)) < 300_000
+
+
+def test_sizes_are_read_as_they_are_written():
+    written = ["4GB", "1.5 GiB", "800M", "1 KB", "17"]
+    assert [parsed_size(text) for text in written] == [4 << 30, 3 << 29, 800 << 20, 1024, 17]
+    assert [size(count) for count in (4 << 30, 3 << 29, 1023, 2 << 40)] == [
+        *("4 GB", "1.5 GB", "1023 B", "2 TB")
+    ]
+    for text in ("", "GB", "-1", "0", "4 XB", "1,5GB"):
+        with pytest.raises(ValueError, match="write sizes like 4GB"):
+            parsed_size(text)

@@ -1,0 +1,104 @@
+"""``%tnt_plan``: what it shows, what it leaves, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from tests.magics.test_bench import PLOTLY
+from tests.magics.test_commands import typed
+from tests.magics.test_kernel import Notebook, ended, notebook, shown
+
+__all__ = ["notebook"]
+
+CELL = """%%tnt
+import keras
+from keras import layers
+import tnt_notebook as tnt
+model = keras.Sequential([keras.Input((64,)), *(layers.Dense(96, "tanh") for _ in range(5))])
+split = keras.Sequential([keras.Input((8,)), layers.Dense(8, name="first"),
+                          tnt.keras.layers.SplitLayer(), layers.Dense(8, name="last")])
+number = 3
+"""
+
+
+def test_a_plan_of_a_model(shell: InteractiveShell) -> None:
+    typed(shell, "%tnt_cluster start -n 2")
+    assert typed(shell, "%tnt_plan") == (
+        "ModelError: 'model' is not defined in the cells of the ranks. Define the model there "
+        "first: in a cell of %%tnt, or of %%tnt_fit.\n"
+    )
+    typed(shell, CELL)
+    assert "'modle' is not defined in the cells of the ranks. There are model, split." in typed(
+        shell, "%tnt_plan modle"
+    )
+    assert (
+        typed(shell, "%tnt_plan number") == "ModelError: 'number' is a int, and no Keras model.\n"
+    )
+
+    text = typed(shell, "%tnt_plan --batch-size 256 --micro-batches 4")
+    blocks = [block.splitlines() for block in text.strip().split("\n\n")]
+    expect, times, parts, memory = blocks
+    sentence = next(line for line in expect if line.startswith("Expect "))
+    assert "times one rank: a step of 256 samples takes " in sentence
+    assert "(by the formula of 1f1b for 20%)" in sentence
+    assert times[0].split() == [
+        *("stage", "rank", "from,", "to", "layers", "parameters"),
+        *("forward", "backward", "busy", "sends", "memory"),
+    ]
+    assert len(times) == len(parts) == 3 and "…" in times[1]
+    assert times[2].split()[-3] == "-"  # the last stage sends nothing
+    assert "2 of 4" in parts[1] and "1 of 4" in parts[2]
+    assert memory[0].startswith("Rank ") and " needs most memory, " in memory[0]
+    plan = shell.user_ns["plan"]
+    assert (plan.ranks, plan.replicas, plan.rows) == (2, 1, 64)
+    assert sum(stage.layers for stage in plan.stages) == 5
+
+    # What is known is not measured again, and so the same is said.
+    again = typed(shell, "%tnt_plan --batch-size 256 --micro-batches 4 --name second")
+    assert "measured" not in again and again.strip() == text[text.index("Expect ") :].strip()
+    assert shell.user_ns["second"] == plan
+
+    table = typed(shell, "%tnt_plan --batch-size 256 --schedule all --pipeline 2")
+    names = [line.split()[0].rstrip("*") for line in table.splitlines() if "%" in line]
+    assert names == ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"]
+    assert table.count("*") == 1 and " is the fastest" in table
+    assert [p.schedule for p in shell.user_ns["plan"]] == names
+
+    only = typed(shell, "%tnt_plan split --schedule all")
+    assert "interleaved: SplitLayers make 2 parts of the model, and the schedule inter" in only
+    assert "first" in typed(shell, "%tnt_plan split") and "split_layer" in typed(
+        shell, "%tnt_plan split"
+    )
+    more = typed(shell, "%tnt_plan --pipeline 4")  # ranks that are not there
+    assert "Expect" in more and shell.user_ns["plan"].ranks == 4
+
+    for line, error in [
+        ("--cut-at lost", "ModelError: cut_at names 'lost', and the model has no such layer."),
+        ("--pipeline 9", "ModelError: The model has 5 layer calls, so it cannot be cut into 9"),
+        ("--memory-limit 100KB", "ModelError: No cut into 2 stages fits into 100 KB a rank: the"),
+        ("--stages-per-rank 2", "ScheduleError: Schedule 1f1b has 1 stage a rank, not 2."),
+        ("split --memory-limit 1KB", "ModelError: With this cut rank 0 needs "),
+    ]:
+        refused = typed(shell, f"%tnt_plan {line}")
+        assert error in refused and len(refused.splitlines()) == 1, refused
+    fit = "x = keras.ops.ones((8, 64))\nmodel.compile('sgd', 'mse')\nmodel.fit(x, x[:, :1])"
+    refused = typed(shell, f"%%tnt_fit --wait --pipeline 2 --memory-limit 100KB\n{fit}")
+    assert "No cut into 2 stages fits into 100 KB a rank: the one that needs least takes" in refused
+    assert typed(shell, "%%tnt\nprint('still here')") == "ranks 0-1: still here\n"
+
+
+def test_a_notebook_keeps_table_and_timeline(notebook: Notebook) -> None:
+    notebook.run(CELL)
+    messages = notebook.messages_until(notebook.begin("%tnt_plan --schedule zb-h1"), ended)
+    rich = [m["content"]["data"] for m in messages if m["msg_type"] == "display_data"]
+    (table,) = [data for data in rich if "<table" in data.get("text/html", "")]
+    assert "Expect " in table["text/html"] and "Expect " in table["text/plain"]
+    (figure,) = [data for data in rich if PLOTLY in data]
+    assert figure["text/plain"] == "Figure: timeline of a step of zb-h1 on 2 ranks."
+    names = [trace["name"] for trace in figure[PLOTLY]["data"]]
+    assert names == ["idle", "forward", "input gradient", "weight gradient"]
+    assert len(json.dumps(figure)) < 100_000
+    assert "Traceback" not in shown(messages)
+    assert notebook.run("'tensorflow' in __import__('sys').modules") == "False\n"

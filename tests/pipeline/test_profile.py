@@ -1,0 +1,187 @@
+"""What layers take is measured once, and kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from tests.pipeline.models import MODELS, numbers
+from tnt_notebook.parallel.pipeline import measurements
+from tnt_notebook.parallel.pipeline.graph import graph_of, wiring_of
+from tnt_notebook.parallel.pipeline.measurements import MOST_ENTRIES, Measured
+from tnt_notebook.parallel.pipeline.partition import load_of, partition
+from tnt_notebook.parallel.pipeline.profile import _sample, slots_of, weigh
+from tnt_notebook.parallel.pipeline.runtime import StageFunctions
+from tnt_notebook.parallel.pipeline.stage import stage_models
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "tnt_notebook" / "profile.json"
+
+
+def counted(model, rows=4):
+    """A weighing, and how many measurements it took."""
+    seen = []
+    weighing = weigh(model, graph_of(model), rows, lambda done, total: seen.append(total))
+    return weighing, max(seen, default=0)
+
+
+def measured_twice(folder, name):
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = folder
+    try:
+        keras.utils.set_random_seed(1)
+        first_model, second_model = MODELS[name](), MODELS[name]()
+        weights = first_model.get_weights()
+        first, needed = counted(first_model)
+        unchanged = all(map(np.array_equal, weights, first_model.get_weights()))
+        second, again = counted(second_model)
+        third, other = counted(second_model, 5)
+        file = measurements.file()
+        mode = stat.S_IMODE(file.stat().st_mode)
+        file.write_text(file.read_text()[:-9])  # as of a disk that was full
+        _, broken = counted(second_model)
+        json.loads(file.read_text())
+        file.chmod(0)
+        file.unlink()
+        file.parent.rmdir()
+        file.parent.write_text("not a folder")
+        _, unwritable = counted(second_model)
+        return needed, again, other, broken, unwritable, mode, unchanged, first, second, third
+    finally:
+        os.environ.pop("XDG_CACHE_HOME")
+        if before is not None:
+            os.environ["XDG_CACHE_HOME"] = before
+
+
+@pytest.mark.parametrize(("name", "different"), [("mlp", 3), ("residual", 9), ("nested", 3)])
+def test_the_second_time_nothing_is_measured(ranks, tmp_path, name, different):
+    ((needed, again, other, broken, unwritable, mode, unchanged, first, second, third),) = (
+        ranks.run(1, measured_twice, str(tmp_path), name)
+    )
+    assert needed == broken == unwritable == other == different and again == 0
+    assert mode == 0o600 and unchanged
+    assert first.seconds == second.seconds and first.kept == second.kept
+    assert all(s > 0 for s in first.weights[:1]) and min(first.forward) >= 0
+    assert sum(third.value_bytes.values()) * 4 == sum(first.value_bytes.values()) * 5
+
+
+def weighed(name, rows):
+    model = MODELS[name]()
+    model.compile("adam", "mse")
+    return weigh(model, graph_of(model), rows)
+
+
+def test_what_is_kept_for_backward(ranks):
+    (of_mlp,) = ranks.run(1, weighed, "mlp", 4)
+    # A Dense keeps what it takes and, for the slope of tanh, what it gives; the last has no slope.
+    assert of_mlp.kept[0] == (0, 1) and of_mlp.kept[-1] == (6,)
+    assert set(of_mlp.inner_bytes) == {0}
+    assert of_mlp.value_bytes[0] == 4 * 8 * 4
+    assert of_mlp.inputs[0] == 0 < of_mlp.inputs[1]  # nobody wants the gradient of the input
+    assert of_mlp.slots == 2 and of_mlp.uses[0] == (0, 1)
+    assert of_mlp.variables[0].elements == 8 * 16
+    weights = 4 * (8 * 16 + 16 + 5 * (16 * 16 + 16) + 16 * 3 + 3)
+    assert sum(map(of_mlp.state_bytes, range(len(of_mlp.variables)))) == 3 * weights
+    (large,) = ranks.run(1, weighed, "transformer", 128)
+    (small,) = ranks.run(1, weighed, "transformer", 64)
+    assert sum(large.inner_bytes) == pytest.approx(2 * sum(small.inner_bytes), rel=0.05)
+    (more,) = ranks.run(1, weighed, "mlp", 128)
+    (fewer,) = ranks.run(1, weighed, "mlp", 64)  # on which the line goes on
+    assert all(a >= b for a, b in zip(more.seconds, fewer.seconds, strict=True))
+
+
+def slots():
+    known = keras.optimizers
+    scaled = known.LossScaleOptimizer(known.Adam())
+    return list(map(slots_of, [known.SGD(), known.SGD(momentum=0.9), None, known.Adam(), scaled]))
+
+
+def test_state_of_the_optimizer(ranks):
+    assert ranks.run(1, slots) == [[0, 1, 0, 2, 2]]
+
+
+def own_layers():
+    class Scaled(layers.Layer):
+        def call(self, x):
+            return 2 * x
+
+    x = keras.Input((4,))
+    model = keras.Model(x, layers.Dense(2)(Scaled()(x)))
+    return [counted(model)[1] for _ in range(2)][1], numbers(1).shape
+
+
+def test_own_layers_may_have_changed_and_are_measured_again(ranks):
+    ((again, _),) = ranks.run(1, own_layers)
+    assert again == 1
+
+
+def test_entries_that_are_none_are_passed_over(cache):
+    good = Measured(1.0, 2.0, 3.0, 4.0, ("x0",))
+    measurements.save({"good": good})
+    table = json.loads(cache.read_text())
+    table["entries"] |= {"short": [1], "negative": [-1, 0, 0, 0, []], "text": ["1", 0, 0, 0, []]}
+    cache.write_text(json.dumps(table))
+    assert measurements.load() == {"good": good}
+    for broken in ("[]", "{", '{"version": 99, "entries": {}}', '{"version": 1, "entries": 3}', ""):
+        cache.write_text(broken)
+        assert measurements.load() == {}
+
+
+def test_writers_at_the_same_time_leave_a_whole_file_of_bounded_size(cache: Path):
+    def write(number: int) -> None:
+        for i in range(20):
+            measurements.save({f"{number}-{i}-{k}": Measured(1, 1, 1, 1, ()) for k in range(5)})
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert measurements.load() and list(cache.parent.iterdir()) == [cache]
+    measurements.save({str(k): Measured(k, 1, 1, 1, ()) for k in range(MOST_ENTRIES + 10)})
+    known = measurements.load()
+    assert len(known) == MOST_ENTRIES and "0" not in known and str(MOST_ENTRIES + 9) in known
+
+
+def square(outputs, labels):
+    return [tf.reduce_sum(tf.square(keras.tree.flatten(outputs)[0]))]
+
+
+def kept_by_stages(name, rows):
+    """Bytes that backward of each stage takes: as weighed, and as its functions have them."""
+    model = MODELS[name]()
+    graph, found = graph_of(model), []
+    weighing, wiring = weigh(model, graph, rows), wiring_of(graph)
+    begins = [len(graph.calls) // 2]
+    cut = partition(wiring, begins)
+    for stage in stage_models(model, graph, cut):
+        load = load_of(wiring, weighing, stage.stage.begin, stage.stage.end)
+        functions = StageFunctions(
+            stage, [tf.TensorSpec((), tf.int64)], square, "FB", training=True
+        )
+        arguments = [_sample(graph.spec(v), rows) for v in stage.values]
+        values = dict(zip(functions.parts["F"].takes, arguments, strict=False))
+        labels = [tf.constant(rows, tf.int64)] * (len(functions.parts["F"].takes) - len(arguments))
+        results = functions.parts["F"].function(*arguments, *labels)
+        values |= dict(zip(functions.parts["F"].gives, results, strict=True))
+        taken = [n for n in functions.parts["B"].takes if not n.startswith("dy") and n in values]
+        found.append((load.held_bytes, sum(values[n].numpy().nbytes for n in taken)))
+    return found
+
+
+@pytest.mark.parametrize("name", ["mlp", "residual", "unet", "transformer", "nested"])
+def test_memory_of_activations_is_what_stages_keep(ranks, name):
+    (found,) = ranks.run(1, kept_by_stages, name, 16)
+    (first, as_kept), (last, as_kept_too) = found
+    assert first == pytest.approx(as_kept, rel=0.01)
+    # The loss itself keeps something, too: here the squares of the outputs.
+    assert 0.85 * as_kept_too < last < 1.01 * as_kept_too

@@ -1,0 +1,91 @@
+"""``%tnt_plan`` on rank 0: plans pipelines for a model of its cells. Only plain data goes back."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ipyparallel.engine.datapub import publish_data
+from IPython import get_ipython
+
+from tnt_notebook import comm
+from tnt_notebook.errors import ModelError, ScheduleError
+
+PROGRESS = "tnt_plan"
+_EVERY_S = 0.2
+
+
+def plan(
+    name: str, pipeline: dict[str, Any], schedules: Sequence[str], batch_size: int
+) -> dict[str, Any]:
+    """Plans a pipeline with each of some schedules; on one rank.
+
+    Args:
+        name: of the model in the cells.
+        pipeline: keyword arguments of ``tnt_notebook.Pipeline``.
+        batch_size: samples of a global batch.
+
+    Returns:
+        ``{"plans": [...], "measured": n}``: of each schedule what
+        :func:`tnt_notebook.parallel.pipeline.plan.as_json` gives, or
+        ``{"schedule": name, "refused": why}``; and how many layers had to be measured. If no plan
+        can be made, ``{"kind": class, "refused": why}``.
+    """
+    # They load TensorFlow: later, so that an engine begins without it.
+    from tnt_notebook.parallel.pipeline.config import Pipeline
+    from tnt_notebook.parallel.pipeline.plan import as_json
+    from tnt_notebook.parallel.pipeline.predict import Planner
+
+    progress = _Progress()
+    plans: list[dict[str, Any]] = []
+    try:
+        wanted = Pipeline(**pipeline)
+        planner = Planner(_model(name), batch_size, comm.world().size, progress.take)
+        for schedule in schedules:
+            try:
+                found = planner.plan(dataclasses.replace(wanted, schedule=schedule))
+                plans.append(as_json(found))
+            except (ModelError, ScheduleError) as error:
+                if len(schedules) == 1:
+                    raise
+                plans.append({"schedule": schedule, "refused": str(error)})
+    except (ModelError, ScheduleError) as error:
+        return {"kind": type(error).__name__, "refused": str(error)}
+    return {"plans": plans, "measured": progress.measured}
+
+
+def _model(name: str) -> Any:
+    """The Keras model that a name stands for in the cells."""
+    import keras
+
+    namespace = get_ipython().user_ns
+    if name not in namespace:
+        known = [key for key, value in namespace.items() if isinstance(value, keras.Model)]
+        models = [key for key in known if not key.startswith("_")]
+        hint = f" There {'are' if len(models) > 1 else 'is'} {', '.join(models)}." if models else ""
+        raise ModelError(
+            f"{name!r} is not defined in the cells of the ranks.{hint} Define the model there "
+            "first: in a cell of %%tnt, or of %%tnt_fit."
+        )
+    value = namespace[name]
+    value = getattr(value, "keras_model", value)  # of a tnt.Model
+    if not isinstance(value, keras.Model):
+        raise ModelError(f"{name!r} is a {type(value).__name__}, and no Keras model.")
+    return value
+
+
+class _Progress:
+    """Tells the notebook a few times a second how far measuring is."""
+
+    def __init__(self) -> None:
+        self.measured = 0
+        self._last = 0.0
+
+    def take(self, done: int, total: int) -> None:
+        self.measured = max(self.measured, total)
+        now = time.monotonic()
+        if now - self._last > _EVERY_S:
+            self._last = now
+            publish_data({PROGRESS: {"done": done, "total": total}})

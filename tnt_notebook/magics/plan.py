@@ -1,0 +1,92 @@
+"""``%tnt_plan``: has rank 0 measure a model, and shows what to expect of it in a pipeline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.getipython import get_ipython
+from IPython.display import display
+
+from tnt_notebook import errors
+from tnt_notebook.dashboard.plan import fastest, figure_bundle
+from tnt_notebook.dashboard.wording import plural
+from tnt_notebook.errors import ModelError
+from tnt_notebook.magics.plan_table import (
+    comparison_html,
+    comparison_text,
+    plan_html,
+    plan_text,
+)
+from tnt_notebook.magics.progress import StatusLine
+from tnt_notebook.parallel.pipeline.plan import PipelinePlan, from_json
+
+if TYPE_CHECKING:
+    from tnt_notebook.cluster import Cluster
+
+_PROGRESS = "tnt_plan"
+
+
+def run(
+    cluster: Cluster, name: str, pipeline: dict[str, Any], schedules: Sequence[str], batch_size: int
+) -> list[PipelinePlan]:
+    """Plans and shows.
+
+    Args:
+        name: of the model on the ranks.
+        pipeline: keyword arguments of ``tnt_notebook.Pipeline``.
+        schedules: one, or several to compare.
+
+    Returns:
+        The plan with each schedule that there can be.
+
+    Raises:
+        ModelError, ScheduleError: there is no plan; the message says why.
+        RankError: it failed on rank 0.
+    """
+    status = StatusLine()
+    begun = time.monotonic()
+
+    def take(data: dict[str, Any]) -> None:
+        if _PROGRESS in data:
+            progress = data[_PROGRESS]
+            status.update(f"measured {progress['done']} of {plural(progress['total'], 'layer')}")
+
+    answer = cluster.call(
+        "plan:plan",
+        name,
+        pipeline,
+        list(schedules),
+        batch_size,
+        ranks=[0],
+        on_data=take,
+        report=status.update,
+    )[0]
+    if "refused" in answer:
+        raise getattr(errors, answer["kind"])(answer["refused"])
+    if answer["measured"]:
+        took = plural(max(1, round(time.monotonic() - begun)), "second")
+        status.end(f"{plural(answer['measured'], 'layer')} measured in {took}")
+    refused = {p["schedule"]: p["refused"] for p in answer["plans"] if "refused" in p}
+    plans = [from_json(p) for p in answer["plans"] if "refused" not in p]
+    if not plans:
+        first, why = next(iter(refused.items()))
+        raise ModelError(f"There is no schedule for it. {first}: {why}")
+    _show(plans, refused, compare=len(schedules) > 1)
+    return plans
+
+
+def _show(plans: list[PipelinePlan], refused: dict[str, str], compare: bool) -> None:
+    if compare:
+        bundle = {
+            "text/plain": comparison_text(plans, refused),
+            "text/html": comparison_html(plans, refused),
+        }
+    else:
+        bundle = {"text/plain": plan_text(plans[0]), "text/html": plan_html(plans[0])}
+    if getattr(get_ipython(), "kernel", None) is None:
+        print(bundle["text/plain"])
+        return
+    display(bundle, raw=True)
+    display(figure_bundle(fastest(plans)), raw=True)

@@ -1,0 +1,305 @@
+"""What to expect of a pipeline before it runs: time, idle time and memory, from what layers take.
+
+    weighing of the calls + cut  ->  costs of the stages  ->  simulated step  ->  PipelinePlan
+
+Plain numbers in and out, so that the ranks can measure and the notebook can draw. Messages take
+what :mod:`.profile` assumes of them; the exchange of gradients between replicas, the optimizer, and
+what TensorFlow takes between actions are not in the prediction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from tnt_notebook.parallel.pipeline.families import FAMILIES, idle_time
+from tnt_notebook.parallel.pipeline.partition import (
+    Partition,
+    Weighing,
+    Wiring,
+    load_of,
+    partition,
+)
+from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
+from tnt_notebook.parallel.pipeline.simulate import Costs, Span, bubble, simulate, step_time
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that a stage needs, by what for."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.gradients + self.optimizer + self.activations
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """A stage, and what is expected of it.
+
+    Attributes:
+        first, last, layers: names of the first and the last layer, and how many there are.
+        parameters: numbers in its weights.
+        held: micro-batches under way at most.
+        forward_s, backward_s: of a micro-batch.
+        sent_bytes: to later stages on other ranks, of a micro-batch; about as many come back.
+    """
+
+    number: int
+    rank: int
+    first: str
+    last: str
+    layers: int
+    parameters: int
+    memory: Memory
+    held: int
+    forward_s: float
+    backward_s: float
+    sent_bytes: int
+
+
+@dataclass(frozen=True)
+class Losses:
+    """By how many seconds a step would be shorter ...
+
+    Attributes:
+        imbalance: ... if all stages took the same time.
+        messages: ... if nothing had to be sent.
+        bubble: ... if moreover no rank had to wait for the first micro-batch, or after the last.
+    """
+
+    imbalance: float
+    messages: float
+    bubble: float
+
+
+@dataclass(frozen=True)
+class PipelinePlan:
+    """What to expect of a step.
+
+    Attributes:
+        schedule: its name.
+        ranks, replicas: of a pipeline, and pipelines that share the data.
+        batch_size, micro_batches, rows: samples of a batch, parts of a replica's share of it, and
+            samples of the largest part.
+        rank_bytes: what each rank of a pipeline needs.
+        step_s: seconds of a step.
+        bubble: part of a step that ranks are idle, 0 to 1.
+        formula_bubble: by the formula of the schedule, with equal stages and free messages; None
+            for a schedule of one's own.
+        samples_per_s: of all replicas.
+        speedup: how many times as fast as one rank that does the same micro-batches.
+        busy_s: of each rank, seconds of a step at work.
+        spans: when each action begins and ends.
+    """
+
+    schedule: str
+    ranks: int
+    replicas: int
+    batch_size: int
+    micro_batches: int
+    rows: int
+    recompute: bool
+    stages: tuple[StagePlan, ...]
+    rank_bytes: tuple[int, ...]
+    step_s: float
+    bubble: float
+    formula_bubble: float | None
+    samples_per_s: float
+    speedup: float
+    busy_s: tuple[float, ...]
+    losses: Losses
+    spans: tuple[Span, ...] = field(repr=False)
+
+
+def plan_of(
+    wiring: Wiring,
+    weighing: Weighing,
+    names: Sequence[str],
+    schedule: Schedule,
+    begins: Sequence[int],
+    batch_size: int,
+    replicas: int = 1,
+) -> PipelinePlan:
+    """Predicts a step.
+
+    Args:
+        weighing: of the largest micro-batch; with recomputation as :func:`.partition.recomputing`
+            gives it.
+        names: of the layer of each call.
+        begins: the calls with which stages but the first begin.
+        batch_size: samples of a batch of all replicas.
+
+    Raises:
+        ModelError: a stage would be empty.
+    """
+    cut = partition(wiring, begins)
+    costs = _costs(weighing, cut)
+    edges = cut.pairs()
+    spans = simulate(schedule, costs, edges)
+    step, work = step_time(spans), sum(span.end - span.begin for span in spans)
+    free = step_time(simulate(schedule, replace(costs, transfer={}), edges))
+    even = step_time(simulate(schedule, _evened(costs), edges))
+    ideal = step_time(simulate(schedule, replace(_evened(costs), transfer={}), edges))
+    busy = [0.0] * schedule.ranks
+    for span in spans:
+        busy[span.rank] += span.end - span.begin
+    return PipelinePlan(
+        schedule.name,
+        schedule.ranks,
+        replicas,
+        batch_size,
+        schedule.micro_batches,
+        -(-batch_size // (replicas * schedule.micro_batches)),
+        weighing.recompute,
+        tuple(_stages(wiring, weighing, names, schedule, cut, costs)),
+        tuple(rank_bytes(wiring, weighing, schedule, begins)),
+        step,
+        bubble(spans, schedule.ranks),
+        _formula(schedule, costs),
+        batch_size / step,
+        replicas * work / step,
+        tuple(busy),
+        Losses(max(0.0, step - even), max(0.0, step - free), ideal - work / schedule.ranks),
+        tuple(spans),
+    )
+
+
+def held_by_stage(schedule: Schedule) -> list[int]:
+    """The most micro-batches that each stage has under way at a time."""
+    now, most = [0] * schedule.stages, [0] * schedule.stages
+    for actions in schedule.actions:
+        for kind, stage, _ in actions:
+            now[stage] += _UNDER_WAY[kind]
+            most[stage] = max(most[stage], now[stage])
+    return most
+
+
+def rank_bytes(
+    wiring: Wiring, weighing: Weighing, schedule: Schedule, begins: Sequence[int]
+) -> list[int]:
+    """The most memory that each rank needs in a step, in bytes."""
+    bounds = pairwise([0, *begins, len(wiring.calls)])
+    loads = [load_of(wiring, weighing, begin, end) for begin, end in bounds]
+    needs = []
+    for rank, actions in enumerate(schedule.actions):
+        now = most = 0
+        for kind, stage, _ in actions:
+            now += _UNDER_WAY[kind] * loads[stage].held_bytes
+            most = max(most, now)
+        own = [loads[stage] for stage in schedule.stages_of(rank)]
+        weights = sum(load.state_bytes + load.gradient_bytes for load in own)
+        once = max(load.once_bytes for load in own)
+        needs.append(weights + most + once)
+    return needs
+
+
+def as_json(plan: PipelinePlan) -> dict[str, Any]:
+    """A plan as JSON values."""
+    return asdict(plan)
+
+
+def from_json(data: dict[str, Any]) -> PipelinePlan:
+    """The plan that :func:`as_json` made data of."""
+    stages = [StagePlan(**{**s, "memory": Memory(**s["memory"])}) for s in data["stages"]]
+    spans = [Span(**{**span, "action": Action(*span["action"])}) for span in data["spans"]]
+    plain = {
+        "stages": tuple(stages),
+        "spans": tuple(spans),
+        "losses": Losses(**data["losses"]),
+        "rank_bytes": tuple(data["rank_bytes"]),
+        "busy_s": tuple(data["busy_s"]),
+    }
+    return PipelinePlan(**{**data, **plain})
+
+
+#: By how many micro-batches an action changes what a stage has under way.
+_UNDER_WAY = {"F": 1, "B": -1, "I": 0, "W": -1}
+
+
+def _costs(weighing: Weighing, cut: Partition) -> Costs:
+    def by_stage(seconds: Sequence[float]) -> list[float]:
+        return [sum(seconds[stage.begin : stage.end]) for stage in cut.stages]
+
+    transfer: dict[tuple[int, int], float] = defaultdict(float)
+    for value, maker, user in cut.edges:
+        transfer[maker, user] += weighing.transfer.get(value, 0.0) / 2  # there; the rest is back
+    return Costs(
+        by_stage(weighing.forward), by_stage(weighing.inputs), by_stage(weighing.weights), transfer
+    )
+
+
+def _evened(costs: Costs) -> Costs:
+    """The same work in equal stages."""
+    n = len(costs.forward)
+    return Costs(
+        [fmean(costs.forward)] * n,
+        [fmean(costs.inputs)] * n,
+        [fmean(costs.weights)] * n,
+        costs.transfer,
+    )
+
+
+def _formula(schedule: Schedule, costs: Costs) -> float | None:
+    if schedule.name not in FAMILIES:
+        return None
+    per_rank = schedule.stages // schedule.ranks
+    forward = per_rank * fmean(costs.forward)
+    inputs = per_rank * fmean(costs.inputs)
+    weights = per_rank * fmean(costs.weights)
+    idle = max(
+        0.0, idle_time(schedule.name, schedule.ranks, forward, inputs, weights, per_rank)
+    )  # zb-h1 cannot do more than fill the end with weight gradients
+    whole = idle + schedule.micro_batches * (forward + inputs + weights)
+    return idle / whole if whole else 0.0
+
+
+def _stages(
+    wiring: Wiring,
+    weighing: Weighing,
+    names: Sequence[str],
+    schedule: Schedule,
+    cut: Partition,
+    costs: Costs,
+) -> list[StagePlan]:
+    held = held_by_stage(schedule)
+    result = []
+    for number, stage in enumerate(cut.stages):
+        load = load_of(wiring, weighing, stage.begin, stage.end)
+        used = {v for uses in weighing.uses[stage.begin : stage.end] for v in uses}
+        variables = [weighing.variables[v] for v in used]
+        away = {
+            edge.value
+            for edge in cut.edges
+            if edge.maker == number and schedule.rank_of[edge.user] != schedule.rank_of[number]
+        }
+        result.append(
+            StagePlan(
+                number,
+                schedule.rank_of[number],
+                names[stage.begin],
+                names[stage.end - 1],
+                stage.end - stage.begin,
+                sum(v.elements for v in variables),
+                Memory(
+                    sum(v.bytes for v in variables),
+                    load.gradient_bytes,
+                    round(weighing.slots * load.gradient_bytes),
+                    held[number] * load.held_bytes + load.once_bytes,
+                ),
+                held[number],
+                costs.forward[number],
+                costs.inputs[number] + costs.weights[number],
+                sum(weighing.value_bytes.get(v, 0) for v in away),
+            )
+        )
+    return result

@@ -1,0 +1,61 @@
+"""Plans pipelines for a Keras model, from measurements on this rank alone."""
+
+from __future__ import annotations
+
+import functools
+
+import keras
+
+from tnt_notebook.parallel.pipeline.config import Pipeline, layout_of
+from tnt_notebook.parallel.pipeline.cut import best_cut
+from tnt_notebook.parallel.pipeline.families import make
+from tnt_notebook.parallel.pipeline.graph import graph_of, wiring_of
+from tnt_notebook.parallel.pipeline.partition import Weighing, partition, recomputing
+from tnt_notebook.parallel.pipeline.plan import PipelinePlan, plan_of
+from tnt_notebook.parallel.pipeline.profile import Report, weigh
+from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.training import check_model, check_stages
+
+
+class Planner:
+    """Plans several pipelines for a model that is measured once.
+
+    Args:
+        batch_size: samples of a batch of all replicas.
+        ranks: that there are. A pipeline of more ranks is planned as if there were enough.
+        report: called with how many of how many layers have been measured.
+
+    Raises:
+        ModelError: the model cannot be trained in a pipeline.
+    """
+
+    def __init__(
+        self, model: keras.Model, batch_size: int, ranks: int, report: Report | None = None
+    ) -> None:
+        check_model(model)
+        self._model, self._batch_size, self._ranks = model, batch_size, ranks
+        self._graph = graph_of(model)
+        self._weigh = functools.cache(lambda rows: weigh(model, self._graph, rows, report))
+
+    def plan(self, pipeline: Pipeline) -> PipelinePlan:
+        """What to expect of a pipeline.
+
+        Raises:
+            ModelError: the model cannot be cut as it is wanted.
+            ScheduleError: there is no such schedule, or the ranks cannot form such pipelines.
+        """
+        ranks = max(self._ranks, pipeline.stages)
+        replicas = layout_of(pipeline, 0, ranks).replicas
+        schedule = make(
+            pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
+        )
+
+        def measured() -> Weighing:
+            weighing = self._weigh(pipeline.rows_of(self._batch_size, replicas))
+            return recomputing(weighing) if pipeline.recompute else weighing
+
+        wiring = wiring_of(self._graph)
+        begins = best_cut(self._graph, pipeline, schedule, measured)
+        check_stages(stage_models(self._model, self._graph, partition(wiring, begins)))
+        names = [call.name for call in self._graph.calls]
+        return plan_of(wiring, measured(), names, schedule, begins, self._batch_size, replicas)
