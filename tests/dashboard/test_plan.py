@@ -42,7 +42,7 @@ def test_schedules_beside_each_other():
     assert comparison(plans) == (
         "zb-h1 is the fastest; 1f1b needs least memory, 734 B a rank instead of 924 B."
     )
-    assert comparison(plans[:2]) == "1f1b is the fastest, and needs least memory, 978 B a rank."
+    assert comparison(plans[:2]) == "1f1b is the fastest, and needs least memory, 734 B a rank."
 
 
 def test_the_timeline_has_a_box_for_each_action():

@@ -79,7 +79,7 @@ def test_a_plan_of_a_model(shell: InteractiveShell) -> None:
         ("--pipeline 9", "ModelError: The model has 5 layer calls, so it cannot be cut into 9"),
         ("--memory-limit 100KB", "ModelError: No cut into 2 stages fits into 100 KB a rank: the"),
         ("--stages-per-rank 2", "ScheduleError: Schedule 1f1b has 1 stage a rank, not 2."),
-        ("split --memory-limit 1KB", "ModelError: With this cut rank 0 needs "),
+        ("split --memory-limit 500B", "ModelError: With this cut rank 0 needs "),
     ]:
         refused = typed(shell, f"%tnt_plan {line}")
         assert error in refused and len(refused.splitlines()) == 1, refused

@@ -46,8 +46,8 @@ def what_lies_here_in_a_fit():
     within = []
     functions = trained._session.functions_of
 
-    def watched(model):
-        made = functions(model)
+    def watched(model, *more):
+        made = functions(model, *more)
         train = model.train_function
 
         def step(iterator):
