@@ -18,7 +18,8 @@ enum class EventKind : std::uint16_t {
                  // out meanwhile, piece by piece
   copy_out = 3,  // results leave the bucket, after the last message
   step = 4,      // a training step, as seen by the caller
-  // Actions of a pipeline, of stage channel >> 16 and micro-batch channel & 0xffff.
+  // Actions of a pipeline, of micro-batch channel & 0xffff, and of stage channel >> 16 & 0x7fff;
+  // the highest bit is set in evaluation and prediction.
   forward = 5,
   backward = 6,         // a whole one
   input_gradient = 7,   // its half that the stage before waits for

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from tests.magics.test_commands import typed
+from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.pipeline.schedule import Action
 
 CELL = """
 import keras, numpy as np
@@ -31,6 +34,19 @@ def test_a_pipeline_in_a_cell(shell: InteractiveShell) -> None:
             assert abs(a - b) < 1e-5 * abs(a), name
     for a, b in zip(whole.model.get_weights(), staged.model.get_weights(), strict=True):
         assert abs(a - b).max() < 1e-5
+    step = staged.timeline
+    assert (step.schedule, step.ranks, step.micro_batches, step.measured) == ("zb-h1", 2, 4, True)
+    assert sorted(map(str, (span.action for span in step.spans))) == sorted(
+        f"{kind}{stage}.{micro}" for kind in "FIW" for stage in range(2) for micro in range(4)
+    )
+    ends = {span.action: span.end for span in step.spans}
+    for span in step.spans:
+        if span.action.kind == "F" and span.action.stage == 1:
+            assert span.begin >= ends[Action("F", 0, span.action.micro)]
+    assert min(span.begin for span in step.spans) == 0 < step.bubble < 1
+    assert "as measured" in staged.plot_timeline().layout.title.text
+    with pytest.raises(ModelError, match="whole has no timeline: that is of a pipeline"):
+        _ = whole.timeline
     shown = typed(shell, f"%%tnt_fit --wait --pipeline 3\n{CELL}")
     assert "2 ranks cannot form pipelines of 3 stages" in shown
     shown = typed(shell, f"%%tnt_fit --wait --pipeline 2 --cut-at lost\n{CELL}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.errors import ModelError, RankError, TntError
+from tnt_notebook.parallel.pipeline.simulate import Timeline, spans_from_json
 from tnt_notebook.telemetry import Frame, Row, State
 
 if TYPE_CHECKING:
@@ -85,6 +86,27 @@ class Fit:
         self.wait()
         model: bytes = self._cluster.call("fit:model_bytes", ranks=[0])[0]
         return model
+
+    @property
+    def timeline(self) -> Timeline:
+        """The last step of a pipeline, as measured on its first replica; waits for the end.
+
+        Raises:
+            ModelError: the model was not trained in a pipeline.
+        """
+        self.wait()
+        found = self._result.get("timeline")
+        if found is None:
+            raise ModelError(
+                f"{self.title} has no timeline: that is of a pipeline. Train with --pipeline P."
+            )
+        return Timeline(**{**found, "spans": spans_from_json(found["spans"])})
+
+    def plot_timeline(self) -> Any:
+        """:attr:`timeline` as a plotly figure."""
+        from tnt_notebook.dashboard.timeline import figure_of  # plotly takes a while to load
+
+        return figure_of(self.timeline)
 
     def wait(self, timeout: float | None = None) -> Fit:
         """Waits for the end.

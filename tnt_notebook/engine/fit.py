@@ -36,7 +36,7 @@ def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
         options: keyword arguments of ``tnt_notebook.distributed``; those of a pipeline as a dict.
 
     Returns:
-        ``{"history", "epochs", "stopped", "runs"}`` of the last fit and of all runs, or
+        ``{"history", "epochs", "stopped", "runs", "timeline"}`` of the last fit and of all runs, or
         ``{"error": {"ename", "evalue", "traceback"}}`` when cell or training failed here.
     """
     global _model
@@ -62,6 +62,7 @@ def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
         "epochs": len(next(iter(history.values()), [])),
         "stopped": any(run.stopped for run in session.runs),
         "runs": [{"kind": run.kind, "history": dict(run.history)} for run in session.runs],
+        "timeline": vars(fits[-1].timeline) if fits and fits[-1].timeline else None,
     }
 
 

@@ -81,9 +81,11 @@ def fit(
             validation_steps=validation_steps,
             validation_freq=validation_freq,
         )
+    cut = session.functions_of(model).pipeline
+    timeline = cut.last_step() if cut else None
     session.gather(model)
     agreement.check_identical(over, state_of(model), "after training")
-    session.runs.append(Run("fit", model, dict(history.history), stopped=progress.stopped))
+    session.runs.append(Run("fit", model, dict(history.history), progress.stopped, timeline))
     return history
 
 

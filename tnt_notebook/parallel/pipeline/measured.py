@@ -9,8 +9,8 @@ import numpy as np
 
 from tnt_notebook.comm import World
 from tnt_notebook.comm.trace import EVENT_KINDS
-from tnt_notebook.parallel.pipeline.schedule import Action, Kind
-from tnt_notebook.parallel.pipeline.simulate import Span
+from tnt_notebook.parallel.pipeline.schedule import Action, Kind, Schedule
+from tnt_notebook.parallel.pipeline.simulate import Span, Timeline, spans_from_json
 
 #: What an action is called in the trace.
 EVENT_OF: dict[Kind, str] = {
@@ -22,53 +22,62 @@ EVENT_OF: dict[Kind, str] = {
 _KINDS: dict[int, Kind] = {EVENT_KINDS.index(name): kind for kind, name in EVENT_OF.items()}
 
 
-def number_of(action: Action) -> int:
+#: In the number of an event: it is of evaluation or prediction.
+_NOT_TRAINING = 1 << 31
+
+
+def number_of(action: Action, training: bool) -> int:
     """Of an action's event in the trace."""
-    return action.stage << 16 | action.micro
+    return (0 if training else _NOT_TRAINING) | action.stage << 16 | action.micro
 
 
-def steps_on(events: np.ndarray, rank: int, actions: int) -> list[list[Span]]:
+def steps_on(
+    events: np.ndarray, rank: int, actions: int, most: int | None = None
+) -> list[list[Span]]:
     """The training steps of one rank, the oldest first; in seconds of CLOCK_MONOTONIC.
 
     Args:
         events: of the rank, as of :meth:`World.trace`; no step is under way.
         rank: in the pipeline.
         actions: of a step there.
+        most: how many steps, from the latest; default: all that the trace remembers.
     """
-    found = events[np.isin(events["kind"], list(_KINDS))]
+    found = events[np.isin(events["kind"], list(_KINDS)) & (events["channel"] < _NOT_TRAINING)]
+    steps = len(found) // actions
+    if most is not None:
+        steps = min(steps, most)
     spans = [
         Span(
             rank,
-            Action(
-                _KINDS[int(event["kind"])],
-                int(event["channel"]) >> 16,
-                int(event["channel"]) & 0xFFFF,
-            ),
-            1e-9 * int(event["begin_ns"]),
-            1e-9 * int(event["end_ns"]),
+            Action(_KINDS[int(kind)], int(number) >> 16, int(number) & 0xFFFF),
+            1e-9 * int(begin),
+            1e-9 * int(end),
         )
-        for event in found
+        for begin, end, kind, number in found[["begin_ns", "end_ns", "kind", "channel"]][
+            len(found) - steps * actions :
+        ]
     ]
-    whole = len(spans) // actions * actions
-    spans = spans[len(spans) - whole :]  # the trace may have forgotten where the first one began
-    return [spans[i : i + actions] for i in range(0, whole, actions)]
+    return [spans[i : i + actions] for i in range(0, len(spans), actions)]
 
 
-def last_step(over: World, ranks: Sequence[int], rank: int, actions: int) -> list[Span]:
-    """The latest training step on all ranks of a pipeline, on all ranks of the world. Collective.
+def last_step(over: World, ranks: Sequence[int], rank: int, schedule: Schedule) -> Timeline | None:
+    """The latest training step on all ranks of a pipeline; None if there was none. Collective.
 
     Clocks of different hosts are taken as they are.
 
     Args:
         ranks: of the pipeline, in the world.
         rank: of this process in its pipeline.
-        actions: of a step here.
     """
-    steps = steps_on(over.trace(), rank, actions)
-    own = [(s.rank, *s.action, s.begin, s.end) for s in (steps[-1] if steps else [])]
-    everyone = over.allgather_bytes(json.dumps(own).encode())
-    return [
-        Span(place, Action(kind, stage, micro), begin, end)
-        for member in ranks
-        for place, kind, stage, micro, begin, end in json.loads(everyone[member])
-    ]
+    steps = steps_on(over.trace(), rank, len(schedule.actions[rank]), 1)
+    everyone = over.allgather_bytes(json.dumps(steps[-1] if steps else []).encode())
+    parts = [spans_from_json(json.loads(everyone[member])) for member in ranks]
+    if not all(parts):
+        return None
+    begin = min(span.begin for part in parts for span in part)
+    spans = tuple(
+        span._replace(begin=span.begin - begin, end=span.end - begin)
+        for part in parts
+        for span in part
+    )
+    return Timeline(schedule.name, schedule.ranks, schedule.micro_batches, spans, measured=True)

@@ -24,8 +24,16 @@ from tnt_notebook.parallel.pipeline.partition import (
     load_of,
     partition,
 )
-from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
-from tnt_notebook.parallel.pipeline.simulate import Costs, Span, bubble, simulate, step_time
+from tnt_notebook.parallel.pipeline.schedule import Schedule
+from tnt_notebook.parallel.pipeline.simulate import (
+    Costs,
+    Span,
+    Timeline,
+    bubble,
+    simulate,
+    spans_from_json,
+    step_time,
+)
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,11 @@ class PipelinePlan:
     losses: Losses
     spans: tuple[Span, ...] = field(repr=False)
 
+    @property
+    def timeline(self) -> Timeline:
+        """What a step will look like."""
+        return Timeline(self.schedule, self.ranks, self.micro_batches, self.spans)
+
 
 def plan_of(
     wiring: Wiring,
@@ -211,10 +224,9 @@ def as_json(plan: PipelinePlan) -> dict[str, Any]:
 def from_json(data: dict[str, Any]) -> PipelinePlan:
     """The plan that :func:`as_json` made data of."""
     stages = [StagePlan(**{**s, "memory": Memory(**s["memory"])}) for s in data["stages"]]
-    spans = [Span(**{**span, "action": Action(*span["action"])}) for span in data["spans"]]
     plain = {
         "stages": tuple(stages),
-        "spans": tuple(spans),
+        "spans": spans_from_json(data["spans"]),
         "losses": Losses(**data["losses"]),
         "rank_bytes": tuple(data["rank_bytes"]),
         "busy_s": tuple(data["busy_s"]),

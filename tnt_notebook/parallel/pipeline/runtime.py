@@ -111,6 +111,7 @@ class StageFunctions:
         taken, given: names of values; ``d`` before them is their gradient's.
         labels: names of the labels.
         loss: name of the loss, if the stage adds to it.
+        training: whether they are of a training step.
         results: names of what ``finish`` gives in prediction.
     """
 
@@ -127,7 +128,7 @@ class StageFunctions:
         state: Sequence[keras.Variable] = (),
     ) -> None:
         self.model = model
-        self.number = model.number
+        self.number, self.training = model.number, training
         self.variables = model.trainable_variables()
         n = len(model.values)
         changing = [*model.state(), *state] if not predicts else []
@@ -267,7 +268,7 @@ class _Step:
             with tf.control_dependencies(sent):
                 added = self._add_up(stage, values)
         with tf.control_dependencies([*made[:1], *sent, *added]):
-            number = number_of(action)
+            number = number_of(action, stage.training)
             end = ops.clock(begin, EVENT_OF[action.kind], number, self.place.over)
         self._before = [end.op]
         return [values[name] for name in stage.results]

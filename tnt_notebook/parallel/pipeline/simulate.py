@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from tnt_notebook.parallel.pipeline.schedule import (
     Action,
@@ -45,14 +46,44 @@ def even_costs(stages: int, forward: float = 1, inputs: float = 1, weights: floa
     return Costs([forward] * stages, [inputs] * stages, [weights] * stages)
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """An action on a rank, from when to when, in seconds."""
 
     rank: int
     action: Action
     begin: float
     end: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A step of a pipeline: predicted, or measured. It begins at 0 s."""
+
+    schedule: str
+    ranks: int
+    micro_batches: int
+    spans: tuple[Span, ...]
+    measured: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """From the first action's begin to the last one's end, over all ranks."""
+        return step_time(self.spans)
+
+    @property
+    def bubble(self) -> float:
+        """The part of the step that ranks are idle, 0 to 1."""
+        return bubble(self.spans, self.ranks)
+
+    def idle(self, rank: int) -> float:
+        """The part of the step that a rank is idle, 0 to 1."""
+        work = sum(span.end - span.begin for span in self.spans if span.rank == rank)
+        return 1 - work / self.seconds
+
+
+def spans_from_json(rows: Iterable[Sequence[Any]]) -> tuple[Span, ...]:
+    """What JSON has made of spans."""
+    return tuple(Span(rank, Action(*action), begin, end) for rank, action, begin, end in rows)
 
 
 def simulate(schedule: Schedule, costs: Costs, edges: Edges | None = None) -> list[Span]:

@@ -33,6 +33,7 @@ from tnt_notebook.parallel.pipeline.graph import (
     standardized,
     wiring_of,
 )
+from tnt_notebook.parallel.pipeline.measured import last_step
 from tnt_notebook.parallel.pipeline.partition import Weighing, partition, recomputing
 from tnt_notebook.parallel.pipeline.profile import weigh
 from tnt_notebook.parallel.pipeline.runtime import (
@@ -45,6 +46,7 @@ from tnt_notebook.parallel.pipeline.runtime import (
     enough_channels,
 )
 from tnt_notebook.parallel.pipeline.schedule import Schedule
+from tnt_notebook.parallel.pipeline.simulate import Timeline
 from tnt_notebook.parallel.pipeline.stage import StageModel, stage_models
 from tnt_notebook.parallel.pipeline.weights import Weights
 from tnt_notebook.parallel.step import (
@@ -157,6 +159,12 @@ class PipelineSteps:
             return keras.tree.map_structure(
                 lambda value: gather_rows(numbers[value], over), self._graph.output_structure
             )
+
+    def last_step(self) -> Timeline | None:
+        """The latest training step of this replica, as measured. Collective."""
+        return last_step(
+            self._setting.over, self._place.ranks, self._place.rank, self._plan.schedule
+        )
 
     # Parts of a step ----------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The timeline of ``%tnt_plan``, in plotly: a row per rank, a box per action.
+"""A step of a pipeline, predicted or measured, in plotly: a row per rank, a box per action.
 
 ::
 
@@ -15,9 +15,8 @@ import plotly.graph_objects as go
 
 from tnt_notebook.dashboard.figures import GREY, GRID, OKABE_ITO
 from tnt_notebook.dashboard.wording import plural, short_time
-from tnt_notebook.parallel.pipeline.plan import PipelinePlan
 from tnt_notebook.parallel.pipeline.schedule import Kind
-from tnt_notebook.parallel.pipeline.simulate import Span
+from tnt_notebook.parallel.pipeline.simulate import Span, Timeline
 
 #: More would make the notebook large: then some ranks stand for all.
 MOST_BOXES = 1500
@@ -33,32 +32,32 @@ _KINDS: dict[Kind, tuple[str, str, str]] = {
 _FADED = 0.62  # opacity of a rank's second stage
 
 
-def timeline(plan: PipelinePlan) -> go.Figure:
-    """When each rank does what in a step, as predicted.
+def figure_of(step: Timeline) -> go.Figure:
+    """When each rank does what in a step.
 
     Returns:
         A figure of less than 300 kB in JSON.
     """
-    shown = _ranks_shown(plan)
-    unit, factor = ("ms", 1e3) if plan.step_s < 1 else ("s", 1.0)
+    shown = _ranks_shown(step)
+    unit, factor = ("ms", 1e3) if step.seconds < 1 else ("s", 1.0)
     figure = go.Figure()
     figure.add_bar(
         y=[f"rank {rank}" for rank in shown],
-        x=[_short(factor * plan.step_s)] * len(shown),
+        x=[_short(factor * step.seconds)] * len(shown),
         name="idle",
         orientation="h",
         marker={"color": _IDLE, "line": {"width": 0}},
         hovertemplate=[
-            f"rank {rank} is idle for {1 - plan.busy_s[rank] / plan.step_s:.0%} of a step"
-            "<extra></extra>"
+            f"rank {rank} is idle for {step.idle(rank):.0%} of a step<extra></extra>"
             for rank in shown
         ],
         legendrank=2000,  # the last
     )
+    first = {span.rank: span.action.stage for span in reversed(_from_low_to_high(step))}
     for kind in _KINDS:
-        spans = [s for s in plan.spans if s.action.kind == kind and s.rank in shown]
+        spans = [s for s in step.spans if s.action.kind == kind and s.rank in shown]
         if spans:
-            _draw(figure, plan, kind, spans, factor)
+            _draw(figure, first, kind, spans, factor)
     row = 40 if len(shown) <= 8 else 26 if len(shown) <= 16 else 16
     figure.update_layout(
         template="none",
@@ -71,13 +70,13 @@ def timeline(plan: PipelinePlan) -> go.Figure:
         bargap=0.16,
         hovermode="closest",
         uniformtext={"minsize": 8, "mode": "hide"},
-        title={"text": _title(plan, shown), "font": {"size": 13}, "x": 0, "xref": "paper",
+        title={"text": _title(step, shown), "font": {"size": 13}, "x": 0, "xref": "paper",
                "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 10}},
         legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
     )  # fmt: skip
     figure.update_xaxes(
         title={"text": unit, "standoff": 6, "font": {"size": 12}},
-        range=[0, 1.002 * factor * plan.step_s],
+        range=[0, 1.002 * factor * step.seconds],
         gridcolor=GRID,
         zeroline=False,
         linecolor=GRID,
@@ -87,10 +86,10 @@ def timeline(plan: PipelinePlan) -> go.Figure:
 
 
 def _draw(
-    figure: go.Figure, plan: PipelinePlan, kind: Kind, spans: Sequence[Span], factor: float
+    figure: go.Figure, first: dict[int, int], kind: Kind, spans: Sequence[Span], factor: float
 ) -> None:
+    """Boxes of one kind; those of a rank's later stages are faint."""
     name, colour, ink = _KINDS[kind]
-    first = {plan.stages[number].rank: number for number in range(len(plan.stages) - 1, -1, -1)}
     figure.add_bar(
         y=[f"rank {span.rank}" for span in spans],
         base=[_short(factor * span.begin) for span in spans],
@@ -116,20 +115,26 @@ def _draw(
     )
 
 
-def _ranks_shown(plan: PipelinePlan) -> list[int]:
-    room = max(2, MOST_BOXES * plan.ranks // len(plan.spans))
-    if plan.ranks <= room:
-        return list(range(plan.ranks))
-    return [i * (plan.ranks - 1) // (room - 1) for i in range(room)]
+def _from_low_to_high(step: Timeline) -> list[Span]:
+    return sorted(step.spans, key=lambda span: span.action.stage)
 
 
-def _title(plan: PipelinePlan, shown: Sequence[int]) -> str:
-    which = "" if len(shown) == plan.ranks else f", {len(shown)} of them shown"
-    faded = ", a rank's second stage is faint" if len(plan.stages) > plan.ranks else ""
+def _ranks_shown(step: Timeline) -> list[int]:
+    room = max(2, MOST_BOXES * step.ranks // len(step.spans))
+    if step.ranks <= room:
+        return list(range(step.ranks))
+    return [i * (step.ranks - 1) // (room - 1) for i in range(room)]
+
+
+def _title(step: Timeline, shown: Sequence[int]) -> str:
+    which = "" if len(shown) == step.ranks else f", {len(shown)} of them shown"
+    several = len({span.action.stage for span in step.spans}) > step.ranks
+    faded = ", a rank's second stage is faint" if several else ""
+    how = "measured" if step.measured else "predicted"
     return (
-        f"<b>a step of {plan.schedule}</b>, as predicted: "
-        f"{plural(plan.micro_batches, 'micro-batch', 'micro-batches')} on "
-        f"{plural(plan.ranks, 'rank')}{which}{faded}"
+        f"<b>a step of {step.schedule}</b>, as {how}: "
+        f"{plural(step.micro_batches, 'micro-batch', 'micro-batches')} on "
+        f"{plural(step.ranks, 'rank')}{which}, idle for {step.bubble:.0%} of it{faded}"
     )
 
 
