@@ -20,6 +20,7 @@ from keras.src.models.functional import Functional, operation_fn
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.pipeline.partition import Wiring
+from tnt_notebook.parallel.pipeline.parts import is_differentiable
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,18 @@ def layers_of(calls: Sequence[Call]) -> list[keras.Layer]:
     """The layers that are called, each once."""
     unique = {id(c.operation): c.operation for c in calls if isinstance(c.operation, keras.Layer)}
     return list(unique.values())
+
+
+def trained_values(graph: Graph) -> frozenset[int]:
+    """Values that change with a weight that is trained: gradients flow through them.
+
+    A value that is neither a real nor a complex number has none, and ends their way.
+    """
+    found: set[int] = set()
+    for call in graph.calls:
+        if (layers_of([call]) and call.operation.trainable_variables) or found & set(call.takes):
+            found.update(n for n in call.gives if is_differentiable(graph.specs[n].dtype))
+    return frozenset(found)
 
 
 def carries_mask(spec: keras.KerasTensor) -> bool:

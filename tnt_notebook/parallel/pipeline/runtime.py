@@ -157,7 +157,7 @@ class StageFunctions:
             kinds,
             recompute,
             f"stage_{model.number}",
-            differentiated=len(model.stage.takes),
+            differentiated=[i for i, v in enumerate(model.values) if v in model.trained],
         )
         self.taken = {value: f"x{i}" for i, value in enumerate(model.values)}
         self.given = {value: f"y{i}" for i, value in enumerate(model.stage.gives)}
@@ -220,7 +220,8 @@ class _Step:
     ) -> None:
         self.plan, self.place, self.stages = plan, place, stages
         self.micro_batches = micro_batches
-        self._graph = next(iter(stages.values())).model.graph
+        model = next(iter(stages.values())).model
+        self._graph, self._trained = model.graph, model.trained
         self.gradients: dict[int, Any] = {}
         self.loss: Any = tf.constant(0.0)
         # What functions have taken and given, by stage, micro-batch and name.
@@ -251,6 +252,8 @@ class _Step:
         elif action.kind in "BI":
             self._take_gradients(stage, micro, values)
         part = stage.parts[action.kind]
+        if action.kind != "F" and not part.gives:
+            return []  # nothing is trained here, nor before
         taken = [values[name] for name in part.takes]
         with tf.control_dependencies([*self._before, *taken]):
             begin = ops.clock(over=self.place.over)
@@ -367,7 +370,7 @@ class _Step:
         return sums
 
     def _has_gradient(self, edge: Edge) -> bool:
-        return bool(self._graph.spec(edge.value).dtype.is_floating)
+        return edge.value in self._trained
 
     def _edges(
         self, maker: int | None = None, user: int | None = None

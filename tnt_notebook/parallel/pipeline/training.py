@@ -97,22 +97,28 @@ class PipelineSteps:
                 "Use fewer micro-batches, or cut where fewer layers are connected."
             )
         self._plan = Plan(cut, schedule, pipeline.recompute)
-        self._all_stages = stage_models(model, self._graph, cut)
-        for stage in self._all_stages:
-            if not stage.trainable_variables():
-                names = ", ".join(layer.name for layer in stage.layers)
-                raise ModelError(
-                    f"Stage {stage.number} ({names}) has no weights to train. Name other layers in "
-                    "cut_at, or ask for fewer stages."
-                )
         self._own = schedule.stages_of(layout.position)
-        over = setting.over
-        self._place = Place(over, layout.ranks[layout.replica], layout.position)
+        self._place = Place(setting.over, layout.ranks[layout.replica], layout.position)
         self._is_last = schedule.stages - 1 in self._own
-        self.weights = Weights(
-            over, setting.exchange, model, self._all_stages, schedule.rank_of, layout
-        )
+        self.weights = self._compiled()
+
+    def compiled_again(self) -> None:
+        """Goes by the model's loss, metrics and trainable weights as they are now. Collective."""
+        _check(self._model)
+        self.weights.gather()
+        self.weights = self._compiled()
+
+    def _compiled(self) -> Weights:
+        self._all_stages = stage_models(self._model, self._graph, self._plan.cut)
         self._functions: dict[Any, dict[int, StageFunctions]] = {}
+        return Weights(
+            self._setting.over,
+            self._setting.exchange,
+            self._model,
+            self._all_stages,
+            self._plan.schedule.rank_of,
+            self._layout,
+        )
 
     # Steps --------------------------------------------------------------------------------
 
@@ -124,10 +130,9 @@ class PipelineSteps:
             scale = _loss_scale(model.optimizer)
             stages, micro_batches = self._prepared(data, share, "train", scale)
             result = add_step(self._plan, self._place, stages, micro_batches)
-            variables = [v for v in model.trainable_variables if id(v) in result.gradients]
-            gradients = self.weights.exchanged(
-                [result.gradients[id(v)] for v in variables], variables
-            )
+            found = self.weights.completed(result.gradients)
+            variables = [v for v in model.trainable_variables if id(v) in found]
+            gradients = self.weights.exchanged([found[id(v)] for v in variables], variables)
             with self.weights.seen_as_a_whole(variables):
                 model.optimizer.apply(gradients, variables)
             return self._logs(result.loss, share, over)
