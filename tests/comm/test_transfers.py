@@ -41,7 +41,7 @@ def test_every_rank_sends_to_the_next(ranks, shape, world):
     ranks.run(3, send_around, shape, tf.float32, 3, world=world)
 
 
-@pytest.mark.parametrize("dtype", ops.DTYPES, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("dtype", ops.MOVED_DTYPES, ids=lambda dtype: dtype.name)
 def test_every_dtype(ranks, dtype):
     ranks.run(2, send_around, (10, 3), dtype, 2)
 
@@ -89,3 +89,22 @@ def test_a_tensor_of_another_size_is_an_error_on_both(ranks, world):
     texts = ranks.run(2, of_other_size, world=world)
     assert all("activation of dense" in text for text in texts)
     assert all("of 5 float32" in text and "of 6 float32" in text for text in texts)
+
+
+def gather_uneven(dtype):
+    """As many rows as the rank's number."""
+    w = comm.world()
+
+    @tf.function
+    def gathered(tensor):
+        with ops.channels():
+            return ops.allgather(tensor)
+
+    found = gathered(content((w.rank, 3), dtype, w.rank))
+    parts = [content((rank, 3), dtype, rank) for rank in range(w.size)]
+    np.testing.assert_array_equal(found, tf.concat(parts, 0))
+
+
+@pytest.mark.parametrize("dtype", ops.MOVED_DTYPES, ids=lambda dtype: dtype.name)
+def test_every_dtype_is_gathered(ranks, dtype):
+    ranks.run(3, gather_uneven, dtype)

@@ -7,11 +7,13 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import layers
 
 import tnt_notebook as tnt
 from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
 from tests.pipeline.models import numbers
+from tnt_notebook.errors import ModelError
 
 SAMPLES = 25  # in batches of 10 the last is smaller than the others
 
@@ -36,9 +38,33 @@ def with_frozen_layers() -> keras.Model:
     return keras.Model(inputs, layers.Dense(3, name="last")(x))
 
 
+class Joined(layers.Layer):
+    """Values of any dtypes, as float32 side by side."""
+
+    def call(self, values: Any) -> Any:
+        return keras.ops.concatenate([keras.ops.cast(v, "float32") for v in values], -1)
+
+    def compute_output_spec(self, values: Any) -> keras.KerasTensor:
+        return keras.KerasTensor((*values[0].shape[:-1], sum(v.shape[-1] for v in values)))
+
+
+DTYPES = ("uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "float16", "bfloat16")
+
+
+def with_many_dtypes() -> keras.Model:
+    """Between the layers "first" and "joined" are numbers of all dtypes, and truth values."""
+    inputs = keras.Input((8,))
+    x = layers.Dense(6, "tanh", name="first")(inputs)
+    size = keras.ops.abs(x) * 100
+    values = [x, x > 0, keras.ops.cast(x, "float64"), *(keras.ops.cast(size, d) for d in DTYPES)]
+    x = layers.BatchNormalization(trainable=False)(Joined(name="joined")(values) / 100)
+    return keras.Model(inputs, layers.Dense(3, name="last")(x))
+
+
 MODELS: dict[str, Any] = {
     "few weights": with_few_weights,
     "frozen layers": with_frozen_layers,
+    "many dtypes": with_many_dtypes,
 }
 
 
@@ -120,6 +146,33 @@ def test_a_cut_that_is_found_needs_no_weights(ranks, name):
     outcomes = ranks.run(3, a_cut_that_is_found, name)
     assert_same(outcomes[0], plain)
     assert_identical(outcomes)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_values_of_all_dtypes(ranks, schedule):
+    compare(ranks, 2, "many dtypes", ("joined",), schedule=schedule)
+
+
+def with_text() -> keras.Model:
+    inputs = keras.Input((), dtype="string")
+    x = layers.Lambda(tf.strings.lower, output_shape=(), dtype="string", name="lower")(inputs)
+    x = layers.StringLookup(vocabulary=["a", "b"], name="lookup")(x)
+    return keras.Model(inputs, layers.Dense(3)(layers.Embedding(3, 4)(x)))
+
+
+def refused(make, cut_at, x):
+    model = make()
+    model.compile("sgd", "mse")
+    with pytest.raises(ModelError) as raised:
+        trained = tnt.Model(model, pipeline=tnt.Pipeline(2, 2, cut_at=cut_at))
+        trained.fit(tf.constant(x), numbers(2, 3), verbose=0)
+    return str(raised.value)
+
+
+def test_text_between_stages_is_refused(ranks):
+    here, there = ranks.run(2, refused, with_text, ("lookup",), ["a", "B"])
+    assert here == there
+    assert "from another stage, whose dtype is string" in here
 
 
 def thawed(cut_at):

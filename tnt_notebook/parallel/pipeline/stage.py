@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import tensorflow as tf
 
+from tnt_notebook.comm import ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.pipeline.graph import (
     Call,
@@ -111,6 +113,11 @@ def stage_models(model: keras.Model, graph: Graph, cut: Partition) -> list[Stage
             raise ModelError(
                 f"Stage {edge.user} takes {spec.name!r} from another stage, which is not a dense "
                 "tensor and cannot be sent. Cut elsewhere."
+            )
+        if tf.as_dtype(spec.dtype) not in ops.MOVED_DTYPES:
+            raise ModelError(
+                f"Stage {edge.user} takes {spec.name!r} from another stage, whose dtype is "
+                f"{spec.dtype}, and only numbers and bool can be sent. Cut elsewhere."
             )
     trained = trained_values(graph)
     regularized: set[int] = set()
