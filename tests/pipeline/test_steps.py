@@ -20,6 +20,7 @@ from tnt_notebook.parallel.pipeline.runtime import (
     add_step,
 )
 from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.survey import survey
 
 
 def loss_of(outputs, labels):
@@ -59,6 +60,7 @@ def step(name, schedule_name, micro_batches, stages_per_rank=None, recompute=Fal
     model = MODELS[name]()
     inputs = batch_for(model)
     graph = graph_of(model)
+    survey(graph)
     schedule = families.make(schedule_name, w.size, micro_batches, stages_per_rank)
     n, p = len(graph.calls), schedule.stages
     cut = partition(wiring_of(graph), [s * n // p for s in range(1, p)])

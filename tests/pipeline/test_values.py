@@ -61,10 +61,57 @@ def with_many_dtypes() -> keras.Model:
     return keras.Model(inputs, layers.Dense(3, name="last")(x))
 
 
+def with_masks() -> keras.Model:
+    """Steps with token 0 do not count: in layers that pass the mask on, merge it, or use it."""
+    tokens = keras.Input((6,), dtype="int32")
+    x = layers.Embedding(11, 8, mask_zero=True, name="embedding")(tokens)
+    x = layers.Dense(8, "tanh", name="dense")(x)
+    y = layers.GRU(8, return_sequences=True, name="gru")(x)
+    x = layers.Add(name="add")([x, y])
+    x = layers.MultiHeadAttention(2, 4, name="attention")(x, x)
+    x = layers.Masking(0.1, name="masking")(x)
+    x = layers.LSTM(5, name="lstm")(x)
+    return keras.Model(tokens, layers.Dense(3, name="last")(x))
+
+
+def with_a_mask_into_a_model() -> keras.Model:
+    """Inside of the inner model, only the values tell that there is a mask."""
+    sequence = keras.Input((6, 8))
+    y = layers.Dense(8, "tanh", name="inner_dense")(sequence)
+    inner = keras.Model(sequence, layers.LSTM(5, name="inner_lstm")(y))
+    tokens = keras.Input((6,), dtype="int32")
+    x = layers.Embedding(11, 8, mask_zero=True, name="embedding")(tokens)
+    return keras.Model(tokens, layers.Dense(3, name="last")(inner(x)))
+
+
+class Sequences(layers.Layer):
+    """Puts steps together again, as long as those of another value."""
+
+    def call(self, values: Any) -> Any:
+        steps, like = values
+        return tf.reshape(steps, [*tf.unstack(tf.shape(like)[:2]), steps.shape[-1]])
+
+    def compute_output_spec(self, values: Any) -> keras.KerasTensor:
+        steps, like = values
+        return keras.KerasTensor((*like.shape[:2], steps.shape[-1]))
+
+
+def of_any_length() -> keras.Model:
+    """Sequences, longer or shorter from batch to batch; steps lie side by side in between."""
+    inputs = keras.Input((None, 4))
+    x = layers.Conv1D(6, 3, padding="same", activation="tanh", name="conv")(inputs)
+    steps = layers.Dense(5, "tanh", name="steps")(keras.ops.reshape(x, (-1, 6)))
+    y = layers.LSTM(5, return_sequences=True, name="lstm")(Sequences()([steps, x]))
+    x = layers.Concatenate(name="joined")([x, y])
+    return keras.Model(inputs, layers.Dense(3, name="last")(x))
+
+
 MODELS: dict[str, Any] = {
     "few weights": with_few_weights,
     "frozen layers": with_frozen_layers,
     "many dtypes": with_many_dtypes,
+    "masks": with_masks,
+    "mask into a model": with_a_mask_into_a_model,
 }
 
 
@@ -87,6 +134,8 @@ def run(
         return tnt.Pipeline(**{"stages": stages, "micro_batches": 3, "cut_at": cut_at, **options})
 
     x, y = numbers(SAMPLES, 8), numbers(SAMPLES, 3, seed=9)
+    if "mask" in name:
+        x = np.random.default_rng(1).integers(0, 4, (SAMPLES, 6)).astype("int32")
     fit = {"x": x, "y": y, "batch_size": 10, "epochs": 2, "validation_data": (x, y)}
     evaluate = {"x": x, "y": y, "batch_size": 7}
     return train(compiled, fit, cut_at is not None, evaluate, pipeline)
@@ -153,6 +202,98 @@ def test_values_of_all_dtypes(ranks, schedule):
     compare(ranks, 2, "many dtypes", ("joined",), schedule=schedule)
 
 
+@pytest.mark.parametrize("cut", ["dense", "gru", "add", "attention", "masking", "lstm", "last"])
+def test_masks(ranks, cut):
+    compare(ranks, 2, "masks", (cut,))
+
+
+def test_masks_over_several_stages(ranks):
+    compare(ranks, 4, "masks", ("dense", "add", "lstm"), schedule="zb-h1")
+
+
+@pytest.mark.parametrize("cut", ["inner_dense", "inner_lstm", "last"])
+def test_masks_into_nested_models(ranks, cut):
+    compare(ranks, 2, "mask into a model", (cut,))
+
+
+def of_any_size() -> keras.Model:
+    """Images of any size, down and up again over a skip connection."""
+    inputs = keras.Input((None, None, 2))
+    a = layers.Conv2D(4, 3, padding="same", activation="tanh", name="down")(inputs)
+    b = layers.Conv2D(5, 3, padding="same", name="deep")(layers.AveragePooling2D(2)(a))
+    c = layers.Concatenate(name="joined")([layers.UpSampling2D()(b), a])
+    return keras.Model(inputs, layers.Conv2D(3, 1, name="last")(c))
+
+
+def trained_on_sizes(make, sizes, cut_at, options):
+    """Every batch has a size of its own."""
+
+    def batches():
+        for i, size in enumerate(sizes):
+            x = numbers(7 + i, *size, spec.shape[-1], seed=i)
+            yield x, x[..., :1] * [1, 0.5, 0.1]
+
+    keras.utils.set_random_seed(7)
+    model = make()
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    trained = model
+    if cut_at is not None:
+        stages = len(cut_at) + 1
+        pipeline = {"stages": stages, "micro_batches": 3, "cut_at": cut_at, **options}
+        trained = tnt.Model(model, pipeline=tnt.Pipeline(**pipeline))
+    spec = tf.TensorSpec([None, *model.inputs[0].shape[1:]])
+    labels = tf.TensorSpec([*spec.shape[:-1], 3])
+    data = tf.data.Dataset.from_generator(batches, output_signature=(spec, labels))
+    history = trained.fit(data, epochs=2, validation_data=data, verbose=0).history
+    evaluation = trained.evaluate(data, return_dict=True, verbose=0)
+    predictions = [trained.predict(x, verbose=0) for x, _ in list(batches())[:2]]
+    weights = [np.asarray(w) for w in model.get_weights()]
+    optimizer = [np.asarray(v.value) for v in model.optimizer.variables]
+    return Outcome(weights, history, evaluation, predictions, optimizer)
+
+
+def compare_sizes(ranks, n, make, sizes, cut_at, **options):
+    if make.__name__ not in _plain:
+        (_plain[make.__name__],) = ranks.run(1, trained_on_sizes, make, sizes, None, {})
+    outcomes = ranks.run(n, trained_on_sizes, make, sizes, cut_at, options)
+    assert_same(outcomes[0], _plain[make.__name__])
+    assert_identical(outcomes)
+
+
+LENGTHS = [(5,), (9,), (1,), (5,)]
+
+
+@pytest.mark.parametrize("cut_at", [("steps",), ("lstm", "last")], ids=str)
+def test_sequences_of_any_length(ranks, cut_at):
+    compare_sizes(ranks, len(cut_at) + 1, of_any_length, LENGTHS, cut_at)
+
+
+def test_sequences_of_any_length_in_other_orders(ranks):
+    options = {"schedule": "interleaved", "stages": 2, "recompute": True}
+    compare_sizes(ranks, 2, of_any_length, LENGTHS, ("steps", "lstm", "last"), **options)
+
+
+def test_sequences_of_any_length_on_replicas(ranks):
+    compare_sizes(ranks, 4, of_any_length, LENGTHS, ("lstm",))
+
+
+@pytest.mark.parametrize("cut_at", [("joined",), "auto"], ids=str)
+def test_images_of_any_size(ranks, cut_at):
+    compare_sizes(ranks, 2, of_any_size, [(6, 4), (8, 8), (2, 10)], cut_at, stages=2)
+
+
+def whose_outputs_carry_a_mask() -> keras.Model:
+    tokens = keras.Input((6,), dtype="int32")
+    x = layers.Embedding(11, 8, mask_zero=True)(tokens)
+    return keras.Model(tokens, layers.Dense(3, name="last")(x))
+
+
+def whose_output_has_rows_of_its_own() -> keras.Model:
+    tokens = keras.Input((6,), dtype="int32")
+    x = keras.ops.reshape(layers.Embedding(11, 8)(tokens), (-1, 8))
+    return keras.Model(tokens, layers.Dense(3, name="last")(x))
+
+
 def with_text() -> keras.Model:
     inputs = keras.Input((), dtype="string")
     x = layers.Lambda(tf.strings.lower, output_shape=(), dtype="string", name="lower")(inputs)
@@ -173,6 +314,14 @@ def test_text_between_stages_is_refused(ranks):
     here, there = ranks.run(2, refused, with_text, ("lookup",), ["a", "B"])
     assert here == there
     assert "from another stage, whose dtype is string" in here
+
+
+def test_outputs_that_micro_batches_cannot_make_are_refused(ranks):
+    tokens = [[1, 2, 3, 0, 0, 0]] * 2
+    for text in ranks.run(2, refused, whose_outputs_carry_a_mask, ("last",), tokens):
+        assert "a mask on its outputs" in text
+    for text in ranks.run(2, refused, whose_output_has_rows_of_its_own, ("last",), tokens):
+        assert "has not one row for each sample: of 1009 samples" in text
 
 
 def thawed(cut_at):

@@ -15,6 +15,9 @@ from tnt_notebook.parallel.pipeline.partition import Weighing
 
 _REPEATS = 3
 
+#: Where sizes are unknown: steps of a sequence, pixels along a side of an image.
+_UNKNOWN = 64
+
 #: What a message between ranks costs: taken for a fast network or the memory of a node, and small
 #: beside the layers that are worth a pipeline.
 _LATENCY_S, _BYTES_PER_S = 30e-6, 2e9
@@ -81,7 +84,7 @@ def _key(call: Call, values: dict[int, Any]) -> str:
 
 
 def _sample(spec: keras.KerasTensor, rows: int) -> tf.Tensor:
-    shape = [rows, *(1 if n is None else n for n in spec.shape[1:])]
+    shape = [rows, *(_UNKNOWN if n is None else n for n in spec.shape[1:])]
     dtype = tf.as_dtype(spec.dtype)
     if dtype.is_floating:
         return tf.cast(tf.random.stateless_uniform(shape, (0, 1)), dtype)

@@ -19,7 +19,6 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.pipeline.graph import (
     Call,
     Graph,
-    carries_mask,
     layers_of,
     trained_values,
 )
@@ -103,12 +102,6 @@ def stage_models(model: keras.Model, graph: Graph, cut: Partition) -> list[Stage
     """
     for edge in cut.edges:
         spec = graph.specs[edge.value]
-        if carries_mask(spec):
-            raise ModelError(
-                f"Stage {edge.user} takes {spec.name!r}, which carries a mask (of an Embedding or "
-                "Masking layer), from another stage, and masks are not sent between stages. Cut "
-                "behind the layers that use the mask."
-            )
         if spec.sparse or getattr(spec, "ragged", False):
             raise ModelError(
                 f"Stage {edge.user} takes {spec.name!r} from another stage, which is not a dense "

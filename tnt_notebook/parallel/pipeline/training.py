@@ -25,7 +25,6 @@ from tnt_notebook.parallel.pipeline.config import Layout, Pipeline
 from tnt_notebook.parallel.pipeline.families import make
 from tnt_notebook.parallel.pipeline.graph import (
     Graph,
-    carries_mask,
     graph_of,
     standardized,
     wiring_of,
@@ -43,6 +42,7 @@ from tnt_notebook.parallel.pipeline.runtime import (
 )
 from tnt_notebook.parallel.pipeline.schedule import Schedule
 from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.survey import survey
 from tnt_notebook.parallel.pipeline.weights import Weights
 from tnt_notebook.parallel.step import (
     PREDICT_CHANNELS,
@@ -73,9 +73,10 @@ class PipelineSteps:
     def __init__(
         self, setting: Setting, model: keras.Model, pipeline: Pipeline, layout: Layout
     ) -> None:
-        _check(model)
         self._setting, self._model, self._layout = setting, model, layout
         self._graph = graph_of(model)
+        survey(self._graph)
+        _check(model, self._graph)
         schedule = make(
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
@@ -104,7 +105,7 @@ class PipelineSteps:
 
     def compiled_again(self) -> None:
         """Goes by the model's loss, metrics and trainable weights as they are now. Collective."""
-        _check(self._model)
+        _check(self._model, self._graph)
         self.weights.gather()
         self.weights = self._compiled()
 
@@ -152,18 +153,30 @@ class PipelineSteps:
         with ops.channels(PREDICT_CHANNELS):
             stages, micro_batches = self._prepared(data, share, "predict")
             _, results = add_forward(self._plan, self._place, stages, micro_batches)
-            specs = [self._graph.specs[value] for value in self._graph.outputs]
-            outputs = [tf.zeros([0, *spec.shape[1:]], spec.dtype) for spec in specs]
+            outputs = [None] * len(self._graph.outputs)
             if self._is_last:
                 parts = [
                     [tensor[: micro.labels[0]] for tensor in tensors]
                     for micro, tensors in zip(micro_batches, results, strict=True)
                 ]
                 outputs = [tf.concat(column, 0) for column in zip(*parts, strict=True)]
-            numbers = dict(zip(self._graph.outputs, outputs, strict=False))
-            return keras.tree.map_structure(
-                lambda value: gather_rows(numbers[value], over), self._graph.output_structure
-            )
+            numbers = {
+                value: gather_rows(self._with_shape(value, output), over)
+                for value, output in zip(self._graph.outputs, outputs, strict=True)
+            }
+            return keras.tree.map_structure(lambda n: numbers[n], self._graph.output_structure)
+
+    def _with_shape(self, value: int, output: tf.Tensor | None) -> tf.Tensor:
+        """An output of the model, on ranks that do not have it without rows. Collective."""
+        shape = self._graph.shape(value, 0)
+        if shape is None:
+            row = tf.zeros([len(self._graph.shapes[value]) - 1], tf.int64)
+            if output is not None:
+                row = tf.shape(output, tf.int64)[1:]
+            label = "allreduce of the shape of predictions"
+            (row,) = ops.allreduce([row], reduction="max", label=label, over=self._setting.over)
+            shape = tf.concat([[0], row], 0)
+        return tf.zeros(shape, self._graph.specs[value].dtype) if output is None else output
 
     # Parts of a step ----------------------------------------------------------------------
 
@@ -272,7 +285,7 @@ def _best_begins(over: World, model: keras.Model, graph: Graph, schedule: Schedu
     return list(found["begins"])
 
 
-def _check(model: keras.Model) -> None:
+def _check(model: keras.Model, graph: Graph) -> None:
     """What a pipeline cannot do yet, or never."""
     for name in ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics"):
         # The steps' own replacement hangs on the instance, not on the class.
@@ -281,14 +294,13 @@ def _check(model: keras.Model) -> None:
                 f"{type(model).__name__} has a {name} of its own, and a pipeline runs Keras's: "
                 "train it without a pipeline, or let a loss or metric do what it does."
             )
-    outputs = [spec for spec in getattr(model, "outputs", []) if carries_mask(spec)]
     losses = (
         [] if model._compile_loss is None else keras.tree.flatten(model._compile_loss._user_loss)
     )
     by_weights = [
         loss for loss in losses if getattr(loss, "reduction", "") == "mean_with_sample_weight"
     ]
-    if outputs or by_weights:
+    if graph.masked & set(graph.outputs) or by_weights:
         raise ModelError(
             "The loss is divided by what is known only when the whole batch has gone through the "
             "model (a mask on its outputs, or reduction='mean_with_sample_weight'), and a pipeline "
