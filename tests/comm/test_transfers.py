@@ -91,6 +91,24 @@ def test_a_tensor_of_another_size_is_an_error_on_both(ranks, world):
     assert all("of 5 float32" in text and "of 6 float32" in text for text in texts)
 
 
+def of_other_dtype():
+    w = comm.world()
+    with pytest.raises(tf.errors.OpError) as e, ops.channels(100):
+        if w.rank == 0:
+            ops.send(tf.ones([5], tf.uint8), 1, "which pixels count")
+            ops.receive([1], tf.float32, 1, "what never comes")
+        else:
+            ops.receive([5], tf.bool, 0, "which pixels count")
+    w.recover()
+    return str(e.value)
+
+
+@pytest.mark.parametrize("world", WORLDS[:2], ids=str)
+def test_a_tensor_of_another_dtype_with_as_many_bytes_is_an_error(ranks, world):
+    texts = ranks.run(2, of_other_dtype, world=world)
+    assert all("which pixels count" in text for text in texts), texts
+
+
 def gather_uneven(dtype):
     """As many rows as the rank's number."""
     w = comm.world()

@@ -14,6 +14,11 @@ import tnt_notebook as tnt
 from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
 from tests.pipeline.models import numbers
 from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.pipeline.graph import graph_of, wiring_of
+from tnt_notebook.parallel.pipeline.partition import begins_of, partition
+from tnt_notebook.parallel.pipeline.runtime import StageFunctions
+from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.survey import survey
 
 SAMPLES = 25  # in batches of 10 the last is smaller than the others
 
@@ -106,12 +111,20 @@ def of_any_length() -> keras.Model:
     return keras.Model(inputs, layers.Dense(3, name="last")(x))
 
 
+def with_synchronized_norm() -> keras.Model:
+    x = inputs = keras.Input((8,))
+    x = layers.Dense(6, "tanh")(x)
+    x = layers.BatchNormalization(synchronized=True, name="whole")(x)
+    return keras.Model(inputs, layers.Dense(3, name="last")(x))
+
+
 MODELS: dict[str, Any] = {
     "few weights": with_few_weights,
     "frozen layers": with_frozen_layers,
     "many dtypes": with_many_dtypes,
     "masks": with_masks,
     "mask into a model": with_a_mask_into_a_model,
+    "synchronized norm": with_synchronized_norm,
 }
 
 
@@ -185,11 +198,30 @@ def test_frozen_layers(ranks, cut_at, schedule):
     compare(ranks, len(cut_at) + 1, "frozen layers", cut_at, schedule=schedule)
 
 
+def gradients_of_frozen_stages():
+    model = with_frozen_layers()
+    graph = graph_of(model)
+    survey(graph)
+    begins = begins_of([call.name for call in graph.calls], ["frozen_too", "first", "between"])
+    stages = stage_models(model, graph, partition(wiring_of(graph), begins))
+    labels = [tf.TensorSpec((), tf.int64)]
+    functions = [
+        StageFunctions(stage, labels, lambda y, _: [tf.reduce_mean(y)], "FB", training=True)
+        for stage in stages
+    ]
+    return [[name[:2] for name in function.parts["B"].gives] for function in functions]
+
+
+def test_before_what_is_trained_there_are_no_gradients(ranks):
+    (found,) = ranks.run(1, gradients_of_frozen_stages)
+    assert found == [[], [], ["dw", "dw"], ["dx", "dw", "dw"]]
+
+
 def a_cut_that_is_found(name):
     return run(name, "auto", stages=3)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["few weights", "frozen layers"])
 def test_a_cut_that_is_found_needs_no_weights(ranks, name):
     (plain,) = ranks.run(1, run, name, None)
     outcomes = ranks.run(3, a_cut_that_is_found, name)
@@ -202,13 +234,19 @@ def test_values_of_all_dtypes(ranks, schedule):
     compare(ranks, 2, "many dtypes", ("joined",), schedule=schedule)
 
 
+def test_synchronized_batch_norm_needs_the_whole_batch(ranks):
+    compare(ranks, 2, "synchronized norm", ("last",), micro_batches=1)
+    for text in ranks.run(2, refused, with_synchronized_norm, ("last",), numbers(2, 8)):
+        assert "BatchNormalization 'whole' is synchronized" in text and "in 2 parts" in text
+
+
 @pytest.mark.parametrize("cut", ["dense", "gru", "add", "attention", "masking", "lstm", "last"])
 def test_masks(ranks, cut):
     compare(ranks, 2, "masks", (cut,))
 
 
 def test_masks_over_several_stages(ranks):
-    compare(ranks, 4, "masks", ("dense", "add", "lstm"), schedule="zb-h1")
+    compare(ranks, 4, "masks", ("dense", "add", "lstm"), schedule="zb-h1", recompute=True)
 
 
 @pytest.mark.parametrize("cut", ["inner_dense", "inner_lstm", "last"])

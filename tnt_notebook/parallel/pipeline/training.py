@@ -26,6 +26,7 @@ from tnt_notebook.parallel.pipeline.families import make
 from tnt_notebook.parallel.pipeline.graph import (
     Graph,
     graph_of,
+    layers_of,
     standardized,
     wiring_of,
 )
@@ -76,7 +77,8 @@ class PipelineSteps:
         self._setting, self._model, self._layout = setting, model, layout
         self._graph = graph_of(model)
         survey(self._graph)
-        _check(model, self._graph)
+        self._parts = pipeline.micro_batches * layout.replicas
+        _check(model, self._graph, self._parts)
         schedule = make(
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
@@ -105,7 +107,7 @@ class PipelineSteps:
 
     def compiled_again(self) -> None:
         """Goes by the model's loss, metrics and trainable weights as they are now. Collective."""
-        _check(self._model, self._graph)
+        _check(self._model, self._graph, self._parts)
         self.weights.gather()
         self.weights = self._compiled()
 
@@ -285,8 +287,8 @@ def _best_begins(over: World, model: keras.Model, graph: Graph, schedule: Schedu
     return list(found["begins"])
 
 
-def _check(model: keras.Model, graph: Graph) -> None:
-    """What a pipeline cannot do yet, or never."""
+def _check(model: keras.Model, graph: Graph, parts: int) -> None:
+    """What a pipeline that sees a batch in so many parts cannot do yet, or never."""
     for name in ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics"):
         # The steps' own replacement hangs on the instance, not on the class.
         if not getattr(type(model), name).__module__.startswith("keras."):
@@ -305,6 +307,18 @@ def _check(model: keras.Model, graph: Graph) -> None:
             "The loss is divided by what is known only when the whole batch has gone through the "
             "model (a mask on its outputs, or reduction='mean_with_sample_weight'), and a pipeline "
             "computes gradients before that. Use reduction='sum_over_batch_size' without a mask."
+        )
+    whole = [
+        layer.name
+        for outer in layers_of(graph.calls)
+        for layer in outer._flatten_layers()
+        if getattr(layer, "synchronized", False) and layer.trainable
+    ]
+    if whole and parts > 1:
+        raise ModelError(
+            f"BatchNormalization {whole[0]!r} is synchronized: it needs all of a batch, and in a "
+            f"pipeline a batch comes to it in {parts} parts, one after the other. Make it without "
+            "synchronized=True, to normalise micro-batches, or use layer or group normalization."
         )
 
 
