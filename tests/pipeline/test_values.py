@@ -221,7 +221,7 @@ def a_cut_that_is_found(name):
     return run(name, "auto", stages=3)
 
 
-@pytest.mark.parametrize("name", ["few weights", "frozen layers"])
+@pytest.mark.parametrize("name", ["few weights", "frozen layers", "many dtypes", "masks"])
 def test_a_cut_that_is_found_needs_no_weights(ranks, name):
     (plain,) = ranks.run(1, run, name, None)
     outcomes = ranks.run(3, a_cut_that_is_found, name)

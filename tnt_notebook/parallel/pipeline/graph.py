@@ -56,9 +56,10 @@ class Call:
         known = {key: values[n] for key, n in self._numbers.items() if n in values}
         args, kwargs = self._arguments.fill_in(known)
         outputs = operation_fn(self.operation, training=training)(*args, **kwargs)
-        values.update(zip(self.gives, keras.tree.flatten(outputs), strict=False))
-        made = [keras_backend.get_keras_mask(values[value]) for value in self.masked]
-        values.update(zip(self.gives[len(self.gives) - len(made) :], made, strict=True))
+        count = len(self.gives) - len(self.masked)
+        values.update(zip(self.gives[:count], keras.tree.flatten(outputs), strict=True))
+        masks = [keras_backend.get_keras_mask(values[value]) for value in self.masked]
+        values.update(zip(self.gives[count:], masks, strict=True))
 
 
 @dataclass
@@ -69,6 +70,7 @@ class Graph:
         specs: of each value, as a keras.KerasTensor: shape, dtype, name.
         shapes: of each value.
         masked: values that carry a mask.
+        dense: values that are plain tensors, not sparse or ragged ones.
         output_structure: what the model returns, with numbers in the place of tensors.
     """
 
@@ -78,6 +80,7 @@ class Graph:
     specs: list[keras.KerasTensor] = field(default_factory=list)
     shapes: list[tuple[Dimension, ...]] = field(default_factory=list)
     masked: frozenset[int] = frozenset()
+    dense: frozenset[int] = frozenset()
     output_structure: Any = None
 
     def spec(self, value: int) -> tf.TensorSpec:

@@ -102,7 +102,7 @@ def stage_models(model: keras.Model, graph: Graph, cut: Partition) -> list[Stage
     """
     for edge in cut.edges:
         spec = graph.specs[edge.value]
-        if spec.sparse or getattr(spec, "ragged", False):
+        if edge.value not in graph.dense:
             raise ModelError(
                 f"Stage {edge.user} takes {spec.name!r} from another stage, which is not a dense "
                 "tensor and cannot be sent. Cut elsewhere."

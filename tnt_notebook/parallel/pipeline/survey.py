@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.src import backend as keras_backend
 
 from tnt_notebook.errors import ModelError
@@ -60,6 +61,7 @@ def survey(graph: Graph) -> None:
     graph.masked = frozenset(
         n for n, tensor in values.items() if keras_backend.get_keras_mask(tensor) is not None
     )
+    graph.dense = frozenset(n for n, tensor in values.items() if isinstance(tensor, tf.Tensor))
     for value in graph.outputs:
         found, spec = values[value].shape, graph.specs[value]
         if len(found) == 0 or found[0] not in (_BATCH, None):

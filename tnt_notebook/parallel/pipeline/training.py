@@ -281,6 +281,11 @@ def _best_begins(over: World, model: keras.Model, graph: Graph, schedule: Schedu
             found = {"begins": best_begins(wiring_of(graph), weighing, schedule.stages, held)}
         except ModelError as error:
             found = {"refused": str(error)}
+        except (ValueError, tf.errors.OpError) as error:
+            found = {
+                "refused": f"The layers could not be timed, to cut the model; name those that "
+                f"begin a stage in cut_at. The reason: {error}"
+            }
     found = agreement.from_rank_0(over, found)
     if "refused" in found:
         raise ModelError(found["refused"])
