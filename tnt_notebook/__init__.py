@@ -23,6 +23,7 @@ __all__ = [
     "Model",
     "Pipeline",
     "distributed",
+    "lazy",
     "load_ipython_extension",
     "unload_ipython_extension",
     "world",
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from tnt_notebook.comm import world
     from tnt_notebook.parallel.model import Model
     from tnt_notebook.parallel.pipeline import Pipeline
+    from tnt_notebook.parallel.presence import lazy
     from tnt_notebook.parallel.scope import distributed
 
 _HOME = {
     "Model": "parallel.model",
     "Pipeline": "parallel.pipeline",
     "distributed": "parallel.scope",
+    "lazy": "parallel.presence",
     "world": "comm",
 }
 

@@ -99,6 +99,8 @@ OPTIMIZERS = {
     "SGD": {"learning_rate": 0.1, "momentum": 0.9, "clipnorm": 0.05},
     "AdamW": {"global_clipnorm": 0.05},
     "RMSprop": {"use_ema": True, "ema_overwrite_frequency": 3},
+    "Lion": {"learning_rate": 0.01, "use_ema": True, "ema_overwrite_frequency": None},
+    "Adagrad": {"gradient_accumulation_steps": 2},
 }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import DisagreementError, DivergenceError
+from tnt_notebook.parallel import presence
 
 
 def agree(over: World, facts: dict[str, Any]) -> None:
@@ -49,16 +50,19 @@ def layout(variables: Sequence[keras.Variable]) -> list[list[Any]]:
 
 
 def share_state(over: World, variables: Sequence[keras.Variable]) -> None:
-    """Gives all ranks the values of rank 0, unless they have them."""
+    """Gives all ranks that have a variable the value on rank 0, or on the first that has it."""
     if over.size == 1 or _all_same(over, _checksums(variables)):
         return
-    for variable in variables:
-        broadcast(over, variable)
+    for variable, having in zip(variables, presence.where(over, variables), strict=True):
+        if len(having) > 1:
+            broadcast(over, variable, having[0])
 
 
 def broadcast(over: World, variable: keras.Variable, root: int = 0) -> None:
-    """Gives all ranks the value of one variable on rank ``root``."""
-    variable.value.assign(over.broadcast(np.asarray(variable.value), root))
+    """Gives all ranks that have a variable its value on rank ``root``. Collective."""
+    value = presence.shared(over, variable, root)
+    if presence.is_here(variable):
+        variable.value.assign(value)
 
 
 def from_rank_0(over: World, value: Any) -> Any:
@@ -79,18 +83,24 @@ def check_identical(over: World, variables: Sequence[keras.Variable], when: str)
         return
     everyone = [json.loads(b) for b in over.allgather_bytes(json.dumps(own).encode())]
     for variable, sums in zip(variables, zip(*everyone, strict=True), strict=True):
-        odd = [rank for rank, theirs in enumerate(sums) if theirs != sums[0]]
+        having = [rank for rank, theirs in enumerate(sums) if theirs]
+        odd = [rank for rank in having if sums[rank] != sums[having[0]]]
         if odd:
             raise DivergenceError(
-                f"{variable.path} is not the same on rank(s) {odd} as on rank 0 {when}. Something "
-                "changes it beside the optimizer: a callback, or code that depends on the rank."
+                f"{variable.path} is not the same on rank(s) {odd} as on rank {having[0]} {when}. "
+                "Something changes it beside the optimizer: a callback, or code that depends on "
+                "the rank."
             )
 
 
 def _checksums(variables: Sequence[keras.Variable]) -> list[str]:
-    """A hash of the bytes of each variable."""
-    arrays = (np.ascontiguousarray(v.value) for v in variables)
-    return [hashlib.blake2b(array.tobytes(), digest_size=8).hexdigest() for array in arrays]
+    """A hash of the bytes of each variable; empty where it is not here."""
+    return [
+        hashlib.blake2b(np.ascontiguousarray(v.value).tobytes(), digest_size=8).hexdigest()
+        if presence.is_here(v)
+        else ""
+        for v in variables
+    ]
 
 
 def _all_same(over: World, checksums: list[str]) -> bool:

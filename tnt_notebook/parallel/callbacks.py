@@ -98,13 +98,15 @@ class _SharedCallbacks(CallbackList):
         rare = set(_HOOKS) - set(_BATCH_HOOKS)
         self._called = rare | {hook for hook in _BATCH_HOOKS if self._implements(hook)}
         self._shared: set[str] = set()
+        self._look: set[str] = set()
         if over.size > 1:
             harmless = (History, ProgbarLogger)
-            effective = [hook for hook in _BATCH_HOOKS if self._implements(hook, but=harmless)]
-            self._shared = rare | set(agreement.from_rank_0(over, effective))
+            effective = [hook for hook in _HOOKS if self._implements(hook, but=harmless)]
+            self._look = set(agreement.from_rank_0(over, effective))
+            self._shared = rare | self._look
 
     def _implements(self, hook: str, but: tuple[type, ...] = ()) -> bool:
-        general = hook.replace("_train", "") if "_train_" in hook else hook
+        general = hook.replace("_train", "") if "_train_batch" in hook else hook
         return any(
             getattr(type(callback), name) is not getattr(Callback, name)
             or name in vars(callback)  # LambdaCallback sets them on itself
@@ -118,7 +120,7 @@ class _SharedCallbacks(CallbackList):
         if hook not in self._called and hook not in self._shared:
             self._watch(hook, number, logs)
             return
-        if shared:
+        if hook in self._look:
             self._before()
         touched: list[keras.Variable] = []
         lengths = _lengths(self.model)

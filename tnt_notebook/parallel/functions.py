@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 import keras
@@ -25,6 +26,10 @@ _FUNCTIONS = ("train_function", "test_function", "predict_function")
 News = Callable[[keras.Model, str, float, int], None]
 
 
+#: Whose functions a model has: there are others if it is wrapped again, or trained in a cell.
+_in_place: MutableMapping[keras.Model, DistributedFunctions] = weakref.WeakKeyDictionary()
+
+
 class DistributedFunctions:
     """Makes ``model.train_function`` and its like work on batches of ``(slice, Share)``.
 
@@ -44,6 +49,7 @@ class DistributedFunctions:
         pipeline: tuple[Pipeline, Layout] | None = None,
     ) -> None:
         self.model = model
+        self._make_room()
         self._news, self._wants_to_stop = news, wants_to_stop
         with tf.device("/CPU:0"):
             self._vote = tf.Variable(0.0, trainable=False, dtype=tf.float64, name="tnt_vote")
@@ -71,6 +77,8 @@ class DistributedFunctions:
         model = self.model
         if self._installed and all(getattr(model, f) is self._made[f] for f in _FUNCTIONS):
             return
+        self._make_room()
+        _in_place[model] = self
         if self._installed:  # and compile() has been called since
             self._theirs_functions = dict.fromkeys(_FUNCTIONS)
             if self.pipeline is not None:
@@ -90,11 +98,17 @@ class DistributedFunctions:
         model.test_function = self._watched("evaluate", model.test_function)
         self._made = {name: getattr(model, name) for name in _FUNCTIONS}
 
+    def _make_room(self) -> None:
+        others = _in_place.get(self.model, self)
+        if others is not self:
+            others.remove()
+
     def remove(self) -> None:
         """Gives the model its own functions back."""
         if not self._installed:
             return
         self._installed = False
+        _in_place.pop(self.model, None)
         for name in _STEPS:
             vars(self.model).pop(name, None)
         vars(self.model).update(self._theirs)
@@ -114,6 +128,7 @@ class DistributedFunctions:
                 for name in _FUNCTIONS:
                     self._theirs_functions[name] = getattr(self.model, name)
                 self._installed = True
+                _in_place[self.model] = self
                 vars(self.model).update(self._ours)
                 self.model._jit_compile = False
                 for name, function in made.items():
@@ -124,9 +139,9 @@ class DistributedFunctions:
             wants_to_stop = self._wants_to_stop()
             if wants_to_stop:
                 self._vote.assign(1.0)
-            logs = dict(function(iterator))
             if self.pipeline is not None and phase == "fit":
-                self.pipeline.weights.are_whole = False
+                self.pipeline.weights.part()
+            logs = dict(function(iterator))
             news = logs.pop(step.NEWS).numpy()
             samples, votes, same = news if news.ndim else (news, wants_to_stop, True)
             if not same:

@@ -72,7 +72,7 @@ def _begin(session: Session, model: keras.Model, call: str, batch: Any) -> Any:
         What the model's functions take: this rank's slice and Share, on one rank the batch itself.
     """
     if id(model) not in session.functions:
-        prepare(session.over, model, call, keras.tree.map_structure(_spec, batch))
+        prepare(session, model, call, keras.tree.map_structure(_spec, batch))
         session.runs.append(Run(call, model))
     session.functions_of(model)
     return cut(batch, session.replica) if session.replica.size > 1 else batch

@@ -8,14 +8,19 @@ import keras
 from keras.src import backend as keras_backend
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel import agreement
+from tnt_notebook.parallel import agreement, presence
 from tnt_notebook.parallel.data.adapt import unpack
+from tnt_notebook.parallel.session import Session
 
 
-def prepare(over: World, model: keras.Model, call: str, element: Any, **arguments: Any) -> None:
+def prepare(
+    session: Session, model: keras.Model, call: str, element: Any, **arguments: Any
+) -> None:
     """Builds the model, checks that all ranks want the same, and gives them rank 0's state.
+
+    Without a pipeline every rank has the whole model then; in one, it has what it had, and who has
+    which stage is decided later.
 
     Args:
         call: the method that is about to run.
@@ -26,10 +31,16 @@ def prepare(over: World, model: keras.Model, call: str, element: Any, **argument
         ModelError: the model cannot be trained yet; the message says what is missing.
         DisagreementError: the ranks have different models or arguments.
     """
-    with_loss = not call.startswith("predict")
+    over, with_loss = session.over, not call.startswith("predict")
     if with_loss:
         check_compiled(model, call)
+    if session.pipeline and with_loss and all(layer.built for layer in model._flatten_layers()):
+        with presence.lazy():  # each rank creates what belongs to its own weights
+            _build_optimizers(model)
     build(model, element, with_loss)
+    if session.pipeline is None:
+        state = state_of(model)
+        presence.distribute(over, state, [range(over.size)] * len(state))
     agreement.agree(over, {"call": call, **arguments, **facts(model)})
     agreement.share_state(over, state_of(model))
 
@@ -67,6 +78,10 @@ def build(model: keras.Model, element: Any, with_loss: bool = True) -> None:
             f"Layers {', '.join(unbuilt)} are not built, so their weights cannot be shared between "
             "the ranks. Call the model, or the part of it that is trained, once on a batch before."
         )
+    _build_optimizers(model)
+
+
+def _build_optimizers(model: keras.Model) -> None:
     for optimizer in _optimizers(model):
         if not optimizer.built and optimizer is model.optimizer:
             optimizer.build(model.trainable_variables)

@@ -17,6 +17,7 @@ from keras.src.trainers.data_adapters import array_slicing
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.callbacks import shared_callbacks
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
+from tnt_notebook.parallel.pipeline.weights import finalized_where_it_is
 from tnt_notebook.parallel.prepare import prepare, state_of
 from tnt_notebook.parallel.progress import Progress
 from tnt_notebook.parallel.session import Run, Session
@@ -64,9 +65,9 @@ def fit(
             steps_per_epoch=validation_steps,
         )
     steps = steps_per_epoch or train.steps
-    prepare(over, model, "fit", train.element, epochs=epochs, steps=steps)
+    prepare(session, model, "fit", train.element, epochs=epochs, steps=steps)
     progress = Progress(over, session.replicas, session.report, "fit", epochs, steps)
-    with _running(session, model, progress):
+    with _running(session, model, progress), finalized_where_it_is():
         history = keras_fit(
             model,
             train,
@@ -149,7 +150,7 @@ def _without_gradients(
     **more: Any,
 ) -> Any:
     steps_known = steps or data.steps
-    prepare(session.over, model, kind, data.element, steps=steps_known)
+    prepare(session, model, kind, data.element, steps=steps_known)
     progress = Progress(session.over, session.replicas, session.report, kind, 1, steps_known)
     with _running(session, model, progress):
         return keras_method(
@@ -195,7 +196,7 @@ def _callbacks(
         model,
         callbacks,
         state=lambda: state_of(model),
-        before=lambda: session.gather(model),
+        before=lambda: session.gather(model, [0]),
         watch=watch,
         verbose=0 if session.quiet and verbose == "auto" else verbose,
         epochs=epochs,

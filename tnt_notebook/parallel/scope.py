@@ -14,15 +14,24 @@ from tnt_notebook import comm
 from tnt_notebook.comm import World, ops
 from tnt_notebook.comm.stop import forget_stop
 from tnt_notebook.errors import NothingToDoError, brief
-from tnt_notebook.parallel import agreement, on_batch, run, seeds
+from tnt_notebook.parallel import agreement, on_batch, run, saving, seeds
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
 from tnt_notebook.parallel.pipeline.config import Pipeline
 from tnt_notebook.parallel.progress import Report
 from tnt_notebook.parallel.session import Session
 
-#: The methods of keras.Model that run distributed inside a session.
-METHODS = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
+#: The methods of keras.Model that run distributed inside a session, and who runs them.
+METHODS = {
+    "fit": run,
+    "evaluate": run,
+    "predict": run,
+    "train_on_batch": on_batch,
+    "test_on_batch": on_batch,
+    "predict_on_batch": on_batch,
+    "save": saving,
+    "save_weights": saving,
+}
 
 _ORIGINALS: dict[str, Callable[..., Any]] = {name: getattr(keras.Model, name) for name in METHODS}
 
@@ -102,9 +111,8 @@ def call(session: Session, method: str, model: keras.Model, *args: Any, **kwargs
     arguments = dict(bound.arguments)
     del arguments["self"]
     arguments.update(arguments.pop("kwargs", {}))
-    room = on_batch if method.endswith("_on_batch") else run
     with _errors_of_peers(session.over, method), patched(session):
-        return getattr(room, method)(session, model, original, **arguments)
+        return getattr(METHODS[method], method)(session, model, original, **arguments)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import keras
@@ -90,11 +90,12 @@ class Session:
         functions.install()
         return functions
 
-    def gather(self, model: keras.Model) -> None:
-        """Makes the model whole on every rank, where each trains a part of it. Collective."""
+    def gather(self, model: keras.Model, ranks: Iterable[int] | None = None) -> None:
+        """Makes the model whole, where each rank trains a part of it: on some ranks, or on all
+        unless it was built with ``tnt.lazy()``. Collective."""
         functions = self.functions.get(id(model))
         if functions is not None and functions.pipeline is not None:
-            functions.pipeline.weights.gather()
+            functions.pipeline.weights.gather(ranks)
 
     def close(self) -> None:
         """Gives all models their own functions back."""

@@ -34,7 +34,7 @@ class Part(NamedTuple):
             weight that a ``y`` depends on; a sparse one is ``dw0.values`` and ``dw0.indices``.
     """
 
-    function: Callable[..., list[tf.Tensor]]
+    function: Any  # a tf.types.experimental.ConcreteFunction
     takes: tuple[str, ...]
     gives: tuple[str, ...]
 
@@ -167,9 +167,9 @@ class _Joint:
                 self.dw[f"dw{i}"] = gradient
 
     def is_cheap(self, tensor: tf.Tensor) -> bool:
-        """Constants, weights, and resources: not worth being saved."""
+        """Constants, weights, resources, and other views of a tensor: not worth being saved."""
         op = tensor.op
-        if tensor.name in self.captured or op.type == "Const":
+        if tensor.name in self.captured or op.type in ("Const", "Identity", "Reshape"):
             return True
         return op.type == "ReadVariableOp" and op.inputs[0].name not in self._assigned
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
 from tnt_notebook.parallel.pipeline.partition import Weighing
+from tnt_notebook.parallel.presence import is_here, stand_ins
 
 _REPEATS = 3
 
@@ -28,16 +29,17 @@ def weigh(model: keras.Model, graph: Graph, rows: int) -> Weighing:
 
     The model's variables are as before afterwards. Equal layers on equal shapes are measured once.
     """
-    state = [(v, tf.identity(v.value)) for v in model.non_trainable_variables]
+    state = [(v, tf.identity(v.value)) for v in model.non_trainable_variables if is_here(v)]
     values: dict[int, Any] = {n: _sample(graph.specs[n], rows) for n in graph.inputs}
     known: dict[str, float] = {}
     seconds = []
     try:
         for call in graph.calls:
-            call.run(values, training=True)
-            key = _key(call, values)
-            if key not in known:
-                known[key] = min(_time(call, values) for _ in range(_REPEATS))
+            with stand_ins(getattr(call.operation, "variables", [])):
+                call.run(values, training=True)
+                key = _key(call, values)
+                if key not in known:
+                    known[key] = min(_time(call, values) for _ in range(_REPEATS))
             seconds.append(known[key])
     finally:
         for variable, value in state:

@@ -1,10 +1,17 @@
-"""Which ranks have which weights: who exchanges gradients with whom, and how the model is whole."""
+"""Which ranks have which weights: who exchanges gradients with whom, and how the model is whole.
+
+    whole  --part()-->  apart: every rank has its stages' weights, and their optimizer state
+      ^                   |  trains
+      +----- gather() ----+
+
+A model that was built with ``tnt.lazy()`` stays apart.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -14,12 +21,12 @@ from keras.src.optimizers import base_optimizer
 from tnt_notebook.comm import World, ops
 from tnt_notebook.comm.world import Group
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.interpose import replaced
 from tnt_notebook.parallel.pipeline.config import Layout
 from tnt_notebook.parallel.pipeline.runtime import FIRST_CHANNEL
 from tnt_notebook.parallel.pipeline.stage import StageModel
+from tnt_notebook.parallel.presence import distribute, drop, is_here, is_lazy
 from tnt_notebook.parallel.step import TRAIN_CHANNELS
 
 #: Of an exchange of gradients.
@@ -34,7 +41,7 @@ class Weights:
         rank_of: the position in the pipeline that has each.
 
     Attributes:
-        are_whole: whether every rank has all of them as they are now.
+        stay_apart: whether the model is never gathered, unless it is asked for.
     """
 
     def __init__(
@@ -51,16 +58,32 @@ class Weights:
         self._holders = self._find_holders()
         self._stands_in_for = self._find_stand_ins()
         self._groups = self._make_groups(over)
-        self.are_whole = True
+        self.stay_apart = any(map(is_lazy, model.variables))
+        state = self._state()
+        distribute(over, [v for v, _ in state], [ranks for _, ranks in state])
+        self._gathered = {*range(over.size)}  # or less: part() sees to that
+        if self.stay_apart:
+            self.part()
 
-    def gather(self) -> None:
-        """Gives every rank what the others have learnt. Collective; nothing to do is cheap."""
-        if self.are_whole:
-            return
-        self.are_whole = True
-        for variable, owner in self._owned():
-            if owner is not None:
-                agreement.broadcast(self._over, variable, owner)
+    def part(self) -> None:
+        """Gives back the memory of what other ranks train. Local; cheap if it is so already."""
+        if self._gathered:
+            self._gathered = set()
+            for variable, ranks in self._state():
+                if self._over.rank not in ranks:
+                    drop(variable, ranks[0])
+
+    def gather(self, ranks: Iterable[int] | None = None) -> None:
+        """Brings the whole model, as it has been trained, to some of the ranks; default: to all,
+        unless it stays apart. Collective.
+        """
+        if ranks is None:
+            ranks = [] if self.stay_apart else range(self._over.size)
+        wanted = {*ranks}
+        if not wanted <= self._gathered:
+            self._gathered |= wanted
+            state = self._state()
+            distribute(self._over, [v for v, _ in state], [{*have, *wanted} for _, have in state])
 
     def exchanged(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
         """The sum over all ranks that have the same weights: replicas, and stages that share."""
@@ -76,7 +99,9 @@ class Weights:
             with ops.channels(TRAIN_CHANNELS + number * _CHANNELS_OF_GROUP):
                 summed = exchange(dense, [variables[i] for i in chosen], one, group)
             for i, gradient in zip(chosen, summed, strict=True):
-                result[i] = gradient
+                # Where TensorFlow knows the shape of a gradient, it multiplies it in another order
+                # with scalars, and the bits of the weights would differ from rank to rank.
+                result[i] = tf.ensure_shape(gradient, variables[i].shape)
         return result
 
     @contextlib.contextmanager
@@ -89,6 +114,7 @@ class Weights:
         with (
             replaced(base_optimizer, "global_norm", lambda _: norm),
             replaced(scaling, "check_finite", finite),
+            only_what_is_here(self._model.optimizer),
         ):
             yield
 
@@ -160,18 +186,55 @@ class Weights:
             positions: over.split(int(self._layout.position in positions)) for positions in sets
         }
 
-    def _owned(self) -> list[tuple[keras.Variable, int | None]]:
-        """Each variable of the model and its optimizer, with the rank that has it; None: all."""
-        ranks = self._layout.ranks[0]
-        owner = {key: ranks[positions[0]] for key, positions in self._holders.items()}
-        model = self._model
-        result: list[tuple[keras.Variable, int | None]] = [
-            (v, owner.get(id(v))) for v in model.variables if id(v) in self._holders
-        ]
+    def _state(self) -> list[tuple[keras.Variable, list[int]]]:
+        """Each variable of the model and its optimizer, with the ranks that work with it."""
+        layout, model = self._layout, self._model
+        ranks_of = {
+            key: sorted(ranks[p] for p in positions for ranks in layout.ranks)
+            for key, positions in self._holders.items()
+        }
+        result = [(v, ranks_of[id(v)]) for v in model.variables if id(v) in ranks_of]
+        everybody = [*range(self._over.size)]
         for variable in model.optimizer.variables if model.optimizer else []:
             about = _slot_of(variable, model.trainable_variables)
-            result.append((variable, None if about is None else owner[id(about)]))
+            result.append((variable, everybody if about is None else ranks_of[id(about)]))
         return result
+
+
+@contextlib.contextmanager
+def only_what_is_here(optimizer: Any) -> Iterator[None]:
+    """Inside, an optimizer leaves weights and slots of other ranks alone: it goes through all of
+    them for moving averages, and to reset accumulated gradients. Keras passes over ``None``.
+    """
+    overwrite = "_overwrite_model_variables_with_average_value"
+    kept = []
+    for owner in {optimizer, getattr(optimizer, "inner_optimizer", optimizer)}:
+        for name in ("_model_variables_moving_average", "_accumulated_gradients"):
+            slots = vars(owner).get(name)
+            if slots:
+                kept.append((owner, name, slots))
+                vars(owner)[name] = [slot if is_here(slot) else None for slot in slots]
+    try:
+        # TensorFlow's own does not pass over them.
+        general = getattr(base_optimizer.BaseOptimizer, overwrite)
+        with replaced(keras.optimizers.Optimizer, overwrite, lambda _: general):
+            yield
+    finally:
+        for owner, name, slots in kept:
+            vars(owner)[name] = slots
+
+
+def finalized_where_it_is() -> contextlib.AbstractContextManager[None]:
+    """Inside, the end of ``fit`` puts moving averages into the weights of this rank."""
+
+    def wrap(finalize: Callable[..., None]) -> Callable[..., None]:
+        def finalize_own(optimizer: Any, variables: Sequence[keras.Variable]) -> None:
+            with only_what_is_here(optimizer):
+                finalize(optimizer, variables)
+
+        return finalize_own
+
+    return replaced(base_optimizer.BaseOptimizer, "finalize_variable_values", wrap)
 
 
 def _slot_of(

@@ -1,0 +1,294 @@
+"""What lies on which rank while stages train, and what a model costs that was built lazily."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import tnt_notebook as tnt
+from tests.pipeline.models import mlp, numbers
+from tests.support.rank_pool import mpiexec, rank_environment
+from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.presence import is_here
+
+
+def compiled() -> keras.Model:
+    keras.utils.set_random_seed(3)
+    model = mlp()
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+    return model
+
+
+def pipeline(stages: int) -> tnt.Pipeline:
+    return tnt.Pipeline(stages, 2)
+
+
+def fit(model, epochs=2, **more):
+    model.fit(
+        numbers(20, 8), numbers(20, 3, seed=1), 10, epochs=epochs, verbose=0, shuffle=False, **more
+    )
+
+
+def present(model) -> list[bool]:
+    return [is_here(v) for v in [*model.variables, *model.optimizer.variables]]
+
+
+def what_lies_here_in_a_fit():
+    """While it trains, seen by a callback of batches: on rank 0, and told from the others."""
+    model = compiled()
+    trained = tnt.Model(model, pipeline=pipeline(2))
+    within = []
+    functions = trained._session.functions_of
+
+    def watched(model):
+        made = functions(model)
+        train = model.train_function
+
+        def step(iterator):
+            logs = train(iterator)
+            within.append(present(model))
+            return logs
+
+        model.train_function = step
+        made._made["train_function"] = step
+        return made
+
+    trained._session.functions_of = watched
+    fit(trained)
+    assert all(seen == within[0] for seen in within) and len(within) == 4
+    return within[0], present(model), [np.asarray(v) for v in model.get_weights()]
+
+
+def test_each_rank_has_what_it_trains_and_afterwards_all_have_all(ranks):
+    (first, *afterwards), (second, *also) = ranks.run(2, what_lies_here_in_a_fit)
+    # Both have what belongs to no stage: the optimizer's count of steps, and its learning rate.
+    assert sum(a and b for a, b in zip(first, second, strict=True)) == 2
+    assert all(a or b for a, b in zip(first, second, strict=True))
+    assert all(afterwards[0]) and all(also[0])
+    for a, b in zip(afterwards[1], also[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def lazily(folder, stages, file):
+    """A model that is never whole, but in its file."""
+    with tnt.lazy():
+        model = compiled()
+    assert not any(map(is_here, model.variables))
+    trained = tnt.Model(model, pipeline=pipeline(stages))
+    fit(trained)
+    here = [is_here(v) for v in model.variables]
+    own_slots = [is_here(v) for v in model.optimizer.variables]
+    assert not all(here) and any(here) and not all(own_slots)
+    with pytest.raises(ModelError, match=r"is on rank \d: of a model"):
+        model.get_weights()
+    trained.save(Path(folder) / file)
+    assert [is_here(v) for v in model.variables] == here
+    return trained.predict(numbers(20, 8), verbose=0)
+
+
+def in_one_process(epochs):
+    model = compiled()
+    fit(model, epochs)
+    return (
+        model.get_weights(),
+        [np.asarray(v) for v in model.optimizer.variables],
+        model.predict(numbers(20, 8), verbose=0),
+    )
+
+
+def from_file(file):
+    model = keras.models.load_model(file)
+    return model.get_weights(), [np.asarray(v) for v in model.optimizer.variables]
+
+
+def close(ours, theirs):
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, 2e-5, 2e-6)
+
+
+def test_a_lazy_model_is_trained_and_saved_without_ever_being_whole(ranks, tmp_path):
+    predictions = ranks.run(3, lazily, tmp_path, 3, "model.keras")
+    ((weights, slots, expected),) = ranks.run(1, in_one_process, 2)
+    for predicted in predictions:
+        np.testing.assert_allclose(predicted, expected, 2e-4, 2e-5)
+    ((saved, saved_slots),) = ranks.run(1, from_file, tmp_path / "model.keras")
+    close(saved, weights)
+    close(saved_slots, slots)
+
+
+def resumed(file, stages, how):
+    """Goes on from a file with other stages, or from one call of fit to the next."""
+    with tnt.lazy():
+        model = keras.models.load_model(file)
+    trained = tnt.Model(model, pipeline=pipeline(stages))
+    fit(trained, 1)
+    if how == "cut again":
+        trained = tnt.Model(model, pipeline=pipeline(stages - 1))
+    fit(trained, 1)
+    trained.save(file.with_name("resumed.keras"))
+    if how == "without a pipeline":
+        evaluated = tnt.Model(model).evaluate(numbers(20, 8), numbers(20, 3, seed=1), verbose=0)
+        assert all(map(is_here, model.variables)) and np.isfinite(evaluated).all()
+
+
+@pytest.mark.parametrize("how", ["cut again", "without a pipeline"])
+def test_training_goes_on_with_another_number_of_stages(ranks, tmp_path, how):
+    ranks.run(2, lazily, tmp_path, 2, "model.keras")
+    n = 3 if how == "without a pipeline" else 2
+    stages = {"cut again": 2, "without a pipeline": 3}[how]
+    ranks.run(n, resumed, tmp_path / "model.keras", stages, how)
+    ((weights, slots, _),) = ranks.run(1, in_one_process, 4)
+    ((saved, saved_slots),) = ranks.run(1, from_file, tmp_path / "resumed.keras")
+    close(saved, weights)
+    close(saved_slots, slots)
+
+
+#: Trains 24 layers with 4 MB of weights each; with Adam's two slots and gradients that is 400 MB.
+BIG = """
+import resource, sys
+
+import keras
+
+import tnt_notebook as tnt
+
+base, limit_mb, n = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, int(sys.argv[1]), 24
+if limit_mb:
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_mb << 20, limit_mb << 20))
+keras.utils.set_random_seed(3)
+with tnt.lazy():
+    model = keras.Sequential([keras.Input((1024,)), *(keras.layers.Dense(1024) for _ in range(n))])
+model.compile("adam", "mse", jit_compile=False)
+x = keras.random.normal((16, 1024), seed=1)
+ranks = tnt.world().size
+trained = tnt.Model(model, pipeline=tnt.Pipeline(ranks, 4, cut_at=[
+    layer.name for layer in model.layers[n // ranks :: n // ranks]]))
+history = trained.fit(x, x, batch_size=16, epochs=3, verbose=0)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base
+if tnt.world().rank == 0:
+    print(f"peak {peak / 1024:.0f} losses", *history.history["loss"], flush=True)
+"""
+
+
+#: Of memory that a process may write to: TensorFlow itself takes about 500.
+LIMIT_MB = 850
+
+
+def told(output: str) -> tuple[float, list[float]]:
+    """The most memory that training took on rank 0, in MB, and the losses."""
+    words = next(line for line in output.splitlines() if line.startswith("peak")).split()
+    return float(words[1]), [float(word) for word in words[3:]]
+
+
+def train_big(folder: Path, n: int, limit_mb: int) -> tuple[int, str]:
+    script = folder / "big.py"
+    script.write_text(BIG)
+    run = subprocess.run(
+        [*mpiexec(n), sys.executable, str(script), str(limit_mb)],
+        env={
+            **rank_environment(),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "TF_NUM_INTRAOP_THREADS": "1",
+            "TF_NUM_INTEROP_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return run.returncode, run.stdout + run.stderr
+
+
+def test_what_does_not_fit_one_rank_trains_on_four(tmp_path):
+    status, alone = train_big(tmp_path, 1, 0)
+    assert status == 0, alone
+    status, together = train_big(tmp_path, 4, LIMIT_MB)
+    assert status == 0, together
+    status, refused = train_big(tmp_path, 1, LIMIT_MB)
+    assert status != 0, refused
+    (peak, losses), (peak_of_four, same) = map(told, (alone, together))
+    np.testing.assert_allclose(same, losses, 1e-5)
+    # A rank has a quarter of the weights; what it sends and receives comes on top.
+    assert peak_of_four < 0.45 * peak
+
+
+#: How much memory steps of a schedule take, beyond what there is between steps.
+STEPS = """
+import sys
+
+import keras
+import tensorflow as tf
+
+import tnt_notebook as tnt
+from tnt_notebook.parallel.pipeline.families import make
+from tnt_notebook.parallel.pipeline.memory import peak_bytes
+
+schedule, micro_batches, rows = sys.argv[1], 8, 4096
+width, layers = 256, 12
+model = keras.Sequential(
+    [keras.Input((width,)), *(keras.layers.Dense(width, "relu") for _ in range(layers))]
+)
+model.compile("sgd", "mse", jit_compile=False)
+x = tf.random.normal((micro_batches * rows, width))
+cut = [model.layers[layers // 2].name]
+trained = tnt.Model(model, pipeline=tnt.Pipeline(2, micro_batches, schedule, cut_at=cut))
+trained.fit(x, x, batch_size=micro_batches * rows, verbose=0)
+functions = trained._session.functions_of(model)
+stages = next(iter(functions.pipeline._functions.values()))
+data = iter(tf.data.Dataset.from_tensors((x, x)).repeat())
+
+
+def kilobytes(name):
+    status = open("/proc/self/status").read()
+    return int(status.split(name + ":")[1].split()[0])
+
+
+model.train_function(data)
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")  # the peak begins here
+before = kilobytes("VmRSS")
+for _ in range(3):
+    model.train_function(data)
+peak, over = kilobytes("VmHWM") - before, tnt.world()
+held = peak_bytes(make(schedule, 2, micro_batches).actions[over.rank], stages, rows)
+for rank in range(over.size):
+    over.barrier()
+    if rank == over.rank:
+        print("rank", rank, peak * 1.024e-3, held * 1e-6, flush=True)
+"""
+
+
+def peaks(folder: Path, schedule: str) -> np.ndarray:
+    """Of each rank: the peak, and that of what is held between actions; in MB."""
+    script = folder / "steps.py"
+    script.write_text(STEPS)
+    run = subprocess.run(
+        [*mpiexec(2), sys.executable, str(script), schedule],
+        env={
+            **rank_environment(),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            # What is freed is given back at once.
+            "MALLOC_MMAP_THRESHOLD_": "65536",
+            "TF_ENABLE_ONEDNN_OPTS": "0",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    lines = [line.split() for line in run.stdout.splitlines() if line.startswith("rank ")]
+    return np.array([[float(peak), float(held)] for _, _, peak, held in sorted(lines)])
+
+
+def test_activations_are_freed_as_the_schedule_says(tmp_path):
+    few, all_of_them, split = (peaks(tmp_path, name) for name in ("1f1b", "gpipe", "zb-h1"))
+    # What an action needs for itself is nearly the same in all: two activations, of 4 MB.
+    for more in (all_of_them, split):
+        measured, computed = (more - few).T
+        np.testing.assert_allclose(measured, computed, rtol=0.15, atol=9)
+    measured, computed = all_of_them.T
+    np.testing.assert_allclose(measured, computed, rtol=0.15)
