@@ -37,6 +37,7 @@ enum Code : int { TF_OK = 0, TF_INVALID_ARGUMENT = 3, TF_ABORTED = 10, TF_INTERN
   F(const char*, TF_Message, (const TF_Status*)) \
   F(void, TF_DeleteTensor, (TF_Tensor*)) \
   F(void*, TF_TensorData, (const TF_Tensor*)) \
+  F(size_t, TF_DataTypeSize, (DataType)) \
   F(size_t, TF_TensorByteSize, (const TF_Tensor*)) \
   F(int64_t, TF_TensorElementCount, (const TF_Tensor*)) \
   F(int, TF_NumDims, (const TF_Tensor*)) \

@@ -112,7 +112,7 @@ void compute_allgather(void* state, TF_OpKernelContext* context,
     auto owner = std::make_shared<TensorOwner>(input(context, 0));
     const TensorOwner& in = *owner;
     std::vector<std::int64_t> shape;
-    std::size_t row_bytes = size_of(element_type(type));
+    std::size_t row_bytes = TF_DataTypeSize(type);
     for (int axis = 0; axis < TF_NumDims(in.get()); ++axis) {
       shape.push_back(TF_Dim(in.get(), axis));
       if (axis > 0) row_bytes *= static_cast<std::size_t>(shape.back());
@@ -153,7 +153,7 @@ void define_collectives() {
   define({"TntAllreduce",
           {"inputs: N * T", "scale: double"},
           {"outputs: N * T"},
-          with_address({"N: int >= 1", "T: " TNT_EXCHANGED, "wire: " TNT_EXCHANGED,
+          with_address({"N: int >= 1", "T: {" TNT_REDUCED "}", "wire: {" TNT_REDUCED "}",
                         "group: int = 0", "reduction: {'sum', 'min', 'max', 'product'} = 'sum'"}),
           same_shapes,
           create<Allreduce>,
@@ -162,7 +162,7 @@ void define_collectives() {
   define({"TntAllgather",
           {"input: T"},
           {"output: T"},
-          with_address({"T: " TNT_EXCHANGED}),
+          with_address({"T: {" TNT_MOVED "}"}),
           unknown_shape,
           create<Address>,
           compute_allgather,

@@ -25,7 +25,7 @@ std::function<void()> copy_done(TF_AsyncOpKernelDoneCallback* done) {
   return *reinterpret_cast<std::function<void()>*>(done);
 }
 
-Type element_type(DataType type) {
+std::optional<Type> reduced_type(DataType type) {
   switch (type) {
     case TF_FLOAT: return Type::float32;
     case TF_DOUBLE: return Type::float64;
@@ -34,7 +34,12 @@ Type element_type(DataType type) {
     case TF_INT32: return Type::int32;
     case TF_INT64: return Type::int64;
   }
-  throw std::runtime_error("element type " + std::to_string(type) + " cannot be exchanged");
+  return std::nullopt;
+}
+
+Type element_type(DataType type) {
+  if (const auto reduced = reduced_type(type)) return *reduced;
+  throw std::runtime_error("element type " + std::to_string(type) + " cannot be reduced");
 }
 
 std::int64_t int_attribute(TF_OpKernelConstruction* construction, const char* name) {

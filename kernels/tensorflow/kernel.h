@@ -1,6 +1,7 @@
 // What the ops have in common: definitions, attributes, errors.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,13 @@
 
 namespace tnt::tf {
 
-// Throws std::runtime_error for a type that cannot be exchanged.
+// Of a type that can be reduced; null for one of which only bytes can be moved.
+std::optional<Type> reduced_type(DataType type);
+// The same. Throws std::runtime_error instead.
 Type element_type(DataType type);
-#define TNT_EXCHANGED "{float, double, bfloat16, half, int32, int64}"
+#define TNT_REDUCED "float, double, bfloat16, half, int32, int64"
+#define TNT_MOVED \
+  TNT_REDUCED ", bool, uint8, int8, int16, uint16, uint32, uint64, complex64, complex128"
 
 std::int64_t int_attribute(TF_OpKernelConstruction* construction, const char* name);
 DataType type_attribute(TF_OpKernelConstruction* construction, const char* name);

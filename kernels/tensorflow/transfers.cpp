@@ -17,6 +17,7 @@ struct Transfer {
   Address address;
   int peer;
   DataType type;
+  Type moved;  // as what the engine moves it
 
   // Of the last call.
   std::shared_ptr<const Schedule> schedule;
@@ -26,9 +27,11 @@ struct Transfer {
   explicit Transfer(TF_OpKernelConstruction* construction)
       : address(construction),
         peer(static_cast<int>(int_attribute(construction, "peer"))),
-        type(type_attribute(construction, "T")) {}
+        type(type_attribute(construction, "T")),
+        moved(reduced_type(type).value_or(Type::uint8)) {}
 
-  Request request(const std::shared_ptr<Engine>& now, bool sends, std::size_t elements) {
+  Request request(const std::shared_ptr<Engine>& now, bool sends, std::size_t bytes) {
+    const std::size_t elements = bytes / size_of(moved);
     const int from = sends ? now->rank() : peer, to = sends ? peer : now->rank();
     if (schedule == nullptr || count != elements || engine.lock() != now) {
       schedule = transfer(*now, from, to, elements);
@@ -37,7 +40,8 @@ struct Transfer {
     }
     Request made;
     made.collective = Collective::broadcast;
-    made.type = made.wire = element_type(type);
+    made.type = made.wire = moved;
+    made.agreed = static_cast<std::uint64_t>(type);  // what is moved as bytes may be anything
     made.root = from;
     made.count = elements;
     made.schedule = schedule;
@@ -52,9 +56,8 @@ void compute_send(void* state, TF_OpKernelContext* context,
     auto& kernel = *static_cast<Transfer*>(state);
     const auto engine = kernel.address.engine();
     const auto tensor = std::make_shared<TensorOwner>(input(context, 0));
-    const std::size_t count = TF_TensorByteSize(tensor->get()) / size_of(element_type(kernel.type));
-    Request request = kernel.request(engine, true, count);
-    request.inputs.add(static_cast<const std::byte*>(TF_TensorData(tensor->get())), count);
+    Request request = kernel.request(engine, true, TF_TensorByteSize(tensor->get()));
+    request.inputs.add(static_cast<const std::byte*>(TF_TensorData(tensor->get())), request.count);
     // A failure is the engine's: whatever the rank exchanges next says it.
     post(engine, kernel.address.channel, std::move(request), [tensor](const Failure&) {});
     done();
@@ -120,20 +123,19 @@ void compute_post(void* state, TF_OpKernelContext* context,
     const TensorOwner shape = input(context, 0);
     const auto* axes = static_cast<const std::int64_t*>(TF_TensorData(shape.get()));
     const auto n = static_cast<int>(TF_TensorByteSize(shape.get()) / sizeof(std::int64_t));
-    std::size_t count = 1;
-    for (int axis = 0; axis < n; ++axis) count *= static_cast<std::size_t>(axes[axis]);
+    std::size_t bytes = TF_DataTypeSize(kernel.type);
+    for (int axis = 0; axis < n; ++axis) bytes *= static_cast<std::size_t>(axes[axis]);
     const auto arrival = std::make_shared<Arrival>();
     const StatusOwner status = new_status();
     arrival->engine = engine;
-    arrival->tensor.reset(TF_AllocateOutput(context, 0, kernel.type, axes, n,
-                                            count * size_of(element_type(kernel.type)),
-                                            status.get()));
+    arrival->tensor.reset(TF_AllocateOutput(context, 0, kernel.type, axes, n, bytes, status.get()));
     check(status);
     const TensorOwner ticket(
         TF_AllocateOutput(context, 1, TF_INT64, nullptr, 0, sizeof(std::int64_t), status.get()));
     check(status);
-    Request request = kernel.request(engine, false, count);
-    request.outputs.add(static_cast<std::byte*>(TF_TensorData(arrival->tensor.get())), count);
+    Request request = kernel.request(engine, false, bytes);
+    request.outputs.add(static_cast<std::byte*>(TF_TensorData(arrival->tensor.get())),
+                        request.count);
     const std::int64_t number = tickets().add(arrival);
     std::memcpy(TF_TensorData(ticket.get()), &number, sizeof number);
     post(engine, kernel.address.channel, std::move(request),
@@ -175,7 +177,7 @@ void compute_take(void*, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallba
 }  // namespace
 
 void define_transfers() {
-  const auto attributes = with_address({"T: " TNT_EXCHANGED, "peer: int"});
+  const auto attributes = with_address({"T: {" TNT_MOVED "}", "peer: int"});
   define({"TntSend",
           {"input: T"},
           {},
@@ -195,7 +197,7 @@ void define_transfers() {
   define({"TntTake",
           {"room: T", "ticket: int64"},
           {"output: T"},
-          {"T: " TNT_EXCHANGED},
+          {"T: {" TNT_MOVED "}"},
           unknown_shape,
           create<Nothing>,
           compute_take,

@@ -41,7 +41,7 @@ def test_every_rank_sends_to_the_next(ranks, shape, world):
     ranks.run(3, send_around, shape, tf.float32, 3, world=world)
 
 
-@pytest.mark.parametrize("dtype", ops.DTYPES, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("dtype", ops.MOVED_DTYPES, ids=lambda dtype: dtype.name)
 def test_every_dtype(ranks, dtype):
     ranks.run(2, send_around, (10, 3), dtype, 2)
 
@@ -89,3 +89,40 @@ def test_a_tensor_of_another_size_is_an_error_on_both(ranks, world):
     texts = ranks.run(2, of_other_size, world=world)
     assert all("activation of dense" in text for text in texts)
     assert all("of 5 float32" in text and "of 6 float32" in text for text in texts)
+
+
+def of_other_dtype():
+    w = comm.world()
+    with pytest.raises(tf.errors.OpError) as e, ops.channels(100):
+        if w.rank == 0:
+            ops.send(tf.ones([5], tf.uint8), 1, "which pixels count")
+            ops.receive([1], tf.float32, 1, "what never comes")
+        else:
+            ops.receive([5], tf.bool, 0, "which pixels count")
+    w.recover()
+    return str(e.value)
+
+
+@pytest.mark.parametrize("world", WORLDS[:2], ids=str)
+def test_a_tensor_of_another_dtype_with_as_many_bytes_is_an_error(ranks, world):
+    texts = ranks.run(2, of_other_dtype, world=world)
+    assert all("which pixels count" in text for text in texts), texts
+
+
+def gather_uneven(dtype):
+    """As many rows as the rank's number."""
+    w = comm.world()
+
+    @tf.function
+    def gathered(tensor):
+        with ops.channels():
+            return ops.allgather(tensor)
+
+    found = gathered(content((w.rank, 3), dtype, w.rank))
+    parts = [content((rank, 3), dtype, rank) for rank in range(w.size)]
+    np.testing.assert_array_equal(found, tf.concat(parts, 0))
+
+
+@pytest.mark.parametrize("dtype", ops.MOVED_DTYPES, ids=lambda dtype: dtype.name)
+def test_every_dtype_is_gathered(ranks, dtype):
+    ranks.run(3, gather_uneven, dtype)

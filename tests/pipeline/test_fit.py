@@ -127,6 +127,31 @@ def test_batch_norm_sees_micro_batches(ranks):
         assert_identical(outcomes)
 
 
+def several_steps_at_a_time(stages, count):
+    """Of the 3 batches, Keras runs ``count`` in one call of the train function."""
+
+    def compiled():
+        model = mlp()
+        model.compile("adam", "mse", metrics=["mae"], steps_per_execution=count)
+        return model
+
+    def pipeline(model):
+        return tnt.Pipeline(stages, 3, cut_at=cut_evenly(model, stages))
+
+    x, y = numbers(SAMPLES, 8), numbers(SAMPLES, 3, seed=9)
+    fit = {"x": x, "y": y, "batch_size": 10, "epochs": 2, "validation_data": (x, y)}
+    return train(compiled, fit, stages > 0, {"x": x, "y": y, "batch_size": 7}, pipeline)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_several_steps_per_execution(ranks, count):
+    (plain,) = ranks.run(1, several_steps_at_a_time, 0, count)
+    for n in (2, 4):
+        outcomes = ranks.run(n, several_steps_at_a_time, 2, count)
+        assert_same(outcomes[0], plain)
+        assert_identical(outcomes)
+
+
 def saved_and_loaded(folder):
     """A callback and the caller see the whole model; it is Keras's own."""
     model = mlp()

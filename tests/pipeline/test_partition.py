@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import pytest
@@ -133,7 +132,7 @@ def slowest(wiring, weighing, begins):
 
 def fits(wiring, weighing, begins, held, limit):
     return all(
-        bytes_of(wiring, weighing, a, b, h) <= limit and trained_bytes(weighing, a, b)
+        bytes_of(wiring, weighing, a, b, h) <= limit
         for (a, b), h in zip(bounds_of(wiring, begins), held, strict=True)
     )
 
@@ -149,7 +148,7 @@ def test_no_cut_is_better_than_the_one_that_is_found(problem):
     cuts = list(itertools.combinations(range(1, len(wiring.calls)), stages - 1))
     possible = [cut for cut in cuts if fits(wiring, weighing, cut, held, limit)]
     if not possible:
-        with pytest.raises(ModelError, match=r"No cut into|weights to train"):
+        with pytest.raises(ModelError, match="No cut into"):
             best_begins(wiring, weighing, stages, held, limit)
         return
     found = best_begins(wiring, weighing, stages, held, limit)
@@ -181,11 +180,3 @@ def test_a_model_of_few_layers_has_few_stages():
     wiring, weighing = chain_of([1] * 5, [0] * 5)
     with pytest.raises(ModelError, match="5 layer calls, so it cannot be cut into 6"):
         best_begins(wiring, weighing, 6)
-
-
-def test_every_stage_has_weights_to_train():
-    wiring, weighing = chain_of([1, 1, 1, 3], [0] * 4)
-    weighing = dataclasses.replace(weighing, uses=[(0,), (1,), (2,), ()])
-    assert best_begins(wiring, weighing, 2) == [2]
-    with pytest.raises(ModelError, match="4 stages that each have weights to train"):
-        best_begins(wiring, weighing, 4)

@@ -16,12 +16,13 @@ from keras import layers
 
 from tests.pipeline.models import MODELS, numbers
 from tnt_notebook.parallel.pipeline import measurements
-from tnt_notebook.parallel.pipeline.graph import graph_of, wiring_of
+from tnt_notebook.parallel.pipeline.graph import wiring_of
 from tnt_notebook.parallel.pipeline.measurements import MOST_ENTRIES, Measured
 from tnt_notebook.parallel.pipeline.partition import load_of, partition
 from tnt_notebook.parallel.pipeline.profile import _sample, slots_of, weigh
 from tnt_notebook.parallel.pipeline.runtime import StageFunctions
 from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.survey import surveyed
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def cache(tmp_path, monkeypatch):
 def counted(model, rows=4):
     """A weighing, and how many measurements it took."""
     seen = []
-    weighing = weigh(model, graph_of(model), rows, lambda done, total: seen.append(total))
+    weighing = weigh(model, surveyed(model), rows, lambda done, total: seen.append(total))
     return weighing, max(seen, default=0)
 
 
@@ -80,7 +81,7 @@ def test_the_second_time_nothing_is_measured(ranks, tmp_path, name, different):
 def weighed(name, rows):
     model = MODELS[name]()
     model.compile("adam", "mse")
-    return weigh(model, graph_of(model), rows)
+    return weigh(model, surveyed(model), rows)
 
 
 def test_what_is_kept_for_backward(ranks):
@@ -159,7 +160,7 @@ def square(outputs, labels):
 def kept_by_stages(name, rows):
     """Bytes that backward of each stage takes: as weighed, and as its functions have them."""
     model = MODELS[name]()
-    graph, found = graph_of(model), []
+    graph, found = surveyed(model), []
     weighing, wiring = weigh(model, graph, rows), wiring_of(graph)
     begins = [len(graph.calls) // 2]
     cut = partition(wiring, begins)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.pipeline.models import MODELS, SAMPLES, batch_for
 from tnt_notebook import comm
 from tnt_notebook.parallel.pipeline import families
-from tnt_notebook.parallel.pipeline.graph import graph_of, wiring_of
+from tnt_notebook.parallel.pipeline.graph import wiring_of
 from tnt_notebook.parallel.pipeline.partition import partition
 from tnt_notebook.parallel.pipeline.runtime import (
     MicroBatch,
@@ -20,6 +20,7 @@ from tnt_notebook.parallel.pipeline.runtime import (
     add_step,
 )
 from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.survey import surveyed
 
 
 def loss_of(outputs, labels):
@@ -58,7 +59,7 @@ def step(name, schedule_name, micro_batches, stages_per_rank=None, recompute=Fal
     keras.utils.set_random_seed(3)
     model = MODELS[name]()
     inputs = batch_for(model)
-    graph = graph_of(model)
+    graph = surveyed(model)
     schedule = families.make(schedule_name, w.size, micro_batches, stages_per_rank)
     n, p = len(graph.calls), schedule.stages
     cut = partition(wiring_of(graph), [s * n // p for s in range(1, p)])

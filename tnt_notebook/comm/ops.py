@@ -26,8 +26,14 @@ from tnt_notebook.errors import CommunicationError
 #: Channels below are for calls outside of graphs.
 FIRST_CHANNEL = 16
 
-#: dtypes that can be exchanged.
+#: dtypes that can be reduced.
 DTYPES = (tf.float32, tf.float64, tf.bfloat16, tf.float16, tf.int32, tf.int64)
+
+#: dtypes that can be sent and gathered, bit by bit.
+MOVED_DTYPES = (
+    *DTYPES, tf.bool, tf.uint8, tf.int8, tf.int16, tf.uint16, tf.uint32, tf.uint64, tf.complex64,
+    tf.complex128,
+)  # fmt: skip
 
 _scope = threading.local()
 
@@ -94,7 +100,7 @@ def allgather(tensor: tf.Tensor, label: str = "", over: World | None = None) -> 
     """The tensors of all ranks, concatenated along the first axis in rank order.
 
     Args:
-        tensor: one of :data:`DTYPES`, at least one axis; the first may differ between ranks.
+        tensor: one of :data:`MOVED_DTYPES`, at least one axis; the first may differ between ranks.
     """
     over = over or world()
     with _on_next_channel() as channel:
@@ -111,7 +117,7 @@ def send(tensor: tf.Tensor, peer: int, label: str = "", over: World | None = Non
     """Sends a tensor to another rank, which takes it by :func:`receive` on the same channel.
 
     Args:
-        tensor: one of :data:`DTYPES`.
+        tensor: one of :data:`MOVED_DTYPES`.
         peer: the rank.
 
     Returns:
@@ -144,7 +150,7 @@ def post(
 
     Args:
         shape: as it was sent, int64 [axes]: a tensor, or numbers.
-        dtype: one of :data:`DTYPES`.
+        dtype: one of :data:`MOVED_DTYPES`.
         peer: the rank it comes from.
     """
     over = over or world()

@@ -83,6 +83,8 @@ class DistributedFunctions:
         _in_place[model] = self
         if self._installed:  # and compile() has been called since
             self._theirs_functions = dict.fromkeys(_FUNCTIONS)
+            if self.pipeline is not None:
+                self.pipeline.compiled_again()
         else:
             self._theirs = {name: vars(model)[name] for name in _STEPS if name in vars(model)}
             self._theirs_functions = {name: getattr(model, name) for name in _FUNCTIONS}

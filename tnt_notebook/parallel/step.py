@@ -133,12 +133,11 @@ def gather_rows(output: tf.Tensor, over: World) -> tf.Tensor:
             "Predictions that are ragged or sparse cannot be gathered from the ranks: let the "
             "model end in a dense tensor, or call predict without tnt_notebook."
         )
-    if output.dtype in ops.DTYPES:
-        return ops.allgather(output, label="allgather of predictions", over=over)
-    if output.dtype == tf.string:
-        raise ModelError("Predictions of strings cannot be gathered from the ranks.")
-    gathered = ops.allgather(tf.cast(output, tf.int64), "allgather of predictions", over)
-    return tf.cast(gathered, output.dtype)
+    if output.dtype not in ops.MOVED_DTYPES:
+        raise ModelError(
+            f"Predictions of dtype {output.dtype.name} cannot be gathered from the ranks."
+        )
+    return ops.allgather(output, label="allgather of predictions", over=over)
 
 
 def _metric_states(model: keras.Model) -> list[tuple[keras.Variable, tf.Tensor]]:

@@ -20,6 +20,11 @@ from keras.src.models.functional import Functional, operation_fn
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.pipeline.partition import Wiring
+from tnt_notebook.parallel.pipeline.parts import is_differentiable
+
+#: The size of an axis: :data:`SAMPLES`, as many as there are samples; None, not known before.
+Dimension = int | None
+SAMPLES = -1
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,9 @@ class Call:
     """One layer, or one operation of ``keras.ops``, applied to values.
 
     Attributes:
-        takes, gives: numbers of values.
+        takes, gives: numbers of values, masks after the others.
+        masks: of values that it takes, what says which of their steps count.
+        masked: values that it gives with a mask of its own making.
     """
 
     operation: Any
@@ -35,6 +42,8 @@ class Call:
     gives: tuple[int, ...]
     _arguments: Any
     _numbers: Mapping[int, int]
+    masks: Mapping[int, int] = field(default_factory=dict)
+    masked: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -49,10 +58,15 @@ class Call:
 
     def run(self, values: dict[int, Any], training: bool) -> None:
         """Makes the call on tensors, and adds what it gives to them."""
+        for value, mask in self.masks.items():
+            keras_backend.set_keras_mask(values[value], values[mask])
         known = {key: values[n] for key, n in self._numbers.items() if n in values}
         args, kwargs = self._arguments.fill_in(known)
         outputs = operation_fn(self.operation, training=training)(*args, **kwargs)
-        values.update(zip(self.gives, keras.tree.flatten(outputs), strict=True))
+        count = len(self.gives) - len(self.masked)
+        values.update(zip(self.gives[:count], keras.tree.flatten(outputs), strict=True))
+        masks = [keras_backend.get_keras_mask(values[value]) for value in self.masked]
+        values.update(zip(self.gives[count:], masks, strict=True))
 
 
 @dataclass
@@ -61,6 +75,9 @@ class Graph:
 
     Attributes:
         specs: of each value, as a keras.KerasTensor: shape, dtype, name.
+        shapes: of each value.
+        masked: values that carry a mask.
+        dense: values that are plain tensors, not sparse or ragged ones.
         output_structure: what the model returns, with numbers in the place of tensors.
     """
 
@@ -68,12 +85,20 @@ class Graph:
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
     specs: list[keras.KerasTensor] = field(default_factory=list)
+    shapes: list[tuple[Dimension, ...]] = field(default_factory=list)
+    masked: frozenset[int] = frozenset()
+    dense: frozenset[int] = frozenset()
     output_structure: Any = None
 
     def spec(self, value: int) -> tf.TensorSpec:
         """Shape and dtype of a value, for any number of samples."""
-        described = self.specs[value]
-        return tf.TensorSpec((None, *described.shape[1:]), described.dtype)
+        shape = (None if n == SAMPLES else n for n in self.shapes[value])
+        return tf.TensorSpec(shape, self.specs[value].dtype)
+
+    def shape(self, value: int, samples: Any) -> list[Any] | None:
+        """The shape of a value, of so many samples; None if that does not tell."""
+        shape = [samples if n == SAMPLES else n for n in self.shapes[value]]
+        return None if any(n is None for n in shape) else shape
 
     def new_value(self, spec: keras.KerasTensor) -> int:
         self.specs.append(spec)
@@ -81,7 +106,7 @@ class Graph:
 
 
 def graph_of(model: keras.Model) -> Graph:
-    """The graph of a functional or Sequential model.
+    """The graph of a functional or Sequential model; :func:`.survey.surveyed` tells more of it.
 
     Raises:
         ModelError: the model has no graph, and so no layers between which it could be cut.
@@ -159,9 +184,16 @@ def layers_of(calls: Sequence[Call]) -> list[keras.Layer]:
     return list(unique.values())
 
 
-def carries_mask(spec: keras.KerasTensor) -> bool:
-    """Whether a value says, beside its numbers, which of its steps count (as of an Embedding)."""
-    return keras_backend.get_keras_mask(spec) is not None
+def trained_values(graph: Graph) -> frozenset[int]:
+    """Values that change with a weight that is trained: gradients flow through them.
+
+    A value that is neither a real nor a complex number has none, and ends their way.
+    """
+    found: set[int] = set()
+    for call in graph.calls:
+        if (layers_of([call]) and call.operation.trainable_variables) or found & set(call.takes):
+            found.update(n for n in call.gives if is_differentiable(graph.specs[n].dtype))
+    return frozenset(found)
 
 
 def wiring_of(graph: Graph) -> Wiring:

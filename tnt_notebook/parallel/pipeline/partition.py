@@ -258,8 +258,7 @@ def best_begins(
         limit_bytes: the memory that a rank may take; each of its stages has an equal part of it.
 
     Raises:
-        ModelError: there are fewer calls than stages, or with weights to train; or no cut fits
-            into memory.
+        ModelError: there are fewer calls than stages, or no cut fits into memory.
     """
     n = len(wiring.calls)
     if n < stages:
@@ -274,21 +273,14 @@ def best_begins(
         return loads[begin][end - begin - 1]
 
     def seconds(stage: int, begin: int, end: int) -> float:
-        needs = memory(stage, begin, end)
-        return load(begin, end).seconds if needs < _NEVER and needs <= room else _NEVER
+        return load(begin, end).seconds if memory(stage, begin, end) <= room else _NEVER
 
     def memory(stage: int, begin: int, end: int) -> float:
-        asked = load(begin, end)
-        return asked.bytes(held[stage]) if asked.gradient_bytes else _NEVER
+        return load(begin, end).bytes(held[stage])
 
     begins = _least(n, stages, seconds)
     if begins is None:
-        smallest = _least(n, stages, memory)
-        if smallest is None:
-            raise ModelError(
-                f"The model cannot be cut into {stages} stages that each have weights to train. "
-                "Ask for fewer stages."
-            )
+        smallest = _least(n, stages, memory) or []
         bounds = enumerate(pairwise([0, *smallest, n]))
         most = max(load(a, b).bytes(held[stage]) for stage, (a, b) in bounds)
         needs = stages_per_rank * most

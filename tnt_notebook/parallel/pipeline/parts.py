@@ -29,9 +29,9 @@ class Part(NamedTuple):
     """One function, called as one node of a graph.
 
     Attributes:
-        takes, gives: names of its arguments and results. There is a ``dy`` for each floating-point
-            ``y``, a ``dx`` for each ``x`` that is differentiated, and a ``dw`` for each weight that
-            a ``y`` depends on; a sparse one is ``dw0.values`` and ``dw0.indices``.
+        takes, gives: names of its arguments and results. There is a ``dy`` for each ``y`` that
+            has a gradient, a ``dx`` for each ``x`` that is differentiated, and a ``dw`` for each
+            weight that a ``y`` depends on; a sparse one is ``dw0.values`` and ``dw0.indices``.
     """
 
     function: Any  # a tf.types.experimental.ConcreteFunction
@@ -46,7 +46,7 @@ def parts_of(
     kinds: str = "F",
     recompute: bool = False,
     name: str = "stage",
-    differentiated: int | None = None,
+    differentiated: Sequence[int] | None = None,
 ) -> dict[str, Part]:
     """Traces a computation, and its gradient if that is wanted.
 
@@ -55,13 +55,13 @@ def parts_of(
         inputs: unknown dimensions may differ between calls.
         weights: variables whose gradients are wanted.
         kinds: ``"F"``, ``"FB"`` or ``"FIW"``.
-        differentiated: how many of the inputs, from the first, gradients are wanted of; default:
-            all.
+        differentiated: the inputs whose gradients are wanted, by place; default: all that have
+            one.
 
     Returns:
         The parts by kind.
     """
-    wanted = len(inputs) if differentiated is None else differentiated
+    wanted = range(len(inputs)) if differentiated is None else differentiated
     joint = _Joint(forward, inputs, weights, kinds != "F", wanted)
 
     def lies_ready(tensor: tf.Tensor) -> bool:
@@ -100,6 +100,12 @@ def parts_of(
     }
 
 
+def is_differentiable(dtype: Any) -> bool:
+    """Whether values of a dtype have gradients."""
+    kind = tf.as_dtype(dtype)
+    return bool(kind.is_floating or kind.is_complex)
+
+
 class _Joint:
     """The graph of a computation and its gradient."""
 
@@ -109,7 +115,7 @@ class _Joint:
         inputs: Sequence[tf.TensorSpec],
         weights: Sequence[tf.Variable],
         with_gradients: bool,
-        differentiated: int,
+        differentiated: Sequence[int],
     ) -> None:
         self.x: Tensors = {}
         self.y: Tensors = {}
@@ -139,14 +145,16 @@ class _Joint:
             if op.inputs and op.inputs[0].dtype == tf.resource and op.type != "ResourceGather"
         }
 
-    def _differentiate(self, weights: Sequence[tf.Variable], inputs: int) -> None:
-        y = {name: tensor for name, tensor in self.y.items() if tensor.dtype.is_floating}
-        wanted = list(self.x.items())[:inputs]
-        x = {name: tensor for name, tensor in wanted if tensor.dtype.is_floating}
+    def _differentiate(self, weights: Sequence[tf.Variable], inputs: Sequence[int]) -> None:
+        y = {name: tensor for name, tensor in self.y.items() if is_differentiable(tensor.dtype)}
+        wanted = {f"x{i}": self.x[f"x{i}"] for i in inputs}
+        x = {name: tensor for name, tensor in wanted.items() if is_differentiable(tensor.dtype)}
         self.dy = {f"d{n}": tf.compat.v1.placeholder(t.dtype, t.shape) for n, t in y.items()}
-        gradients = tf.gradients(
-            list(y.values()), [*x.values(), *weights], grad_ys=list(self.dy.values())
-        )
+        gradients: list[Any] = [None] * (len(x) + len(weights))
+        if y and gradients:
+            gradients = tf.gradients(
+                list(y.values()), [*x.values(), *weights], grad_ys=list(self.dy.values())
+            )
         for (name, tensor), gradient in zip(x.items(), gradients, strict=False):
             # Who made x waits for a gradient, whatever is done with x here.
             dense = tf.zeros_like(tensor) if gradient is None else tf.convert_to_tensor(gradient)

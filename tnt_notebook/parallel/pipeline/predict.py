@@ -9,12 +9,13 @@ import keras
 from tnt_notebook.parallel.pipeline.config import Pipeline, layout_of
 from tnt_notebook.parallel.pipeline.cut import best_cut
 from tnt_notebook.parallel.pipeline.families import make
-from tnt_notebook.parallel.pipeline.graph import graph_of, wiring_of
+from tnt_notebook.parallel.pipeline.graph import wiring_of
 from tnt_notebook.parallel.pipeline.partition import Weighing, partition, recomputing
 from tnt_notebook.parallel.pipeline.plan import PipelinePlan, plan_of
 from tnt_notebook.parallel.pipeline.profile import Report, weigh
 from tnt_notebook.parallel.pipeline.stage import stage_models
-from tnt_notebook.parallel.pipeline.training import check_model, check_stages
+from tnt_notebook.parallel.pipeline.survey import surveyed
+from tnt_notebook.parallel.pipeline.training import check_model
 
 
 class Planner:
@@ -32,9 +33,8 @@ class Planner:
     def __init__(
         self, model: keras.Model, batch_size: int, ranks: int, report: Report | None = None
     ) -> None:
-        check_model(model)
         self._model, self._batch_size, self._ranks = model, batch_size, ranks
-        self._graph = graph_of(model)
+        self._graph = surveyed(model)
         self._weigh = functools.cache(lambda rows: weigh(model, self._graph, rows, report))
 
     def plan(self, pipeline: Pipeline) -> PipelinePlan:
@@ -46,6 +46,7 @@ class Planner:
         """
         ranks = max(self._ranks, pipeline.stages)
         replicas = layout_of(pipeline, 0, ranks).replicas
+        check_model(self._model, self._graph, pipeline.micro_batches * replicas)
         schedule = make(
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
@@ -56,6 +57,6 @@ class Planner:
 
         wiring = wiring_of(self._graph)
         begins = best_cut(self._graph, pipeline, schedule, measured)
-        check_stages(stage_models(self._model, self._graph, partition(wiring, begins)))
+        stage_models(self._model, self._graph, partition(wiring, begins))  # says what cannot be
         names = [call.name for call in self._graph.calls]
         return plan_of(wiring, measured(), names, schedule, begins, self._batch_size, replicas)

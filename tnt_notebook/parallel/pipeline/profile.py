@@ -38,6 +38,9 @@ _LEAST_S = 1e-6
 #: More samples than the first are not measured, but extrapolated from both.
 _MOST_ROWS, _FEW_ROWS = 64, 16
 
+#: Where sizes are unknown: steps of a sequence, pixels along a side of an image.
+_UNKNOWN = 64
+
 #: What a message between ranks costs: taken for a fast network or the memory of a node, and small
 #: beside the layers that are worth a pipeline.
 _LATENCY_S, _BYTES_PER_S = 30e-6, 2e9
@@ -154,7 +157,7 @@ def _measure(call: Call, graph: Graph, learning: set[int], rows: int) -> Measure
         [graph.spec(n) for n in takes],  # of any number of rows, as of a stage: more is kept then
         [v.value for v in weights],
         "FIW" if floating and (learns or weights) else "F",
-        differentiated=len(learns),
+        differentiated=range(len(learns)),
     )
     if isinstance(call.operation, keras.Layer):
         call.operation._clear_losses()  # tensors of a graph that nobody runs
@@ -169,7 +172,7 @@ def _measure(call: Call, graph: Graph, learning: set[int], rows: int) -> Measure
     saved = {name for name in parts["F"].gives if name in needed and not _is_y(name)}
     kept = {name for name in needed if name in pool and (_is_y(name) or _is_x(name))}
     kept |= {f"y{made.index(name)}" for name in saved if name in made}
-    inner = sum(pool[name].numpy().nbytes for name in saved if name not in made)
+    inner = sum(math.prod(pool[n].shape) * pool[n].dtype.size for n in saved if n not in made)
     return Measured(seconds["F"], seconds["I"], seconds["W"], inner, tuple(sorted(kept)))
 
 
@@ -303,7 +306,9 @@ def _layer_weights(call: Call) -> Sequence[keras.Variable]:
 
 
 def _with_rows(spec: tf.TensorSpec, rows: int) -> tf.TensorSpec:
-    return tf.TensorSpec((rows, *(1 if n is None else n for n in spec.shape[1:])), spec.dtype)
+    first = [rows if n is None else n for n in spec.shape[:1]]
+    others = [_UNKNOWN if n is None else n for n in spec.shape[1:]]
+    return tf.TensorSpec([*first, *others], spec.dtype)
 
 
 def _sample(spec: tf.TensorSpec, rows: int) -> tf.Tensor:

@@ -157,7 +157,7 @@ class StageFunctions:
             kinds,
             recompute,
             f"stage_{model.number}",
-            differentiated=len(model.stage.takes),
+            differentiated=[i for i, v in enumerate(model.values) if v in model.trained],
         )
         self.taken = {value: f"x{i}" for i, value in enumerate(model.values)}
         self.given = {value: f"y{i}" for i, value in enumerate(model.stage.gives)}
@@ -220,13 +220,16 @@ class _Step:
     ) -> None:
         self.plan, self.place, self.stages = plan, place, stages
         self.micro_batches = micro_batches
-        self._graph = next(iter(stages.values())).model.graph
+        model = next(iter(stages.values())).model
+        self._graph, self._trained = model.graph, model.trained
         self.gradients: dict[int, Any] = {}
         self.loss: Any = tf.constant(0.0)
         # What functions have taken and given, by stage, micro-batch and name.
         self._values: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
         self._posted: dict[tuple[int, int, bool], ops.Posted] = {}
-        self._before: list[tf.Operation] = []  # what the next call waits for, beside its values
+        self._shapes: dict[tuple[int, int], tf.Tensor] = {}  # that values have told, by edge
+        # What the next call waits for, beside its values. The first: that there is a batch.
+        self._before: list[Any] = [tf.convert_to_tensor(micro_batches[0].rows)]
         self._in_turns = {
             (number, forward): self._come_in_order(edge, forward)
             for number, edge in enumerate(plan.cut.edges)
@@ -251,6 +254,8 @@ class _Step:
         elif action.kind in "BI":
             self._take_gradients(stage, micro, values)
         part = stage.parts[action.kind]
+        if action.kind != "F" and not part.gives:
+            return []  # nothing is trained here, nor before
         taken = [values[name] for name in part.takes]
         with tf.control_dependencies([*self._before, *taken]):
             begin = ops.clock(over=self.place.over)
@@ -278,17 +283,30 @@ class _Step:
         forward = action.kind == "F"
         with tf.control_dependencies(self._before):
             for number, edge in self._edges_into(action):
-                spec, rows = self._graph.spec(edge.value), self.micro_batches[action.micro].rows
-                peer = self._rank_of(edge.maker if forward else edge.user)
-                with self._channel(number, action.micro, forward):
-                    self._posted[number, action.micro, forward] = posted = ops.post(
-                        [rows, *spec.shape[1:]],
-                        spec.dtype,
-                        peer,
-                        self._label(edge, action.micro, forward),
-                        self.place.over,
-                    )
-                self._before = [*self._before, posted.ticket.op]
+                shape = self._shape_of(edge, action.micro)
+                if shape is None and not forward:
+                    shape = self._shapes.pop((number, action.micro))
+                first = posted = None
+                if shape is None:
+                    # It comes first. As soon as it is here there is room for what follows.
+                    axes = len(self._graph.shapes[edge.value])
+                    first = self._post_one(number, edge, action.micro, forward, [axes], tf.int64)
+                    shape = ops.take(first)
+                dtype = self._graph.specs[edge.value].dtype
+                posted = self._post_one(number, edge, action.micro, forward, shape, dtype)
+                self._posted[number, action.micro, forward] = posted
+                self._before = [*self._before, (first or posted).ticket.op]
+
+    def _post_one(
+        self, number: int, edge: Edge, micro: int, forward: bool, shape: Any, dtype: Any
+    ) -> ops.Posted:
+        peer = self._rank_of(edge.maker if forward else edge.user)
+        with self._channel(number, micro, forward):
+            return ops.post(shape, dtype, peer, self._label(edge, micro, forward), self.place.over)
+
+    def _shape_of(self, edge: Edge, micro: int) -> list[Any] | None:
+        """Of a value, where both ends know it without a message."""
+        return self._graph.shape(edge.value, self.micro_batches[micro].rows)
 
     def _edges_into(self, action: Action) -> Iterator[tuple[int, Edge]]:
         """By which an action takes values from other ranks."""
@@ -322,11 +340,17 @@ class _Step:
     def _send_outputs(
         self, stage: StageFunctions, micro: int, values: dict[str, Any]
     ) -> list[tf.Operation]:
-        return [
-            self._send(values[stage.given[edge.value]], number, edge, micro, forward=True)
-            for number, edge in self._edges(maker=stage.number)
-            if not self._is_here(edge.user)
-        ]
+        sent = []
+        for number, edge in self._edges(maker=stage.number):
+            if self._is_here(edge.user):
+                continue
+            value = values[stage.given[edge.value]]
+            if self._shape_of(edge, micro) is None:
+                shape = tf.shape(value, tf.int64)
+                sent.append(self._send(shape, number, edge, micro, forward=True))
+                self._shapes[number, micro] = shape  # that of its gradient too
+            sent.append(self._send(value, number, edge, micro, forward=True))
+        return sent
 
     def _take_gradients(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         parts: dict[str, list[tf.Tensor]] = defaultdict(list)
@@ -367,7 +391,7 @@ class _Step:
         return sums
 
     def _has_gradient(self, edge: Edge) -> bool:
-        return bool(self._graph.spec(edge.value).dtype.is_floating)
+        return edge.value in self._trained
 
     def _edges(
         self, maker: int | None = None, user: int | None = None

@@ -12,9 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+import tensorflow as tf
 
+from tnt_notebook.comm import ops
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.pipeline.graph import Call, Graph, carries_mask, layers_of
+from tnt_notebook.parallel.pipeline.graph import (
+    Call,
+    Graph,
+    layers_of,
+    trained_values,
+)
 from tnt_notebook.parallel.pipeline.partition import Partition, Stage
 
 
@@ -27,6 +34,7 @@ class StageModel:
         is_last: it has the model's outputs, the compiled loss and the metrics.
         values: what it is called on: values of earlier stages, then inputs of the model.
         regularized: layers whose weights add to the loss here; a shared layer's only once.
+        trained: values of the whole model that gradients flow through.
     """
 
     model: keras.Model
@@ -35,6 +43,7 @@ class StageModel:
     number: int
     is_last: bool
     regularized: tuple[keras.Layer, ...]
+    trained: frozenset[int]
 
     @property
     def calls(self) -> list[Call]:
@@ -93,17 +102,17 @@ def stage_models(model: keras.Model, graph: Graph, cut: Partition) -> list[Stage
     """
     for edge in cut.edges:
         spec = graph.specs[edge.value]
-        if carries_mask(spec):
-            raise ModelError(
-                f"Stage {edge.user} takes {spec.name!r}, which carries a mask (of an Embedding or "
-                "Masking layer), from another stage, and masks are not sent between stages. Cut "
-                "behind the layers that use the mask."
-            )
-        if spec.sparse or getattr(spec, "ragged", False):
+        if edge.value not in graph.dense:
             raise ModelError(
                 f"Stage {edge.user} takes {spec.name!r} from another stage, which is not a dense "
                 "tensor and cannot be sent. Cut elsewhere."
             )
+        if tf.as_dtype(spec.dtype) not in ops.MOVED_DTYPES:
+            raise ModelError(
+                f"Stage {edge.user} takes {spec.name!r} from another stage, whose dtype is "
+                f"{spec.dtype}, and only numbers and bool can be sent. Cut elsewhere."
+            )
+    trained = trained_values(graph)
     regularized: set[int] = set()
     stages = []
     for number, stage in enumerate(cut.stages):
@@ -111,5 +120,5 @@ def stage_models(model: keras.Model, graph: Graph, cut: Partition) -> list[Stage
         own = tuple(layer for layer in layers if id(layer) not in regularized)
         regularized.update(id(layer) for layer in own)
         is_last = number == len(cut.stages) - 1
-        stages.append(StageModel(model, graph, stage, number, is_last, own))
+        stages.append(StageModel(model, graph, stage, number, is_last, own, trained))
     return stages

@@ -28,8 +28,7 @@ from tnt_notebook.parallel.pipeline.cut import best_cut
 from tnt_notebook.parallel.pipeline.families import make
 from tnt_notebook.parallel.pipeline.graph import (
     Graph,
-    carries_mask,
-    graph_of,
+    layers_of,
     standardized,
     wiring_of,
 )
@@ -47,7 +46,8 @@ from tnt_notebook.parallel.pipeline.runtime import (
 )
 from tnt_notebook.parallel.pipeline.schedule import Schedule
 from tnt_notebook.parallel.pipeline.simulate import Timeline
-from tnt_notebook.parallel.pipeline.stage import StageModel, stage_models
+from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.weights import Weights
 from tnt_notebook.parallel.step import (
     PREDICT_CHANNELS,
@@ -87,9 +87,10 @@ class PipelineSteps:
         layout: Layout,
         batch_size: int | None = None,
     ) -> None:
-        check_model(model)
         self._setting, self._model, self._layout = setting, model, layout
-        self._graph = graph_of(model)
+        self._graph = surveyed(model)
+        self._parts = pipeline.micro_batches * layout.replicas
+        check_model(model, self._graph, self._parts)
         schedule = make(
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
@@ -103,16 +104,28 @@ class PipelineSteps:
                 "Use fewer micro-batches, or cut where fewer layers are connected."
             )
         self._plan = Plan(cut, schedule, pipeline.recompute)
-        self._all_stages = stage_models(model, self._graph, cut)
-        check_stages(self._all_stages)
         self._own = schedule.stages_of(layout.position)
-        over = setting.over
-        self._place = Place(over, layout.ranks[layout.replica], layout.position)
+        self._place = Place(setting.over, layout.ranks[layout.replica], layout.position)
         self._is_last = schedule.stages - 1 in self._own
-        self.weights = Weights(
-            over, setting.exchange, model, self._all_stages, schedule.rank_of, layout
-        )
+        self.weights = self._compiled()
+
+    def compiled_again(self) -> None:
+        """Goes by the model's loss, metrics and trainable weights as they are now. Collective."""
+        check_model(self._model, self._graph, self._parts)
+        self.weights.gather()
+        self.weights = self._compiled()
+
+    def _compiled(self) -> Weights:
+        self._all_stages = stage_models(self._model, self._graph, self._plan.cut)
         self._functions: dict[Any, dict[int, StageFunctions]] = {}
+        return Weights(
+            self._setting.over,
+            self._setting.exchange,
+            self._model,
+            self._all_stages,
+            self._plan.schedule.rank_of,
+            self._layout,
+        )
 
     # Steps --------------------------------------------------------------------------------
 
@@ -124,10 +137,9 @@ class PipelineSteps:
             scale = _loss_scale(model.optimizer)
             stages, micro_batches = self._prepared(data, share, "train", scale)
             result = add_step(self._plan, self._place, stages, micro_batches)
-            variables = [v for v in model.trainable_variables if id(v) in result.gradients]
-            gradients = self.weights.exchanged(
-                [result.gradients[id(v)] for v in variables], variables
-            )
+            found = self.weights.completed(result.gradients)
+            variables = [v for v in model.trainable_variables if id(v) in found]
+            gradients = self.weights.exchanged([found[id(v)] for v in variables], variables)
             with self.weights.seen_as_a_whole(variables):
                 model.optimizer.apply(gradients, variables)
             return self._logs(result.loss, share, over)
@@ -147,18 +159,30 @@ class PipelineSteps:
         with ops.channels(PREDICT_CHANNELS):
             stages, micro_batches = self._prepared(data, share, "predict")
             _, results = add_forward(self._plan, self._place, stages, micro_batches)
-            specs = [self._graph.specs[value] for value in self._graph.outputs]
-            outputs = [tf.zeros([0, *spec.shape[1:]], spec.dtype) for spec in specs]
+            outputs = [None] * len(self._graph.outputs)
             if self._is_last:
                 parts = [
                     [tensor[: micro.labels[0]] for tensor in tensors]
                     for micro, tensors in zip(micro_batches, results, strict=True)
                 ]
                 outputs = [tf.concat(column, 0) for column in zip(*parts, strict=True)]
-            numbers = dict(zip(self._graph.outputs, outputs, strict=False))
-            return keras.tree.map_structure(
-                lambda value: gather_rows(numbers[value], over), self._graph.output_structure
-            )
+            numbers = {
+                value: gather_rows(self._with_shape(value, output), over)
+                for value, output in zip(self._graph.outputs, outputs, strict=True)
+            }
+            return keras.tree.map_structure(lambda n: numbers[n], self._graph.output_structure)
+
+    def _with_shape(self, value: int, output: tf.Tensor | None) -> tf.Tensor:
+        """An output of the model, on ranks that do not have it without rows. Collective."""
+        shape = self._graph.shape(value, 0)
+        if shape is None:
+            row = tf.zeros([len(self._graph.shapes[value]) - 1], tf.int64)
+            if output is not None:
+                row = tf.shape(output, tf.int64)[1:]
+            label = "allreduce of the shape of predictions"
+            (row,) = ops.allreduce([row], reduction="max", label=label, over=self._setting.over)
+            shape = tf.concat([[0], row], 0)
+        return tf.zeros(shape, self._graph.specs[value].dtype) if output is None else output
 
     def last_step(self) -> Timeline | None:
         """The latest training step of this replica, as measured. Collective."""
@@ -273,6 +297,11 @@ def _agreed_begins(
             found = {"begins": best_cut(graph, pipeline, schedule, measure)}
         except ModelError as error:
             found = {"refused": str(error)}
+        except (ValueError, tf.errors.OpError) as error:
+            found = {
+                "refused": f"The layers could not be timed, to cut the model; name those that "
+                f"begin a stage in cut_at. The reason: {error}"
+            }
     found = agreement.from_rank_0(over, found)
     if "refused" in found:
         raise ModelError(found["refused"])
@@ -288,10 +317,11 @@ def _weigh(model: keras.Model, graph: Graph, pipeline: Pipeline, rows: int) -> W
     return recomputing(weighing) if pipeline.recompute else weighing
 
 
-def check_model(model: keras.Model) -> None:
-    """
+def check_model(model: keras.Model, graph: Graph, parts: int) -> None:
+    """What a pipeline that sees a batch in so many parts cannot do yet, or never.
+
     Raises:
-        ModelError: the model wants what a pipeline cannot do yet, or never.
+        ModelError: the model wants it.
     """
     for name in ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics"):
         # The steps' own replacement hangs on the instance, not on the class.
@@ -300,33 +330,30 @@ def check_model(model: keras.Model) -> None:
                 f"{type(model).__name__} has a {name} of its own, and a pipeline runs Keras's: "
                 "train it without a pipeline, or let a loss or metric do what it does."
             )
-    outputs = [spec for spec in getattr(model, "outputs", []) if carries_mask(spec)]
     losses = (
         [] if model._compile_loss is None else keras.tree.flatten(model._compile_loss._user_loss)
     )
     by_weights = [
         loss for loss in losses if getattr(loss, "reduction", "") == "mean_with_sample_weight"
     ]
-    if outputs or by_weights:
+    if graph.masked & set(graph.outputs) or by_weights:
         raise ModelError(
             "The loss is divided by what is known only when the whole batch has gone through the "
             "model (a mask on its outputs, or reduction='mean_with_sample_weight'), and a pipeline "
             "computes gradients before that. Use reduction='sum_over_batch_size' without a mask."
         )
-
-
-def check_stages(stages: Sequence[StageModel]) -> None:
-    """
-    Raises:
-        ModelError: a stage has nothing to train.
-    """
-    for stage in stages:
-        if not stage.trainable_variables():
-            names = ", ".join(layer.name for layer in stage.layers)
-            raise ModelError(
-                f"Stage {stage.number} ({names}) has no weights to train. Name other layers in "
-                "cut_at, or ask for fewer stages."
-            )
+    whole = [
+        layer.name
+        for outer in layers_of(graph.calls)
+        for layer in outer._flatten_layers()
+        if getattr(layer, "synchronized", False) and layer.trainable
+    ]
+    if whole and parts > 1:
+        raise ModelError(
+            f"BatchNormalization {whole[0]!r} is synchronized: it needs all of a batch, and in a "
+            f"pipeline a batch comes to it in {parts} parts, one after the other. Make it without "
+            "synchronized=True, to normalise micro-batches, or use layer or group normalization."
+        )
 
 
 def _loss_scale(optimizer: Any) -> Any:

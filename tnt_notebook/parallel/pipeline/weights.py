@@ -10,6 +10,7 @@ A model that was built with ``tnt.lazy()`` stays apart.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -55,6 +56,7 @@ class Weights:
         self._over, self._exchange, self._model = over, exchange, model
         self._stages, self._rank_of, self._layout = stages, rank_of, layout
         self._holders = self._find_holders()
+        self._stands_in_for = self._find_stand_ins()
         self._groups = self._make_groups(over)
         self.stay_apart = any(map(is_lazy, model.variables))
         state = self._state()
@@ -97,7 +99,9 @@ class Weights:
             with ops.channels(TRAIN_CHANNELS + number * _CHANNELS_OF_GROUP):
                 summed = exchange(dense, [variables[i] for i in chosen], one, group)
             for i, gradient in zip(chosen, summed, strict=True):
-                result[i] = gradient
+                # Where TensorFlow knows the shape of a gradient, it multiplies it in another order
+                # with scalars, and the bits of the weights would differ from rank to rank.
+                result[i] = tf.ensure_shape(gradient, variables[i].shape)
         return result
 
     @contextlib.contextmanager
@@ -139,6 +143,29 @@ class Weights:
             return tf.cast(all_of_them, tf.bool)
 
         return check
+
+    def completed(self, gradients: dict[int, Any]) -> dict[int, Any]:
+        """Gradients by id of the variable, with 0 for what this rank stands in for."""
+        return {id(v): tf.zeros_like(v.value) for v in self._stands_in_for} | gradients
+
+    def _find_stand_ins(self) -> list[keras.Variable]:
+        """Makes a position that trains no weights a holder of the smallest one of another.
+
+        So its optimizer goes on with those of the others: counts steps, scales losses, and is there
+        when norms and overflows are exchanged.
+
+        Returns:
+            What this position stands in for.
+        """
+        trainable = [v for v in self._model.trainable_variables if id(v) in self._holders]
+        busy = {position for v in trainable for position in self._holders[id(v)]}
+        idle = sorted(set(self._rank_of) - busy)
+        if not idle or not trainable:
+            return []
+        smallest = min(trainable, key=lambda v: math.prod(v.shape))
+        holders = self._holders[id(smallest)]
+        self._holders[id(smallest)] = tuple(sorted({*holders, *idle}))
+        return [smallest] if self._layout.position in idle else []
 
     def _find_holders(self) -> dict[int, tuple[int, ...]]:
         """The positions in the pipeline that have a variable of a layer, by its id."""

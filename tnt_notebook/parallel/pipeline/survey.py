@@ -1,0 +1,117 @@
+"""What can be known of a graph's values before there are any: their shapes, and their masks.
+
+The calls run once on tensors without numbers. A dimension that then is as large as the batch is the
+batch's; one that is unknown then may differ from batch to batch, and goes with the value from stage
+to stage. A mask (of an Embedding or Masking layer) hangs on a tensor in Keras; here it is a value
+of its own, which calls give and take, so that it comes to every stage that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src import backend as keras_backend
+
+from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.pipeline.graph import SAMPLES, Call, Dimension, Graph, graph_of
+
+#: Samples of the batch without numbers: what no function of it is by accident.
+_BATCH = 1009
+
+
+def surveyed(model: keras.Model) -> Graph:
+    """The graph of a model, with shapes and masks.
+
+    Raises:
+        ModelError: it has none, or cannot be trained in micro-batches.
+    """
+    graph = graph_of(model)
+    _survey(graph)
+    return graph
+
+
+def _survey(graph: Graph) -> None:
+    """Adds shapes and masks to a graph.
+
+    Raises:
+        ModelError: an output has not one row for each sample.
+    """
+    values: dict[int, Any] = {}
+    numbers: dict[int, int] = {}  # of values and masks, by id of the tensor
+    tensors: list[Any] = []  # whose ids they are
+
+    def number(tensor: Any, value: int) -> None:
+        numbers.setdefault(id(tensor), value)
+        tensors.append(tensor)
+
+    def run(*inputs: Any) -> None:
+        values.update(zip(graph.inputs, inputs, strict=True))
+        for value, tensor in values.items():
+            number(tensor, value)
+        for place, call in enumerate(graph.calls):
+            taken = {n: keras_backend.get_keras_mask(values[n]) for n in call.takes}
+            call.run(values, training=False)
+            for value in call.gives:
+                number(values[value], value)
+            made = {}
+            for value in call.gives:
+                mask = keras_backend.get_keras_mask(values[value])
+                if mask is not None and id(mask) not in numbers:
+                    made[value] = graph.new_value(_described(mask, graph.specs[value].name))
+                    values[made[value]] = mask
+                    number(mask, made[value])
+            masks = {n: numbers[id(mask)] for n, mask in taken.items() if mask is not None}
+            graph.calls[place] = _with_masks(call, masks, made)
+
+    keras_backend.compute_output_spec(run, *(_without_numbers(graph, n) for n in graph.inputs))
+    graph.shapes = [_shape(graph, n, values[n].shape) for n in range(len(graph.specs))]
+    graph.masked = frozenset(
+        n for n, tensor in values.items() if keras_backend.get_keras_mask(tensor) is not None
+    )
+    graph.dense = frozenset(n for n, tensor in values.items() if isinstance(tensor, tf.Tensor))
+    for value in graph.outputs:
+        found, spec = values[value].shape, graph.specs[value]
+        if len(found) == 0 or found[0] not in (_BATCH, None):
+            raise ModelError(
+                f"The model's output {spec.name!r} has not one row for each sample: of "
+                f"{_BATCH} samples it has the shape {tuple(found)}. A pipeline puts outputs of "
+                "micro-batches together along their first axis: let it be that of the samples."
+            )
+
+
+def _without_numbers(graph: Graph, value: int) -> keras.KerasTensor:
+    spec = graph.specs[value]
+    return keras.KerasTensor((_BATCH, *spec.shape[1:]), spec.dtype, sparse=spec.sparse)
+
+
+def _described(mask: Any, name: str) -> keras.KerasTensor:
+    shape = (None if n == _BATCH else n for n in mask.shape)
+    return keras.KerasTensor(tuple(shape), mask.dtype, name=f"mask of {name}")
+
+
+def _with_masks(call: Call, masks: dict[int, int], made: dict[int, int]) -> Call:
+    return replace(
+        call,
+        takes=tuple(dict.fromkeys((*call.takes, *masks.values()))),
+        gives=(*call.gives, *made.values()),
+        masks=masks,
+        masked=tuple(made),
+    )
+
+
+def _shape(graph: Graph, value: int, found: Sequence[int | None]) -> tuple[Dimension, ...]:
+    """From what was found on the batch without numbers, and what Keras says of the value."""
+    described = list(graph.specs[value].shape)
+    if any(graph.specs[n].shape[0] is not None for n in graph.inputs):
+        described[:1] = [None] * len(described[:1])  # the size of a batch that there may not be
+    shape: list[Dimension] = []
+    for here, said in zip(found, described, strict=True):
+        if here == _BATCH:
+            shape.append(SAMPLES)
+        else:
+            shape.append(said if here in (None, said) else None)
+    return tuple(shape)
