@@ -5,6 +5,7 @@
 # make bench    benchmarks                       make test-kernels  C++ tests with sanitizers
 # make bench-comm          the backend beside MPI libraries, gloo and others, whichever are installed in
 #                          the folder that TNT_BENCH_VENVS names; make contestants puts them there
+# make bench-pipeline      schedules of pipelines, beside one rank alone and torch's
 # make clean    remove what the other targets made
 #
 # The first of them sets up .venv; later ones set up again only when what it depends on has changed.
@@ -38,7 +39,7 @@ export XDG_DATA_HOME := $(LOCAL)/share
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup demo lab test bench bench-comm contestants check format test-kernels clean
+.PHONY: setup demo lab test bench bench-comm bench-pipeline contestants check format test-kernels clean
 
 setup: $(READY)
 
@@ -73,6 +74,9 @@ export TNT_BENCH_VENVS
 
 bench-comm: $(READY)
 	$(BIN)/python -m tests.benchmarks.comm $(RESULTS)
+
+bench-pipeline: $(READY)
+	$(BIN)/python -m tests.benchmarks.pipeline
 
 contestants: $(READY)
 	$(BIN)/python -m tests.benchmarks.contestants install $(TNT_BENCH_VENVS)

@@ -37,7 +37,11 @@ def test_a_pipeline_in_a_cell(shell: InteractiveShell) -> None:
     step = staged.timeline
     assert (step.schedule, step.ranks, step.micro_batches, step.measured) == ("zb-h1", 2, 4, True)
     assert sorted(map(str, (span.action for span in step.spans))) == sorted(
-        f"{kind}{stage}.{micro}" for kind in "FIW" for stage in range(2) for micro in range(4)
+        f"{kind}{stage}.{micro}"
+        for kind in "FIW"
+        for stage in range(2)
+        for micro in range(4)
+        if (kind, stage) != ("I", 0)  # nobody wants the gradient of the input
     )
     ends = {span.action: span.end for span in step.spans}
     for span in step.spans:

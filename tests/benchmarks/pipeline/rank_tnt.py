@@ -17,7 +17,6 @@ if __name__ == "__main__":
 
     import tnt_notebook as tnt
     from tests.benchmarks.pipeline.keras_models import built
-    from tnt_notebook.parallel.pipeline.families import make
     from tnt_notebook.parallel.pipeline.measured import steps_on
     from tnt_notebook.parallel.pipeline.simulate import step_time
 
@@ -44,8 +43,7 @@ if __name__ == "__main__":
         model = trained(schedule, micro_batches, tuple(request.get("cut", ())))
         steps = task.steps + 1
         model.fit(data(micro_batches), steps_per_epoch=steps, verbose=0)
-        actions = make(schedule, seat.ranks, micro_batches).actions[over.rank]
-        spans = steps_on(over.trace(), over.rank, len(actions))[-steps:]
+        spans = steps_on(over.trace(), over.rank, steps)
         begins = [step[0].begin for step in spans]
         return {
             "seconds": (begins[-1] - begins[0]) / (len(begins) - 1),

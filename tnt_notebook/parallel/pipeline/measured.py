@@ -31,21 +31,15 @@ def number_of(action: Action, training: bool) -> int:
     return (0 if training else _NOT_TRAINING) | action.stage << 16 | action.micro
 
 
-def steps_on(
-    events: np.ndarray, rank: int, actions: int, most: int | None = None
-) -> list[list[Span]]:
-    """The training steps of one rank, the oldest first; in seconds of CLOCK_MONOTONIC.
+def steps_on(events: np.ndarray, rank: int, most: int) -> list[list[Span]]:
+    """The latest training steps of one rank, at most so many, the oldest first; in seconds of
+    CLOCK_MONOTONIC. All of them are of one schedule.
 
     Args:
         events: of the rank, as of :meth:`World.trace`; no step is under way.
         rank: in the pipeline.
-        actions: of a step there.
-        most: how many steps, from the latest; default: all that the trace remembers.
     """
     found = events[np.isin(events["kind"], list(_KINDS)) & (events["channel"] < _NOT_TRAINING)]
-    steps = len(found) // actions
-    if most is not None:
-        steps = min(steps, most)
     spans = [
         Span(
             rank,
@@ -53,11 +47,17 @@ def steps_on(
             1e-9 * int(begin),
             1e-9 * int(end),
         )
-        for begin, end, kind, number in found[["begin_ns", "end_ns", "kind", "channel"]][
-            len(found) - steps * actions :
-        ]
+        for begin, end, kind, number in found[["begin_ns", "end_ns", "kind", "channel"]]
     ]
-    return [spans[i : i + actions] for i in range(0, len(spans), actions)]
+    # A step has each action once, and not those in which there is nothing to do.
+    seen: set[Action] = set()
+    for span in reversed(spans):
+        if span.action in seen:
+            break
+        seen.add(span.action)
+    size = max(1, len(seen))
+    steps = min(most, len(spans) // size)
+    return [spans[len(spans) - n * size :][:size] for n in range(steps, 0, -1)]
 
 
 def last_step(over: World, ranks: Sequence[int], rank: int, schedule: Schedule) -> Timeline | None:
@@ -69,7 +69,7 @@ def last_step(over: World, ranks: Sequence[int], rank: int, schedule: Schedule) 
         ranks: of the pipeline, in the world.
         rank: of this process in its pipeline.
     """
-    steps = steps_on(over.trace(), rank, len(schedule.actions[rank]), 1)
+    steps = steps_on(over.trace(), rank, 1)
     everyone = over.allgather_bytes(json.dumps(steps[-1] if steps else []).encode())
     parts = [spans_from_json(json.loads(everyone[member])) for member in ranks]
     if not all(parts):
