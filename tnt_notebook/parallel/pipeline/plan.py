@@ -245,9 +245,11 @@ def _costs(weighing: Weighing, cut: Partition) -> Costs:
     transfer: dict[tuple[int, int], float] = defaultdict(float)
     for value, maker, user in cut.edges:
         transfer[maker, user] += weighing.transfer.get(value, 0.0) / 2  # there; the rest is back
-    return Costs(
-        by_stage(weighing.forward), by_stage(weighing.inputs), by_stage(weighing.weights), transfer
-    )
+    inputs, weights = by_stage(weighing.inputs), by_stage(weighing.weights)
+    for number, stage in enumerate(cut.stages):
+        if not stage.takes:  # no other stage waits for its gradients: all of them are W's
+            inputs[number], weights[number] = 0.0, inputs[number] + weights[number]
+    return Costs(by_stage(weighing.forward), inputs, weights, transfer)
 
 
 def _evened(costs: Costs) -> Costs:
