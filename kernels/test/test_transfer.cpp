@@ -1,0 +1,110 @@
+// Messages from one rank to another, which wait in line on their channel.
+#include <list>
+
+#include "check.h"
+#include "engine/transfer.h"
+#include "ranks.h"
+
+using namespace tnt;
+using namespace tnt::test;
+
+namespace {
+
+constexpr Joined every_joined[] = {Joined::by_messages, Joined::by_memory, Joined::in_pairs};
+
+// What a shared_ptr to an engine of `Ranks` is: it does not own.
+std::shared_ptr<Engine> borrowed(Engine& engine) {
+  return std::shared_ptr<Engine>(&engine, [](Engine*) {});
+}
+
+// One message from rank 0 to rank 1, until it has ended.
+struct Message {
+  std::vector<float> memory;
+  Pending pending;
+
+  Message(const std::shared_ptr<Engine>& engine, std::uint32_t channel, std::size_t count,
+          float value)
+      : memory(count, engine->rank() == 0 ? value : -1.0f) {
+    Request request;
+    request.collective = Collective::broadcast;
+    request.count = count;
+    request.label = "message";
+    request.schedule = transfer(*engine, 0, 1, count);
+    auto* bytes = reinterpret_cast<std::byte*>(memory.data());
+    if (engine->rank() == 0)
+      request.inputs.add(bytes, count);
+    else
+      request.outputs.add(bytes, count);
+    post(engine, channel, std::move(request), pending.done());
+  }
+};
+
+constexpr std::size_t sizes[] = {1, 0, 100'000, 17, 5'000};
+
+}  // namespace
+
+TEST(messages_of_a_channel_come_in_the_order_in_which_they_were_posted) {
+  for (const Joined joined : every_joined)
+    for (const int lanes : {1, 2}) {
+      Ranks ranks(2, 60, joined, lanes);
+      ranks.run([](Engine& engine) {
+        const auto owner = borrowed(engine);
+        std::list<Message> messages;
+        for (int i = 0; i < 60; ++i)
+          messages.emplace_back(owner, 5 + static_cast<std::uint32_t>(i % 2), sizes[i % 5],
+                                static_cast<float>(i));
+        int i = 0;
+        for (Message& message : messages) {
+          CHECK_EQUAL(message.pending.wait(), "");
+          for (const float value : message.memory) CHECK_EQUAL(value, static_cast<float>(i));
+          ++i;
+        }
+      });
+    }
+}
+
+TEST(messages_are_posted_from_several_threads) {
+  Ranks ranks(2, 60, Joined::by_memory);
+  ranks.run([](Engine& engine) {
+    const auto owner = borrowed(engine);
+    std::vector<std::thread> threads;
+    std::vector<std::list<Message>> messages(4);
+    std::vector<std::exception_ptr> errors(4);
+    for (std::uint32_t channel = 0; channel < 4; ++channel)
+      threads.emplace_back([&, channel] {
+        for (int i = 0; i < 50; ++i)
+          messages[channel].emplace_back(owner, channel, sizes[i % 5], static_cast<float>(i));
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (std::list<Message>& line : messages) {
+      int i = 0;
+      for (Message& message : line) {
+        CHECK_EQUAL(message.pending.wait(), "");
+        for (const float value : message.memory) CHECK_EQUAL(value, static_cast<float>(i));
+        ++i;
+      }
+    }
+  });
+}
+
+TEST(messages_that_wait_hear_of_a_failure) {
+  for (const Joined joined : every_joined) {
+    Ranks ranks(2, 60, joined);
+    const auto owner = borrowed(ranks[1]);
+    std::list<Message> messages;
+    for (int i = 0; i < 5; ++i) messages.emplace_back(owner, 7, 1000, 1.0f);
+    ranks[0].abort("rank 0: bad data");
+    for (Message& message : messages) CHECK_EQUAL(message.pending.wait(), "rank 0: bad data");
+    Message late(owner, 7, 1000, 1.0f);
+    CHECK_EQUAL(late.pending.wait(), "rank 0: bad data");
+  }
+}
+
+TEST(messages_that_wait_hear_that_communication_is_closed) {
+  Ranks ranks(2);
+  const auto owner = borrowed(ranks[1]);
+  std::list<Message> messages;
+  for (int i = 0; i < 5; ++i) messages.emplace_back(owner, 7, 1000, 1.0f);
+  ranks[1].close();
+  for (Message& message : messages) CHECK_EQUAL(message.pending.wait(), "communication is closed");
+}
