@@ -60,7 +60,7 @@ class _Bottleneck(nn.Module):
 
 class _ChannelsFirst(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.permute(0, 3, 1, 2)
+        return x.permute(0, 3, 1, 2).contiguous()  # what is sent must be
 
 
 def _resnet50() -> list[nn.Module]:
