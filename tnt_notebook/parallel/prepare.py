@@ -38,11 +38,11 @@ def prepare(
         with presence.lazy():  # each rank creates what belongs to its own weights
             _build_optimizers(model)
     build(model, element, with_loss)
-    if session.pipeline is None:
-        state = state_of(model)
-        presence.distribute(over, state, [range(over.size)] * len(state))
     agreement.agree(over, {"call": call, **arguments, **facts(model)})
-    agreement.share_state(over, state_of(model))
+    state = state_of(model)
+    if session.pipeline is None:
+        presence.distribute(over, state, [range(over.size)] * len(state))
+    agreement.share_state(over, state)
 
 
 def check_compiled(model: keras.Model, call: str) -> None:
