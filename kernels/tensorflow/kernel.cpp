@@ -70,16 +70,16 @@ std::string string_attribute(TF_OpKernelConstruction* construction, const char* 
   return value;
 }
 
-std::shared_ptr<Engine> engine_of(int world, const std::string& label) {
-  auto engine = find_engine(world);
-  if (engine == nullptr) throw std::runtime_error("communication is closed: " + label);
-  return engine;
-}
-
 Address::Address(TF_OpKernelConstruction* construction)
     : world(static_cast<int>(int_attribute(construction, "world"))),
       channel(static_cast<std::uint32_t>(int_attribute(construction, "channel"))),
       label(string_attribute(construction, "label")) {}
+
+std::shared_ptr<Engine> Address::engine() const {
+  auto engine = find_engine(world);
+  if (engine == nullptr) throw std::runtime_error("communication is closed: " + label);
+  return engine;
+}
 
 std::vector<const char*> with_address(std::vector<const char*> attributes) {
   attributes.insert(attributes.end(), std::begin(Address::attributes),

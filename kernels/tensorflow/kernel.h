@@ -22,9 +22,6 @@ std::int64_t int_attribute(TF_OpKernelConstruction* construction, const char* na
 DataType type_attribute(TF_OpKernelConstruction* construction, const char* name);
 std::string string_attribute(TF_OpKernelConstruction* construction, const char* name);
 
-// Throws std::runtime_error if there is none.
-std::shared_ptr<Engine> engine_of(int world, const std::string& label);
-
 // What ops that communicate are made with.
 struct Address {
   int world = 0;
@@ -33,7 +30,7 @@ struct Address {
 
   static constexpr const char* attributes[] = {"world: int", "channel: int", "label: string"};
   explicit Address(TF_OpKernelConstruction* construction);
-  std::shared_ptr<Engine> engine() const { return engine_of(world, label); }
+  std::shared_ptr<Engine> engine() const;  // throws std::runtime_error if there is none
 };
 
 struct Nothing {

@@ -38,6 +38,7 @@ class Pending {
 
 // What joins the ranks: messages only; one node that shares memory; nodes of two ranks each.
 enum class Joined { by_messages, by_memory, in_pairs };
+constexpr Joined every_joined[] = {Joined::by_messages, Joined::by_memory, Joined::in_pairs};
 
 inline const char* name_of(Joined joined) {
   switch (joined) {
@@ -120,6 +121,11 @@ class Ranks {
  private:
   std::vector<std::unique_ptr<Engine>> engines_;
 };
+
+// What a shared_ptr to an engine of `Ranks` is: it does not own.
+inline std::shared_ptr<Engine> borrowed(Engine& engine) {
+  return std::shared_ptr<Engine>(&engine, [](Engine*) {});
+}
 
 // How a call is made: handed to the engine's threads, or moved by the caller.
 enum class Way { started, helped, waited };

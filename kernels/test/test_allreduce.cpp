@@ -44,8 +44,6 @@ const std::vector<int> sizes = {1, 2, 3, 5};
 const std::vector<int> sizes = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 #endif
 
-constexpr Joined every_joined[] = {Joined::by_messages, Joined::by_memory, Joined::in_pairs};
-
 template <class T>
 void check_plain(Engine& engine, Type type, Reduction reduction, std::size_t count, Way way) {
   std::vector<T> values;

@@ -11,13 +11,6 @@ using namespace tnt::test;
 
 namespace {
 
-constexpr Joined every_joined[] = {Joined::by_messages, Joined::by_memory, Joined::in_pairs};
-
-// What a shared_ptr to an engine of `Ranks` is: it does not own.
-std::shared_ptr<Engine> borrowed(Engine& engine) {
-  return std::shared_ptr<Engine>(&engine, [](Engine*) {});
-}
-
 std::string gather_all(Engine& engine, const std::string& block, std::uint32_t channel = 0) {
   std::string joined;
   Pending pending;

@@ -10,13 +10,6 @@ using namespace tnt::test;
 
 namespace {
 
-constexpr Joined every_joined[] = {Joined::by_messages, Joined::by_memory, Joined::in_pairs};
-
-// What a shared_ptr to an engine of `Ranks` is: it does not own.
-std::shared_ptr<Engine> borrowed(Engine& engine) {
-  return std::shared_ptr<Engine>(&engine, [](Engine*) {});
-}
-
 // One message from rank 0 to rank 1, until it has ended.
 struct Message {
   std::vector<float> memory;
@@ -41,6 +34,16 @@ struct Message {
 
 constexpr std::size_t sizes[] = {1, 0, 100'000, 17, 5'000};
 
+// Message i carries i, on both ranks.
+void check_all_came(std::list<Message>& messages) {
+  float expected = 0;
+  for (Message& message : messages) {
+    CHECK_EQUAL(message.pending.wait(), "");
+    for (const float value : message.memory) CHECK_EQUAL(value, expected);
+    ++expected;
+  }
+}
+
 }  // namespace
 
 TEST(messages_of_a_channel_come_in_the_order_in_which_they_were_posted) {
@@ -53,12 +56,7 @@ TEST(messages_of_a_channel_come_in_the_order_in_which_they_were_posted) {
         for (int i = 0; i < 60; ++i)
           messages.emplace_back(owner, 5 + static_cast<std::uint32_t>(i % 2), sizes[i % 5],
                                 static_cast<float>(i));
-        int i = 0;
-        for (Message& message : messages) {
-          CHECK_EQUAL(message.pending.wait(), "");
-          for (const float value : message.memory) CHECK_EQUAL(value, static_cast<float>(i));
-          ++i;
-        }
+        check_all_came(messages);
       });
     }
 }
@@ -69,21 +67,13 @@ TEST(messages_are_posted_from_several_threads) {
     const auto owner = borrowed(engine);
     std::vector<std::thread> threads;
     std::vector<std::list<Message>> messages(4);
-    std::vector<std::exception_ptr> errors(4);
     for (std::uint32_t channel = 0; channel < 4; ++channel)
       threads.emplace_back([&, channel] {
         for (int i = 0; i < 50; ++i)
           messages[channel].emplace_back(owner, channel, sizes[i % 5], static_cast<float>(i));
       });
     for (std::thread& thread : threads) thread.join();
-    for (std::list<Message>& line : messages) {
-      int i = 0;
-      for (Message& message : line) {
-        CHECK_EQUAL(message.pending.wait(), "");
-        for (const float value : message.memory) CHECK_EQUAL(value, static_cast<float>(i));
-        ++i;
-      }
-    }
+    for (std::list<Message>& line : messages) check_all_came(line);
   });
 }
 

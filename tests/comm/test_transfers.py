@@ -72,40 +72,31 @@ def test_receives_hold_no_thread(ranks, world):
     ranks.run(2, many_at_once, 40, world=world)
 
 
-def of_other_size():
+def of_another_kind(sent, wanted, label):
+    """Rank 0 sends one shape and dtype, rank 1 expects another."""
     w = comm.world()
     with pytest.raises(tf.errors.OpError) as e, ops.channels(100):
         if w.rank == 0:
-            ops.send(tf.ones([5]), 1, "activation of dense")
+            ops.send(tf.ones(*sent), 1, label)
             ops.receive([1], tf.float32, 1, "what never comes")
         else:
-            ops.receive([6], tf.float32, 0, "activation of dense")
+            ops.receive(*wanted, 0, label)
     w.recover()
     return str(e.value)
 
 
 @pytest.mark.parametrize("world", WORLDS[:2], ids=str)
 def test_a_tensor_of_another_size_is_an_error_on_both(ranks, world):
-    texts = ranks.run(2, of_other_size, world=world)
+    sent, wanted = ([5], tf.float32), ([6], tf.float32)
+    texts = ranks.run(2, of_another_kind, sent, wanted, "activation of dense", world=world)
     assert all("activation of dense" in text for text in texts)
     assert all("of 5 float32" in text and "of 6 float32" in text for text in texts)
 
 
-def of_other_dtype():
-    w = comm.world()
-    with pytest.raises(tf.errors.OpError) as e, ops.channels(100):
-        if w.rank == 0:
-            ops.send(tf.ones([5], tf.uint8), 1, "which pixels count")
-            ops.receive([1], tf.float32, 1, "what never comes")
-        else:
-            ops.receive([5], tf.bool, 0, "which pixels count")
-    w.recover()
-    return str(e.value)
-
-
 @pytest.mark.parametrize("world", WORLDS[:2], ids=str)
 def test_a_tensor_of_another_dtype_with_as_many_bytes_is_an_error(ranks, world):
-    texts = ranks.run(2, of_other_dtype, world=world)
+    sent, wanted = ([5], tf.uint8), ([5], tf.bool)
+    texts = ranks.run(2, of_another_kind, sent, wanted, "which pixels count", world=world)
     assert all("which pixels count" in text for text in texts), texts
 
 

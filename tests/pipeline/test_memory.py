@@ -185,21 +185,24 @@ def told(output: str) -> tuple[float, list[float]]:
     return float(words[1]), [float(word) for word in words[3:]]
 
 
-def train_big(folder: Path, n: int, limit_mb: int) -> tuple[int, str]:
-    script = folder / "big.py"
-    script.write_text(BIG)
-    run = subprocess.run(
-        [*mpiexec(n), sys.executable, str(script), str(limit_mb)],
-        env={
-            **rank_environment(),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "TF_NUM_INTRAOP_THREADS": "1",
-            "TF_NUM_INTEROP_THREADS": "1",
-        },
+def run_script(
+    folder: Path, n: int, source: str, argument: object, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a script on ranks of its own, as its memory is looked at."""
+    script = folder / "script.py"
+    script.write_text(source)
+    return subprocess.run(
+        [*mpiexec(n), sys.executable, str(script), str(argument)],
+        env={**rank_environment(), "PYTHONPATH": os.pathsep.join(sys.path), **environment},
         capture_output=True,
         text=True,
         timeout=300,
     )
+
+
+def train_big(folder: Path, n: int, limit_mb: int) -> tuple[int, str]:
+    threads = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+    run = run_script(folder, n, BIG, limit_mb, **threads)
     return run.returncode, run.stdout + run.stderr
 
 
@@ -225,7 +228,7 @@ import tensorflow as tf
 
 import tnt_notebook as tnt
 from tnt_notebook.parallel.pipeline.families import make
-from tnt_notebook.parallel.pipeline.memory import peak_bytes
+from tests.pipeline.held import peak_bytes
 
 schedule, micro_batches, rows = sys.argv[1], 8, 4096
 width, layers = 256, 12
@@ -264,21 +267,9 @@ for rank in range(over.size):
 
 def peaks(folder: Path, schedule: str) -> np.ndarray:
     """Of each rank: the peak, and that of what is held between actions; in MB."""
-    script = folder / "steps.py"
-    script.write_text(STEPS)
-    run = subprocess.run(
-        [*mpiexec(2), sys.executable, str(script), schedule],
-        env={
-            **rank_environment(),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            # What is freed is given back at once.
-            "MALLOC_MMAP_THRESHOLD_": "65536",
-            "TF_ENABLE_ONEDNN_OPTS": "0",
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    # What is freed is given back at once.
+    at_once = {"MALLOC_MMAP_THRESHOLD_": "65536", "TF_ENABLE_ONEDNN_OPTS": "0"}
+    run = run_script(folder, 2, STEPS, schedule, **at_once)
     assert run.returncode == 0, run.stderr
     lines = [line.split() for line in run.stdout.splitlines() if line.startswith("rank ")]
     return np.array([[float(peak), float(held)] for _, _, peak, held in sorted(lines)])

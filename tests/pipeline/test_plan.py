@@ -16,7 +16,6 @@ from tnt_notebook.parallel.pipeline.plan import (
     Memory,
     as_json,
     from_json,
-    held_by_stage,
     plan_of,
     rank_bytes,
 )
@@ -50,7 +49,8 @@ def test_two_equal_stages():
     # F 2 s, B 6 s:   rank 0   F0 F1 .. .. B0 B0 B0 B1 B1 B1        from 0 s to 24 s
     #                 rank 1      F0 B0 B0 B0 F1 B1 B1 B1           from 2 s to 18 s
     plan = planned()
-    assert plan.step_s == 24 and plan.busy_s == (16, 16)
+    assert plan.step_s == 24
+    assert [24 * (1 - plan.timeline.idle(rank)) for rank in range(2)] == pytest.approx([16, 16])
     assert plan.spans[0] == Span(0, Action("F", 0, 0), 0, 2)
     assert (plan.bubble, plan.formula_bubble) == pytest.approx((1 / 3, 1 / 3))
     assert plan.samples_per_s == pytest.approx(32 / 24)
@@ -95,7 +95,7 @@ def test_ranks_with_two_stages():
     plan = planned("interleaved", begins=(1, 2, 3))
     assert [stage.rank for stage in plan.stages] == [0, 1, 0, 1]
     assert all(stage.sent_bytes == 100 for stage in plan.stages[:3])
-    held = held_by_stage(make("interleaved", 2, 2))
+    held = make("interleaved", 2, 2).held_by_stage()
     assert held == [stage.held for stage in plan.stages] and max(held) == 2
     # Never more than all that its stages hold at their own worst.
     assert plan.rank_bytes[0] <= 320 + held[0] * 107 + held[2] * 100
@@ -107,7 +107,7 @@ def test_memory_follows_the_actions(name):
     begins = [2] if schedule.stages == 2 else [1, 2, 3]
     needs = rank_bytes(CHAIN, WEIGHING, schedule, begins)
     assert len(needs) == 2 and all(need >= 320 + 200 for need in needs)
-    assert sum(held_by_stage(schedule)) >= sum(schedule.held())
+    assert sum(schedule.held_by_stage()) >= sum(schedule.held())
 
 
 def test_a_schedule_of_ones_own_has_no_formula():

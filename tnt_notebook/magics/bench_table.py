@@ -6,11 +6,9 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tnt_notebook.dashboard.wording import short_time, size, three_digits
-from tnt_notebook.magics.table import aligned
+from tnt_notebook.magics.table import aligned, html
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tnt_notebook.dashboard.bench import Bench
 
 _FASTEST = "*"
@@ -37,17 +35,13 @@ def bench_text(bench: Bench) -> str:
 def bench_html(bench: Bench) -> str:
     """The same for a browser, which gives tables its own style."""
     head, rows = _times(bench)
-    body = "".join(
-        "<tr>" + "".join(_cell(text, best) for text, best in row) + "</tr>" for row in rows
-    )
     fit_head, fits = _fits(bench)
-    fitted = "".join("<tr>" + "".join(_cell(text) for text in row) + "</tr>" for row in fits)
+    fitted = [[(text, False) for text in row] for row in fits]
     return (
         f"<p>{escape(bench.headline)}, in µs (<b>bold</b>: {_BY})</p>"
-        f"<table><thead>{_head(head)}</thead><tbody>{body}</tbody></table>"
+        f"{html(head, rows)}"
         f"<p><b>{escape(bench.verdict)}</b></p>"
-        f"<details><summary>the cost model</summary>"
-        f"<table><thead>{_head(fit_head)}</thead><tbody>{fitted}</tbody></table></details>"
+        f"<details><summary>the cost model</summary>{html(fit_head, fitted)}</details>"
     )
 
 
@@ -118,11 +112,3 @@ def _span(least: int, most: int | None) -> str:
     if most is None:
         return "any" if least == 1 else f"{least} or more"
     return str(least) if least == most else f"{least} to {most}"
-
-
-def _head(names: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<th>{escape(name)}</th>" for name in names) + "</tr>"
-
-
-def _cell(text: str, best: bool = False) -> str:
-    return f"<td><b>{escape(text)}</b></td>" if best else f"<td>{escape(text)}</td>"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from tnt_notebook.dashboard.plan import comparison, fastest, headline, limit, memory
 from tnt_notebook.dashboard.wording import rate, short_time, size, three_digits
-from tnt_notebook.magics.table import aligned
+from tnt_notebook.magics.table import aligned, html
 from tnt_notebook.parallel.pipeline.plan import PipelinePlan
 
 _BEST = "*"
@@ -36,9 +36,9 @@ def plan_html(plan: PipelinePlan) -> str:
     memory_head, memory_rows = _memory(plan)
     return (
         f"<p><b>{escape(headline(plan))}</b> {escape(limit(plan))}</p>"
-        f"{_table(head, rows, {'from, to'})}<p>{escape(memory(plan))}</p>"
+        f"{html(head, _plain(rows), {'from, to'})}<p>{escape(memory(plan))}</p>"
         f"<details><summary>memory of the stages, by what it is for</summary>"
-        f"{_table(memory_head, memory_rows)}</details>"
+        f"{html(memory_head, _plain(memory_rows))}</details>"
     )
 
 
@@ -68,12 +68,14 @@ def comparison_text(plans: Sequence[PipelinePlan], refused: Mapping[str, str]) -
 def comparison_html(plans: Sequence[PipelinePlan], refused: Mapping[str, str]) -> str:
     """The same for a browser."""
     head, rows = _schedules(plans)
-    best = plans.index(fastest(plans))
+    best = fastest(plans)
+    marked = [[(text, plan is best) for text in row] for plan, row in zip(plans, rows, strict=True)]
     reasons = "".join(f"<p>{escape(name)}: {escape(why)}</p>" for name, why in refused.items())
-    return (
-        f"<p><b>{escape(comparison(plans))}</b></p>"
-        f"{_table(head, rows, {'schedule'}, best)}{reasons}"
-    )
+    return f"<p><b>{escape(comparison(plans))}</b></p>{html(head, marked, {'schedule'})}{reasons}"
+
+
+def _plain(rows: Cells) -> list[list[tuple[str, bool]]]:
+    return [[(text, False) for text in row] for row in rows]
 
 
 def _times(plan: PipelinePlan) -> tuple[list[str], Cells]:
@@ -151,19 +153,3 @@ def _between(first: str, last: str, layers: int) -> str:
 def _shortened(name: str, most: int) -> str:
     """The end of a long name says more than its beginning."""
     return name if len(name) <= most else f"…{name[-most + 1 :]}"
-
-
-def _table(head: Sequence[str], rows: Cells, left: Collection[str] = (), best: int = -1) -> str:
-    def cell(tag: str, name: str, text: str, bold: bool = False) -> str:
-        side = "left" if name in left else "right"
-        inner = f"<b>{escape(text)}</b>" if bold else escape(text)
-        return f'<{tag} style="text-align: {side}">{inner}</{tag}>'
-
-    headings = "".join(cell("th", name, name) for name in head)
-    body = "".join(
-        "<tr>"
-        + "".join(cell("td", name, text, i == best) for name, text in zip(head, row, strict=True))
-        + "</tr>"
-        for i, row in enumerate(rows)
-    )
-    return f"<table><thead><tr>{headings}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,8 +1,9 @@
-"""The table of ``%tnt_cluster status``, and tables as text."""
+"""The table of ``%tnt_cluster status``, and tables as text and HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,6 +50,31 @@ def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collectio
         ).rstrip()
         for line in (head, *rows)
     )
+
+
+def html(
+    head: Sequence[str], rows: Sequence[Sequence[tuple[str, bool]]], left: Collection[str] = ()
+) -> str:
+    """A table for a browser, which gives it its own style; there, cells end at the same place.
+
+    Args:
+        rows: of each cell its text, and whether it is bold.
+        left: heads of columns whose cells begin at the same place.
+    """
+
+    def cell(tag: str, name: str, text: str, bold: bool = False) -> str:
+        side = ' style="text-align: left"' if name in left else ""
+        inner = f"<b>{escape(text)}</b>" if bold else escape(text)
+        return f"<{tag}{side}>{inner}</{tag}>"
+
+    headings = "".join(cell("th", name, name) for name in head)
+    body = "".join(
+        "<tr>"
+        + "".join(cell("td", name, *content) for name, content in zip(head, row, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{headings}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _spans(numbers: Sequence[int]) -> str:

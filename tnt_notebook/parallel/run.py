@@ -67,7 +67,8 @@ def fit(
     steps = steps_per_epoch or train.steps
     prepare(session, model, "fit", train.element, epochs=epochs, steps=steps)
     progress = Progress(over, session.replicas, session.report, "fit", epochs, steps)
-    with _running(session, model, progress, train.batch_size), finalized_where_it_is():
+    finalized = finalized_where_it_is() if session.pipeline else contextlib.nullcontext()
+    with _running(session, model, progress, train.batch_size), finalized:
         history = keras_fit(
             model,
             train,

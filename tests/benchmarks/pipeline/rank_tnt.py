@@ -24,13 +24,8 @@ if __name__ == "__main__":
     assert over.size == seat.ranks, f"the world has {over.size} ranks"
 
     @cache
-    def trained(schedule: str, micro_batches: int, cut: tuple[str, ...]) -> Any:
-        per_rank = 2 if schedule in ("interleaved", "zb-v") else 1
-        options = {"cut_at": list(cut)} if cut else {}
-        return tnt.Model(
-            built(task),
-            pipeline=tnt.Pipeline(seat.ranks, micro_batches, schedule, per_rank, **options),
-        )
+    def trained(schedule: str, micro_batches: int) -> Any:
+        return tnt.Model(built(task), pipeline=tnt.Pipeline(seat.ranks, micro_batches, schedule))
 
     @cache
     def data(micro_batches: int) -> Any:
@@ -40,7 +35,7 @@ if __name__ == "__main__":
         """Seconds from the begin of one step to that of the next, and in the last one the seconds
         that this rank was at work, and its whole length on it."""
         schedule, micro_batches = request["schedule"], request["micro_batches"]
-        model = trained(schedule, micro_batches, tuple(request.get("cut", ())))
+        model = trained(schedule, micro_batches)
         steps = task.steps + 1
         model.fit(data(micro_batches), steps_per_epoch=steps, verbose=0)
         spans = steps_on(over.trace(), over.rank, steps)

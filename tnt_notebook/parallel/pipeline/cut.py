@@ -14,7 +14,7 @@ from tnt_notebook.parallel.pipeline.partition import (
     begins_of,
     best_begins,
 )
-from tnt_notebook.parallel.pipeline.plan import held_by_stage, rank_bytes
+from tnt_notebook.parallel.pipeline.plan import rank_bytes
 from tnt_notebook.parallel.pipeline.schedule import Schedule
 from tnt_notebook.sizes import size
 
@@ -53,14 +53,11 @@ def best_cut(
     Raises:
         ModelError: as :func:`begins_said`; or no cut, or not the one asked for, fits into memory.
     """
-    said, wiring, limit = (
-        begins_said(graph, pipeline, schedule),
-        wiring_of(graph),
-        pipeline.limit_bytes,
-    )
+    said, wiring = begins_said(graph, pipeline, schedule), wiring_of(graph)
+    limit = pipeline.limit_bytes
     if said is None:
         per_rank = max(len(schedule.stages_of(rank)) for rank in range(schedule.ranks))
-        held = held_by_stage(schedule)
+        held = schedule.held_by_stage()
         return best_begins(wiring, weigh(), schedule.stages, held, limit, per_rank)
     if limit < float("inf"):
         needs = rank_bytes(wiring, weigh(), schedule, said)

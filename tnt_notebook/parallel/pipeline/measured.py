@@ -21,7 +21,6 @@ EVENT_OF: dict[Kind, str] = {
 }
 _KINDS: dict[int, Kind] = {EVENT_KINDS.index(name): kind for kind, name in EVENT_OF.items()}
 
-
 #: In the number of an event: it is of evaluation or prediction.
 _NOT_TRAINING = 1 << 31
 
@@ -40,6 +39,14 @@ def steps_on(events: np.ndarray, rank: int, most: int) -> list[list[Span]]:
         rank: in the pipeline.
     """
     found = events[np.isin(events["kind"], list(_KINDS)) & (events["channel"] < _NOT_TRAINING)]
+    # A step has each action once, and not those in which there is nothing to do.
+    seen: set[tuple[int, int]] = set()
+    for event in reversed(found):
+        if (key := (int(event["kind"]), int(event["channel"]))) in seen:
+            break
+        seen.add(key)
+    size = max(1, len(seen))
+    steps = min(most, len(found) // size)
     spans = [
         Span(
             rank,
@@ -47,17 +54,11 @@ def steps_on(events: np.ndarray, rank: int, most: int) -> list[list[Span]]:
             1e-9 * int(begin),
             1e-9 * int(end),
         )
-        for begin, end, kind, number in found[["begin_ns", "end_ns", "kind", "channel"]]
+        for begin, end, kind, number in found[["begin_ns", "end_ns", "kind", "channel"]][
+            len(found) - steps * size :
+        ]
     ]
-    # A step has each action once, and not those in which there is nothing to do.
-    seen: set[Action] = set()
-    for span in reversed(spans):
-        if span.action in seen:
-            break
-        seen.add(span.action)
-    size = max(1, len(seen))
-    steps = min(most, len(spans) // size)
-    return [spans[len(spans) - n * size :][:size] for n in range(steps, 0, -1)]
+    return [spans[i : i + size] for i in range(0, len(spans), size)]
 
 
 def last_step(over: World, ranks: Sequence[int], rank: int, schedule: Schedule) -> Timeline | None:

@@ -29,7 +29,6 @@ from tnt_notebook.parallel.pipeline.simulate import (
     Costs,
     Span,
     Timeline,
-    bubble,
     simulate,
     spans_from_json,
     step_time,
@@ -100,13 +99,10 @@ class PipelinePlan:
         batch_size, micro_batches, rows: samples of a batch, parts of a replica's share of it, and
             samples of the largest part.
         rank_bytes: what each rank of a pipeline needs.
-        step_s: seconds of a step.
-        bubble: part of a step that ranks are idle, 0 to 1.
         formula_bubble: by the formula of the schedule, with equal stages and free messages; None
             for a schedule of one's own.
         samples_per_s: of all replicas.
         speedup: how many times as fast as one rank that does the same micro-batches.
-        busy_s: of each rank, seconds of a step at work.
         spans: when each action begins and ends.
     """
 
@@ -119,12 +115,9 @@ class PipelinePlan:
     recompute: bool
     stages: tuple[StagePlan, ...]
     rank_bytes: tuple[int, ...]
-    step_s: float
-    bubble: float
     formula_bubble: float | None
     samples_per_s: float
     speedup: float
-    busy_s: tuple[float, ...]
     losses: Losses
     spans: tuple[Span, ...] = field(repr=False)
 
@@ -132,6 +125,16 @@ class PipelinePlan:
     def timeline(self) -> Timeline:
         """What a step will look like."""
         return Timeline(self.schedule, self.ranks, self.micro_batches, self.spans)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step."""
+        return self.timeline.seconds
+
+    @property
+    def bubble(self) -> float:
+        """The part of a step that ranks are idle, 0 to 1."""
+        return self.timeline.bubble
 
 
 def plan_of(
@@ -163,9 +166,6 @@ def plan_of(
     free = step_time(simulate(schedule, replace(costs, transfer={}), edges))
     even = step_time(simulate(schedule, _evened(costs), edges))
     ideal = step_time(simulate(schedule, replace(_evened(costs), transfer={}), edges))
-    busy = [0.0] * schedule.ranks
-    for span in spans:
-        busy[span.rank] += span.end - span.begin
     return PipelinePlan(
         schedule.name,
         schedule.ranks,
@@ -176,25 +176,12 @@ def plan_of(
         weighing.recompute,
         tuple(_stages(wiring, weighing, names, schedule, cut, costs)),
         tuple(rank_bytes(wiring, weighing, schedule, begins)),
-        step,
-        bubble(spans, schedule.ranks),
         _formula(schedule, costs),
         batch_size / step,
         replicas * work / step,
-        tuple(busy),
         Losses(max(0.0, step - even), max(0.0, step - free), ideal - work / schedule.ranks),
         tuple(spans),
     )
-
-
-def held_by_stage(schedule: Schedule) -> list[int]:
-    """The most micro-batches that each stage has under way at a time."""
-    now, most = [0] * schedule.stages, [0] * schedule.stages
-    for actions in schedule.actions:
-        for kind, stage, _ in actions:
-            now[stage] += _UNDER_WAY[kind]
-            most[stage] = max(most[stage], now[stage])
-    return most
 
 
 def rank_bytes(
@@ -204,15 +191,12 @@ def rank_bytes(
     bounds = pairwise([0, *begins, len(wiring.calls)])
     loads = [load_of(wiring, weighing, begin, end) for begin, end in bounds]
     needs = []
-    for rank, actions in enumerate(schedule.actions):
-        now = most = 0
-        for kind, stage, _ in actions:
-            now += _UNDER_WAY[kind] * loads[stage].held_bytes
-            most = max(most, now)
+    for rank in range(schedule.ranks):
+        most = schedule.peak(rank, [load.held_bytes for load in loads])
         own = [loads[stage] for stage in schedule.stages_of(rank)]
         weights = sum(load.state_bytes + load.gradient_bytes for load in own)
         once = max(load.once_bytes for load in own)
-        needs.append(weights + most + once)
+        needs.append(weights + round(most) + once)
     return needs
 
 
@@ -229,13 +213,8 @@ def from_json(data: dict[str, Any]) -> PipelinePlan:
         "spans": spans_from_json(data["spans"]),
         "losses": Losses(**data["losses"]),
         "rank_bytes": tuple(data["rank_bytes"]),
-        "busy_s": tuple(data["busy_s"]),
     }
     return PipelinePlan(**{**data, **plain})
-
-
-#: By how many micro-batches an action changes what a stage has under way.
-_UNDER_WAY = {"F": 1, "B": -1, "I": 0, "W": -1}
 
 
 def _costs(weighing: Weighing, cut: Partition) -> Costs:
@@ -285,7 +264,7 @@ def _stages(
     cut: Partition,
     costs: Costs,
 ) -> list[StagePlan]:
-    held = held_by_stage(schedule)
+    held = schedule.held_by_stage()
     result = []
     for number, stage in enumerate(cut.stages):
         load = load_of(wiring, weighing, stage.begin, stage.end)

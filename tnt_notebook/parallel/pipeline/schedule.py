@@ -31,6 +31,10 @@ class Action(NamedTuple):
         return f"{self.kind}{self.stage}.{self.micro}"
 
 
+#: By how many micro-batches an action changes what its stage has under way.
+_UNDER_WAY = {"F": 1, "B": -1, "I": 0, "W": -1}
+
+
 @dataclass(frozen=True)
 class Schedule:
     """What each rank of a pipeline does.
@@ -68,14 +72,27 @@ class Schedule:
 
         Activations are held from a forward to the end of its backward (the weight gradient).
         """
-        most = []
+        return [round(self.peak(rank, [1] * self.stages)) for rank in range(self.ranks)]
+
+    def held_by_stage(self) -> list[int]:
+        """The most micro-batches that each stage has under way at a time."""
+        now, most = [0] * self.stages, [0] * self.stages
         for actions in self.actions:
-            now = peak = 0
-            for action in actions:
-                now += {"F": 1, "B": -1, "I": 0, "W": -1}[action.kind]
-                peak = max(peak, now)
-            most.append(peak)
+            for kind, stage, _ in actions:
+                now[stage] += _UNDER_WAY[kind]
+                most[stage] = max(most[stage], now[stage])
         return most
+
+    def peak(self, rank: int, held: Sequence[float]) -> float:
+        """The most that a rank holds at a time, where a micro-batch on stage ``s`` is ``held[s]``.
+
+        It is held from a forward to the end of its backward (the weight gradient).
+        """
+        now = peak = 0.0
+        for kind, stage, _ in self.actions[rank]:
+            now += _UNDER_WAY[kind] * held[stage]
+            peak = max(peak, now)
+        return peak
 
 
 #: Which stages use what a stage makes: pairs (maker, user), maker < user.
