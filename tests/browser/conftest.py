@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.browser.lab import Lab, Notebook
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """A headless chromium of this machine."""
     sync_api = pytest.importorskip(
@@ -34,9 +34,13 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A JupyterLab of its own, whose kernels see the package under test and `driver`."""
+    """A JupyterLab of its own, whose kernels see the package under test and `driver`.
+
+    It ends with these tests: it goes on dialling the ports of kernels that it has shut down, and
+    that would block an mpiexec of a later test whose port happens to be one of them.
+    """
     pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: no test in it did run")
     from tests.browser.lab import Lab
 

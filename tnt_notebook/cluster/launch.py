@@ -19,6 +19,7 @@ from ipyparallel.cluster.launcher import (
 )
 
 from tnt_notebook.cluster.folder import RunFolder
+from tnt_notebook.cluster.ports import open_mpi_ports
 from tnt_notebook.cluster.supervisor import MARKER
 from tnt_notebook.errors import ClusterError
 
@@ -57,6 +58,7 @@ def mpi_launch(
         settings: environment of the ranks.
     """
     mpiexec = find_mpiexec()
+    ports = open_mpi_ports() if _is_open_mpi(mpiexec) else {}
     return Launch(
         MpiEngines,
         {
@@ -64,7 +66,7 @@ def mpi_launch(
             "mpi_args": _mpi_arguments(mpiexec, ranks),
             "engine_cmd": [sys.executable, "-m", "tnt_notebook.engine"],
             "engine_args": engine,
-            "environment": environment(folder, cluster_id) | settings,
+            "environment": environment(folder, cluster_id) | ports | settings,
             "output_file": str(folder.launcher_log),
         },
     )
