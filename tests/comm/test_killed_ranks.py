@@ -77,13 +77,11 @@ def run(folder: Path, n: int, *arguments: object, options: tuple[str, ...] = ())
     """Runs the script to its end, and looks at what is left of it."""
     started = job.start(folder, n, SCRIPT, *map(repr, arguments), options=options)
     try:
-        # Now and then mpiexec stays for half a minute in a read that blocks, as the ranks join it
-        # or when they have ended.
-        _await(folder, n, _has_begun, 150)
+        _await(folder, n, _has_begun, 60)
         _await(folder, n, _has_ended, 30)
     except AssertionError as error:
         raise AssertionError(f"{error}; they were here:\n{job.killed(started)}") from None
-    output = job.output_of(started, 150)
+    output = job.output_of(started, 60)
     shared = set()
     for rank in range(n):
         pid, *files = (folder / f"started.{rank}").read_text().split("\n")

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tnt_notebook.cluster.ports import open_mpi_ports
+
 SIZE = 4
 ROOT = Path(__file__).parents[2]
 
@@ -156,6 +158,7 @@ def rank_environment() -> dict[str, str]:
     """This environment, with what ranks need: one compute thread each, and root allowed."""
     return {
         **os.environ,
+        **open_mpi_ports(),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMP_NUM_THREADS": "1",
