@@ -77,6 +77,7 @@ bench-comm: $(READY)
 
 bench-pipeline: $(READY)
 	$(BIN)/python -m tests.benchmarks.pipeline
+	$(BIN)/python -m tests.benchmarks.pipeline.cuts
 
 contestants: $(READY)
 	$(BIN)/python -m tests.benchmarks.contestants install $(TNT_BENCH_VENVS)

@@ -100,7 +100,7 @@ export function throughput(ranks) {
     element: make("div", "tnt-throughput", {}, [heading, body.element]),
     update(view) {
       const rates = view.frame.rates ?? [];
-      const sum = rates.reduce((a, b) => a + b, 0);
+      const sum = rates.reduce((a, b) => a + b, 0) / view.frame.sharing; // a sample counts once
       setText(total, sinceMeasured(view.history).length ? `${rate(sum)} in all` : "");
       if (rates.length) body.update(view);
     },

@@ -14,12 +14,13 @@ def frames_of_a_run(
     state: State = "finished",
     metrics: tuple[str, ...] = ("accuracy",),
     start: float = 0.0,
+    sharing: int = 1,
 ) -> list[Frame]:
     """Frames of a fit with validation: 0.1 s a step, 32 samples a rank, a frame every other step.
 
     It ends after `until` steps, if given.
     """
-    recorder = Recorder(ranks, "fit", epochs, start=start)
+    recorder = Recorder(ranks, "fit", epochs, start=start, sharing=sharing)
     now, frames = start + 1.0, []
     for count in range(min(epochs * steps, until or epochs * steps)):
         epoch, step = count // steps + 1, count % steps + 1

@@ -29,6 +29,14 @@ def test_of_many_ranks_the_slowest_and_the_fastest_are_named():
     assert table[-1].split() == ["all", "20,480", "122,880"]
 
 
+def test_a_sample_that_went_through_a_pipeline_counts_once():
+    lines = summary("MLP", 4, frames_of_a_run(4, sharing=2), "finished").splitlines()
+    assert [line.split() for line in lines[-2:]] == [
+        ["3", "320", "1,920"],
+        ["all", "640", "3,840"],
+    ]
+
+
 def test_a_failure_is_told_in_full():
     text = summary(
         "MLP", 2, [], "failed", "rank 1 raised ValueError: no data\nthe others were freed"

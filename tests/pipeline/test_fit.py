@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+from typing import get_args
+
 import keras
 import numpy as np
 import pytest
@@ -9,12 +13,15 @@ import pytest
 import tnt_notebook as tnt
 from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
 from tests.pipeline.models import MODELS, batch_for, mlp, numbers
-from tnt_notebook import choices
-from tnt_notebook.errors import ModelError, ScheduleError
+from tnt_notebook import choices, comm
+from tnt_notebook.errors import ModelError, PeerError, ScheduleError
+from tnt_notebook.parallel.pipeline.config import Placement
 from tnt_notebook.parallel.pipeline.families import FAMILIES
 from tnt_notebook.parallel.pipeline.graph import graph_of
 
 SAMPLES = 25  # in batches of 10 the last is smaller than the others
+
+STAGES_PER_RANK = {"interleaved": 2, "zb-v": 2}
 
 
 def cut_evenly(model, parts):
@@ -41,7 +48,7 @@ def run(name, distributed, options, optimizer="Adam", optimizer_options=None, au
         return model
 
     def pipeline(model):
-        per_rank = {"interleaved": 2, "zb-v": 2}.get(options.get("schedule", ""), 1)
+        per_rank = STAGES_PER_RANK.get(options.get("schedule", ""), 1)
         auto_too = name == "nested"  # its shared layer comes twice, so names do not say where
         cut = "auto" if auto or auto_too else cut_evenly(model, options["stages"] * per_rank)
         return tnt.Pipeline(**options, cut_at=cut)
@@ -62,10 +69,12 @@ def run(name, distributed, options, optimizer="Adam", optimizer_options=None, au
 _plain: dict[tuple, Outcome] = {}
 
 
-def compare(ranks, n, name, options, *more, **tolerance):
-    key = (name, *map(str, more[:2]))
+def compare(ranks, n, name, options, *more, same_parts=False, **tolerance):
+    """With one process that sees whole batches, or micro-batches of the same size."""
+    parts = {"stages": 1, "micro_batches": options["micro_batches"]} if same_parts else {}
+    key = (name, str(parts), *map(str, more[:2]))
     if key not in _plain:
-        (_plain[key],) = ranks.run(1, run, name, False, {}, *more)
+        (_plain[key],) = ranks.run(1, run, name, same_parts, parts, *more)
     outcomes = ranks.run(n, run, name, True, options, *more)
     assert_same(outcomes[0], _plain[key], **tolerance)
     assert_identical(outcomes)
@@ -73,15 +82,27 @@ def compare(ranks, n, name, options, *more, **tolerance):
         np.testing.assert_allclose(ours, theirs, 1e-4, 1e-6)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "residual"])
-def test_models(ranks, name, n):
-    compare(ranks, n, name, {"stages": n, "micro_batches": 4})
+def combinations():
+    """(model, schedule, ranks, micro-batches): each model with each schedule, and both with all
+    numbers of ranks and micro-batches. ``TNT_EVERY_PIPELINE=1``: all of them, for hours.
+    """
+    if os.environ.get("TNT_EVERY_PIPELINE") == "1":
+        return list(itertools.product(MODELS, FAMILIES, range(1, 5), range(1, 9)))
+    return [
+        (name, schedule, 4 - (i + j) % 4, 1 + (3 * i + 2 * j) % 8)
+        for i, name in enumerate(MODELS)
+        for j, schedule in enumerate(FAMILIES)
+    ]
 
 
-@pytest.mark.parametrize("schedule", FAMILIES)
-def test_schedules(ranks, schedule):
-    compare(ranks, 2, "mlp", {"stages": 2, "micro_batches": 3, "schedule": schedule})
+@pytest.mark.parametrize(("name", "schedule", "n", "micro_batches"), combinations())
+def test_equality(ranks, name, schedule, n, micro_batches):
+    n = min(n, len(graph_of(MODELS[name]()).calls) // STAGES_PER_RANK.get(schedule, 1))
+    options = {"stages": n, "micro_batches": micro_batches, "schedule": schedule}
+    if name == "residual":  # batch norm sees micro-batches: so it must in one process
+        compare(ranks, n, name, options, same_parts=True, rtol=1e-4, atol=1e-5)
+    else:
+        compare(ranks, n, name, options)
 
 
 @pytest.mark.parametrize("placement", ["pipeline", "replicas"])
@@ -110,21 +131,15 @@ def test_optimizers(ranks, name):
     compare(ranks, 2, "mlp", options, name, OPTIMIZERS[name], atol=1e-5)
 
 
+def test_shared_weights_count_once_in_the_norm_of_all(ranks):
+    options = {"stages": 2, "micro_batches": 3}
+    compare(
+        ranks, 2, "transformer", options, "SGD", {"learning_rate": 1.0, "global_clipnorm": 0.01}
+    )
+
+
 def test_a_cut_that_is_found(ranks):
     compare(ranks, 2, "unet", {"stages": 2}, "Adam", None, True)
-
-
-def with_batch_norm(stages):
-    """Statistics are those of micro-batches, so the reference is one rank with the same ones."""
-    return run("residual", True, {"stages": stages, "micro_batches": 3})
-
-
-def test_batch_norm_sees_micro_batches(ranks):
-    (reference,) = ranks.run(1, with_batch_norm, 1)
-    for n in (2, 3):
-        outcomes = ranks.run(n, with_batch_norm, n)
-        assert_same(outcomes[0], reference, 1e-4, 1e-5)
-        assert_identical(outcomes)
 
 
 def several_steps_at_a_time(stages, count):
@@ -172,6 +187,37 @@ def test_checkpoints_have_the_whole_model_and_its_optimizer(ranks, tmp_path):
     ranks.run(2, saved_and_loaded, str(tmp_path))
 
 
+def failed_and_made_whole():
+    model = mlp()
+    model.compile("adam", "mse")
+    x, y = numbers(SAMPLES, 8), numbers(SAMPLES, 3)
+    wrapped = tnt.Model(model, pipeline=tnt.Pipeline(2, 2, cut_at=cut_evenly(model, 2)))
+
+    def fail(epoch, logs):
+        if epoch == 1:
+            raise OSError("the disk is full")
+
+    callback = keras.callbacks.LambdaCallback(on_epoch_begin=fail)
+    with pytest.raises((OSError, PeerError)), tnt.distributed():
+        wrapped.fit(x, y, epochs=3, verbose=0, callbacks=[callback])
+    comm.recover()
+    said = ""
+    try:
+        model.get_weights()
+    except ModelError as error:
+        said = str(error)
+    wrapped.evaluate(x, y, verbose=0)
+    return said, model.get_weights()
+
+
+def test_after_a_fit_that_failed_weights_say_where_they_are_until_the_model_is_whole(ranks):
+    (first, weights), (second, same) = ranks.run(2, failed_and_made_whole)
+    assert first == ""  # the callback saw it whole
+    assert "is on rank 0: while a model trains in a pipeline" in second
+    for a, b in zip(weights, same, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def refused():
     x, y = numbers(8, 8), numbers(8, 3)
     texts = []
@@ -214,5 +260,6 @@ def test_what_cannot_be_done_is_said_before_training(ranks):
     assert "reduction='mean_with_sample_weight'" in loss
 
 
-def test_the_notebook_knows_the_schedules():
+def test_the_notebook_knows_schedules_and_placements():
     assert tuple(FAMILIES) == choices.SCHEDULES
+    assert get_args(Placement) == choices.PLACEMENTS

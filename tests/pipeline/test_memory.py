@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import tnt_notebook as tnt
 from tests.pipeline.models import mlp, numbers
+from tests.pipeline.test_values import with_few_weights
 from tests.support.rank_pool import mpiexec, rank_environment
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.presence import is_here
@@ -122,6 +124,32 @@ def test_a_lazy_model_is_trained_and_saved_without_ever_being_whole(ranks, tmp_p
     close(saved_slots, slots)
 
 
+def compiled_again(folder, lazily):
+    """Between two fits; ranks 0 and 2 of 4 have no weights."""
+    keras.utils.set_random_seed(3)
+    with tnt.lazy() if lazily else contextlib.nullcontext():
+        model = trained = with_few_weights()
+    model.compile("adam", "mse")
+    if lazily:
+        stages = tnt.Pipeline(4, 2, cut_at=["first", "middle", "last"])
+        trained = tnt.Model(model, pipeline=stages)
+    fit(trained)
+    model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mae")
+    fit(trained)
+    file = folder / f"lazily {lazily}.keras"
+    trained.save(file)
+    return file
+
+
+def test_lazy_stages_without_weights_and_another_optimizer(ranks, tmp_path):
+    file, *_ = ranks.run(4, compiled_again, tmp_path, True)
+    (expected,) = ranks.run(1, compiled_again, tmp_path, False)
+    ((ours, ours_slots),) = ranks.run(1, from_file, file)
+    ((theirs, slots),) = ranks.run(1, from_file, expected)
+    close(ours, theirs)
+    close(ours_slots, slots)
+
+
 def resumed(file, stages, how):
     """Goes on from a file with other stages, or from one call of fit to the next."""
     with tnt.lazy():
@@ -227,9 +255,11 @@ import keras
 import tensorflow as tf
 
 import tnt_notebook as tnt
+from tnt_notebook.parallel.data import Replica, shard
 from tnt_notebook.parallel.pipeline.families import make
 from tests.pipeline.held import peak_bytes
 
+keras.utils.set_random_seed(1)
 schedule, micro_batches, rows = sys.argv[1], 8, 4096
 width, layers = 256, 12
 model = keras.Sequential(
@@ -242,7 +272,7 @@ trained = tnt.Model(model, pipeline=tnt.Pipeline(2, micro_batches, schedule, cut
 trained.fit(x, x, batch_size=micro_batches * rows, verbose=0)
 functions = trained._session.functions_of(model)
 stages = next(iter(functions.pipeline._functions.values()))
-data = iter(tf.data.Dataset.from_tensors((x, x)).repeat())
+data = iter(shard(tf.data.Dataset.from_tensors((x, x)), Replica(0, 1)).repeat())
 
 
 def kilobytes(name):

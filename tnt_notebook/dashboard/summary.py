@@ -100,5 +100,7 @@ def _ranks(frames: Sequence[Frame]) -> list[str]:
         shown = [by_rate[0], by_rate[len(by_rate) // 2], by_rate[-1]]
     lines += [f"  {rank:>4}   {rate(r):>9}   {count:>12,}" for rank, (r, count) in shown]
     if len(samples) > 1:
-        lines.append(f"   all   {rate(sum(rates)):>9}   {sum(samples):>12,}")
+        sharing = frames[-1]["sharing"]  # a sample counts once
+        all_rates, all_samples = sum(rates) / sharing, sum(samples) // sharing
+        lines.append(f"   all   {rate(all_rates):>9}   {all_samples:>12,}")
     return lines

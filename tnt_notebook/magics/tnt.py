@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from tnt_notebook.choices import DTYPES, SCHEDULES, TRANSPORTS
+from tnt_notebook.choices import DTYPES, PLACEMENTS, SCHEDULES, TRANSPORTS
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.magics.completion import TntCompletion
 from tnt_notebook.magics.names import byte_count, name_list
@@ -230,6 +230,11 @@ class TntMagics(Magics):
     @argument(
         "--memory-limit", type=byte_count, metavar="X", help="of a rank: 4GB; the cut fits it"
     )
+    @argument(
+        "--placement",
+        choices=PLACEMENTS,
+        help="who are neighbours: the stages of a pipeline (default), or replicas of a stage",
+    )
     def tnt_fit(self, line: str, cell: str) -> None:
         """Runs ordinary Keras code with every fit, evaluate and predict distributed over all ranks.
 
@@ -411,6 +416,8 @@ def _check_name(name: str) -> None:
 def _pipeline(arguments: Any) -> dict[str, Any] | None:
     """What --pipeline and its like say, as the ranks take it."""
     said = _stages(arguments)
+    if arguments.placement is not None:
+        said["placement"] = arguments.placement
     if arguments.pipeline is None:
         if said:
             names = ", ".join(f"--{name.replace('_', '-')}" for name in said)

@@ -77,9 +77,11 @@ class Model:
 
 def _through(name: str) -> Any:
     def method(self: Model, *args: Any, **kwargs: Any) -> Any:
-        # In a cell of %%tnt_fit it is the cell's session that reports and can be stopped.
-        session = current_session() or self._session
-        return call(session, name, self.keras_model, *args, **kwargs)
+        own, cell = self._session, current_session()
+        if cell is not None and own.pipeline is None:
+            own = cell
+        with own.reported_by(cell or own):
+            return call(own, name, self.keras_model, *args, **kwargs)
 
     method.__name__ = name
     method.__doc__ = f"As ``keras.Model.{name}``, over all ranks."

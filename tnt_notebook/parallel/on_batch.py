@@ -69,13 +69,16 @@ def _begin(session: Session, model: keras.Model, call: str, batch: Any) -> Any:
     """Before the first batch of a model: the same state and functions everywhere.
 
     Returns:
-        What the model's functions take: this rank's slice and Share, on one rank the batch itself.
+        What the model's functions take: this rank's slice and Share; on one rank the batch itself,
+        on one that reads nothing a number.
     """
     if id(model) not in session.functions:
         prepare(session, model, call, keras.tree.map_structure(_spec, batch))
         session.runs.append(Run(call, model))
     session.functions_of(model)
-    return cut(batch, session.replica) if session.replica.size > 1 else batch
+    if not session.reads(model):
+        return tf.constant(0, tf.int64)
+    return cut(batch, session.replica) if session.replica else batch
 
 
 def _spec(leaf: Any) -> tf.TensorSpec | None:

@@ -5,8 +5,8 @@
     (shapes, no memory)
 
 A variable that is not here keeps its handle, as functions that Keras has traced hold it, without
-memory behind it. One that was built lazily remembers its initializer until then, and says where it
-is when it is read.
+memory behind it, and says where it is when it is read. One that was built lazily remembers its
+initializer until it is created.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.backend import Variable as _Variable
-from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable, UninitializedVariable
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
@@ -72,21 +72,37 @@ def lazy() -> Iterator[None]:
         yield
 
 
-class _Lazy(UninitializedVariable):
-    """A variable without memory, until it is assigned to."""
+class _SaysWhere:
+    """Of a variable that may be elsewhere."""
 
     path = ""
     rank: int | None = None  # that has it
+    why = ""
 
     def _read_variable_op(self, no_copy: bool = False) -> Any:
         if tf.executing_eagerly() and not _has_value(self):
             place = "has no value yet" if self.rank is None else f"is on rank {self.rank}"
-            raise ModelError(
-                f"{self.path} {place}: of a model that was built with tnt.lazy() each rank has "
-                "what it trains. fit, evaluate and predict on ranks work, and model.save(...) in a "
-                "cell or script that trains it writes the whole model."
-            )
-        return super()._read_variable_op(no_copy)
+            raise ModelError(f"{self.path} {place}: {self.why}")
+        return super()._read_variable_op(no_copy)  # type: ignore[misc]
+
+
+class _Lazy(_SaysWhere, UninitializedVariable):
+    """Without memory, until it is assigned to."""
+
+    why = (
+        "of a model that was built with tnt.lazy() each rank has what it trains. fit, evaluate and "
+        "predict on ranks work, and model.save(...) in a cell or script that trains it writes the "
+        "whole model."
+    )
+
+
+class _Dropped(_SaysWhere, ResourceVariable):
+    """Had a value here, and will have one again."""
+
+    why = (
+        "while a model trains in a pipeline each rank has its own stages, and this training has "
+        "not come to its end. The next fit, evaluate or predict on ranks makes the model whole."
+    )
 
 
 def is_lazy(variable: keras.Variable) -> bool:
@@ -110,6 +126,8 @@ def bring(variable: keras.Variable, value: Any) -> None:
     """Gives a variable a value of its shape and dtype, wherever it was before."""
     variable._initializer = None
     _set(variable, tf.convert_to_tensor(value, variable._value.dtype))
+    if isinstance(variable._value, _Dropped):
+        variable._value.__class__ = ResourceVariable
 
 
 def drop(variable: keras.Variable, rank: int) -> None:
@@ -117,8 +135,10 @@ def drop(variable: keras.Variable, rank: int) -> None:
     variable._initializer = None
     if is_here(variable):
         _empty(variable)
-    if is_lazy(variable):
-        variable._value.rank = rank
+    if type(variable._value) is ResourceVariable:
+        variable._value.__class__ = _Dropped
+        variable._value.path = variable.path
+    variable._value.rank = rank
 
 
 def _has_value(variable: tf.Variable) -> bool:

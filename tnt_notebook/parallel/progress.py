@@ -42,7 +42,8 @@ class Progress:
         self.phase = phase
         self._over, self._replicas, self._steps = over, replicas, steps
         self._report = report if over.rank == 0 else None
-        self._recorder = Recorder(over.size, phase, epochs, start=time.time())
+        sharing = over.size // replicas[0].size
+        self._recorder = Recorder(over.size, phase, epochs, start=time.time(), sharing=sharing)
         self._epoch = 1
         self._next_frame = 0.0
         self._batch_hook = {"fit": "on_train_batch_end", "evaluate": "on_test_batch_end"}.get(

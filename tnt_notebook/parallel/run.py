@@ -71,11 +71,11 @@ def fit(
     with _running(session, model, progress, train.batch_size), finalized:
         history = keras_fit(
             model,
-            train,
+            _as_needed(session, model, train),
             epochs=epochs,
             verbose=0,
             callbacks=_callbacks(session, model, callbacks, verbose, progress, epochs, steps),
-            validation_data=validation,
+            validation_data=validation and _as_needed(session, model, validation),
             shuffle=False,
             initial_epoch=initial_epoch,
             steps_per_epoch=steps_per_epoch,
@@ -156,14 +156,20 @@ def _without_gradients(
     prepare(session, model, kind, data.element, steps=steps_known)
     progress = Progress(session.over, session.replicas, session.report, kind, 1, steps_known)
     with _running(session, model, progress, data.batch_size):
-        return keras_method(
+        result = keras_method(
             model,
-            data,
+            _as_needed(session, model, data),
             steps=steps,
             verbose=0,
             callbacks=_callbacks(session, model, callbacks, verbose, progress, 1, steps_known),
             **more,
         )
+    session.gather(model)
+    return result
+
+
+def _as_needed(session: Session, model: keras.Model, data: Sharded) -> Sharded:
+    return data if session.reads(model) else data.unread()
 
 
 @contextlib.contextmanager

@@ -71,9 +71,15 @@ class Session:
         return [Replica(number[rank], self.layout.replicas) for rank in range(size)]
 
     @property
-    def replica(self) -> Replica:
-        """The one of this rank."""
-        return self.replicas[self.over.rank]
+    def replica(self) -> Replica | None:
+        """The one of this rank; ``None`` if there is no other rank."""
+        return self.replicas[self.over.rank] if self.over.size > 1 else None
+
+    def reads(self, model: keras.Model) -> bool:
+        """Whether this rank needs the batches: in the middle of a pipeline it does not. Of a model
+        whose functions are in place."""
+        cut = self.functions[id(model)].pipeline
+        return cut is None or cut.reads
 
     @contextlib.contextmanager
     def on_this_rank_alone(self) -> Iterator[None]:
@@ -104,6 +110,16 @@ class Session:
         functions = self.functions.get(id(model))
         if functions is not None and functions.pipeline is not None:
             functions.pipeline.weights.gather(ranks)
+
+    @contextlib.contextmanager
+    def reported_by(self, cell: Session) -> Iterator[None]:
+        """Inside, runs belong to the session of a cell, which shows them."""
+        before = self.report, self.quiet, self.runs
+        self.report, self.quiet, self.runs = cell.report, cell.quiet, cell.runs
+        try:
+            yield
+        finally:
+            self.report, self.quiet, self.runs = before
 
     def close(self) -> None:
         """Gives all models their own functions back."""

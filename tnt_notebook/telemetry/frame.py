@@ -45,6 +45,8 @@ class Frame(TypedDict):
     """Samples per second of each rank, over about the last second."""
     samples: list[int]
     """Samples each rank has processed since the run began."""
+    sharing: int
+    """Ranks that process the same samples: those of one pipeline; without, 1."""
     rows: NotRequired[list[Row]]
     """All epochs finished so far; only in frames that follow the end of an epoch or end the run."""
 

@@ -34,7 +34,15 @@ class Recorder:
         send(recorder.frame(time.time()))
     """
 
-    def __init__(self, ranks: int, phase: Phase = "fit", epochs: int = 1, *, start: float) -> None:
+    def __init__(
+        self,
+        ranks: int,
+        phase: Phase = "fit",
+        epochs: int = 1,
+        *,
+        start: float,
+        sharing: int = 1,
+    ) -> None:
         """Begins a run.
 
         Args:
@@ -42,7 +50,9 @@ class Recorder:
             phase: What the run does.
             epochs: Number of the last epoch that shall run; 1 for evaluate and predict.
             start: Unix time at which the run began, in seconds.
+            sharing: Ranks that process the same samples.
         """
+        self._sharing = sharing
         self._phase: Phase = phase
         self._epochs = epochs
         self._start = start
@@ -128,6 +138,7 @@ class Recorder:
                 logs={},
                 rates=self._rates.at(now, self._samples),
                 samples=self._samples.tolist(),
+                sharing=self._sharing,
             )
             # The last frame repeats the rows: an earlier one may have been overtaken on the way.
             if self._rows and (self._rows_are_new or state != "running"):

@@ -14,7 +14,7 @@ from tests.benchmarks.contestants import OPEN_MPI, PROCESSES, TORCH, Runtime, co
 from tests.benchmarks.cores import POLICY
 from tests.benchmarks.job import Job
 from tests.benchmarks.lineup import Lineup, tell
-from tests.benchmarks.pipeline.tasks import TASKS, Task
+from tests.benchmarks.pipeline.tasks import WITH_TORCH, Task
 from tests.benchmarks.report import markdown, three_digits
 from tests.benchmarks.rounds import machine, quartiles, ratio, rotating
 from tnt_notebook.parallel.pipeline import families
@@ -111,7 +111,7 @@ def formula_of(name: str, ranks: int, micro: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--tasks", nargs="+", choices=WITH_TORCH, default=list(WITH_TORCH))
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--micro-batches", type=int, nargs="+", default=[8, 16])
     parser.add_argument("--schedules", nargs="+", default=["1f1b", "zb-h1"])
@@ -120,7 +120,7 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{machine()}; {POLICY}; one compute thread a rank", flush=True)
     results = []
-    for task in (TASKS[name] for name in options.tasks):
+    for task in (WITH_TORCH[name] for name in options.tasks):
         for micro in options.micro_batches:
             results.append(measure(task, options.ranks, micro, options.schedules, options.rounds))
             print(f"\n{table(task, results[-1])}", flush=True)

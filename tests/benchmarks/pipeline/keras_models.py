@@ -5,20 +5,21 @@ from __future__ import annotations
 import keras
 from keras import layers
 
-from tests.benchmarks.pipeline.tasks import DENSE, RESNET50, Task
+from tests.benchmarks.pipeline.tasks import DENSE, FUNNEL, RESNET50, Task
 
 
 def built(task: Task) -> keras.Model:
-    """The model, compiled. Without XLA: it is slower on CPUs, and pipelines leave it."""
+    """The model, compiled. Without XLA: it is slower on CPUs, and pipelines leave it out."""
     keras.utils.set_random_seed(1)
     if task is DENSE:
-        model = keras.Sequential(
-            [keras.Input(task.shape), *(layers.Dense(1024, "relu") for _ in range(8))]
-        )
+        dense = [layers.Dense(1024, "relu", name=f"dense_{i}") for i in range(8)]
+        model = keras.Sequential([keras.Input(task.shape), *dense])
     elif task is RESNET50:
         model = keras.applications.ResNet50(
             weights=None, input_shape=task.shape, classes=10, classifier_activation=None
         )
+    elif task is FUNNEL:
+        model = _funnel(task.shape)
     else:
         model = _transformer(*task.shape)
     model.compile(keras.optimizers.SGD(0.01), "mse", jit_compile=False)
@@ -35,3 +36,14 @@ def _transformer(length: int, width: int, blocks: int = 8, heads: int = 4) -> ke
         y = layers.Dense(4 * width, "relu")(y)
         x = layers.Add()([x, layers.Dense(width)(y)])
     return keras.Model(inputs, x)
+
+
+def _funnel(shape: tuple[int, ...]) -> keras.Model:
+    """Few large values and little work per weight at one end, the contrary at the other."""
+    x = inputs = keras.Input(shape)
+    for filters in (24, 48, 96):
+        for strides, what in ((1, "same"), (2, "half")):
+            name = f"{what}_{filters}"
+            x = layers.Conv2D(filters, 3, strides, "same", activation="relu", name=name)(x)
+    x = layers.Dense(512, "relu", name="dense")(layers.Flatten(name="flat")(x))
+    return keras.Model(inputs, layers.Dense(10, name="scores")(x))

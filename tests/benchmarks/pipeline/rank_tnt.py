@@ -24,8 +24,10 @@ if __name__ == "__main__":
     assert over.size == seat.ranks, f"the world has {over.size} ranks"
 
     @cache
-    def trained(schedule: str, micro_batches: int) -> Any:
-        return tnt.Model(built(task), pipeline=tnt.Pipeline(seat.ranks, micro_batches, schedule))
+    def trained(schedule: str, micro_batches: int, cut_at: str) -> Any:
+        cut = cut_at if cut_at == "auto" else (cut_at,)
+        pipeline = tnt.Pipeline(seat.ranks, micro_batches, schedule, cut_at=cut)
+        return tnt.Model(built(task), pipeline=pipeline)
 
     @cache
     def data(micro_batches: int) -> Any:
@@ -35,7 +37,7 @@ if __name__ == "__main__":
         """Seconds from the begin of one step to that of the next, and in the last one the seconds
         that this rank was at work, and its whole length on it."""
         schedule, micro_batches = request["schedule"], request["micro_batches"]
-        model = trained(schedule, micro_batches)
+        model = trained(schedule, micro_batches, request.get("cut_at", "auto"))
         steps = task.steps + 1
         model.fit(data(micro_batches), steps_per_epoch=steps, verbose=0)
         spans = steps_on(over.trace(), over.rank, steps)

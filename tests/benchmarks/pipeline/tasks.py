@@ -46,4 +46,11 @@ TRANSFORMER = Task(
     8,
     2,
 )
-TASKS = {task.name: task for task in (DENSE, RESNET50, TRANSFORMER)}
+#: What a cut has to look at: layers that differ, in work and in what they give.
+FUNNEL = Task(
+    "funnel", "9 layers from 48x48x3 to 10, 16 images a micro-batch", (48, 48, 3), (10,), 16, 2
+)
+
+#: Where torch has the same layers.
+WITH_TORCH = {task.name: task for task in (DENSE, RESNET50, TRANSFORMER)}
+TASKS = {**WITH_TORCH, FUNNEL.name: FUNNEL}

@@ -26,7 +26,7 @@ from tnt_notebook.parallel.data.shard import (
 
 
 def sharded(
-    over: Replica,
+    over: Replica | None,
     x: Any,
     y: Any = None,
     sample_weight: Any = None,
@@ -38,11 +38,12 @@ def sharded(
     """Cuts the input of ``fit``, ``evaluate`` or ``predict`` for this rank.
 
     Arguments are those of ``keras.Model.fit``; ``batch_size`` is that of the global batch.
+    ``over`` is ``None`` where nobody else takes part.
     """
     adapter = data_adapters.get_data_adapter(
         x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
     )
-    if over.size == 1:
+    if over is None:
         dataset = adapter.get_tf_dataset()
         return Sharded(dataset, dataset.element_spec, adapter)
     arrays = _dense_arrays(adapter) if isinstance(adapter, ArrayDataAdapter) else None
@@ -73,6 +74,17 @@ class Sharded(DataAdapter):
 
     def get_tf_dataset(self) -> tf.data.Dataset:
         return self.dataset
+
+    def unread(self) -> Sharded:
+        """As many batches, for a rank that needs none of them: each is a number."""
+        count = self.dataset.cardinality()
+        if count == tf.data.UNKNOWN_CARDINALITY:
+            dataset = self.dataset.map(lambda *_: tf.constant(0, tf.int64))
+        elif count == tf.data.INFINITE_CARDINALITY:
+            dataset = tf.data.Dataset.from_tensors(tf.constant(0, tf.int64)).repeat()
+        else:
+            dataset = tf.data.Dataset.range(count)
+        return Sharded(dataset, self.element, self.adapter)
 
     @property
     def num_batches(self) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tnt_notebook.choices import PLACEMENTS
 from tnt_notebook.errors import ScheduleError
 from tnt_notebook.parallel.pipeline.families import Family
 from tnt_notebook.sizes import parsed_size
@@ -51,7 +52,7 @@ class Pipeline:
                 "A pipeline has at least one stage and one micro-batch, not "
                 f"{self.stages} and {self.micro_batches}."
             )
-        if self.placement not in ("pipeline", "replicas"):
+        if self.placement not in PLACEMENTS:
             raise ScheduleError(f"placement is 'pipeline' or 'replicas', not {self.placement!r}.")
         try:
             possible = self.limit_bytes > 0

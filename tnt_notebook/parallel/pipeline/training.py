@@ -35,6 +35,7 @@ from tnt_notebook.parallel.pipeline.graph import (
 from tnt_notebook.parallel.pipeline.measured import last_step
 from tnt_notebook.parallel.pipeline.partition import Weighing, partition, recomputing
 from tnt_notebook.parallel.pipeline.profile import weigh
+from tnt_notebook.parallel.pipeline.readers import readers_of, told
 from tnt_notebook.parallel.pipeline.runtime import (
     MicroBatch,
     Place,
@@ -77,6 +78,7 @@ class PipelineSteps:
 
     Attributes:
         weights: who has which.
+        reads: whether this rank is given batches; else, anything in their place.
     """
 
     def __init__(
@@ -107,6 +109,8 @@ class PipelineSteps:
         self._own = schedule.stages_of(layout.position)
         self._place = Place(setting.over, layout.ranks[layout.replica], layout.position)
         self._is_last = schedule.stages - 1 in self._own
+        self._readers = readers_of(cut, schedule)
+        self.reads = layout.position not in self._readers.others
         self.weights = self._compiled()
 
     def compiled_again(self) -> None:
@@ -193,17 +197,25 @@ class PipelineSteps:
     # Parts of a step ----------------------------------------------------------------------
 
     def _with_share(self, batch: Any) -> tuple[Any, Share]:
-        if self._layout.replicas > 1:
-            data, share = batch
-            return data, Share(*share)
-        count = samples_of(batch)
-        return batch, Share(count, count, tf.constant(0, tf.int64))
+        if self._setting.over.size == 1:
+            count = samples_of(batch)
+            return batch, Share(count, count, tf.constant(0, tf.int64))
+        if not self.reads:
+            with tf.control_dependencies(
+                [batch]
+            ):  # at the end of the data there is nothing to tell
+                return None, told(self._readers, self._place)
+        data, share = batch
+        return data, told(self._readers, self._place, Share(*share))
 
     def _prepared(
         self, data: Any, share: Share, phase: str, scale: Any = 1.0
     ) -> tuple[dict[int, StageFunctions], list[MicroBatch]]:
-        x, y, sample_weight = unpack(data)
-        inputs = standardized(self._model, x)
+        inputs, y, sample_weight = {}, None, None
+        if data is not None:
+            x, y, sample_weight = unpack(data)
+            tensors = standardized(self._model, x)
+            inputs = dict(zip(self._graph.inputs, tensors, strict=True))
         labels = [] if phase == "predict" else [y, sample_weight]
         flat = [leaf for leaf in keras.tree.flatten(labels) if leaf is not None]
         micro_batches = []
@@ -214,7 +226,7 @@ class PipelineSteps:
             micro_batches.append(
                 MicroBatch(
                     stop - begin,
-                    {v: t[begin:stop] for v, t in zip(self._graph.inputs, inputs, strict=True)},
+                    {value: tensor[begin:stop] for value, tensor in inputs.items()},
                     [end - begin, share.total, *(t[begin:stop] for t in flat)],
                     tf.cast(end - begin, tf.float64) / tf.cast(share.total, tf.float64),
                     scale,

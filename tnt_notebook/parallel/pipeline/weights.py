@@ -61,13 +61,14 @@ class Weights:
         self.stay_apart = any(map(is_lazy, model.variables))
         state = self._state()
         distribute(over, [v for v, _ in state], [ranks for _, ranks in state])
-        self._gathered = {*range(over.size)}  # or less: part() sees to that
+        # The ranks that have the whole model; None: it is not known, as after a fit that failed.
+        self._gathered: set[int] | None = None
         if self.stay_apart:
             self.part()
 
     def part(self) -> None:
         """Gives back the memory of what other ranks train. Local; cheap if it is so already."""
-        if self._gathered:
+        if self._gathered != set():
             self._gathered = set()
             for variable, ranks in self._state():
                 if self._over.rank not in ranks:
@@ -80,10 +81,11 @@ class Weights:
         if ranks is None:
             ranks = [] if self.stay_apart else range(self._over.size)
         wanted = {*ranks}
-        if not wanted <= self._gathered:
-            self._gathered |= wanted
+        if self._gathered is None or not wanted <= self._gathered:
+            before, self._gathered = self._gathered or set(), None
             state = self._state()
             distribute(self._over, [v for v, _ in state], [{*have, *wanted} for _, have in state])
+            self._gathered = before | wanted
 
     def exchanged(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
         """The sum over all ranks that have the same weights: replicas, and stages that share."""
@@ -180,7 +182,7 @@ class Weights:
         """For each set of positions that share weights, its ranks in all replicas. Collective."""
         trainable = {id(v) for v in self._model.trainable_variables}
         sets = sorted({held for key, held in self._holders.items() if key in trainable})
-        if TRAIN_CHANNELS + (len(sets) + 1) * _CHANNELS_OF_GROUP > FIRST_CHANNEL:
+        if TRAIN_CHANNELS + (len(sets) + 1) * _CHANNELS_OF_GROUP >= FIRST_CHANNEL:
             raise ModelError("Too many sets of stages share weights. Ask for fewer stages.")
         return {
             positions: over.split(int(self._layout.position in positions)) for positions in sets
