@@ -44,10 +44,10 @@ def readers_of(cut: Partition, schedule: Schedule) -> Readers:
 def told(readers: Readers, place: Place, share: Share | None = None) -> Share:
     """The share of a rank's pipeline, on all its ranks; those that read have it. In a graph."""
     label = "how many samples there are"
-    with ops.channels(_CHANNEL):
-        if share is None:
+    if share is None:
+        with ops.channels(_CHANNEL):
             numbers = ops.receive([3], tf.int64, place.ranks[readers.first], label, place.over)
-            return Share(*tf.unstack(tf.ensure_shape(numbers, [3])))
+        return Share(*tf.unstack(tf.ensure_shape(numbers, [3])))
     if place.rank != readers.first:
         return share
     numbers = tf.stack([tf.cast(number, tf.int64) for number in share])

@@ -201,9 +201,8 @@ class PipelineSteps:
             count = samples_of(batch)
             return batch, Share(count, count, tf.constant(0, tf.int64))
         if not self.reads:
-            with tf.control_dependencies(
-                [batch]
-            ):  # at the end of the data there is nothing to tell
+            # At the end of the data there is nothing to wait for.
+            with tf.control_dependencies([batch]):
                 return None, told(self._readers, self._place)
         data, share = batch
         return data, told(self._readers, self._place, Share(*share))
