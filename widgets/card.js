@@ -2,9 +2,9 @@
 
 import { remember } from "./history.js";
 import { leaveBehind } from "./leave.js";
-import { failure, header, metrics, progress, throughput } from "./parts.js";
+import { failure, header, metrics, progress, throughput, time } from "./parts.js";
 
-const DRAWN = ["title", "state", "error", "frame", "rows", "stop_requested"];
+const DRAWN = ["title", "state", "error", "frame", "rows", "time", "stop_requested"];
 
 function initialize({ model }) {
   model.on("change:frame", () => remember(model.get("history"), model.get("frame")));
@@ -22,7 +22,7 @@ function render({ model, el }) {
       model.set("stop_requested", true);
       model.save_changes();
     }),
-    progress(), failure(), metrics(), throughput(model.get("ranks")),
+    progress(), failure(), metrics(), time(), throughput(model.get("ranks")),
   ];
   el.classList.add("tnt-card");
   el.setAttribute("role", "group");
@@ -52,6 +52,7 @@ function viewOf(model) {
     error: model.get("error"),
     frame: model.get("frame"),
     rows: model.get("rows"),
+    time: model.get("time"),
     history: model.get("history"),
   };
 }

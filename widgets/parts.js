@@ -10,6 +10,8 @@ const PILL = {
   starting: "starting", running: "running", stopping: "stopping …",
   finished: "finished", stopped: "stopped", failed: "failed",
 };
+/** Of a step; as in tnt_notebook/telemetry/breakdown.py. */
+const PARTS = ["input", "work", "wait", "exchange", "other"];
 const SPARK = { width: 100, height: 24 };
 
 /** Title, state, and the Stop button. */
@@ -91,6 +93,31 @@ export function metrics() {
   };
 }
 
+/** Where the time of a step goes: a bar for each rank, and what limits training in a sentence. */
+export function time() {
+  const total = make("span", "tnt-total");
+  const heading = make("div", "tnt-line tnt-heading", {}, [make("span", "", {}, ["Where a step goes"]), total]);
+  const limit = make("p", "tnt-limit", { role: "status", "aria-live": "polite" });
+  const bars = make("div", "tnt-ranks", { role: "list" });
+  const legend = make("div", "tnt-legend", { "aria-hidden": "true" }, PARTS.map((part) => (
+    make("span", "", { "data-part": part }, [part]))));
+  const element = make("div", "tnt-time", {}, [heading, limit, bars, legend]);
+  const shown = [];
+  return {
+    element,
+    update({ time: { step, limit: sentence, rows = [] } }) {
+      element.hidden = rows.length === 0;
+      setText(total, step);
+      setText(limit, sentence);
+      while (shown.length < rows.length) {
+        shown.push(stepBar());
+        bars.append(shown.at(-1).element);
+      }
+      shown.forEach((bar, i) => bar.update(rows[i]));
+    },
+  };
+}
+
 /** Samples per second: a line for each of a few ranks, a heat strip for many. */
 export function throughput(ranks) {
   const total = make("span", "tnt-total");
@@ -103,6 +130,31 @@ export function throughput(ranks) {
       const sum = rates.reduce((a, b) => a + b, 0) / view.frame.sharing; // a sample counts once
       setText(total, sinceMeasured(view.history).length ? `${rate(sum)} in all` : "");
       if (rates.length) body.update(view);
+    },
+  };
+}
+
+function stepBar() {
+  const name = make("span", "tnt-rank-name");
+  const parts = PARTS.map((part) => make("div", "", { "data-part": part }));
+  const work = make("span", "tnt-share");
+  const element = make("div", "tnt-rank", { role: "listitem" }, [
+    name, make("div", "tnt-parts", {}, parts), work,
+  ]);
+  return {
+    element,
+    update(row) {
+      element.hidden = !row;
+      if (!row) return;
+      const [title, shares] = row;
+      setText(name, title);
+      PARTS.forEach((part, i) => {
+        parts[i].style.width = `${100 * shares[part]}%`;
+        parts[i].title = `${part}: ${percent(shares[part])}`;
+      });
+      setText(work, `${percent(shares.work)} work`);
+      element.setAttribute("aria-label",
+        `${title}: ${PARTS.map((part) => `${part} ${percent(shares[part])}`).join(", ")}`);
     },
   };
 }
@@ -224,7 +276,11 @@ function whenText({ elapsed, eta }, state) {
   return eta === null ? clock(elapsed) : `${clock(elapsed)} · ${clock(eta)} left`;
 }
 
-function setText(element, text) {
+function percent(share) {
+  return `${Math.round(100 * share)}%`;
+}
+
+function setText(element, text = "") {
   if (element.textContent !== text) element.textContent = text;
 }
 

@@ -2,6 +2,7 @@
 // at any time. The newest events overwrite the oldest.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -24,6 +25,7 @@ enum class EventKind : std::uint16_t {
   backward = 6,         // a whole one
   input_gradient = 7,   // its half that the stage before waits for
   weight_gradient = 8,  // its other half
+  input = 9,            // from the begin of a step until its batch is there
 };
 
 struct Event {
@@ -60,10 +62,13 @@ class Trace {
     slot.version.store(2 * ticket + 2, std::memory_order_release);
   }
 
-  // Events in the order in which they were recorded, the oldest first.
-  std::vector<Event> read() const {
-    const std::uint64_t end = next_.load(std::memory_order_acquire);
-    const std::uint64_t begin = end > capacity ? end - capacity : 0;
+  // How many events there have been.
+  std::uint64_t count() const { return next_.load(std::memory_order_acquire); }
+
+  // Events in the order in which they were recorded, the oldest first; without the first `since`.
+  std::vector<Event> read(std::uint64_t since = 0) const {
+    const std::uint64_t end = count();
+    const std::uint64_t begin = std::min(end, std::max(since, end > capacity ? end - capacity : 0));
     std::vector<Event> events;
     events.reserve(end - begin);
     for (std::uint64_t ticket = begin; ticket < end; ++ticket) {

@@ -94,8 +94,8 @@ std::optional<std::tuple<int, std::uint32_t, nb::bytes>> take_notice(Engine& eng
                     nb::bytes(notice.payload.data(), notice.payload.size()));
 }
 
-nb::bytes read_trace(Engine& engine) {
-  const std::vector<Event> events = engine.trace().read();
+nb::bytes read_trace(Engine& engine, std::uint64_t since) {
+  const std::vector<Event> events = engine.trace().read(since);
   return nb::bytes(events.data(), events.size() * sizeof(Event));
 }
 
@@ -172,7 +172,8 @@ NB_MODULE(_kernels, m) {
            [](Engine& engine, int lane) {
              return engine.transports().at(static_cast<std::size_t>(lane))->sends_done();
            })
-      .def("trace", &read_trace)
+      .def("trace", &read_trace, "since"_a = 0)
+      .def("traced", [](Engine& engine) { return engine.trace().count(); })
       .def(
           "record_step",
           [](Engine& engine, std::uint64_t begin_ns, std::uint64_t end_ns) {

@@ -34,6 +34,18 @@ TEST(the_newest_events_overwrite_the_oldest) {
   for (std::size_t i = 0; i < events.size(); ++i) CHECK_EQUAL(events[i].begin_ns, more + i);
 }
 
+TEST(what_has_been_read_need_not_be_read_again) {
+  Trace trace;
+  for (std::uint64_t i = 0; i < 5; ++i) trace.record(EventKind::step, 0, i, i);
+  CHECK_EQUAL(trace.count(), 5U);
+  CHECK_EQUAL(trace.read(3).size(), 2U);
+  CHECK_EQUAL(trace.read(3)[0].begin_ns, 3U);
+  CHECK(trace.read(5).empty());
+  CHECK(trace.read(99).empty());
+  for (std::uint64_t i = 5; i < Trace::capacity + 100; ++i) trace.record(EventKind::step, 0, i, i);
+  CHECK_EQUAL(trace.read(3).size(), Trace::capacity);  // what was overwritten does not come back
+}
+
 TEST(readers_never_see_half_an_event_while_threads_write) {
   Trace trace;
   constexpr std::uint32_t writers = 3;

@@ -12,7 +12,13 @@ import threading
 import time
 
 from tnt_notebook.dashboard import LiveView
-from tnt_notebook.telemetry import Recorder, State
+from tnt_notebook.telemetry import Breakdown, Recorder, State
+
+
+def a_step(chance: random.Random) -> Breakdown:
+    """Of 20 ms."""
+    work = 0.012 + 0.001 * chance.random()
+    return Breakdown(input=0.001, work=work, wait=0.0, exchange=0.018 - work, other=0.001)
 
 
 class Run:
@@ -55,11 +61,14 @@ class Run:
                 logs = {"loss": loss, "accuracy": 1 - loss / 2.6}
                 samples = [chance.randint(30, 34) for _ in range(self._ranks)]
                 recorder.step(epoch, step, self._steps, logs, samples, time.time())
+                if step % 10 == 0:
+                    recorder.breakdown([a_step(chance) for _ in range(self._ranks)])
                 self.view.update(recorder.frame(time.time()))
             else:
                 validation = {"val_loss": loss + 0.1, "val_accuracy": 1 - loss / 2.4}
                 recorder.epoch_end(epoch, logs | validation, time.time())
                 self.view.update(recorder.frame(time.time()))
         state, error = self._end
+        recorder.breakdown([a_step(chance) for _ in range(self._ranks)])
         self.view.update(recorder.frame(time.time(), state))
         self.view.finish(state, error)

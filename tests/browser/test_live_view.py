@@ -91,6 +91,21 @@ def test_numbers_move_while_the_run_goes_on(notebook: Notebook):
     expect(card(notebook).locator(".tnt-validation").first).to_contain_text("validation")
 
 
+def test_where_a_step_goes(notebook: Notebook, pictures: Path):
+    bars = card(notebook).locator(".tnt-parts")
+    expect(bars).to_have_count(4)
+    expect(card(notebook).locator(".tnt-limit")).to_contain_text("of a step is exchange of")
+    expect(card(notebook).locator(".tnt-share")).to_have_text([re.compile(r"^6\d% work$")] * 4)
+    work = bars.first.locator('[data-part="work"]')
+    share = work.bounding_box()["width"] / bars.first.bounding_box()["width"]
+    assert 0.55 < share < 0.7
+    card(notebook).screenshot(path=pictures / "where-a-step-goes.png")
+    notebook.run_and_wait(1)
+    outputs = notebook.outputs(0)
+    expect(outputs.locator(".tnt-parts")).to_have_count(4)  # in the still picture, too
+    expect(outputs.locator(".tnt-limit")).to_contain_text("of a step is exchange of")
+
+
 def test_numbers_move_while_the_cell_blocks(lab: Lab, open_notebook: Open):
     lab.write("blocking.ipynb", [f"{START.format(ranks=2, epochs=50)}\nrun.wait()", "pass"])
     notebook = open_notebook("blocking.ipynb")
@@ -226,7 +241,7 @@ def test_many_ranks_are_a_strip(lab: Lab, open_notebook: Open, pictures: Path):
     expect(notebook.page.locator(".tnt-where")).to_contain_text("epoch 2 of 4", timeout=30_000)
     strip = card(notebook).get_by_role("img")
     expect(strip).to_have_attribute("aria-label", re.compile("^samples per second of 64 ranks; "))
-    expect(card(notebook).locator(".tnt-rank")).to_have_count(0)
+    expect(card(notebook).locator(".tnt-throughput .tnt-rank")).to_have_count(0)
     notebook.screenshot(pictures / "many-ranks-light.png", card(notebook))
     notebook.run_and_wait(1)
     expect(notebook.outputs(0).locator(".js-plotly-plot .main-svg").first).to_be_visible()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.comm.reference import assert_reduced, small_integers
 from tnt_notebook import comm
-from tnt_notebook.comm.trace import EVENT_KINDS
+from tnt_notebook.telemetry.events import EVENT_KINDS
 
 #: Of each op: what it does, on what, and its tensors.
 OPS = [

@@ -12,8 +12,8 @@ import pytest
 
 from tests.support import rank_nodes
 from tnt_notebook import comm
-from tnt_notebook.comm.trace import EVENT_KINDS
 from tnt_notebook.errors import CommunicationError, PeerError
+from tnt_notebook.telemetry.events import EVENT_KINDS
 
 WORLDS = [None, {"transport": "mpi"}, {"nodes": (0, 0, 1, 1)}, {"lanes": 2}]
 

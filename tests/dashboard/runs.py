@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tnt_notebook.telemetry import Frame, Recorder, State
+from tnt_notebook.telemetry import Breakdown, Frame, Recorder, State
 
 
 def frames_of_a_run(
@@ -15,6 +15,7 @@ def frames_of_a_run(
     metrics: tuple[str, ...] = ("accuracy",),
     start: float = 0.0,
     sharing: int = 1,
+    breakdown: tuple[Breakdown, ...] = (),
 ) -> list[Frame]:
     """Frames of a fit with validation: 0.1 s a step, 32 samples a rank, a frame every other step.
 
@@ -32,6 +33,7 @@ def frames_of_a_run(
             recorder.epoch_end(epoch, logs | {f"val_{k}": v / 2 for k, v in logs.items()}, now)
         if step % 2 == 0:
             frames.append(recorder.frame(now))
+    recorder.breakdown(breakdown)
     return [*frames, recorder.frame(now, state)]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.dashboard.runs import frames_of_a_run
 from tnt_notebook.dashboard.card import HISTORY_LIMIT, Card
+from tnt_notebook.dashboard.time import time_of
+from tnt_notebook.telemetry import Breakdown
 
 
 def test_a_browser_that_comes_back_reads_the_whole_history():
@@ -26,6 +28,32 @@ def test_a_frame_sends_itself_only():
     for frame in frames_of_a_run(epochs=1)[:-1]:
         card.draw(frame, [])
     assert set(changed) == {"frame"}
+
+
+def test_where_time_goes_is_that_of_the_latest_look_at_this_run():
+    card = Card("MLP", 2)
+    step = Breakdown(0.001, 0.006, 0.0, 0.002, 0.001)
+    *frames, last = frames_of_a_run(breakdown=(step, step._replace(work=0.004, exchange=0.004)))
+    for frame in frames:
+        card.draw(frame, [])
+    assert card.time == {}
+    card.draw(last, [])
+    assert card.time["step"] == "10 ms"
+    assert card.time["rows"][1] == [
+        "rank 1",
+        {"input": 0.1, "work": 0.4, "wait": 0.0, "exchange": 0.4, "other": 0.1},
+    ]
+    assert card.time["limit"].startswith("Rank 0 works 1.5 times as long")
+    card.draw(frames_of_a_run(start=50.0)[0], [])
+    assert card.time == {}
+
+
+def test_of_many_ranks_the_card_shows_one_row():
+    (row,) = time_of([Breakdown(0.0, 0.5, 0.0, 0.5, 0.0)] * 64, 1)["rows"]
+    assert row == [
+        "all ranks",
+        {"input": 0.0, "work": 0.5, "wait": 0.0, "exchange": 0.5, "other": 0.0},
+    ]
 
 
 def test_the_history_is_bounded():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tnt_notebook.dashboard import summary
+from tnt_notebook.telemetry import Breakdown
 
 
 def test_a_finished_fit():
@@ -34,6 +35,16 @@ def test_a_sample_that_went_through_a_pipeline_counts_once():
     assert [line.split() for line in lines[-2:]] == [
         ["3", "320", "1,920"],
         ["all", "640", "3,840"],
+    ]
+
+
+def test_where_a_step_goes_and_what_limits_it():
+    of_ranks = (Breakdown(0.001, 0.06, 0.0, 0.03, 0.009), Breakdown(0.001, 0.06, 0.0, 0.03, 0.009))
+    lines = summary("MLP", 2, frames_of_a_run(2, breakdown=of_ranks), "finished").splitlines()
+    assert lines[-3:] == [
+        "  a step of 100 ms: input 1%, work 60%, exchange 30%, other 9%",
+        "  30% of a step is exchange of gradients that nothing hides: make batches",
+        "  larger.",
     ]
 
 

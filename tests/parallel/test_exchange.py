@@ -14,9 +14,9 @@ import tnt_notebook as tnt
 from tests.parallel.models import classification, mlp
 from tnt_notebook import comm
 from tnt_notebook.comm import ops
-from tnt_notebook.comm.trace import EVENT_KINDS
 from tnt_notebook.parallel.exchange.buckets import BucketSizes, plan
 from tnt_notebook.parallel.step import TRAIN_CHANNELS
+from tnt_notebook.telemetry.events import EVENT_KINDS
 
 
 @given(

@@ -9,11 +9,12 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from tnt_notebook import telemetry
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.errors import ModelError, RankError, TntError
 from tnt_notebook.parallel.pipeline.simulate import Timeline, spans_from_json
-from tnt_notebook.telemetry import Frame, Row, State
+from tnt_notebook.telemetry import Breakdown, Frame, Row, State
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster.cluster import Cluster
@@ -107,6 +108,33 @@ class Fit:
         from tnt_notebook.dashboard.timeline import figure_of  # plotly takes a while to load
 
         return figure_of(self.timeline)
+
+    @property
+    def breakdown(self) -> list[Breakdown]:
+        """Where the time of a step went, of each rank the mean in seconds; waits for the end.
+
+        ``.input``: until its batch was there; ``.work``: forward and backward; ``.wait``: for other
+        ranks of a pipeline; ``.exchange``: of gradients, while there was nothing else to do;
+        ``.other``; ``.step``: all of them.
+
+        Raises:
+            ModelError: nothing was trained, or for a single step.
+        """
+        self.wait()
+        found = telemetry.breakdowns(self._fit_frames())
+        if not found:
+            raise ModelError(f"{self.title} has no breakdown: that is of a fit of several steps.")
+        return found
+
+    def plot_breakdown(self) -> Any:
+        """:attr:`breakdown` as a plotly figure, with what limits training."""
+        from tnt_notebook.dashboard.breakdown import figure_of  # plotly takes a while to load
+
+        of_ranks = self.breakdown
+        return figure_of(of_ranks, self._fit_frames()[-1]["sharing"])
+
+    def _fit_frames(self) -> list[Frame]:
+        return [frame for frame in self.frames if frame["phase"] == "fit"]
 
     def wait(self, timeout: float | None = None) -> Fit:
         """Waits for the end.

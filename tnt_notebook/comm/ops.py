@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tnt_notebook.comm.current import world
-from tnt_notebook.comm.trace import EVENT_KINDS
 from tnt_notebook.comm.world import Group, World
 from tnt_notebook.errors import CommunicationError
+from tnt_notebook.telemetry.events import EVENT_KINDS
 
 #: Channels below are for calls outside of graphs.
 FIRST_CHANNEL = 16
@@ -187,7 +187,7 @@ def clock(
 
     Args:
         begin: since when the event was that goes to the trace now.
-        kind: of the event, one of :data:`tnt_notebook.comm.trace.EVENT_KINDS`; default: none.
+        kind: of the event, one of :data:`tnt_notebook.telemetry.events.EVENT_KINDS`; default: none.
         number: of the event, where a collective's has its channel.
     """
     over = over or world()

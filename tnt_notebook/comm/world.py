@@ -18,8 +18,8 @@ from tnt_notebook.comm.collectives import (
     reduction_number,
     type_number,
 )
-from tnt_notebook.comm.trace import EVENT
 from tnt_notebook.errors import CommunicationError, PeerError
+from tnt_notebook.telemetry.events import EVENT
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -207,9 +207,17 @@ class World(Collectives):
         found = iter(self._engine.take_notice, None)
         return [(source, kind - _kernels.first_user_kind, data) for source, kind, data in found]
 
-    def trace(self) -> np.ndarray:
-        """The newest events of the backend on this rank, an array of dtype :data:`EVENT`."""
-        return np.frombuffer(self._engine.trace(), EVENT)
+    def trace(self, since: int = 0) -> np.ndarray:
+        """The newest events on this rank, an array of dtype :data:`EVENT`.
+
+        Args:
+            since: events that are left out, as :meth:`traced` has counted them.
+        """
+        return np.frombuffer(self._engine.trace(since), EVENT)
+
+    def traced(self) -> int:
+        """How many events there have been; the trace remembers the newest of them."""
+        return self._engine.traced()
 
     def record_step(self, begin_ns: int, end_ns: int) -> None:
         """Puts a training step into the trace."""

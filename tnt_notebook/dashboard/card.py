@@ -8,12 +8,14 @@ from typing import Any
 import anywidget
 import traitlets
 
+from tnt_notebook import telemetry
 from tnt_notebook.dashboard import assets
+from tnt_notebook.dashboard.time import time_of
 from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
 
 HISTORY_LIMIT = 240  # points; the same number is in widgets/history.js
 POINT = {"start", "seq", "elapsed", "logs", "rates"}
-NOT_DRAWN = {"v", "time", "rows", "samples"}
+NOT_DRAWN = {"v", "time", "rows", "samples", "breakdown"}
 
 
 def _snapshot(value: list[dict[str, Any]], _: Card) -> list[dict[str, Any]]:
@@ -46,6 +48,8 @@ class Card(anywidget.AnyWidget):
     """The finished epochs."""
     history: traitlets.List[Any] = traitlets.List().tag(sync=True, to_json=_snapshot)
     """``[{"start", "seq", "elapsed", "logs", "rates"}, ...]``, one for each frame shown."""
+    time: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """Where the time of a step goes, see :func:`~tnt_notebook.dashboard.time.time_of`."""
     left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """What stays when the run has ended, for a browser that lost the displays to a refresh."""
     stop_requested = traitlets.Bool(False).tag(sync=True)
@@ -59,9 +63,12 @@ class Card(anywidget.AnyWidget):
         """Shows a frame and the epochs finished so far; the history is that of one run."""
         if self.history and self.history[-1]["start"] != frame["start"]:
             self.history.clear()
+            self.time = {}
         self.history.append({name: v for name, v in frame.items() if name in POINT})
         self.history[:] = thinned(self.history, HISTORY_LIMIT)
         self.rows = list(rows)
+        if of_ranks := telemetry.breakdowns([frame]):
+            self.time = time_of(of_ranks, frame["sharing"])
         self.frame = _without(frame, NOT_DRAWN)
 
     def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import assets
 from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE, metric_pairs, other_runs, summary
+from tnt_notebook.dashboard.time import time_html, time_of
 from tnt_notebook.dashboard.wording import clock, number, plural, rate
 from tnt_notebook.telemetry import Frame, State
 
@@ -62,6 +63,7 @@ def _card_html(title: str, frames: Sequence[Frame], state: State, error: str | N
         f'<p class="tnt-error">{escape(error)}</p>' if error else "",
         _metrics_html(run),
         "".join(f'<div class="tnt-caption">{escape(line)}</div>' for line in other_runs(frames)),
+        time_html(time_of(telemetry.breakdowns(run), run[-1]["sharing"]) if run else {}),
         _ranks_html(run),
     ]
     body = "".join(parts)
@@ -96,7 +98,7 @@ def _ranks_html(frames: Sequence[Frame]) -> str:
         return ""
     heading = (
         '<div class="tnt-line tnt-heading"><span>Samples per second</span>'
-        f'<span class="tnt-total">{rate(sum(rates))} in all</span></div>'
+        f'<span class="tnt-total">{rate(sum(rates) / frames[-1]["sharing"])} in all</span></div>'
     )
     if len(rates) > RANKS_WITH_A_LINE:
         low, high = min(rates), max(rates)

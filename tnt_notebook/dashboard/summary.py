@@ -11,15 +11,22 @@
          0       3,012    45,000
          1       3,009    45,000
        all       6,021    90,000
+
+      a step of 4.25 ms: work 71 %, exchange 22 %, other 7 %
+      22 % of a step is exchange of gradients that nothing hides: make batches
+      larger.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+from statistics import fmean
 
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard.wording import clock, number, plural, rate
+from tnt_notebook.dashboard.wording import clock, number, plural, rate, short_time
 from tnt_notebook.telemetry import Frame, Row, State
+from tnt_notebook.telemetry.limit import limit, shares
 
 RANKS_WITH_A_LINE = 16
 
@@ -44,7 +51,8 @@ def summary(
     if error:
         blocks.append("\n".join(f"  {line}" for line in error.splitlines()))
     others = [f"  {line}" for line in other_runs(frames)]
-    blocks += ["\n".join(lines) for lines in (_metrics(main), others, _ranks(main)) if lines]
+    parts = (_metrics(main), others, _ranks(main), _time(main))
+    blocks += ["\n".join(lines) for lines in parts if lines]
     return "\n\n".join(blocks)
 
 
@@ -104,3 +112,14 @@ def _ranks(frames: Sequence[Frame]) -> list[str]:
         all_rates, all_samples = sum(rates) / sharing, sum(samples) // sharing
         lines.append(f"   all   {rate(all_rates):>9}   {all_samples:>12,}")
     return lines
+
+
+def _time(frames: Sequence[Frame]) -> list[str]:
+    of_ranks = telemetry.breakdowns(frames)
+    if not of_ranks:
+        return []
+    worth_a_word = {part: share for part, share in shares(of_ranks).items() if share >= 0.005}
+    parts = ", ".join(f"{part} {share:.0%}" for part, share in worth_a_word.items())
+    step = short_time(fmean(b.step for b in of_ranks))
+    sentence = textwrap.wrap(limit(of_ranks, frames[-1]["sharing"]), 75)
+    return [f"  a step of {step}: {parts}", *(f"  {line}" for line in sentence)]

@@ -248,6 +248,7 @@ class TntMagics(Magics):
             fit.history     # loss and metrics by epoch, also while it runs
             fit.model       # the trained Keras model, here in the notebook
             fit.error       # what went wrong, or None
+            fit.plot_breakdown()    # where the time of a step went, and what limits it
 
         Examples::
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import weakref
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
@@ -22,9 +23,9 @@ from tnt_notebook.parallel.pipeline.training import PipelineSteps
 _STEPS = ("train_step", "test_step", "predict_step", "_get_metrics_result_or_logs")
 _FUNCTIONS = ("train_function", "test_function", "predict_function")
 
-#: Called with the model, "fit" or "evaluate", the votes for stopping, the samples of the batch.
-News = Callable[[keras.Model, str, float, int], None]
-
+#: Called with the model, "fit" or "evaluate", the votes for stopping, the samples of the batch, and
+#: whether to look at where time goes.
+News = Callable[[keras.Model, str, float, int, bool], None]
 
 #: Whose functions a model has: there are others if it is wrapped again, or trained in a cell.
 _in_place: MutableMapping[keras.Model, DistributedFunctions] = weakref.WeakKeyDictionary()
@@ -35,7 +36,7 @@ class DistributedFunctions:
 
     Args:
         news: called after each step.
-        wants_to_stop: asked before each step; this rank's vote.
+        wants_to_stop, wants_to_look: asked before each step; this rank's votes.
         pipeline: how the model is cut into stages, and which this rank has.
         batch_size: samples of a global batch, if that is known.
     """
@@ -47,15 +48,20 @@ class DistributedFunctions:
         exchange: Exchange,
         news: News,
         wants_to_stop: Callable[[], bool],
+        wants_to_look: Callable[[], bool],
         pipeline: tuple[Pipeline, Layout] | None = None,
         batch_size: int | None = None,
     ) -> None:
         self.model = model
         self._make_room()
-        self._news, self._wants_to_stop = news, wants_to_stop
+        self._over, self._news = over, news
+        self._wants_to_stop, self._wants_to_look = wants_to_stop, wants_to_look
         with tf.device("/CPU:0"):
-            self._vote = tf.Variable(0.0, trainable=False, dtype=tf.float64, name="tnt_vote")
-        setting = step.Setting(over, exchange, self._vote, interposed)
+            self._vote, self._look = (
+                tf.Variable(0.0, trainable=False, dtype=tf.float64, name=f"tnt_{name}")
+                for name in ("vote", "look")
+            )
+        setting = step.Setting(over, exchange, self._vote, self._look, interposed)
         self.pipeline: PipelineSteps | None = None
         steps: tuple[Callable[[Any], Any], ...]
         if pipeline is not None:
@@ -67,6 +73,8 @@ class DistributedFunctions:
                 step.test_step(setting, model, model.test_step),
                 step.predict_step(model.predict_step, over),
             )
+        train, *others = steps
+        steps = (step.noting_input(train, over), *others)
         # The logs of a distributed step are those of the global batch already.
         self._ours = dict(zip(_STEPS, (*steps, lambda logs: logs), strict=True))
         self._theirs: dict[str, Any] = {}
@@ -141,18 +149,27 @@ class DistributedFunctions:
             wants_to_stop = self._wants_to_stop()
             if wants_to_stop:
                 self._vote.assign(1.0)
+            wants_to_look = phase == "fit" and self._wants_to_look()
+            if wants_to_look:
+                self._look.assign(1.0)
             if self.pipeline is not None and phase == "fit":
                 self.pipeline.weights.part()
+            begin = time.monotonic_ns()
             logs = dict(function(iterator))
             news = logs.pop(step.NEWS).numpy()
-            samples, votes, same = news if news.ndim else (news, wants_to_stop, True)
+            if phase == "fit":
+                self._over.record_step(begin, time.monotonic_ns())
+            if wants_to_look:
+                self._look.assign(0.0)
+            alone = (news, wants_to_stop, wants_to_look, True)
+            samples, votes, looks, same = news if news.ndim else alone
             if not same:
                 raise DataError(
                     "The ranks read different batches. The input must be the same on all ranks, "
                     "each takes its slice of it: call keras.utils.set_random_seed(...) before "
                     "shuffling or generating it, and let it not depend on the rank."
                 )
-            self._news(self.model, phase, float(votes), int(samples))
+            self._news(self.model, phase, float(votes), int(samples), bool(looks))
             return logs
 
         return run

@@ -11,6 +11,7 @@ import keras
 
 from tnt_notebook.comm import World
 from tnt_notebook.parallel.data import Replica, share_of
+from tnt_notebook.parallel.looks import Looks
 from tnt_notebook.telemetry import Frame, Phase, Recorder, State
 
 Report = Callable[[Frame], None]
@@ -18,12 +19,18 @@ Report = Callable[[Frame], None]
 #: Seconds between two frames.
 INTERVAL_S = 0.25
 
+#: Seconds between two looks at all ranks; from this many ranks on more, as a look is a row of each
+#: rank in a frame.
+LOOK_S = 0.5
+_FEW_RANKS = 64
+
 
 class Progress:
     """Counts the steps of one run and reports frames. Does nothing where ``report`` is ``None``.
 
     Args:
         replicas: whose part of the data each rank works on.
+        looks: of a fit.
 
     Attributes:
         phase: what the run does.
@@ -38,6 +45,7 @@ class Progress:
         phase: Phase,
         epochs: int,
         steps: int | None,
+        looks: Looks | None = None,
     ) -> None:
         self.phase = phase
         self._over, self._replicas, self._steps = over, replicas, steps
@@ -45,7 +53,8 @@ class Progress:
         sharing = over.size // replicas[0].size
         self._recorder = Recorder(over.size, phase, epochs, start=time.time(), sharing=sharing)
         self._epoch = 1
-        self._next_frame = 0.0
+        self._looks = looks
+        self._next_frame = self._next_look = 0.0
         self._batch_hook = {"fit": "on_train_batch_end", "evaluate": "on_test_batch_end"}.get(
             phase, "on_predict_batch_end"
         )
@@ -58,6 +67,21 @@ class Progress:
             for rank, replica in enumerate(self._replicas):
                 begin, end = share_of(samples, *replica)
                 self._samples[rank] += end - begin
+
+    def wants_to_look(self) -> bool:
+        """Whether this rank thinks that it is time to look at all ranks."""
+        shown = self._report is not None and self._looks is not None
+        return shown and time.monotonic() >= self._next_look
+
+    def look(self, at_all: bool = False) -> None:
+        """Tells where the time of a step goes on each rank. Collective.
+
+        Args:
+            at_all: of the whole run; default: since the last look.
+        """
+        if self._looks is not None:
+            self._recorder.breakdown(self._looks.whole() if at_all else self._looks.latest())
+            self._next_look = time.monotonic() + LOOK_S * max(1.0, self._over.size / _FEW_RANKS)
 
     def watch(self, hook: str, number: int, logs: dict[str, Any]) -> None:
         """Called after every hook of Keras's callbacks, with the number of its epoch or batch."""

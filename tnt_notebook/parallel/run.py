@@ -17,7 +17,8 @@ from keras.src.trainers.data_adapters import array_slicing
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.callbacks import shared_callbacks
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
-from tnt_notebook.parallel.pipeline.weights import finalized_where_it_is
+from tnt_notebook.parallel.looks import Looks
+from tnt_notebook.parallel.pipeline.weights import GRADIENT_CHANNELS, finalized_where_it_is
 from tnt_notebook.parallel.prepare import prepare, state_of
 from tnt_notebook.parallel.progress import Progress
 from tnt_notebook.parallel.session import Run, Session
@@ -66,7 +67,8 @@ def fit(
         )
     steps = steps_per_epoch or train.steps
     prepare(session, model, "fit", train.element, epochs=epochs, steps=steps)
-    progress = Progress(over, session.replicas, session.report, "fit", epochs, steps)
+    looks = Looks(over, GRADIENT_CHANNELS if session.pipeline else 0)
+    progress = Progress(over, session.replicas, session.report, "fit", epochs, steps, looks)
     finalized = finalized_where_it_is() if session.pipeline else contextlib.nullcontext()
     with _running(session, model, progress, train.batch_size), finalized:
         history = keras_fit(
@@ -82,6 +84,7 @@ def fit(
             validation_steps=validation_steps,
             validation_freq=validation_freq,
         )
+        progress.look(at_all=True)
     cut = session.functions_of(model).pipeline
     timeline = cut.last_step() if cut else None
     session.gather(model)

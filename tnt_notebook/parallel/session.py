@@ -98,8 +98,9 @@ class Session:
         if functions is None:
             cut = (self.pipeline, self.layout) if self.pipeline and self.layout else None
             functions = DistributedFunctions(
-                model, self.over, self.exchange, self._take_news, stop_requested, cut, batch_size
-            )
+                model, self.over, self.exchange, self._take_news, stop_requested,
+                self._wants_to_look, cut, batch_size,
+            )  # fmt: skip
             self.functions[id(model)] = functions
         functions.install()
         return functions
@@ -127,10 +128,17 @@ class Session:
             functions.remove()
         self.functions.clear()
 
-    def _take_news(self, model: keras.Model, phase: str, votes: float, samples: int) -> None:
+    def _wants_to_look(self) -> bool:
+        return self.progress is not None and self.progress.wants_to_look()
+
+    def _take_news(
+        self, model: keras.Model, phase: str, votes: float, samples: int, look: bool
+    ) -> None:
         progress = self.progress
         if progress is not None and phase == progress.phase:  # not the validation of a fit
             progress.count(samples)
+            if look:
+                progress.look()
         if votes > 0:
             model.stop_training = model.stop_evaluating = True
             if progress is not None:

@@ -27,7 +27,8 @@ from tnt_notebook.parallel.data import Share, samples_of
 from tnt_notebook.parallel.exchange import Exchange
 
 #: The key under which a step returns, beside its logs, [samples of the global batch, votes for
-#: stopping, whether all ranks read the same batch], float64; on one rank the samples alone.
+#: stopping, votes for a look, whether all ranks read the same batch], float64; on one rank the
+#: samples alone.
 NEWS = "__tnt_news__"
 
 # Apart, so that a rank that trains and one that evaluates never mix their messages.
@@ -61,13 +62,14 @@ class Setting:
     """What all steps of a model have in common.
 
     Attributes:
-        vote: this rank's vote for stopping, 0 or 1.
+        vote, look: this rank's votes for stopping, and for a look at where time goes; 0 or 1.
         interpose: the context in which a step is traced.
     """
 
     over: World
     exchange: Exchange
     vote: tf.Variable
+    look: tf.Variable
     interpose: Callable[[Step], AbstractContextManager[None]]
 
 
@@ -105,6 +107,22 @@ def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any],
     return run if over.size > 1 else own_step
 
 
+def noting_input(
+    run: Callable[[Any], dict[str, Any]], over: World
+) -> Callable[[Any], dict[str, Any]]:
+    """A step that puts into the trace, too, how long it waits for its batch."""
+
+    def noted(batch: Any) -> dict[str, Any]:
+        begin = ops.clock(over=over)  # waits for nothing
+        logs = run(batch)
+        with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+            arrived = ops.clock(begin, "input", over=over)
+        with tf.control_dependencies([arrived]):
+            return {**logs, NEWS: tf.identity(logs[NEWS])}
+
+    return noted
+
+
 def _whole_batch_step(
     setting: Setting,
     model: keras.Model,
@@ -122,7 +140,7 @@ def _whole_batch_step(
         with ops.channels(first_channel), setting.interpose(step):
             logs = _checked_logs(own_step(data))
             finish(step)
-            return global_logs(step, logs, before, setting.vote)
+            return global_logs(step, logs, before, (setting.vote, setting.look))
 
     return run if setting.over.size > 1 else run_alone
 
@@ -192,14 +210,14 @@ def global_logs(
     step: Step,
     logs: dict[str, Any],
     before: Sequence[tuple[keras.Variable, tf.Tensor]],
-    vote: tf.Variable,
+    votes: tuple[tf.Variable, tf.Variable],
 ) -> dict[str, Any]:
     """The logs of the global batch: metrics from their summed states, other values averaged."""
     _forget_borrowed_sample(step, before)
     metrics = step.model.metrics_variables
     others = {k: v for k, v in logs.items() if k not in _metric_names(step.model)}
     share = step.share
-    head = [share.local, share.fingerprint, vote]
+    head = [share.local, share.fingerprint, *votes]
     parts = [tf.stack([tf.cast(value, tf.float64) for value in head])]
     parts += [tf.reshape(tf.cast(v.value, tf.float64), [-1]) for v in metrics]
     # A NaN of the borrowed sample times 0 would still be a NaN.
@@ -212,7 +230,8 @@ def global_logs(
         [tf.concat(parts, 0)], label="allreduce of metrics and votes", over=step.over
     )
     values = tf.split(summed, counts)
-    news = tf.stack([tf.cast(share.total, tf.float64), values[0][2], _same_data(step, values[0])])
+    samples = tf.cast(share.total, tf.float64)
+    news = tf.stack([samples, values[0][2], values[0][3], _same_data(step, values[0])])
     states = [
         (v, _as_state(v, value, step.over.size))
         for v, value in zip(metrics, values[1 : 1 + len(metrics)], strict=True)

@@ -7,6 +7,7 @@ collects them and asks the functions of `analysis` what they say.
 from __future__ import annotations
 
 from tnt_notebook.telemetry.analysis import (
+    breakdowns,
     duration,
     epoch_rows,
     final_logs,
@@ -15,6 +16,7 @@ from tnt_notebook.telemetry.analysis import (
     throughput,
     total_samples,
 )
+from tnt_notebook.telemetry.breakdown import PARTS, Breakdown
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
 from tnt_notebook.telemetry.recorder import Recorder
 from tnt_notebook.telemetry.runs import main_run, runs
@@ -22,11 +24,14 @@ from tnt_notebook.telemetry.thin import thinned
 
 __all__ = [
     "FRAME_VERSION",
+    "PARTS",
+    "Breakdown",
     "Frame",
     "Phase",
     "Recorder",
     "Row",
     "State",
+    "breakdowns",
     "duration",
     "epoch_rows",
     "final_logs",

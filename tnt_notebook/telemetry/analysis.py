@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Sequence
 from itertools import dropwhile, pairwise
 
+from tnt_notebook.telemetry.breakdown import Breakdown
 from tnt_notebook.telemetry.frame import Frame, Row
 
 
@@ -44,6 +45,12 @@ def median_rates(frames: Sequence[Frame]) -> list[float]:
     if not intervals:
         return overall_rates(frames)
     return [statistics.median(rates) for rates in zip(*intervals, strict=True)]
+
+
+def breakdowns(frames: Sequence[Frame]) -> list[Breakdown]:
+    """Where the time of a step went on each rank; of a run without one, nothing."""
+    found = next((f["breakdown"] for f in reversed(frames) if f.get("breakdown")), [])
+    return [Breakdown(*seconds) for seconds in found]
 
 
 def throughput(frames: Sequence[Frame]) -> tuple[list[float], list[list[float]]]:

@@ -47,6 +47,8 @@ class Frame(TypedDict):
     """Samples each rank has processed since the run began."""
     sharing: int
     """Ranks that process the same samples: those of one pipeline; without, 1."""
+    breakdown: NotRequired[list[list[float]]]
+    """Of each rank the seconds of a step, as in `breakdown.PARTS`; in frames after a look."""
     rows: NotRequired[list[Row]]
     """All epochs finished so far; only in frames that follow the end of an epoch or end the run."""
 

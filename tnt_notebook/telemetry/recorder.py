@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tnt_notebook.telemetry.breakdown import Breakdown
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
 from tnt_notebook.telemetry.thin import thinned
 
@@ -64,6 +65,7 @@ class Recorder:
         self._samples: NDArray[np.int64] = np.zeros(ranks, np.int64)
         self._rows: list[Row] = []
         self._rows_are_new = False
+        self._breakdown: list[list[float]] = []
         self._pace = _Pace()
         self._rates = _Rates(ranks)
 
@@ -109,6 +111,16 @@ class Recorder:
             self._rows_are_new = True
             self._pace.epoch_ended(self._step, now)
 
+    def breakdown(self, of_ranks: Sequence[Breakdown]) -> None:
+        """Tells where the time of a step goes on each rank, of late; at last, of the whole run.
+
+        Zeros tell nothing, and are passed over.
+        """
+        with self._lock:
+            if not any(map(sum, of_ranks)):
+                return
+            self._breakdown = [[float(f"{s:.4g}") for s in seconds] for seconds in of_ranks]
+
     def frame(self, now: float, state: State = "running") -> Frame:
         """The run as it stands.
 
@@ -144,6 +156,10 @@ class Recorder:
             if self._rows and (self._rows_are_new or state != "running"):
                 frame["rows"] = list(self._rows)
                 self._rows_are_new = False
+            if self._breakdown:
+                frame["breakdown"] = self._breakdown
+                if state == "running":
+                    self._breakdown = []
         frame["logs"] = finite_logs(logs)
         return frame
 

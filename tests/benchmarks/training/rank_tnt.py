@@ -15,7 +15,7 @@ if __name__ == "__main__":
     import keras
 
     import tnt_notebook as tnt
-    from tnt_notebook.comm.trace import under_way
+    from tnt_notebook.telemetry.events import under_way
 
     assert tnt.world().size == seat.ranks, f"the world has {tnt.world().size} ranks"
     model, watch = tnt.Model(built(keras, task)), stopwatch(keras)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tnt_notebook.comm import World
-from tnt_notebook.comm.trace import EVENT_KINDS
 from tnt_notebook.parallel.pipeline.schedule import Action, Kind, Schedule
 from tnt_notebook.parallel.pipeline.simulate import Span, Timeline, spans_from_json
+from tnt_notebook.telemetry.events import EVENT_KINDS, NOT_TRAINING
 
 #: What an action is called in the trace.
 EVENT_OF: dict[Kind, str] = {
@@ -21,13 +21,10 @@ EVENT_OF: dict[Kind, str] = {
 }
 _KINDS: dict[int, Kind] = {EVENT_KINDS.index(name): kind for kind, name in EVENT_OF.items()}
 
-#: In the number of an event: it is of evaluation or prediction.
-_NOT_TRAINING = 1 << 31
-
 
 def number_of(action: Action, training: bool) -> int:
     """Of an action's event in the trace."""
-    return (0 if training else _NOT_TRAINING) | action.stage << 16 | action.micro
+    return (0 if training else NOT_TRAINING) | action.stage << 16 | action.micro
 
 
 def steps_on(events: np.ndarray, rank: int, most: int) -> list[list[Span]]:
@@ -38,7 +35,7 @@ def steps_on(events: np.ndarray, rank: int, most: int) -> list[list[Span]]:
         events: of the rank, as of :meth:`World.trace`; no step is under way.
         rank: in the pipeline.
     """
-    found = events[np.isin(events["kind"], list(_KINDS)) & (events["channel"] < _NOT_TRAINING)]
+    found = events[np.isin(events["kind"], list(_KINDS)) & (events["channel"] < NOT_TRAINING)]
     # A step has each action once, and not those in which there is nothing to do.
     seen: set[tuple[int, int]] = set()
     for event in reversed(found):

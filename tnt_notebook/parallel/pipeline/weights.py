@@ -32,6 +32,9 @@ from tnt_notebook.parallel.step import TRAIN_CHANNELS
 #: Of an exchange of gradients.
 _CHANNELS_OF_GROUP = 64
 
+#: The first of those.
+GRADIENT_CHANNELS = TRAIN_CHANNELS + _CHANNELS_OF_GROUP
+
 
 class Weights:
     """The weights of a model in stages. Made on all ranks at once.

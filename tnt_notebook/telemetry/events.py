@@ -1,4 +1,4 @@
-"""What the backend did and when: its events, and what they say as plain functions over them."""
+"""What a rank did and when: the records of its trace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ EVENT_KINDS = (
     "backward",
     "input_gradient",
     "weight_gradient",
+    "input",
 )
+
+#: Set in the channel of a pipeline's action: it is of evaluation or prediction.
+NOT_TRAINING = 1 << 31
 
 #: What the backend does for a collective, from its first input to its last output.
 COLLECTIVE = ("copy_in", "exchange", "copy_out")

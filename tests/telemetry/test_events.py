@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tnt_notebook.comm.trace import EVENT, EVENT_KINDS, under_way, union_s
+from tnt_notebook.telemetry.events import EVENT, EVENT_KINDS, under_way, union_s
 
 
 def events(*intervals):

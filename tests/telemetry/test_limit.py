@@ -1,0 +1,47 @@
+"""The sentence that says what limits training."""
+
+from __future__ import annotations
+
+import pytest
+
+from tnt_notebook.telemetry import Breakdown
+from tnt_notebook.telemetry.limit import limit, shares
+
+GOOD = Breakdown(input=0.2, work=9.0, wait=0.0, exchange=0.5, other=0.3)
+
+
+@pytest.mark.parametrize(
+    ("of_ranks", "sharing", "sentence"),
+    [
+        ([GOOD, GOOD], 1, "Ranks work for 90% of a step."),
+        ([GOOD._replace(input=3.0)], 1, "Ranks wait for input during 23% of a step"),
+        (
+            [GOOD, GOOD, GOOD._replace(work=5.0, exchange=4.5), GOOD._replace(work=14.0)],
+            1,
+            "Rank 3 works 1.8 times as long as the others",
+        ),
+        (
+            [Breakdown(0, 9, 1, 0, 0), Breakdown(0, 5, 5, 0, 0)],
+            2,
+            "Rank 0 has 1.8 times the work of the others, which wait for it: cut the model",
+        ),
+        (
+            [Breakdown(0, 6, 4, 0, 0), Breakdown(0, 6, 4, 0, 0)],
+            2,
+            "Ranks of the pipeline wait for each other during 40% of a step: use more",
+        ),
+        ([GOOD._replace(exchange=5.0)] * 2, 1, "34% of a step is exchange of gradients"),
+        ([GOOD._replace(other=9.0)], 1, "48% of a step is optimizer, metrics and Python"),
+    ],
+)
+def test_what_limits_training(of_ranks, sharing, sentence):
+    assert limit(of_ranks, sharing).startswith(sentence)
+
+
+def test_a_small_difference_between_ranks_is_none():
+    assert limit([GOOD, GOOD._replace(work=9.9)]).startswith("Ranks work for")
+
+
+def test_shares_add_up():
+    assert sum(shares([GOOD, GOOD._replace(work=1.0)]).values()) == pytest.approx(1)
+    assert set(shares([Breakdown(0, 0, 0, 0, 0)]).values()) == {0.0}

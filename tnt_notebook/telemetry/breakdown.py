@@ -1,0 +1,110 @@
+"""Where the time of training steps goes on a rank, from its events.
+
+::
+
+    step      |................................................|
+    input      |==|                                               its batch is not there yet
+    work          |=====   ======  ====  ====|                    forward and backward
+    wait                ===      ==    ==                         for what other stages make
+    exchange                                 |====|               of gradients, nothing else to do
+    other     |                                   |============|  optimizer, metrics, Python
+
+What is exchanged while a rank works costs it nothing, and is not counted. A rank that waits for a
+slower one waits in an exchange, so a slow rank is one with more work than the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tnt_notebook.telemetry.events import COLLECTIVE, EVENT_KINDS, NOT_TRAINING, union_s
+
+_ACTIONS = ("forward", "backward", "input_gradient", "weight_gradient")
+
+
+class Breakdown(NamedTuple):
+    """Seconds of a step."""
+
+    input: float
+    work: float
+    wait: float
+    exchange: float
+    other: float
+
+    @property
+    def step(self) -> float:
+        return sum(self)
+
+
+#: In the order in which they come.
+PARTS = Breakdown._fields
+
+NOTHING = Breakdown(0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def of_steps(
+    events: np.ndarray, since_ns: int = 0, gradients_from: int = 0, forgotten: bool = False
+) -> list[Breakdown]:
+    """Of each training step in the trace of a rank, the oldest first.
+
+    Args:
+        events: of one rank, of dtype :data:`~tnt_notebook.telemetry.events.EVENT`.
+        since_ns: steps that began earlier are left out; on the clock of :func:`time.monotonic_ns`.
+        gradients_from: the lowest channel on which gradients are exchanged. In a pipeline a rank
+            that has done its part waits for the others in exchanges on channels below.
+        forgotten: whether there were events before these: a step that began before the oldest of
+            them is left out.
+    """
+    is_step = _is(events, "step")
+    steps = events[is_step & (events["begin_ns"] >= since_ns)]
+    parts = events[~is_step]
+    if forgotten and len(parts):
+        steps = steps[steps["begin_ns"] >= parts["begin_ns"].min()]
+    return [_of_step(parts[_within(parts, step)], step, gradients_from) for step in steps]
+
+
+def mean(breakdowns: Sequence[Breakdown]) -> Breakdown:
+    """The mean step."""
+    return Breakdown(*map(float, np.mean(breakdowns, axis=0)))
+
+
+def _of_step(events: np.ndarray, step: np.void, gradients_from: int) -> Breakdown:
+    begin, end = int(step["begin_ns"]), int(step["end_ns"])
+    waited = events[_is(events, "input")]
+    arrived = int(waited["end_ns"].max(initial=begin))
+    collectives = events[_is(events, *COLLECTIVE)]
+    actions = events[_is(events, *_ACTIONS) & (events["channel"] < NOT_TRAINING)]
+    wait = 0.0
+    if len(actions):
+        done = int(actions["end_ns"].max())
+        work = union_s(actions["begin_ns"], actions["end_ns"])
+        wait = 1e-9 * (done - arrived) - work
+        late = collectives[collectives["channel"] < gradients_from]
+        collectives = collectives[collectives["channel"] >= gradients_from]
+        wait += _after(late, done)
+    else:
+        # With the last gradient all is computed.
+        done = int(events[_is(events, "ready")]["begin_ns"].max(initial=arrived))
+        if not len(collectives):
+            done = end
+        work = 1e-9 * (done - arrived)
+    input_s = union_s(waited["begin_ns"], waited["end_ns"])
+    exchange = _after(collectives, done)
+    other = 1e-9 * (end - begin) - input_s - work - wait - exchange
+    return Breakdown(input_s, work, max(0.0, wait), exchange, max(0.0, other))
+
+
+def _after(events: np.ndarray, begin_ns: int) -> float:
+    """Seconds after an instant in which at least one of the events was under way."""
+    return union_s(np.maximum(events["begin_ns"], begin_ns), np.maximum(events["end_ns"], begin_ns))
+
+
+def _within(events: np.ndarray, step: np.void) -> np.ndarray:
+    return (events["begin_ns"] >= step["begin_ns"]) & (events["end_ns"] <= step["end_ns"])
+
+
+def _is(events: np.ndarray, *kinds: str) -> np.ndarray:
+    return np.isin(events["kind"], [EVENT_KINDS.index(kind) for kind in kinds])
