@@ -115,7 +115,8 @@ def noting_input(
     def noted(batch: Any) -> dict[str, Any]:
         begin = ops.clock(over=over)  # waits for nothing
         logs = run(batch)
-        with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+        leaves = tf.nest.flatten(batch, expand_composites=True)
+        with tf.control_dependencies([leaf for leaf in leaves if leaf is not None]):
             arrived = ops.clock(begin, "input", over=over)
         with tf.control_dependencies([arrived]):
             return {**logs, NEWS: tf.identity(logs[NEWS])}
