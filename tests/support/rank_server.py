@@ -91,4 +91,8 @@ def _run(world: comm.World, module: str, name: str, args: Any) -> tuple[str, Any
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    try:
+        serve(sys.argv[1])
+    except BaseException:  # one rank alone cannot end: the others wait for it, and spin
+        traceback.print_exc()
+        MPI.COMM_WORLD.Abort(1)
