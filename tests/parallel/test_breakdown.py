@@ -18,6 +18,16 @@ from tnt_notebook.telemetry.limit import limit
 DELAY_S = 0.03
 
 
+def after_a_while(x: tf.Tensor) -> tf.Tensor:
+    """The same: the time that it takes is what the tests look for."""
+
+    def wait(values: np.ndarray) -> np.ndarray:
+        time.sleep(DELAY_S)  # not for something to happen: this is the slow work
+        return values
+
+    return tf.ensure_shape(tf.numpy_function(wait, [x], x.dtype), x.shape)
+
+
 class Slow(keras.layers.Layer):
     """Passes on what it is given, after a while on one rank."""
 
@@ -28,20 +38,7 @@ class Slow(keras.layers.Layer):
     def call(self, x: Any) -> Any:
         if tnt.world().rank != self.rank:
             return tf.identity(x)
-
-        def wait(values: np.ndarray) -> np.ndarray:
-            time.sleep(DELAY_S)
-            return values
-
-        return tf.ensure_shape(tf.numpy_function(wait, [x], x.dtype), x.shape)
-
-
-def delayed(x: Any, y: Any) -> Any:
-    def wait(values: np.ndarray) -> np.ndarray:
-        time.sleep(DELAY_S)
-        return values
-
-    return tf.ensure_shape(tf.numpy_function(wait, [x], x.dtype), x.shape), y
+        return after_a_while(x)
 
 
 def fitted(slow_rank: int, slow_input: bool, stages: int) -> tuple[list[Breakdown], int, float]:
@@ -54,7 +51,7 @@ def fitted(slow_rank: int, slow_input: bool, stages: int) -> tuple[list[Breakdow
     model.compile("sgd", "mse")
     data = tf.data.Dataset.from_tensors((tf.ones((16, 8)), tf.ones((16, 1)))).repeat(12)
     if slow_input:
-        data = data.map(delayed)
+        data = data.map(lambda x, y: (after_a_while(x), y))
     pipeline = tnt.Pipeline(stages, 2, cut_at=["last"]) if stages else None
     frames: list[Frame] = []
     with tnt.distributed(report=frames.append, pipeline=pipeline):

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
+from tests.telemetry.by_hand import events
 from tnt_notebook.telemetry.breakdown import Breakdown, mean, of_steps
-from tnt_notebook.telemetry.events import EVENT, EVENT_KINDS, NOT_TRAINING
-
-
-def events(*rows):
-    """Of (kind, begin, end) or (kind, begin, end, channel)."""
-    made = np.zeros(len(rows), EVENT)
-    for event, (kind, begin, end, *channel) in zip(made, rows, strict=True):
-        event["kind"], event["begin_ns"], event["end_ns"] = EVENT_KINDS.index(kind), begin, end
-        event["channel"] = channel[0] if channel else 0
-    return made
+from tnt_notebook.telemetry.events import NOT_TRAINING
 
 
 def broken_down(*rows, **options):

@@ -5,14 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tnt_notebook.telemetry.events import EVENT, EVENT_KINDS, under_way, union_s
-
-
-def events(*intervals):
-    made = np.zeros(len(intervals), EVENT)
-    for event, (kind, begin, end) in zip(made, intervals, strict=True):
-        event["kind"], event["begin_ns"], event["end_ns"] = EVENT_KINDS.index(kind), begin, end
-    return made
+from tests.telemetry.by_hand import events
+from tnt_notebook.telemetry.events import under_way, union_s
 
 
 @pytest.mark.parametrize(

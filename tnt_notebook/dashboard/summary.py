@@ -12,8 +12,8 @@
          1       3,009    45,000
        all       6,021    90,000
 
-      a step of 4.25 ms: work 71 %, exchange 22 %, other 7 %
-      22 % of a step is exchange of gradients that nothing hides: make batches
+      a step of 4.25 ms: work 71%, exchange 22%, other 7%
+      22% of a step is exchange of gradients that nothing hides: make batches
       larger.
 """
 

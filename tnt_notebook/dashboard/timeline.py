@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from tnt_notebook.dashboard.figures import GREY, GRID, OKABE_ITO
+from tnt_notebook.dashboard.figures import OKABE_ITO
+from tnt_notebook.dashboard.rows import lay_out, scale_of, some_of
 from tnt_notebook.dashboard.wording import plural, short_time
 from tnt_notebook.parallel.pipeline.schedule import Kind
 from tnt_notebook.parallel.pipeline.simulate import Span, Timeline
@@ -39,7 +40,7 @@ def figure_of(step: Timeline) -> go.Figure:
         A figure of less than 300 kB in JSON.
     """
     shown = _ranks_shown(step)
-    unit, factor = ("ms", 1e3) if step.seconds < 1 else ("s", 1.0)
+    unit, factor = scale_of(step.seconds)
     figure = go.Figure()
     figure.add_bar(
         y=[f"rank {rank}" for rank in shown],
@@ -58,30 +59,14 @@ def figure_of(step: Timeline) -> go.Figure:
         spans = [s for s in step.spans if s.action.kind == kind and s.rank in shown]
         if spans:
             _draw(figure, first, kind, spans, factor)
-    row = 40 if len(shown) <= 8 else 26 if len(shown) <= 16 else 16
+    lay_out(figure, len(shown), [_title(step, shown)], unit)
     figure.update_layout(
-        template="none",
-        height=118 + row * len(shown),
-        margin={"l": 64, "r": 16, "t": 62, "b": 44},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": GREY, "size": 12},
         barmode="overlay",
         bargap=0.16,
         hovermode="closest",
         uniformtext={"minsize": 8, "mode": "hide"},
-        title={"text": _title(step, shown), "font": {"size": 13}, "x": 0, "xref": "paper",
-               "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 10}},
-        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
-    )  # fmt: skip
-    figure.update_xaxes(
-        title={"text": unit, "standoff": 6, "font": {"size": 12}},
-        range=[0, 1.002 * factor * step.seconds],
-        gridcolor=GRID,
-        zeroline=False,
-        linecolor=GRID,
     )
-    figure.update_yaxes(autorange="reversed", showgrid=False, linecolor=GRID, ticklabelstandoff=6)
+    figure.update_xaxes(range=[0, 1.002 * factor * step.seconds])
     return figure
 
 
@@ -120,10 +105,7 @@ def _from_low_to_high(step: Timeline) -> list[Span]:
 
 
 def _ranks_shown(step: Timeline) -> list[int]:
-    room = max(2, MOST_BOXES * step.ranks // len(step.spans))
-    if step.ranks <= room:
-        return list(range(step.ranks))
-    return [i * (step.ranks - 1) // (room - 1) for i in range(room)]
+    return some_of(step.ranks, max(2, MOST_BOXES * step.ranks // len(step.spans)))
 
 
 def _title(step: Timeline, shown: Sequence[int]) -> str:

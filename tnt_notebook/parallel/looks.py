@@ -35,7 +35,7 @@ class Looks:
         self._seen = self._over.traced()
         events = self._over.trace(count)
         forgotten = len(events) < self._seen - count
-        steps = of_steps(events, 0, self._gradients_from, forgotten)
+        steps = of_steps(events, gradients_from=self._gradients_from, forgotten=forgotten)
         if count == self._begin and not forgotten:
             del steps[:1]  # it was traced, which takes long and tells nothing
         own = np.array([mean(steps or [NOTHING])], np.float64)

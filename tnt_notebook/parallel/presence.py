@@ -19,7 +19,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.backend import Variable as _Variable
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable, UninitializedVariable
+from tensorflow.python.ops.resource_variable_ops import (
+    BaseResourceVariable,
+    ResourceVariable,
+    UninitializedVariable,
+)
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
@@ -72,7 +76,7 @@ def lazy() -> Iterator[None]:
         yield
 
 
-class _SaysWhere:
+class _SaysWhere(BaseResourceVariable):
     """Of a variable that may be elsewhere."""
 
     path = ""
@@ -83,7 +87,7 @@ class _SaysWhere:
         if tf.executing_eagerly() and not _has_value(self):
             place = "has no value yet" if self.rank is None else f"is on rank {self.rank}"
             raise ModelError(f"{self.path} {place}: {self.why}")
-        return super()._read_variable_op(no_copy)  # type: ignore[misc]
+        return super()._read_variable_op(no_copy)
 
 
 class _Lazy(_SaysWhere, UninitializedVariable):

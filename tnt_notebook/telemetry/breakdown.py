@@ -63,7 +63,12 @@ def of_steps(
     parts = events[~is_step]
     if forgotten and len(parts):
         steps = steps[steps["begin_ns"] >= parts["begin_ns"].min()]
-    return [_of_step(parts[_within(parts, step)], step, gradients_from) for step in steps]
+    parts = parts[np.argsort(parts["begin_ns"])]
+    first, last = (np.searchsorted(parts["begin_ns"], steps[at]) for at in ("begin_ns", "end_ns"))
+    return [
+        _of_step(_ended(parts[i : j + 1], step), step, gradients_from)
+        for step, i, j in zip(steps, first, last, strict=True)
+    ]
 
 
 def mean(breakdowns: Sequence[Breakdown]) -> Breakdown:
@@ -102,8 +107,9 @@ def _after(events: np.ndarray, begin_ns: int) -> float:
     return union_s(np.maximum(events["begin_ns"], begin_ns), np.maximum(events["end_ns"], begin_ns))
 
 
-def _within(events: np.ndarray, step: np.void) -> np.ndarray:
-    return (events["begin_ns"] >= step["begin_ns"]) & (events["end_ns"] <= step["end_ns"])
+def _ended(events: np.ndarray, step: np.void) -> np.ndarray:
+    """Those of the events that have ended in a step."""
+    return events[events["end_ns"] <= step["end_ns"]]
 
 
 def _is(events: np.ndarray, *kinds: str) -> np.ndarray:
