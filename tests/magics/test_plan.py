@@ -47,7 +47,9 @@ def test_a_plan_of_a_model(shell: InteractiveShell) -> None:
         *("stage", "rank", "from,", "to", "layers", "parameters"),
         *("forward", "backward", "busy", "sends", "memory"),
     ]
-    assert len(times) == len(parts) == 3 and "…" in times[1]
+    assert len(times) == len(parts) == 3
+    # Where five layers are cut depends on measured times; one of two stages has more than one.
+    assert any("…" in line for line in times[1:])
     assert times[2].split()[-3] == "-"  # the last stage sends nothing
     assert "2 of 4" in parts[1] and "1 of 4" in parts[2]
     assert memory[0].startswith("Rank ") and " needs most memory, " in memory[0]
