@@ -15,7 +15,7 @@ from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
 
 HISTORY_LIMIT = 240  # points; the same number is in widgets/history.js
 POINT = {"start", "seq", "elapsed", "logs", "rates"}
-NOT_DRAWN = {"v", "time", "rows", "samples", "breakdown"}
+NOT_DRAWN = {"v", "time", "rows", "samples", "breakdown", "step_trace"}
 
 
 def _snapshot(value: list[dict[str, Any]], _: Card) -> list[dict[str, Any]]:

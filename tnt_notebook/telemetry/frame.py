@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypedDict
 
+from tnt_notebook.telemetry.step_trace import StepTrace
+
 FRAME_VERSION = 1
 
 Phase = Literal["fit", "evaluate", "predict"]
@@ -49,6 +51,8 @@ class Frame(TypedDict):
     """Ranks that process the same samples: those of one pipeline; without, 1."""
     breakdown: NotRequired[list[list[float]]]
     """Of each rank the seconds of a step, as in `breakdown.PARTS`; in frames after a look."""
+    step_trace: NotRequired[StepTrace]
+    """The latest step, box by box; in frames after a look."""
     rows: NotRequired[list[Row]]
     """All epochs finished so far; only in frames that follow the end of an epoch or end the run."""
 

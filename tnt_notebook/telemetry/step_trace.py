@@ -1,0 +1,126 @@
+"""One step on all ranks, box by box: plain JSON, small enough to travel while the run goes.
+
+::
+
+    rank 0   FFFF....BB.B.B      a letter a box, see KINDS; between boxes a rank is idle
+    rank 1     FBFBFBFB  X
+
+A step trace is what the live timeline draws, what a run's folder keeps, and what is exported.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, NotRequired, TypedDict
+
+#: What a box is, by its letter. Those in `BESIDE` go on beside the others.
+KINDS = {
+    "F": "forward",
+    "B": "backward",
+    "I": "input gradient",
+    "W": "weight gradient",
+    "C": "forward and backward",
+    "D": "wait for data",
+    "R": "wait for a message",
+    "O": "optimizer",
+    "S": "send",
+    "X": "exchange of gradients",
+}
+
+#: What a rank does while it computes or waits: it has a row of its own in a drawing.
+BESIDE = "SX"
+#: What a rank computes.
+WORK = "FBIWCO"
+#: Boxes of a pipeline, which have a stage and a micro-batch.
+ACTIONS = "FBIW"
+
+
+class RankTrace(TypedDict):
+    """The boxes of a rank, in columns of equal length, in order of their begin."""
+
+    rank: int
+    kinds: str
+    """A letter of `KINDS` for each box."""
+    stages: list[int]
+    """Of an action, else 0; of S: the peer."""
+    numbers: list[int]
+    """Of an action, S and R: the micro-batch; of X: which exchange of the step; else 0."""
+    begins: list[int]
+    """Ticks since the begin of the step."""
+    lengths: list[int]
+    """Ticks."""
+
+
+class StepTrace(TypedDict):
+    """A training step, or one of evaluation."""
+
+    time: float
+    """Unix time of its begin, in seconds."""
+    seconds: float
+    """From the first begin to the last end, over all ranks."""
+    tick: float
+    """Seconds of a tick."""
+    clock_error: float
+    """Seconds by which clocks of different hosts may be apart; 0 on one host."""
+    pipeline: int
+    """Ranks of a pipeline; 1 without."""
+    ranks: int
+    """Of the run; not all of them need have a row."""
+    schedule: NotRequired[str]
+    micro_batches: NotRequired[int]
+    formula: NotRequired[float]
+    """The bubble by the formula of the schedule, 0 to 1, where there is one."""
+    rows: list[RankTrace]
+
+
+class Box(NamedTuple):
+    """One box; times in seconds since the begin of the step."""
+
+    rank: int
+    kind: str
+    stage: int
+    number: int
+    begin: float
+    end: float
+
+
+def boxes(trace: StepTrace) -> list[Box]:
+    """All boxes, rank by rank."""
+    tick = trace["tick"]
+    return [
+        Box(row["rank"], kind, stage, number, begin * tick, (begin + length) * tick)
+        for row in trace["rows"]
+        for kind, stage, number, begin, length in zip(
+            row["kinds"],
+            row["stages"],
+            row["numbers"],
+            row["begins"],
+            row["lengths"],
+            strict=True,
+        )
+    ]
+
+
+def of_boxes(boxes: list[Box], **rest: object) -> StepTrace:
+    """The step trace of some boxes; `rest` are its other entries.
+
+    A tick is small enough that no box is off by more than 1e-5 of the step.
+    """
+    first = min((box.begin for box in boxes), default=0.0)
+    seconds = max((box.end for box in boxes), default=0.0) - first
+    tick = max(1e-7, float(f"{seconds / 50_000:.2g}"))
+    rows = []
+    for rank in sorted({box.rank for box in boxes}):
+        own = sorted((b for b in boxes if b.rank == rank), key=lambda box: (box.begin, box.end))
+        begins = [round((box.begin - first) / tick) for box in own]
+        ends = [round((box.end - first) / tick) for box in own]
+        rows.append(
+            RankTrace(
+                rank=rank,
+                kinds="".join(box.kind for box in own),
+                stages=[box.stage for box in own],
+                numbers=[box.number for box in own],
+                begins=begins,
+                lengths=[end - begin for begin, end in zip(begins, ends, strict=True)],
+            )
+        )
+    return StepTrace(seconds=seconds, tick=tick, rows=rows, **rest)  # type: ignore[typeddict-item]
