@@ -388,8 +388,9 @@ const Plan& Engine::plan(Bucket& bucket) {
 bool Engine::submit(Bucket& bucket, Bucket::State state) {
   Lane& lane = lane_of(bucket);
   const std::uint64_t now = now_ns();
-  trace_.record(EventKind::ready, bucket.channel, now, now,
-                bucket.request.inputs.count() * size_of(bucket.request.type));
+  if (!bucket.request.is_transfer)
+    trace_.record(EventKind::ready, bucket.channel, now, now,
+                  bucket.request.inputs.count() * size_of(bucket.request.type));
   bucket.state.store(state);
   {
     std::lock_guard lock(lane.mutex);

@@ -287,6 +287,12 @@ void Execution::mismatch(const Mismatch& found) const {
 
 void Execution::record_end() {
   const std::uint64_t end = now_ns();
+  if (request_->is_transfer) {
+    const bool sends = request_->root != request_->peer;
+    trace_->record(sends ? EventKind::send : EventKind::receive, channel_, begin_ns_, end,
+                   request_->count * tensor_bytes_, request_->peer);
+    return;
+  }
   const std::uint64_t first = first_message_ns_ == 0 ? end : first_message_ns_;
   const std::uint64_t last = std::max(first, last_message_ns_);
   trace_->record(EventKind::copy_in, channel_, begin_ns_, first,

@@ -81,6 +81,8 @@ struct Request {
   std::shared_ptr<const Schedule> schedule;  // instead of an algorithm: the caller's own
   std::string label;                         // for errors: "allreduce of bucket 3 (dense/kernel)"
   std::uint64_t agreed = 0;  // a number that all ranks must have, such as a hash of shapes; or 0
+  bool is_transfer = false;  // from the root to one other rank
+  int peer = 0;              // of a transfer: the other rank
 
   // As new, but for memory that is reused.
   void reset() {
@@ -99,6 +101,8 @@ struct Request {
     schedule.reset();
     label.clear();
     agreed = 0;
+    is_transfer = false;
+    peer = 0;
   }
 };
 

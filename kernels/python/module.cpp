@@ -176,10 +176,10 @@ NB_MODULE(_kernels, m) {
       .def("traced", [](Engine& engine) { return engine.trace().count(); })
       .def(
           "record_step",
-          [](Engine& engine, std::uint64_t begin_ns, std::uint64_t end_ns) {
-            engine.trace().record(EventKind::step, 0, begin_ns, end_ns);
+          [](Engine& engine, std::uint64_t begin_ns, std::uint64_t end_ns, std::uint32_t phase) {
+            engine.trace().record(EventKind::step, phase, begin_ns, end_ns);
           },
-          "begin_ns"_a, "end_ns"_a);
+          "begin_ns"_a, "end_ns"_a, "phase"_a = 0);
 
   m.def("mpi_transport", &mpi_transport, "path"_a, "handle_bytes"_a, "status_bytes"_a,
         "status_source_at"_a, "byte_type"_a, "null_request"_a, "any_source"_a, "tag_limit"_a,

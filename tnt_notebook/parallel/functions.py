@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 import weakref
 from collections.abc import Callable, Iterator, MutableMapping
@@ -15,9 +16,11 @@ from tnt_notebook.comm import World
 from tnt_notebook.errors import DataError
 from tnt_notebook.parallel import step
 from tnt_notebook.parallel.exchange import Exchange
-from tnt_notebook.parallel.interpose import interposed
+from tnt_notebook.parallel.interpose import interposed, noting_optimizers
+from tnt_notebook.parallel.noted import noting_input
 from tnt_notebook.parallel.pipeline.config import Layout, Pipeline
 from tnt_notebook.parallel.pipeline.training import PipelineSteps
+from tnt_notebook.telemetry.events import PHASES
 
 # Keras looks these up on the instance first.
 _STEPS = ("train_step", "test_step", "predict_step", "_get_metrics_result_or_logs")
@@ -36,7 +39,8 @@ class DistributedFunctions:
 
     Args:
         news: called after each step.
-        wants_to_stop, wants_to_look: asked before each step; this rank's votes.
+        wants_to_stop, wants_to_look: asked before each step, the latter with what it is of; this
+            rank's votes.
         pipeline: how the model is cut into stages, and which this rank has.
         batch_size: samples of a global batch, if that is known.
     """
@@ -48,7 +52,7 @@ class DistributedFunctions:
         exchange: Exchange,
         news: News,
         wants_to_stop: Callable[[], bool],
-        wants_to_look: Callable[[], bool],
+        wants_to_look: Callable[[str], bool],
         pipeline: tuple[Pipeline, Layout] | None = None,
         batch_size: int | None = None,
     ) -> None:
@@ -61,7 +65,9 @@ class DistributedFunctions:
                 tf.Variable(0.0, trainable=False, dtype=tf.float64, name=f"tnt_{name}")
                 for name in ("vote", "look")
             )
-        setting = step.Setting(over, exchange, self._vote, self._look, interposed)
+        setting = step.Setting(
+            over, exchange, self._vote, self._look, interposed, noting_optimizers
+        )
         self.pipeline: PipelineSteps | None = None
         steps: tuple[Callable[[Any], Any], ...]
         if pipeline is not None:
@@ -73,8 +79,8 @@ class DistributedFunctions:
                 step.test_step(setting, model, model.test_step),
                 step.predict_step(model.predict_step, over),
             )
-        train, *others = steps
-        steps = (step.noting_input(train, over), *others)
+        train, test, predict = steps
+        steps = (noting_input(train, over), noting_input(test, over), predict)
         # The logs of a distributed step are those of the global batch already.
         self._ours = dict(zip(_STEPS, (*steps, lambda logs: logs), strict=True))
         self._theirs: dict[str, Any] = {}
@@ -106,6 +112,7 @@ class DistributedFunctions:
         model.make_predict_function(force=True)
         model.train_function = self._watched("fit", model.train_function)
         model.test_function = self._watched("evaluate", model.test_function)
+        model.predict_function = self._timed(model.predict_function)
         self._made = {name: getattr(model, name) for name in _FUNCTIONS}
 
     def _make_room(self) -> None:
@@ -145,11 +152,13 @@ class DistributedFunctions:
                     setattr(self.model, name, function)
 
     def _watched(self, phase: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        number = PHASES.index(phase)
+
         def run(iterator: Any) -> dict[str, Any]:
             wants_to_stop = self._wants_to_stop()
             if wants_to_stop:
                 self._vote.assign(1.0)
-            wants_to_look = phase == "fit" and self._wants_to_look()
+            wants_to_look = self._wants_to_look(phase)
             if wants_to_look:
                 self._look.assign(1.0)
             if self.pipeline is not None and phase == "fit":
@@ -157,8 +166,7 @@ class DistributedFunctions:
             begin = time.monotonic_ns()
             logs = dict(function(iterator))
             news = logs.pop(step.NEWS).numpy()
-            if phase == "fit":
-                self._over.record_step(begin, time.monotonic_ns())
+            self._over.record_step(begin, time.monotonic_ns(), number)
             if wants_to_look:
                 self._look.assign(0.0)
             alone = (news, wants_to_stop, wants_to_look, True)
@@ -171,6 +179,21 @@ class DistributedFunctions:
                 )
             self._news(self.model, phase, float(votes), int(samples), bool(looks))
             return logs
+
+        return run
+
+    def _timed(self, predict: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        steps = itertools.count(1)
+
+        def run(iterator: Any) -> Any:
+            begin = time.monotonic_ns()
+            outputs = predict(iterator)
+            self._over.record_step(begin, time.monotonic_ns(), PHASES.index("predict"))
+            step_number = next(steps)
+            # Nothing travels that could carry a vote: all ranks look after the 2nd, 4th, 8th step.
+            look = step_number > 1 and step_number & (step_number - 1) == 0
+            self._news(self.model, "predict", 0.0, 0, look)
+            return outputs
 
         return run
 

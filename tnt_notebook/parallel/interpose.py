@@ -24,8 +24,10 @@ from keras.src.backend.tensorflow import nn as keras_nn
 from keras.src.losses import loss as keras_loss
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
+from tnt_notebook.comm import World
 from tnt_notebook.parallel.losses import global_reduction
 from tnt_notebook.parallel.norm import global_moments
+from tnt_notebook.parallel.noted import noted
 from tnt_notebook.parallel.step import Step
 
 #: Any odd number far from the seeds people choose: the streams of two ranks must not meet.
@@ -116,11 +118,41 @@ def _exchange_first(step: Step, apply: Callable[..., Any]) -> Callable[..., Any]
         step.exchanged.extend(variables)
         step.applying = True
         try:
-            return apply(optimizer, grads, trainable_variables and variables)
+            with noted("optimizer", step.over, exchanged):
+                return apply(optimizer, grads, trainable_variables and variables)
         finally:
             step.applying = False
 
     return exchange_then_apply
+
+
+@contextlib.contextmanager
+def noting_optimizers(over: World) -> Iterator[None]:
+    """On one rank: nothing is replaced but that optimizers note when they work."""
+    working = False
+
+    def noting(apply: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(apply)
+        def apply_noted(
+            optimizer: Any, grads: Sequence[Any], trainable_variables: Any = None
+        ) -> Any:
+            nonlocal working
+            if working:  # an optimizer inside another
+                return apply(optimizer, grads, trainable_variables)
+            grads = list(grads)
+            working = True
+            try:
+                with noted("optimizer", over, [g for g in grads if g is not None]):
+                    return apply(optimizer, grads, trainable_variables)
+            finally:
+                working = False
+
+        return apply_noted
+
+    with contextlib.ExitStack() as stack:
+        for kind in _optimizers_with_own_apply():
+            stack.enter_context(replaced(kind, "apply", noting))
+        yield
 
 
 def drawn_apart(number: int) -> contextlib.AbstractContextManager[None]:

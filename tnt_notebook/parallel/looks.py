@@ -1,4 +1,4 @@
-"""Looks at where the time of steps goes on all ranks, now and then while a model trains.
+"""Looks at what all ranks did in their last steps, now and then while a model trains.
 
 Rank 0 has the clock: that it wants to look travels with the metrics of a step, so that all ranks
 look after the same one.
@@ -6,37 +6,145 @@ look after the same one.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 
 from tnt_notebook.comm import World
+from tnt_notebook.comm.clocks import Clocks
+from tnt_notebook.parallel.pipeline.families import bubble_by_formula
+from tnt_notebook.parallel.pipeline.schedule import Schedule
+from tnt_notebook.telemetry.boxes import BOX, last_step
 from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, mean, of_steps
+from tnt_notebook.telemetry.events import PHASES
+from tnt_notebook.telemetry.frame import Phase
+from tnt_notebook.telemetry.step_trace import Box, StepTrace, of_boxes
+from tnt_notebook.telemetry.thin import spread
+
+#: Boxes of all ranks in a look: of more ranks some stand for all, but a pipeline is shown whole.
+MOST_BOXES = 600
+#: And of one whole pipeline: of a longer step only the beginning is shown.
+MOST_IN_A_PIPELINE = 4000
+
+#: Seconds after which the clocks of hosts are compared again: they drift by some 10 µs a second.
+_CLOCKS_S = 10.0
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """How the ranks of a run work together.
+
+    Attributes:
+        pipelines: ranks that process the same samples, in the order of the pipeline; without
+            pipelines, each alone.
+        gradients_from: see :func:`~tnt_notebook.telemetry.breakdown.of_steps`.
+        schedule: of the pipelines.
+    """
+
+    pipelines: Sequence[Sequence[int]]
+    gradients_from: int = 0
+    schedule: Schedule | None = None
+
+    @property
+    def sharing(self) -> int:
+        """Ranks of a pipeline; 1 without."""
+        return len(self.pipelines[0])
+
+
+class Look(NamedTuple):
+    """Of all ranks: where the time of a step goes, and the last step. On rank 0 only."""
+
+    breakdown: list[Breakdown]
+    step: StepTrace | None
 
 
 class Looks:
-    """Of one call of fit.
+    """Of one call of fit, evaluate or predict. Made on all ranks at once."""
 
-    Args:
-        gradients_from: see :func:`~tnt_notebook.telemetry.breakdown.of_steps`.
-    """
-
-    def __init__(self, over: World, gradients_from: int) -> None:
-        self._over, self._gradients_from = over, gradients_from
+    def __init__(self, over: World, ranks: Ranks, phase: Phase) -> None:
+        self._over, self._ranks, self._phase = over, ranks, PHASES.index(phase)
         self._begin = self._seen = over.traced()
+        self._clocks: Clocks | None = None
+        self._compare_at = 0.0
 
-    def latest(self) -> list[Breakdown]:
-        """The mean step of each rank since the last look; of none, zeros. Collective."""
+    def latest(self) -> Look | None:
+        """Since the last look. Collective."""
         return self._since(self._seen)
 
-    def whole(self) -> list[Breakdown]:
-        """The mean step of each rank, as far back as the trace goes. Collective."""
+    def whole(self) -> Look | None:
+        """As far back as the trace goes. Collective."""
         return self._since(self._begin)
 
-    def _since(self, count: int) -> list[Breakdown]:
-        self._seen = self._over.traced()
-        events = self._over.trace(count)
+    def _since(self, count: int) -> Look | None:
+        over = self._over
+        self._seen = over.traced()
+        events = over.trace(count)
         forgotten = len(events) < self._seen - count
-        steps = of_steps(events, gradients_from=self._gradients_from, forgotten=forgotten)
+        steps = of_steps(events, self._ranks.gradients_from, forgotten, self._phase)
         if count == self._begin and not forgotten:
             del steps[:1]  # it was traced, which takes long and tells nothing
-        own = np.array([mean(steps or [NOTHING])], np.float64)
-        return [Breakdown(*map(float, row)) for row in self._over.allgather(own)]
+        boxes = last_step(events, self._phase)
+        late = over.rank == 0 and time.monotonic() >= self._compare_at
+        own = np.array([[*mean(steps or [NOTHING]), len(boxes), late]], np.float64)
+        everyone = over.allgather(own)
+        if everyone[0, -1]:
+            self._clocks = over.compare_clocks()
+            self._compare_at = time.monotonic() + _CLOCKS_S
+        trace = self._gathered(boxes, int(everyone[:, -2].max()))
+        if over.rank != 0:
+            return None
+        return Look([Breakdown(*map(float, row[:-2])) for row in everyone], trace)
+
+    def _gathered(self, boxes: np.ndarray, most: int) -> StepTrace | None:
+        """The last step of ranks that stand for all; on rank 0. Collective."""
+        if not most:
+            return None
+        assert self._clocks is not None  # the first look compares them
+        pipelines, sharing = self._ranks.pipelines, self._ranks.sharing
+        room = max(1, MOST_BOXES // (most * sharing))
+        shown = [rank for p in spread(len(pipelines), room) for rank in pipelines[p]]
+        own = np.sort(boxes, order="begin_ns")[: MOST_IN_A_PIPELINE // sharing]
+        for time_of in ("begin_ns", "end_ns"):
+            own[time_of] -= self._clocks.ahead_ns[self._over.rank]
+        mine = self._over.rank in shown
+        everyone = self._over.allgather_bytes(own.tobytes() if mine else b"")
+        if self._over.rank != 0:
+            return None
+        made = [
+            Box(rank, kind.decode(), int(stage), int(number), 1e-9 * begin, 1e-9 * end)
+            for rank in shown
+            for begin, end, number, stage, kind in np.frombuffer(everyone[rank], BOX).tolist()
+        ]
+        if not made:
+            return None
+        began = min(box.begin for box in made)
+        return of_boxes(
+            made,
+            time=time.time() - (time.monotonic() - began),
+            clock_error=1e-9 * self._clocks.error_ns,
+            pipeline=sharing,
+            ranks=self._over.size,
+            **self._about(made),
+        )
+
+    def _about(self, boxes: Sequence[Box]) -> dict[str, object]:
+        """The schedule, and what its formula says of these boxes."""
+        schedule = self._ranks.schedule
+        if schedule is None:
+            return {}
+        about = {"schedule": schedule.name, "micro_batches": schedule.micro_batches}
+        seconds = {
+            kinds: sum(box.end - box.begin for box in boxes if box.kind in kinds)
+            / sum(box.kind == "F" for box in boxes)
+            for kinds in ("F", "BI", "W")
+        }
+        per_rank = schedule.stages // schedule.ranks
+        forward, inputs, weights = (per_rank * of_kinds for of_kinds in seconds.values())
+        formula = bubble_by_formula(
+            schedule.name, schedule.ranks, schedule.micro_batches,
+            forward, inputs, weights, per_rank,
+        )  # fmt: skip
+        return about if formula is None or self._phase else {**about, "formula": round(formula, 4)}

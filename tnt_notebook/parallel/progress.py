@@ -19,10 +19,11 @@ Report = Callable[[Frame], None]
 #: Seconds between two frames.
 INTERVAL_S = 0.25
 
-#: Seconds between two looks at all ranks; from this many ranks on more, as a look is a row of each
-#: rank in a frame.
+#: Seconds between two looks at all ranks; more where a look brings much, that what travels to a
+#: browser stays below this many bytes a second.
 LOOK_S = 0.5
-_FEW_RANKS = 64
+_BYTES_PER_S = 3000
+_BYTES_OF_A_RANK, _BYTES_OF_A_BOX = 50, 16
 
 
 class Progress:
@@ -30,8 +31,6 @@ class Progress:
 
     Args:
         replicas: whose part of the data each rank works on.
-        looks: of a fit.
-
     Attributes:
         phase: what the run does.
         stopped: whether the run was ended early, by a vote.
@@ -45,7 +44,7 @@ class Progress:
         phase: Phase,
         epochs: int,
         steps: int | None,
-        looks: Looks | None = None,
+        looks: Looks,
     ) -> None:
         self.phase = phase
         self._over, self._replicas, self._steps = over, replicas, steps
@@ -70,18 +69,22 @@ class Progress:
 
     def wants_to_look(self) -> bool:
         """Whether this rank thinks that it is time to look at all ranks."""
-        shown = self._report is not None and self._looks is not None
-        return shown and time.monotonic() >= self._next_look
+        return self._report is not None and time.monotonic() >= self._next_look
 
     def look(self, at_all: bool = False) -> None:
-        """Tells where the time of a step goes on each rank. Collective.
+        """Tells what all ranks did. Collective.
 
         Args:
-            at_all: of the whole run; default: since the last look.
+            at_all: in the whole run; default: since the last look.
         """
-        if self._looks is not None:
-            self._recorder.breakdown(self._looks.whole() if at_all else self._looks.latest())
-            self._next_look = time.monotonic() + LOOK_S * max(1.0, self._over.size / _FEW_RANKS)
+        look = self._looks.whole() if at_all else self._looks.latest()
+        if look is None:
+            return
+        self._recorder.breakdown(look.breakdown)
+        self._recorder.step_trace(look.step)
+        found = sum(len(row["kinds"]) for row in look.step["rows"]) if look.step else 0
+        size = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found
+        self._next_look = time.monotonic() + max(LOOK_S, size / _BYTES_PER_S)
 
     def watch(self, hook: str, number: int, logs: dict[str, Any]) -> None:
         """Called after every hook of Keras's callbacks, with the number of its epoch or batch."""

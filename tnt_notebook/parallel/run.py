@@ -17,11 +17,13 @@ from keras.src.trainers.data_adapters import array_slicing
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.callbacks import shared_callbacks
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
-from tnt_notebook.parallel.looks import Looks
+from tnt_notebook.parallel.functions import DistributedFunctions
+from tnt_notebook.parallel.looks import Looks, Ranks
 from tnt_notebook.parallel.pipeline.weights import GRADIENT_CHANNELS, finalized_where_it_is
 from tnt_notebook.parallel.prepare import prepare, state_of
 from tnt_notebook.parallel.progress import Progress
 from tnt_notebook.parallel.session import Run, Session
+from tnt_notebook.telemetry import Phase
 
 Method = Callable[..., Any]
 
@@ -67,10 +69,10 @@ def fit(
         )
     steps = steps_per_epoch or train.steps
     prepare(session, model, "fit", train.element, epochs=epochs, steps=steps)
-    looks = Looks(over, GRADIENT_CHANNELS if session.pipeline else 0)
-    progress = Progress(over, session.replicas, session.report, "fit", epochs, steps, looks)
+    functions = session.functions_of(model, train.batch_size)
+    progress = _progress(session, functions, "fit", epochs, steps)
     finalized = finalized_where_it_is() if session.pipeline else contextlib.nullcontext()
-    with _running(session, model, progress, train.batch_size), finalized:
+    with _running(session, functions, progress), finalized:
         history = keras_fit(
             model,
             _as_needed(session, model, train),
@@ -85,7 +87,7 @@ def fit(
             validation_freq=validation_freq,
         )
         progress.look(at_all=True)
-    cut = session.functions_of(model).pipeline
+    cut = functions.pipeline
     timeline = cut.last_step() if cut else None
     session.gather(model)
     agreement.check_identical(over, state_of(model), "after training")
@@ -157,8 +159,9 @@ def _without_gradients(
 ) -> Any:
     steps_known = steps or data.steps
     prepare(session, model, kind, data.element, steps=steps_known)
-    progress = Progress(session.over, session.replicas, session.report, kind, 1, steps_known)
-    with _running(session, model, progress, data.batch_size):
+    functions = session.functions_of(model, data.batch_size)
+    progress = _progress(session, functions, kind, 1, steps_known)
+    with _running(session, functions, progress):
         result = keras_method(
             model,
             _as_needed(session, model, data),
@@ -167,8 +170,24 @@ def _without_gradients(
             callbacks=_callbacks(session, model, callbacks, verbose, progress, 1, steps_known),
             **more,
         )
+        progress.look(at_all=True)
     session.gather(model)
     return result
+
+
+def _progress(
+    session: Session,
+    functions: DistributedFunctions,
+    phase: Phase,
+    epochs: int,
+    steps: int | None,
+) -> Progress:
+    cut = functions.pipeline
+    ranks = Ranks([(rank,) for rank in range(session.over.size)])
+    if session.layout is not None and cut is not None:
+        ranks = Ranks(session.layout.ranks, GRADIENT_CHANNELS, cut.schedule)
+    looks = Looks(session.over, ranks, phase)
+    return Progress(session.over, session.replicas, session.report, phase, epochs, steps, looks)
 
 
 def _as_needed(session: Session, model: keras.Model, data: Sharded) -> Sharded:
@@ -177,9 +196,8 @@ def _as_needed(session: Session, model: keras.Model, data: Sharded) -> Sharded:
 
 @contextlib.contextmanager
 def _running(
-    session: Session, model: keras.Model, progress: Progress, batch_size: int | None
+    session: Session, functions: DistributedFunctions, progress: Progress
 ) -> Iterator[None]:
-    functions = session.functions_of(model, batch_size)
     session.progress = progress
     try:
         with progress.run():

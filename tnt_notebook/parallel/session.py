@@ -128,8 +128,9 @@ class Session:
             functions.remove()
         self.functions.clear()
 
-    def _wants_to_look(self) -> bool:
-        return self.progress is not None and self.progress.wants_to_look()
+    def _wants_to_look(self, phase: str) -> bool:
+        progress = self.progress
+        return progress is not None and phase == progress.phase and progress.wants_to_look()
 
     def _take_news(
         self, model: keras.Model, phase: str, votes: float, samples: int, look: bool

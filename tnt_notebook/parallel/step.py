@@ -63,7 +63,7 @@ class Setting:
 
     Attributes:
         vote, look: this rank's votes for stopping, and for a look at where time goes; 0 or 1.
-        interpose: the context in which a step is traced.
+        interpose: the context in which a step is traced; on one rank it is ``interpose_alone``.
     """
 
     over: World
@@ -71,6 +71,7 @@ class Setting:
     vote: tf.Variable
     look: tf.Variable
     interpose: Callable[[Step], AbstractContextManager[None]]
+    interpose_alone: Callable[[World], AbstractContextManager[None]]
 
 
 def train_step(
@@ -107,23 +108,6 @@ def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any],
     return run if over.size > 1 else own_step
 
 
-def noting_input(
-    run: Callable[[Any], dict[str, Any]], over: World
-) -> Callable[[Any], dict[str, Any]]:
-    """A step that puts into the trace, too, how long it waits for its batch."""
-
-    def noted(batch: Any) -> dict[str, Any]:
-        begin = ops.clock(over=over)  # waits for nothing
-        logs = run(batch)
-        leaves = tf.nest.flatten(batch, expand_composites=True)
-        with tf.control_dependencies([leaf for leaf in leaves if leaf is not None]):
-            arrived = ops.clock(begin, "input", over=over)
-        with tf.control_dependencies([arrived]):
-            return {**logs, NEWS: tf.identity(logs[NEWS])}
-
-    return noted
-
-
 def _whole_batch_step(
     setting: Setting,
     model: keras.Model,
@@ -132,7 +116,8 @@ def _whole_batch_step(
     finish: Callable[[Step], None],
 ) -> Callable[[Any], dict[str, Any]]:
     def run_alone(batch: Any) -> dict[str, Any]:
-        return {**_checked_logs(own_step(batch)), NEWS: samples_of(batch)}
+        with setting.interpose_alone(setting.over):
+            return {**_checked_logs(own_step(batch)), NEWS: samples_of(batch)}
 
     def run(batch: Any) -> dict[str, Any]:
         data, share = batch

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tnt_notebook.telemetry.events import COLLECTIVE, EVENT_KINDS, NOT_TRAINING, union_s
+from tnt_notebook.telemetry.events import COLLECTIVE, NOT_TRAINING, is_of, union_s
 
 _ACTIONS = ("forward", "backward", "input_gradient", "weight_gradient")
 
@@ -46,27 +46,28 @@ NOTHING = Breakdown(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def of_steps(
-    events: np.ndarray, since_ns: int = 0, gradients_from: int = 0, forgotten: bool = False
+    events: np.ndarray, gradients_from: int = 0, forgotten: bool = False, phase: int = 0
 ) -> list[Breakdown]:
-    """Of each training step in the trace of a rank, the oldest first.
+    """Of each step in the trace of a rank, the oldest first.
 
     Args:
         events: of one rank, of dtype :data:`~tnt_notebook.telemetry.events.EVENT`.
-        since_ns: steps that began earlier are left out; on the clock of :func:`time.monotonic_ns`.
         gradients_from: the lowest channel on which gradients are exchanged. In a pipeline a rank
             that has done its part waits for the others in exchanges on channels below.
         forgotten: whether there were events before these: a step that began before the oldest of
             them is left out.
+        phase: what the steps are of, by its number in
+            :data:`~tnt_notebook.telemetry.events.PHASES`.
     """
-    is_step = _is(events, "step")
-    steps = events[is_step & (events["begin_ns"] >= since_ns)]
+    is_step = is_of(events, "step")
+    steps = events[is_step & (events["channel"] == phase)]
     parts = events[~is_step]
     if forgotten and len(parts):
         steps = steps[steps["begin_ns"] >= parts["begin_ns"].min()]
     parts = parts[np.argsort(parts["begin_ns"])]
     first, last = (np.searchsorted(parts["begin_ns"], steps[at]) for at in ("begin_ns", "end_ns"))
     return [
-        _of_step(_ended(parts[i : j + 1], step), step, gradients_from)
+        _of_step(_ended(parts[i : j + 1], step), step, gradients_from, training=phase == 0)
         for step, i, j in zip(steps, first, last, strict=True)
     ]
 
@@ -76,12 +77,13 @@ def mean(breakdowns: Sequence[Breakdown]) -> Breakdown:
     return Breakdown(*map(float, np.mean(breakdowns, axis=0)))
 
 
-def _of_step(events: np.ndarray, step: np.void, gradients_from: int) -> Breakdown:
+def _of_step(events: np.ndarray, step: np.void, gradients_from: int, training: bool) -> Breakdown:
     begin, end = int(step["begin_ns"]), int(step["end_ns"])
-    waited = events[_is(events, "input")]
+    waited = events[is_of(events, "input")]
     arrived = int(waited["end_ns"].max(initial=begin))
-    collectives = events[_is(events, *COLLECTIVE)]
-    actions = events[_is(events, *_ACTIONS) & (events["channel"] < NOT_TRAINING)]
+    collectives = events[is_of(events, *COLLECTIVE)]
+    actions = events[is_of(events, *_ACTIONS)]
+    actions = actions[(actions["channel"] < NOT_TRAINING) == training]
     wait = 0.0
     if len(actions):
         done = int(actions["end_ns"].max())
@@ -92,7 +94,7 @@ def _of_step(events: np.ndarray, step: np.void, gradients_from: int) -> Breakdow
         wait += _after(late, done)
     else:
         # With the last gradient all is computed.
-        done = int(events[_is(events, "ready")]["begin_ns"].max(initial=arrived))
+        done = int(events[is_of(events, "ready")]["begin_ns"].max(initial=arrived))
         if not len(collectives):
             done = end
         work = 1e-9 * (done - arrived)
@@ -110,7 +112,3 @@ def _after(events: np.ndarray, begin_ns: int) -> float:
 def _ended(events: np.ndarray, step: np.void) -> np.ndarray:
     """Those of the events that have ended in a step."""
     return events[events["end_ns"] <= step["end_ns"]]
-
-
-def _is(events: np.ndarray, *kinds: str) -> np.ndarray:
-    return np.isin(events["kind"], [EVENT_KINDS.index(kind) for kind in kinds])

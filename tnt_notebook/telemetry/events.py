@@ -11,8 +11,8 @@ EVENT = np.dtype(
         ("end_ns", "u8"),
         ("bytes", "u8"),
         ("kind", "u2"),
-        ("algorithm", "u2"),
-        ("channel", "u4"),
+        ("algorithm", "u2"),  # of a send or receive: the other rank
+        ("channel", "u4"),  # of a step: its phase
     ]
 )
 #: The names of an event's ``kind``, in order.
@@ -27,7 +27,12 @@ EVENT_KINDS = (
     "input_gradient",
     "weight_gradient",
     "input",
+    "send",
+    "receive",
+    "optimizer",
 )
+#: What a step is of, by number.
+PHASES = ("fit", "evaluate", "predict")
 
 #: Set in the channel of a pipeline's action: it is of evaluation or prediction.
 NOT_TRAINING = 1 << 31
@@ -43,9 +48,13 @@ def under_way(events: np.ndarray, since_ns: int = 0) -> float:
         events: of one rank.
         since_ns: what began earlier is left out; on the clock of :func:`time.monotonic_ns`.
     """
-    kinds = [EVENT_KINDS.index(kind) for kind in COLLECTIVE]
-    events = events[np.isin(events["kind"], kinds) & (events["begin_ns"] >= since_ns)]
+    events = events[is_of(events, *COLLECTIVE) & (events["begin_ns"] >= since_ns)]
     return union_s(events["begin_ns"], events["end_ns"])
+
+
+def is_of(events: np.ndarray, *kinds: str) -> np.ndarray:
+    """Which of the events are of one of these kinds."""
+    return np.isin(events["kind"], [EVENT_KINDS.index(kind) for kind in kinds])
 
 
 def union_s(begin_ns: np.ndarray, end_ns: np.ndarray) -> float:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tnt_notebook.telemetry.breakdown import Breakdown
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
+from tnt_notebook.telemetry.step_trace import StepTrace
 from tnt_notebook.telemetry.thin import thinned
 
 RATE_WINDOW = 1.0  # seconds; shorter windows make rates jump with every step
@@ -66,6 +67,7 @@ class Recorder:
         self._rows: list[Row] = []
         self._rows_are_new = False
         self._breakdown: list[list[float]] = []
+        self._step_trace: StepTrace | None = None
         self._pace = _Pace()
         self._rates = _Rates(ranks)
 
@@ -121,6 +123,11 @@ class Recorder:
                 return
             self._breakdown = [[float(f"{s:.4g}") for s in seconds] for seconds in of_ranks]
 
+    def step_trace(self, trace: StepTrace | None) -> None:
+        """Tells what ranks did in the latest step."""
+        with self._lock:
+            self._step_trace = trace
+
     def frame(self, now: float, state: State = "running") -> Frame:
         """The run as it stands.
 
@@ -160,6 +167,9 @@ class Recorder:
                 frame["breakdown"] = self._breakdown
                 if state == "running":
                     self._breakdown = []
+            if self._step_trace:
+                frame["step_trace"] = self._step_trace
+                self._step_trace = None
         frame["logs"] = finite_logs(logs)
         return frame
 

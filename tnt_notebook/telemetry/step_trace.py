@@ -23,7 +23,7 @@ KINDS = {
     "R": "wait for a message",
     "O": "optimizer",
     "S": "send",
-    "X": "exchange of gradients",
+    "X": "exchange",
 }
 
 #: What a rank does while it computes or waits: it has a row of its own in a drawing.
@@ -41,9 +41,10 @@ class RankTrace(TypedDict):
     kinds: str
     """A letter of `KINDS` for each box."""
     stages: list[int]
-    """Of an action, else 0; of S: the peer."""
+    """Of an action; of S and R: the other rank; else 0."""
     numbers: list[int]
-    """Of an action, S and R: the micro-batch; of X: which exchange of the step; else 0."""
+    """Of an action and of R before it: the micro-batch; of S: which one to that rank; of X: which
+    exchange of the step; else 0."""
     begins: list[int]
     """Ticks since the begin of the step."""
     lengths: list[int]

@@ -162,6 +162,28 @@ def idle_time(
     }[name]
 
 
+def bubble_by_formula(
+    name: str,
+    ranks: int,
+    micro_batches: int,
+    forward: float,
+    inputs: float,
+    weights: float,
+    stages_per_rank: int = 1,
+) -> float | None:
+    """The part of a step that a rank is idle, by the table above; None for other schedules.
+
+    Args:
+        forward, inputs, weights: of a rank and a micro-batch, all its stages together.
+    """
+    if name not in FAMILIES:
+        return None
+    # zb-h1 cannot do more than fill the end with weight gradients.
+    idle = max(0.0, idle_time(name, ranks, forward, inputs, weights, stages_per_rank))
+    whole = idle + micro_batches * (forward + inputs + weights)
+    return idle / whole if whole else 0.0
+
+
 def held_at_most(name: str, rank: int, ranks: int, micro_batches: int, stages_per_rank: int) -> int:
     """How many pairs of stage and micro-batch a rank of a named schedule holds at most."""
     behind = ranks - rank - 1

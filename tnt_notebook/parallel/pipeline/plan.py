@@ -16,7 +16,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from tnt_notebook.parallel.pipeline.families import FAMILIES, idle_time
+from tnt_notebook.parallel.pipeline.families import bubble_by_formula
 from tnt_notebook.parallel.pipeline.partition import (
     Partition,
     Weighing,
@@ -243,17 +243,13 @@ def _evened(costs: Costs) -> Costs:
 
 
 def _formula(schedule: Schedule, costs: Costs) -> float | None:
-    if schedule.name not in FAMILIES:
-        return None
     per_rank = schedule.stages // schedule.ranks
-    forward = per_rank * fmean(costs.forward)
-    inputs = per_rank * fmean(costs.inputs)
-    weights = per_rank * fmean(costs.weights)
-    idle = max(
-        0.0, idle_time(schedule.name, schedule.ranks, forward, inputs, weights, per_rank)
-    )  # zb-h1 cannot do more than fill the end with weight gradients
-    whole = idle + schedule.micro_batches * (forward + inputs + weights)
-    return idle / whole if whole else 0.0
+    forward, inputs, weights = (
+        per_rank * fmean(of_stages) for of_stages in (costs.forward, costs.inputs, costs.weights)
+    )
+    return bubble_by_formula(
+        schedule.name, schedule.ranks, schedule.micro_batches, forward, inputs, weights, per_rank
+    )
 
 
 def _stages(

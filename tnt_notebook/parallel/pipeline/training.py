@@ -23,6 +23,7 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.data import Share, samples_of, unpack
 from tnt_notebook.parallel.interpose import drawn_apart, interposed_losses
+from tnt_notebook.parallel.noted import noted
 from tnt_notebook.parallel.pipeline.config import Layout, Pipeline
 from tnt_notebook.parallel.pipeline.cut import best_cut
 from tnt_notebook.parallel.pipeline.families import make
@@ -113,6 +114,11 @@ class PipelineSteps:
         self.reads = layout.position not in self._readers.others
         self.weights = self._compiled()
 
+    @property
+    def schedule(self) -> Schedule:
+        """Of the training steps."""
+        return self._plan.schedule
+
     def compiled_again(self) -> None:
         """Goes by the model's loss, metrics and trainable weights as they are now. Collective."""
         check_model(self._model, self._graph, self._parts)
@@ -144,7 +150,10 @@ class PipelineSteps:
             found = self.weights.completed(result.gradients)
             variables = [v for v in model.trainable_variables if id(v) in found]
             gradients = self.weights.exchanged([found[id(v)] for v in variables], variables)
-            with self.weights.seen_as_a_whole(variables):
+            with (
+                self.weights.seen_as_a_whole(variables),
+                noted("optimizer", over, gradients),
+            ):
                 model.optimizer.apply(gradients, variables)
             return self._logs(result.loss, share, over)
 

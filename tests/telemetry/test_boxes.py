@@ -1,0 +1,74 @@
+"""From events to the boxes of a step, on events made by hand."""
+
+from __future__ import annotations
+
+from tests.telemetry.by_hand import events
+from tnt_notebook.telemetry.boxes import last_step
+from tnt_notebook.telemetry.events import NOT_TRAINING
+
+
+def found(trace, phase=0):
+    return [
+        (box["kind"].decode(), int(box["stage"]), int(box["number"]), *map(int, (b, e)))
+        for box in last_step(trace, phase)
+        for b, e in [(box["begin_ns"], box["end_ns"])]
+    ]
+
+
+def action(stage: int, micro: int) -> int:
+    return stage << 16 | micro
+
+
+def test_data_parallel():
+    trace = events(
+        ("copy_in", 10, 20, 5), ("step", 0, 90),  # the step before
+        ("input", 1000, 1100), ("ready", 1500, 1500, 20), ("ready", 1800, 1800, 21),
+        ("copy_in", 1500, 1520, 20), ("exchange", 1520, 1600, 20), ("copy_out", 1600, 1610, 20),
+        ("copy_in", 1800, 1810, 21), ("exchange", 1810, 1900, 21), ("copy_out", 1900, 1920, 21),
+        ("optimizer", 1920, 1980), ("step", 1000, 2000),
+    )  # fmt: skip
+    assert found(trace) == [
+        ("D", 0, 0, 1000, 1100),
+        ("C", 0, 0, 1100, 1800),
+        ("O", 0, 0, 1920, 1980),
+        ("X", 0, 0, 1500, 1610),
+        ("X", 0, 1, 1800, 1920),
+    ]
+
+
+def test_one_rank_computes_until_the_optimizer_is_left():
+    trace = events(("input", 0, 1), ("optimizer", 900, 950), ("step", 0, 1000))
+    assert found(trace) == [("C", 0, 0, 1, 900), ("O", 0, 0, 900, 950)]
+    assert found(events(("input", 0, 1), ("step", 0, 1000))) == [("C", 0, 0, 1, 1000)]
+
+
+def test_a_pipeline():
+    trace = events(
+        ("receive", 5, 300, 4096), ("forward", 310, 400, action(1, 0)),
+        ("send", 390, 450, 4100), ("receive", 310, 350, 4097),
+        ("forward", 401, 500, action(1, 1)), ("send", 490, 550, 4100),
+        ("receive", 401, 700, 4098), ("backward", 705, 990, action(1, 0)),
+        ("forward", 600, 650, NOT_TRAINING | action(1, 0)),  # not of training
+        ("input", 0, 1), ("step", 0, 1000),
+    )  # fmt: skip
+    trace["algorithm"][[0, 3, 6]] = 3
+    trace["algorithm"][[2, 5]] = 2
+    assert found(trace) == [
+        ("F", 1, 0, 310, 400),
+        ("F", 1, 1, 401, 500),
+        ("B", 1, 0, 705, 990),
+        ("R", 3, 0, 1, 300),
+        ("R", 3, 0, 500, 700),
+        ("S", 2, 0, 390, 450),
+        ("S", 2, 1, 490, 550),
+    ]
+
+
+def test_evaluation():
+    trace = events(
+        ("forward", 310, 400, NOT_TRAINING | action(1, 0)), ("step", 300, 500, 1),
+        ("forward", 610, 700, action(1, 0)), ("step", 600, 800),
+    )  # fmt: skip
+    assert found(trace, phase=1) == [("F", 1, 0, 310, 400)]
+    assert found(trace) == [("F", 1, 0, 610, 700)]
+    assert found(trace, phase=2) == []

@@ -1,0 +1,52 @@
+"""Puts into the trace what happens in a step that is traced as a graph."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tnt_notebook.comm import World, ops
+
+
+def noting_input(
+    run: Callable[[Any], dict[str, Any]], over: World
+) -> Callable[[Any], dict[str, Any]]:
+    """A step that notes, too, how long it waits for its batch."""
+
+    def noted(batch: Any) -> dict[str, Any]:
+        begin = ops.clock(over=over)  # waits for nothing
+        leaves = tf.nest.flatten(batch, expand_composites=True)
+        with tf.control_dependencies([leaf for leaf in leaves if leaf is not None]):
+            arrived = ops.clock(begin, "input", over=over)
+        with tf.control_dependencies([arrived]):
+            leaves = [leaf if leaf is None else tf.identity(leaf) for leaf in leaves]
+        return run(tf.nest.pack_sequence_as(batch, leaves, expand_composites=True))
+
+    return noted
+
+
+@contextlib.contextmanager
+def noted(kind: str, over: World, after: Sequence[Any]) -> Iterator[None]:
+    """Notes from when `after` is there until what is made inside has changed what it changes.
+
+    Args:
+        kind: of the event.
+        after: tensors, or tf.IndexedSlices.
+    """
+    leaves = tf.nest.flatten(list(after), expand_composites=True)
+    with tf.control_dependencies(leaves):
+        begin = ops.clock(over=over)
+    if tf.executing_eagerly():
+        yield
+        ops.clock(begin, kind, over=over)
+        return
+    graph = tf.compat.v1.get_default_graph()
+    before = len(graph.get_operations())
+    yield
+    made = graph.get_operations()[before:]
+    changing = [op for op in made if op.op_def.is_stateful and op.type != "ReadVariableOp"]
+    with tf.control_dependencies(changing):
+        ops.clock(begin, kind, over=over)
