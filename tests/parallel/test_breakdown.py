@@ -75,10 +75,8 @@ def test_what_is_slow_is_named(ranks, slow_rank, slow_input, stages, sentence):
     (of_ranks, sharing, took), *_ = ranks.run(2, fitted, slow_rank, slow_input, stages)
     assert len(of_ranks) == 2
     assert limit(of_ranks, sharing).startswith(sentence), of_ranks
-    if slow_input:  # the next batch is being read while a step does the rest
-        slow = [breakdown.step for breakdown in of_ranks]
-    else:
-        slow = [of_ranks[slow_rank].work]
+    # The next batch is being read while a step does the rest.
+    slow = [b.step for b in of_ranks] if slow_input else [of_ranks[slow_rank].work]
     assert all(DELAY_S * 0.9 < seconds < took / 23 for seconds in slow), (of_ranks, took)
     # All ranks take the same steps.
     assert of_ranks[0].step == pytest.approx(of_ranks[1].step, rel=0.3)

@@ -7,7 +7,6 @@ import pytest
 from tnt_notebook.telemetry.bubble import Idle, hidden, idle_of, messages_of
 from tnt_notebook.telemetry.step_trace import Box, StepTrace, boxes, of_boxes
 
-
 TICKS = 1e-3  # what rounding to ticks may move
 
 

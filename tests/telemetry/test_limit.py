@@ -6,6 +6,7 @@ import pytest
 
 from tnt_notebook.telemetry import Breakdown
 from tnt_notebook.telemetry.limit import limit, shares
+from tnt_notebook.telemetry.step_trace import Box, StepTrace, of_boxes
 
 GOOD = Breakdown(input=0.2, work=9.0, wait=0.0, exchange=0.5, other=0.3)
 
@@ -36,6 +37,39 @@ GOOD = Breakdown(input=0.2, work=9.0, wait=0.0, exchange=0.5, other=0.3)
 )
 def test_what_limits_training(of_ranks, sharing, sentence):
     assert limit(of_ranks, sharing).startswith(sentence)
+
+
+PIPELINE = [Breakdown(0, 6, 4, 0, 0)] * 2
+
+
+def waiting(sent_at: float) -> StepTrace:
+    """Two ranks of which the second waits for 4 s of 10."""
+    made = [
+        Box(0, "F", 0, 0, 0, 1), Box(0, "S", 1, 0, sent_at, 5), Box(1, "R", 0, 0, 1, 5),
+        Box(1, "F", 1, 0, 5, 10),
+    ]  # fmt: skip
+    return of_boxes(
+        made, time=0.0, clock_error=0.0, pipeline=2, ranks=2, schedule="gpipe", formula=0.31
+    )
+
+
+def test_a_slow_link_in_a_pipeline_is_named():
+    sentence = limit(PIPELINE, 2, waiting(sent_at=2))
+    assert sentence.startswith("Rank 1 waits during 30% of a step for messages that are on their")
+    assert "from rank 0: the link between them is slow" in sentence
+    # What is sent late is not the link's fault.
+    sentence = limit(PIPELINE, 2, waiting(sent_at=4))
+    assert sentence.startswith("Ranks of the pipeline wait for each other during 40% of a step, ")
+    assert "70% to fill and drain it (31% by the formula)" in sentence
+    assert sentence.endswith("use more micro-batches, or schedule zb-h1.")
+
+
+def test_a_slow_link_between_hosts_is_named():
+    exchanging = [GOOD._replace(exchange=5.0)] * 2
+    sentence = limit(exchanging, rate=12e6)
+    assert "the link between hosts is slow, a rank sends 11.44 MB a second" in sentence
+    for fast in (None, 5e9):
+        assert "slow" not in limit(exchanging, rate=fast)
 
 
 def test_a_small_difference_between_ranks_is_none():

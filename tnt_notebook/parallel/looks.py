@@ -19,7 +19,7 @@ from tnt_notebook.parallel.pipeline.families import bubble_by_formula
 from tnt_notebook.parallel.pipeline.schedule import Schedule
 from tnt_notebook.telemetry.boxes import BOX, last_step
 from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, mean, of_steps
-from tnt_notebook.telemetry.events import PHASES
+from tnt_notebook.telemetry.events import PHASES, exchange_rate
 from tnt_notebook.telemetry.frame import Phase
 from tnt_notebook.telemetry.step_trace import Box, StepTrace, of_boxes
 from tnt_notebook.telemetry.thin import spread
@@ -55,10 +55,18 @@ class Ranks:
 
 
 class Look(NamedTuple):
-    """Of all ranks: where the time of a step goes, and the last step. On rank 0 only."""
+    """What rank 0 learns.
+
+    Attributes:
+        breakdown: of each rank, where the time of a step goes.
+        step: the last one.
+        rate: bytes a second that a rank sends while gradients are exchanged, if that is between
+            hosts. That of the rank which waits least for others.
+    """
 
     breakdown: list[Breakdown]
     step: StepTrace | None
+    rate: float | None
 
 
 class Looks:
@@ -88,15 +96,20 @@ class Looks:
             del steps[:1]  # it was traced, which takes long and tells nothing
         boxes = last_step(events, self._phase)
         late = over.rank == 0 and time.monotonic() >= self._compare_at
-        own = np.array([[*mean(steps or [NOTHING]), len(boxes), late]], np.float64)
-        everyone = over.allgather(own)
-        if everyone[0, -1]:
+        facts = np.array(
+            [[*mean(steps or [NOTHING]), len(boxes), late, exchange_rate(events)]], np.float64
+        )
+        everyone = over.allgather(facts)
+        most, late_at, rate = everyone[:, len(NOTHING) :].max(0)
+        if late_at:
             self._clocks = over.compare_clocks()
             self._compare_at = time.monotonic() + _CLOCKS_S
-        trace = self._gathered(boxes, int(everyone[:, -2].max()))
+        trace = self._gathered(boxes, int(most))
         if over.rank != 0:
             return None
-        return Look([Breakdown(*map(float, row[:-2])) for row in everyone], trace)
+        breakdowns = [Breakdown(*map(float, row[: len(NOTHING)])) for row in everyone]
+        between_hosts = len(set(over.node)) > 1 and rate > 0
+        return Look(breakdowns, trace, float(rate) if between_hosts else None)
 
     def _gathered(self, boxes: np.ndarray, most: int) -> StepTrace | None:
         """The last step of ranks that stand for all; on rank 0. Collective."""

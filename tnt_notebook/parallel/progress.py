@@ -81,7 +81,7 @@ class Progress:
         if look is None:
             return
         self._recorder.breakdown(look.breakdown)
-        self._recorder.step_trace(look.step)
+        self._recorder.step_trace(look.step, look.rate)
         found = sum(len(row["kinds"]) for row in look.step["rows"]) if look.step else 0
         size = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found
         self._next_look = time.monotonic() + max(LOOK_S, size / _BYTES_PER_S)

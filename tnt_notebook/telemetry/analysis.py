@@ -11,6 +11,7 @@ from itertools import dropwhile, pairwise
 
 from tnt_notebook.telemetry.breakdown import Breakdown
 from tnt_notebook.telemetry.frame import Frame, Row
+from tnt_notebook.telemetry.limit import limit
 
 
 def duration(frames: Sequence[Frame]) -> float:
@@ -51,6 +52,14 @@ def breakdowns(frames: Sequence[Frame]) -> list[Breakdown]:
     """Where the time of a step went on each rank; of a run without one, nothing."""
     found = next((f["breakdown"] for f in reversed(frames) if f.get("breakdown")), [])
     return [Breakdown(*seconds) for seconds in found]
+
+
+def limit_of(frames: Sequence[Frame]) -> str:
+    """What limits training, in a sentence; of a run without a breakdown, nothing."""
+    last = next((frame for frame in reversed(frames) if frame.get("breakdown")), None)
+    if last is None:
+        return ""
+    return limit(breakdowns([last]), last["sharing"], last.get("step_trace"), last.get("rate"))
 
 
 def throughput(frames: Sequence[Frame]) -> tuple[list[float], list[list[float]]]:

@@ -52,6 +52,13 @@ def under_way(events: np.ndarray, since_ns: int = 0) -> float:
     return union_s(events["begin_ns"], events["end_ns"])
 
 
+def exchange_rate(events: np.ndarray) -> float:
+    """Bytes a second that a rank sends while collectives are under way; 0 without any."""
+    exchanges = events[is_of(events, "exchange")]
+    seconds = union_s(exchanges["begin_ns"], exchanges["end_ns"])
+    return float(exchanges["bytes"].sum()) / seconds if seconds else 0.0
+
+
 def is_of(events: np.ndarray, *kinds: str) -> np.ndarray:
     """Which of the events are of one of these kinds."""
     return np.isin(events["kind"], [EVENT_KINDS.index(kind) for kind in kinds])

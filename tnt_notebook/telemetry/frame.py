@@ -51,6 +51,8 @@ class Frame(TypedDict):
     """Ranks that process the same samples: those of one pipeline; without, 1."""
     breakdown: NotRequired[list[list[float]]]
     """Of each rank the seconds of a step, as in `breakdown.PARTS`; in frames after a look."""
+    rate: NotRequired[float]
+    """Bytes a second that a rank sends to other hosts while gradients are exchanged."""
     step_trace: NotRequired[StepTrace]
     """The latest step, box by box; in frames after a look."""
     rows: NotRequired[list[Row]]

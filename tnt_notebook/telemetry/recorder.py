@@ -68,6 +68,7 @@ class Recorder:
         self._rows_are_new = False
         self._breakdown: list[list[float]] = []
         self._step_trace: StepTrace | None = None
+        self._rate: float | None = None
         self._pace = _Pace()
         self._rates = _Rates(ranks)
 
@@ -123,10 +124,10 @@ class Recorder:
                 return
             self._breakdown = [[float(f"{s:.4g}") for s in seconds] for seconds in of_ranks]
 
-    def step_trace(self, trace: StepTrace | None) -> None:
-        """Tells what ranks did in the latest step."""
+    def step_trace(self, trace: StepTrace | None, rate: float | None = None) -> None:
+        """Tells what ranks did in the latest step, and how fast they exchange between hosts."""
         with self._lock:
-            self._step_trace = trace
+            self._step_trace, self._rate = trace, rate
 
     def frame(self, now: float, state: State = "running") -> Frame:
         """The run as it stands.
@@ -170,6 +171,9 @@ class Recorder:
             if self._step_trace:
                 frame["step_trace"] = self._step_trace
                 self._step_trace = None
+            if self._rate is not None:
+                frame["rate"] = float(f"{self._rate:.4g}")
+                self._rate = None
         frame["logs"] = finite_logs(logs)
         return frame
 
