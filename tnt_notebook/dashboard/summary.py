@@ -15,6 +15,7 @@
       a step of 4.25 ms: work 71%, exchange 22%, other 7%
       22% of a step is exchange of gradients that nothing hides: make batches
       larger.
+      a rank needs up to 512 MB; 12.3 GFLOP/s of the model; 1.23 kJ
 """
 
 from __future__ import annotations
@@ -24,9 +25,18 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard.wording import clock, number, plural, rate, short_time
+from tnt_notebook.dashboard.wording import (
+    clock,
+    joules,
+    number,
+    plural,
+    rate,
+    short_time,
+    size,
+    three_digits,
+)
 from tnt_notebook.telemetry import Frame, Row, State
-from tnt_notebook.telemetry.limit import limit, shares
+from tnt_notebook.telemetry.limit import shares
 
 RANKS_WITH_A_LINE = 16
 
@@ -51,7 +61,7 @@ def summary(
     if error:
         blocks.append("\n".join(f"  {line}" for line in error.splitlines()))
     others = [f"  {line}" for line in other_runs(frames)]
-    parts = (_metrics(main), others, _ranks(main), _time(main))
+    parts = (_metrics(main), others, _ranks(main), [*_time(main), *_resources(main)])
     blocks += ["\n".join(lines) for lines in parts if lines]
     return "\n\n".join(blocks)
 
@@ -121,5 +131,18 @@ def _time(frames: Sequence[Frame]) -> list[str]:
     worth_a_word = {part: share for part, share in shares(of_ranks).items() if share >= 0.005}
     parts = ", ".join(f"{part} {share:.0%}" for part, share in worth_a_word.items())
     step = short_time(fmean(b.step for b in of_ranks))
-    sentence = textwrap.wrap(limit(of_ranks, frames[-1]["sharing"]), 75)
+    sentence = textwrap.wrap(telemetry.limit_of(frames), 75)
     return [f"  a step of {step}: {parts}", *(f"  {line}" for line in sentence)]
+
+
+def _resources(frames: Sequence[Frame]) -> list[str]:
+    memory = telemetry.memory_of(frames)
+    flops, energy = telemetry.flop_rate(frames), telemetry.energy_of(frames)
+    parts = []
+    if memory:
+        parts.append(f"a rank needs up to {size(max(memory))}")
+    if flops:
+        parts.append(f"{three_digits(1e-9 * flops)} GFLOP/s of the model")
+    if energy is not None:
+        parts.append(joules(energy))
+    return [f"  {'; '.join(parts)}"] if parts else []

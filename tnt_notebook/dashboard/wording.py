@@ -6,7 +6,7 @@ import math
 
 from tnt_notebook.sizes import size
 
-__all__ = ["clock", "number", "plural", "rate", "short_time", "size", "three_digits"]
+__all__ = ["clock", "joules", "number", "plural", "rate", "short_time", "size", "three_digits"]
 
 
 def number(value: float | None) -> str:
@@ -47,6 +47,14 @@ def short_time(seconds: float) -> str:
     if seconds < 999.5e-6:
         return f"{three_digits(1e6 * seconds)} µs"
     return f"{three_digits(1e3 * seconds)} ms" if seconds < 0.9995 else f"{three_digits(seconds)} s"
+
+
+def joules(value: float) -> str:
+    """An energy in three digits: 12.3 J, 4.56 kJ, 7.89 MJ."""
+    for factor, unit in ((1e6, "MJ"), (1e3, "kJ")):
+        if value >= 0.9995 * factor:
+            return f"{three_digits(value / factor)} {unit}"
+    return f"{three_digits(value)} J"
 
 
 def three_digits(value: float) -> str:

@@ -6,6 +6,7 @@ look after the same one.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import numpy as np
 
 from tnt_notebook.comm import World
 from tnt_notebook.comm.clocks import Clocks
+from tnt_notebook.parallel.meters import Gpu, Rapl, memory
 from tnt_notebook.parallel.pipeline.families import bubble_by_formula
 from tnt_notebook.parallel.pipeline.schedule import Schedule
 from tnt_notebook.telemetry.boxes import BOX, last_step
@@ -62,11 +64,27 @@ class Look(NamedTuple):
         step: the last one.
         rate: bytes a second that a rank sends while gradients are exchanged, if that is between
             hosts. That of the rank which waits least for others.
+        memory: bytes of each rank.
+        energy: joules of all hosts and GPUs since the run began, where there are counters.
     """
 
     breakdown: list[Breakdown]
     step: StepTrace | None
     rate: float | None
+    memory: list[int]
+    energy: float | None
+
+
+class _Facts(NamedTuple):
+    """What each rank says at a look, beside its breakdown; as numbers that travel as float64."""
+
+    boxes: float
+    compare_clocks: float
+    rate: float
+    memory: float
+    joules: float  # of its host, if the rank is the first there; NaN without a counter
+    gpu: float
+    gpu_joules: float
 
 
 class Looks:
@@ -77,6 +95,8 @@ class Looks:
         self._begin = self._seen = over.traced()
         self._clocks: Clocks | None = None
         self._compare_at = 0.0
+        is_first = over.node.index(over.node[over.rank]) == over.rank
+        self._rapl, self._gpu = Rapl() if is_first else None, Gpu()
 
     def latest(self) -> Look | None:
         """Since the last look. Collective."""
@@ -96,20 +116,26 @@ class Looks:
             del steps[:1]  # it was traced, which takes long and tells nothing
         boxes = last_step(events, self._phase)
         late = over.rank == 0 and time.monotonic() >= self._compare_at
-        facts = np.array(
-            [[*mean(steps or [NOTHING]), len(boxes), late, exchange_rate(events)]], np.float64
-        )
-        everyone = over.allgather(facts)
-        most, late_at, rate = everyone[:, len(NOTHING) :].max(0)
-        if late_at:
+        joules = self._rapl.joules() if self._rapl else 0.0
+        own = _Facts(
+            len(boxes), late, exchange_rate(events), memory(),
+            math.nan if joules is None else joules, self._gpu.id, self._gpu.joules(),
+        )  # fmt: skip
+        told = over.allgather(np.array([[*mean(steps or [NOTHING]), *own]], np.float64))
+        everyone = [_Facts(*map(float, row[len(NOTHING) :])) for row in told]
+        if any(facts.compare_clocks for facts in everyone):
             self._clocks = over.compare_clocks()
             self._compare_at = time.monotonic() + _CLOCKS_S
-        trace = self._gathered(boxes, int(most))
+        trace = self._gathered(boxes, int(max(facts.boxes for facts in everyone)))
         if over.rank != 0:
             return None
-        breakdowns = [Breakdown(*map(float, row[: len(NOTHING)])) for row in everyone]
-        between_hosts = len(set(over.node)) > 1 and rate > 0
-        return Look(breakdowns, trace, float(rate) if between_hosts else None)
+        return Look(
+            [Breakdown(*map(float, row[: len(NOTHING)])) for row in told],
+            trace,
+            max(facts.rate for facts in everyone) if len(set(over.node)) > 1 else None,
+            [int(facts.memory) for facts in everyone],
+            _energy(everyone),
+        )
 
     def _gathered(self, boxes: np.ndarray, most: int) -> StepTrace | None:
         """The last step of ranks that stand for all; on rank 0. Collective."""
@@ -161,3 +187,10 @@ class Looks:
             forward, inputs, weights, per_rank,
         )  # fmt: skip
         return about if formula is None or self._phase else {**about, "formula": round(formula, 4)}
+
+
+def _energy(ranks: Sequence[_Facts]) -> float | None:
+    """Of hosts and GPUs that say it; GPUs that ranks share count once."""
+    of_gpus = sum({facts.gpu: facts.gpu_joules for facts in ranks}.values())
+    of_hosts = [facts.joules for facts in ranks if not math.isnan(facts.joules)]
+    return sum(of_hosts) + of_gpus or None

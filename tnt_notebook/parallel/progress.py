@@ -31,6 +31,7 @@ class Progress:
 
     Args:
         replicas: whose part of the data each rank works on.
+        flops: of the model for a sample in this phase, if that is known.
     Attributes:
         phase: what the run does.
         stopped: whether the run was ended early, by a vote.
@@ -45,6 +46,7 @@ class Progress:
         epochs: int,
         steps: int | None,
         looks: Looks,
+        flops: float | None = None,
     ) -> None:
         self.phase = phase
         self._over, self._replicas, self._steps = over, replicas, steps
@@ -52,7 +54,7 @@ class Progress:
         sharing = over.size // replicas[0].size
         self._recorder = Recorder(over.size, phase, epochs, start=time.time(), sharing=sharing)
         self._epoch = 1
-        self._looks = looks
+        self._looks, self._flops = looks, flops
         self._next_frame = self._next_look = 0.0
         self._batch_hook = {"fit": "on_train_batch_end", "evaluate": "on_test_batch_end"}.get(
             phase, "on_predict_batch_end"
@@ -81,7 +83,7 @@ class Progress:
         if look is None:
             return
         self._recorder.breakdown(look.breakdown)
-        self._recorder.step_trace(look.step, look.rate)
+        self._recorder.seen(look.step, look.memory, look.energy, look.rate, self._flops)
         found = sum(len(row["kinds"]) for row in look.step["rows"]) if look.step else 0
         size = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found
         self._next_look = time.monotonic() + max(LOOK_S, size / _BYTES_PER_S)

@@ -17,6 +17,7 @@ from keras.src.trainers.data_adapters import array_slicing
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.callbacks import shared_callbacks
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
+from tnt_notebook.parallel.flops import forward_flops
 from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.looks import Looks, Ranks
 from tnt_notebook.parallel.pipeline.weights import GRADIENT_CHANNELS, finalized_where_it_is
@@ -70,7 +71,7 @@ def fit(
     steps = steps_per_epoch or train.steps
     prepare(session, model, "fit", train.element, epochs=epochs, steps=steps)
     functions = session.functions_of(model, train.batch_size)
-    progress = _progress(session, functions, "fit", epochs, steps)
+    progress = _progress(session, model, functions, "fit", epochs, steps)
     finalized = finalized_where_it_is() if session.pipeline else contextlib.nullcontext()
     with _running(session, functions, progress), finalized:
         history = keras_fit(
@@ -160,7 +161,7 @@ def _without_gradients(
     steps_known = steps or data.steps
     prepare(session, model, kind, data.element, steps=steps_known)
     functions = session.functions_of(model, data.batch_size)
-    progress = _progress(session, functions, kind, 1, steps_known)
+    progress = _progress(session, model, functions, kind, 1, steps_known)
     with _running(session, functions, progress):
         result = keras_method(
             model,
@@ -177,6 +178,7 @@ def _without_gradients(
 
 def _progress(
     session: Session,
+    model: keras.Model,
     functions: DistributedFunctions,
     phase: Phase,
     epochs: int,
@@ -187,7 +189,12 @@ def _progress(
     if session.layout is not None and cut is not None:
         ranks = Ranks(session.layout.ranks, GRADIENT_CHANNELS, cut.schedule)
     looks = Looks(session.over, ranks, phase)
-    return Progress(session.over, session.replicas, session.report, phase, epochs, steps, looks)
+    flops = forward_flops(model)
+    if flops is not None and phase == "fit":
+        flops *= 3
+    return Progress(
+        session.over, session.replicas, session.report, phase, epochs, steps, looks, flops
+    )
 
 
 def _as_needed(session: Session, model: keras.Model, data: Sharded) -> Sharded:

@@ -62,6 +62,25 @@ def limit_of(frames: Sequence[Frame]) -> str:
     return limit(breakdowns([last]), last["sharing"], last.get("step_trace"), last.get("rate"))
 
 
+def memory_of(frames: Sequence[Frame]) -> list[int]:
+    """The most bytes that each rank was seen to have in memory; empty if none was seen."""
+    seen = [frame["memory"] for frame in frames if "memory" in frame]
+    return [max(of_rank) << 20 for of_rank in zip(*seen, strict=True)]
+
+
+def energy_of(frames: Sequence[Frame]) -> float | None:
+    """Joules of the run, of hosts and GPUs that count them; None without counters."""
+    return next((frame["energy"] for frame in reversed(frames) if "energy" in frame), None)
+
+
+def flop_rate(frames: Sequence[Frame]) -> float | None:
+    """Floating-point operations of the model a second, on all ranks; None if not known."""
+    flops = next((frame["flops"] for frame in reversed(frames) if "flops" in frame), None)
+    if flops is None:
+        return None
+    return flops * sum(median_rates(frames)) / frames[-1]["sharing"]
+
+
 def throughput(frames: Sequence[Frame]) -> tuple[list[float], list[list[float]]]:
     """Samples per second over time, from the first time they were measured on.
 

@@ -51,6 +51,12 @@ class Frame(TypedDict):
     """Ranks that process the same samples: those of one pipeline; without, 1."""
     breakdown: NotRequired[list[list[float]]]
     """Of each rank the seconds of a step, as in `breakdown.PARTS`; in frames after a look."""
+    memory: NotRequired[list[int]]
+    """MiB of each rank; in frames after a look."""
+    energy: NotRequired[float]
+    """Joules since the run began, of hosts and GPUs that count them."""
+    flops: NotRequired[float]
+    """Floating-point operations of the model for a sample in this phase, where they are known."""
     rate: NotRequired[float]
     """Bytes a second that a rank sends to other hosts while gradients are exchanged."""
     step_trace: NotRequired[StepTrace]

@@ -66,9 +66,7 @@ class Recorder:
         self._samples: NDArray[np.int64] = np.zeros(ranks, np.int64)
         self._rows: list[Row] = []
         self._rows_are_new = False
-        self._breakdown: list[list[float]] = []
-        self._step_trace: StepTrace | None = None
-        self._rate: float | None = None
+        self._seen: dict[str, Any] = {}
         self._pace = _Pace()
         self._rates = _Rates(ranks)
 
@@ -120,14 +118,35 @@ class Recorder:
         Zeros tell nothing, and are passed over.
         """
         with self._lock:
-            if not any(map(sum, of_ranks)):
-                return
-            self._breakdown = [[float(f"{s:.4g}") for s in seconds] for seconds in of_ranks]
+            if any(map(sum, of_ranks)):
+                rounded = [[float(f"{s:.4g}") for s in seconds] for seconds in of_ranks]
+                self._seen["breakdown"] = rounded
 
-    def step_trace(self, trace: StepTrace | None, rate: float | None = None) -> None:
-        """Tells what ranks did in the latest step, and how fast they exchange between hosts."""
+    def seen(
+        self,
+        trace: StepTrace | None = None,
+        memory: Sequence[int] = (),
+        energy: float | None = None,
+        rate: float | None = None,
+        flops: float | None = None,
+    ) -> None:
+        """Tells what else a look has shown.
+
+        Args:
+            trace: what ranks did in the latest step.
+            memory: bytes of each rank.
+            energy: joules since the run began.
+            rate: bytes a second that a rank sends to other hosts while gradients are exchanged.
+            flops: of the model, for a sample.
+        """
         with self._lock:
-            self._step_trace, self._rate = trace, rate
+            if trace is not None:
+                self._seen["step_trace"] = trace
+            if memory:
+                self._seen["memory"] = [round(count / (1 << 20)) for count in memory]
+            for name, number in (("energy", energy), ("rate", rate), ("flops", flops)):
+                if number is not None:
+                    self._seen[name] = float(f"{number:.4g}")
 
     def frame(self, now: float, state: State = "running") -> Frame:
         """The run as it stands.
@@ -164,16 +183,9 @@ class Recorder:
             if self._rows and (self._rows_are_new or state != "running"):
                 frame["rows"] = list(self._rows)
                 self._rows_are_new = False
-            if self._breakdown:
-                frame["breakdown"] = self._breakdown
-                if state == "running":
-                    self._breakdown = []
-            if self._step_trace:
-                frame["step_trace"] = self._step_trace
-                self._step_trace = None
-            if self._rate is not None:
-                frame["rate"] = float(f"{self._rate:.4g}")
-                self._rate = None
+            frame.update(self._seen)  # type: ignore[typeddict-item]
+            if state == "running":
+                self._seen = {}
         frame["logs"] = finite_logs(logs)
         return frame
 

@@ -1,0 +1,99 @@
+"""What a rank needs and uses: memory, and energy where the machine counts it.
+
+Energy of processors is counted by RAPL, for all of a host and whatever runs there; Linux lets only
+root read it unless told otherwise. That of a GPU is counted by NVML, if nvidia-ml-py is installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import psutil
+import tensorflow as tf
+
+_POWERCAP = Path("/sys/class/powercap")
+
+
+def memory() -> int:
+    """Bytes that this process has in memory, and on its GPU."""
+    used = int(psutil.Process().memory_info().rss)
+    if tf.config.list_logical_devices("GPU"):
+        used += int(tf.config.experimental.get_memory_info("GPU:0")["current"])
+    return used
+
+
+class Rapl:
+    """The energy of this host's processors since this was made.
+
+    Args:
+        folder: where Linux shows its counters.
+    """
+
+    def __init__(self, folder: Path = _POWERCAP) -> None:
+        self._zones: list[tuple[Path, int]] = []
+        self._last: list[int] = []
+        self._used = 0
+        # intel-rapl:0 is a processor (on AMD too), intel-rapl:0:0 a part of it.
+        for zone in sorted(folder.glob("intel-rapl:*")):
+            if zone.name.count(":") == 1:
+                with contextlib.suppress(OSError, ValueError):
+                    self._last.append(_number(zone / "energy_uj"))
+                    self._zones.append((zone, _number(zone / "max_energy_range_uj")))
+
+    def joules(self) -> float | None:
+        """None where there is no counter, or none that may be read. Ask at least every minute:
+        counters begin anew now and then."""
+        try:
+            for i, (zone, around) in enumerate(self._zones):
+                now = _number(zone / "energy_uj")
+                self._used += (now - self._last[i]) % (around + 1)
+                self._last[i] = now
+        except OSError:  # it may not be read any more
+            self._zones = []
+        return 1e-6 * self._used if self._zones else None
+
+
+class Gpu:
+    """The energy of this rank's GPU since this was made.
+
+    Attributes:
+        id: the same for ranks that share it; 0 without.
+    """
+
+    def __init__(self) -> None:
+        self.id = 0
+        self._nvml: Any = None
+        if not tf.config.list_physical_devices("GPU"):
+            return
+        try:
+            import pynvml
+        except ImportError:
+            return
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+            by_number = visible.isdecimal()
+            self._device = (
+                pynvml.nvmlDeviceGetHandleByIndex(int(visible))
+                if by_number
+                else pynvml.nvmlDeviceGetHandleByUUID(visible)
+            )
+            self._begin = pynvml.nvmlDeviceGetTotalEnergyConsumption(self._device)
+            uuid = pynvml.nvmlDeviceGetUUID(self._device)
+            self.id = zlib.crc32(uuid if isinstance(uuid, bytes) else uuid.encode())
+            self._nvml = pynvml
+
+    def joules(self) -> float:
+        """0 where there is no counter."""
+        if self._nvml is None:
+            return 0.0
+        now = self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._device)
+        return 1e-3 * float(now - self._begin)
+
+
+def _number(file: Path) -> int:
+    return int(file.read_text())
