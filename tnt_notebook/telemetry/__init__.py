@@ -24,6 +24,7 @@ from tnt_notebook.telemetry.breakdown import PARTS, Breakdown
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
 from tnt_notebook.telemetry.recorder import Recorder
 from tnt_notebook.telemetry.runs import main_run, runs
+from tnt_notebook.telemetry.step_trace import StepTrace
 from tnt_notebook.telemetry.thin import thinned
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Recorder",
     "Row",
     "State",
+    "StepTrace",
     "breakdowns",
     "duration",
     "energy_of",
