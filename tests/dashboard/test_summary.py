@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tnt_notebook.dashboard import summary
 from tnt_notebook.telemetry import Breakdown
+from tnt_notebook.telemetry.step_trace import Box, of_boxes
 
 
 def test_a_finished_fit():
@@ -46,6 +47,32 @@ def test_where_a_step_goes_and_what_limits_it():
         "  30% of a step is exchange of gradients that nothing hides: make batches",
         "  larger.",
     ]
+
+
+def test_what_the_last_step_shows_and_what_a_run_needs():
+    frames = frames_of_a_run(2, breakdown=(Breakdown(0.0, 0.09, 0.0, 0.01, 0.0),) * 2)
+    made = [Box(0, "C", 0, 0, 0, 6), Box(0, "X", 0, 0, 5, 9), Box(1, "C", 0, 0, 0, 9)]
+    frames[-1]["step_trace"] = of_boxes(made, time=0.0, clock_error=0.0, pipeline=1, ranks=2)
+    frames[-2]["memory"], frames[-1]["memory"] = [300, 512], [200, 400]
+    frames[-1]["flops"], frames[-1]["energy"] = 1e9, 1234.0
+    lines = summary("MLP", 2, frames, "finished").splitlines()
+    assert lines[-3] == "  25% of the last exchange was hidden behind work"
+    assert lines[-1] == "  a rank needs up to 512 MB; 640 GFLOP/s of the model; 1.23 kJ"
+
+
+def test_why_a_pipeline_was_idle():
+    frames = frames_of_a_run(2, sharing=2, breakdown=(Breakdown(0.0, 0.09, 0.01, 0.0, 0.0),) * 2)
+    made = [
+        Box(0, "D", 0, 0, 0, 1), Box(0, "F", 0, 0, 1, 2), Box(0, "R", 1, 0, 2, 4),
+        Box(0, "B", 0, 0, 4, 6), Box(1, "F", 1, 0, 2, 3), Box(1, "B", 1, 0, 3, 5),
+    ]  # fmt: skip
+    frames[-1]["step_trace"] = of_boxes(
+        made, time=0.0, clock_error=0.0, pipeline=2, ranks=2, schedule="1f1b", formula=0.5
+    )
+    lines = summary("MLP", 2, frames, "finished").splitlines()
+    # Of 5 s rank 0 waits for 2, and rank 1 is idle for the first and the last one.
+    expected = "  the last one was idle for 40%, by the formula 50%: fill 10%, drain 10%, wait 20%"
+    assert expected in lines
 
 
 def test_a_failure_is_told_in_full():

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import functools
 import itertools
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -189,9 +190,13 @@ def clock(
         begin: since when the event was that goes to the trace now.
         kind: of the event, one of :data:`tnt_notebook.telemetry.events.EVENT_KINDS`; default: none.
         number: of the event, where a collective's has its channel.
+
+    With ``TNT_TRACE=0`` in the environment the op only keeps its place in the graph.
     """
     over = over or world()
     with tf.device("/CPU:0"):
+        if os.environ.get("TNT_TRACE") == "0":
+            return tf.identity(tf.cast(begin, tf.int64))
         now: tf.Tensor = library().tnt_clock(
             begin=tf.cast(begin, tf.int64), world=over.id, channel=number, label=kind,
             kind=EVENT_KINDS.index(kind) if kind else -1,

@@ -13,6 +13,7 @@
        all       6,021    90,000
 
       a step of 4.25 ms: work 71%, exchange 22%, other 7%
+      31% of the last exchange was hidden behind work
       22% of a step is exchange of gradients that nothing hides: make batches
       larger.
       a rank needs up to 512 MB; 12.3 GFLOP/s of the model; 1.23 kJ
@@ -36,6 +37,7 @@ from tnt_notebook.dashboard.wording import (
     three_digits,
 )
 from tnt_notebook.telemetry import Frame, Row, State
+from tnt_notebook.telemetry.bubble import Idle, actions_s, hidden, idle_of
 from tnt_notebook.telemetry.limit import shares
 
 RANKS_WITH_A_LINE = 16
@@ -132,7 +134,30 @@ def _time(frames: Sequence[Frame]) -> list[str]:
     parts = ", ".join(f"{part} {share:.0%}" for part, share in worth_a_word.items())
     step = short_time(fmean(b.step for b in of_ranks))
     sentence = textwrap.wrap(telemetry.limit_of(frames), 75)
-    return [f"  a step of {step}: {parts}", *(f"  {line}" for line in sentence)]
+    return [
+        f"  a step of {step}: {parts}",
+        *_last_step(frames),
+        *(f"  {line}" for line in sentence),
+    ]
+
+
+def _last_step(frames: Sequence[Frame]) -> list[str]:
+    """Of a pipeline, why ranks were idle; else how much of the exchange work hid."""
+    step = telemetry.last_step(frames)
+    if step is None:
+        return []
+    if idle := list(idle_of(step).values()):
+        means = {
+            name: fmean(getattr(each, name) for each in idle) / actions_s(step)
+            for name in Idle._fields
+        }
+        why = ", ".join(f"{name} {share:.0%}" for name, share in means.items() if share >= 0.005)
+        formula = f", by the formula {step['formula']:.0%}" if "formula" in step else ""
+        return [f"  the last one was idle for {sum(means.values()):.0%}{formula}: {why}"]
+    shares = hidden(step)
+    if not shares:
+        return []
+    return [f"  {fmean(shares.values()):.0%} of the last exchange was hidden behind work"]
 
 
 def _resources(frames: Sequence[Frame]) -> list[str]:

@@ -12,6 +12,7 @@ from itertools import dropwhile, pairwise
 from tnt_notebook.telemetry.breakdown import Breakdown
 from tnt_notebook.telemetry.frame import Frame, Row
 from tnt_notebook.telemetry.limit import limit
+from tnt_notebook.telemetry.step_trace import StepTrace
 
 
 def duration(frames: Sequence[Frame]) -> float:
@@ -60,6 +61,11 @@ def limit_of(frames: Sequence[Frame]) -> str:
     if last is None:
         return ""
     return limit(breakdowns([last]), last["sharing"], last.get("step_trace"), last.get("rate"))
+
+
+def last_step(frames: Sequence[Frame]) -> StepTrace | None:
+    """The latest step that was looked at, box by box."""
+    return next((f["step_trace"] for f in reversed(frames) if "step_trace" in f), None)
 
 
 def memory_of(frames: Sequence[Frame]) -> list[int]:

@@ -27,6 +27,14 @@ class Idle(NamedTuple):
     other: float
 
 
+def actions_s(trace: StepTrace) -> float:
+    """Seconds from the first action of a step to the end of the last one; 0 without actions."""
+    actions = [box for box in boxes(trace) if box.kind in ACTIONS]
+    if not actions:
+        return 0.0
+    return max(box.end for box in actions) - min(box.begin for box in actions)
+
+
 def idle_of(trace: StepTrace) -> dict[int, Idle]:
     """Why each rank of a pipeline is idle, from the first action of a step to the last one.
 
