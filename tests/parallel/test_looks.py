@@ -12,9 +12,11 @@ import pytest
 
 import tnt_notebook as tnt
 from tnt_notebook import telemetry
+from tnt_notebook.parallel.looks import about
+from tnt_notebook.parallel.pipeline.families import make
 from tnt_notebook.telemetry import Frame
 from tnt_notebook.telemetry.bubble import hidden, idle_of
-from tnt_notebook.telemetry.step_trace import BESIDE, boxes
+from tnt_notebook.telemetry.step_trace import BESIDE, Box, boxes
 
 MICRO_BATCHES = 3
 
@@ -95,3 +97,14 @@ def test_memory_and_operations_are_told(ranks):
     assert telemetry.flop_rate(fit) == pytest.approx(
         fit[-1]["flops"] * sum(telemetry.median_rates(fit))
     )
+
+
+def test_what_is_said_of_a_step_beside_its_boxes():
+    assert about(None, []) == {}
+    schedule = make("1f1b", 2, 3)
+    told = {"schedule": "1f1b", "micro_batches": 3}
+    assert about(schedule, []) == told  # the trace has forgotten, or nothing was recorded
+    forwards = [Box(0, "F", 0, micro, 0.0, 1.0) for micro in range(3)]
+    assert about(schedule, forwards) == told  # of evaluation
+    backwards = [Box(0, "B", 0, micro, 1.0, 3.0) for micro in range(3)]
+    assert about(schedule, [*forwards, *backwards]) == {**told, "formula": 0.25}  # 1 / (3 + 1)

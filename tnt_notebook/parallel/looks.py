@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -166,27 +166,28 @@ class Looks:
             clock_error=1e-9 * self._clocks.error_ns,
             pipeline=sharing,
             ranks=self._over.size,
-            **self._about(made),
+            **about(self._ranks.schedule, made),
         )
 
-    def _about(self, boxes: Sequence[Box]) -> dict[str, object]:
-        """The schedule, and what its formula says of these boxes."""
-        schedule = self._ranks.schedule
-        if schedule is None:
-            return {}
-        about = {"schedule": schedule.name, "micro_batches": schedule.micro_batches}
-        seconds = {
-            kinds: sum(box.end - box.begin for box in boxes if box.kind in kinds)
-            / sum(box.kind == "F" for box in boxes)
-            for kinds in ("F", "BI", "W")
-        }
-        per_rank = schedule.stages // schedule.ranks
-        forward, inputs, weights = (per_rank * of_kinds for of_kinds in seconds.values())
-        formula = bubble_by_formula(
-            schedule.name, schedule.ranks, schedule.micro_batches,
-            forward, inputs, weights, per_rank,
-        )  # fmt: skip
-        return about if formula is None or self._phase else {**about, "formula": round(formula, 4)}
+
+def about(schedule: Schedule | None, boxes: Sequence[Box]) -> dict[str, Any]:
+    """What is said of a step beside its boxes: the schedule, and for a training step what its
+    formula says with the measured times."""
+    if schedule is None:
+        return {}
+    told = {"schedule": schedule.name, "micro_batches": schedule.micro_batches}
+    forwards = sum(box.kind == "F" for box in boxes)
+    if not forwards or all(box.kind not in "BW" for box in boxes):
+        return told
+    per_rank = schedule.stages // schedule.ranks
+    forward, inputs, weights = (
+        per_rank * sum(box.end - box.begin for box in boxes if box.kind in kinds) / forwards
+        for kinds in ("F", "BI", "W")
+    )
+    bubble = bubble_by_formula(
+        schedule.name, schedule.ranks, schedule.micro_batches, forward, inputs, weights, per_rank
+    )
+    return told if bubble is None else {**told, "formula": round(bubble, 4)}
 
 
 def _energy(ranks: Sequence[_Facts]) -> float | None:
