@@ -1,0 +1,76 @@
+"""Step traces of pipelines that never ran: simulated."""
+
+from __future__ import annotations
+
+import random
+
+from tnt_notebook.parallel.pipeline.families import idle_time, make
+from tnt_notebook.parallel.pipeline.simulate import Costs, simulate
+from tnt_notebook.telemetry.step_trace import Box, StepTrace, of_boxes
+
+FORWARD, INPUTS, WEIGHTS = 1e-3, 1e-3, 0.8e-3  # seconds of a micro-batch on a rank
+
+
+def step_of_a_pipeline(
+    schedule: str = "1f1b",
+    ranks: int = 4,
+    micro_batches: int = 8,
+    *,
+    message: float = 0.0,
+    noise: float = 0.0,
+    seed: int = 0,
+    around: bool = False,
+) -> StepTrace:
+    """A step of all stages alike.
+
+    Args:
+        message: Seconds that a message takes.
+        noise: Stages take up to so much longer, as a part of their time.
+        seed: Of the noise.
+        around: Whether there is also what is no action: data, messages, optimizer.
+    """
+    plan = make(schedule, ranks, micro_batches)
+    share = ranks / plan.stages
+    chance = random.Random(seed)
+    slower = [share * (1 + noise * chance.random()) for _ in range(plan.stages)]
+    costs = Costs(
+        [FORWARD * factor for factor in slower],
+        [INPUTS * factor for factor in slower],
+        [WEIGHTS * factor for factor in slower],
+        {(stage, stage + 1): message for stage in range(plan.stages - 1)},
+    )
+    boxes = [
+        Box(rank, action.kind, action.stage, action.micro, begin, end)
+        for rank, action, begin, end in simulate(plan, costs)
+    ]
+    whole = ranks * micro_batches * (FORWARD + INPUTS + WEIGHTS) / ranks
+    lost = idle_time(schedule, ranks, FORWARD, INPUTS, WEIGHTS, plan.stages // ranks)
+    return of_boxes(
+        [*boxes, *(_around(boxes, plan.rank_of, message) if around else [])],
+        time=1000.0 + seed,
+        clock_error=0.0,
+        pipeline=ranks,
+        ranks=ranks,
+        schedule=schedule,
+        micro_batches=micro_batches,
+        formula=lost / (whole + lost),
+    )
+
+
+def _around(actions: list[Box], rank_of: tuple[int, ...], message: float) -> list[Box]:
+    """Sends after forwards, waits before the first action of a rank, the optimizer at the end."""
+    boxes = []
+    for box in actions:
+        to = box.stage + (1 if box.kind == "F" else -1)
+        if message and box.kind in "FBI" and 0 <= to < len(rank_of) and rank_of[to] != box.rank:
+            sent = Box(box.rank, "S", rank_of[to], box.number, box.end, box.end + message)
+            boxes.append(sent)
+    start = min(box.begin for box in actions)
+    for rank in set(rank_of):
+        own = [box for box in actions if box.rank == rank]
+        first, last = min(box.begin for box in own), max(box.end for box in own)
+        if first > start:
+            boxes.append(Box(rank, "R", 0, 0, start, first))
+        boxes.append(Box(rank, "D", 0, 0, start - 3e-4, start))
+        boxes.append(Box(rank, "O", 0, 0, last, last + 6e-4))
+    return boxes

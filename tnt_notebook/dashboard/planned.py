@@ -1,0 +1,150 @@
+"""A measured step beside itself as planned: the same work in the same order, messages for nothing.
+
+What is idle in the plan belongs to the schedule; what is idle in the measured step beyond that was
+lost to messages, or to actions that took longer than they usually do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any, TypedDict
+
+from tnt_notebook.errors import ScheduleError
+from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
+from tnt_notebook.parallel.pipeline.simulate import Costs, simulate
+from tnt_notebook.telemetry.step_trace import ACTIONS, WORK, Box, StepTrace, of_boxes
+from tnt_notebook.telemetry.step_trace import boxes as boxes_of
+
+
+class Idle(TypedDict):
+    """The part of a step that ranks are idle, 0 to 1."""
+
+    idle: list[float]
+    """Of each row of the trace."""
+    bubble: float
+    """Of all rows together."""
+
+
+def timeline_of(trace: StepTrace) -> dict[str, Any]:
+    """``{"measured", "planned", "idle", "bubble", "formula"}``: what the card draws of a step.
+
+    The first two are step traces, the others parts of the step, 0 to 1; ``planned`` and ``formula``
+    are ``None`` where there is none.
+    """
+    return {
+        "measured": trace,
+        "planned": planned(trace),
+        **idle(trace),
+        "formula": trace.get("formula"),
+    }
+
+
+def idle(trace: StepTrace) -> Idle:
+    """How much of a step ranks do not work.
+
+    Of a pipeline only actions count, from the first one's begin to the last one's end, as in
+    `Timeline.bubble`; without one all that a rank computes, over the whole step.
+    """
+    boxes = boxes_of(trace)
+    kinds, seconds = WORK, trace["seconds"]
+    if trace["pipeline"] > 1:
+        kinds = ACTIONS
+        actions = [box for box in boxes if box.kind in kinds]
+        begin = min((box.begin for box in actions), default=0.0)
+        seconds = max((box.end for box in actions), default=0.0) - begin
+    work = {row["rank"]: 0.0 for row in trace["rows"]}
+    for box in boxes:
+        if box.kind in kinds:
+            work[box.rank] += box.end - box.begin
+    shares = [_rest(of_rank, seconds) for of_rank in work.values()]
+    return {
+        "idle": [round(share, 4) for share in shares],
+        "bubble": round(fmean(shares), 4) if shares else 0.0,
+    }
+
+
+def planned(trace: StepTrace) -> StepTrace | None:
+    """The step of a pipeline as it would be if messages took no time, and every action the mean
+    time that its kind takes on its stage.
+
+    It begins with the first measured action. ``None`` without a pipeline, and where ranks of it
+    have no row.
+    """
+    actions = [box for box in boxes_of(trace) if box.kind in ACTIONS]
+    replicas = _replicas(actions, trace["pipeline"])
+    try:
+        boxes = [box for ranks in replicas for box in _planned_of(actions, ranks)]
+    except ScheduleError:  # a part of a step, or stages that are no chain
+        return None
+    if not boxes:
+        return None
+    rest: dict[str, Any] = {k: v for k, v in trace.items() if k not in ("seconds", "tick", "rows")}
+    plan = of_boxes(boxes, **rest)
+    shift = round(min(box.begin for box in actions) / plan["tick"])
+    for row in plan["rows"]:
+        row["begins"] = [begin + shift for begin in row["begins"]]
+    return plan
+
+
+def _replicas(actions: Sequence[Box], pipeline: int) -> list[tuple[int, ...]]:
+    """The ranks of each replica of a pipeline; empty where they cannot be told.
+
+    Both layouts that there are number the replicas of a stage as they number replicas.
+    """
+    stages_of: dict[int, set[int]] = defaultdict(set)
+    for box in actions:
+        stages_of[box.rank].add(box.stage)
+    alike: dict[frozenset[int], list[int]] = defaultdict(list)
+    for rank in sorted(stages_of):
+        alike[frozenset(stages_of[rank])].append(rank)
+    complete = len(alike) == pipeline > 1 and len({len(ranks) for ranks in alike.values()}) == 1
+    return list(zip(*alike.values(), strict=True)) if complete else []
+
+
+def _planned_of(actions: Sequence[Box], ranks: Sequence[int]) -> list[Box]:
+    """The planned actions of one replica, beginning at 0 s."""
+    own = [box for box in actions if box.rank in ranks]
+    rank_of = {box.stage: ranks.index(box.rank) for box in own}
+    stages = len(rank_of)
+    if set(rank_of) != set(range(stages)):
+        raise ScheduleError("Stages are missing.")
+    in_order: list[list[Action]] = [[] for _ in ranks]
+    for box in sorted(own, key=lambda box: box.begin):
+        in_order[ranks.index(box.rank)].append(_action(box))
+    schedule = Schedule(
+        "as measured",
+        tuple(rank_of[stage] for stage in range(stages)),
+        1 + max(box.number for box in own),
+        tuple(map(tuple, in_order)),
+    )
+    return [
+        Box(ranks[rank], action.kind, action.stage, action.micro, begin, end)
+        for rank, action, begin, end in simulate(schedule, _mean_costs(own, stages))
+    ]
+
+
+def _action(box: Box) -> Action:
+    return Action(box.kind, box.stage, box.number)  # type: ignore[arg-type]
+
+
+def _mean_costs(actions: Sequence[Box], stages: int) -> Costs:
+    """What actions take on each stage, in seconds; a whole backward counts as input gradient."""
+    times: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for box in actions:
+        times[box.kind, box.stage].append(box.end - box.begin)
+
+    def mean(kinds: str, stage: int) -> float:
+        return next((fmean(times[kind, stage]) for kind in kinds if times[kind, stage]), 0.0)
+
+    every = range(stages)
+    return Costs(
+        [mean("F", stage) for stage in every],
+        [mean("IB", stage) for stage in every],
+        [mean("W", stage) for stage in every],
+    )
+
+
+def _rest(work: float, seconds: float) -> float:
+    return 1 - work / seconds if seconds else 0.0
