@@ -2,9 +2,13 @@
 
 import { remember } from "./history.js";
 import { leaveBehind } from "./leave.js";
-import { failure, header, metrics, progress, throughput, time } from "./parts.js";
+import { failure, header, metrics, progress, savedTrace, time } from "./parts.js";
+import { throughput } from "./throughput.js";
+import { timeline } from "./timeline.js";
 
-const DRAWN = ["title", "state", "error", "frame", "rows", "time", "stop_requested"];
+const DRAWN = [
+  "title", "state", "error", "frame", "rows", "time", "timeline", "stop_requested", "can_save", "saved",
+];
 
 function initialize({ model }) {
   model.on("change:frame", () => remember(model.get("history"), model.get("frame")));
@@ -17,19 +21,29 @@ function initialize({ model }) {
 }
 
 function render({ model, el }) {
+  const say = (trait, value) => {
+    model.set(trait, value);
+    model.save_changes();
+  };
+  let paused = null; // the view as it stood; the run and other views go on
   const parts = [
-    header(() => {
-      model.set("stop_requested", true);
-      model.save_changes();
+    header({
+      save: () => say("save_requested", model.get("save_requested") + 1),
+      pause: () => {
+        paused = paused ? null : frozen(viewOf(model));
+        painter.invalidate();
+      },
+      stop: () => say("stop_requested", true),
     }),
-    progress(), failure(), metrics(), time(), throughput(model.get("ranks")),
+    savedTrace(), progress(), failure(), metrics(), time(), timeline(), throughput(model.get("ranks")),
   ];
   el.classList.add("tnt-card");
   el.setAttribute("role", "group");
   el.append(...parts.map((part) => part.element));
 
   const draw = () => {
-    const view = viewOf(model);
+    const now = viewOf(model);
+    const view = paused ? { ...now, ...paused, paused: true } : now;
     el.dataset.state = view.state;
     el.setAttribute("aria-label", view.title);
     for (const part of parts) part.update(view);
@@ -50,11 +64,19 @@ function viewOf(model) {
     title: model.get("title"),
     state: asked ? "stopping" : state,
     error: model.get("error"),
+    canSave: model.get("can_save"),
+    saved: model.get("saved"),
     frame: model.get("frame"),
     rows: model.get("rows"),
     time: model.get("time"),
+    timeline: model.get("timeline"),
     history: model.get("history"),
   };
+}
+
+/** What of a view stands still while it is paused: not the state of the run. */
+function frozen({ frame, rows, time: ofStep, timeline: step, history }) {
+  return { frame, rows, time: ofStep, timeline: step, history: [...history] };
 }
 
 /** Draws at most once per frame of the screen, and not at all while the card is out of sight. */
@@ -75,6 +97,7 @@ function paintWhenVisible(element, draw) {
     ask();
   });
   const size = new ResizeObserver(() => invalidate());
+  const theme = new MutationObserver(() => invalidate()); // a canvas does not follow CSS
   const invalidate = () => {
     stale = true;
     ask();
@@ -82,12 +105,14 @@ function paintWhenVisible(element, draw) {
   draw(); // at once: an element of no height would never come into sight
   sight.observe(element);
   size.observe(element);
+  theme.observe(document.body, { attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
   return {
     invalidate,
     close() {
       cancelAnimationFrame(request);
       sight.disconnect();
       size.disconnect();
+      theme.disconnect();
     },
   };
 }

@@ -21,6 +21,17 @@ export function count(value) {
   return String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+/** A part of the whole: 27%. */
+export function percent(share) {
+  return `${Math.round(100 * share)}%`;
+}
+
+/** A time far below a minute, in three digits: 4.27 µs, 138 µs, 2.5 ms, 1.2 s. */
+export function shortTime(seconds) {
+  if (seconds < 999.5e-6) return `${threeDigits(1e6 * seconds)} µs`;
+  return seconds < 0.9995 ? `${threeDigits(1e3 * seconds)} ms` : `${threeDigits(seconds)} s`;
+}
+
 /** Seconds as a clock: 0:07, 12:34, 1:02:03, 2 d 3:04:05. */
 export function clock(seconds) {
   const whole = Math.max(0, Math.round(seconds));
@@ -35,4 +46,8 @@ export function clock(seconds) {
 /** A metric's name for people: "sparse_categorical_accuracy" -> "sparse categorical accuracy". */
 export function label(name) {
   return name.replaceAll("_", " ");
+}
+
+function threeDigits(value) {
+  return value >= 99.95 ? count(Math.round(value)) : String(Number(value.toPrecision(3)));
 }

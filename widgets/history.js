@@ -1,6 +1,6 @@
 // The run so far, as the browser remembers it: a bounded list of points, one per frame shown.
 
-export const HISTORY_LIMIT = 240;
+export const HISTORY_LIMIT = 500;
 
 /**
  * Adds a frame to the history, in place, and thins the list when it is full.

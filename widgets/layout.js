@@ -1,8 +1,4 @@
-// Where things go: sparklines and heat strips as plain geometry. Pure functions.
-
-const HEAT_CELL_MIN = 6; // pixels: narrower, and a rank cannot be pointed at
-const HEAT_CELL_HEIGHT = 24;
-const HEAT_HEIGHT = 88;
+// Where things go: sparklines and the bar of progress as plain geometry. Pure functions.
 
 /**
  * An SVG path through the points, scaled into a box.
@@ -48,26 +44,6 @@ export function extent(values) {
     high = Math.max(high, value);
   }
   return low <= high ? [low, high] : [0, 1];
-}
-
-/**
- * A grid of `cells` that fills `width`: few rows, of equal length, with cells that can still be seen.
- *
- * Returns columns, rows, and the width and height of a cell in pixels.
- */
-export function heatGrid(cells, width) {
-  const rows = Math.ceil(cells / Math.max(1, Math.floor(width / HEAT_CELL_MIN)));
-  const columns = Math.ceil(cells / rows);
-  const height = Math.max(2, Math.min(HEAT_CELL_HEIGHT, Math.floor(HEAT_HEIGHT / rows)));
-  return { columns, rows: Math.ceil(cells / columns), width: width / columns, height };
-}
-
-/** Which cell of a heat grid lies under a point, or -1. */
-export function cellAt(grid, cells, x, y) {
-  const [column, row] = [Math.floor(x / grid.width), Math.floor(y / grid.height)];
-  if (column < 0 || column >= grid.columns || row < 0) return -1;
-  const cell = row * grid.columns + column;
-  return cell < cells ? cell : -1;
 }
 
 /** Part of the whole run that is done, 0 to 1; null while the length of an epoch is unknown. */

@@ -1,10 +1,10 @@
 // The parts of the card. Each is a function that makes an element, and returns it with an `update`.
 
-import { clock, count, label, number, rate } from "./format.js";
-import { curve, epochCurve, sinceMeasured } from "./history.js";
-import { areaPath, cellAt, extent, fractionDone, heatGrid, linePath } from "./layout.js";
+import { button, make, setText, sparkline } from "./dom.js";
+import { clock, count, label, number, percent } from "./format.js";
+import { curve, epochCurve } from "./history.js";
+import { extent, fractionDone } from "./layout.js";
 
-export const RANKS_WITH_A_LINE = 16;
 const LIVE = new Set(["starting", "running", "stopping"]);
 const PILL = {
   starting: "starting", running: "running", stopping: "stopping …",
@@ -12,24 +12,40 @@ const PILL = {
 };
 /** Of a step; as in tnt_notebook/telemetry/breakdown.py. */
 const PARTS = ["input", "work", "wait", "exchange", "other"];
-const SPARK = { width: 100, height: 24 };
 
-/** Title, state, and the Stop button. */
-export function header(onStop) {
+/** Title, state, and the buttons; `on` has what they do: `save`, `pause` and `stop`. */
+export function header(on) {
   const title = make("div", "tnt-title", { role: "heading", "aria-level": 3 });
   const pill = make("span", "tnt-pill", { role: "status", "aria-live": "polite" });
-  const stop = make("button", "tnt-stop", { type: "button" });
-  stop.textContent = "Stop";
-  stop.addEventListener("click", onStop);
+  const save = button("tnt-button", "Save trace", on.save);
+  const pause = button("tnt-button", "Pause view", on.pause);
+  const stop = button("tnt-button tnt-stop", "Stop", on.stop);
   return {
-    element: make("header", "tnt-header", {}, [title, pill, stop]),
+    element: make("header", "tnt-header", {}, [
+      title, pill, make("div", "tnt-buttons", {}, [save, pause, stop]),
+    ]),
     update(view) {
       setText(title, view.title);
       setText(pill, PILL[view.state]);
       pill.dataset.state = view.state;
+      save.hidden = !view.canSave;
+      pause.hidden = !LIVE.has(view.state);
+      setText(pause, view.paused ? "Resume view" : "Pause view");
       stop.hidden = !LIVE.has(view.state);
       stop.disabled = view.state === "stopping";
       stop.setAttribute("aria-label", `Stop ${view.title}`);
+    },
+  };
+}
+
+/** Where the trace was saved; nothing before. */
+export function savedTrace() {
+  const element = make("div", "tnt-caption tnt-saved", { role: "status", "aria-live": "polite" });
+  return {
+    element,
+    update({ saved }) {
+      element.hidden = !saved;
+      setText(element, saved);
     },
   };
 }
@@ -118,22 +134,6 @@ export function time() {
   };
 }
 
-/** Samples per second: a line for each of a few ranks, a heat strip for many. */
-export function throughput(ranks) {
-  const total = make("span", "tnt-total");
-  const heading = make("div", "tnt-line tnt-heading", {}, [make("span", "", {}, ["Samples per second"]), total]);
-  const body = ranks <= RANKS_WITH_A_LINE ? rankLines(ranks) : heatStrip(ranks);
-  return {
-    element: make("div", "tnt-throughput", {}, [heading, body.element]),
-    update(view) {
-      const rates = view.frame.rates ?? [];
-      const sum = rates.reduce((a, b) => a + b, 0) / view.frame.sharing; // a sample counts once
-      setText(total, sinceMeasured(view.history).length ? `${rate(sum)} in all` : "");
-      if (rates.length) body.update(view);
-    },
-  };
-}
-
 function stepBar() {
   const name = make("span", "tnt-rank-name");
   const parts = PARTS.map((part) => make("div", "", { "data-part": part }));
@@ -183,88 +183,6 @@ function tile(name) {
   };
 }
 
-function rankLines(ranks) {
-  const lines = Array.from({ length: ranks }, (_, rank) => {
-    const spark = sparkline(["tnt-area", "tnt-curve"], [areaPath, linePath]);
-    const value = make("span", "tnt-rate");
-    const element = make("div", "tnt-rank", { role: "listitem" }, [
-      make("span", "tnt-rank-name", {}, [`rank ${rank}`]), spark.element, value,
-    ]);
-    return { element, spark, value };
-  });
-  return {
-    element: make("div", "tnt-ranks", { role: "list" }, lines.map(({ element }) => element)),
-    update({ frame, history }) {
-      const seconds = history.at(-1)?.elapsed ?? 0;
-      const measured = sinceMeasured(history);
-      const start = measured[0]?.elapsed ?? 0;
-      const [, top] = extent(history.flatMap(({ rates }) => rates));
-      lines.forEach(({ spark, value }, rank) => {
-        const points = curve(measured, (point) => point.rates[rank]);
-        spark.draw([points, points], { x: [start, seconds], y: [0, top || 1] });
-        setText(value, measured.length ? rate(frame.rates[rank]) : "–");
-      });
-    },
-  };
-}
-
-function heatStrip(ranks) {
-  const canvas = make("canvas", "tnt-heat", { role: "img" });
-  const caption = make("div", "tnt-line tnt-caption");
-  let grid = heatGrid(ranks, 1);
-  let rates = [];
-  canvas.addEventListener("pointermove", (event) => {
-    const rank = cellAt(grid, ranks, event.offsetX, event.offsetY);
-    canvas.title = rank < 0 ? "" : `rank ${rank}: ${rate(rates[rank])} samples/s`;
-  });
-  return {
-    element: make("div", "tnt-strip", {}, [canvas, caption]),
-    update({ frame }) {
-      rates = frame.rates;
-      const [low, high] = extent(rates);
-      const text = `slowest: rank ${rates.indexOf(low)}, ${rate(low)}/s · `
-        + `fastest: rank ${rates.indexOf(high)}, ${rate(high)}/s`;
-      setText(caption, text);
-      canvas.setAttribute("aria-label", `samples per second of ${count(ranks)} ranks; ${text}`);
-      grid = heatGrid(ranks, canvas.parentElement.clientWidth);
-      paintHeat(canvas, grid, rates, high);
-    },
-  };
-}
-
-function paintHeat(canvas, grid, rates, top) {
-  const ratio = window.devicePixelRatio || 1;
-  const [width, height] = [grid.columns * grid.width, grid.rows * grid.height];
-  canvas.width = width * ratio;
-  canvas.height = height * ratio;
-  canvas.style.height = `${height}px`;
-  const context = canvas.getContext("2d");
-  context.scale(ratio, ratio);
-  context.fillStyle = getComputedStyle(canvas).color;
-  const gap = grid.height > 6 ? 1.5 : 0.5;
-  rates.forEach((value, rank) => {
-    const [column, row] = [rank % grid.columns, Math.floor(rank / grid.columns)];
-    context.globalAlpha = 0.1 + 0.9 * (top > 0 ? value / top : 0);
-    context.fillRect(
-      column * grid.width, row * grid.height, grid.width - gap, grid.height - gap);
-  });
-}
-
-function sparkline(classes, shapes = classes.map(() => linePath)) {
-  const svg = makeSvg("svg", {
-    class: "tnt-spark", viewBox: `0 0 ${SPARK.width} ${SPARK.height}`,
-    preserveAspectRatio: "none", "aria-hidden": "true",
-  });
-  const paths = classes.map((name) => makeSvg("path", { class: name }));
-  svg.append(...paths);
-  return {
-    element: svg,
-    draw(curves, range) {
-      paths.forEach((path, index) => path.setAttribute("d", shapes[index](curves[index], SPARK, range)));
-    },
-  };
-}
-
 function whereText({ phase, epoch, epochs, step, steps }, state) {
   if (epoch === 0) return LIVE.has(state) ? "waiting for the first step" : "no step was done";
   const of = steps ? `step ${count(step)} of ${count(steps)}` : `step ${count(step)}`;
@@ -274,26 +192,4 @@ function whereText({ phase, epoch, epochs, step, steps }, state) {
 function whenText({ elapsed, eta }, state) {
   if (!LIVE.has(state)) return `took ${clock(elapsed)}`;
   return eta === null ? clock(elapsed) : `${clock(elapsed)} · ${clock(eta)} left`;
-}
-
-function percent(share) {
-  return `${Math.round(100 * share)}%`;
-}
-
-function setText(element, text = "") {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-function make(tag, className, attributes = {}, children = []) {
-  const element = document.createElement(tag);
-  element.className = className;
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
-  return element;
-}
-
-function makeSvg(tag, attributes) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
 }

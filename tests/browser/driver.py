@@ -10,9 +10,11 @@ import math
 import random
 import threading
 import time
+from collections.abc import Callable
 
 from tnt_notebook.dashboard import LiveView
 from tnt_notebook.telemetry import Breakdown, Recorder, State
+from tnt_notebook.telemetry.step_trace import StepTrace
 
 
 def a_step(chance: random.Random) -> Breakdown:
@@ -24,10 +26,22 @@ def a_step(chance: random.Random) -> Breakdown:
 class Run:
     """A pretended fit, shown under the current cell, in a thread of its own."""
 
-    def __init__(self, title: str, ranks: int, *, epochs: int = 5, steps: int = 60) -> None:
+    def __init__(
+        self,
+        title: str,
+        ranks: int,
+        *,
+        epochs: int = 5,
+        steps: int = 60,
+        trace: Callable[[int], StepTrace] | None = None,
+        on_save: Callable[[], str] | None = None,
+    ) -> None:
+        """`trace` makes the step trace of a step, which frames carry after each tenth."""
         self.asked_to_stop = threading.Event()
-        self.view = LiveView(title, ranks, self.asked_to_stop.set)
+        self.view = LiveView(title, ranks, self.asked_to_stop.set, on_save)
+        self._trace = trace
         self._ranks, self._epochs, self._steps = ranks, epochs, steps
+        self._recorder = Recorder(ranks, "fit", epochs, start=time.time())
         self._ended = threading.Event()
         self._end: tuple[State, str | None] = ("finished", None)
         self._thread = threading.Thread(target=self._train, daemon=True)
@@ -48,8 +62,27 @@ class Run:
         """Returns when all epochs are done: a cell that blocks."""
         self._thread.join()
 
+    def remember(self, points: int) -> Run:
+        """Fills the history, as if the run had gone on for so many frames before."""
+        chance = random.Random(2)
+        start = time.time() - 0.2 * points
+        recorder = Recorder(self._ranks, "fit", self._epochs, start=start)
+        for point in range(points):
+            slow = [0.7 if rank % 17 == 5 and point % 90 > 60 else 1 for rank in range(self._ranks)]
+            samples = [int(factor * chance.randint(300, 340)) for factor in slow]
+            recorder.step(1, point + 1, None, {"loss": 1.0}, samples, start + 0.2 * point)
+            self.view._card.draw(recorder.frame(start + 0.2 * point), [])
+        self._recorder = recorder
+        return self
+
+    def _show(self, recorder: Recorder, done: int) -> None:
+        frame = recorder.frame(time.time())
+        if self._trace and done % 10 == 0:
+            frame["step_trace"] = self._trace(done)
+        self.view.update(frame)
+
     def _train(self) -> None:
-        recorder = Recorder(self._ranks, "fit", self._epochs, start=time.time())
+        recorder = self._recorder
         chance = random.Random(1)
         for epoch in range(1, self._epochs + 1):
             for step in range(1, self._steps + 1):
@@ -63,7 +96,7 @@ class Run:
                 recorder.step(epoch, step, self._steps, logs, samples, time.time())
                 if step % 10 == 0:
                     recorder.breakdown([a_step(chance) for _ in range(self._ranks)])
-                self.view.update(recorder.frame(time.time()))
+                self._show(recorder, done)
             else:
                 validation = {"val_loss": loss + 0.1, "val_accuracy": 1 - loss / 2.4}
                 recorder.epoch_end(epoch, logs | validation, time.time())

@@ -20,6 +20,7 @@ def step_of_a_pipeline(
     noise: float = 0.0,
     seed: int = 0,
     around: bool = False,
+    replicas: int = 1,
 ) -> StepTrace:
     """A step of all stages alike.
 
@@ -28,6 +29,7 @@ def step_of_a_pipeline(
         noise: Stages take up to so much longer, as a part of their time.
         seed: Of the noise.
         around: Whether there is also what is no action: data, messages, optimizer.
+        replicas: Pipelines that share the data; all do the same, each later than the one before.
     """
     plan = make(schedule, ranks, micro_batches)
     share = ranks / plan.stages
@@ -45,12 +47,20 @@ def step_of_a_pipeline(
     ]
     whole = ranks * micro_batches * (FORWARD + INPUTS + WEIGHTS) / ranks
     lost = idle_time(schedule, ranks, FORWARD, INPUTS, WEIGHTS, plan.stages // ranks)
+    if around:
+        boxes += _around(boxes, plan.rank_of, message)
+    late = 2e-4 / replicas
+    every = [
+        box._replace(rank=box.rank + i * ranks, begin=box.begin + i * late, end=box.end + i * late)
+        for i in range(replicas)
+        for box in boxes
+    ]
     return of_boxes(
-        [*boxes, *(_around(boxes, plan.rank_of, message) if around else [])],
+        every,
         time=1000.0 + seed,
         clock_error=0.0,
         pipeline=ranks,
-        ranks=ranks,
+        ranks=ranks * replicas,
         schedule=schedule,
         micro_batches=micro_batches,
         formula=lost / (whole + lost),

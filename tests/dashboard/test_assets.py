@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tnt_notebook.dashboard import assets, wording
+from tnt_notebook.telemetry import step_trace
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +47,27 @@ def test_the_joined_module_loads_alone(node, tmp_path):
 def test_numbers_read_the_same_in_python_and_in_the_browser(node):
     numbers = [0.4321, 12.3456, -0.5, 0, 0.00123, 1.234e-7, 1.5e9, 54321.0, None]
     seconds = [0, 7.4, 59.6, 754, 3723, 183845]
+    short = [0, 4.268e-6, 138.4e-6, 999.6e-6, 0.0025, 0.01234, 0.1456, 0.9996, 1.234, 1234.6]
     module = (assets.folder() / "format.js").as_uri()
     script = (
-        f"import {{ clock, number }} from '{module}';"
-        f"const texts = [{json.dumps(numbers)}.map(number), {json.dumps(seconds)}.map(clock)];"
+        f"import {{ clock, number, shortTime }} from '{module}';"
+        f"const texts = [{json.dumps(numbers)}.map(number), {json.dumps(seconds)}.map(clock),"
+        f"{json.dumps(short)}.map(shortTime)];"
         "console.log(JSON.stringify(texts));"
     )
     in_the_browser = json.loads(run(node, "--input-type=module", "-e", script))
-    assert in_the_browser == [[*map(wording.number, numbers)], [*map(wording.clock, seconds)]]
+    assert in_the_browser == [
+        [*map(wording.number, numbers)],
+        [*map(wording.clock, seconds)],
+        [*map(wording.short_time, short)],
+    ]
+
+
+def test_the_browser_knows_all_kinds_of_boxes(node):
+    module = (assets.folder() / "step.js").as_uri()
+    script = f"import {{ KINDS }} from '{module}'; console.log(JSON.stringify(KINDS));"
+    kinds = json.loads(run(node, "--input-type=module", "-e", script))
+    assert {letter: kind["name"] for letter, kind in kinds.items()} == step_trace.KINDS
 
 
 def test_each_module_is_joined_once_after_those_it_imports(tmp_path: Path):

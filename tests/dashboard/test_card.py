@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.dashboard.runs import frames_of_a_run
-from tnt_notebook.dashboard.card import HISTORY_LIMIT, Card
+from tests.dashboard.steps import step_of_a_pipeline
+from tnt_notebook.dashboard.card import HISTORY_LIMIT, TIMELINE_BYTES_PER_S, Card
+from tnt_notebook.dashboard.planned import timeline_of
 from tnt_notebook.dashboard.time import time_of
 from tnt_notebook.telemetry import Breakdown
 
@@ -46,6 +50,36 @@ def test_where_time_goes_is_that_of_the_latest_look_at_this_run():
     assert card.time["limit"].startswith("Rank 0 works 1.5 times as long")
     card.draw(frames_of_a_run(start=50.0)[0], [])
     assert card.time == {}
+
+
+def test_the_timeline_is_that_of_the_latest_step_of_this_run():
+    card = Card("MLP", 4)
+    frame = {**frames_of_a_run(4)[0], "step_trace": step_of_a_pipeline()}
+    card.draw(frame, [])
+    assert card.timeline == timeline_of(step_of_a_pipeline())
+    assert "step_trace" not in card.frame
+    card.draw(frames_of_a_run(4)[1], [])
+    assert card.timeline
+    card.draw(frames_of_a_run(4, start=50.0)[0], [])
+    assert card.timeline == {}
+
+
+def test_the_steps_of_many_ranks_are_sent_less_often():
+    card = Card("MLP", 64)
+    sent = []
+    card.observe(lambda change: sent.append(len(json.dumps(change["new"]))), "timeline")
+    frames = frames_of_a_run(64, steps=100)
+    *running, last = [
+        {**frame, "step_trace": step_of_a_pipeline(replicas=16, seed=frame["seq"])}
+        for frame in frames
+    ]
+    for frame in running:
+        card.draw(frame, [])
+    seconds = running[-1]["time"] - running[0]["time"]
+    assert len(sent) > 1
+    assert sum(sent[:-1]) / seconds <= TIMELINE_BYTES_PER_S
+    card.draw(last, [])
+    assert card.timeline["measured"] == last["step_trace"]  # the last step shows in any case
 
 
 def test_of_many_ranks_the_card_shows_one_row():

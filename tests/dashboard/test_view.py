@@ -13,6 +13,7 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
+from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import LiveView, view
 
@@ -122,6 +123,27 @@ def test_epochs_survive_a_frame_that_was_dropped_on_the_way():
     assert "rows" not in frames[-2]
     live.finish("stopped")
     assert [row["epoch"] for row in live._card.rows] == [1]
+
+
+def test_a_step_survives_a_frame_that_was_dropped_on_the_way():
+    frames = frames_of_a_run(until=24)
+    live = LiveView("MLP", 4, on_stop=print)
+    for number, frame in enumerate(frames[:-1]):
+        live.update({**frame, "step_trace": step_of_a_pipeline()} if number == 3 else frame)
+    live.finish("stopped")
+    assert live._card.timeline["measured"] == step_of_a_pipeline()
+    assert live._card.timeline["formula"] == pytest.approx(3 / 11)
+
+
+def test_save_says_where_the_trace_is_or_why_not():
+    live = LiveView("MLP", 2, on_stop=print, on_save=lambda: "runs/1/trace.json")
+    assert live._card.can_save
+    live._card.save_requested += 1  # what the button does
+    assert live._card.saved == "saved: runs/1/trace.json"
+    full = LiveView("MLP", 2, on_stop=print, on_save=lambda: 1 / 0)
+    full._card.save_requested += 1
+    assert full._card.saved == "not saved: division by zero"
+    assert not LiveView("MLP", 2, on_stop=print)._card.can_save
 
 
 def test_after_the_end_nothing_changes():

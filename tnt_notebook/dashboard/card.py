@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +11,14 @@ import traitlets
 
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import assets
+from tnt_notebook.dashboard.planned import timeline_of
 from tnt_notebook.dashboard.time import time_of
 from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
 
-HISTORY_LIMIT = 240  # points; the same number is in widgets/history.js
+HISTORY_LIMIT = 500  # points; the same number is in widgets/history.js
 POINT = {"start", "seq", "elapsed", "logs", "rates"}
+TIMELINE_INTERVAL = 0.5  # seconds, between two steps that are sent
+TIMELINE_BYTES_PER_S = 4000  # of many ranks a step is sent less often
 NOT_DRAWN = {"v", "time", "rows", "samples", "breakdown", "step_trace"}
 
 
@@ -50,26 +54,44 @@ class Card(anywidget.AnyWidget):
     """``[{"start", "seq", "elapsed", "logs", "rates"}, ...]``, one for each frame shown."""
     time: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """Where the time of a step goes, see :func:`~tnt_notebook.dashboard.time.time_of`."""
+    timeline: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """The latest step, see :func:`~tnt_notebook.dashboard.planned.timeline_of`."""
     left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """What stays when the run has ended, for a browser that lost the displays to a refresh."""
     stop_requested = traitlets.Bool(False).tag(sync=True)
     """Set by the Stop button."""
+    can_save = traitlets.Bool(False).tag(sync=True)
+    """Whether there is a button for the trace."""
+    save_requested = traitlets.Int(0).tag(sync=True)
+    """How often the button was pressed."""
+    saved = traitlets.Unicode("").tag(sync=True)
+    """What became of it: ``saved: PATH``."""
 
-    def __init__(self, title: str, ranks: int) -> None:
-        before = Recorder(ranks, start=0.0).frame(0.0)
-        super().__init__(title=title, ranks=ranks, frame=_without(before, NOT_DRAWN))
+    def __init__(self, title: str, ranks: int, can_save: bool = False) -> None:
+        before = _without(Recorder(ranks, start=0.0).frame(0.0), NOT_DRAWN)
+        super().__init__(title=title, ranks=ranks, can_save=can_save, frame=before)
+        self._next_timeline = 0.0  # Unix time
 
     def draw(self, frame: Frame, rows: Sequence[Row]) -> None:
         """Shows a frame and the epochs finished so far; the history is that of one run."""
         if self.history and self.history[-1]["start"] != frame["start"]:
             self.history.clear()
-            self.time = {}
+            self.time, self.timeline, self._next_timeline = {}, {}, 0.0
         self.history.append({name: v for name, v in frame.items() if name in POINT})
         self.history[:] = thinned(self.history, HISTORY_LIMIT)
         self.rows = list(rows)
         if of_ranks := telemetry.breakdowns([frame]):
             self.time = time_of(of_ranks, frame["sharing"])
+        self._draw_step(frame)
         self.frame = _without(frame, NOT_DRAWN)
+
+    def _draw_step(self, frame: Frame) -> None:
+        now, over = frame["time"], frame["state"] != "running"
+        if "step_trace" not in frame or (now < self._next_timeline and not over):
+            return
+        self.timeline = timeline_of(frame["step_trace"])
+        size = len(json.dumps(self.timeline))
+        self._next_timeline = now + max(TIMELINE_INTERVAL, size / TIMELINE_BYTES_PER_S)
 
     def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:
         """Has the card and its placeholder replaced wherever the kernel's own updates cannot.

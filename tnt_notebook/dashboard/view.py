@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
@@ -31,6 +31,7 @@ from tnt_notebook.telemetry import Frame, Row, State, thinned
 INTERVAL = 0.2  # seconds between two frames sent to the browser
 MAX_FRAMES = 1000  # of a run; with 1,024 ranks they take 60 MB
 MAX_RUNS = 16  # of a cell, which may predict in a loop
+LOOKS = ("breakdown", "step_trace")  # what only some frames have
 
 
 class LiveView:
@@ -44,26 +45,37 @@ class LiveView:
         view.finish("finished")
     """
 
-    def __init__(self, title: str, ranks: int, on_stop: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        title: str,
+        ranks: int,
+        on_stop: Callable[[], None],
+        on_save: Callable[[], str] | None = None,
+    ) -> None:
         """Makes the view; nothing shows before `show`.
 
         Args:
             title: What the run is called, in a few words.
             ranks: How many ranks take part.
             on_stop: Called once, in the kernel's main thread, when the Stop button is pressed.
+            on_save: Called there when the button that saves the trace is pressed; returns the path
+                of the file. Without it there is no such button.
         """
         self._title = title
         self._ranks = ranks
         self._on_stop = on_stop
+        self._on_save = on_save
         self._lock = threading.Lock()
         self._runs: dict[float, list[Frame]] = {}  # by their start
         self._drawn: Frame | None = None
         self._rows: list[Row] = []
+        self._looks: dict[str, Any] = {}  # not yet drawn
         self._ended = False
         self._places: list[DisplayHandle] = []
         self._placeholder = still.placeholder(title, ranks)
-        self._card = Card(title, ranks)
+        self._card = Card(title, ranks, can_save=on_save is not None)
         self._card.observe(self._stop_pressed, "stop_requested")
+        self._card.observe(self._save_pressed, "save_requested")
         self._to_browser: Paced[Frame] = Paced(self._draw, INTERVAL)
 
     @property
@@ -126,20 +138,32 @@ class LiveView:
         same_run = last is not None and last["start"] == frame["start"]
         if last and not same_run and last["state"] == "running" and frame["phase"] != "fit":
             return False
-        # Rows are kept apart: the frame that brings them may be dropped on the way to the browser.
+        # These are kept apart: the frame that brings them may be dropped on the way to the browser.
         self._rows = frame.get("rows") or (self._rows if same_run else [])
+        looks = {name: look for name, look in frame.items() if name in LOOKS}
+        self._looks = {**self._looks, **looks} if same_run else looks
         self._drawn = frame
         return True
 
     def _draw(self, frame: Frame) -> None:
         if self._card.state == "starting" and frame["step"]:
             self._card.state = "running"
-        self._card.draw(frame, self._rows)
+        with self._lock:
+            looks, self._looks = self._looks, {}
+        self._card.draw(cast(Frame, {**frame, **looks}), self._rows)
 
     def _stop_pressed(self, change: dict[str, Any]) -> None:
         if change["new"] and not self._ended:
             self._card.state = "stopping"
             self._on_stop()
+
+    def _save_pressed(self, _: dict[str, Any]) -> None:
+        if self._on_save is None:
+            return
+        try:
+            self._card.saved = f"saved: {self._on_save()}"
+        except Exception as error:  # whatever it was, the person who pressed must hear of it
+            self._card.saved = f"not saved: {error}"
 
     @staticmethod
     def _display(what: Any, raw: bool = False) -> DisplayHandle | None:

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { areaPath, cellAt, extent, fractionDone, heatGrid, linePath } from "../layout.js";
+import { areaPath, extent, fractionDone, linePath } from "../layout.js";
 
 const BOX = { width: 100, height: 21 };
 
@@ -29,26 +29,6 @@ test("an area is closed on the floor of the box", () => {
 test("the extent leaves out what is not finite", () => {
   assert.deepEqual(extent([3, NaN, -1, Infinity]), [-1, 3]);
   assert.deepEqual(extent([NaN]), [0, 1]);
-});
-
-test("a heat grid holds all cells in rows of equal length, within its room", () => {
-  for (const cells of [17, 64, 100, 1024]) {
-    for (const room of [200, 420, 840]) {
-      const { columns, rows, width, height } = heatGrid(cells, room);
-      assert.ok(columns * rows >= cells && columns * (rows - 1) < cells);
-      assert.ok(Math.abs(columns * width - room) < 1e-9 && width >= 6);
-      assert.ok(rows * height <= 88 && height >= 2);
-    }
-  }
-  assert.equal(heatGrid(64, 840).rows, 1);
-});
-
-test("a point finds its cell", () => {
-  const grid = { columns: 4, rows: 2, width: 10, height: 20 };
-  assert.equal(cellAt(grid, 7, 5, 5), 0);
-  assert.equal(cellAt(grid, 7, 25, 35), 6);
-  assert.equal(cellAt(grid, 7, 35, 35), -1);
-  assert.equal(cellAt(grid, 7, 45, 5), -1);
 });
 
 test("the part done counts epochs and steps", () => {

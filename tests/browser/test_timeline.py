@@ -1,0 +1,272 @@
+"""The timeline of the last step in a real JupyterLab: by pointer, by keyboard, with many ranks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, WebSocket
+
+    from tests.browser.lab import Lab, Notebook
+
+expect = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
+).expect
+
+pytestmark = pytest.mark.browser
+
+Open = Callable[..., "Notebook"]
+
+START = """
+from driver import Run
+from tests.dashboard.steps import step_of_a_pipeline
+
+def trace(step):
+    return step_of_a_pipeline({schedule!r}, message=2e-4, noise=0.3, seed=step, around=True)
+
+run = Run("MLP in stages", 4, epochs=50, trace=trace, on_save=lambda: "runs/1/trace.json").start()
+"""
+#: One step that stays as it is: 4 ranks, 8 micro-batches, as the families say.
+STILL = """
+from driver import Run
+from tests.dashboard.steps import step_of_a_pipeline
+
+step = step_of_a_pipeline("1f1b", message=2e-4, around=True)
+run = Run("MLP in stages", 4, epochs=50, trace=lambda _: step).start()
+"""
+NUMBERS = """
+import json
+from tnt_notebook.dashboard.planned import idle, planned
+from tnt_notebook.dashboard.wording import short_time
+step = run.view._card.timeline["measured"]
+seconds = short_time(step["seconds"])
+print(json.dumps({**idle(step), "seconds": seconds, "formula": step["formula"]}))
+"""
+FRAMES = """(seconds) => new Promise((resolve) => {
+  const start = performance.now();
+  let frames = 0;
+  const next = (now) => {
+    frames += 1;
+    if (now - start < 1000 * seconds) requestAnimationFrame(next);
+    else resolve((1000 * frames) / (now - start));
+  };
+  requestAnimationFrame(next);
+})"""
+
+
+def canvas(notebook: Notebook) -> Locator:
+    return notebook.page.locator(".tnt-step-canvas")
+
+
+def tip(notebook: Notebook) -> Locator:
+    return notebook.page.locator(".tnt-timeline .tnt-tip")
+
+
+def pixels(notebook: Notebook) -> str:
+    """What is drawn, as the browser would save it."""
+    drawn: str = canvas(notebook).evaluate("canvas => canvas.toDataURL()")
+    return drawn
+
+
+def place(notebook: Notebook, row: int, seconds: float, end: float) -> tuple[float, float]:
+    """Where a time of a row's measured lane lies in the canvas, of four ranks and a whole step."""
+    box = canvas(notebook).bounding_box()
+    assert box
+    left, right, top, height = 14 + 6.6 * len("rank 0"), 46, 20, 45
+    return left + (box["width"] - left - right) * seconds / end, top + height * row + 19
+
+
+@pytest.fixture
+def still(lab: Lab, open_notebook: Open, request: pytest.FixtureRequest) -> Notebook:
+    """A notebook whose step is always the same."""
+    name = f"{request.node.name}.ipynb"
+    lab.write(name, [STILL, NUMBERS])
+    opened = open_notebook(name)
+    opened.run_and_wait(0)
+    expect(canvas(opened)).to_be_visible()
+    return opened
+
+
+def numbers(notebook: Notebook, cell: int = 1) -> dict[str, Any]:
+    """What the analysis says of the step that is shown."""
+    notebook.run_and_wait(cell)
+    of: dict[str, Any] = json.loads(notebook.outputs(cell).inner_text())
+    return of
+
+
+@pytest.mark.parametrize(
+    ("schedule", "theme"), [("1f1b", "light"), ("1f1b", "dark"), ("zb-v", "light")]
+)
+def test_the_timeline_of_a_pipeline_moves(
+    schedule: str, theme: str, lab: Lab, open_notebook: Open, pictures: Path
+):
+    name = f"pipeline-{schedule}-{theme}.ipynb"
+    lab.write(name, [START.format(schedule=schedule), "run.end()"])
+    notebook = open_notebook(name, theme=theme)
+    notebook.run_and_wait(0)
+    heading = notebook.page.locator(".tnt-step")
+    expect(heading).to_have_text(
+        re.compile(rf"^Last step [\d.]+ ms · idle \d+%, by the formula of {schedule} \d+%$")
+    )
+    before = canvas(notebook).get_attribute("aria-label") or ""
+    drawn = pixels(notebook)
+    expect(canvas(notebook)).not_to_have_attribute("aria-label", before)
+    assert pixels(notebook) != drawn
+    notebook.page.get_by_role("button", name="Pause view").click()  # no sweep in the picture
+    notebook.page.wait_for_timeout(500)
+    notebook.screenshot(
+        pictures / f"timeline-{schedule}-{theme}.png", notebook.page.locator(".tnt-card")
+    )
+    notebook.page.get_by_role("button", name="Resume view").click()
+    notebook.run_and_wait(1)
+    expect(notebook.outputs(0).locator(".tnt-pill")).to_have_text("finished")
+    notebook.screenshot(pictures / f"timeline-{schedule}-{theme}-over.png", notebook.outputs(0))
+
+
+def test_its_numbers_are_those_of_the_analysis(still: Notebook):
+    of = numbers(still)
+    expect(still.page.locator(".tnt-step")).to_have_text(
+        f"Last step {of['seconds']} · idle {of['bubble']:.0%}, "
+        f"by the formula of 1f1b {of['formula']:.0%}"
+    )
+    by_rank = ", ".join(f"rank {rank} for {idle:.0%}" for rank, idle in enumerate(of["idle"]))
+    label = canvas(still).get_attribute("aria-label") or ""
+    assert f"Idle: {by_rank}." in label
+
+
+def test_pointing_at_a_box_says_what_it_is(still: Notebook, pictures: Path):
+    # Rank 0 waits for data for 0.3 ms, then forwards of 1 ms follow; the step takes that long:
+    end = 0.3 + 11 * 2.8 + 3 * 0.4 + 0.6
+    x, y = place(still, 0, 0.3 + 2.5, end)
+    canvas(still).hover(position={"x": x, "y": y})
+    expect(tip(still).locator("div").first).to_have_text("forward of micro-batch 2, stage 0")
+    expect(tip(still)).to_contain_text("rank 0, 2.3 ms to 3.3 ms: 1 ms")
+    still.screenshot(pictures / "timeline-hover.png", still.page.locator(".tnt-timeline"))
+    x, y = place(still, 1, 0.3 + 0.5, end)
+    canvas(still).hover(position={"x": x, "y": y})
+    expect(tip(still)).to_contain_text("wait for a message")
+    still.page.mouse.move(0, 0)
+    expect(tip(still)).to_be_hidden()
+
+
+def test_zoom_and_pan(still: Notebook, pictures: Path):
+    whole = still.page.get_by_role("button", name="whole step")
+    expect(whole).to_be_disabled()
+    box = canvas(still).bounding_box()
+    assert box
+    still.page.mouse.move(box["x"] + 200, box["y"] + 40)
+    still.page.keyboard.down("Control")
+    for _ in range(6):
+        still.page.mouse.wheel(0, -100)
+    still.page.keyboard.up("Control")
+    expect(whole).to_be_enabled()
+    closer = pixels(still)
+    still.screenshot(pictures / "timeline-closer.png", still.page.locator(".tnt-timeline"))
+    still.page.mouse.down()
+    still.page.mouse.move(box["x"] + 120, box["y"] + 40)
+    still.page.mouse.up()
+    assert pixels(still) != closer
+    whole.click()
+    expect(whole).to_be_disabled()
+    still.page.get_by_role("button", name="Zoom in").click()
+    expect(whole).to_be_enabled()
+
+
+def test_by_keyboard(still: Notebook, pictures: Path):
+    said = still.page.locator(".tnt-said")
+    canvas(still).focus()
+    for key in ("ArrowRight", "ArrowRight"):
+        still.page.keyboard.press(key)
+    expect(said).to_have_text("forward of micro-batch 0, stage 0, rank 0, 300 µs to 1.3 ms: 1 ms")
+    expect(tip(still)).to_be_visible()
+    still.page.keyboard.press("ArrowDown")
+    expect(said).to_have_text(re.compile("rank 1"))
+    still.page.keyboard.press("ArrowUp")
+    expect(said).to_have_text(re.compile("rank 0"))
+    whole = still.page.get_by_role("button", name="whole step")
+    for key in ("+", "+", "+"):
+        still.page.keyboard.press(key)
+    expect(whole).to_be_enabled()
+    for _ in range(6):
+        still.page.keyboard.press("ArrowRight")
+    still.screenshot(pictures / "timeline-keyboard.png", still.page.locator(".tnt-timeline"))
+    still.page.keyboard.press("0")
+    expect(whole).to_be_disabled()
+    still.page.keyboard.press("Escape")
+    expect(tip(still)).to_be_hidden()
+    expect(still.cells).to_have_count(2)  # JupyterLab's own shortcuts did nothing
+    # And the plan comes and goes.
+    with_plan = pixels(still)
+    still.page.get_by_role("button", name="planned").press("Space")
+    assert pixels(still) != with_plan
+
+
+def test_pause_and_save(lab: Lab, open_notebook: Open):
+    lab.write("pause.ipynb", [START.format(schedule="1f1b"), "print(run.view.frames[-1]['step'])"])
+    notebook = open_notebook("pause.ipynb")
+    notebook.run_and_wait(0)
+    where = notebook.page.locator(".tnt-where")
+    expect(where).to_contain_text("epoch 1 of 50")
+    notebook.page.get_by_role("button", name="Pause view").click()
+    resume = notebook.page.get_by_role("button", name="Resume view")
+    expect(resume).to_be_visible()
+    paused, label = where.inner_text(), canvas(notebook).get_attribute("aria-label") or ""
+    notebook.page.get_by_role("button", name="Save trace").click()
+    expect(notebook.page.locator(".tnt-saved")).to_have_text("saved: runs/1/trace.json")
+    notebook.run_and_wait(1)  # the run went on
+    expect(where).to_have_text(paused)
+    expect(canvas(notebook)).to_have_attribute("aria-label", label)
+    resume.click()
+    expect(where).not_to_have_text(paused)
+
+
+def test_no_sweep_where_motion_is_not_wanted(still: Notebook):
+    still.page.emulate_media(reduced_motion="reduce")
+    # The same step again and again: without a sweep not a pixel changes.
+    label = "canvas => new Promise(done => setTimeout(() => done(canvas.toDataURL()), 700))"
+    expect(canvas(still)).to_be_visible()
+    first = canvas(still).evaluate(label)
+    assert canvas(still).evaluate(label) == first
+
+
+MANY = """
+from driver import Run
+from tests.dashboard.steps import step_of_a_pipeline
+
+def trace(step):
+    return step_of_a_pipeline(message=2e-4, noise=0.3, seed=step, around=True, replicas=16)
+
+run = Run("MLP on 16 x 4 ranks", 64, epochs=500, trace=trace).remember(430).start()
+"""
+
+
+def test_64_ranks_are_smooth_and_cheap(
+    lab: Lab, open_notebook: Open, pictures: Path, capsys: pytest.CaptureFixture[str]
+):
+    lab.write("ranks.ipynb", [MANY, "run.end()"])
+    notebook = open_notebook("ranks.ipynb")
+    received: list[int] = []
+
+    def listen(socket: WebSocket) -> None:
+        socket.on("framereceived", lambda payload: received.append(len(payload)))
+
+    notebook.page.on("websocket", listen)
+    notebook.refresh()
+    notebook.run_and_wait(0)
+    expect(canvas(notebook)).to_be_visible()
+    expect(canvas(notebook)).to_have_attribute("aria-label", re.compile("^Timeline of 64 ranks. "))
+    notebook.page.locator(".tnt-throughput").scroll_into_view_if_needed()
+    before = sum(received)
+    frames = notebook.page.evaluate(FRAMES, 3)
+    bytes_per_s = (sum(received) - before) / 3
+    notebook.screenshot(pictures / "timeline-64.png", notebook.page.locator(".tnt-card"))
+    with capsys.disabled():
+        print(f" {frames:.0f} frames/s, {bytes_per_s / 1e3:.1f} kB/s ", end="")
+    assert frames > 20
+    assert bytes_per_s < 10_000
