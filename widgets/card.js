@@ -2,12 +2,13 @@
 
 import { remember } from "./history.js";
 import { leaveBehind } from "./leave.js";
+import { unpacked } from "./packed.js";
 import { failure, header, metrics, progress, savedTrace, time } from "./parts.js";
 import { throughput } from "./throughput.js";
 import { timeline } from "./timeline.js";
 
 const DRAWN = [
-  "title", "state", "error", "frame", "rows", "time", "timeline", "stop_requested", "can_save", "saved",
+  "title", "state", "error", "frame", "rows", "time", "stop_requested", "can_save", "saved",
 ];
 
 function initialize({ model }) {
@@ -25,12 +26,13 @@ function render({ model, el }) {
     model.set(trait, value);
     model.save_changes();
   };
+  let step = {};
   let paused = null; // the view as it stood; the run and other views go on
   const parts = [
     header({
       save: () => say("save_requested", model.get("save_requested") + 1),
       pause: () => {
-        paused = paused ? null : frozen(viewOf(model));
+        paused = paused ? null : frozen(viewOf(model, step));
         painter.invalidate();
       },
       stop: () => say("stop_requested", true),
@@ -42,22 +44,32 @@ function render({ model, el }) {
   el.append(...parts.map((part) => part.element));
 
   const draw = () => {
-    const now = viewOf(model);
+    const now = viewOf(model, step);
     const view = paused ? { ...now, ...paused, paused: true } : now;
     el.dataset.state = view.state;
     el.setAttribute("aria-label", view.title);
     for (const part of parts) part.update(view);
   };
   const painter = paintWhenVisible(el, draw);
+  const takeStep = async () => {
+    const packed = model.get("timeline");
+    const news = await unpacked(packed);
+    if (packed !== model.get("timeline")) return; // a later one came meanwhile
+    step = news;
+    painter.invalidate();
+  };
+  takeStep();
+  model.on("change:timeline", takeStep);
   for (const trait of DRAWN) model.on(`change:${trait}`, painter.invalidate);
   return () => {
     painter.close();
+    model.off("change:timeline", takeStep);
     for (const trait of DRAWN) model.off(`change:${trait}`, painter.invalidate);
   };
 }
 
 /** What the parts draw: the traits, with a requested stop shown before the kernel has answered. */
-function viewOf(model) {
+function viewOf(model, step) {
   const state = model.get("state");
   const asked = model.get("stop_requested") && (state === "running" || state === "starting");
   return {
@@ -69,14 +81,14 @@ function viewOf(model) {
     frame: model.get("frame"),
     rows: model.get("rows"),
     time: model.get("time"),
-    timeline: model.get("timeline"),
+    timeline: step,
     history: model.get("history"),
   };
 }
 
 /** What of a view stands still while it is paused: not the state of the run. */
-function frozen({ frame, rows, time: ofStep, timeline: step, history }) {
-  return { frame, rows, time: ofStep, timeline: step, history: [...history] };
+function frozen({ frame, rows, time: parts, timeline: step, history }) {
+  return { frame, rows, time: parts, timeline: step, history: [...history] };
 }
 
 /** Draws at most once per frame of the screen, and not at all while the card is out of sight. */

@@ -10,7 +10,7 @@ const LANES = [
   { rows: 8, planned: 7, measured: 22, beside: 6, gap: 9 },
   { rows: 16, planned: 5, measured: 16, beside: 4, gap: 6 },
   { rows: 32, planned: 3, measured: 9, beside: 2, gap: 3 },
-  { rows: 64, planned: 1, measured: 4, beside: 1, gap: 1 },
+  { rows: 64, planned: 0, measured: 4, beside: 2, gap: 1 },
   { rows: Infinity, planned: 0, measured: 3, beside: 0, gap: 0 },
 ];
 const TOP = 20; // pixels, for the heading of the column at the right
@@ -35,7 +35,7 @@ export function lanesOf(ranks, width, { isPlanned, isBeside }) {
     y += height + (height > 4 && name === "planned" ? 1 : 0);
   }
   const row = y + sizes.gap;
-  const left = 14 + 6.6 * `rank ${Math.max(...ranks, 0)}`.length;
+  const left = 12 + 6.8 * `rank ${Math.max(...ranks, 0)}`.length;
   const axis = TOP + row * rows - sizes.gap + Math.min(4, sizes.gap);
   return {
     plot: { x: left, width: Math.max(1, width - left - RIGHT) },

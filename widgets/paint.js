@@ -6,7 +6,7 @@ import { ticksOf } from "./sight.js";
 import { KINDS, markOf } from "./step.js";
 
 const FAINT = 0.62; // opacity of the boxes of a rank's second stage
-const PLANNED = 0.55;
+const PLANNED = 0.6; // so that it stands back
 const MARKED = 12; // pixels: lower lanes have no room for a number
 
 /**
@@ -117,11 +117,17 @@ function paintLabels(context, { step, layout, theme }) {
   const { y, height } = layout.lanes.measured;
   const middle = (index) => layout.top + index * layout.row + y + height / 2 + 0.5;
   const right = layout.plot.x + layout.plot.width + 8;
+  context.font = `12px ${theme.font}`;
   context.fillStyle = theme.quiet;
   context.textAlign = "right";
   context.fillText("idle", layout.width, layout.top - 11);
-  step.rows.forEach(({ rank, idle }, index) => {
-    if (index % layout.every === 0) context.fillText(`rank ${rank}`, layout.plot.x - 8, middle(index));
+  context.textAlign = "left";
+  step.rows.forEach(({ rank }, index) => {
+    if (index % layout.every === 0) context.fillText(`rank ${rank}`, 0, middle(index));
+  });
+  context.textAlign = "right";
+  if (layout.every === 1) context.fillStyle = theme.text;
+  step.rows.forEach(({ idle }, index) => {
     if (layout.every === 1) context.fillText(percent(idle), layout.width, middle(index));
     else context.fillRect(right, layout.top + index * layout.row + y, idle * (layout.width - right), height);
   });

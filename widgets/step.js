@@ -95,7 +95,7 @@ export function wordsOf(box, rank, isPlanned = false) {
 export function markOf({ kind, number }, width) {
   const { name } = KINDS[kind];
   const choices = ACTIONS.has(kind) ? [`${kind}${number}`, `${number}`] : [name, kind];
-  return choices.find((words) => 6.6 * words.length + 5 <= width) ?? "";
+  return choices.find((words) => 6.3 * words.length + 3 <= width) ?? "";
 }
 
 /** The box of a lane at a time, or the nearest within `reach` seconds; undefined where there is none. */

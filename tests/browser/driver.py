@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from tnt_notebook.dashboard import LiveView
+from tnt_notebook.dashboard.card import POINT
 from tnt_notebook.telemetry import Breakdown, Recorder, State
 from tnt_notebook.telemetry.step_trace import StepTrace
 
@@ -33,13 +34,14 @@ class Run:
         *,
         epochs: int = 5,
         steps: int = 60,
+        looks: int = 10,
         trace: Callable[[int], StepTrace] | None = None,
         on_save: Callable[[], str] | None = None,
     ) -> None:
-        """`trace` makes the step trace of a step, which frames carry after each tenth."""
+        """`trace` makes the step trace of a step; every `looks` steps there are one and a breakdown."""
         self.asked_to_stop = threading.Event()
         self.view = LiveView(title, ranks, self.asked_to_stop.set, on_save)
-        self._trace = trace
+        self._trace, self._looks = trace, looks
         self._ranks, self._epochs, self._steps = ranks, epochs, steps
         self._recorder = Recorder(ranks, "fit", epochs, start=time.time())
         self._ended = threading.Event()
@@ -67,17 +69,21 @@ class Run:
         chance = random.Random(2)
         start = time.time() - 0.2 * points
         recorder = Recorder(self._ranks, "fit", self._epochs, start=start)
+        frames = []
         for point in range(points):
             slow = [0.7 if rank % 17 == 5 and point % 90 > 60 else 1 for rank in range(self._ranks)]
-            samples = [int(factor * chance.randint(300, 340)) for factor in slow]
-            recorder.step(1, point + 1, None, {"loss": 1.0}, samples, start + 0.2 * point)
-            self.view._card.draw(recorder.frame(start + 0.2 * point), [])
+            samples = [int(factor * chance.randint(280, 300)) for factor in slow]
+            recorder.step(
+                1, point + 1, None, {"loss": 2.3, "accuracy": 0.1}, samples, start + 0.2 * point
+            )
+            frames.append(recorder.frame(start + 0.2 * point))
+        self.view._card.history = [{name: frame[name] for name in POINT} for frame in frames]
         self._recorder = recorder
         return self
 
     def _show(self, recorder: Recorder, done: int) -> None:
         frame = recorder.frame(time.time())
-        if self._trace and done % 10 == 0:
+        if self._trace and done % self._looks == 0:
             frame["step_trace"] = self._trace(done)
         self.view.update(frame)
 
@@ -94,7 +100,7 @@ class Run:
                 logs = {"loss": loss, "accuracy": 1 - loss / 2.6}
                 samples = [chance.randint(30, 34) for _ in range(self._ranks)]
                 recorder.step(epoch, step, self._steps, logs, samples, time.time())
-                if step % 10 == 0:
+                if done % self._looks == 0:
                     recorder.breakdown([a_step(chance) for _ in range(self._ranks)])
                 self._show(recorder, done)
             else:

@@ -21,6 +21,7 @@ def step_of_a_pipeline(
     seed: int = 0,
     around: bool = False,
     replicas: int = 1,
+    uneven: float = 0.0,
 ) -> StepTrace:
     """A step of all stages alike.
 
@@ -30,6 +31,7 @@ def step_of_a_pipeline(
         seed: Of the noise.
         around: Whether there is also what is no action: data, messages, optimizer.
         replicas: Pipelines that share the data; all do the same, each later than the one before.
+        uneven: Seconds by which a box may begin and end earlier.
     """
     plan = make(schedule, ranks, micro_batches)
     share = ranks / plan.stages
@@ -51,7 +53,11 @@ def step_of_a_pipeline(
         boxes += _around(boxes, plan.rank_of, message)
     late = 2e-4 / replicas
     every = [
-        box._replace(rank=box.rank + i * ranks, begin=box.begin + i * late, end=box.end + i * late)
+        box._replace(
+            rank=box.rank + i * ranks,
+            begin=box.begin + i * late - uneven * chance.random(),
+            end=box.end + i * late - uneven * chance.random(),
+        )
         for i in range(replicas)
         for box in boxes
     ]

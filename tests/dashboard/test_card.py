@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import zlib
+
+import pytest
 
 from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
@@ -18,7 +21,8 @@ def test_a_browser_that_comes_back_reads_the_whole_history():
     for frame in frames:
         card.draw(frame, frame.get("rows", []))
     state = card.get_state()
-    assert [point["elapsed"] for point in state["history"]] == [f["elapsed"] for f in frames]
+    elapsed = [point["elapsed"] for point in state["history"]]
+    assert elapsed == pytest.approx([frame["elapsed"] for frame in frames])
     assert state["history"] is not card.history  # a copy: the list grows while it is sent
     assert state["frame"]["seq"] == frames[-1]["seq"]
     assert state["rows"] == frames[-1]["rows"]
@@ -57,6 +61,9 @@ def test_the_timeline_is_that_of_the_latest_step_of_this_run():
     frame = {**frames_of_a_run(4)[0], "step_trace": step_of_a_pipeline()}
     card.draw(frame, [])
     assert card.timeline == timeline_of(step_of_a_pipeline())
+    sent = card.get_state()["timeline"]["deflated"]
+    assert json.loads(zlib.decompress(sent)) == card.timeline
+    assert len(sent) < len(json.dumps(step_of_a_pipeline()))
     assert "step_trace" not in card.frame
     card.draw(frames_of_a_run(4)[1], [])
     assert card.timeline
@@ -67,7 +74,7 @@ def test_the_timeline_is_that_of_the_latest_step_of_this_run():
 def test_the_steps_of_many_ranks_are_sent_less_often():
     card = Card("MLP", 64)
     sent = []
-    card.observe(lambda change: sent.append(len(json.dumps(change["new"]))), "timeline")
+    card.observe(lambda _: sent.append(len(card.get_state()["timeline"]["deflated"])), "timeline")
     frames = frames_of_a_run(64, steps=100)
     *running, last = [
         {**frame, "step_trace": step_of_a_pipeline(replicas=16, seed=frame["seq"])}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +18,9 @@ from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
 
 HISTORY_LIMIT = 500  # points; the same number is in widgets/history.js
 POINT = {"start", "seq", "elapsed", "logs", "rates"}
+ROWS_DRAWN = 60  # of the finished epochs: they are sent again with each
 TIMELINE_INTERVAL = 0.5  # seconds, between two steps that are sent
-TIMELINE_BYTES_PER_S = 4000  # of many ranks a step is sent less often
+TIMELINE_BYTES_PER_S = 2500  # of many ranks a step is sent less often
 NOT_DRAWN = {"v", "time", "rows", "samples", "breakdown", "step_trace"}
 
 
@@ -28,6 +30,35 @@ def _snapshot(value: list[dict[str, Any]], _: Card) -> list[dict[str, Any]]:
 
 def _without(frame: Frame, names: set[str]) -> dict[str, Any]:
     return {name: value for name, value in frame.items() if name not in names}
+
+
+def _packed(value: dict[str, Any], _: Card | None = None) -> dict[str, bytes]:
+    """As it travels: a quarter of the bytes. ``widgets/packed.js`` unpacks it."""
+    return {"deflated": zlib.compress(json.dumps(value).encode())} if value else {}
+
+
+def _drawn(frame: Frame) -> dict[str, Any]:
+    """What the card draws of a frame, with as many digits as show."""
+    brief = {
+        **_without(frame, NOT_DRAWN),
+        "elapsed": round(frame["elapsed"], 2),
+        "logs": _short(frame["logs"]),
+        "rates": [_digits(rate, 4) for rate in frame["rates"]],
+    }
+    if frame["eta"] is not None:
+        brief["eta"] = round(frame["eta"])
+    return brief
+
+
+def _short(row: Row) -> Row:
+    return {name: _digits(value, 6) for name, value in row.items()}
+
+
+def _digits(value: float | None, digits: int) -> float | None:
+    if value is None:
+        return None
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() and abs(short) < 10**digits else short
 
 
 class Card(anywidget.AnyWidget):
@@ -49,12 +80,12 @@ class Card(anywidget.AnyWidget):
     frame: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """The latest frame, without what the card does not draw."""
     rows: traitlets.List[Any] = traitlets.List().tag(sync=True)
-    """The finished epochs."""
+    """The finished epochs; of very many fewer of the older ones."""
     history: traitlets.List[Any] = traitlets.List().tag(sync=True, to_json=_snapshot)
     """``[{"start", "seq", "elapsed", "logs", "rates"}, ...]``, one for each frame shown."""
     time: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """Where the time of a step goes, see :func:`~tnt_notebook.dashboard.time.time_of`."""
-    timeline: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    timeline: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, to_json=_packed)
     """The latest step, see :func:`~tnt_notebook.dashboard.planned.timeline_of`."""
     left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """What stays when the run has ended, for a browser that lost the displays to a refresh."""
@@ -68,29 +99,31 @@ class Card(anywidget.AnyWidget):
     """What became of it: ``saved: PATH``."""
 
     def __init__(self, title: str, ranks: int, can_save: bool = False) -> None:
-        before = _without(Recorder(ranks, start=0.0).frame(0.0), NOT_DRAWN)
+        before = _drawn(Recorder(ranks, start=0.0).frame(0.0))
         super().__init__(title=title, ranks=ranks, can_save=can_save, frame=before)
         self._next_timeline = 0.0  # Unix time
 
     def draw(self, frame: Frame, rows: Sequence[Row]) -> None:
         """Shows a frame and the epochs finished so far; the history is that of one run."""
-        if self.history and self.history[-1]["start"] != frame["start"]:
-            self.history.clear()
-            self.time, self.timeline, self._next_timeline = {}, {}, 0.0
-        self.history.append({name: v for name, v in frame.items() if name in POINT})
-        self.history[:] = thinned(self.history, HISTORY_LIMIT)
-        self.rows = list(rows)
-        if of_ranks := telemetry.breakdowns([frame]):
-            self.time = time_of(of_ranks, frame["sharing"])
-        self._draw_step(frame)
-        self.frame = _without(frame, NOT_DRAWN)
+        drawn = _drawn(frame)
+        with self.hold_sync():  # one message instead of one for each trait
+            if self.history and self.history[-1]["start"] != frame["start"]:
+                self.history.clear()
+                self.time, self.timeline, self._next_timeline = {}, {}, 0.0
+            self.history.append({name: v for name, v in drawn.items() if name in POINT})
+            self.history[:] = thinned(self.history, HISTORY_LIMIT)
+            self.rows = [_short(row) for row in thinned(list(rows), ROWS_DRAWN)]
+            if of_ranks := telemetry.breakdowns([frame]):
+                self.time = time_of(of_ranks, frame["sharing"])
+            self._draw_step(frame)
+            self.frame = drawn
 
     def _draw_step(self, frame: Frame) -> None:
         now, over = frame["time"], frame["state"] != "running"
         if "step_trace" not in frame or (now < self._next_timeline and not over):
             return
         self.timeline = timeline_of(frame["step_trace"])
-        size = len(json.dumps(self.timeline))
+        size = len(_packed(self.timeline)["deflated"])
         self._next_timeline = now + max(TIMELINE_INTERVAL, size / TIMELINE_BYTES_PER_S)
 
     def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:

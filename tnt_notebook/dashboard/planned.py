@@ -17,6 +17,8 @@ from tnt_notebook.parallel.pipeline.simulate import Costs, simulate
 from tnt_notebook.telemetry.step_trace import ACTIONS, WORK, Box, StepTrace, of_boxes
 from tnt_notebook.telemetry.step_trace import boxes as boxes_of
 
+ROWS_WITH_A_PLAN = 32  # more leave no room for it, see widgets/lanes.js
+
 
 class Idle(TypedDict):
     """The part of a step that ranks are idle, 0 to 1."""
@@ -31,11 +33,11 @@ def timeline_of(trace: StepTrace) -> dict[str, Any]:
     """``{"measured", "planned", "idle", "bubble", "formula"}``: what the card draws of a step.
 
     The first two are step traces, the others parts of the step, 0 to 1; ``planned`` and ``formula``
-    are ``None`` where there is none.
+    are ``None`` where there is none, or no room for it.
     """
     return {
         "measured": trace,
-        "planned": planned(trace),
+        "planned": planned(trace) if len(trace["rows"]) <= ROWS_WITH_A_PLAN else None,
         **idle(trace),
         "formula": trace.get("formula"),
     }
