@@ -38,7 +38,7 @@ class Run:
         trace: Callable[[int], StepTrace] | None = None,
         on_save: Callable[[], str] | None = None,
     ) -> None:
-        """`trace` makes the step trace of a step; every `looks` steps there are one and a breakdown."""
+        """Every `looks` steps there are a breakdown and, if `trace` makes it, a step trace."""
         self.asked_to_stop = threading.Event()
         self.view = LiveView(title, ranks, self.asked_to_stop.set, on_save)
         self._trace, self._looks = trace, looks

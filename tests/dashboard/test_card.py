@@ -9,7 +9,7 @@ import pytest
 
 from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
-from tnt_notebook.dashboard.card import HISTORY_LIMIT, TIMELINE_BYTES_PER_S, Card
+from tnt_notebook.dashboard.card import HISTORY_LIMIT, ROWS_DRAWN, TIMELINE_BYTES_PER_S, Card
 from tnt_notebook.dashboard.planned import timeline_of
 from tnt_notebook.dashboard.time import time_of
 from tnt_notebook.telemetry import Breakdown
@@ -25,7 +25,7 @@ def test_a_browser_that_comes_back_reads_the_whole_history():
     assert elapsed == pytest.approx([frame["elapsed"] for frame in frames])
     assert state["history"] is not card.history  # a copy: the list grows while it is sent
     assert state["frame"]["seq"] == frames[-1]["seq"]
-    assert state["rows"] == frames[-1]["rows"]
+    assert state["rows"] == [pytest.approx(row, rel=1e-5) for row in frames[-1]["rows"]]
 
 
 def test_a_frame_sends_itself_only():
@@ -103,6 +103,14 @@ def test_the_history_is_bounded():
         card.draw(frame, [])
     assert HISTORY_LIMIT / 3 < len(card.history) <= HISTORY_LIMIT
     assert card.history[-1]["seq"] == card.frame["seq"]
+
+
+def test_of_very_many_epochs_fewer_of_the_older_ones_are_sent():
+    card = Card("MLP", 2)
+    rows = [{"epoch": epoch, "loss": 1.0, "val_loss": None} for epoch in range(1, 501)]
+    card.draw(frames_of_a_run()[0], rows)
+    assert 20 < len(card.rows) <= ROWS_DRAWN
+    assert [card.rows[0], card.rows[-1]] == [rows[0], rows[-1]]
 
 
 def test_without_a_browser_it_prints_the_same_in_every_run():
