@@ -21,7 +21,7 @@ export const KINDS = {
   D: { name: "wait for data", colour: "#f0e442", ink: BLACK },
   R: { name: "wait for a message", colour: "rgba(128, 128, 128, 0.3)", ink: null },
   S: { name: "send", colour: "#56b4e9", ink: BLACK },
-  X: { name: "exchange of gradients", colour: "#cc79a7", ink: BLACK },
+  X: { name: "exchange", colour: "#cc79a7", ink: BLACK },
 };
 const ACTIONS = new Set("FBIW");
 const BESIDE = new Set("SX");
@@ -84,9 +84,10 @@ export function summaryOf(step) {
 export function wordsOf(box, rank, isPlanned = false) {
   const { name } = KINDS[box.kind] ?? { name: "idle" };
   const what = ACTIONS.has(box.kind) ? `${name} of micro-batch ${box.number}, stage ${box.stage}`
-    : box.kind === "S" ? `send of micro-batch ${box.number} to rank ${box.stage}`
-      : box.kind === "X" ? `${name}, number ${box.number}`
-        : name;
+    : box.kind === "S" ? `send to rank ${box.stage}`
+      : box.kind === "R" ? `${name} from rank ${box.stage}, for micro-batch ${box.number}`
+        : box.kind === "X" ? `exchange of gradients, number ${box.number}`
+          : name;
   const when = `${shortTime(box.begin)} to ${shortTime(box.end)}: ${shortTime(box.end - box.begin)}`;
   return [isPlanned ? `planned: ${what}` : what, `rank ${rank}, ${when}`];
 }

@@ -81,12 +81,6 @@ class Run:
         self._recorder = recorder
         return self
 
-    def _show(self, recorder: Recorder, done: int) -> None:
-        frame = recorder.frame(time.time())
-        if self._trace and done % self._looks == 0:
-            frame["step_trace"] = self._trace(done)
-        self.view.update(frame)
-
     def _train(self) -> None:
         recorder = self._recorder
         chance = random.Random(1)
@@ -102,7 +96,9 @@ class Run:
                 recorder.step(epoch, step, self._steps, logs, samples, time.time())
                 if done % self._looks == 0:
                     recorder.breakdown([a_step(chance) for _ in range(self._ranks)])
-                self._show(recorder, done)
+                    if self._trace:
+                        recorder.seen(self._trace(done))
+                self.view.update(recorder.frame(time.time()))
             else:
                 validation = {"val_loss": loss + 0.1, "val_accuracy": 1 - loss / 2.4}
                 recorder.epoch_end(epoch, logs | validation, time.time())

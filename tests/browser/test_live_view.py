@@ -234,13 +234,13 @@ def test_a_failure_says_what_happened(notebook: Notebook, pictures: Path):
     notebook.screenshot(pictures / "failed-light.png", outputs)
 
 
-def test_many_ranks_are_a_strip(lab: Lab, open_notebook: Open, pictures: Path):
+def test_many_ranks_are_a_heat_map(lab: Lab, open_notebook: Open, pictures: Path):
     lab.write("many.ipynb", [START.format(ranks=64, epochs=4), END])
     notebook = open_notebook("many.ipynb")
     notebook.run_and_wait(0)
     expect(notebook.page.locator(".tnt-where")).to_contain_text("epoch 2 of 4", timeout=30_000)
-    strip = card(notebook).get_by_role("img")
-    expect(strip).to_have_attribute("aria-label", re.compile("^samples per second of 64 ranks; "))
+    heat = card(notebook).get_by_role("img")
+    expect(heat).to_have_attribute("aria-label", re.compile("^samples per second of 64 ranks; "))
     expect(card(notebook).locator(".tnt-throughput .tnt-rank")).to_have_count(0)
     notebook.screenshot(pictures / "many-ranks-light.png", card(notebook))
     notebook.run_and_wait(1)

@@ -151,7 +151,7 @@ def test_pointing_at_a_box_says_what_it_is(still: Notebook, pictures: Path):
     still.screenshot(pictures / "timeline-hover.png", still.page.locator(".tnt-timeline"))
     x, y = place(still, 1, 0.3 + 0.5, end)
     canvas(still).hover(position={"x": x, "y": y})
-    expect(tip(still)).to_contain_text("wait for a message")
+    expect(tip(still)).to_contain_text("wait for a message from rank 0")
     still.page.mouse.move(0, 0)
     expect(tip(still)).to_be_hidden()
 

@@ -86,7 +86,7 @@ def _around(actions: list[Box], rank_of: tuple[int, ...], message: float) -> lis
         own = [box for box in actions if box.rank == rank]
         first, last = min(box.begin for box in own), max(box.end for box in own)
         if first > start:
-            boxes.append(Box(rank, "R", 0, 0, start, first))
+            boxes.append(Box(rank, "R", rank - 1, 0, start, first))
         boxes.append(Box(rank, "D", 0, 0, start - 3e-4, start))
         boxes.append(Box(rank, "O", 0, 0, last, last + 6e-4))
     return boxes

@@ -21,15 +21,11 @@ POINT = {"start", "seq", "elapsed", "logs", "rates"}
 ROWS_DRAWN = 60  # of the finished epochs: they are sent again with each
 TIMELINE_INTERVAL = 0.5  # seconds, between two steps that are sent
 TIMELINE_BYTES_PER_S = 2500  # of many ranks a step is sent less often
-NOT_DRAWN = {"v", "time", "rows", "samples", "breakdown", "step_trace"}
+DRAWN = {"start", "phase", "state", "epoch", "epochs", "step", "steps", "eta", "sharing"} | POINT
 
 
 def _snapshot(value: list[dict[str, Any]], _: Card) -> list[dict[str, Any]]:
     return list(value)
-
-
-def _without(frame: Frame, names: set[str]) -> dict[str, Any]:
-    return {name: value for name, value in frame.items() if name not in names}
 
 
 def _packed(value: dict[str, Any], _: Card | None = None) -> dict[str, bytes]:
@@ -40,7 +36,7 @@ def _packed(value: dict[str, Any], _: Card | None = None) -> dict[str, bytes]:
 def _drawn(frame: Frame) -> dict[str, Any]:
     """What the card draws of a frame, with as many digits as show."""
     brief = {
-        **_without(frame, NOT_DRAWN),
+        **{name: value for name, value in frame.items() if name in DRAWN},
         "elapsed": round(frame["elapsed"], 2),
         "logs": _short(frame["logs"]),
         "rates": [_digits(rate, 4) for rate in frame["rates"]],

@@ -56,7 +56,8 @@ test("a box in words", () => {
   const words = (index) => wordsOf(step.rows[0].boxes[index], 0);
   assert.deepEqual(words(0), ["wait for data", "rank 0, 0 µs to 1 ms: 1 ms"]);
   assert.deepEqual(words(1), ["forward of micro-batch 0, stage 0", "rank 0, 1 ms to 3 ms: 2 ms"]);
-  assert.equal(words(2)[0], "send of micro-batch 0 to rank 1");
+  assert.equal(words(2)[0], "send to rank 1");
+  assert.equal(wordsOf(step.rows[1].boxes[0], 1)[0], "wait for a message from rank 0, for micro-batch 0");
   assert.equal(wordsOf(step.rows[0].boxes[1], 0, true)[0], "planned: forward of micro-batch 0, stage 0");
   assert.deepEqual(wordsOf({ kind: "", begin: 0.003, end: 0.007 }, 3), ["idle", "rank 3, 3 ms to 7 ms: 4 ms"]);
 });
