@@ -3,7 +3,7 @@
 import { percent } from "./format.js";
 import { topOf } from "./lanes.js";
 import { ticksOf } from "./sight.js";
-import { KINDS, markOf } from "./step.js";
+import { KINDS, fromTheTop, markOf } from "./step.js";
 
 const FAINT = 0.62; // opacity of the boxes of a rank's second stage
 const PLANNED = 0.6; // so that it stands back
@@ -90,7 +90,8 @@ function paintAxis(context, scene) {
 }
 
 function paintBoxes(context, boxes) {
-  for (const style of new Set(boxes.map((one) => one.style))) {
+  const fromBelow = [...boxes].sort((a, b) => fromTheTop(b.box, a.box));
+  for (const style of new Set(fromBelow.map((one) => one.style))) {
     const [colour, alpha] = style.split("/");
     context.fillStyle = colour;
     context.globalAlpha = Number(alpha);

@@ -25,6 +25,7 @@ export const KINDS = {
 };
 const ACTIONS = new Set("FBIW");
 const BESIDE = new Set("SX");
+const BELOW = new Set("OX"); // an optimizer and exchanges go on while the last gradients are computed and sent
 
 /**
  * A timeline of the card as rows: {seconds, begin, rows: [{rank, idle, boxes, planned}], ...}.
@@ -103,11 +104,16 @@ export function markOf({ kind, number }, width) {
 export function boxAt(boxes, seconds, reach = 0) {
   const away = ({ begin, end }) => Math.max(begin - seconds, seconds - end, 0);
   let [found, least] = [undefined, reach];
-  for (const box of boxes) {
+  for (const box of [...boxes].sort(fromTheTop)) {
     const distance = away(box);
     if (distance <= least && (found === undefined || distance < least)) [found, least] = [box, distance];
   }
   return found;
+}
+
+/** Sorts boxes of a lane: those that lie below others are the last. */
+export function fromTheTop(one, other) {
+  return BELOW.has(one.kind) - BELOW.has(other.kind);
 }
 
 /** The gap between boxes of a lane at a time, as a box of no kind; `end` is that of the step. */

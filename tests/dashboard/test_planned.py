@@ -42,8 +42,8 @@ def test_without_a_pipeline_all_that_a_rank_computes_counts():
     boxes = [
         Box(0, "D", 0, 0, 0.0, 1.0),
         Box(0, "C", 0, 0, 1.0, 7.0),
-        Box(0, "O", 0, 0, 9.0, 10.0),
-        Box(0, "X", 0, 0, 5.0, 9.0),
+        Box(0, "O", 0, 0, 6.0, 8.0),  # of the first gradients
+        Box(0, "X", 0, 0, 5.0, 10.0),
         Box(3, "C", 0, 0, 0.0, 9.0),
     ]
     trace = of_boxes(boxes, **{**ABOUT, "pipeline": 1, "ranks": 4})
@@ -82,6 +82,18 @@ def test_a_step_that_went_as_planned_is_its_own_plan(family):
     for row, measured in zip(plan["rows"], trace["rows"], strict=True):
         assert row["begins"] == pytest.approx(measured["begins"], abs=8)  # of 50,000 ticks
     assert idle(plan)["bubble"] == pytest.approx(idle(trace)["bubble"], abs=1e-3)
+
+
+def test_the_first_stage_has_no_input_gradients():
+    trace = step_of_a_pipeline("zb-h1", ranks=3, micro_batches=6)
+    boxes = [box for box in boxes_of(trace) if (box.kind, box.stage) != ("I", 0)]
+    plan = planned(of_boxes(boxes, **{**ABOUT, "pipeline": 3, "ranks": 3}))
+    assert plan is not None
+    assert plan["rows"][0]["kinds"].count("W") == 6
+    assert "I" not in plan["rows"][0]["kinds"]
+    first = {(box.kind, box.number): box.begin for box in boxes_of(plan) if box.stage == 0}
+    gradient = {box.number: box.end for box in boxes_of(plan) if box[1:3] == ("I", 1)}
+    assert all(first["W", micro] >= gradient[micro] - 1e-6 for micro in range(6))
 
 
 @pytest.mark.parametrize("strided", [False, True], ids=["pipeline", "replicas"])

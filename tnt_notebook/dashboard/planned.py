@@ -6,6 +6,7 @@ lost to messages, or to actions that took longer than they usually do.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
@@ -56,11 +57,11 @@ def idle(trace: StepTrace) -> Idle:
         actions = [box for box in boxes if box.kind in kinds]
         begin = min((box.begin for box in actions), default=0.0)
         seconds = max((box.end for box in actions), default=0.0) - begin
-    work = {row["rank"]: 0.0 for row in trace["rows"]}
+    work: dict[int, list[Box]] = {row["rank"]: [] for row in trace["rows"]}
     for box in boxes:
         if box.kind in kinds:
-            work[box.rank] += box.end - box.begin
-    shares = [_rest(of_rank, seconds) for of_rank in work.values()]
+            work[box.rank].append(box)
+    shares = [1 - _covered(own) / seconds if seconds else 0.0 for own in work.values()]
     return {
         "idle": [round(share, 4) for share in shares],
         "bubble": round(fmean(shares), 4) if shares else 0.0,
@@ -112,9 +113,14 @@ def _planned_of(actions: Sequence[Box], ranks: Sequence[int]) -> list[Box]:
     stages = len(rank_of)
     if set(rank_of) != set(range(stages)):
         raise ScheduleError("Stages are missing.")
+    measured = {_action(box) for box in own}
     in_order: list[list[Action]] = [[] for _ in ranks]
     for box in sorted(own, key=lambda box: box.begin):
-        in_order[ranks.index(box.rank)].append(_action(box))
+        action = _action(box)
+        gradient = action._replace(kind="I")
+        if action.kind == "W" and gradient not in measured:
+            in_order[ranks.index(box.rank)].append(gradient)  # nobody needs that of the first stage
+        in_order[ranks.index(box.rank)].append(action)
     schedule = Schedule(
         "as measured",
         tuple(rank_of[stage] for stage in range(stages)),
@@ -124,6 +130,7 @@ def _planned_of(actions: Sequence[Box], ranks: Sequence[int]) -> list[Box]:
     return [
         Box(ranks[rank], action.kind, action.stage, action.micro, begin, end)
         for rank, action, begin, end in simulate(schedule, _mean_costs(own, stages))
+        if action in measured
     ]
 
 
@@ -148,5 +155,10 @@ def _mean_costs(actions: Sequence[Box], stages: int) -> Costs:
     )
 
 
-def _rest(work: float, seconds: float) -> float:
-    return 1 - work / seconds if seconds else 0.0
+def _covered(boxes: Sequence[Box]) -> float:
+    """Seconds in which there is a box: an optimizer begins before the last gradient is there."""
+    seconds, until = 0.0, -math.inf
+    for box in sorted(boxes, key=lambda box: box.begin):
+        seconds += max(0.0, box.end - max(box.begin, until))
+        until = max(until, box.end)
+    return seconds

@@ -78,6 +78,9 @@ test("a box is found by its time, a narrow one near it, and else the gap", () =>
   assert.equal(boxAt(boxes, 0.005), undefined);
   assert.equal(boxAt(boxes, 0.0068, 0.0005).kind, "B");
   assert.equal(boxAt(boxes, 0.004, Infinity).kind, "F");
+  const under = { kind: "O", begin: 0, end: 0.01 };
+  assert.equal(boxAt([under, ...boxes], 0.002).kind, "F");
+  assert.equal(boxAt([under, ...boxes], 0.005), under);
   assert.deepEqual(gapAt(boxes, 0.005, 0.01), { kind: "", begin: 0.003, end: 0.007 });
   assert.deepEqual(gapAt([], 0.005, 0.01), { kind: "", begin: 0, end: 0.01 });
 });
