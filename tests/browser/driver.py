@@ -72,7 +72,7 @@ class Run:
         frames = []
         for point in range(points):
             slow = [0.7 if rank % 17 == 5 and point % 90 > 60 else 1 for rank in range(self._ranks)]
-            samples = [int(factor * chance.randint(280, 300)) for factor in slow]
+            samples = [int(factor * chance.randint(295, 315)) for factor in slow]
             recorder.step(
                 1, point + 1, None, {"loss": 2.3, "accuracy": 0.1}, samples, start + 0.2 * point
             )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tnt_notebook.dashboard import assets, wording
+from tnt_notebook.dashboard.picture import COLOURS
 from tnt_notebook.telemetry import step_trace
 
 
@@ -68,6 +69,8 @@ def test_the_browser_knows_all_kinds_of_boxes(node):
     script = f"import {{ KINDS }} from '{module}'; console.log(JSON.stringify(KINDS));"
     kinds = json.loads(run(node, "--input-type=module", "-e", script))
     assert {letter: kind["name"] for letter, kind in kinds.items()} == step_trace.KINDS
+    colours = {letter: (kind["colour"], kind["ink"] or "inherit") for letter, kind in kinds.items()}
+    assert colours == COLOURS  # of the still picture
 
 
 def test_each_module_is_joined_once_after_those_it_imports(tmp_path: Path):
