@@ -17,9 +17,9 @@ export const KINDS = {
   I: { name: "input gradient", colour: "#e69f00", ink: BLACK },
   W: { name: "weight gradient", colour: "#009e73", ink: WHITE },
   C: { name: "forward and backward", colour: "#0072b2", ink: WHITE },
-  O: { name: "optimizer", colour: "#999999", ink: BLACK },
   D: { name: "wait for data", colour: "#f0e442", ink: BLACK },
   R: { name: "wait for a message", colour: "rgba(128, 128, 128, 0.3)", ink: null },
+  O: { name: "optimizer", colour: "#999999", ink: BLACK },
   S: { name: "send", colour: "#56b4e9", ink: BLACK },
   X: { name: "exchange", colour: "#cc79a7", ink: BLACK },
 };

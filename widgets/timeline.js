@@ -104,9 +104,11 @@ export function timeline() {
   /** Replays the step: it comes from the left over the one before. */
   function sweep() {
     sweepSince = performance.now();
+    canvas.dataset.sweep = "going";
     const frame = () => {
       compose();
       sweeping = performance.now() - sweepSince < SWEEP_MS ? requestAnimationFrame(frame) : 0;
+      if (!sweeping) canvas.dataset.sweep = "done";
     };
     if (!sweeping) sweeping = requestAnimationFrame(frame);
   }
@@ -272,7 +274,7 @@ export function timeline() {
   return {
     element,
     update(view) {
-      element.hidden = !view.timeline.measured;
+      element.hidden = !view.timeline.measured?.rows.length;
       if (element.hidden) return;
       if (view.timeline !== shown) take(view.timeline);
       else draw();

@@ -49,6 +49,14 @@ step = run.view._card.timeline["measured"]
 seconds = short_time(step["seconds"])
 print(json.dumps({**idle(step), "seconds": seconds, "formula": step["formula"]}))
 """
+CHANGE_THEME = (
+    """(theme) => window.jupyterapp.commands.execute("apputils:change-theme", { theme })"""
+)
+VIEW_AGAIN = """() => {
+  const app = window.jupyterapp;
+  app.shell.currentWidget.content.activeCellIndex = 0;
+  return app.commands.execute("notebook:create-output-view");
+}"""
 FRAMES = """(seconds) => new Promise((resolve) => {
   const start = performance.now();
   let frames = 0;
@@ -119,8 +127,8 @@ def test_the_timeline_of_a_pipeline_moves(
     drawn = pixels(notebook)
     expect(canvas(notebook)).not_to_have_attribute("aria-label", before)
     assert pixels(notebook) != drawn
-    notebook.page.get_by_role("button", name="Pause view").click()  # no sweep in the picture
-    notebook.page.wait_for_timeout(500)
+    notebook.page.get_by_role("button", name="Pause view").click()
+    expect(canvas(notebook)).to_have_attribute("data-sweep", "done")
     notebook.screenshot(
         pictures / f"timeline-{schedule}-{theme}.png", notebook.page.locator(".tnt-card")
     )
@@ -227,13 +235,49 @@ def test_pause_and_save(lab: Lab, open_notebook: Open):
     expect(where).not_to_have_text(paused)
 
 
-def test_no_sweep_where_motion_is_not_wanted(still: Notebook):
-    still.page.emulate_media(reduced_motion="reduce")
-    # The same step again and again: without a sweep not a pixel changes.
-    label = "canvas => new Promise(done => setTimeout(() => done(canvas.toDataURL()), 700))"
+def test_it_comes_back_after_a_refresh(still: Notebook):
+    heading = still.page.locator(".tnt-step").inner_text()
+    still.save()
+    still.refresh()
+    expect(still.page.locator(".tnt-step")).to_have_text(heading)
     expect(canvas(still)).to_be_visible()
-    first = canvas(still).evaluate(label)
-    assert canvas(still).evaluate(label) == first
+
+
+def test_two_views_of_a_run_look_at_different_parts(still: Notebook):
+    still.page.evaluate(VIEW_AGAIN)
+    views = still.page.locator(".tnt-card")
+    expect(views).to_have_count(2)
+    expect(still.page.locator(".tnt-step")).to_have_count(2)
+    views.first.get_by_role("button", name="Zoom in").click()
+    views.last.get_by_role("button", name="Pause view").click()
+    expect(views.first.get_by_role("button", name="whole step")).to_be_enabled()
+    expect(views.last.get_by_role("button", name="whole step")).to_be_disabled()
+    expect(views.first.get_by_role("button", name="Pause view")).to_be_visible()
+
+
+def test_it_follows_the_theme(still: Notebook):
+    still.page.get_by_role("button", name="Pause view").click()  # nothing else draws it again
+    still.page.evaluate(CHANGE_THEME, "JupyterLab Dark")
+    still.page.wait_for_function(
+        """() => {
+          const canvas = document.querySelector(".tnt-step-canvas");
+          const [red, green, blue] = canvas.getContext("2d").getImageData(1, 1, 1, 1).data;
+          return red + green + blue < 200;
+        }"""
+    )
+
+
+def test_no_sweep_where_motion_is_not_wanted(lab: Lab, open_notebook: Open):
+    lab.write("calm.ipynb", [START.format(schedule="1f1b")])
+    notebook = open_notebook("calm.ipynb")
+    notebook.page.emulate_media(reduced_motion="reduce")
+    notebook.run_and_wait(0)
+    wait_for_another_step(notebook)
+    wait_for_another_step(notebook)
+    assert canvas(notebook).get_attribute("data-sweep") is None
+    notebook.page.emulate_media(reduced_motion="no-preference")
+    wait_for_another_step(notebook)
+    expect(canvas(notebook)).to_have_attribute("data-sweep", "done")
 
 
 MANY = """

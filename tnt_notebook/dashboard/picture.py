@@ -27,6 +27,7 @@ COLOURS = {
 MOST_ROWS = 16
 MOST_BOXES = 1500  # 20 bytes each
 WIDTH = 2000  # units of the picture: half a pixel of most screens
+GAP = 4  # units, so that equal neighbours are two
 BELOW = "OXR"  # are drawn first: others may lie over them
 FAINT = 0.62  # opacity of the boxes of a rank's second stage
 
@@ -77,7 +78,8 @@ def _svg(row: RankTrace, trace: StepTrace) -> str:
     for kind, stage, begin, length in zip(*columns, strict=True):
         x, end = round(begin * units), round((begin + length) * units)
         y, height = (17, 5) if kind in BESIDE else (0, 16)
-        width = max(1, end - x - (end - x > 8))  # so that equal neighbours are two
+        gap = GAP if end - x > 3 * GAP else 0
+        width = max(1, end - x - gap)
         faint = kind in ACTIONS and stage != first
         paths[kind, faint] += f"M{x} {y}h{width}v{height}h-{width}"
     drawn = "".join(
