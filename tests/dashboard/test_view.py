@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -133,6 +134,15 @@ def test_a_step_survives_a_frame_that_was_dropped_on_the_way():
     live.finish("stopped")
     assert live._card.timeline["measured"] == step_of_a_pipeline()
     assert live._card.timeline["formula"] == pytest.approx(3 / 11)
+
+
+@pytest.mark.parametrize("ranks", [1, 64, 256, 1024])
+def test_frames_of_any_number_of_ranks_are_below_8_kb_a_second(ranks):
+    live = LiveView("MLP", ranks, on_stop=print)
+    live.update(frames_of_a_run(ranks)[5])
+    frame = live._card.get_state(["frame"])
+    header = 600  # of a message of Jupyter's
+    assert (header + len(json.dumps(frame))) / view.interval_of(ranks) < 8_000
 
 
 def test_save_says_where_the_trace_is_or_why_not():

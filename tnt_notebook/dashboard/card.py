@@ -20,7 +20,7 @@ HISTORY_LIMIT = 500  # points; the same number is in widgets/history.js
 POINT = {"start", "seq", "elapsed", "logs", "rates"}
 ROWS_DRAWN = 60  # of the finished epochs: they are sent again with each
 TIMELINE_INTERVAL = 0.5  # seconds, between two steps that are sent
-TIMELINE_BYTES_PER_S = 2500  # of many ranks a step is sent less often
+TIMELINE_BYTES_PER_S = 2000  # of many ranks a step is sent less often
 DRAWN = {"start", "phase", "state", "epoch", "epochs", "step", "steps", "eta", "sharing"} | POINT
 
 

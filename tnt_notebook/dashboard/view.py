@@ -29,9 +29,15 @@ from tnt_notebook.dashboard.pace import Paced
 from tnt_notebook.telemetry import Frame, Row, State, thinned
 
 INTERVAL = 0.2  # seconds between two frames sent to the browser
+RANKS_AT_FULL_PACE = 64
 MAX_FRAMES = 1000  # of a run; with 1,024 ranks they take 60 MB
 MAX_RUNS = 16  # of a cell, which may predict in a loop
 LOOKS = ("breakdown", "step_trace")  # what only some frames have
+
+
+def interval_of(ranks: int) -> float:
+    """Seconds between two frames sent to the browser: those of very many ranks are large."""
+    return INTERVAL * max(1.0, ranks / RANKS_AT_FULL_PACE)
 
 
 class LiveView:
@@ -76,7 +82,7 @@ class LiveView:
         self._card = Card(title, ranks, can_save=on_save is not None)
         self._card.observe(self._stop_pressed, "stop_requested")
         self._card.observe(self._save_pressed, "save_requested")
-        self._to_browser: Paced[Frame] = Paced(self._draw, INTERVAL)
+        self._to_browser: Paced[Frame] = Paced(self._draw, interval_of(ranks))
 
     @property
     def frames(self) -> list[Frame]:
