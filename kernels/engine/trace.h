@@ -26,8 +26,8 @@ enum class EventKind : std::uint16_t {
   input_gradient = 7,   // its half that the stage before waits for
   weight_gradient = 8,  // its other half
   input = 9,            // from the begin of a step until its batch is there
-  // Of a message between two ranks; `algorithm` is the other one. A send ends when the other has it,
-  // a receive begins when there is room and ends when it is there.
+  // Of a message between two ranks; `algorithm` is the other one. A send ends when the other has
+  // it, a receive begins when there is room and ends when it is there.
   send = 10,
   receive = 11,
   optimizer = 12,

@@ -90,7 +90,8 @@ def test_the_steps_of_many_ranks_are_sent_less_often():
 
 
 def test_of_many_ranks_the_card_shows_one_row():
-    (row,) = time_of([Breakdown(0.0, 0.5, 0.0, 0.5, 0.0)] * 64, 1)["rows"]
+    frames = frames_of_a_run(64, breakdown=(Breakdown(0.0, 0.5, 0.0, 0.5, 0.0),) * 64)
+    (row,) = time_of(frames)["rows"]
     assert row == [
         "all ranks",
         {"input": 0.0, "work": 0.5, "wait": 0.0, "exchange": 0.5, "other": 0.0},

@@ -10,7 +10,6 @@ from typing import Any
 import anywidget
 import traitlets
 
-from tnt_notebook import telemetry
 from tnt_notebook.dashboard import assets
 from tnt_notebook.dashboard.planned import timeline_of
 from tnt_notebook.dashboard.time import time_of
@@ -109,8 +108,7 @@ class Card(anywidget.AnyWidget):
             self.history.append({name: v for name, v in drawn.items() if name in POINT})
             self.history[:] = thinned(self.history, HISTORY_LIMIT)
             self.rows = [_short(row) for row in thinned(list(rows), ROWS_DRAWN)]
-            if of_ranks := telemetry.breakdowns([frame]):
-                self.time = time_of(of_ranks, frame["sharing"])
+            self.time = time_of([frame]) or self.time
             self._draw_step(frame)
             self.frame = drawn
 

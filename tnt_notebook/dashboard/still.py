@@ -64,7 +64,7 @@ def _card_html(title: str, frames: Sequence[Frame], state: State, error: str | N
         f'<p class="tnt-error">{escape(error)}</p>' if error else "",
         _metrics_html(run),
         "".join(f'<div class="tnt-caption">{escape(line)}</div>' for line in other_runs(frames)),
-        time_html(time_of(telemetry.breakdowns(run), run[-1]["sharing"]) if run else {}),
+        time_html(time_of(run)),
         step_html(last_step(run)),
         _ranks_html(run),
     ]

@@ -7,16 +7,18 @@ from html import escape
 from statistics import fmean
 from typing import Any
 
+from tnt_notebook import telemetry
 from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE
 from tnt_notebook.dashboard.wording import short_time
-from tnt_notebook.telemetry import PARTS, Breakdown
-from tnt_notebook.telemetry.limit import limit, shares
+from tnt_notebook.telemetry import PARTS, Frame
+from tnt_notebook.telemetry.limit import shares
 
 
-def time_of(of_ranks: Sequence[Breakdown], sharing: int) -> dict[str, Any]:
+def time_of(frames: Sequence[Frame]) -> dict[str, Any]:
     """``{"step": "4.25 ms", "limit": ..., "rows": [["rank 0", {"work": 0.7, ...}], ...]}``; of many
-    ranks one row for all. Empty without ranks.
+    ranks one row for all. Empty without a breakdown.
     """
+    of_ranks = telemetry.breakdowns(frames)
     if not of_ranks:
         return {}
     one_by_one = len(of_ranks) <= RANKS_WITH_A_LINE
@@ -27,7 +29,7 @@ def time_of(of_ranks: Sequence[Breakdown], sharing: int) -> dict[str, Any]:
     )
     return {
         "step": short_time(fmean(b.step for b in of_ranks)),
-        "limit": limit(of_ranks, sharing),
+        "limit": telemetry.limit_of(frames),
         "rows": [
             [name, {part: round(share, 4) for part, share in shares(some).items()}]
             for name, some in shown

@@ -32,7 +32,7 @@ INTERVAL = 0.2  # seconds between two frames sent to the browser
 RANKS_AT_FULL_PACE = 64
 MAX_FRAMES = 1000  # of a run; with 1,024 ranks they take 60 MB
 MAX_RUNS = 16  # of a cell, which may predict in a loop
-LOOKS = ("breakdown", "step_trace")  # what only some frames have
+LOOKS = ("breakdown", "step_trace", "rate")  # what only some frames have
 
 
 def interval_of(ranks: int) -> float:
