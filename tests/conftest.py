@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,15 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
     pool = RankPool(tmp_path_factory.mktemp("ranks"))
     yield pool
     pool.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where all processes of the tests keep runs: not where the user's are."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TNT_RUNS_DIR", str(folder))
+        yield folder
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

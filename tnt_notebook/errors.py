@@ -81,6 +81,10 @@ class DataError(TntError):
     """The input cannot be shared between the ranks, or the ranks read different data."""
 
 
+class TraceError(TntError):
+    """A run that was kept cannot be found or read."""
+
+
 class DivergenceError(TntError):
     """Weights that must be identical on all ranks are not. Raised on all of them."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.pipeline.test_plan import WEIGHING, planned
 from tnt_notebook.dashboard.plan import comparison, headline, limit, memory
-from tnt_notebook.dashboard.timeline import MOST_BOXES, figure_of
+from tnt_notebook.dashboard.timeline import MOST_BOXES, figure_of, trace_of
 from tnt_notebook.parallel.pipeline.families import make
 from tnt_notebook.parallel.pipeline.partition import Wiring
 from tnt_notebook.parallel.pipeline.plan import plan_of
@@ -47,7 +47,7 @@ def test_schedules_beside_each_other():
 
 def test_the_timeline_has_a_box_for_each_action():
     plan = planned(micro_batches=3)
-    idle, forward, backward = figure_of(plan.timeline).data
+    idle, forward, backward = figure_of(trace_of(plan.timeline), measured=False).data
     assert (idle.name, forward.name, backward.name) == ("idle", "forward", "backward")
     assert list(idle.x) == [plan.step_s] * 2 and list(idle.y) == ["rank 0", "rank 1"]
     assert sorted(forward.y) == ["rank 0"] * 3 + ["rank 1"] * 3
@@ -69,7 +69,7 @@ def test_the_timeline_stays_small(ranks, micro_batches):
     schedule = make("zb-v", ranks, micro_batches)
     names = [str(i) for i in range(n)]
     plan = plan_of(wiring, weighing, names, schedule, range(1, n), 1024)
-    figure = figure_of(plan.timeline)
+    figure = figure_of(trace_of(plan.timeline), measured=False)
     boxes = sum(len(trace.x) for trace in figure.data[1:])
     assert boxes <= max(MOST_BOXES, 2 * len(plan.spans) // ranks)
     assert len(json.dumps(figure.to_plotly_json(), allow_nan=False)) < 300_000

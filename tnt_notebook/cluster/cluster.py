@@ -215,12 +215,16 @@ class Cluster:
 
     @contextmanager
     def fit_turn(
-        self, on_data: Callable[[dict[str, Any]], None], cell: str, options: dict[str, Any]
+        self,
+        on_data: Callable[[dict[str, Any]], None],
+        cell: str,
+        options: dict[str, Any],
+        kept: dict[str, Any],
     ) -> Iterator[Execution]:
         """Waits for its turn and yields the execution of a fit cell, begun but not followed."""
         with self._turn_of(_silence) as engines:
             execution = Execution(engines, range(self.ranks), on_data)
-            yield execution.call(f"{_ENGINE}.fit:run_fit_cell", cell, options)
+            yield execution.call(f"{_ENGINE}.fit:run_fit_cell", cell, options, kept)
 
     def follow(self, execution: Execution) -> None:
         """Waits for an execution, and mends the cluster where it can when that fails."""

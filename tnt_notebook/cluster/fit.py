@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextvars
+import os
 import tempfile
 import threading
+import time
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,10 +16,12 @@ from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.errors import ModelError, RankError, TntError
 from tnt_notebook.parallel.pipeline.simulate import Timeline, spans_from_json
-from tnt_notebook.telemetry import Breakdown, Frame, Row, State
+from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive, run_folder
+from tnt_notebook.telemetry.sparse import Sparse, without_step
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster.cluster import Cluster
+    from tnt_notebook.dashboard.trace import Trace
 
 _FRAME = "tnt_frame"
 
@@ -41,10 +45,14 @@ class Fit:
         self.state: Literal["queued", State] = "queued"
         self.error: TntError | None = None
         self.frames: list[Frame] = []
+        self.folder = archive.new_folder(title)
         self._cluster = cluster
         self._cell = cell
         self._options = options
         self._rows: list[Row] = []
+        self._sparse = Sparse()
+        self._latest = 0  # the last frame with a step trace,
+        self._passing = False  # and whether it will lose that to a later one
         self._result: dict[str, Any] = {}
         self._execution: Execution | None = None
         self._stop_asked = False
@@ -104,10 +112,35 @@ class Fit:
         return Timeline(**{**found, "spans": spans_from_json(found["spans"])})
 
     def plot_timeline(self) -> Any:
-        """:attr:`timeline` as a plotly figure."""
-        from tnt_notebook.dashboard.timeline import figure_of  # plotly takes a while to load
+        """The last step as a plotly figure: when each rank did what, as measured.
 
-        return figure_of(self.timeline)
+        Raises:
+            ModelError: no step was looked at closely, and there was no pipeline.
+        """
+        from tnt_notebook.dashboard.timeline import figure_of, trace_of
+
+        trace = self.trace
+        return trace.plot_timeline() if trace.steps else figure_of(trace_of(self.timeline))
+
+    def plot_throughput(self) -> Any:
+        """Samples per second of each rank over time, as a plotly figure; while it runs, too.
+
+        Raises:
+            TraceError: no step was done.
+        """
+        return self.trace.plot_throughput()
+
+    @property
+    def trace(self) -> Trace:
+        """All that the ranks have told so far: to plot, to save, to compare with other runs."""
+        from tnt_notebook.dashboard.trace import Trace
+
+        return Trace(self.frames, self.title)
+
+    def save_trace(self) -> str:
+        """Writes :attr:`trace` into the current folder, for Perfetto; returns the file's path."""
+        when = time.strftime("%Y%m%d-%H%M%S")
+        return str(self.trace.save(_unused(f"{run_folder.slug(self.title)}-{when}.json")))
 
     @property
     def breakdown(self) -> list[Breakdown]:
@@ -190,7 +223,14 @@ class Fit:
             self._ended.set()
 
     def _train(self) -> None:
-        with self._cluster.fit_turn(self._on_data, self._cell, self._options) as execution:
+        kept = {
+            "title": self.title,
+            "ranks": self._cluster.ranks,
+            "folder": str(self.folder),
+            "options": self._options,
+            "kernel": os.getpid(),
+        }
+        with self._cluster.fit_turn(self._on_data, self._cell, self._options, kept) as execution:
             with self._lock:
                 self._execution = execution
                 self.state = "running"
@@ -206,12 +246,30 @@ class Fit:
         frame = data.get(_FRAME)
         if frame is None:
             return
-        self.frames.append(frame)
+        self._keep(frame)
         self._rows = frame.get("rows") or self._rows
         self._view.update(frame)
         if self._stop_asked and self._execution and frame["state"] == "running":
             # The first request may have reached a rank before the cell had begun there.
             self._execution.request_stop()
+
+    def _keep(self, frame: Frame) -> None:
+        """The latest step trace is always there; of the earlier ones, fewer."""
+        if "step_trace" in frame:
+            if self._passing:
+                self.frames[self._latest] = without_step(self.frames[self._latest])
+            self._latest, self._passing = len(self.frames), not self._sparse.wants(frame)
+        self.frames.append(frame)
+
+
+def _unused(name: str) -> Path:
+    """A path in the current folder that no file has."""
+    path = Path.cwd() / name
+    number = 1
+    while path.exists():
+        number += 1
+        path = path.with_name(f"{Path(name).stem}-{number}{Path(name).suffix}")
+    return path
 
 
 def _load(model: bytes) -> Any:

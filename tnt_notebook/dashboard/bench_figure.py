@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from tnt_notebook.dashboard.figures import GREY, GRID, OKABE_ITO
+from tnt_notebook.dashboard.grid import GREY, GRID, OKABE_ITO
 from tnt_notebook.dashboard.wording import short_time, size, three_digits
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from tnt_notebook.dashboard.figures import OKABE_ITO
-from tnt_notebook.dashboard.rows import lay_out, scale_of, some_of
+from tnt_notebook.dashboard.grid import OKABE_ITO, Panel, word
+from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale_of, some_of
 from tnt_notebook.dashboard.wording import plural, short_time
 from tnt_notebook.telemetry import PARTS, Breakdown
 from tnt_notebook.telemetry.limit import limit
@@ -23,14 +23,14 @@ from tnt_notebook.telemetry.limit import limit
 #: More rows would be too thin: then some ranks stand for all.
 MOST_ROWS = 64
 
-_COLOURS = {
+COLOURS = {
     "input": OKABE_ITO[4],
     "work": OKABE_ITO[0],
     "wait": "rgba(128,128,128,0.35)",
     "exchange": OKABE_ITO[3],
     "other": "rgba(128,128,128,0.7)",
 }
-_MEANING = {
+MEANING = {
     "input": "waits for its batch",
     "work": "forward and backward",
     "wait": "waits for other ranks of the pipeline",
@@ -44,25 +44,65 @@ def figure_of(of_ranks: Sequence[Breakdown], sharing: int = 1) -> go.Figure:
     shown = some_of(len(of_ranks), MOST_ROWS)
     unit, factor = scale_of(max(b.step for b in of_ranks))
     figure = go.Figure()
-    for part in PARTS:
-        seconds = [getattr(of_ranks[rank], part) for rank in shown]
-        if not any(seconds):
-            continue
-        figure.add_bar(
-            y=[f"rank {rank}" for rank in shown],
-            x=[float(f"{factor * s:.4g}") for s in seconds],
-            name=part,
-            orientation="h",
-            marker={"color": _COLOURS[part], "line": {"width": 0}},
-            customdata=[short_time(s) for s in seconds],
-            hovertemplate=f"%{{y}}: %{{customdata}}<br>{_MEANING[part]}<extra>{part}</extra>",
-        )
-    which = "" if len(shown) == len(of_ranks) else f", {len(shown)} of them shown"
+    _draw(figure, of_ranks, shown, factor)
     sentence = textwrap.wrap(limit(of_ranks, sharing), 90)
     title = [
-        f"<b>where a step goes</b> on {plural(len(of_ranks), 'rank')}{which}",
+        f"<b>where a step goes</b> {_on(of_ranks, shown)}",
         *(f"<span style='font-size:12px'>{line}</span>" for line in sentence),
     ]
     lay_out(figure, len(shown), title, unit)
-    figure.update_layout(barmode="stack", bargap=0.3)
+    figure.update_layout(barmode="overlay", bargap=0.3)
     return figure
+
+
+def panel(of_ranks: Sequence[Breakdown]) -> Panel:
+    """The same among other panels; its title is the legend, too."""
+    shown = some_of(len(of_ranks), MOST_ROWS)
+    unit, factor = scale_of(max(b.step for b in of_ranks))
+
+    def draw(figure: go.Figure, row: int) -> None:
+        _draw(figure, of_ranks, shown, factor, row)
+        lay_out_rows(figure, unit, row)
+
+    legend = "   ".join(word(part, COLOURS[part], "■") for part in _parts(of_ranks))
+    return Panel(
+        [f"<b>where a step goes</b> {_on(of_ranks, shown)}<br>{legend}"],
+        row_height(len(shown)) * len(shown),
+        draw,
+    )
+
+
+def _draw(
+    figure: go.Figure,
+    of_ranks: Sequence[Breakdown],
+    shown: Sequence[int],
+    factor: float,
+    row: int | None = None,
+) -> None:
+    base = [0.0] * len(shown)
+    for part in _parts(of_ranks):
+        seconds = [getattr(of_ranks[rank], part) for rank in shown]
+        figure.add_bar(
+            y=[f"rank {rank}" for rank in shown],
+            base=[float(f"{factor * s:.5g}") for s in base],
+            x=[float(f"{factor * s:.4g}") for s in seconds],
+            name=part,
+            orientation="h",
+            width=0.7,
+            marker={"color": COLOURS[part], "line": {"width": 0}},
+            customdata=[short_time(s) for s in seconds],
+            hovertemplate=f"%{{y}}: %{{customdata}}<br>{MEANING[part]}<extra>{part}</extra>",
+            row=row,
+            col=None if row is None else 1,
+        )
+        base = [a + b for a, b in zip(base, seconds, strict=True)]
+
+
+def _parts(of_ranks: Sequence[Breakdown]) -> list[str]:
+    """Those that take time on some rank."""
+    return [part for part in PARTS if any(getattr(b, part) for b in of_ranks)]
+
+
+def _on(of_ranks: Sequence[Breakdown], shown: Sequence[int]) -> str:
+    which = "" if len(shown) == len(of_ranks) else f", {len(shown)} of them shown"
+    return f"on {plural(len(of_ranks), 'rank')}{which}"

@@ -19,44 +19,48 @@ from collections.abc import Iterable, Sequence
 from itertools import cycle
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from tnt_notebook import telemetry
+from tnt_notebook.dashboard.grid import OKABE_ITO, Panel, drawn, word
 from tnt_notebook.telemetry import Frame, thinned
 
-OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#B8A800"]
 RANKS_WITH_A_LINE = 16
 MAX_POINTS = 300
 MAX_HEAT_ROWS = 64
+HEIGHT = 186  # pixels of a panel
 PANEL_TITLE = 34  # characters in a line of the title of half the width
-GREY = "#7b7b7b"
-GRID = "rgba(128,128,128,0.25)"
 
 Curves = dict[str, tuple[list[float], list[float | None]]]
 """Name of a metric: epochs or seconds, and its values there."""
 
 
-def overview(frames: Sequence[Frame]) -> go.Figure:
-    """Loss, metrics and samples per second of a run.
+def overview(frames: Sequence[Frame], more: Sequence[Panel] = ()) -> go.Figure:
+    """Loss, metrics and samples per second of a run, and panels under them.
 
     Args:
         frames: The frames of one run in order, at least one.
 
     Returns:
-        A figure of less than 100 kB in JSON, whatever the number of ranks and frames.
+        A figure of less than 100 kB in JSON beside `more`, whatever the number of ranks and frames.
     """
     axis, curves = metric_curves(frames)
     losses = {name: curve for name, curve in curves.items() if _metric(name) == "loss"}
     others = {name: curve for name, curve in curves.items() if name not in losses}
-    panels = [group for group in (losses, others) if group]
-    ranks = len(telemetry.total_samples(frames))
-    titles = [*map(_curves_title, panels), _throughput_title(ranks)]
+    groups = [group for group in (losses, others) if group]
 
-    figure = _grid(len(panels), titles)
-    for column, group in enumerate(panels, start=1):
-        _draw_curves(figure, group, axis, column)
-    _draw_throughput(figure, thinned(list(frames), MAX_POINTS), row=2 if panels else 1)
-    return figure
+    def draw(figure: go.Figure, row: int) -> None:
+        for column, group in enumerate(groups, start=1):
+            _draw_curves(figure, group, axis, row, column)
+
+    first = [Panel([*map(_curves_title, groups)], HEIGHT, draw)] if groups else []
+    return drawn([*first, throughput_panel(frames), *more], left=64 if more else 56)
+
+
+def throughput_panel(frames: Sequence[Frame]) -> Panel:
+    """Samples per second of each rank over time."""
+    some = thinned(list(frames), MAX_POINTS)
+    title = _throughput_title(len(telemetry.total_samples(frames)))
+    return Panel([title], HEIGHT, lambda figure, row: _draw_throughput(figure, some, row))
 
 
 def metric_curves(frames: Sequence[Frame]) -> tuple[str, Curves]:
@@ -76,7 +80,7 @@ def metric_curves(frames: Sequence[Frame]) -> tuple[str, Curves]:
     return "seconds", {name: (seconds, [f["logs"].get(name) for f in some]) for name in names}
 
 
-def _draw_curves(figure: go.Figure, curves: Curves, axis: str, column: int) -> None:
+def _draw_curves(figure: go.Figure, curves: Curves, axis: str, row: int, column: int) -> None:
     colours = _colours(curves)
     for name, (x, y) in curves.items():
         figure.add_scatter(
@@ -86,13 +90,13 @@ def _draw_curves(figure: go.Figure, curves: Curves, axis: str, column: int) -> N
             line={"color": colours[name], "dash": _dash(name), "width": 2},
             mode="lines+markers" if len(x) <= 30 else "lines",
             marker={"size": 5},
-            row=1,
+            row=row,
             col=column,
         )
-    figure.update_xaxes(title_text=axis, row=1, col=column)
+    figure.update_xaxes(title_text=axis, row=row, col=column)
     if axis == "epoch":  # no ticks between epochs
         last = max(x[-1] for x, _ in curves.values())
-        figure.update_xaxes(dtick=max(1, -(-last // 8)), tick0=1, row=1, col=column)
+        figure.update_xaxes(dtick=max(1, -(-last // 8)), tick0=1, row=row, col=column)
 
 
 def _draw_throughput(figure: go.Figure, frames: Sequence[Frame], row: int) -> None:
@@ -123,12 +127,19 @@ def _draw_heat(figure: go.Figure, seconds: list[float], rates: list[list[float]]
     """Ranks on one axis, time on the other; neighbours share a row where there are too many."""
     share = -(-len(rates) // MAX_HEAT_ROWS)
     groups = [rates[first : first + share] for first in range(0, len(rates), share)]
+    bottom, top = figure.get_subplot(row, 1).yaxis.domain
     figure.add_heatmap(
         x=seconds,
         y=[index * share for index in range(len(groups))],
         z=[[round(sum(now) / len(now)) for now in zip(*group, strict=True)] for group in groups],
         colorscale="Cividis",
-        colorbar={"thickness": 10, "outlinewidth": 0, "len": 0.4, "y": 0, "yanchor": "bottom"},
+        colorbar={
+            "thickness": 10,
+            "outlinewidth": 0,
+            "len": top - bottom,
+            "y": bottom,
+            "yanchor": "bottom",
+        },
         hovertemplate="rank %{y}, %{x} s: %{z} samples/s<extra></extra>",
         row=row,
         col=1,
@@ -136,69 +147,38 @@ def _draw_heat(figure: go.Figure, seconds: list[float], rates: list[list[float]]
     figure.update_yaxes(title_text="rank", autorange="reversed", row=row)
 
 
-def _grid(panels: int, titles: list[str]) -> go.Figure:
-    """An empty figure: `panels` side by side, and one of the whole width beneath."""
-    wide = [{"colspan": 2}, None]
-    upper = [{}, {}] if panels == 2 else wide
-    specs = [upper, wide] if panels else [wide]
-    figure = make_subplots(
-        rows=len(specs),
-        cols=2,
-        specs=specs,
-        subplot_titles=titles,
-        horizontal_spacing=0.1,
-        vertical_spacing=0.2,
-    )
-    top = 36 + 17 * max(title.count("<br>") for title in titles[:-1] or titles)
-    figure.update_layout(
-        template="none",
-        height=(510 if panels else 230) + top,
-        margin={"l": 56, "r": 16, "t": top, "b": 44},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": GREY, "size": 12},
-        hovermode="closest",
-        showlegend=False,
-    )
-    axes = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "title_font_size": 12}
-    figure.update_xaxes(axes, title_standoff=8)
-    figure.update_yaxes(axes, nticks=6, title_standoff=4)
-    figure.update_annotations(font={"size": 13, "color": GREY})
-    return figure
-
-
 def _curves_title(curves: Curves) -> str:
     colours = _colours(curves)
     if len(_metrics(curves)) == 1:
-        return _lines(_word(name, colours[name], _dash(name)) for name in curves)
-    title = _lines(_word(name, colours[name], "solid") for name in _metrics(curves))
+        return lines_of(_word(name, colours[name], _dash(name)) for name in curves)
+    title = lines_of(_word(name, colours[name], "solid") for name in _metrics(curves))
     return f"{title}<br>dashed: validation" if len(_metrics(curves)) < len(curves) else title
 
 
 def _throughput_title(ranks: int) -> str:
     if not 1 < ranks <= RANKS_WITH_A_LINE:
         return "samples per second"
-    solid = _lines(
+    solid = lines_of(
         (_word(f"{rank}", OKABE_ITO[rank], "solid") for rank in range(min(ranks, 8))), 80
     )
     dotted = [_word(f"{rank}", OKABE_ITO[rank - 8], "dot") for rank in range(8, ranks)]
-    return f"samples per second of rank   {solid}   {_lines(dotted, 80)}"
+    return f"samples per second of rank   {solid}   {lines_of(dotted, 80)}"
 
 
 def _word(text: str, colour: str, dash: str) -> str:
-    return f'<span style="color:{colour}">{"━" if dash == "solid" else "┅"} {text}</span>'
+    return word(text, colour, "━" if dash == "solid" else "┅")
 
 
-def _lines(words: Iterable[str], width: int = PANEL_TITLE) -> str:
+def lines_of(words: Iterable[str], width: int = PANEL_TITLE) -> str:
     """The words in lines that are not too long for a panel."""
     lines: list[list[str]] = [[]]
     room = width
-    for word in words:
-        length = word.index("</span>") - word.index(">") + 2
+    for one in words:
+        length = one.index("</span>") - one.index(">") + 2
         if lines[-1] and length > room:
             lines.append([])
             room = width
-        lines[-1].append(word)
+        lines[-1].append(one)
         room -= length
     return "<br>".join("   ".join(line) for line in lines)
 

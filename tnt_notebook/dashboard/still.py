@@ -41,13 +41,13 @@ def summary_bundle(
 
 
 def figure_bundle(frames: Sequence[Frame]) -> Bundle:
-    """Loss, metrics and throughput of the main run, for plotly; words where no step was done."""
-    from tnt_notebook.dashboard.figures import overview  # plotly takes a while to load
+    """The figure that is kept of the main run, for plotly; words where no step was done."""
+    from tnt_notebook.dashboard.kept import kept_figure  # plotly takes a while to load
 
     run = telemetry.main_run(frames)
     if not telemetry.epoch_rows(run) and not sum(telemetry.total_samples(run)):
         return {"text/html": "", "text/plain": "No step was done: there is no figure."}
-    figure = overview(run)
+    figure = kept_figure(run)
     return {PLOTLY: figure.to_plotly_json(), "text/plain": "Figure: loss, metrics, samples/s."}
 
 

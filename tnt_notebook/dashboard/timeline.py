@@ -1,8 +1,9 @@
-"""A step of a pipeline, predicted or measured, in plotly: a row per rank, a box per action.
+"""A step on all ranks, predicted or measured, in plotly: a row per rank, a box per action.
 
 ::
 
     rank 0   |0|1|2|.....| 0 | 1 | 2 |      numbers are those of micro-batches;
+               ==                ====       messages are in a thin row beneath;
     rank 1     |0| 0 |1| 1 |2| 2 |          grey is idle
                     ms
 """
@@ -13,110 +14,227 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from tnt_notebook.dashboard.figures import OKABE_ITO
-from tnt_notebook.dashboard.rows import lay_out, scale_of, some_of
+from tnt_notebook.dashboard.grid import OKABE_ITO, Panel, word
+from tnt_notebook.dashboard.planned import idle
+from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale_of, some_of
 from tnt_notebook.dashboard.wording import plural, short_time
-from tnt_notebook.parallel.pipeline.schedule import Kind
-from tnt_notebook.parallel.pipeline.simulate import Span, Timeline
+from tnt_notebook.parallel.pipeline.simulate import Timeline
+from tnt_notebook.telemetry.step_trace import (
+    ACTIONS,
+    BESIDE,
+    KINDS,
+    Box,
+    StepTrace,
+    boxes,
+    of_boxes,
+)
 
 #: More would make the notebook large: then some ranks stand for all.
 MOST_BOXES = 1500
 
-_IDLE = "rgba(128,128,128,0.18)"
-#: What an action is called, its colour, and that of the number on it.
-_KINDS: dict[Kind, tuple[str, str, str]] = {
-    "F": ("forward", OKABE_ITO[0], "white"),
-    "B": ("backward", OKABE_ITO[1], "white"),
-    "I": ("input gradient", OKABE_ITO[4], "black"),
-    "W": ("weight gradient", OKABE_ITO[2], "white"),
+IDLE = "rgba(128,128,128,0.18)"
+#: The colour of a kind of box, and that of the number on it.
+COLOURS = {
+    "F": (OKABE_ITO[0], "white"),
+    "B": (OKABE_ITO[1], "white"),
+    "I": (OKABE_ITO[4], "black"),
+    "W": (OKABE_ITO[2], "white"),
+    "C": (OKABE_ITO[0], "white"),
+    "D": ("#F0E442", "black"),
+    "R": ("rgba(128,128,128,0.4)", "black"),
+    "O": (OKABE_ITO[6], "black"),
+    "S": (OKABE_ITO[5], "black"),
+    "X": (OKABE_ITO[3], "black"),
 }
 _FADED = 0.62  # opacity of a rank's second stage
 
 
-def figure_of(step: Timeline) -> go.Figure:
+def figure_of(step: StepTrace, measured: bool = True) -> go.Figure:
     """When each rank does what in a step.
 
     Returns:
         A figure of less than 300 kB in JSON.
     """
-    shown = _ranks_shown(step)
-    unit, factor = scale_of(step.seconds)
+    shown = ranks_shown(step)
+    unit, factor = scale_of(step["seconds"])
     figure = go.Figure()
-    figure.add_bar(
-        y=[f"rank {rank}" for rank in shown],
-        x=[_short(factor * step.seconds)] * len(shown),
-        name="idle",
-        orientation="h",
-        marker={"color": _IDLE, "line": {"width": 0}},
-        hovertemplate=[
-            f"rank {rank} is idle for {step.idle(rank):.0%} of a step<extra></extra>"
-            for rank in shown
-        ],
-        legendrank=2000,  # the last
-    )
-    first = {span.rank: span.action.stage for span in reversed(_from_low_to_high(step))}
-    for kind in _KINDS:
-        spans = [s for s in step.spans if s.action.kind == kind and s.rank in shown]
-        if spans:
-            _draw(figure, first, kind, spans, factor)
-    lay_out(figure, len(shown), [_title(step, shown)], unit)
+    draw(figure, step, shown, factor)
+    lay_out(figure, len(shown), [_title(step, shown, measured)], unit)
     figure.update_layout(
         barmode="overlay",
-        bargap=0.16,
         hovermode="closest",
         uniformtext={"minsize": 8, "mode": "hide"},
     )
-    figure.update_xaxes(range=[0, 1.002 * factor * step.seconds])
     return figure
 
 
-def _draw(
-    figure: go.Figure, first: dict[int, int], kind: Kind, spans: Sequence[Span], factor: float
-) -> None:
-    """Boxes of one kind; those of a rank's later stages are faint."""
-    name, colour, ink = _KINDS[kind]
-    figure.add_bar(
-        y=[f"rank {span.rank}" for span in spans],
-        base=[_short(factor * span.begin) for span in spans],
-        x=[_short(factor * (span.end - span.begin)) for span in spans],
-        name=name,
-        orientation="h",
-        marker={
-            "color": colour,
-            "opacity": [1 if span.action.stage == first[span.rank] else _FADED for span in spans],
-            "line": {"color": "rgba(255,255,255,0.7)", "width": 1},
-        },
-        text=[str(span.action.micro) for span in spans],
-        textposition="inside",
-        insidetextanchor="middle",
-        textangle=0,
-        textfont={"color": ink, "size": 11},
-        customdata=[
-            f"micro-batch {s.action.micro}, stage {s.action.stage}<br>"
-            f"from {short_time(s.begin)} to {short_time(s.end)}: {short_time(s.end - s.begin)}"
-            for s in spans
-        ],
-        hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
+def trace_of(timeline: Timeline) -> StepTrace:
+    """A step of a pipeline, planned or measured, as boxes."""
+    return of_boxes(
+        [Box(rank, a.kind, a.stage, a.micro, begin, end) for rank, a, begin, end in timeline.spans],
+        time=0.0,
+        clock_error=0.0,
+        pipeline=timeline.ranks,
+        ranks=timeline.ranks,
+        schedule=timeline.schedule,
+        micro_batches=timeline.micro_batches,
     )
 
 
-def _from_low_to_high(step: Timeline) -> list[Span]:
-    return sorted(step.spans, key=lambda span: span.action.stage)
+def ranks_shown(step: StepTrace) -> list[int]:
+    """Those that have a row: not all where there are too many boxes."""
+    ranks = [row["rank"] for row in step["rows"]]
+    count = sum(len(row["kinds"]) for row in step["rows"])
+    room = max(2, MOST_BOXES * len(ranks) // max(1, count))
+    return [ranks[i] for i in some_of(len(ranks), room)]
 
 
-def _ranks_shown(step: Timeline) -> list[int]:
-    return some_of(step.ranks, max(2, MOST_BOXES * step.ranks // len(step.spans)))
+def draw(
+    figure: go.Figure, step: StepTrace, shown: Sequence[int], factor: float, row: int | None = None
+) -> None:
+    """Draws boxes into a figure, or a row of its panels.
+
+    Args:
+        shown: ranks that have a row.
+        factor: units of the axis in a second.
+    """
+    column = None if row is None else 1
+    some = [box for box in boxes(step) if box.rank in set(shown)]
+    beside = any(box.kind in BESIDE for box in some)
+    of_rank = _idle_by_rank(step)
+    figure.add_bar(
+        y=[f"rank {rank}" for rank in shown],
+        x=[_short(factor * step["seconds"])] * len(shown),
+        name="idle",
+        orientation="h",
+        **_place(False, beside),
+        marker={"color": IDLE, "line": {"width": 0}},
+        hovertemplate=[
+            f"rank {rank} is idle for {of_rank[rank]:.0%} of a step<extra></extra>"
+            for rank in shown
+        ],
+        legendrank=2000,  # the last
+        row=row,
+        col=column,
+    )
+    first = {box.rank: box.stage for box in sorted(some, key=lambda box: -box.stage)
+             if box.kind in ACTIONS}  # fmt: skip
+    for kind in _kinds(step):
+        if own := [box for box in some if box.kind == kind]:
+            bar = _bar(kind, own, first, factor) | _place(kind in BESIDE, beside)
+            figure.add_bar(**bar, row=row, col=column)
+    figure.update_xaxes(range=[0, 1.002 * factor * step["seconds"]], row=row, col=column)
 
 
-def _title(step: Timeline, shown: Sequence[int]) -> str:
-    which = "" if len(shown) == step.ranks else f", {len(shown)} of them shown"
-    several = len({span.action.stage for span in step.spans}) > step.ranks
-    faded = ", a rank's second stage is faint" if several else ""
-    how = "measured" if step.measured else "predicted"
+def panel(step: StepTrace) -> Panel:
+    """The last step among other panels; its title is the legend, too."""
+    shown = ranks_shown(step)
+    unit, factor = scale_of(step["seconds"])
+
+    def draw_it(figure: go.Figure, row: int) -> None:
+        draw(figure, step, shown, factor, row)
+        lay_out_rows(figure, unit, row)
+
+    which = "" if len(shown) == step["ranks"] else f", {len(shown)} of them shown"
+    return Panel(
+        [f"<b>the last step</b>: {_in_words(step)}{which}<br>{_legend(step)}"],
+        row_height(len(shown)) * len(shown),
+        draw_it,
+    )
+
+
+def _legend(step: StepTrace) -> str:
+    words = [word(KINDS[kind], COLOURS[kind][0], "■") for kind in _kinds(step)]
+    return "   ".join([*words, word("idle", "rgba(128,128,128,0.5)", "■")])
+
+
+def _in_words(step: StepTrace) -> str:
+    """What it is a step of, and how much of it ranks are idle."""
+    ranks = plural(step["ranks"], "rank")
+    words = f"{short_time(step['seconds'])} on {ranks}"
+    if "schedule" in step:
+        micro = plural(step.get("micro_batches", 1), "micro-batch", "micro-batches")
+        words = f"{step['schedule']}, {micro} on {ranks}"
+    formula = f", by the formula for {step['formula']:.0%}" if "formula" in step else ""
+    return f"{words}, idle for {idle(step)['bubble']:.0%}{formula}"
+
+
+def _idle_by_rank(step: StepTrace) -> dict[int, float]:
+    return dict(zip((row["rank"] for row in step["rows"]), idle(step)["idle"], strict=True))
+
+
+def _kinds(step: StepTrace) -> list[str]:
+    """The kinds of boxes that there are, as `KINDS` has them in order."""
+    there = {kind for row in step["rows"] for kind in row["kinds"]}
+    return [kind for kind in KINDS if kind in there]
+
+
+def _place(is_beside: bool, beside: bool) -> dict[str, float]:
+    """Where in the row of a rank a bar is: all of it, or with messages beneath the others."""
+    if not beside:
+        return {"offset": -0.42, "width": 0.84}
+    return {"offset": 0.21, "width": 0.2} if is_beside else {"offset": -0.42, "width": 0.6}
+
+
+def _bar(kind: str, own: Sequence[Box], first: dict[int, int], factor: float) -> dict[str, object]:
+    """Boxes of one kind; those of a rank's later stages are faint."""
+    colour, ink = COLOURS[kind]
+    marker: dict[str, object] = {
+        "color": colour,
+        "line": {"color": "rgba(255,255,255,0.7)", "width": 0 if kind in BESIDE else 1},
+    }
+    text = {}
+    if kind in ACTIONS:
+        marker["opacity"] = [1 if box.stage == first[box.rank] else _FADED for box in own]
+        text = {
+            "text": [str(box.number) for box in own],
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "textangle": 0,
+            "textfont": {"color": ink, "size": 11},
+        }
+    return {
+        "y": [f"rank {box.rank}" for box in own],
+        "base": [_short(factor * box.begin) for box in own],
+        "x": [_short(factor * (box.end - box.begin)) for box in own],
+        "name": KINDS[kind],
+        "orientation": "h",
+        "marker": marker,
+        "customdata": [
+            f"{_which(box)}from {short_time(box.begin)} to {short_time(box.end)}: "
+            f"{short_time(box.end - box.begin)}"
+            for box in own
+        ],
+        "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>",
+        **text,
+    }
+
+
+def _which(box: Box) -> str:
+    if box.kind in ACTIONS:
+        return f"micro-batch {box.number}, stage {box.stage}<br>"
+    return {
+        "S": f"micro-batch {box.number} to rank {box.stage}<br>",
+        "R": f"for micro-batch {box.number}<br>",
+        "X": f"bucket {box.number}<br>",
+    }.get(box.kind, "")
+
+
+def _title(step: StepTrace, shown: Sequence[int], measured: bool) -> str:
+    how = "measured" if measured else "predicted"
+    if "schedule" in step:
+        micro = plural(step.get("micro_batches", 1), "micro-batch", "micro-batches")
+        what = f"<b>a step of {step['schedule']}</b>, as {how}: {micro} on"
+    else:
+        what = f"<b>a step</b>, as {how}: {short_time(step['seconds'])} on"
+    which = "" if len(shown) == step["ranks"] else f", {len(shown)} of them shown"
+    stages = [{s for k, s in zip(row["kinds"], row["stages"], strict=True) if k in ACTIONS}
+              for row in step["rows"]]  # fmt: skip
+    faded = ", a rank's second stage is faint" if any(len(own) > 1 for own in stages) else ""
+    formula = f" (by the formula for {step['formula']:.0%})" if "formula" in step else ""
     return (
-        f"<b>a step of {step.schedule}</b>, as {how}: "
-        f"{plural(step.micro_batches, 'micro-batch', 'micro-batches')} on "
-        f"{plural(step.ranks, 'rank')}{which}, idle for {step.bubble:.0%} of it{faded}"
+        f"{what} {plural(step['ranks'], 'rank')}{which}, idle for {idle(step)['bubble']:.0%} of it"
+        f"{formula}{faded}"
     )
 
 

@@ -5,9 +5,11 @@ Only plain data goes back to the notebook: an error travels as its name, text an
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import tempfile
 import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from IPython import get_ipython
 
 from tnt_notebook.comm import stop
 from tnt_notebook.errors import ModelError
-from tnt_notebook.telemetry import Frame
+from tnt_notebook.telemetry import Frame, State, run_writer
 
 FRAME = "tnt_frame"
 
@@ -28,12 +30,16 @@ def install() -> None:
     signal.signal(signal.SIGUSR1, lambda signum, frame: stop.request_stop())
 
 
-def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
+def run_fit_cell(
+    cell: str, options: dict[str, Any], kept: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Runs a cell with every fit, evaluate and predict in it distributed over all ranks.
 
     Args:
         cell: ordinary Keras code.
         options: keyword arguments of ``tnt_notebook.distributed``; those of a pipeline as a dict.
+        kept: where and as what rank 0 keeps the frames on disk: keyword arguments of
+            :func:`tnt_notebook.telemetry.run_writer.begin`, with the folder as text.
 
     Returns:
         ``{"history", "epochs", "stopped", "runs", "timeline"}`` of the last fit and of all runs, or
@@ -49,7 +55,10 @@ def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
     try:
         if "pipeline" in options:
             options = {**options, "pipeline": Pipeline(**options["pipeline"])}
-        with distributed(report=publish_frame, **options) as session:
+        with (
+            _kept(kept) as report,
+            distributed(report=report, **options) as session,
+        ):
             result = shell.run_cell(cell, store_history=False)
             result.raise_error()
     except BaseException as error:  # Ctrl-C and sys.exit too: the notebook must be told
@@ -69,6 +78,39 @@ def run_fit_cell(cell: str, options: dict[str, Any]) -> dict[str, Any]:
 def publish_frame(frame: Frame) -> None:
     """Sends one frame of telemetry to the notebook over the cluster's own channel."""
     publish_data({FRAME: frame})
+
+
+@contextlib.contextmanager
+def _kept(begin: dict[str, Any] | None) -> Iterator[Callable[[Frame], None]]:
+    """Publishes frames, and keeps them in a folder of this rank's host.
+
+    The folder is made with the first frame, so by rank 0 only. What goes wrong with it is said once
+    and does no harm to training.
+    """
+    writer: run_writer.Writer | None = None
+    failed = begin is None
+    ended: State = "failed"
+
+    def report(frame: Frame) -> None:
+        nonlocal writer, failed
+        publish_frame(frame)
+        if failed or begin is None:
+            return
+        try:
+            if writer is None:
+                writer = run_writer.begin(**{**begin, "folder": Path(begin["folder"])})
+            writer.write(frame)
+        except (OSError, ValueError) as error:
+            failed = True
+            print(f"The trace of this run cannot be kept in {begin['folder']}: {error}")
+
+    try:
+        yield report
+        ended = "finished"
+    finally:
+        if writer is not None:
+            with contextlib.suppress(OSError):
+                writer.close(None if ended == "finished" else "failed")
 
 
 def model_bytes() -> bytes:

@@ -49,8 +49,19 @@ class TntCompletion:
         candidates = _candidates(parser, words, typed)
         if not candidates and command.lstrip("%") == "tnt_push":
             candidates = [name for name in self._variables() if name not in words]
+        if command.lstrip("%") == "tnt_trace" and words and typed[:1] != "-":
+            candidates = self._runs(words) + candidates
         completions = [SimpleCompletion(text) for text in candidates if text.startswith(typed)]
         return SimpleMatcherResult(completions=completions, suppress=True)
+
+    @staticmethod
+    def _runs(words: list[str]) -> list[str]:
+        """Ids of runs, the latest first, where one may stand."""
+        if words[0] == "list" or words[-1].startswith("--"):
+            return []
+        from tnt_notebook.telemetry import archive
+
+        return [run for run in reversed(archive.ids()) if run not in words]
 
     def _variables(self) -> list[str]:
         hidden = self._shell.user_ns_hidden

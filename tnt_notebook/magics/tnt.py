@@ -1,8 +1,10 @@
 """The magics: ``%tnt_cluster``, ``%%tnt``, ``%tnt_push``, ``%tnt_pull``, ``%%tnt_fit``,
-``%tnt_plan`` and ``%tnt_bench``."""
+``%tnt_plan``, ``%tnt_bench`` and ``%tnt_trace``."""
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from tnt_notebook.cluster import Cluster, Fit
+    from tnt_notebook.telemetry.archive import RunInfo
 
 
 @magics_class
@@ -33,9 +36,13 @@ class TntMagics(Magics):
         self._shell = shell
         self.completion = TntCompletion(shell, self)
         self._cluster: Cluster | None = None
+        self._last_run: Path | None = None  # of this notebook
+        self._closed = threading.Event()
 
     def close(self) -> None:
         """Stops the cluster if one runs."""
+        self._closed.set()
+        self._closed = threading.Event()
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.stop()
@@ -249,6 +256,7 @@ class TntMagics(Magics):
             fit.model       # the trained Keras model, here in the notebook
             fit.error       # what went wrong, or None
             fit.plot_breakdown()    # where the time of a step went, and what limits it
+            fit.trace       # all that was measured: plot, save("run.json"), to_pandas(), compare
 
         Examples::
 
@@ -271,6 +279,7 @@ class TntMagics(Magics):
             options["pipeline"] = pipeline
         fit = self.cluster.fit(cell, options, title=arguments.name)
         self._shell.push({arguments.name: fit})
+        self._last_run = fit.folder
         if arguments.wait or noninteractive():
             _wait(fit)
 
@@ -403,6 +412,84 @@ class TntMagics(Magics):
         self._shell.push({arguments.name: result})
         if arguments.save:
             print(bench.save(self.cluster, result))
+
+    @line_magic
+    @plainly
+    @magic_arguments()
+    @argument(
+        "action",
+        choices=["list", "show", "export", "compare", "remove"],
+        help="what to do with runs that are kept",
+    )
+    @argument(
+        "runs",
+        nargs="*",
+        metavar="ID",
+        help="which: as the list shows it, a part of that, or last (without it: the last run of"
+        " this notebook, else the latest)",
+    )
+    @argument("--to", type=Path, metavar="FILE", help="for export: run.json, or run.csv")
+    @argument("--all", action="store_true", help="for list and remove: all runs")
+    @argument("--name", default="trace", help="variable that gets the result (default: trace)")
+    def tnt_trace(self, line: str) -> None:
+        """Lists, shows, exports and compares runs: each %%tnt_fit keeps its own on disk while it
+        trains, where it outlives ranks and kernel.
+
+        show: summary and figure; a run that still goes on, of this notebook before its kernel was
+        restarted or of another one, is followed to its end. export: for https://ui.perfetto.dev, or
+        a table. Runs are removed with remove, and the oldest when all together pass 512 MB.
+
+        The run is in the variable ``trace``, or what --name says; of compare, a list::
+
+            trace.plot_timeline()       # the last step; also plot_throughput, plot_breakdown
+            trace.to_pandas()           # a row for each box of the steps that were looked at
+            trace.save("run.json")
+
+        Examples::
+
+            %tnt_trace list
+            %tnt_trace show
+            %tnt_trace show 20261121-1930
+            %tnt_trace export last --to run.json
+            %tnt_trace compare a1b2 c3d4
+            %tnt_trace remove a1b2
+        """
+        from tnt_notebook.magics import trace
+        from tnt_notebook.telemetry import archive
+
+        arguments = parse_argstring(TntMagics.tnt_trace, line)
+        _check_name(arguments.name)
+        action, names = arguments.action, arguments.runs
+        if arguments.to is not None and action != "export":
+            raise UsageError("--to goes with export only")
+        if arguments.all and (action not in ("list", "remove") or names):
+            raise UsageError("--all goes with list and remove, and no ID")
+        most = {"list": 0, "show": 1, "export": 1}.get(action, len(names))
+        if len(names) > most:
+            raise UsageError(f"{action} takes no more: {' '.join(names[most:])} is too much")
+        if action == "compare" and len(names) < 2:
+            raise UsageError("compare needs two runs: %tnt_trace compare ID1 ID2")
+        if action == "remove" and not names and not arguments.all:
+            raise UsageError("remove needs to know which: %tnt_trace remove ID, or --all")
+        if action == "list":
+            trace.show_list(arguments.all)
+        elif action == "remove":
+            trace.remove([archive.find(n) for n in names] if names else archive.ended())
+        else:
+            runs = [archive.find(name) for name in names] or [self._latest_run()]
+            if action == "show":
+                result: Any = trace.show(runs[0], self._closed)
+            elif action == "export":
+                result = trace.export(runs[0], arguments.to)
+            else:
+                result = trace.compare(runs)
+            self._shell.push({arguments.name: result})
+
+    def _latest_run(self) -> RunInfo:
+        from tnt_notebook.telemetry import archive
+
+        own = archive.about(self._last_run) if self._last_run else None
+        return own or archive.find()
 
 
 def _ready(ranks: int) -> str:

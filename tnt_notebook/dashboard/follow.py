@@ -1,0 +1,65 @@
+"""The live view of a run that another kernel began: read from its folder while it is written."""
+
+from __future__ import annotations
+
+import threading
+
+from tnt_notebook.dashboard.view import LiveView
+from tnt_notebook.errors import TraceError
+from tnt_notebook.telemetry import State, archive
+from tnt_notebook.telemetry.archive import RunInfo
+from tnt_notebook.telemetry.run_reader import Reader
+
+INTERVAL_S = 0.25
+
+
+def follow(run: RunInfo, leave: threading.Event) -> threading.Thread:
+    """Shows a run under the current cell until it ends.
+
+    Args:
+        leave: ends the view before, when set.
+
+    Returns:
+        The thread that does it.
+    """
+    view = LiveView(run.title, run.ranks, lambda: print(how_to_stop(run)))
+    view.show()
+    thread = threading.Thread(
+        target=_follow, args=(run, view, leave), name=f"tnt-follow-{run.id}", daemon=True
+    )
+    thread.start()
+    return thread
+
+
+def how_to_stop(run: RunInfo) -> str:
+    """Who can stop a run that is only looked at."""
+    return (
+        f"This is a view of a run of another notebook, whose kernel is process {run.kernel} on "
+        f"{run.host}. It is stopped there: fit.stop()."
+    )
+
+
+def ending(state: str) -> tuple[State, str | None]:
+    """How a run that is kept has ended, as a live view knows it: a state, and an error."""
+    if state in ("finished", "stopped", "failed"):
+        return state, None  # type: ignore[return-value]
+    if state == "running":
+        return "stopped", "It still runs: only the view of it has ended."
+    return "failed", "It ended without a word: its ranks were killed, or their host went down."
+
+
+def _follow(run: RunInfo, view: LiveView, leave: threading.Event) -> None:
+    reader = Reader(run.folder)
+    state = "running"
+    try:
+        while True:
+            # Asked first: what was written before the end is then read after it.
+            now = archive.about(run.folder)
+            state = "removed" if now is None else now.state
+            for frame in reader.new():
+                view.update(frame)
+            if state != "running" or leave.wait(INTERVAL_S):
+                break
+        view.finish(*ending(state))
+    except TraceError as error:
+        view.finish("failed", str(error))

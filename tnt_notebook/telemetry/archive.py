@@ -1,0 +1,206 @@
+"""The runs that are kept on disk: which there are, and how they ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tnt_notebook.errors import TraceError
+from tnt_notebook.telemetry import run_folder
+from tnt_notebook.telemetry.checked import frame_of
+from tnt_notebook.telemetry.frame import Frame
+from tnt_notebook.telemetry.run_writer import measures
+
+TOTAL_BYTES = 512 << 20
+#: Seconds after which a writer on another host that has not written is taken for dead.
+_QUIET_S = 600.0
+_SILENT = "ended without a word"
+_TAIL = 1 << 18
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run as a list shows it.
+
+    Attributes:
+        id: the name of its folder.
+        began: Unix time.
+        state: ``running``, ``finished``, ``stopped``, ``failed``, ``damaged``, or ``ended without a
+            word`` where its ranks were killed.
+        seconds: how long it took, or takes so far.
+        samples_per_s: in all, over the whole run.
+        size: bytes on disk.
+        host, kernel: where it ran, and the pid of its notebook's kernel.
+    """
+
+    id: str
+    folder: Path
+    title: str
+    ranks: int = 0
+    began: float = 0.0
+    state: str = "damaged"
+    seconds: float = 0.0
+    samples_per_s: float = 0.0
+    size: int = 0
+    host: str = ""
+    kernel: int | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def listed() -> list[RunInfo]:
+    """All runs, the oldest first."""
+    base = run_folder.base()
+    try:
+        names = os.listdir(base)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise TraceError(f"The runs in {base} cannot be read: {error.strerror}.") from None
+    found = [run for name in names if (run := about(base / name)) is not None]
+    return sorted(found, key=lambda run: (run.began, run.id))
+
+
+def ids() -> list[str]:
+    """The ids of all runs, the oldest first, without a look into their folders."""
+    try:
+        return sorted(os.listdir(run_folder.base()))
+    except OSError:
+        return []
+
+
+def about(folder: Path) -> RunInfo | None:
+    """What a folder says of its run; ``None`` where it is no folder of a run."""
+    try:
+        with os.scandir(folder) as entries:
+            size = sum(e.stat().st_size for e in entries if run_folder.is_of_a_run(e.name))
+        said = json.loads((folder / run_folder.ABOUT).read_bytes())
+    except OSError:  # removed meanwhile, too
+        return None
+    except (ValueError, RecursionError):
+        return RunInfo(folder.name, folder, folder.name, size=size)
+    try:
+        return _info(folder, said, size)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+        return RunInfo(folder.name, folder, folder.name, size=size)
+
+
+def find(text: str = "last") -> RunInfo:
+    """The run that is meant by its id, the beginning or another part of it, or ``last``.
+
+    Raises:
+        TraceError: there is none, or more than one.
+    """
+    runs = listed()
+    if not runs:
+        raise TraceError(
+            f"No run is kept in {run_folder.base()}. Each %%tnt_fit keeps one while it trains."
+        )
+    if text == "last":
+        return runs[-1]
+    matching: list[RunInfo] = []
+    for matches in (str.__eq__, str.startswith, str.__contains__):
+        matching = matching or [run for run in runs if matches(run.id, text)]
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        raise TraceError(f"No run {text!r} is kept. %tnt_trace list shows those that are.")
+    names = ", ".join(run.id for run in matching[:3]) + (", ..." if len(matching) > 3 else "")
+    raise TraceError(f"{len(matching)} runs are meant by {text!r}: {names}. Write more of the id.")
+
+
+def new_folder(title: str, total_bytes: int = TOTAL_BYTES) -> Path:
+    """A folder for a run that begins, not made yet; makes room for it first.
+
+    The oldest runs that have ended are removed until there is room for a run.
+    """
+    base = run_folder.base().absolute()
+    with contextlib.suppress(OSError, TraceError):  # who writes will say so
+        base.mkdir(parents=True, exist_ok=True, mode=0o700)
+        bound(total_bytes)
+    return base / run_folder.new_name(title, time.time())
+
+
+def ended() -> list[RunInfo]:
+    """The runs that do not go on, the oldest first."""
+    return [run for run in listed() if run.state != "running"]
+
+
+def bound(total_bytes: int = TOTAL_BYTES) -> None:
+    """Removes the oldest runs that have ended, until all together are not larger than this."""
+    runs = listed()
+    total = sum(run.size for run in runs)
+    for run in runs:
+        if total <= total_bytes:
+            return
+        if run.state != "running":
+            remove(run)
+            total -= run.size
+
+
+def remove(run: RunInfo) -> None:
+    """Deletes a run's files and its folder; a file of somebody else's is left, with the folder."""
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(run.folder):
+            if run_folder.is_of_a_run(name):
+                (run.folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            run.folder.rmdir()
+
+
+def _info(folder: Path, said: dict[str, Any], size: int) -> RunInfo:
+    if "state" in said:
+        state, took = str(said["state"]), said
+    else:
+        last = _last_frame(folder)
+        took = measures(last) if last else {}
+        if _writes(folder, said):
+            state = "running"
+        else:
+            state = last["state"] if last and last["state"] != "running" else _SILENT
+    return RunInfo(
+        id=folder.name,
+        folder=folder,
+        title=str(said["title"]),
+        ranks=int(said["ranks"]),
+        began=float(said["began"]),
+        state=state,
+        seconds=float(took.get("seconds", 0.0)),
+        samples_per_s=float(took.get("samples_per_s", 0.0)),
+        size=size,
+        host=str(said["host"]),
+        kernel=said["kernel"],
+        options=dict(said["options"]),
+    )
+
+
+def _writes(folder: Path, said: dict[str, Any]) -> bool:
+    """Whether the process that writes this run is alive."""
+    if said["host"] != socket.gethostname():
+        newest = max((p.stat().st_mtime for p in run_folder.parts(folder).values()), default=0.0)
+        return time.time() - newest < _QUIET_S
+    try:
+        # A pid is used again; a clock that was set moves what is said of the begin a little.
+        began = psutil.Process(int(said["pid"])).create_time()
+        return abs(began - float(said["pid_began"])) < 2.0
+    except psutil.Error:
+        return False
+
+
+def _last_frame(folder: Path) -> Frame | None:
+    for path in reversed(run_folder.parts(folder).values()):
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL))
+            lines = file.read().split(b"\n")[:-1]
+        if lines:
+            with contextlib.suppress(ValueError):
+                return frame_of(lines[-1])
+            return None
+    return None

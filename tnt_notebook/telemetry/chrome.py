@@ -1,0 +1,134 @@
+"""A run in the Trace Event Format of Chrome, which https://ui.perfetto.dev opens.
+
+::
+
+    rank 0     samples/s   ___/~~~~~~~~~         a process for each rank
+               compute     F0 F1 B0 F2 B1 O      a box for each that was measured
+               messages       S1    X0 X1
+    run        loss        ~~~~\\____            and one for what belongs to no rank
+                              | epoch 1
+
+The format: "Trace Event Format", Google, 2016. Times are microseconds since the run began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from tnt_notebook.telemetry.frame import Frame
+from tnt_notebook.telemetry.step_trace import ACTIONS, BESIDE, KINDS, Box, boxes
+from tnt_notebook.telemetry.thin import thinned
+
+#: Of loss and samples per second: with 64 ranks and twice as many the file has 20 MB.
+MAX_POINTS = 1000
+#: The first thread of messages; those before it compute.
+MESSAGES = 100
+
+Event = dict[str, Any]
+
+
+def chrome_trace(frames: Sequence[Frame], title: str = "run") -> dict[str, Any]:
+    """The frames of a run as the object that a trace file holds.
+
+    Boxes of a thread do not overlap: what goes on at the same time is in further threads.
+    """
+    begin = min((frame["start"] for frame in frames), default=0.0)
+    ranks = max((len(frame["samples"]) for frame in frames), default=0)
+    events = [*_of_processes(ranks), *_of_frames(frames, begin, ranks)]
+    steps = [frame["step_trace"] for frame in frames if "step_trace" in frame]
+    of_rank: dict[int, list[tuple[int, Box]]] = {}
+    for number, step in enumerate(steps):
+        shift = step["time"] - begin
+        for box in boxes(step):
+            moved = box._replace(begin=shift + box.begin, end=shift + box.end)
+            of_rank.setdefault(box.rank, []).append((number, moved))
+    for rank, some in sorted(of_rank.items()):
+        events += _of_boxes(rank, some)
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": {"title": title, "began": begin, "ranks": ranks},
+    }
+
+
+def _of_processes(ranks: int) -> Iterator[Event]:
+    for pid, name in enumerate([*(f"rank {rank}" for rank in range(ranks)), "run"]):
+        yield _named("process_name", pid, 0, {"name": name})
+        yield _named("process_sort_index", pid, 0, {"sort_index": pid})
+
+
+def _of_frames(frames: Sequence[Frame], begin: float, ranks: int) -> Iterator[Event]:
+    epochs: dict[float, float] = {}
+    for frame in frames:  # all: an epoch is said to have ended in a single frame
+        last = max((row["epoch"] or 0.0 for row in frame.get("rows", [])), default=0.0)
+        if last > epochs.get(frame["start"], 0.0):
+            epochs[frame["start"]] = last
+            name = f"epoch {last:.0f}"
+            yield {
+                "ph": "i",
+                "s": "g",
+                "name": name,
+                "pid": ranks,
+                "tid": 0,
+                "ts": _us(frame, begin),
+            }
+    for frame in thinned(list(frames), MAX_POINTS):
+        ts = _us(frame, begin)
+        for rank, rate in enumerate(frame["rates"]):
+            yield _counter("samples/s", rank, ts, rate)
+        for name, value in frame["logs"].items():
+            if value is not None:
+                yield _counter(name, ranks, ts, value)
+
+
+def _of_boxes(rank: int, some: Iterable[tuple[int, Box]]) -> Iterator[Event]:
+    free: dict[int, float] = {0: 0.0, MESSAGES: 0.0}  # threads, and when they have nothing to do
+    for step, box in sorted(some, key=lambda item: (item[1].begin, item[1].end)):
+        first = MESSAGES if box.kind in BESIDE else 0
+        begin, end = round(1e6 * box.begin, 3), round(1e6 * box.end, 3)
+        tid = first
+        while free.get(tid, begin) > begin:
+            tid += 1
+        free[tid] = end
+        yield {
+            "ph": "X",
+            "name": name_of(box),
+            "cat": KINDS[box.kind],
+            "pid": rank,
+            "tid": tid,
+            "ts": begin,
+            "dur": round(end - begin, 3),
+            "args": {"step": step, **_args(box)},
+        }
+    for tid in free:
+        name = ("messages" if tid >= MESSAGES else "compute") + f" {tid % MESSAGES + 1}"
+        yield _named("thread_name", rank, tid, {"name": name.removesuffix(" 1")})
+        yield _named("thread_sort_index", rank, tid, {"sort_index": tid})
+
+
+def name_of(box: Box) -> str:
+    """``F3``: forward of micro-batch 3; ``X0``: the first exchange; ``O``: the optimizer."""
+    return f"{box.kind}{box.number}" if box.kind in f"{ACTIONS}RSX" else box.kind
+
+
+def _args(box: Box) -> dict[str, int]:
+    if box.kind in ACTIONS:
+        return {"stage": box.stage, "micro_batch": box.number}
+    return {
+        "S": {"to_rank": box.stage, "micro_batch": box.number},
+        "R": {"micro_batch": box.number},
+        "X": {"exchange": box.number},
+    }.get(box.kind, {})
+
+
+def _named(what: str, pid: int, tid: int, args: dict[str, Any]) -> Event:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
+
+
+def _counter(name: str, pid: int, ts: float, value: float) -> Event:
+    return {"ph": "C", "name": name, "pid": pid, "tid": 0, "ts": ts, "args": {name: value}}
+
+
+def _us(frame: Frame, begin: float) -> float:
+    return round(1e6 * (frame["start"] - begin + frame["elapsed"]), 3)

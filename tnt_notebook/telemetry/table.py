@@ -1,0 +1,55 @@
+"""The boxes of a run as a table: a row a box."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tnt_notebook.telemetry.step_trace import KINDS, StepTrace, boxes
+
+
+class BoxRow(NamedTuple):
+    """A box; times in seconds since the run began.
+
+    Attributes:
+        step: which of the step traces, from 0.
+        kind, what: a letter, and what it stands for.
+        stage: of a forward or backward; of a send: to which rank.
+        number: of the micro-batch, or which exchange of the step.
+    """
+
+    step: int
+    rank: int
+    kind: str
+    what: str
+    stage: int
+    number: int
+    begin_s: float
+    end_s: float
+    duration_s: float
+
+
+def box_rows(steps: Iterable[StepTrace], began: float) -> Iterator[BoxRow]:
+    """All boxes, step by step and rank by rank.
+
+    Args:
+        began: Unix time at which the run began.
+    """
+    for number, step in enumerate(steps):
+        shift = step["time"] - began
+        for box in boxes(step):
+            yield BoxRow(
+                number, box.rank, box.kind, KINDS[box.kind], box.stage, box.number,
+                shift + box.begin, shift + box.end, box.end - box.begin,
+            )  # fmt: skip
+
+
+def write_csv(path: Path, rows: Iterable[BoxRow]) -> None:
+    """The table as a file of comma-separated values, with a line of names on top."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(BoxRow._fields)
+        for *which, begin, end, duration in rows:
+            writer.writerow([*which, *(f"{seconds:.9f}" for seconds in (begin, end, duration))])
