@@ -9,7 +9,7 @@ import pytest
 
 from tests.pipeline.test_plan import WEIGHING, planned
 from tnt_notebook.dashboard.plan import comparison, headline, limit, memory
-from tnt_notebook.dashboard.timeline import MOST_BOXES, figure_of, trace_of
+from tnt_notebook.dashboard.timeline import MOST_PLAIN_BOXES, figure_of, trace_of
 from tnt_notebook.parallel.pipeline.families import make
 from tnt_notebook.parallel.pipeline.partition import Wiring
 from tnt_notebook.parallel.pipeline.plan import plan_of
@@ -71,7 +71,7 @@ def test_the_timeline_stays_small(ranks, micro_batches):
     plan = plan_of(wiring, weighing, names, schedule, range(1, n), 1024)
     figure = figure_of(trace_of(plan.timeline), measured=False)
     boxes = sum(len(trace.x) for trace in figure.data[1:])
-    assert boxes <= max(MOST_BOXES, 2 * len(plan.spans) // ranks)
+    assert boxes <= max(MOST_PLAIN_BOXES, 2 * len(plan.spans) // ranks)
     assert len(json.dumps(figure.to_plotly_json(), allow_nan=False)) < 300_000
 
 

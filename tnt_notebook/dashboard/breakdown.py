@@ -14,14 +14,16 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from tnt_notebook.dashboard.grid import OKABE_ITO, Panel, word
+from tnt_notebook.dashboard.grid import OKABE_ITO, Panel
 from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale_of, some_of
+from tnt_notebook.dashboard.titles import lines_of, swatch
 from tnt_notebook.dashboard.wording import plural, short_time
 from tnt_notebook.telemetry import PARTS, Breakdown
 from tnt_notebook.telemetry.limit import limit
 
 #: More rows would be too thin: then some ranks stand for all.
 MOST_ROWS = 64
+PANEL_ROWS = 16
 
 COLOURS = {
     "input": OKABE_ITO[4],
@@ -57,14 +59,14 @@ def figure_of(of_ranks: Sequence[Breakdown], sharing: int = 1) -> go.Figure:
 
 def panel(of_ranks: Sequence[Breakdown]) -> Panel:
     """The same among other panels; its title is the legend, too."""
-    shown = some_of(len(of_ranks), MOST_ROWS)
+    shown = some_of(len(of_ranks), PANEL_ROWS)
     unit, factor = scale_of(max(b.step for b in of_ranks))
 
     def draw(figure: go.Figure, row: int) -> None:
         _draw(figure, of_ranks, shown, factor, row)
         lay_out_rows(figure, unit, row)
 
-    legend = "   ".join(word(part, COLOURS[part], "■") for part in _parts(of_ranks))
+    legend = lines_of((swatch(part, COLOURS[part]) for part in _parts(of_ranks)), 90)
     return Panel(
         [f"<b>where a step goes</b> {_on(of_ranks, shown)}<br>{legend}"],
         row_height(len(shown)) * len(shown),

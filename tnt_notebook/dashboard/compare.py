@@ -16,10 +16,11 @@ import plotly.graph_objects as go
 
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard.breakdown import COLOURS, MEANING
-from tnt_notebook.dashboard.figures import HEIGHT, MAX_POINTS, lines_of
-from tnt_notebook.dashboard.grid import GRID, OKABE_ITO, Panel, drawn, word
+from tnt_notebook.dashboard.figures import HEIGHT, MAX_POINTS
+from tnt_notebook.dashboard.grid import GRID, OKABE_ITO, Panel, drawn
 from tnt_notebook.dashboard.planned import idle
 from tnt_notebook.dashboard.rows import scale_of
+from tnt_notebook.dashboard.titles import lines_of, swatch, word
 from tnt_notebook.dashboard.wording import short_time
 from tnt_notebook.telemetry import PARTS, Breakdown, Frame, thinned
 
@@ -96,7 +97,7 @@ def _breakdowns(runs: Sequence[Sequence[Frame]], names: Sequence[str]) -> Panel:
             base = [a + b for a, b in zip(base, seconds, strict=True)]
         _bars(figure, row, unit)
 
-    legend = "   ".join(word(part, COLOURS[part], "■") for part in parts)
+    legend = lines_of((swatch(part, COLOURS[part]) for part in parts), 90)
     title = f"<b>where a step goes</b>, the mean of all ranks<br>{legend}"
     return Panel([title], 34 * len(runs), draw)
 
@@ -114,7 +115,7 @@ def _idle(runs: Sequence[Sequence[Frame]], names: Sequence[str]) -> Panel:
             orientation="h",
             width=0.7,
             marker={"color": [_colour(i) for i in range(len(names))], "line": {"width": 0}},
-            text=["" if share is None else f"{share:.0f}%" for share in shares],
+            text=["" if share is None else f"  {share:.0f}%" for share in shares],
             textposition="outside",
             cliponaxis=False,
             hovertemplate="%{y}: idle for %{x:.1f}% of its last step<extra></extra>",

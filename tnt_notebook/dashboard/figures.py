@@ -15,13 +15,14 @@ legend too, and takes no room from the curves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import cycle
 
 import plotly.graph_objects as go
 
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard.grid import OKABE_ITO, Panel, drawn, word
+from tnt_notebook.dashboard.grid import OKABE_ITO, Panel, drawn
+from tnt_notebook.dashboard.titles import lines_of, word
 from tnt_notebook.telemetry import Frame, thinned
 
 RANKS_WITH_A_LINE = 16
@@ -150,8 +151,8 @@ def _draw_heat(figure: go.Figure, seconds: list[float], rates: list[list[float]]
 def _curves_title(curves: Curves) -> str:
     colours = _colours(curves)
     if len(_metrics(curves)) == 1:
-        return lines_of(_word(name, colours[name], _dash(name)) for name in curves)
-    title = lines_of(_word(name, colours[name], "solid") for name in _metrics(curves))
+        return lines_of((_word(name, colours[name], _dash(name)) for name in curves), PANEL_TITLE)
+    title = lines_of((_word(n, colours[n], "solid") for n in _metrics(curves)), PANEL_TITLE)
     return f"{title}<br>dashed: validation" if len(_metrics(curves)) < len(curves) else title
 
 
@@ -167,20 +168,6 @@ def _throughput_title(ranks: int) -> str:
 
 def _word(text: str, colour: str, dash: str) -> str:
     return word(text, colour, "━" if dash == "solid" else "┅")
-
-
-def lines_of(words: Iterable[str], width: int = PANEL_TITLE) -> str:
-    """The words in lines that are not too long for a panel."""
-    lines: list[list[str]] = [[]]
-    room = width
-    for one in words:
-        length = one.index("</span>") - one.index(">") + 2
-        if lines[-1] and length > room:
-            lines.append([])
-            room = width
-        lines[-1].append(one)
-        room -= length
-    return "<br>".join("   ".join(line) for line in lines)
 
 
 def _colours(curves: Curves) -> dict[str, str]:

@@ -41,15 +41,10 @@ def drawn(panels: Sequence[Panel], left: int = 56) -> go.Figure:
     return figure
 
 
-def word(text: str, colour: str, mark: str = "━") -> str:
-    """A word of a title that is the legend too."""
-    return f'<span style="color:{colour}">{mark} {text}</span>'
-
-
 def _empty(rows: Sequence[Panel], left: int) -> go.Figure:
     lines = [max(title.count("<br>") + 1 for title in row.titles) for row in rows]
     top = 19 + _TITLE * lines[0]
-    gap = _BENEATH + 24 + _TITLE * max(lines[1:], default=0)
+    gap = _BENEATH + 14 + _TITLE * max(lines[1:], default=0)
     inside = sum(row.height for row in rows) + gap * (len(rows) - 1)
     figure = make_subplots(
         rows=len(rows),

@@ -10,13 +10,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
-from tnt_notebook.dashboard.grid import OKABE_ITO, Panel, word
+from tnt_notebook.dashboard.grid import OKABE_ITO, Panel
 from tnt_notebook.dashboard.planned import idle
 from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale_of, some_of
+from tnt_notebook.dashboard.titles import lines_of, swatch
 from tnt_notebook.dashboard.wording import plural, short_time
 from tnt_notebook.parallel.pipeline.simulate import Timeline
 from tnt_notebook.telemetry.step_trace import (
@@ -29,8 +32,10 @@ from tnt_notebook.telemetry.step_trace import (
     of_boxes,
 )
 
-#: More would make the notebook large: then some ranks stand for all.
+#: Of more, each is told by its colour and its place only,
 MOST_BOXES = 1500
+#: and of still more, some ranks stand for all: they would make the notebook large.
+MOST_PLAIN_BOXES = 7000
 
 IDLE = "rgba(128,128,128,0.18)"
 #: The colour of a kind of box, and that of the number on it.
@@ -59,7 +64,7 @@ def figure_of(step: StepTrace, measured: bool = True) -> go.Figure:
     unit, factor = scale_of(step["seconds"])
     figure = go.Figure()
     draw(figure, step, shown, factor)
-    lay_out(figure, len(shown), [_title(step, shown, measured)], unit)
+    lay_out(figure, len(shown), textwrap.wrap(_title(step, shown, measured), 110), unit)
     figure.update_layout(
         barmode="overlay",
         hovermode="closest",
@@ -84,8 +89,7 @@ def trace_of(timeline: Timeline) -> StepTrace:
 def ranks_shown(step: StepTrace) -> list[int]:
     """Those that have a row: not all where there are too many boxes."""
     ranks = [row["rank"] for row in step["rows"]]
-    count = sum(len(row["kinds"]) for row in step["rows"])
-    room = max(2, MOST_BOXES * len(ranks) // max(1, count))
+    room = max(2, MOST_PLAIN_BOXES * len(ranks) // max(1, _count(step)))
     return [ranks[i] for i in some_of(len(ranks), room)]
 
 
@@ -121,7 +125,9 @@ def draw(
              if box.kind in ACTIONS}  # fmt: skip
     for kind in _kinds(step):
         if own := [box for box in some if box.kind == kind]:
-            bar = _bar(kind, own, first, factor) | _place(kind in BESIDE, beside)
+            bar = _bar(kind, own, factor) | _place(kind in BESIDE, beside)
+            if len(some) <= MOST_BOXES:
+                bar |= _in_full(kind, own, first)
             figure.add_bar(**bar, row=row, col=column)
     figure.update_xaxes(range=[0, 1.002 * factor * step["seconds"]], row=row, col=column)
 
@@ -144,8 +150,8 @@ def panel(step: StepTrace) -> Panel:
 
 
 def _legend(step: StepTrace) -> str:
-    words = [word(KINDS[kind], COLOURS[kind][0], "■") for kind in _kinds(step)]
-    return "   ".join([*words, word("idle", "rgba(128,128,128,0.5)", "■")])
+    words = [swatch(KINDS[kind], COLOURS[kind][0]) for kind in _kinds(step)]
+    return lines_of([*words, swatch("idle", IDLE)], 90)
 
 
 def _in_words(step: StepTrace) -> str:
@@ -163,6 +169,10 @@ def _idle_by_rank(step: StepTrace) -> dict[int, float]:
     return dict(zip((row["rank"] for row in step["rows"]), idle(step)["idle"], strict=True))
 
 
+def _count(step: StepTrace) -> int:
+    return sum(len(row["kinds"]) for row in step["rows"])
+
+
 def _kinds(step: StepTrace) -> list[str]:
     """The kinds of boxes that there are, as `KINDS` has them in order."""
     there = {kind for row in step["rows"] for kind in row["kinds"]}
@@ -176,12 +186,25 @@ def _place(is_beside: bool, beside: bool) -> dict[str, float]:
     return {"offset": 0.21, "width": 0.2} if is_beside else {"offset": -0.42, "width": 0.6}
 
 
-def _bar(kind: str, own: Sequence[Box], first: dict[int, int], factor: float) -> dict[str, object]:
-    """Boxes of one kind; those of a rank's later stages are faint."""
+def _bar(kind: str, own: Sequence[Box], factor: float) -> dict[str, Any]:
+    """Boxes of one kind."""
+    return {
+        "y": [f"rank {box.rank}" for box in own],
+        "base": [_short(factor * box.begin) for box in own],
+        "x": [_short(factor * (box.end - box.begin)) for box in own],
+        "name": KINDS[kind],
+        "orientation": "h",
+        "marker": {"color": COLOURS[kind][0], "line": {"width": 0}},
+        "hovertemplate": "%{y}, from %{base}<extra>%{fullData.name}</extra>",
+    }
+
+
+def _in_full(kind: str, own: Sequence[Box], first: dict[int, int]) -> dict[str, Any]:
+    """What tells boxes of one kind apart: their numbers, and that later stages are faint."""
     colour, ink = COLOURS[kind]
-    marker: dict[str, object] = {
+    marker: dict[str, Any] = {
         "color": colour,
-        "line": {"color": "rgba(255,255,255,0.7)", "width": 0 if kind in BESIDE else 1},
+        "line": {"color": "rgba(255,255,255,0.7)", "width": 0.5 if kind in BESIDE else 1},
     }
     text = {}
     if kind in ACTIONS:
@@ -194,11 +217,6 @@ def _bar(kind: str, own: Sequence[Box], first: dict[int, int], factor: float) ->
             "textfont": {"color": ink, "size": 11},
         }
     return {
-        "y": [f"rank {box.rank}" for box in own],
-        "base": [_short(factor * box.begin) for box in own],
-        "x": [_short(factor * (box.end - box.begin)) for box in own],
-        "name": KINDS[kind],
-        "orientation": "h",
         "marker": marker,
         "customdata": [
             f"{_which(box)}from {short_time(box.begin)} to {short_time(box.end)}: "

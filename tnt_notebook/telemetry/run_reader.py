@@ -76,13 +76,13 @@ class Reader:
         return frames
 
     def _whole(self, frame: Frame) -> Frame:
-        """A frame that lists all finished epochs again, where it lists new ones."""
+        """The frame as it was: with all finished epochs, where the file has the new ones."""
         ranks = len(frame["samples"])
         if self._ranks.setdefault(frame["start"], ranks) != ranks:
             raise ValueError("the number of ranks has changed")
-        if "rows" in frame:
-            rows = self._rows.setdefault(frame["start"], {})
-            rows.update((row["epoch"] or 0.0, row) for row in frame["rows"])
+        rows = self._rows.setdefault(frame["start"], {})
+        rows.update((row["epoch"] or 0.0, row) for row in frame.get("rows", []))
+        if "rows" in frame or (rows and frame["state"] != "running"):
             frame["rows"] = thinned([rows[epoch] for epoch in sorted(rows)], MAX_ROWS)
         if "step_trace" in frame:
             self._step_time = max(self._step_time, frame["step_trace"]["time"])
