@@ -112,7 +112,8 @@ class Fit:
         return Timeline(**{**found, "spans": spans_from_json(found["spans"])})
 
     def plot_timeline(self) -> Any:
-        """The last step as a plotly figure: when each rank did what, as measured.
+        """The last step as a plotly figure: when each rank did what, as measured; while it runs,
+        too.
 
         Raises:
             ModelError: no step was looked at closely, and there was no pipeline.
@@ -163,8 +164,7 @@ class Fit:
         """:attr:`breakdown` as a plotly figure, with what limits training."""
         from tnt_notebook.dashboard.breakdown import figure_of  # plotly takes a while to load
 
-        of_ranks = self.breakdown
-        return figure_of(of_ranks, self._fit_frames()[-1]["sharing"])
+        return figure_of(self.breakdown, telemetry.limit_of(self._fit_frames()))
 
     def _fit_frames(self) -> list[Frame]:
         return [frame for frame in self.frames if frame["phase"] == "fit"]

@@ -19,7 +19,6 @@ from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale
 from tnt_notebook.dashboard.titles import lines_of, swatch
 from tnt_notebook.dashboard.wording import plural, short_time
 from tnt_notebook.telemetry import PARTS, Breakdown
-from tnt_notebook.telemetry.limit import limit
 
 #: More rows would be too thin: then some ranks stand for all.
 MOST_ROWS = 64
@@ -41,13 +40,13 @@ MEANING = {
 }
 
 
-def figure_of(of_ranks: Sequence[Breakdown], sharing: int = 1) -> go.Figure:
-    """The mean step of each rank, and what limits it."""
+def figure_of(of_ranks: Sequence[Breakdown], limit: str) -> go.Figure:
+    """The mean step of each rank, and the sentence that says what limits it."""
     shown = some_of(len(of_ranks), MOST_ROWS)
     unit, factor = scale_of(max(b.step for b in of_ranks))
     figure = go.Figure()
     _draw(figure, of_ranks, shown, factor)
-    sentence = textwrap.wrap(limit(of_ranks, sharing), 90)
+    sentence = textwrap.wrap(limit, 90)
     title = [
         f"<b>where a step goes</b> {_on(of_ranks, shown)}",
         *(f"<span style='font-size:12px'>{line}</span>" for line in sentence),

@@ -232,9 +232,9 @@ def _which(box: Box) -> str:
     if box.kind in ACTIONS:
         return f"micro-batch {box.number}, stage {box.stage}<br>"
     return {
-        "S": f"micro-batch {box.number} to rank {box.stage}<br>",
-        "R": f"for micro-batch {box.number}<br>",
-        "X": f"bucket {box.number}<br>",
+        "S": f"message {box.number} to rank {box.stage}<br>",
+        "R": f"of rank {box.stage}, for micro-batch {box.number}<br>",
+        "X": f"number {box.number}<br>",
     }.get(box.kind, "")
 
 

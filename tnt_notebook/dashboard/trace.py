@@ -61,8 +61,11 @@ class Trace:
 
     @property
     def steps(self) -> list[StepTrace]:
-        """The steps that were looked at closely, box by box, in order."""
-        return [frame["step_trace"] for frame in self.frames if "step_trace" in frame]
+        """The steps that were looked at closely, box by box, in order: those of the last fit; of a
+        cell without one, of its last evaluate or predict.
+        """
+        run = telemetry.main_run(self.frames)
+        return [frame["step_trace"] for frame in run if "step_trace" in frame]
 
     def save(self, path: str | Path) -> Path:
         """Writes the run in the trace format of Chrome, which Perfetto opens; or, where the name
@@ -83,7 +86,8 @@ class Trace:
         """A row a box: step, rank, kind, what, stage, number, begin_s, end_s, duration_s.
 
         Times are seconds since the run began; ``stage`` is that of a forward or backward, and of
-        a send the rank it goes to; ``number`` is that of the micro-batch or of the exchange.
+        a send or a wait for a message the other rank; ``number`` is that of the micro-batch, and of
+        a send or an exchange which one it is.
 
         Raises:
             TraceError: pandas is not installed.
@@ -130,7 +134,7 @@ class Trace:
         of_ranks = telemetry.breakdowns(run)
         if not of_ranks:
             raise TraceError(f"{self.title} has no breakdown: that is of a fit of several steps.")
-        return figure_of(of_ranks, run[-1]["sharing"])
+        return figure_of(of_ranks, telemetry.limit_of(run))
 
     def plot(self) -> Any:
         """All that there is to see of it in one plotly figure."""

@@ -35,11 +35,8 @@ def frame_of(line: bytes) -> Frame:
         )
     _check(value, _FRAME, "a frame")
     ranks = len(value["samples"])
-    if (
-        not ranks
-        or len(value["rates"]) != ranks
-        or len(value.get("breakdown", "." * ranks)) != ranks
-    ):
+    of_ranks = [value[name] for name in ("rates", "breakdown", "memory") if name in value]
+    if not ranks or any(len(column) != ranks for column in of_ranks):
         raise ValueError("the number of ranks of this frame is unclear")
     if "step_trace" in value:
         checked_step(value["step_trace"])
@@ -154,6 +151,8 @@ _FRAME: dict[str, Check] = {
     "samples": _list_of(_count),
     "sharing": lambda value: _count(value) and value > 0,
     "breakdown?": _list_of(_breakdown),
+    "memory?": _list_of(_count),
+    **dict.fromkeys(("energy?", "flops?", "rate?"), _number),
     "rows?": _list_of(_finished_epoch),
 }
 _STEP: dict[str, Check] = {

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tnt_notebook.telemetry.frame import Frame
+from tnt_notebook.telemetry.runs import runs
 from tnt_notebook.telemetry.step_trace import ACTIONS, BESIDE, KINDS, Box, boxes
 from tnt_notebook.telemetry.thin import thinned
 
@@ -36,13 +37,14 @@ def chrome_trace(frames: Sequence[Frame], title: str = "run") -> dict[str, Any]:
     begin = min((frame["start"] for frame in frames), default=0.0)
     ranks = max((len(frame["samples"]) for frame in frames), default=0)
     events = [*_of_processes(ranks), *_of_frames(frames, begin, ranks)]
-    steps = [frame["step_trace"] for frame in frames if "step_trace" in frame]
     of_rank: dict[int, list[tuple[int, Box]]] = {}
-    for number, step in enumerate(steps):
-        shift = step["time"] - begin
-        for box in boxes(step):
-            moved = box._replace(begin=shift + box.begin, end=shift + box.end)
-            of_rank.setdefault(box.rank, []).append((number, moved))
+    for run in runs(frames):
+        steps = [frame["step_trace"] for frame in run if "step_trace" in frame]
+        for number, step in enumerate(steps):
+            shift = step["time"] - begin
+            for box in boxes(step):
+                moved = box._replace(begin=shift + box.begin, end=shift + box.end)
+                of_rank.setdefault(box.rank, []).append((number, moved))
     for rank, some in sorted(of_rank.items()):
         events += _of_boxes(rank, some)
     return {
@@ -116,8 +118,8 @@ def _args(box: Box) -> dict[str, int]:
     if box.kind in ACTIONS:
         return {"stage": box.stage, "micro_batch": box.number}
     return {
-        "S": {"to_rank": box.stage, "micro_batch": box.number},
-        "R": {"micro_batch": box.number},
+        "S": {"to_rank": box.stage, "message": box.number},
+        "R": {"from_rank": box.stage, "micro_batch": box.number},
         "X": {"exchange": box.number},
     }.get(box.kind, {})
 

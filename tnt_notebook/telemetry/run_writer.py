@@ -19,6 +19,8 @@ PART_BYTES = 4 << 20
 RUN_BYTES = 16 << 20
 INTERVAL_S = 0.25
 _JITTER_S = 0.01
+#: What a frame has only when there is something new about it.
+_NOW_AND_THEN = ("rows", "breakdown", "memory", "energy", "flops", "rate", "step_trace")
 
 
 def begin(
@@ -145,8 +147,7 @@ class _Pending:
     def take(self, frame: Frame) -> Frame | None:
         """The frame to write now, with what was held back; ``None``: hold this one back."""
         if frame["state"] == "running" and frame["time"] < self._next:
-            said = ("rows", "breakdown", "step_trace")
-            self._held |= {name: frame[name] for name in said if name in frame}  # type: ignore[literal-required]
+            self._held |= {name: frame[name] for name in _NOW_AND_THEN if name in frame}  # type: ignore[literal-required]
             return None
         self._next = frame["time"] + INTERVAL_S - _JITTER_S
         whole: Frame = {**self._held, **frame}  # type: ignore[typeddict-item]

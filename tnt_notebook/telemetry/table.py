@@ -16,8 +16,8 @@ class BoxRow(NamedTuple):
     Attributes:
         step: which of the step traces, from 0.
         kind, what: a letter, and what it stands for.
-        stage: of a forward or backward; of a send: to which rank.
-        number: of the micro-batch, or which exchange of the step.
+        stage: of a forward or backward; of a send or a wait for a message: the other rank.
+        number: of the micro-batch, or which message to that rank, or exchange of the step.
     """
 
     step: int
