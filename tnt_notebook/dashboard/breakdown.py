@@ -97,6 +97,9 @@ def _draw(
             col=None if row is None else 1,
         )
         base = [a + b for a, b in zip(base, seconds, strict=True)]
+    # Else there is room left of 0.
+    where = {} if row is None else {"row": row, "col": 1}
+    figure.update_xaxes(range=[0, 1.03 * factor * max(base)], **where)
 
 
 def _parts(of_ranks: Sequence[Breakdown]) -> list[str]:

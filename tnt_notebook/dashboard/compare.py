@@ -95,6 +95,7 @@ def _breakdowns(runs: Sequence[Sequence[Frame]], names: Sequence[str]) -> Panel:
                 col=1,
             )
             base = [a + b for a, b in zip(base, seconds, strict=True)]
+        figure.update_xaxes(range=[0, 1.03 * factor * max(base)], row=row)
         _bars(figure, row, unit)
 
     legend = lines_of((swatch(part, COLOURS[part]) for part in parts), 90)

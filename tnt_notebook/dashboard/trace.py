@@ -152,7 +152,7 @@ class Trace:
         return figure_of([trace._main() for trace in traces], [trace.title for trace in traces])
 
     def __repr__(self) -> str:
-        took = telemetry.duration(self.frames)
+        took = telemetry.duration(telemetry.main_run(self.frames))
         steps = plural(len(self.steps), "step")
         return f"<Trace of {self.title}: {len(self.frames):,} frames in {took:.0f} s, {steps}>"
 
