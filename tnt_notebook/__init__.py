@@ -11,7 +11,8 @@ In a script started with ``mpiexec``::
     model = tnt.Model(model)
     model.fit(...)
 
-Importing this package loads neither TensorFlow nor MPI; the names below do, when first used.
+Importing this package loads neither TensorFlow nor MPI; the names below do, when first used, but
+for `Trace`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Model",
     "Pipeline",
+    "Trace",
     "distributed",
     "keras",
     "lazy",
@@ -33,6 +35,7 @@ __all__ = [
 if TYPE_CHECKING:
     from tnt_notebook import keras
     from tnt_notebook.comm import world
+    from tnt_notebook.dashboard.trace import Trace
     from tnt_notebook.parallel.model import Model
     from tnt_notebook.parallel.pipeline import Pipeline
     from tnt_notebook.parallel.presence import lazy
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Model": "parallel.model",
     "Pipeline": "parallel.pipeline",
+    "Trace": "dashboard.trace",
     "distributed": "parallel.scope",
     "lazy": "parallel.presence",
     "world": "comm",
