@@ -215,6 +215,22 @@ def test_a_new_kernel_follows_a_run_of_another(
     assert archive.find().state == "stopped"
 
 
+def test_ranks_that_die_leave_their_frames_and_the_reason(
+    notebook: Notebook, base: Path, eventually: Callable[..., None]
+) -> None:
+    notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
+    eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()), 60)
+    cell = "%%tnt --ranks 0\n1"  # waits for the fit, and so for its end
+    notebook.run("registry = get_ipython().magics_manager.registry")
+    notebook.run("pids = [row.pid for row in registry['TntMagics'].cluster.status()]")
+    notebook.run("import os, signal; [os.kill(pid, signal.SIGKILL) for pid in pids]")
+    notebook.run(cell)
+    eventually(lambda: archive.find().state == "failed")
+    assert "died" in archive.find().error
+    said = notebook.run("%tnt_trace show")
+    assert said.startswith("long · failed after ") and "died" in said
+
+
 def test_a_folder_that_cannot_be_written_is_said_once_and_training_goes_on(
     notebook: Notebook,
 ) -> None:

@@ -61,6 +61,19 @@ def test_a_run_whose_writer_was_killed_ended_without_a_word():
     assert archive.listed()[-1].state == "finished"  # the last frame said so
 
 
+def test_a_notebook_adds_what_it_knows_of_the_end():
+    folder = keep(frames_of_a_run()[:-1], close=False)
+    archive.conclude(folder, "failed", "rank 1 died")  # but its writer, this process, lives
+    assert (archive.about(folder).state, archive.about(folder).error) == ("running", "")
+    file = folder / run_folder.ABOUT
+    said = json.loads(file.read_text())
+    file.write_text(json.dumps(said | {"pid_began": 0}))
+    archive.conclude(folder, "failed", "rank 1 died")
+    run = archive.about(folder)
+    assert (run.state, run.error) == ("failed", "rank 1 died") and run.seconds > 5
+    archive.conclude(folder / "gone", "failed", "")
+
+
 def test_a_pid_that_another_process_has_now_is_not_the_writer():
     folder = keep(frames_of_a_run()[:-1], close=False)
     file = folder / run_folder.ABOUT

@@ -220,6 +220,7 @@ class Fit:
         finally:
             state: State = "failed" if self.state == "queued" else self.state
             self._view.finish(state, str(self.error) if self.error else None)
+            archive.conclude(self.folder, state, str(self.error or ""))
             self._ended.set()
 
     def _train(self) -> None:

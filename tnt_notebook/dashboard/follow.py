@@ -39,27 +39,27 @@ def how_to_stop(run: RunInfo) -> str:
     )
 
 
-def ending(state: str) -> tuple[State, str | None]:
+def ending(run: RunInfo | None) -> tuple[State, str | None]:
     """How a run that is kept has ended, as a live view knows it: a state, and an error."""
-    if state in ("finished", "stopped", "failed"):
-        return state, None  # type: ignore[return-value]
-    if state == "running":
+    if run is None:
+        return "failed", "Its folder was removed."
+    if run.state in ("finished", "stopped", "failed"):
+        return run.state, run.error or None  # type: ignore[return-value]
+    if run.state == "running":
         return "stopped", "It still runs: only the view of it has ended."
     return "failed", "It ended without a word: its ranks were killed, or their host went down."
 
 
 def _follow(run: RunInfo, view: LiveView, leave: threading.Event) -> None:
     reader = Reader(run.folder)
-    state = "running"
     try:
         while True:
             # Asked first: what was written before the end is then read after it.
             now = archive.about(run.folder)
-            state = "removed" if now is None else now.state
-            for frame in reader.new():
+            for frame in reader.new() if now else ():
                 view.update(frame)
-            if state != "running" or leave.wait(INTERVAL_S):
+            if now is None or now.state != "running" or leave.wait(INTERVAL_S):
                 break
-        view.finish(*ending(state))
+        view.finish(*ending(now))
     except TraceError as error:
         view.finish("failed", str(error))

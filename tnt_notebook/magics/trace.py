@@ -53,7 +53,7 @@ def show(run: RunInfo, leave: threading.Event) -> Trace:
     if run.state == "running":
         follow(run, leave)
         return trace
-    how = ending(run.state)
+    how = ending(run)
     if getattr(get_ipython(), "kernel", None) is None:
         print(summary(run.title, run.ranks, frames, *how))
     else:

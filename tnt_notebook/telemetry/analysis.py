@@ -87,11 +87,6 @@ def flop_rate(frames: Sequence[Frame]) -> float | None:
     return flops * sum(median_rates(frames)) / frames[-1]["sharing"]
 
 
-def last_step(frames: Sequence[Frame]) -> StepTrace | None:
-    """The latest step, box by box; ``None`` of a run that was not looked at."""
-    return next((f["step_trace"] for f in reversed(frames) if f.get("step_trace")), None)
-
-
 def throughput(frames: Sequence[Frame]) -> tuple[list[float], list[list[float]]]:
     """Samples per second over time, from the first time they were measured on.
 

@@ -16,7 +16,7 @@ import psutil
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry import run_folder
 from tnt_notebook.telemetry.checked import frame_of
-from tnt_notebook.telemetry.frame import Frame
+from tnt_notebook.telemetry.frame import Frame, State
 from tnt_notebook.telemetry.run_writer import measures
 
 TOTAL_BYTES = 512 << 20
@@ -39,6 +39,7 @@ class RunInfo:
         samples_per_s: in all, over the whole run.
         size: bytes on disk.
         host, kernel: where it ran, and the pid of its notebook's kernel.
+        error: why it failed, as its notebook was told; empty if it did not, or nobody knows.
     """
 
     id: str
@@ -52,6 +53,7 @@ class RunInfo:
     size: int = 0
     host: str = ""
     kernel: int | None = None
+    error: str = ""
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -145,6 +147,20 @@ def bound(total_bytes: int = TOTAL_BYTES) -> None:
             total -= run.size
 
 
+def conclude(folder: Path, state: State, error: str) -> None:
+    """Adds to a run what its notebook was told about its end: ranks that died wrote nothing.
+
+    Nothing happens where there is no such run, or where it is still written.
+    """
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        said = json.loads((folder / run_folder.ABOUT).read_bytes())
+        if "state" not in said and _writes(folder, said):
+            return
+        if "seconds" not in said and (last := _last_frame(folder)):
+            said |= measures(last)
+        run_folder.replace(folder / run_folder.ABOUT, said | {"state": state, "error": error})
+
+
 def remove(run: RunInfo) -> None:
     """Deletes a run's files and its folder; a file of somebody else's is left, with the folder."""
     with contextlib.suppress(FileNotFoundError):
@@ -177,6 +193,7 @@ def _info(folder: Path, said: dict[str, Any], size: int) -> RunInfo:
         size=size,
         host=str(said["host"]),
         kernel=said["kernel"],
+        error=str(said.get("error", "")),
         options=dict(said["options"]),
     )
 
