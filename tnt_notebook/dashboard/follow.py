@@ -22,21 +22,15 @@ def follow(run: RunInfo, leave: threading.Event) -> threading.Thread:
     Returns:
         The thread that does it.
     """
-    view = LiveView(run.title, run.ranks, lambda: print(how_to_stop(run)))
+    view = LiveView(run.title, run.ranks, lambda: archive.request_stop(run))
     view.show()
+    if not run.stops:
+        print(f"It can be stopped where it was begun only: on {run.host}.")
     thread = threading.Thread(
         target=_follow, args=(run, view, leave), name=f"tnt-follow-{run.id}", daemon=True
     )
     thread.start()
     return thread
-
-
-def how_to_stop(run: RunInfo) -> str:
-    """Who can stop a run that is only looked at."""
-    return (
-        f"This is a view of a run of another notebook, whose kernel is process {run.kernel} on "
-        f"{run.host}. It is stopped there: fit.stop()."
-    )
 
 
 def ending(run: RunInfo | None) -> tuple[State, str | None]:

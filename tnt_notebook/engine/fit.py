@@ -98,7 +98,9 @@ def _kept(begin: dict[str, Any] | None) -> Iterator[Callable[[Frame], None]]:
             return
         try:
             if writer is None:
-                writer = run_writer.begin(**{**begin, "folder": Path(begin["folder"])})
+                writer = run_writer.begin(
+                    **{**begin, "folder": Path(begin["folder"])}, stops_on=signal.SIGUSR1
+                )
             writer.write(frame)
         except (OSError, ValueError) as error:
             failed = True

@@ -39,6 +39,7 @@ class RunInfo:
         samples_per_s: in all, over the whole run.
         size: bytes on disk.
         host, kernel: where it ran, and the pid of its notebook's kernel.
+        stops: whether `request_stop` can end it.
         error: why it failed, as its notebook was told; empty if it did not, or nobody knows.
     """
 
@@ -53,6 +54,7 @@ class RunInfo:
     size: int = 0
     host: str = ""
     kernel: int | None = None
+    stops: bool = False
     error: str = ""
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -161,6 +163,15 @@ def conclude(folder: Path, state: State, error: str) -> None:
         run_folder.replace(folder / run_folder.ABOUT, said | {"state": state, "error": error})
 
 
+def request_stop(run: RunInfo) -> None:
+    """Asks the ranks of a run to end their fit after the current step, if they run on this host."""
+    now = about(run.folder)
+    if now is not None and now.stops:
+        said = json.loads((run.folder / run_folder.ABOUT).read_bytes())
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(said["pid"]), int(said["stops_on"]))  # one rank's vote is enough
+
+
 def remove(run: RunInfo) -> None:
     """Deletes a run's files and its folder; a file of somebody else's is left, with the folder."""
     with contextlib.suppress(FileNotFoundError):
@@ -181,6 +192,7 @@ def _info(folder: Path, said: dict[str, Any], size: int) -> RunInfo:
             state = "running"
         else:
             state = last["state"] if last and last["state"] != "running" else _SILENT
+    here = said["host"] == socket.gethostname()
     return RunInfo(
         id=folder.name,
         folder=folder,
@@ -193,6 +205,7 @@ def _info(folder: Path, said: dict[str, Any], size: int) -> RunInfo:
         size=size,
         host=str(said["host"]),
         kernel=said["kernel"],
+        stops=state == "running" and here and said["stops_on"] is not None,
         error=str(said.get("error", "")),
         options=dict(said["options"]),
     )

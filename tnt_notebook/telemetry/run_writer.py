@@ -30,6 +30,7 @@ def begin(
     *,
     options: dict[str, Any] | None = None,
     kernel: int | None = None,
+    stops_on: int | None = None,
     part_bytes: int = PART_BYTES,
     run_bytes: int = RUN_BYTES,
 ) -> Writer:
@@ -38,7 +39,8 @@ def begin(
     Args:
         folder: whose parent must be there; default: a new one in :func:`run_folder.base`.
         options: what the run was begun with, for whoever reads about it.
-        kernel: pid of the notebook's kernel that can stop it.
+        kernel: pid of the notebook's kernel.
+        stops_on: signal to this process that ends the run after its current step.
         part_bytes: size at which a file of frames is full.
         run_bytes: size of all files of frames that is not exceeded.
 
@@ -59,6 +61,7 @@ def begin(
         "pid": os.getpid(),
         "pid_began": psutil.Process().create_time(),
         "kernel": kernel,
+        "stops_on": stops_on,
         "options": options or {},
     }
     run_folder.replace(folder / run_folder.ABOUT, about)

@@ -1,0 +1,94 @@
+"""Runs that are kept, in a real JupyterLab: shown afterwards, or followed; compared."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.dashboard.runs import frames_of_a_run
+from tests.telemetry.kept_runs import frames_with_steps, keep
+from tnt_notebook.telemetry import run_writer
+
+if TYPE_CHECKING:
+    from tests.browser.lab import Lab, Notebook
+
+expect = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
+).expect
+
+pytestmark = pytest.mark.browser
+
+Open = Callable[..., "Notebook"]
+
+
+@pytest.fixture
+def stop_signal() -> Iterator[threading.Event]:
+    """Set when somebody asks the run that this process writes to stop."""
+    asked = threading.Event()
+    before = signal.signal(signal.SIGUSR1, lambda signum, frame: asked.set())
+    yield asked
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_kept_run_and_two_beside_each_other(
+    lab: Lab, open_notebook: Open, pictures: Path, theme: str
+) -> None:
+    staged = keep(frames_with_steps(4, epochs=5), "MLP in stages")
+    plain = keep(frames_of_a_run(4, epochs=5), "MLP")
+    name = f"kept-{theme}.ipynb"
+    path = lab.write(
+        name,
+        [
+            f"%load_ext tnt_notebook\n%tnt_trace show {staged.name}",
+            f"%tnt_trace compare {staged.name} {plain.name}",
+            "%tnt_trace list",
+        ],
+    )
+    notebook = open_notebook(name, theme)
+    for cell in range(3):
+        notebook.run_and_wait(cell)
+    shown = notebook.outputs(0)
+    expect(shown.locator(".tnt-pill")).to_have_text("finished")
+    expect(shown.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    for words in ("MLP in stages", "the last step", "where a step goes", "by the formula"):
+        expect(shown).to_contain_text(words)
+    expect(notebook.outputs(1)).to_contain_text("samples per second in all")
+    expect(notebook.outputs(2)).to_contain_text(plain.name)
+    notebook.screenshot(pictures / f"trace-shown-{theme}.png", shown)
+    notebook.screenshot(pictures / f"trace-compared-{theme}.png", notebook.outputs(1))
+    notebook.save()
+    assert len(json.dumps(json.loads(path.read_text())["cells"][0]["outputs"])) < 500_000
+
+
+def test_a_run_of_another_process_is_followed_and_leaves_its_figure(
+    lab: Lab, open_notebook: Open, pictures: Path, stop_signal: threading.Event
+) -> None:
+    frames = frames_with_steps(4, epochs=5)
+    writer = run_writer.begin("MLP elsewhere", 4, stops_on=signal.SIGUSR1)
+    lab.write("follow.ipynb", [f"%load_ext tnt_notebook\n%tnt_trace show {writer.folder.name}"])
+    for frame in frames[:10]:
+        writer.write(frame)
+    notebook = open_notebook("follow.ipynb")
+    notebook.run_and_wait(0)
+    where = notebook.page.locator(".tnt-where")
+    expect(where).to_contain_text("epoch 1 of 5")
+    for frame in frames[10:40]:
+        writer.write(frame)
+    expect(where).to_contain_text("epoch 4 of 5")
+    notebook.screenshot(pictures / "trace-followed.png", notebook.outputs(0))
+    notebook.page.locator(".tnt-stop").click()
+    expect(notebook.page.locator(".tnt-pill")).to_have_text("stopping …")
+    assert stop_signal.wait(10)
+    for frame in frames[40:]:
+        writer.write(frame)
+    writer.close()
+    expect(notebook.page.locator(".tnt-pill")).to_have_text("finished")
+    expect(notebook.outputs(0).locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    expect(notebook.outputs(0)).to_contain_text("the last step")
