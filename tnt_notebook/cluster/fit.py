@@ -6,7 +6,6 @@ import contextvars
 import os
 import tempfile
 import threading
-import time
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,8 +15,8 @@ from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.errors import ModelError, RankError, TntError
 from tnt_notebook.parallel.pipeline.simulate import Timeline, spans_from_json
-from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive, run_folder
-from tnt_notebook.telemetry.sparse import Sparse, without_step
+from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
+from tnt_notebook.telemetry.sparse import Sparse
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster.cluster import Cluster
@@ -51,15 +50,13 @@ class Fit:
         self._options = options
         self._rows: list[Row] = []
         self._sparse = Sparse()
-        self._latest = 0  # the last frame with a step trace,
-        self._passing = False  # and whether it will lose that to a later one
         self._result: dict[str, Any] = {}
         self._execution: Execution | None = None
         self._stop_asked = False
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._model: Any = None
-        self._view = LiveView(title, cluster.ranks, self.stop)
+        self._view = LiveView(title, cluster.ranks, self.stop, self.save_trace)
         self._view.show()
         # In this cell's context: what the ranks print belongs under it, not under the one that
         # runs when they print it.
@@ -139,9 +136,8 @@ class Fit:
         return Trace(self.frames, self.title)
 
     def save_trace(self) -> str:
-        """Writes :attr:`trace` into the current folder, for Perfetto; returns the file's path."""
-        when = time.strftime("%Y%m%d-%H%M%S")
-        return str(self.trace.save(_unused(f"{run_folder.slug(self.title)}-{when}.json")))
+        """Writes :attr:`trace` into a new file in the current folder, for Perfetto; its path."""
+        return str(self.trace.save_beside())
 
     @property
     def breakdown(self) -> list[Breakdown]:
@@ -247,30 +243,12 @@ class Fit:
         frame = data.get(_FRAME)
         if frame is None:
             return
-        self._keep(frame)
+        self._sparse.add(self.frames, frame)
         self._rows = frame.get("rows") or self._rows
         self._view.update(frame)
         if self._stop_asked and self._execution and frame["state"] == "running":
             # The first request may have reached a rank before the cell had begun there.
             self._execution.request_stop()
-
-    def _keep(self, frame: Frame) -> None:
-        """The latest step trace is always there; of the earlier ones, fewer."""
-        if "step_trace" in frame:
-            if self._passing:
-                self.frames[self._latest] = without_step(self.frames[self._latest])
-            self._latest, self._passing = len(self.frames), not self._sparse.wants(frame)
-        self.frames.append(frame)
-
-
-def _unused(name: str) -> Path:
-    """A path in the current folder that no file has."""
-    path = Path.cwd() / name
-    number = 1
-    while path.exists():
-        number += 1
-        path = path.with_name(f"{Path(name).stem}-{number}{Path(name).suffix}")
-    return path
 
 
 def _load(model: bytes) -> Any:

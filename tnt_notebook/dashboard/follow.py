@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.dashboard.view import LiveView
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry import State, archive
@@ -22,7 +23,7 @@ def follow(run: RunInfo, leave: threading.Event) -> threading.Thread:
     Returns:
         The thread that does it.
     """
-    view = LiveView(run.title, run.ranks, lambda: archive.request_stop(run))
+    view = LiveView(run.title, run.ranks, lambda: archive.request_stop(run), lambda: _save(run))
     view.show()
     if not run.stops:
         print(f"It can be stopped where it was begun only: on {run.host}.")
@@ -42,6 +43,10 @@ def ending(run: RunInfo | None) -> tuple[State, str | None]:
     if run.state == "running":
         return "stopped", "It still runs: only the view of it has ended."
     return "failed", "It ended without a word: its ranks were killed, or their host went down."
+
+
+def _save(run: RunInfo) -> str:
+    return str(Trace.open(run.folder).save_beside())
 
 
 def _follow(run: RunInfo, view: LiveView, leave: threading.Event) -> None:

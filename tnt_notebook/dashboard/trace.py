@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from tnt_notebook.dashboard.wording import plural
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry import Frame, archive
 from tnt_notebook.telemetry.chrome import chrome_trace
+from tnt_notebook.telemetry.run_folder import slug
 from tnt_notebook.telemetry.run_reader import read
 from tnt_notebook.telemetry.step_trace import StepTrace
 from tnt_notebook.telemetry.table import BoxRow, box_rows, write_csv
@@ -81,6 +83,19 @@ class Trace:
             text = json.dumps(chrome_trace(self.frames, self.title), separators=(",", ":"))
             path.write_text(text, encoding="utf-8")
         return path
+
+    def save_beside(self) -> Path:
+        """Saves it in a new file in the current folder: ``mlp-on-digits-20261121-193000.json``.
+
+        Returns:
+            The path.
+        """
+        name = f"{slug(self.title)}-{time.strftime('%Y%m%d-%H%M%S')}"
+        path, number = Path.cwd() / f"{name}.json", 1
+        while path.exists():
+            number += 1
+            path = path.with_name(f"{name}-{number}.json")
+        return self.save(path)
 
     def to_pandas(self) -> pd.DataFrame:
         """A row a box: step, rank, kind, what, stage, number, begin_s, end_s, duration_s.

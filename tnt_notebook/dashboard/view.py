@@ -27,6 +27,7 @@ from tnt_notebook.dashboard import still
 from tnt_notebook.dashboard.card import Card
 from tnt_notebook.dashboard.pace import Paced
 from tnt_notebook.telemetry import Frame, Row, State, thinned
+from tnt_notebook.telemetry.sparse import Sparse
 
 INTERVAL = 0.2  # seconds between two frames sent to the browser
 RANKS_AT_FULL_PACE = 64
@@ -73,6 +74,7 @@ class LiveView:
         self._on_save = on_save
         self._lock = threading.Lock()
         self._runs: dict[float, list[Frame]] = {}  # by their start
+        self._sparse = Sparse()
         self._drawn: Frame | None = None
         self._rows: list[Row] = []
         self._looks: dict[str, Any] = {}  # not yet drawn
@@ -129,7 +131,8 @@ class LiveView:
         self._card.leave(self._placeholder["text/plain"], summary, figure)
 
     def _keep(self, frame: Frame) -> None:
-        run = [*self._runs.get(frame["start"], []), frame]
+        run = list(self._runs.get(frame["start"], []))
+        self._sparse.add(run, frame)
         self._runs[frame["start"]] = thinned(run, MAX_FRAMES)
         if len(self._runs) > MAX_RUNS:
             main = telemetry.main_run(self._all_frames())[0]["start"]

@@ -17,6 +17,7 @@ class Sparse:
 
     def __init__(self) -> None:
         self._next: dict[float, float] = {}
+        self._passing: dict[float, Frame] = {}
 
     def wants(self, frame: Frame) -> bool:
         """Whether the step trace of a frame, which must have one, is to be kept."""
@@ -25,6 +26,19 @@ class Sparse:
             return False
         self._next[start] = max(_OLDER * elapsed, elapsed + _LEAST_GAP_S)
         return True
+
+    def add(self, frames: list[Frame], frame: Frame) -> None:
+        """Appends a frame, and takes from the one before it a step trace that is not to be kept: so
+        that the latest is always there.
+        """
+        if "step_trace" in frame:
+            passed = self._passing.pop(frame["start"], None)
+            at = next((i for i in reversed(range(len(frames))) if frames[i] is passed), None)
+            if passed is not None and at is not None:
+                frames[at] = without_step(passed)
+            if not self.wants(frame):
+                self._passing[frame["start"]] = frame
+        frames.append(frame)
 
 
 def without_step(frame: Frame) -> Frame:
