@@ -52,6 +52,7 @@ def test_a_kept_run_and_two_beside_each_other(
         ],
     )
     notebook = open_notebook(name, theme)
+    notebook.page.set_viewport_size({"width": 1280, "height": 3000})  # for pictures of all of it
     for cell in range(3):
         notebook.run_and_wait(cell)
     shown = notebook.outputs(0)
