@@ -155,6 +155,20 @@ def test_two_notebooks_write_side_by_side(base):
     assert {len(read(run.folder)) for run in runs} == {len(read(runs[0].folder))}
 
 
+def test_a_full_disk_is_an_error_and_leaves_what_was_written():
+    said = in_a_process(
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        "try: keep(frames_of_a_run(epochs=40))\n"
+        "except OSError as error: print(error.strerror)"
+    )
+    assert said == "File too large\n"
+    (run,) = archive.listed()
+    frames = read(run.folder)
+    assert len(frames) > 5 and run.seconds == frames[-1]["elapsed"]
+    assert run.state == "ended without a word"
+
+
 def test_a_thousand_runs_are_listed_quickly():
     line = json.dumps(frames_of_a_run(ranks=64)[-1]).encode() + b"\n"
     for i in range(1000):
