@@ -150,14 +150,11 @@ def bound(total_bytes: int = TOTAL_BYTES) -> None:
 
 
 def conclude(folder: Path, state: State, error: str) -> None:
-    """Adds to a run what its notebook was told about its end: ranks that died wrote nothing.
-
-    Nothing happens where there is no such run, or where it is still written.
+    """Adds to a run what its notebook was told about its end: ranks that died, or whose disk was
+    full, wrote nothing. Nothing happens where there is no such run.
     """
     with contextlib.suppress(OSError, ValueError, KeyError):
         said = json.loads((folder / run_folder.ABOUT).read_bytes())
-        if "state" not in said and _writes(folder, said):
-            return
         if "seconds" not in said and (last := _last_frame(folder)):
             said |= measures(last)
         run_folder.replace(folder / run_folder.ABOUT, said | {"state": state, "error": error})
