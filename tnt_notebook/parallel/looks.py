@@ -21,7 +21,7 @@ from tnt_notebook.parallel.pipeline.families import bubble_by_formula
 from tnt_notebook.parallel.pipeline.schedule import Schedule
 from tnt_notebook.telemetry.boxes import BOX, last_step
 from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, mean, of_steps
-from tnt_notebook.telemetry.events import PHASES, exchange_rate
+from tnt_notebook.telemetry.events import PHASES, exchange_rate, is_of
 from tnt_notebook.telemetry.frame import Phase
 from tnt_notebook.telemetry.step_trace import Box, StepTrace, of_boxes
 from tnt_notebook.telemetry.thin import spread
@@ -30,6 +30,9 @@ from tnt_notebook.telemetry.thin import spread
 MOST_BOXES = 600
 #: And of one whole pipeline: of a longer step only the beginning is shown.
 MOST_IN_A_PIPELINE = 4000
+
+#: Steps that stand for all since the last look: each takes a rank some 0.1 ms.
+_STEPS = 8
 
 #: Seconds after which the clocks of hosts are compared again: they drift by some 10 µs a second.
 _CLOCKS_S = 10.0
@@ -111,9 +114,10 @@ class Looks:
         self._seen = over.traced()
         events = over.trace(count)
         forgotten = len(events) < self._seen - count
-        steps = of_steps(events, self._ranks.gradients_from, forgotten, self._phase)
+        told = events
         if count == self._begin and not forgotten:
-            del steps[:1]  # it was traced, which takes long and tells nothing
+            told = _without_first_step(events)  # it was traced, which takes long
+        steps = of_steps(told, self._ranks.gradients_from, forgotten, self._phase, _STEPS)
         boxes = last_step(events, self._phase)
         late = over.rank == 0 and time.monotonic() >= self._compare_at
         joules = self._rapl.joules() if self._rapl else 0.0
@@ -168,6 +172,11 @@ class Looks:
             ranks=self._over.size,
             **about(self._ranks.schedule, made),
         )
+
+
+def _without_first_step(events: np.ndarray) -> np.ndarray:
+    steps = events[is_of(events, "step")]
+    return events[events["begin_ns"] > steps["end_ns"].min()] if len(steps) > 1 else events[:0]
 
 
 def about(schedule: Schedule | None, boxes: Sequence[Box]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tnt_notebook.telemetry.events import COLLECTIVE, NOT_TRAINING, is_of, union_s
+from tnt_notebook.telemetry.thin import spread
 
 _ACTIONS = ("forward", "backward", "input_gradient", "weight_gradient")
 
@@ -46,7 +47,11 @@ NOTHING = Breakdown(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def of_steps(
-    events: np.ndarray, gradients_from: int = 0, forgotten: bool = False, phase: int = 0
+    events: np.ndarray,
+    gradients_from: int = 0,
+    forgotten: bool = False,
+    phase: int = 0,
+    most: int = 1 << 30,
 ) -> list[Breakdown]:
     """Of each step in the trace of a rank, the oldest first.
 
@@ -58,12 +63,14 @@ def of_steps(
             them is left out.
         phase: what the steps are of, by its number in
             :data:`~tnt_notebook.telemetry.events.PHASES`.
+        most: of more steps so many stand for all, evenly spread.
     """
     is_step = is_of(events, "step")
     steps = events[is_step & (events["channel"] == phase)]
     parts = events[~is_step]
     if forgotten and len(parts):
         steps = steps[steps["begin_ns"] >= parts["begin_ns"].min()]
+    steps = steps[spread(len(steps), most)]
     parts = parts[np.argsort(parts["begin_ns"])]
     first, last = (np.searchsorted(parts["begin_ns"], steps[at]) for at in ("begin_ns", "end_ns"))
     return [

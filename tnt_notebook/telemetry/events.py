@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 #: One record of :meth:`World.trace`; times in nanoseconds of CLOCK_MONOTONIC.
@@ -61,7 +63,14 @@ def exchange_rate(events: np.ndarray) -> float:
 
 def is_of(events: np.ndarray, *kinds: str) -> np.ndarray:
     """Which of the events are of one of these kinds."""
-    return np.isin(events["kind"], [EVENT_KINDS.index(kind) for kind in kinds])
+    chosen: np.ndarray = _among(kinds)[events["kind"]]
+    return chosen
+
+
+@functools.cache
+def _among(kinds: tuple[str, ...]) -> np.ndarray:
+    """For the number of each kind, whether it is one of these: many times as fast as np.isin."""
+    return np.array([kind in kinds for kind in EVENT_KINDS])
 
 
 def union_s(begin_ns: np.ndarray, end_ns: np.ndarray) -> float:
