@@ -156,6 +156,11 @@ class Fit:
             raise ModelError(f"{self.title} has no breakdown: that is of a fit of several steps.")
         return found
 
+    @property
+    def limit(self) -> str:
+        """What limits training most, and what to do about it; so far, while it runs."""
+        return self.trace.limit
+
     def plot_breakdown(self) -> Any:
         """:attr:`breakdown` as a plotly figure, with what limits training."""
         from tnt_notebook.dashboard.breakdown import figure_of  # plotly takes a while to load

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from tnt_notebook.dashboard.grid import OKABE_ITO, Panel
-from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale_of, some_of
+from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale_of
 from tnt_notebook.dashboard.titles import lines_of, swatch
 from tnt_notebook.dashboard.wording import plural, short_time
 from tnt_notebook.telemetry import PARTS, Breakdown
+from tnt_notebook.telemetry.thin import spread
 
 #: More rows would be too thin: then some ranks stand for all.
 MOST_ROWS = 64
@@ -42,7 +43,7 @@ MEANING = {
 
 def figure_of(of_ranks: Sequence[Breakdown], limit: str) -> go.Figure:
     """The mean step of each rank, and the sentence that says what limits it."""
-    shown = some_of(len(of_ranks), MOST_ROWS)
+    shown = spread(len(of_ranks), MOST_ROWS)
     unit, factor = scale_of(max(b.step for b in of_ranks))
     figure = go.Figure()
     _draw(figure, of_ranks, shown, factor)
@@ -58,7 +59,7 @@ def figure_of(of_ranks: Sequence[Breakdown], limit: str) -> go.Figure:
 
 def panel(of_ranks: Sequence[Breakdown]) -> Panel:
     """The same among other panels; its title is the legend, too."""
-    shown = some_of(len(of_ranks), PANEL_ROWS)
+    shown = spread(len(of_ranks), PANEL_ROWS)
     unit, factor = scale_of(max(b.step for b in of_ranks))
 
     def draw(figure: go.Figure, row: int) -> None:

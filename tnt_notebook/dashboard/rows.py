@@ -9,18 +9,6 @@ import plotly.graph_objects as go
 from tnt_notebook.dashboard.grid import GREY, GRID
 
 
-def some_of(ranks: int, room: int) -> list[int]:
-    """All ranks where there is room; else as many as there is room for, the first and last among
-    them.
-
-    Args:
-        room: at least 2.
-    """
-    if ranks <= room:
-        return list(range(ranks))
-    return [i * (ranks - 1) // (room - 1) for i in range(room)]
-
-
 def scale_of(seconds: float) -> tuple[str, float]:
     """The unit of an axis as long as this, and how many of it a second has."""
     return ("ms", 1e3) if seconds < 1 else ("s", 1.0)

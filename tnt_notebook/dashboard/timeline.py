@@ -18,7 +18,7 @@ import plotly.graph_objects as go
 
 from tnt_notebook.dashboard.grid import OKABE_ITO, Panel
 from tnt_notebook.dashboard.planned import idle
-from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale_of, some_of
+from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale_of
 from tnt_notebook.dashboard.titles import lines_of, swatch
 from tnt_notebook.dashboard.wording import plural, short_time
 from tnt_notebook.parallel.pipeline.simulate import Timeline
@@ -31,6 +31,7 @@ from tnt_notebook.telemetry.step_trace import (
     boxes,
     of_boxes,
 )
+from tnt_notebook.telemetry.thin import spread
 
 #: Of more, each is told by its colour and its place only,
 MOST_BOXES = 1500
@@ -90,7 +91,7 @@ def ranks_shown(step: StepTrace) -> list[int]:
     """Those that have a row: not all where there are too many boxes."""
     ranks = [row["rank"] for row in step["rows"]]
     room = max(2, MOST_PLAIN_BOXES * len(ranks) // max(1, _count(step)))
-    return [ranks[i] for i in some_of(len(ranks), room)]
+    return [ranks[i] for i in spread(len(ranks), room)]
 
 
 def draw(

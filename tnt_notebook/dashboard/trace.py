@@ -69,6 +69,11 @@ class Trace:
         run = telemetry.main_run(self.frames)
         return [frame["step_trace"] for frame in run if "step_trace" in frame]
 
+    @property
+    def limit(self) -> str:
+        """What limits training most, in a sentence; of a run too short to say, nothing."""
+        return telemetry.limit_of(telemetry.main_run(self.frames))
+
     def save(self, path: str | Path) -> Path:
         """Writes the run in the trace format of Chrome, which Perfetto opens; or, where the name
         ends in ``.csv``, its boxes as a table.
