@@ -6,7 +6,6 @@ lost to messages, or to actions that took longer than they usually do.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
@@ -15,6 +14,7 @@ from typing import Any, TypedDict
 from tnt_notebook.errors import ScheduleError
 from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
 from tnt_notebook.parallel.pipeline.simulate import Costs, simulate
+from tnt_notebook.telemetry.bubble import actions_s, covered_s
 from tnt_notebook.telemetry.step_trace import ACTIONS, WORK, Box, StepTrace, of_boxes
 from tnt_notebook.telemetry.step_trace import boxes as boxes_of
 
@@ -53,15 +53,12 @@ def idle(trace: StepTrace) -> Idle:
     boxes = boxes_of(trace)
     kinds, seconds = WORK, trace["seconds"]
     if trace["pipeline"] > 1:
-        kinds = ACTIONS
-        actions = [box for box in boxes if box.kind in kinds]
-        begin = min((box.begin for box in actions), default=0.0)
-        seconds = max((box.end for box in actions), default=0.0) - begin
+        kinds, seconds = ACTIONS, actions_s(trace)
     work: dict[int, list[Box]] = {row["rank"]: [] for row in trace["rows"]}
     for box in boxes:
         if box.kind in kinds:
             work[box.rank].append(box)
-    shares = [1 - _covered(own) / seconds if seconds else 0.0 for own in work.values()]
+    shares = [1 - covered_s(own) / seconds if seconds else 0.0 for own in work.values()]
     return {
         "idle": [round(share, 4) for share in shares],
         "bubble": round(fmean(shares), 4) if shares else 0.0,
@@ -153,12 +150,3 @@ def _mean_costs(actions: Sequence[Box], stages: int) -> Costs:
         [mean("IB", stage) for stage in every],
         [mean("W", stage) for stage in every],
     )
-
-
-def _covered(boxes: Sequence[Box]) -> float:
-    """Seconds in which there is a box: an optimizer begins before the last gradient is there."""
-    seconds, until = 0.0, -math.inf
-    for box in sorted(boxes, key=lambda box: box.begin):
-        seconds += max(0.0, box.end - max(box.begin, until))
-        until = max(until, box.end)
-    return seconds

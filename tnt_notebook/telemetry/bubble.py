@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tnt_notebook.telemetry.step_trace import ACTIONS, Box, StepTrace, boxes
@@ -94,7 +95,7 @@ def hidden(trace: StepTrace) -> dict[int, float]:
         one: StepTrace = {**trace, "rows": [row]}
         exchanges = [box for box in boxes(one) if box.kind == "X"]
         work = _joined([box for box in boxes(one) if box.kind in ACTIONS + "C"])
-        whole = sum(end - begin for begin, end in _joined(exchanges))
+        whole = covered_s(exchanges)
         if not whole:
             continue
         covered = sum(
@@ -106,7 +107,12 @@ def hidden(trace: StepTrace) -> dict[int, float]:
     return shares
 
 
-def _joined(some: list[Box]) -> list[tuple[float, float]]:
+def covered_s(some: Sequence[Box]) -> float:
+    """Seconds in which there is at least one of the boxes."""
+    return sum(end - begin for begin, end in _joined(some))
+
+
+def _joined(some: Sequence[Box]) -> list[tuple[float, float]]:
     """The times that lie in at least one of the boxes."""
     joined: list[tuple[float, float]] = []
     for box in sorted(some, key=lambda box: box.begin):
