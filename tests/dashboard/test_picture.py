@@ -9,7 +9,8 @@ import pytest
 
 from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
-from tnt_notebook.dashboard.picture import MOST_ROWS, WIDTH, last_step, step_html
+from tnt_notebook import telemetry
+from tnt_notebook.dashboard.picture import MOST_ROWS, WIDTH, step_html
 from tnt_notebook.dashboard.still import summary_bundle
 
 
@@ -40,7 +41,7 @@ def test_it_stays_small_and_shows_some_of_many_ranks(micro_batches):
 
 def test_the_summary_has_the_last_step_and_does_without():
     frames = frames_of_a_run(4)
-    assert last_step(frames) is None
+    assert telemetry.last_step(frames) is None
     html = summary_bundle("MLP", 4, frames, "finished", None)["text/html"]
     assert "Last step" not in html
     frames[3]["step_trace"] = step_of_a_pipeline("gpipe")

@@ -14,7 +14,8 @@ from tnt_notebook import telemetry
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.errors import ModelError, RankError, TntError
-from tnt_notebook.parallel.pipeline.simulate import Timeline, spans_from_json
+from tnt_notebook.parallel.pipeline.measured import timeline_from
+from tnt_notebook.parallel.pipeline.simulate import Timeline
 from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
 from tnt_notebook.telemetry.sparse import Sparse
 
@@ -101,24 +102,22 @@ class Fit:
             ModelError: the model was not trained in a pipeline.
         """
         self.wait()
-        found = self._result.get("timeline")
+        steps = self.trace.steps
+        found = timeline_from(steps[-1]) if steps else None
         if found is None:
             raise ModelError(
                 f"{self.title} has no timeline: that is of a pipeline. Train with --pipeline P."
             )
-        return Timeline(**{**found, "spans": spans_from_json(found["spans"])})
+        return found
 
     def plot_timeline(self) -> Any:
         """The last step as a plotly figure: when each rank did what, as measured; while it runs,
         too.
 
         Raises:
-            ModelError: no step was looked at closely, and there was no pipeline.
+            TraceError: no step was looked at closely.
         """
-        from tnt_notebook.dashboard.timeline import figure_of, trace_of
-
-        trace = self.trace
-        return trace.plot_timeline() if trace.steps else figure_of(trace_of(self.timeline))
+        return self.trace.plot_timeline()
 
     def plot_throughput(self) -> Any:
         """Samples per second of each rank over time, as a plotly figure; while it runs, too.

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 from tnt_notebook.dashboard.planned import idle
 from tnt_notebook.dashboard.wording import short_time
-from tnt_notebook.telemetry import Frame
 from tnt_notebook.telemetry.step_trace import ACTIONS, BESIDE, KINDS, RankTrace, StepTrace
 from tnt_notebook.telemetry.thin import spread
 
@@ -30,11 +28,6 @@ WIDTH = 2000  # units of the picture: half a pixel of most screens
 GAP = 4  # units, so that equal neighbours are two
 BELOW = "OXR"  # are drawn first: others may lie over them
 FAINT = 0.62  # opacity of the boxes of a rank's second stage
-
-
-def last_step(frames: Sequence[Frame]) -> StepTrace | None:
-    """The last step that a run has shown."""
-    return next((f["step_trace"] for f in reversed(frames) if "step_trace" in f), None)
 
 
 def step_html(trace: StepTrace | None) -> str:

@@ -15,7 +15,7 @@ from tnt_notebook.errors import ScheduleError
 from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
 from tnt_notebook.parallel.pipeline.simulate import Costs, simulate
 from tnt_notebook.telemetry.bubble import actions_s, covered_s
-from tnt_notebook.telemetry.step_trace import ACTIONS, WORK, Box, StepTrace, of_boxes
+from tnt_notebook.telemetry.step_trace import ACTIONS, WORK, Box, StepTrace, of_boxes, replicas
 from tnt_notebook.telemetry.step_trace import boxes as boxes_of
 
 ROWS_WITH_A_PLAN = 32  # more leave no room for it, see widgets/lanes.js
@@ -73,9 +73,8 @@ def planned(trace: StepTrace) -> StepTrace | None:
     have no row.
     """
     actions = [box for box in boxes_of(trace) if box.kind in ACTIONS]
-    replicas = _replicas(actions, trace["pipeline"])
     try:
-        boxes = [box for ranks in replicas for box in _planned_of(actions, ranks)]
+        boxes = [box for ranks in replicas(trace) for box in _planned_of(actions, ranks)]
     except ScheduleError:  # a part of a step, or stages that are no chain
         return None
     if not boxes:
@@ -86,21 +85,6 @@ def planned(trace: StepTrace) -> StepTrace | None:
     for row in plan["rows"]:
         row["begins"] = [begin + shift for begin in row["begins"]]
     return plan
-
-
-def _replicas(actions: Sequence[Box], pipeline: int) -> list[tuple[int, ...]]:
-    """The ranks of each replica of a pipeline; empty where they cannot be told.
-
-    Both layouts that there are number the replicas of a stage as they number replicas.
-    """
-    stages_of: dict[int, set[int]] = defaultdict(set)
-    for box in actions:
-        stages_of[box.rank].add(box.stage)
-    alike: dict[frozenset[int], list[int]] = defaultdict(list)
-    for rank in sorted(stages_of):
-        alike[frozenset(stages_of[rank])].append(rank)
-    complete = len(alike) == pipeline > 1 and len({len(ranks) for ranks in alike.values()}) == 1
-    return list(zip(*alike.values(), strict=True)) if complete else []
 
 
 def _planned_of(actions: Sequence[Box], ranks: Sequence[int]) -> list[Box]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import assets
-from tnt_notebook.dashboard.picture import last_step, step_html
+from tnt_notebook.dashboard.picture import step_html
 from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE, metric_pairs, other_runs, summary
 from tnt_notebook.dashboard.time import time_html, time_of
 from tnt_notebook.dashboard.wording import clock, number, plural, rate
@@ -65,7 +65,7 @@ def _card_html(title: str, frames: Sequence[Frame], state: State, error: str | N
         _metrics_html(run),
         "".join(f'<div class="tnt-caption">{escape(line)}</div>' for line in other_runs(frames)),
         time_html(time_of(run)),
-        step_html(last_step(run)),
+        step_html(telemetry.last_step(run)),
         _ranks_html(run),
     ]
     body = "".join(parts)

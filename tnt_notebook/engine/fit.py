@@ -42,7 +42,7 @@ def run_fit_cell(
             :func:`tnt_notebook.telemetry.run_writer.begin`, with the folder as text.
 
     Returns:
-        ``{"history", "epochs", "stopped", "runs", "timeline"}`` of the last fit and of all runs, or
+        ``{"history", "epochs", "stopped", "runs"}`` of the last fit and of all runs, or
         ``{"error": {"ename", "evalue", "traceback"}}`` when cell or training failed here.
     """
     global _model
@@ -71,7 +71,6 @@ def run_fit_cell(
         "epochs": len(next(iter(history.values()), [])),
         "stopped": any(run.stopped for run in session.runs),
         "runs": [{"kind": run.kind, "history": dict(run.history)} for run in session.runs],
-        "timeline": vars(fits[-1].timeline) if fits and fits[-1].timeline else None,
     }
 
 

@@ -88,11 +88,9 @@ def fit(
             validation_freq=validation_freq,
         )
         progress.look(at_all=True)
-    cut = functions.pipeline
-    timeline = cut.last_step() if cut else None
     session.gather(model)
     agreement.check_identical(over, state_of(model), "after training")
-    session.runs.append(Run("fit", model, dict(history.history), progress.stopped, timeline))
+    session.runs.append(Run("fit", model, dict(history.history), progress.stopped))
     return history
 
 

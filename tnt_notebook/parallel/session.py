@@ -15,23 +15,17 @@ from tnt_notebook.parallel.data import Replica
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.pipeline.config import Layout, Pipeline, layout_of
-from tnt_notebook.parallel.pipeline.simulate import Timeline
 from tnt_notebook.parallel.progress import Progress, Report
 
 
 @dataclass
 class Run:
-    """One finished call of ``fit``, ``evaluate`` or ``predict``.
-
-    Attributes:
-        timeline: in a pipeline, the last step of a fit, as measured.
-    """
+    """One finished call of ``fit``, ``evaluate`` or ``predict``."""
 
     kind: str
     model: keras.Model
     history: dict[str, list[float]] = field(default_factory=dict)
     stopped: bool = False
-    timeline: Timeline | None = None
 
 
 @dataclass

@@ -10,6 +10,7 @@ A step trace is what the live timeline draws, what a run's folder keeps, and wha
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import NamedTuple, NotRequired, TypedDict
 
 #: What a box is, by its letter. Those in `BESIDE` go on beside the others.
@@ -125,3 +126,24 @@ def of_boxes(boxes: list[Box], **rest: object) -> StepTrace:
             )
         )
     return StepTrace(seconds=seconds, tick=tick, rows=rows, **rest)  # type: ignore[typeddict-item]
+
+
+def replicas(trace: StepTrace) -> list[tuple[int, ...]]:
+    """The ranks of each replica of a pipeline, in the order of its stages; empty where they cannot
+    be told: some of them have no row.
+
+    Both layouts that there are number the replicas of a stage as they number replicas.
+    """
+    stages_of: dict[int, set[int]] = defaultdict(set)
+    for row in trace["rows"]:
+        for kind, stage in zip(row["kinds"], row["stages"], strict=True):
+            if kind in ACTIONS:
+                stages_of[row["rank"]].add(stage)
+    alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for rank in sorted(stages_of):
+        alike[tuple(sorted(stages_of[rank]))].append(rank)
+    pipeline = trace["pipeline"]
+    complete = len(alike) == pipeline > 1 and len({len(ranks) for ranks in alike.values()}) == 1
+    if not complete:
+        return []
+    return list(zip(*(alike[stages] for stages in sorted(alike)), strict=True))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
-from tnt_notebook.comm import World
-from tnt_notebook.parallel.pipeline.schedule import Action, Kind, Schedule
-from tnt_notebook.parallel.pipeline.simulate import Span, Timeline, spans_from_json
+from tnt_notebook.parallel.pipeline.schedule import Action, Kind
+from tnt_notebook.parallel.pipeline.simulate import Span, Timeline
 from tnt_notebook.telemetry.events import EVENT_KINDS, NOT_TRAINING
+from tnt_notebook.telemetry.step_trace import ACTIONS, StepTrace, boxes, replicas
 
 #: What an action is called in the trace.
 EVENT_OF: dict[Kind, str] = {
@@ -58,24 +57,26 @@ def steps_on(events: np.ndarray, rank: int, most: int) -> list[list[Span]]:
     return [spans[i : i + size] for i in range(0, len(spans), size)]
 
 
-def last_step(over: World, ranks: Sequence[int], rank: int, schedule: Schedule) -> Timeline | None:
-    """The latest training step on all ranks of a pipeline; None if there was none. Collective.
-
-    Clocks of different hosts are taken as they are.
-
-    Args:
-        ranks: of the pipeline, in the world.
-        rank: of this process in its pipeline.
-    """
-    steps = steps_on(over.trace(), rank, 1)
-    everyone = over.allgather_bytes(json.dumps(steps[-1] if steps else []).encode())
-    parts = [spans_from_json(json.loads(everyone[member])) for member in ranks]
-    if not all(parts):
+def timeline_from(trace: StepTrace) -> Timeline | None:
+    """A step of a pipeline's first replica; None without a pipeline, or where ranks are missing."""
+    ranks = next(iter(replicas(trace)), ())
+    actions = [box for box in boxes(trace) if box.rank in ranks and box.kind in ACTIONS]
+    if not actions:
         return None
-    begin = min(span.begin for part in parts for span in part)
+    begin = min(box.begin for box in actions)
     spans = tuple(
-        span._replace(begin=span.begin - begin, end=span.end - begin)
-        for part in parts
-        for span in part
+        Span(
+            ranks.index(box.rank),
+            Action(cast(Kind, box.kind), box.stage, box.number),
+            box.begin - begin,
+            box.end - begin,
+        )
+        for box in actions
     )
-    return Timeline(schedule.name, schedule.ranks, schedule.micro_batches, spans, measured=True)
+    return Timeline(
+        trace.get("schedule", ""),
+        trace["pipeline"],
+        trace.get("micro_batches", 1),
+        spans,
+        measured=True,
+    )

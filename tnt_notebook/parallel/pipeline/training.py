@@ -33,7 +33,6 @@ from tnt_notebook.parallel.pipeline.graph import (
     standardized,
     wiring_of,
 )
-from tnt_notebook.parallel.pipeline.measured import last_step
 from tnt_notebook.parallel.pipeline.partition import Weighing, partition, recomputing
 from tnt_notebook.parallel.pipeline.profile import weigh
 from tnt_notebook.parallel.pipeline.readers import readers_of, told
@@ -47,7 +46,6 @@ from tnt_notebook.parallel.pipeline.runtime import (
     enough_channels,
 )
 from tnt_notebook.parallel.pipeline.schedule import Schedule
-from tnt_notebook.parallel.pipeline.simulate import Timeline
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.weights import Weights
@@ -196,12 +194,6 @@ class PipelineSteps:
             (row,) = ops.allreduce([row], reduction="max", label=label, over=self._setting.over)
             shape = tf.concat([[0], row], 0)
         return tf.zeros(shape, self._graph.specs[value].dtype) if output is None else output
-
-    def last_step(self) -> Timeline | None:
-        """The latest training step of this replica, as measured. Collective."""
-        return last_step(
-            self._setting.over, self._place.ranks, self._place.rank, self._plan.schedule
-        )
 
     # Parts of a step ----------------------------------------------------------------------
 
