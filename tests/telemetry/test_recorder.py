@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from tnt_notebook.telemetry import Recorder
+from tnt_notebook.telemetry import Breakdown, Recorder
+from tnt_notebook.telemetry.step_trace import Box, of_boxes
 
 
 def run_steps(recorder, epoch, count, *, begin, step_time=0.1, steps=10, samples=(32, 32)):
@@ -142,3 +143,19 @@ def test_rows_stay_bounded_and_keep_the_last():
     assert len(rows) <= 500
     assert rows[0]["epoch"] == 1
     assert rows[-1]["epoch"] == 5000
+
+
+def test_the_frame_of_a_thousand_ranks_is_bounded():
+    ranks = 1024
+    recorder = Recorder(ranks, "fit", 3, start=0.0)
+    for step in range(1, 100):
+        logs = {"loss": 1 / step, "accuracy": 1 - 1 / step}
+        recorder.step(1, step, 100, logs, [31 + step % 3] * ranks, 0.1 * step)
+    recorder.breakdown([Breakdown(0.00123456, 0.0456789, 0.0, 0.0123456, 0.00345678)] * ranks)
+    # As many boxes as a look at so many ranks brings.
+    some = [Box(rank * 51, "C", 0, n, 0.01 * n, 0.01 * n + 0.009) for rank in range(21)
+            for n in range(28)]  # fmt: skip
+    trace = of_boxes(some, time=1.0, clock_error=0.0, pipeline=1, ranks=ranks)
+    recorder.seen(trace, memory=[3 << 30] * ranks, energy=1e6, rate=1e9, flops=1e9)
+    assert len(json.dumps(recorder.frame(10.0))) < 90_000  # every 17 s, see parallel/progress.py
+    assert len(json.dumps(recorder.frame(10.1))) < 25_000  # those between
