@@ -34,6 +34,13 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+def environment_of_kernels() -> dict[str, str]:
+    """What lets kernels import the package under test, its tests, and `driver`."""
+    package = Path(tnt_notebook.__file__).parents[1]
+    path = [str(package), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+
+
 @pytest.fixture(scope="package")
 def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A JupyterLab of its own, whose kernels see the package under test and `driver`.
@@ -44,10 +51,7 @@ def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: no test in it did run")
     from tests.browser.lab import Lab
 
-    package = Path(tnt_notebook.__file__).parents[1]
-    path = [str(package), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    environment = {"PYTHONPATH": os.pathsep.join(filter(None, path))}
-    server = Lab(tmp_path_factory.mktemp("lab"), environment)
+    server = Lab(tmp_path_factory.mktemp("lab"), environment_of_kernels())
     yield server
     server.close()
 

@@ -1,4 +1,4 @@
-"""A real JupyterLab on a free port, and a page of a real browser that a test can work in."""
+"""A real JupyterLab or Notebook 7 on a free port, and a page of a real browser to work in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import nbformat
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -38,6 +38,15 @@ def find_browser() -> str | None:
     return next((path for path in map(shutil.which, BROWSERS) if path), None)
 
 
+#: Of each application: the option that shows it to scripts of the page, and where notebooks open.
+APPLICATIONS = {
+    "jupyterlab": ("LabApp.expose_app_in_browser", "lab/tree"),
+    "notebook": ("JupyterNotebookApp.expose_app_in_browser", "notebooks"),
+}
+IDLE = """() => {
+  const context = window.jupyterapp.shell.currentWidget.sessionContext;
+  return context.session?.kernel?.status === "idle";
+}"""
 READY = """async () => {
   const app = window.jupyterapp;
   await app.restored;
@@ -62,9 +71,16 @@ class Lab:
     Args:
         root: An empty folder; notebooks lie in ``root / "notebooks"``.
         environment: Added to the environment of the server and its kernels.
+        application: JupyterLab, or Notebook 7.
     """
 
-    def __init__(self, root: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        environment: dict[str, str] | None = None,
+        application: Literal["jupyterlab", "notebook"] = "jupyterlab",
+    ) -> None:
+        exposing, self._path = APPLICATIONS[application]
         self.notebooks = root / "notebooks"
         self.notebooks.mkdir(parents=True)
         self._log = root / "jupyterlab.log"
@@ -76,9 +92,9 @@ class Lab:
         with self._log.open("w") as log:
             self._server = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"),
+                    *(sys.executable, "-m", application, "--no-browser", "--allow-root"),
                     *("--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
-                    "--LabApp.expose_app_in_browser=True",
+                    f"--{exposing}=True",
                     f"--IdentityProvider.token={self._token}",
                 ],
                 cwd=self.notebooks,
@@ -137,7 +153,7 @@ class Lab:
         """
         self.setting("apputils-extension:themes", {"theme": THEMES[theme]})
         page = browser.new_page(viewport={"width": 1280, "height": 1000})
-        page.goto(f"{self.url}/lab/tree/{name}?reset&token={self._token}")
+        page.goto(f"{self.url}/{self._path}/{name}?reset&token={self._token}")
         return Notebook(page, name)
 
     def _wait_until_it_answers(self) -> None:
@@ -185,8 +201,7 @@ class Notebook:
         """Waits until the notebook is loaded and its kernel has nothing to do."""
         self.page.wait_for_function("window.jupyterapp?.shell?.currentWidget?.sessionContext")
         self.page.evaluate(READY)
-        indicator = self.page.locator(".jp-Notebook-ExecutionIndicator").first
-        expect(indicator).to_have_attribute("data-status", "idle", timeout=1000 * timeout_s)
+        self.page.wait_for_function(IDLE, timeout=1000 * timeout_s)
 
     def run(self, cell: int) -> None:
         """Runs a cell, counted from 0, and does not wait for its end."""

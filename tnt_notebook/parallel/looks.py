@@ -16,7 +16,7 @@ import numpy as np
 
 from tnt_notebook.comm import World
 from tnt_notebook.comm.clocks import Clocks
-from tnt_notebook.parallel.meters import Gpu, Rapl, memory
+from tnt_notebook.parallel.meters import Rapl, gpu, memory
 from tnt_notebook.parallel.pipeline.families import bubble_by_formula
 from tnt_notebook.parallel.pipeline.schedule import Schedule
 from tnt_notebook.telemetry.boxes import BOX, last_step
@@ -99,7 +99,8 @@ class Looks:
         self._clocks: Clocks | None = None
         self._compare_at = 0.0
         is_first = over.node.index(over.node[over.rank]) == over.rank
-        self._rapl, self._gpu = Rapl() if is_first else None, Gpu()
+        self._rapl = Rapl() if is_first else None
+        self._gpu_begin = gpu().joules()
 
     def latest(self) -> Look | None:
         """Since the last look. Collective."""
@@ -123,7 +124,7 @@ class Looks:
         joules = self._rapl.joules() if self._rapl else 0.0
         own = _Facts(
             len(boxes), late, exchange_rate(events), memory(),
-            math.nan if joules is None else joules, self._gpu.id, self._gpu.joules(),
+            math.nan if joules is None else joules, gpu().id, gpu().joules() - self._gpu_begin,
         )  # fmt: skip
         told = over.allgather(np.array([[*mean(steps or [NOTHING]), *own]], np.float64))
         everyone = [_Facts(*map(float, row[len(NOTHING) :])) for row in told]

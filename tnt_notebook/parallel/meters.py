@@ -7,6 +7,7 @@ root read it unless told otherwise. That of a GPU is counted by NVML, if nvidia-
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import zlib
 from pathlib import Path
@@ -55,6 +56,12 @@ class Rapl:
         except OSError:  # it may not be read any more
             self._zones = []
         return 1e-6 * self._used if self._zones else None
+
+
+@functools.cache
+def gpu() -> Gpu:
+    """That of this rank."""
+    return Gpu()
 
 
 class Gpu:
