@@ -26,7 +26,8 @@ START = """
 from driver import Run
 from tests.dashboard.steps import step_of_a_pipeline
 
-run = Run("MLP in stages", 4, epochs=50, trace=lambda step: step_of_a_pipeline(seed=step)).start()
+trace = lambda step: step_of_a_pipeline(noise=0.3, seed=step)
+run = Run("MLP in stages", 4, epochs=50, trace=trace).start()
 """
 
 
@@ -46,7 +47,7 @@ def test_a_run_in_notebook_7(classic: Lab, browser: Browser, pictures: Path) -> 
     notebook = classic.open(browser, "run.ipynb")
     notebook.run_and_wait(0)
     card = notebook.page.locator(".tnt-card")
-    heading = card.locator(".tnt-timeline .tnt-heading")
+    heading = card.locator(".tnt-step")
     where = card.locator(".tnt-where")
     for moving in (where, heading):
         expect(moving).to_have_text(re.compile(r"\d"))

@@ -52,7 +52,7 @@ def test_a_pipeline_of_four_ranks(
     notebook.run_and_wait(0, timeout_s=120)
     notebook.run_and_wait(1)
     card = notebook.page.locator(".tnt-card")
-    heading = card.locator(".tnt-timeline .tnt-heading")
+    heading = card.locator(".tnt-step")
     expect(heading).to_contain_text("by the formula of 1f1b", timeout=120_000)
     for _ in range(3):  # it moves
         heading.scroll_into_view_if_needed()
