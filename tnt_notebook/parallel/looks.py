@@ -31,8 +31,9 @@ MOST_BOXES = 600
 #: And of one whole pipeline: of a longer step only the beginning is shown.
 MOST_IN_A_PIPELINE = 4000
 
-#: Steps that stand for all since the last look: each takes a rank some 0.1 ms.
-_STEPS = 8
+#: Steps that stand for all since the last look, and at the end for the whole run: each takes a rank
+#: some 0.1 ms.
+_STEPS, _STEPS_IN_ALL = 8, 200
 
 #: Seconds after which the clocks of hosts are compared again: they drift by some 10 µs a second.
 _CLOCKS_S = 10.0
@@ -104,13 +105,13 @@ class Looks:
 
     def latest(self) -> Look | None:
         """Since the last look. Collective."""
-        return self._since(self._seen)
+        return self._since(self._seen, _STEPS)
 
     def whole(self) -> Look | None:
         """As far back as the trace goes. Collective."""
-        return self._since(self._begin)
+        return self._since(self._begin, _STEPS_IN_ALL)
 
-    def _since(self, count: int) -> Look | None:
+    def _since(self, count: int, most: int) -> Look | None:
         over = self._over
         self._seen = over.traced()
         events = over.trace(count)
@@ -118,7 +119,7 @@ class Looks:
         told = events
         if count == self._begin and not forgotten:
             told = _without_first_step(events)  # it was traced, which takes long
-        steps = of_steps(told, self._ranks.gradients_from, forgotten, self._phase, _STEPS)
+        steps = of_steps(told, self._ranks.gradients_from, forgotten, self._phase, most)
         boxes = last_step(events, self._phase)
         late = over.rank == 0 and time.monotonic() >= self._compare_at
         joules = self._rapl.joules() if self._rapl else 0.0
