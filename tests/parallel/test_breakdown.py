@@ -75,9 +75,10 @@ def test_what_is_slow_is_named(ranks, slow_rank, slow_input, stages, sentence):
     (of_ranks, sharing, took), *_ = ranks.run(2, fitted, slow_rank, slow_input, stages)
     assert len(of_ranks) == 2
     assert limit(of_ranks, sharing).startswith(sentence), of_ranks
-    # The next batch is being read while a step does the rest.
+    # The next batch is being read while a step does the rest, and between steps.
     slow = [b.step for b in of_ranks] if slow_input else [of_ranks[slow_rank].work]
-    assert all(DELAY_S * 0.9 < seconds < took / 23 for seconds in slow), (of_ranks, took)
+    least = DELAY_S * (0.5 if slow_input else 0.9)
+    assert all(least < seconds < took / 23 for seconds in slow), (of_ranks, took)
     # All ranks take the same steps.
     assert of_ranks[0].step == pytest.approx(of_ranks[1].step, rel=0.3)
 
