@@ -79,8 +79,8 @@ def test_what_is_slow_is_named(ranks, slow_rank, slow_input, stages, sentence):
     slow = [b.step for b in of_ranks] if slow_input else [of_ranks[slow_rank].work]
     least = DELAY_S * (0.5 if slow_input else 0.9)
     assert all(least < seconds < took / 23 for seconds in slow), (of_ranks, took)
-    # All ranks take the same steps.
-    assert of_ranks[0].step == pytest.approx(of_ranks[1].step, rel=0.3)
+    # All ranks take the same steps; what one does between two of them is the others' waiting.
+    assert 0.5 < of_ranks[0].step / of_ranks[1].step < 2
 
 
 def test_one_rank_alone_has_a_breakdown_too(ranks):
