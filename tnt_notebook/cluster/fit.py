@@ -164,7 +164,7 @@ class Fit:
         """:attr:`breakdown` as a plotly figure, with what limits training."""
         from tnt_notebook.dashboard.breakdown import figure_of  # plotly takes a while to load
 
-        return figure_of(self.breakdown, telemetry.limit_of(self._fit_frames()))
+        return figure_of(self.breakdown, self.limit)
 
     def _fit_frames(self) -> list[Frame]:
         return [frame for frame in self.frames if frame["phase"] == "fit"]

@@ -66,7 +66,7 @@ def panel(of_ranks: Sequence[Breakdown]) -> Panel:
         _draw(figure, of_ranks, shown, factor, row)
         lay_out_rows(figure, unit, row)
 
-    legend = lines_of((swatch(part, COLOURS[part]) for part in _parts(of_ranks)), 90)
+    legend = lines_of((swatch(part, COLOURS[part]) for part in parts_of(of_ranks)), 90)
     return Panel(
         [f"<b>where a step goes</b> {_on(of_ranks, shown)}<br>{legend}"],
         row_height(len(shown)) * len(shown),
@@ -82,7 +82,7 @@ def _draw(
     row: int | None = None,
 ) -> None:
     base = [0.0] * len(shown)
-    for part in _parts(of_ranks):
+    for part in parts_of(of_ranks):
         seconds = [getattr(of_ranks[rank], part) for rank in shown]
         figure.add_bar(
             y=[f"rank {rank}" for rank in shown],
@@ -103,9 +103,9 @@ def _draw(
     figure.update_xaxes(range=[0, 1.03 * factor * max(base)], **where)
 
 
-def _parts(of_ranks: Sequence[Breakdown]) -> list[str]:
-    """Those that take time on some rank."""
-    return [part for part in PARTS if any(getattr(b, part) for b in of_ranks)]
+def parts_of(steps: Sequence[Breakdown]) -> list[str]:
+    """Those that take time in some of the steps."""
+    return [part for part in PARTS if any(getattr(b, part) for b in steps)]
 
 
 def _on(of_ranks: Sequence[Breakdown], shown: Sequence[int]) -> str:

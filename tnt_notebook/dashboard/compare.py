@@ -10,19 +10,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean
 
 import plotly.graph_objects as go
 
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard.breakdown import COLOURS, MEANING
+from tnt_notebook.dashboard.breakdown import COLOURS, MEANING, parts_of
 from tnt_notebook.dashboard.figures import HEIGHT, MAX_POINTS
 from tnt_notebook.dashboard.grid import GRID, OKABE_ITO, Panel, drawn
 from tnt_notebook.dashboard.planned import idle
 from tnt_notebook.dashboard.rows import scale_of
 from tnt_notebook.dashboard.titles import lines_of, swatch, word
 from tnt_notebook.dashboard.wording import short_time
-from tnt_notebook.telemetry import PARTS, Breakdown, Frame, thinned
+from tnt_notebook.telemetry import Frame, thinned
+from tnt_notebook.telemetry.breakdown import NOTHING, mean
 
 _NAME = 24  # characters
 _DASHES = ("solid", "dash", "dot")
@@ -70,14 +70,14 @@ def _over_time(runs: Sequence[Sequence[Frame]], names: Sequence[str]) -> Panel:
 
 
 def _breakdowns(runs: Sequence[Sequence[Frame]], names: Sequence[str]) -> Panel:
-    means = [_mean(telemetry.breakdowns(run)) for run in runs]
-    unit, factor = scale_of(max(mean.step for mean in means))
-    parts = [part for part in PARTS if any(getattr(mean, part) for mean in means)]
+    means = [mean(telemetry.breakdowns(run) or [NOTHING]) for run in runs]
+    unit, factor = scale_of(max(whole.step for whole in means))
+    parts = parts_of(means)
 
     def draw(figure: go.Figure, row: int) -> None:
         base = [0.0] * len(means)
         for part in parts:
-            seconds = [getattr(mean, part) for mean in means]
+            seconds = [getattr(whole, part) for whole in means]
             figure.add_bar(
                 y=list(names),
                 base=[float(f"{factor * s:.5g}") for s in base],
@@ -87,8 +87,8 @@ def _breakdowns(runs: Sequence[Sequence[Frame]], names: Sequence[str]) -> Panel:
                 width=0.7,
                 marker={"color": COLOURS[part], "line": {"width": 0}},
                 customdata=[
-                    f"{short_time(s)}, {s / mean.step if mean.step else 0:.0%} of a step"
-                    for s, mean in zip(seconds, means, strict=True)
+                    f"{short_time(s)}, {s / whole.step if whole.step else 0:.0%} of a step"
+                    for s, whole in zip(seconds, means, strict=True)
                 ],
                 hovertemplate=f"%{{y}}: %{{customdata}}<br>{MEANING[part]}<extra>{part}</extra>",
                 row=row,
@@ -152,11 +152,6 @@ def _bars(figure: go.Figure, row: int, unit: str) -> None:
     figure.update_yaxes(
         autorange="reversed", showgrid=False, linecolor=GRID, ticklabelstandoff=6, nticks=0, row=row
     )
-
-
-def _mean(of_ranks: Sequence[Breakdown]) -> Breakdown:
-    columns = zip(*of_ranks, strict=True)
-    return Breakdown(*map(fmean, columns)) if of_ranks else Breakdown(*[0.0] * len(PARTS))
 
 
 def _names(titles: Sequence[str]) -> list[str]:

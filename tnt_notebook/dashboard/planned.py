@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any, TypedDict
 
 from tnt_notebook.errors import ScheduleError
+from tnt_notebook.parallel.pipeline.measured import action_of
 from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
 from tnt_notebook.parallel.pipeline.simulate import Costs, simulate
 from tnt_notebook.telemetry.bubble import actions_s, covered_s
@@ -94,10 +95,10 @@ def _planned_of(actions: Sequence[Box], ranks: Sequence[int]) -> list[Box]:
     stages = len(rank_of)
     if set(rank_of) != set(range(stages)):
         raise ScheduleError("Stages are missing.")
-    measured = {_action(box) for box in own}
+    measured = {action_of(box) for box in own}
     in_order: list[list[Action]] = [[] for _ in ranks]
     for box in sorted(own, key=lambda box: box.begin):
-        action = _action(box)
+        action = action_of(box)
         gradient = action._replace(kind="I")
         if action.kind == "W" and gradient not in measured:
             in_order[ranks.index(box.rank)].append(gradient)  # nobody needs that of the first stage
@@ -113,10 +114,6 @@ def _planned_of(actions: Sequence[Box], ranks: Sequence[int]) -> list[Box]:
         for rank, action, begin, end in simulate(schedule, _mean_costs(own, stages))
         if action in measured
     ]
-
-
-def _action(box: Box) -> Action:
-    return Action(box.kind, box.stage, box.number)  # type: ignore[arg-type]
 
 
 def _mean_costs(actions: Sequence[Box], stages: int) -> Costs:

@@ -187,7 +187,8 @@ def _progress(
     if session.layout is not None and cut is not None:
         ranks = Ranks(session.layout.ranks, GRADIENT_CHANNELS, cut.schedule)
     looks = Looks(session.over, ranks, phase)
-    flops = forward_flops(model)
+    is_told = session.report is not None and session.over.rank == 0
+    flops = forward_flops(model) if is_told else None
     if flops is not None and phase == "fit":
         flops *= 3
     return Progress(

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tnt_notebook.telemetry.events import (
-    EVENT_KINDS,
-    NOT_TRAINING,
-    is_of,
-)
-from tnt_notebook.telemetry.step_trace import ACTIONS
+from tnt_notebook.telemetry.events import EVENT_OF, NOT_TRAINING, is_of
 
 #: A box as it travels between ranks; times on the clock of its rank.
 BOX = np.dtype(
     [("begin_ns", "i8"), ("end_ns", "i8"), ("number", "u4"), ("stage", "u2"), ("kind", "S1")]
 )
 
-_ACTIONS = dict(
-    zip(ACTIONS, ("forward", "backward", "input_gradient", "weight_gradient"), strict=True)
-)
 #: Shorter waits are not worth a box: parts of a step.
 _WORTH_A_BOX = 2e-3
 
@@ -60,7 +52,7 @@ def _of(events: np.ndarray, kind: str) -> np.ndarray:
 def _actions(events: np.ndarray, training: bool) -> np.ndarray:
     """Of a pipeline, in order of time."""
     parts = []
-    for kind, name in _ACTIONS.items():
+    for kind, name in EVENT_OF.items():
         chosen = events[is_of(events, name) & ((events["channel"] < NOT_TRAINING) == training)]
         part = _of(chosen, kind)
         part["number"] = chosen["channel"] & 0xFFFF
@@ -98,7 +90,7 @@ def _exchanges(events: np.ndarray) -> np.ndarray:
 
 def _sends(events: np.ndarray) -> np.ndarray:
     """Numbered for each rank that they go to."""
-    chosen = events[events["kind"] == EVENT_KINDS.index("send")]
+    chosen = events[is_of(events, "send")]
     chosen = np.sort(chosen, order="begin_ns")
     made = _of(chosen, "S")
     made["stage"] = chosen["algorithm"]
@@ -110,7 +102,7 @@ def _sends(events: np.ndarray) -> np.ndarray:
 
 def _waits(events: np.ndarray, actions: np.ndarray, arrived: int, short: float) -> np.ndarray:
     """Before an action, until the last message has come that came meanwhile."""
-    received = np.sort(events[events["kind"] == EVENT_KINDS.index("receive")], order="end_ns")
+    received = np.sort(events[is_of(events, "receive")], order="end_ns")
     ends = received["end_ns"].astype(np.int64)
     free = np.maximum(arrived, np.concatenate([[arrived], actions["end_ns"][:-1]]))
     last = np.searchsorted(ends, actions["begin_ns"], side="right") - 1

@@ -20,10 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tnt_notebook.telemetry.events import COLLECTIVE, NOT_TRAINING, is_of, union_s
+from tnt_notebook.telemetry.events import COLLECTIVE, EVENT_OF, NOT_TRAINING, is_of, union_s
 from tnt_notebook.telemetry.thin import spread
-
-_ACTIONS = ("forward", "backward", "input_gradient", "weight_gradient")
 
 
 class Breakdown(NamedTuple):
@@ -89,7 +87,7 @@ def _of_step(events: np.ndarray, step: np.void, gradients_from: int, training: b
     waited = events[is_of(events, "input")]
     arrived = int(waited["end_ns"].max(initial=begin))
     collectives = events[is_of(events, *COLLECTIVE)]
-    actions = events[is_of(events, *_ACTIONS)]
+    actions = events[is_of(events, *EVENT_OF.values())]
     actions = actions[(actions["channel"] < NOT_TRAINING) == training]
     wait = 0.0
     if len(actions):

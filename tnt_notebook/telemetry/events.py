@@ -33,6 +33,13 @@ EVENT_KINDS = (
     "receive",
     "optimizer",
 )
+#: What an action of a pipeline is called in the trace, by the letter of its kind.
+EVENT_OF = {
+    "F": "forward",
+    "B": "backward",
+    "I": "input_gradient",
+    "W": "weight_gradient",
+}
 #: What a step is of, by number.
 PHASES = ("fit", "evaluate", "predict")
 

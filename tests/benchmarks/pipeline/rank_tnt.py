@@ -17,7 +17,7 @@ if __name__ == "__main__":
 
     import tnt_notebook as tnt
     from tests.benchmarks.pipeline.keras_models import built
-    from tnt_notebook.parallel.pipeline.measured import steps_on
+    from tests.benchmarks.pipeline.steps import steps_on
     from tnt_notebook.parallel.pipeline.simulate import step_time
 
     over = tnt.world()

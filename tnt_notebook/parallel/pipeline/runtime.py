@@ -24,11 +24,12 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import World, ops
-from tnt_notebook.parallel.pipeline.measured import EVENT_OF, number_of
+from tnt_notebook.parallel.pipeline.measured import number_of
 from tnt_notebook.parallel.pipeline.partition import Edge, Partition
 from tnt_notebook.parallel.pipeline.parts import parts_of
 from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
 from tnt_notebook.parallel.pipeline.stage import StageModel
+from tnt_notebook.telemetry.events import EVENT_OF
 
 #: Channels of a pipeline's messages: apart from those of the exchanges of a step.
 FIRST_CHANNEL, LAST_CHANNEL = 1 << 12, 1 << 14
