@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,19 +26,6 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TNT_RUNS_DIR", str(folder))
         yield folder
-
-
-@pytest.fixture
-def eventually() -> Callable[..., None]:
-    """Waits until something is so, with a bound."""
-
-    def wait(condition: Callable[[], object], seconds: float = 10.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, "it did not become so"
-            time.sleep(0.02)
-
-    return wait
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

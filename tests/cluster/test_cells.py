@@ -4,12 +4,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.errors import ClusterError, RankError
 
@@ -194,9 +194,7 @@ def test_what_cannot_travel_is_named(cluster: Cluster) -> None:
         cluster.pull("unheard_of")
 
 
-def test_a_busy_rank_shows_busy(
-    cluster: Cluster, tmp_path: Path, eventually: Callable[..., None]
-) -> None:
+def test_a_busy_rank_shows_busy(cluster: Cluster, tmp_path: Path) -> None:
     begun, end = tmp_path / "begun", tmp_path / "end"
     cell = f"""
 import pathlib, time

@@ -1,10 +1,10 @@
 """The handle of a fit, on real ranks that train a real model."""
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
+from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.errors import ClusterError, ModelError, RankError
 
@@ -40,9 +40,7 @@ def test_history_and_model_come_to_the_notebook(
     assert fit.model is model
 
 
-def test_stop_ends_it_after_the_current_step(
-    cluster: Cluster, eventually: Callable[..., None]
-) -> None:
+def test_stop_ends_it_after_the_current_step(cluster: Cluster) -> None:
     fit = cluster.fit(CELL.format(epochs=100_000), {})
     eventually(lambda: len(fit.frames) > 3, 60)
     assert len(fit.history["loss"]) >= 1 and {row.state for row in cluster.status()} == {"busy"}
@@ -113,7 +111,7 @@ model.fit(np.ones((8, 2)), np.ones((8, 1)), epochs=1)
     assert fit.model_bytes()[:2] == b"PK"
 
 
-def test_stopping_the_cluster_ends_the_fit(eventually: Callable[..., None]) -> None:
+def test_stopping_the_cluster_ends_the_fit() -> None:
     cluster = Cluster(2)
     fit = cluster.fit(CELL.format(epochs=100_000), {})
     eventually(lambda: fit.frames, 60)

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster, launch
 from tnt_notebook.cluster.supervisor import processes_of
 from tnt_notebook.errors import ClusterError, NoClusterError
@@ -136,7 +137,6 @@ def test_restart_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_killed_owner_leaves_nothing(
     owner: subprocess.Popen[str],
     private_folders: dict[str, Path],
-    eventually: Eventually,
     victim: str,
 ) -> None:
     _, cluster_id, *folders = read_until(owner, "ready")

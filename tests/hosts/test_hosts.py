@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -16,6 +15,7 @@ import pytest
 from tests.support.goodput import measured
 from tests.support.hosts import Rack, hosts, unavailable
 from tests.support.rank_pool import ROOT, rank_environment
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(
     bool(unavailable()), reason=f"this machine does not allow it: {unavailable()}"
@@ -34,13 +34,6 @@ def output(rack: Rack, number: int, *command: str) -> str:
     run = rack[number].run(command, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
-
-
-def eventually(condition: Callable[[], object], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not become so"
-        time.sleep(0.02)
 
 
 def test_hosts_know_and_reach_each_other_by_name(rack: Rack) -> None:

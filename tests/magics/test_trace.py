@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from tests.magics.test_bench import PLOTLY
 from tests.magics.test_commands import typed
 from tests.magics.test_completion import completed
 from tests.magics.test_kernel import TRAIN, Notebook, ended, notebook, shown
+from tests.support.waiting import eventually
 from tests.telemetry.kept_runs import frames_with_steps, keep
 from tnt_notebook.telemetry import archive, run_writer
 from tnt_notebook.telemetry.run_reader import read
@@ -187,9 +188,7 @@ def test_a_notebook_shows_its_last_run_and_those_of_others(notebook: Notebook) -
         assert notebook.run(figure.format(plot)) == "True\n"
 
 
-def test_a_killed_kernel_leaves_the_frames_of_its_run(
-    notebook: Notebook, base: Path, eventually: Callable[..., None]
-) -> None:
+def test_a_killed_kernel_leaves_the_frames_of_its_run(notebook: Notebook, base: Path) -> None:
     notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
     eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()), 60)
     (run,) = archive.listed()
@@ -202,9 +201,7 @@ def test_a_killed_kernel_leaves_the_frames_of_its_run(
     assert archive.about(run.folder).seconds == frames[-1]["elapsed"]
 
 
-def test_a_new_kernel_follows_a_run_of_another(
-    notebook: Notebook, shell: InteractiveShell, eventually: Callable[..., None]
-) -> None:
+def test_a_new_kernel_follows_a_run_of_another(notebook: Notebook, shell: InteractiveShell) -> None:
     notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
     eventually(lambda: archive.listed(), 60)
     assert typed(shell, "%tnt_trace show") == "long: live view of 2 ranks\n"
@@ -218,9 +215,7 @@ def test_a_new_kernel_follows_a_run_of_another(
     assert notebook.run("print(long.wait().state)") == "stopped\n"
 
 
-def test_ranks_that_die_leave_their_frames_and_the_reason(
-    notebook: Notebook, base: Path, eventually: Callable[..., None]
-) -> None:
+def test_ranks_that_die_leave_their_frames_and_the_reason(notebook: Notebook, base: Path) -> None:
     notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
     eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()), 60)
     cell = "%%tnt --ranks 0\n1"  # waits for the fit, and so for its end
