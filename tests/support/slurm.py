@@ -1,0 +1,318 @@
+"""A real Slurm for the tests: Debian's slurmctld, slurmd and munged, with a folder of their own.
+
+    with slurm_here(nodes=2, cpus=4) as slurm:         # on this machine, in its network
+        subprocess.run(["sbatch", "job.sh"], env={**os.environ, **slurm.environment})
+
+    with hosts(3) as rack, slurm_on(rack) as slurm:    # node1: login node; node2, node3: compute
+        slurm.run(["srun", "-N2", "hostname"])
+
+Several can stand side by side. All of it ends with this process, however that ends: daemons, jobs,
+and everything that jobs have started belong to a supervisor that reads from a pipe which only this
+process holds. No accounting daemon runs: `Slurm.job` tells how a job ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import getpass
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.hosts import Rack
+from tests.support.slurm_conf import Node, write_configuration
+from tests.support.waiting import eventually
+from tnt_notebook.cluster.ports import free_ports, undialled
+
+_PROGRAMS = ("munged", "sbatch", "scontrol", "slurmctld", "slurmd", "squeue")
+_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_FIELDS = {"id": "%A", "name": "%j", "state": "%T", "reason": "%r", "nodes": "%N", "left": "%L"}
+
+
+class SlurmError(AssertionError):
+    """A command of Slurm failed, or Slurm did not start; the text holds what it printed."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as squeue shows it.
+
+    Attributes:
+        id: its number.
+        state: ``PENDING``, ``RUNNING``, ``COMPLETING``, ``CANCELLED``, ``TIMEOUT``, ...
+        reason: why it is in that state: ``Resources``, ``None``, ``TimeLimit``, ...
+        nodes: as Slurm writes them: ``node[1-2]``; empty while it waits.
+        left: until its time limit, as Slurm writes it: ``[days-]hours:minutes:seconds``.
+    """
+
+    id: int
+    name: str
+    state: str
+    reason: str
+    nodes: str
+    left: str
+
+
+class Slurm:
+    """One that runs.
+
+    Attributes:
+        folder: with its configuration, state, logs (``log/``), and TMPDIR of jobs
+            (``tmp/NODE``); removed with it.
+        environment: what its commands, such as sbatch, need to find it.
+        nodes: the names of its compute nodes.
+    """
+
+    def __init__(self, folder: Path, nodes: Sequence[str], run: Callable, close: Callable) -> None:
+        self.folder = folder
+        self.environment = {"SLURM_CONF": str(folder / "slurm.conf")}
+        self.nodes = tuple(nodes)
+        self._run = run
+        self._close = close
+
+    def run(self, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess:
+        """As `subprocess.run`, with Slurm's environment, on the login node."""
+        outside = {**os.environ} if options.get("env") is None else options["env"]
+        # Unless a test says otherwise, this is nobody's job.
+        outside = {k: v for k, v in outside.items() if not k.startswith(("SLURM_", "SLURMD_"))}
+        return self._run(command, **{**options, "env": {**outside, **self.environment}})
+
+    def submit(self, script: str, *options: str, **more: Any) -> int:
+        """Gives a shell script to sbatch, and returns the number of the job."""
+        text = f"#!/bin/bash\n{script}\n"
+        printed = self._ask("sbatch", "--parsable", *options, input=text, **more)
+        return int(printed.partition(";")[0])
+
+    def jobs(self) -> dict[int, Job]:
+        """All jobs that Slurm knows, also those that ended within the last 300 s, by number."""
+        form = "\x1f".join(_FIELDS.values())
+        lines = self._ask("squeue", "--noheader", "--all", "--states=all", "-o", form).splitlines()
+        found = [dict(zip(_FIELDS, line.split("\x1f"), strict=True)) for line in lines]
+        return {int(job["id"]): Job(**{**job, "id": int(job["id"])}) for job in found}
+
+    def job(self, number: int) -> dict[str, str]:
+        """All that ``scontrol show job`` says: ``JobState``, ``Reason``, ``ExitCode``, ...
+
+        Raises:
+            SlurmError: it knows no such job, or does no longer.
+        """
+        text = self._ask("scontrol", "show", "job", "--oneliner", str(number))
+        return dict(re.findall(r"(?:^|\s)([A-Za-z]\w*(?:[:/]\w+)*)=(\S*)", text))
+
+    def wait(self, number: int, *states: str, seconds: float = 20.0) -> Job:
+        """Returns the job as soon as it is in one of these states, or fails after the seconds."""
+        eventually(lambda: self.jobs()[number].state in states, seconds)
+        return self.jobs()[number]
+
+    def cancel(self, *numbers: int) -> None:
+        """As a user does, with scancel."""
+        self._ask("scancel", *map(str, numbers))
+
+    def node(self, name: str) -> str:
+        """The state of a node: ``idle``, ``mixed``, ``allocated``, ``drained``, ``down``, ..."""
+        return self._ask("sinfo", "--noheader", "-n", name, "-o", "%T", "-p", "main").strip()
+
+    def drain(self, node: str, reason: str = "a test") -> None:
+        """Jobs that run there go on, and no other starts."""
+        update = (f"nodename={node}", "state=drain", f"reason={reason}")
+        self._ask("scontrol", "update", *update)
+
+    def resume(self, node: str) -> None:
+        """Jobs may start there again."""
+        self._ask("scontrol", "update", f"nodename={node}", "state=resume")
+
+    def expire(self, number: int, seconds: float = 0.0) -> float:
+        """Moves a job's time limit to so many seconds from now.
+
+        Slurm looks at time limits every 30 s, and the processes have 3 s (KillWait) between SIGTERM
+        and SIGKILL.
+
+        Returns:
+            After how many seconds at most the job has ended.
+        """
+        end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + seconds))
+        self._ask("scontrol", "update", f"jobid={number}", f"endtime={end}")
+        return seconds + 30 + 3 + 7  # the last for a slow machine
+
+    def down(self) -> None:
+        """Ends it with all its jobs, at once; nothing happens if that has been done."""
+        self._close()
+
+    def log(self, lines: int = 20) -> str:
+        """The last lines of all its daemons' logs."""
+        files = sorted((self.folder / "log").iterdir())
+        tails = {f.name: f.read_text(errors="replace").splitlines()[-lines:] for f in files}
+        return "\n".join(f"--- {name}\n" + "\n".join(tail) for name, tail in tails.items())
+
+    def _ask(self, *command: str, **options: Any) -> str:
+        options = {"capture_output": True, "text": True, "timeout": 30, **options}
+        run = self.run(command, **options)
+        if run.returncode:
+            raise SlurmError(f"{' '.join(command)}: status {run.returncode}: {run.stderr}")
+        return run.stdout
+
+
+@contextlib.contextmanager
+def slurm_here(nodes: int = 2, cpus: int = 4, gpus: int = 0) -> Iterator[Slurm]:
+    """Slurm on this machine, in its network: ``node1``, ``node2``, ... are all this machine.
+
+    Args:
+        cpus, gpus: that each node has for Slurm; GPUs are names only.
+
+    Raises:
+        RuntimeError: there can be none; `unavailable` says why beforehand.
+        SlurmError: it did not start.
+    """
+    _check(unavailable())
+    host = socket.gethostname().partition(".")[0]
+    ports = free_ports(nodes + 1, *(undialled() or (10_000, 30_000)))
+    table = [Node(f"node{i}", host, "127.0.0.1", ports[i]) for i in range(1, nodes + 1)]
+    with contextlib.ExitStack() as stack:
+        folder = _new_folder(Path(tempfile.gettempdir()))
+        write_configuration(
+            folder, getpass.getuser(), f"{host}(127.0.0.1)", ports[0], table, cpus, gpus
+        )
+        keeper = _Supervisor(folder, "here", subprocess.Popen, [str(folder)])
+        stack.callback(keeper.close)
+        slurm = Slurm(folder, [node.name for node in table], subprocess.run, keeper.close)
+        keeper.start(*_munged(folder))
+        eventually((folder / "munge" / "socket").exists)
+        keeper.start("slurmctld", "-D")
+        for node in table:
+            keeper.start("slurmd", "-D", "-N", node.name)
+        _wait_until_idle(slurm)
+        yield slurm
+
+
+@contextlib.contextmanager
+def slurm_on(rack: Rack, cpus: int = 4, gpus: int = 0) -> Iterator[Slurm]:
+    """Slurm over emulated hosts: slurmctld on the first, the login node, a slurmd on every other.
+
+    Args:
+        rack: of at least two hosts.
+        cpus, gpus: that each node has for Slurm; GPUs are names only.
+
+    Raises:
+        RuntimeError: there can be none; `unavailable` says why beforehand.
+        SlurmError: it did not start.
+    """
+    _check(unavailable())
+    rack.folder.chmod(0o711)  # jobs may be of other users
+    table = [Node(host.name, host.name, host.address, 6818) for host in rack[1:]]
+    with contextlib.ExitStack() as stack:
+        folder = _new_folder(rack.folder)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        write_configuration(
+            folder, getpass.getuser(), f"{rack[0].name}({rack[0].address})", 6817, table, cpus, gpus
+        )
+        keepers = [_Supervisor(folder, host.name, host.popen, []) for host in rack]
+        close = functools.partial(_close_all, keepers)
+        stack.callback(close)
+        slurm = Slurm(folder, [node.name for node in table], rack[0].run, close)
+        keepers[0].start(*_munged(folder))
+        eventually((folder / "munge" / "socket").exists)
+        keepers[0].start("slurmctld", "-D")
+        for keeper in keepers[1:]:
+            keeper.start("slurmd", "-D")
+        _wait_until_idle(slurm)
+        yield slurm
+
+
+@functools.cache
+def unavailable() -> str:
+    """Why there can be no Slurm here, as a sentence; empty where there can be."""
+    if sys.platform != "linux":
+        return "Slurm needs Linux."
+    absent = [program for program in _PROGRAMS if shutil.which(program, path=_PATH) is None]
+    if absent:
+        return f"Slurm needs {', '.join(absent)} (packages slurm-wlm and munge)."
+    return ""
+
+
+class _Supervisor:
+    """A process that keeps daemons for us, see `supervisor.py`."""
+
+    def __init__(self, folder: Path, name: str, popen: Callable, folders: list[str]) -> None:
+        # The bare minimum: a job's environment is that of its submission.
+        environment = {"PATH": _PATH, "SLURM_CONF": str(folder / "slurm.conf")}
+        log = str(folder / "log" / f"daemons-{name}")
+        self._process = popen(
+            [sys.executable, "-S", "-E", str(_SUPERVISOR), log, *folders],
+            stdin=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+        )
+
+    def start(self, *words: str) -> None:
+        self._process.stdin.write(json.dumps(words) + "\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait(30)
+
+
+def _close_all(keepers: Sequence[_Supervisor]) -> None:
+    for keeper in keepers:
+        keeper.close()
+
+
+def _check(problem: str) -> None:
+    if problem:
+        raise RuntimeError(problem)
+
+
+def _new_folder(parent: Path) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="tnt-slurm-", dir=parent))
+    for name in ("log", "munge", "spool", "state", "tmp"):
+        (folder / name).mkdir()
+    for path in (folder, folder / "munge", folder / "tmp"):
+        path.chmod(0o711)  # jobs may be of other users
+    key = folder / "munge" / "key"
+    key.touch(0o600)
+    key.write_bytes(secrets.token_bytes(128))
+    return folder
+
+
+def _munged(folder: Path) -> list[str]:
+    own = folder / "munge"
+    files = {"key": "key", "socket": "socket", "pid": "pid", "log": "log", "seed": "seed"}
+    paths = [
+        f"--{option}-file={own / file}" for option, file in files.items() if option != "socket"
+    ]
+    return [
+        "munged",
+        "--foreground",
+        "--force",
+        "--num-threads=2",
+        *paths,
+        f"--socket={own}/socket",
+    ]
+
+
+def _wait_until_idle(slurm: Slurm) -> None:
+    def idle() -> bool:
+        look = ["sinfo", "--noheader", "-N", "-p", "main", "-o", "%T"]
+        run = slurm.run(look, capture_output=True, text=True, timeout=30)
+        return run.stdout.split() == ["idle"] * len(slurm.nodes)
+
+    try:
+        eventually(idle, 20)
+    except AssertionError:
+        raise SlurmError(f"Slurm did not start within 20 s:\n{slurm.log()}") from None

@@ -1,0 +1,132 @@
+"""What Slurm's configuration files say, for the Slurm of the tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Node:
+    """A compute node: its name in Slurm, the machine it is on, and where its slurmd listens."""
+
+    name: str
+    hostname: str
+    address: str
+    port: int
+
+
+#: Everything that decides is quick: a job starts at once, and what does not react to SIGTERM gets
+#: SIGKILL after 3 s. Ended jobs are known for 300 s.
+_COMMON = """
+ClusterName=tests
+AuthType=auth/munge
+CredType=cred/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MailProg=/bin/true
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf_interval=1
+SlurmdParameters=config_overrides
+LaunchParameters=use_interactive_step
+PropagateResourceLimits=NONE
+JobRequeue=1
+ReturnToService=2
+OverTimeLimit=0
+MinJobAge=300
+KillWait=3
+SlurmdTimeout=20
+MessageTimeout=10
+"""
+
+
+def write_configuration(
+    folder: Path,
+    user: str,
+    controller: str,
+    port: int,
+    nodes: Sequence[Node],
+    cpus: int,
+    gpus: int,
+) -> None:
+    """Writes slurm.conf and what it refers to into the folder.
+
+    Args:
+        user: who runs the daemons.
+        controller: ``NAME(ADDRESS)`` of the host of slurmctld.
+        port: on which slurmctld listens.
+        cpus, gpus: of each node, whatever the machine has.
+    """
+    lines = [
+        _COMMON.strip(),
+        f"SlurmctldHost={controller}",
+        f"SlurmctldPort={port}",
+        f"SlurmUser={user}",
+        f"SlurmdUser={user}",
+        f"AuthInfo=socket={folder}/munge/socket",
+        f"StateSaveLocation={folder}/state",
+        f"SlurmdSpoolDir={folder}/spool/%n",
+        f"SlurmctldPidFile={folder}/slurmctld.pid",
+        f"SlurmdPidFile={folder}/slurmd-%n.pid",
+        f"SlurmctldLogFile={folder}/log/slurmctld",
+        f"SlurmdLogFile={folder}/log/slurmd-%n",
+        f"TaskProlog={folder}/task_prolog",
+        f"Epilog={folder}/epilog",
+    ]
+    gres = f" Gres=gpu:{gpus}" if gpus else ""
+    if gpus:
+        lines.append("GresTypes=gpu")
+        for number in range(gpus):
+            (folder / f"gpu{number}").symlink_to(os.devnull)
+        devices = f"{folder}/gpu[0-{gpus - 1}]"
+        (folder / "gres.conf").write_text(f"Name=gpu File={devices}\n")
+    for node in nodes:
+        (folder / "spool" / node.name).mkdir(parents=True)
+        (folder / "tmp" / node.name).mkdir(parents=True)
+        (folder / "tmp" / node.name).chmod(0o1777)
+        lines.append(
+            f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} "
+            f"Port={node.port} CPUs={cpus} Sockets=1 CoresPerSocket={cpus} ThreadsPerCore=1 "
+            f"RealMemory=4000 State=UNKNOWN{gres}"
+        )
+    lines += [
+        "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
+        "PartitionName=short Nodes=ALL MaxTime=00:01:00 State=UP",
+    ]
+    (folder / "slurm.conf").write_text("\n".join(lines) + "\n")
+    _write_program(folder / "task_prolog", _TASK_PROLOG.format(folder=folder))
+    _write_program(folder / "epilog", _EPILOG.format(python=sys.executable, folder=folder))
+
+
+#: As many sites have it: a folder of the node's own for temporary files.
+_TASK_PROLOG = """#!/bin/sh
+echo "export TMPDIR={folder}/tmp/$SLURMD_NODENAME"
+"""
+
+#: As many sites have it: what is left of a job on its node ends with it. With proctrack/cgroup
+#: Slurm does so itself; proctrack/linuxproc knows only children whose parents live.
+_EPILOG = """#!{python} -SE
+import os, signal
+mine = {{f"SLURM_JOB_ID={{os.environ['SLURM_JOB_ID']}}", "SLURM_CONF={folder}/slurm.conf",
+        f"SLURMD_NODENAME={{os.environ['SLURMD_NODENAME']}}"}}
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        with open(f"/proc/{{pid}}/environ", errors="replace") as file:
+            if int(pid) != os.getpid() and mine <= set(file.read().split("\\0")):
+                os.kill(int(pid), signal.SIGKILL)
+    except OSError:
+        pass  # it has ended, or is another user's
+"""
+
+
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
