@@ -15,16 +15,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import getpass
-import json
 import os
 import re
-import secrets
 import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,13 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.hosts import Rack
-from tests.support.slurm_conf import Node, write_configuration
+from tests.support.slurm_conf import Node
+from tests.support.slurm_daemons import PATH, running
 from tests.support.waiting import eventually
 from tnt_notebook.cluster.ports import free_ports, undialled
 
 _PROGRAMS = ("munged", "sbatch", "scontrol", "slurmctld", "slurmd", "squeue")
-_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
-_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _FIELDS = {"id": "%A", "name": "%j", "state": "%T", "reason": "%r", "nodes": "%N", "left": "%L"}
 
 
@@ -178,23 +173,11 @@ def slurm_here(nodes: int = 2, cpus: int = 4, gpus: int = 0) -> Iterator[Slurm]:
     """
     _check(unavailable())
     host = socket.gethostname().partition(".")[0]
-    ports = free_ports(nodes + 1, *(undialled() or (10_000, 30_000)))
-    table = [Node(f"node{i}", host, "127.0.0.1", ports[i]) for i in range(1, nodes + 1)]
-    with contextlib.ExitStack() as stack:
-        folder = _new_folder(Path(tempfile.gettempdir()))
-        write_configuration(
-            folder, getpass.getuser(), f"{host}(127.0.0.1)", ports[0], table, cpus, gpus
-        )
-        keeper = _Supervisor(folder, "here", subprocess.Popen, [str(folder)])
-        stack.callback(keeper.close)
-        slurm = Slurm(folder, [node.name for node in table], subprocess.run, keeper.close)
-        keeper.start(*_munged(folder))
-        eventually((folder / "munge" / "socket").exists)
-        keeper.start("slurmctld", "-D")
-        for node in table:
-            keeper.start("slurmd", "-D", "-N", node.name)
-        _wait_until_idle(slurm)
-        yield slurm
+    port, *ports = free_ports(nodes + 1, *(undialled() or (10_000, 30_000)))
+    controller = Node("controller", host, "127.0.0.1", port)
+    table = [Node(f"node{i}", host, "127.0.0.1", port) for i, port in enumerate(ports, 1)]
+    with running(controller, table, cpus, gpus) as (folder, close):
+        yield _ready(Slurm(folder, [node.name for node in table], subprocess.run, close))
 
 
 @contextlib.contextmanager
@@ -210,25 +193,10 @@ def slurm_on(rack: Rack, cpus: int = 4, gpus: int = 0) -> Iterator[Slurm]:
         SlurmError: it did not start.
     """
     _check(unavailable())
-    rack.folder.chmod(0o711)  # jobs may be of other users
+    login = Node(rack[0].name, rack[0].name, rack[0].address, 6817)
     table = [Node(host.name, host.name, host.address, 6818) for host in rack[1:]]
-    with contextlib.ExitStack() as stack:
-        folder = _new_folder(rack.folder)
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        write_configuration(
-            folder, getpass.getuser(), f"{rack[0].name}({rack[0].address})", 6817, table, cpus, gpus
-        )
-        keepers = [_Supervisor(folder, host.name, host.popen, []) for host in rack]
-        close = functools.partial(_close_all, keepers)
-        stack.callback(close)
-        slurm = Slurm(folder, [node.name for node in table], rack[0].run, close)
-        keepers[0].start(*_munged(folder))
-        eventually((folder / "munge" / "socket").exists)
-        keepers[0].start("slurmctld", "-D")
-        for keeper in keepers[1:]:
-            keeper.start("slurmd", "-D")
-        _wait_until_idle(slurm)
-        yield slurm
+    with running(login, table, cpus, gpus, rack) as (folder, close):
+        yield _ready(Slurm(folder, [node.name for node in table], rack[0].run, close))
 
 
 @functools.cache
@@ -236,41 +204,10 @@ def unavailable() -> str:
     """Why there can be no Slurm here, as a sentence; empty where there can be."""
     if sys.platform != "linux":
         return "Slurm needs Linux."
-    absent = [program for program in _PROGRAMS if shutil.which(program, path=_PATH) is None]
+    absent = [program for program in _PROGRAMS if shutil.which(program, path=PATH) is None]
     if absent:
         return f"Slurm needs {', '.join(absent)} (packages slurm-wlm and munge)."
     return ""
-
-
-class _Supervisor:
-    """A process that keeps daemons for us, see `supervisor.py`."""
-
-    def __init__(self, folder: Path, name: str, popen: Callable, folders: list[str]) -> None:
-        # The bare minimum: a job's environment is that of its submission.
-        environment = {"PATH": _PATH, "SLURM_CONF": str(folder / "slurm.conf")}
-        log = str(folder / "log" / f"daemons-{name}")
-        self._process = popen(
-            [sys.executable, "-S", "-E", str(_SUPERVISOR), log, *folders],
-            stdin=subprocess.PIPE,
-            text=True,
-            env=environment,
-            cwd="/",
-            start_new_session=True,
-        )
-
-    def start(self, *words: str) -> None:
-        self._process.stdin.write(json.dumps(words) + "\n")
-        self._process.stdin.flush()
-
-    def close(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._process.wait(30)
-
-
-def _close_all(keepers: Sequence[_Supervisor]) -> None:
-    for keeper in keepers:
-        keeper.close()
 
 
 def _check(problem: str) -> None:
@@ -278,35 +215,9 @@ def _check(problem: str) -> None:
         raise RuntimeError(problem)
 
 
-def _new_folder(parent: Path) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="tnt-slurm-", dir=parent))
-    for name in ("log", "munge", "spool", "state", "tmp"):
-        (folder / name).mkdir()
-    for path in (folder, folder / "munge", folder / "tmp"):
-        path.chmod(0o711)  # jobs may be of other users
-    key = folder / "munge" / "key"
-    key.touch(0o600)
-    key.write_bytes(secrets.token_bytes(128))
-    return folder
+def _ready(slurm: Slurm) -> Slurm:
+    """Returns when jobs can start on all nodes."""
 
-
-def _munged(folder: Path) -> list[str]:
-    own = folder / "munge"
-    files = {"key": "key", "socket": "socket", "pid": "pid", "log": "log", "seed": "seed"}
-    paths = [
-        f"--{option}-file={own / file}" for option, file in files.items() if option != "socket"
-    ]
-    return [
-        "munged",
-        "--foreground",
-        "--force",
-        "--num-threads=2",
-        *paths,
-        f"--socket={own}/socket",
-    ]
-
-
-def _wait_until_idle(slurm: Slurm) -> None:
     def idle() -> bool:
         look = ["sinfo", "--noheader", "-N", "-p", "main", "-o", "%T"]
         run = slurm.run(look, capture_output=True, text=True, timeout=30)
@@ -316,3 +227,4 @@ def _wait_until_idle(slurm: Slurm) -> None:
         eventually(idle, 20)
     except AssertionError:
         raise SlurmError(f"Slurm did not start within 20 s:\n{slurm.log()}") from None
+    return slurm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Node:
-    """A compute node: its name in Slurm, the machine it is on, and where its slurmd listens."""
+    """A daemon's place: its name in Slurm, the machine it is on, and where it listens."""
 
     name: str
     hostname: str
@@ -25,7 +26,6 @@ _COMMON = """
 ClusterName=tests
 AuthType=auth/munge
 CredType=cred/munge
-ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
@@ -49,26 +49,22 @@ MessageTimeout=10
 
 
 def write_configuration(
-    folder: Path,
-    user: str,
-    controller: str,
-    port: int,
-    nodes: Sequence[Node],
-    cpus: int,
-    gpus: int,
+    folder: Path, controller: Node, nodes: Sequence[Node], cpus: int, gpus: int, cgroup: Path | None
 ) -> None:
     """Writes slurm.conf and what it refers to into the folder.
 
+    Each node finds it in a folder of its own, ``nodes/NAME``, since some settings are the node's.
+
     Args:
-        user: who runs the daemons.
-        controller: ``NAME(ADDRESS)`` of the host of slurmctld.
-        port: on which slurmctld listens.
+        controller: the host of slurmctld.
         cpus, gpus: of each node, whatever the machine has.
+        cgroup: in which Slurm keeps the processes of jobs together; None: it follows parents.
     """
+    user = getpass.getuser()
     lines = [
         _COMMON.strip(),
-        f"SlurmctldHost={controller}",
-        f"SlurmctldPort={port}",
+        f"SlurmctldHost={controller.hostname}({controller.address})",
+        f"SlurmctldPort={controller.port}",
         f"SlurmUser={user}",
         f"SlurmdUser={user}",
         f"AuthInfo=socket={folder}/munge/socket",
@@ -79,8 +75,14 @@ def write_configuration(
         f"SlurmctldLogFile={folder}/log/slurmctld",
         f"SlurmdLogFile={folder}/log/slurmd-%n",
         f"TaskProlog={folder}/task_prolog",
-        f"Epilog={folder}/epilog",
     ]
+    if cgroup is None:
+        lines += ["ProctrackType=proctrack/linuxproc", f"Epilog={folder}/epilog"]
+    else:
+        lines.append("ProctrackType=proctrack/cgroup")
+        (folder / "cgroup").mkdir()
+        (folder / "cgroup" / cgroup.parent.name).symlink_to(cgroup)
+        (folder / "cgroup.conf").write_text(_CGROUP.format(folder=folder))
     gres = f" Gres=gpu:{gpus}" if gpus else ""
     if gpus:
         lines.append("GresTypes=gpu")
@@ -92,6 +94,11 @@ def write_configuration(
         (folder / "spool" / node.name).mkdir(parents=True)
         (folder / "tmp" / node.name).mkdir(parents=True)
         (folder / "tmp" / node.name).chmod(0o1777)
+        own = folder / "nodes" / node.name
+        own.mkdir(parents=True)
+        for name in ("slurm.conf", "gres.conf", "cgroup.conf"):
+            (own / name).symlink_to(folder / name)
+        (own / "mpi.conf").write_text(f"PMIxCliTmpDirBase={folder}/tmp/{node.name}\n")
         lines.append(
             f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} "
             f"Port={node.port} CPUs={cpus} Sockets=1 CoresPerSocket={cpus} ThreadsPerCore=1 "
@@ -105,6 +112,13 @@ def write_configuration(
     _write_program(folder / "task_prolog", _TASK_PROLOG.format(folder=folder))
     _write_program(folder / "epilog", _EPILOG.format(python=sys.executable, folder=folder))
 
+
+_CGROUP = """
+CgroupPlugin=cgroup/v1
+CgroupMountpoint={folder}/cgroup
+CgroupAutomount=no
+ConstrainCores=no
+"""
 
 #: As many sites have it: a folder of the node's own for temporary files.
 _TASK_PROLOG = """#!/bin/sh

@@ -1,11 +1,12 @@
 """A process that keeps daemons, and ends them and all that they started when its owner ends.
 
-    python supervisor.py LOG [FOLDER...]
+    python supervisor.py LOG [FOLDER [CGROUP]]
 
 Each line that it reads is a daemon to start: a JSON list of words. At the end of its input, which
 comes with the end of the owner however that ends, it kills every process that came of them, also
-those that left their session or whose parent has gone: it is the reaper of them all. Then it
-removes the shared memory that these had open, and the folders.
+those that left their session or whose parent has gone: it is the reaper of them all. So it does
+with the processes of the control group, wherever they came from. Then it removes the shared memory
+that these had open, the group and the folder.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SHARED_MEMORY = "/dev/shm/"
 _BOUND_S = 20.0
 
 
-def main(log: str, folders: list[str]) -> None:
+def main(log: str, folder: str | None = None, cgroup: str | None = None) -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "no child subreaper")
     signal.signal(signal.SIGCHLD, lambda *_: _reap())
@@ -35,11 +36,14 @@ def main(log: str, folders: list[str]) -> None:
             _start(json.loads(line), log)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        segments = _end_all()
-        for name in segments:
+        deadline = time.monotonic() + _BOUND_S
+        for name in _end_all(cgroup, deadline):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name)
-        for folder in folders:
+        for group in _groups(cgroup):
+            group.rmdir()
+        # Elsewhere, daemons may be about to end, and still be writing.
+        while folder and os.path.exists(folder) and time.monotonic() < deadline:
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -60,11 +64,10 @@ def _reap() -> None:
             pass
 
 
-def _end_all() -> set[str]:
+def _end_all(cgroup: str | None, deadline: float) -> set[str]:
     """Kills until nothing is left; what they had open of shared memory, by name."""
     segments: set[str] = set()
-    deadline = time.monotonic() + _BOUND_S
-    while (pids := _descendants()) and time.monotonic() < deadline:
+    while (pids := _descendants() + _members(cgroup)) and time.monotonic() < deadline:
         for pid in pids:
             segments |= _shared_memory(pid)
         for pid in pids:
@@ -73,6 +76,16 @@ def _end_all() -> set[str]:
         time.sleep(0.01)  # a killed process needs a moment, and may just have forked
         _reap()
     return segments
+
+
+def _groups(cgroup: str | None) -> list[Path]:
+    """The group, if it exists, and those in it, innermost first."""
+    return [Path(folder) for folder, _, _ in os.walk(cgroup, topdown=False)] if cgroup else []
+
+
+def _members(cgroup: str | None) -> list[int]:
+    files = (group / "cgroup.procs" for group in _groups(cgroup))
+    return [int(pid) for file in files for pid in file.read_text().split()]
 
 
 def _descendants() -> list[int]:
@@ -98,4 +111,4 @@ def _shared_memory(pid: int) -> set[str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(*sys.argv[1:])
