@@ -19,3 +19,6 @@ MAX_LANES = 8
 
 #: What ranks can exchange.
 DTYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8")
+
+#: What starts the engines: this machine, hosts reached by ssh, or a batch system.
+LAUNCHERS = ("local", "ssh", "slurm", "pbs", "lsf", "sge")

@@ -10,7 +10,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
-from tnt_notebook.cluster.supervisor import processes_of
+from tnt_notebook.warden import processes_of
 
 Messages = list[dict[str, Any]]
 

@@ -17,6 +17,7 @@ from typing import Any
 import ipyparallel as ipp
 from ipyparallel.serialize import PrePickled
 
+from tnt_notebook.cluster.begun import Tails
 from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.failure import Failure, failure_of
 from tnt_notebook.cluster.output import Item, Merger, ranks_label
@@ -57,6 +58,8 @@ class Execution:
         engines: of the cluster; if any of them dies, none can go on.
         ranks: where to run.
         on_data: called with what a rank publishes as data, in the thread that waits.
+        tails: of the ranks' logs: to be shown where their messages go to another notebook.
+        on_tick: called again and again while it waits.
     """
 
     def __init__(
@@ -64,12 +67,16 @@ class Execution:
         engines: Engines,
         ranks: Sequence[int],
         on_data: Callable[[dict[str, Any]], None] | None = None,
+        tails: Tails | None = None,
+        on_tick: Callable[[], None] | None = None,
     ) -> None:
         self.ranks = list(ranks)
         self._engines = engines
         self._client = engines.client
         self._labelled = engines.size > 1
         self._on_data = on_data
+        self._tails = tails
+        self._on_tick = on_tick
         self._events: queue.SimpleQueue[tuple[int, str, Any]] = queue.SimpleQueue()
         self._merger = Merger(self.ranks)
         self._unanswered = set(self.ranks)
@@ -190,6 +197,11 @@ class Execution:
                 event = self._events.get_nowait()
         except queue.Empty:
             pass
+        if self._tails is not None:
+            for rank, text in self._tails.new():
+                self._merger.write(rank, "stdout", text, time.monotonic())
+        if self._on_tick is not None:
+            self._on_tick()
         show(self._merger.ready(time.monotonic()), self._labelled)
 
     def _take(self, rank: int, kind: str, content: Any) -> None:
@@ -205,7 +217,8 @@ class Execution:
             self._on_data(content)
         elif kind == "output ended":
             self._unfinished_output.discard(rank)
-            self._merger.end(rank, now)
+            if self._tails is None:
+                self._merger.end(rank, now)
         elif kind == "answer":
             self._take_answer(rank, content, now)
 
@@ -216,8 +229,10 @@ class Execution:
             self.failures[rank] = Failure(**answer["error"])
         elif not isinstance(answer, BaseException):
             self.answers[rank] = answer
-        elif isinstance(answer, ipp.error.EngineError) and rank not in self._client.ids:
-            self._unanswered.add(rank)  # it died: _check_ranks tells
+        elif isinstance(answer, ipp.error.EngineError) or (
+            isinstance(answer, ipp.error.RemoteError) and answer.ename == "EngineError"
+        ):
+            self._unanswered.add(rank)  # it died: _check_ranks tells, in a moment
         else:
             self.failures[rank] = failure_of(answer)
         if self.failures and self._failed_at is None:

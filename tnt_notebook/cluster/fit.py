@@ -6,17 +6,21 @@ import contextvars
 import os
 import tempfile
 import threading
+import time
+from contextlib import AbstractContextManager
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tnt_notebook import telemetry
+from tnt_notebook.cluster.begun import Begun
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.errors import ModelError, RankError, TntError
 from tnt_notebook.parallel.pipeline.measured import timeline_from
 from tnt_notebook.parallel.pipeline.simulate import Timeline
 from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
+from tnt_notebook.telemetry.run_reader import Reader
 from tnt_notebook.telemetry.sparse import Sparse
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from tnt_notebook.dashboard.trace import Trace
 
 _FRAME = "tnt_frame"
+_READ_S = 0.25
 
 
 class Fit:
@@ -37,7 +42,12 @@ class Fit:
     """
 
     def __init__(
-        self, cluster: Cluster, cell: str, options: dict[str, Any], title: str = "fit"
+        self,
+        cluster: Cluster,
+        cell: str,
+        options: dict[str, Any],
+        title: str = "fit",
+        begun: Begun | None = None,
     ) -> None:
         from tnt_notebook.dashboard import LiveView
 
@@ -45,7 +55,10 @@ class Fit:
         self.state: Literal["queued", State] = "queued"
         self.error: TntError | None = None
         self.frames: list[Frame] = []
-        self.folder = archive.new_folder(title)
+        self.folder = archive.new_folder(title) if begun is None else Path(begun.run)
+        self._begun = begun
+        self._read_at = 0.0
+        self._reader = Reader(self.folder)
         self._cluster = cluster
         self._cell = cell
         self._options = options
@@ -224,6 +237,24 @@ class Fit:
             self._ended.set()
 
     def _train(self) -> None:
+        with self._turn() as execution:
+            with self._lock:
+                self._execution = execution
+                self.state = "running"
+            if self._stop_asked:
+                execution.request_stop()
+            self._cluster.follow(execution)
+        if self._begun is not None:
+            self._read_kept()
+        if execution.failures:
+            raise rank_error(execution.failures)
+        self._result = execution.answers[0]
+        self.state = "stopped" if self._result["stopped"] else "finished"
+
+    def _turn(self) -> AbstractContextManager[Execution]:
+        """Begins, or joins what was begun."""
+        if self._begun is not None:
+            return self._cluster.begun_turn(self._begun, self._read_kept)
         kept = {
             "title": self.title,
             "ranks": self._cluster.ranks,
@@ -231,22 +262,23 @@ class Fit:
             "options": self._options,
             "kernel": os.getpid(),
         }
-        with self._cluster.fit_turn(self._on_data, self._cell, self._options, kept) as execution:
-            with self._lock:
-                self._execution = execution
-                self.state = "running"
-            if self._stop_asked:
-                execution.request_stop()
-            self._cluster.follow(execution)
-        if execution.failures:
-            raise rank_error(execution.failures)
-        self._result = execution.answers[0]
-        self.state = "stopped" if self._result["stopped"] else "finished"
+        return self._cluster.fit_turn(self._on_data, self._cell, self._options, kept)
+
+    def _read_kept(self) -> None:
+        """Frames of a fit that was begun elsewhere: the messages go there, the files are here."""
+        now = time.monotonic()
+        if self.state == "running" and now - self._read_at < _READ_S:
+            return
+        self._read_at = now
+        if self.folder.is_dir():
+            for frame in self._reader.new():
+                self._take(frame)
 
     def _on_data(self, data: dict[str, Any]) -> None:
-        frame = data.get(_FRAME)
-        if frame is None:
-            return
+        if (frame := data.get(_FRAME)) is not None:
+            self._take(frame)
+
+    def _take(self, frame: Frame) -> None:
         self._sparse.add(self.frames, frame)
         self._rows = frame.get("rows") or self._rows
         self._view.update(frame)

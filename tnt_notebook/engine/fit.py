@@ -16,13 +16,16 @@ from typing import Any
 from ipyparallel.engine.datapub import publish_data
 from IPython import get_ipython
 
+from tnt_notebook import comm
 from tnt_notebook.comm import stop
+from tnt_notebook.engine import busy
 from tnt_notebook.errors import ModelError
 from tnt_notebook.telemetry import Frame, State, run_writer
 
 FRAME = "tnt_frame"
 
 _model: Any = None
+_last: tuple[str, dict[str, Any]] | None = None
 
 
 def install() -> None:
@@ -45,6 +48,26 @@ def run_fit_cell(
         ``{"history", "epochs", "stopped", "runs"}`` of the last fit and of all runs, or
         ``{"error": {"ename", "evalue", "traceback"}}`` when cell or training failed here.
     """
+    global _last
+    _last = None
+    with busy.busy() if comm.rank() == 0 else contextlib.nullcontext():
+        result = _run(cell, options, kept)
+    _last = (kept["folder"] if kept else "", result)
+    return result
+
+
+def result_of(run: str) -> dict[str, Any]:
+    """What :func:`run_fit_cell` gave for a run, for a notebook that has not begun it.
+
+    Args:
+        run: the folder of the run.
+    """
+    if _last is None or _last[0] != run:
+        return {"error": _missing(run)}
+    return _last[1]
+
+
+def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dict[str, Any]:
     global _model
     stop.forget_stop()  # now: a person may press Stop while TensorFlow is loading
     from tnt_notebook.parallel.pipeline import Pipeline
@@ -126,6 +149,11 @@ def model_bytes() -> bytes:
         path = Path(folder) / "model.keras"
         _model.save(path)
         return path.read_bytes()
+
+
+def _missing(run: str) -> dict[str, str]:
+    text = f"the ranks have no result of {Path(run).name}: they were started anew since"
+    return {"ename": "ModelError", "evalue": text, "traceback": ""}
 
 
 def _describe(error: BaseException, result: Any) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from tnt_notebook.choices import DTYPES, PLACEMENTS, SCHEDULES, TRANSPORTS
+from tnt_notebook.choices import DTYPES, LAUNCHERS, PLACEMENTS, SCHEDULES, TRANSPORTS
 from tnt_notebook.errors import ClusterError, NoClusterError
+from tnt_notebook.magics import cluster as cluster_magic
 from tnt_notebook.magics.completion import TntCompletion
 from tnt_notebook.magics.names import byte_count, name_list
 from tnt_notebook.magics.plain import plainly
@@ -61,101 +62,129 @@ class TntMagics(Magics):
     @line_magic
     @plainly
     @magic_arguments()
+    @argument("action", choices=list(cluster_magic.ACTIONS), help="what to do with a cluster")
+    @argument("which", nargs="?", metavar="WHICH", help="logs: a rank; attach, stop: an ID")
+    @argument("-n", type=int, metavar="N", help="number of ranks")
     @argument(
-        "action",
-        choices=["start", "status", "stop", "restart", "logs"],
-        help="what to do with the cluster of this notebook",
+        "--launcher",
+        choices=LAUNCHERS,
+        help="what starts the ranks: this machine, ssh to the hosts of --hostfile, or a batch "
+        "system (without it this machine; inside of a job the nodes of that job)",
     )
-    @argument("rank", nargs="?", type=int, help="for logs: whose (all ranks without it)")
-    @argument("-n", type=int, metavar="N", help="for start: number of ranks")
+    @argument("--nodes", type=int, metavar="M", help="number of nodes")
+    @argument("--per-node", type=int, metavar="P", help="ranks on each node")
     @argument(
         "--gpus",
         type=int,
         metavar="G",
-        help="for start: GPUs per node; local rank i sees only GPU i mod G, 0 hides them all",
+        help="GPUs per node; local rank i sees only GPU i mod G, 0 hides them all",
     )
     @argument(
         "--cores",
         type=int,
         metavar="C",
-        help="for start: cores per rank (without it the ranks of a node share all its cores)",
+        help="cores per rank (without it the ranks of a node share all its cores)",
     )
+    @argument("--time", metavar="T", help="time limit of a job: 90 (minutes), 12h, 1-12:00:00")
+    @argument("--partition", metavar="Q", help="partition or queue of a job")
+    @argument("--account", metavar="A", help="account or project of a job")
+    @argument("--modules", metavar="M1,M2", help="modules to load before the ranks begin")
+    @argument("--env", action="append", metavar="K=V", help="variable of the ranks; repeat it")
+    @argument(
+        "--extra",
+        action="append",
+        metavar="OPTION",
+        help='an option for the batch system, "--qos=high", or for mpiexec; repeat it',
+    )
+    @argument("--hostfile", metavar="FILE", help="hosts for ssh, a line each: node1 slots=4")
+    @argument("--interface", metavar="I", help="network interface by which ranks reach this host")
+    @argument(
+        "--keep",
+        type=float,
+        metavar="HOURS",
+        help="how long ranks live on that nobody owns (without it 15 minutes after a kernel's "
+        "restart or crash, and not after its shutdown)",
+    )
+    @argument("--timeout", type=float, metavar="S", help="seconds until launched ranks answer")
+    @argument("--dry-run", action="store_true", help="show the script or command, start nothing")
+    @argument("--force", action="store_true", help="attach: take it from an owner that lives")
     @argument(
         "--transport",
         choices=TRANSPORTS,
-        help="for start: how ranks reach each other: shm is shared memory, mpi is MPI, gpi is GPI-2"
-        " between nodes; auto (without it) is shared memory within a node, and MPI between nodes",
+        help="how ranks reach each other: shm is shared memory, mpi is MPI, gpi is GPI-2 between "
+        "nodes; auto (without it) is shared memory within a node, and MPI between nodes",
     )
-    @argument(
-        "--lanes",
-        type=int,
-        metavar="N",
-        help="for start: progress threads of a rank (1 without it)",
-    )
+    @argument("--lanes", type=int, metavar="N", help="progress threads of a rank (1 without it)")
     def tnt_cluster(self, line: str) -> None:
-        """Starts, watches and stops the ranks that cells run on.
+        """Starts, watches, finds again and stops the ranks that cells run on.
 
         The ranks are MPI processes, pinned to cores. They belong to this notebook: when its kernel
-        ends, they end.
+        is shut down, they end. When it is restarted, or crashes, they live on for a while, and
+        attach brings them back: with their variables, and with the view of a fit that goes on.
 
         Examples::
 
             %tnt_cluster start -n 4            # four ranks on this machine
             %tnt_cluster start -n 8 --gpus 4   # two ranks per GPU
-            %tnt_cluster start -n 4 --transport mpi
+            %tnt_cluster start --launcher ssh --hostfile hosts.txt
+            %tnt_cluster start --launcher slurm --nodes 2 --per-node 4 --gpus 4 --time 12h
+            %tnt_cluster start --launcher slurm -n 8 --dry-run      # the script, and no job
             %tnt_cluster status                # a line for each rank, and how they exchange
             %tnt_cluster logs 2                # what rank 2 wrote, C++ libraries included
             %tnt_cluster restart               # the same again, variables on the ranks are lost
+            %tnt_cluster list                  # all clusters of yours
+            %tnt_cluster attach                # after a restart of the kernel
+            %tnt_cluster detach --keep 8       # leaves it for another notebook
             %tnt_cluster stop
         """
         arguments = parse_argstring(TntMagics.tnt_cluster, line)
-        action = arguments.action
-        if action != "logs" and arguments.rank is not None:
-            raise UsageError(f"{action} takes no rank: {arguments.rank} is too much")
-        of_start = ("n", "gpus", "cores", "transport", "lanes")
-        given = {
-            flag: value for flag in of_start if (value := getattr(arguments, flag)) is not None
-        }
-        if action != "start" and given:
-            first = next(iter(given))
-            raise UsageError(f"{'-n' if first == 'n' else '--' + first} goes with start only")
+        action, which = arguments.action, arguments.which
+        options = cluster_magic.given(arguments)
         if action == "start":
-            self._start(given)
+            if not options.get("dry_run"):
+                cluster_magic.check_none(self._cluster)
+            self._cluster = cluster_magic.start(options, self._shell) or self._cluster
+        elif action == "attach":
+            cluster_magic.check_none(self._cluster)
+            self._attach(which, arguments.force)
+        elif action == "list":
+            cluster_magic.show_list(None if self._cluster is None else self._cluster.id)
         elif action == "status":
             print(status_table(self.cluster.status()))
             print(links_line(self.cluster.links, self.cluster.ranks))
         elif action == "logs":
-            self._logs(arguments.rank)
+            self._logs(which)
         elif action == "restart":
-            progress = StatusLine()
-            try:
-                self.cluster.restart(progress.update)
-            except ClusterError:
-                self._cluster = None  # it has stopped, and a new one may be started
-                raise
-            progress.end(_ready(self.cluster.ranks))
+            self._restart()
+        elif action == "detach":
+            cluster_magic.detach(self.cluster, options.get("keep"))
+            self._cluster = None
+        elif which is not None and (self._cluster is None or self._cluster.id != which):
+            cluster_magic.stop_other(which)
         else:
             self.cluster  # noqa: B018  says so when there is nothing to stop
             self.close()
             print("cluster stopped")
 
-    def _start(self, options: dict[str, Any]) -> None:
-        n = options.pop("n", None)
-        if n is None:
-            raise UsageError("start needs the number of ranks: %tnt_cluster start -n 4")
-        if self._cluster is not None:
-            raise ClusterError(
-                f"A cluster of {self._cluster.ranks} ranks is already there. %tnt_cluster restart "
-                "starts it anew; for another size, %tnt_cluster stop it first."
-            )
-        from tnt_notebook.cluster import Cluster
+    def _attach(self, which: str | None, force: bool) -> None:
+        self._cluster = cluster_magic.attach(which, force, self._shell)
+        if (fit := self._cluster.begun_fit()) is not None:
+            self._shell.push({fit.title: fit})
+            self._last_run = fit.folder
 
+    def _restart(self) -> None:
         progress = StatusLine()
-        self._cluster = Cluster(n, report=progress.update, **options)
-        progress.end(_ready(n))
+        try:
+            self.cluster.restart(progress.update)
+        except ClusterError:
+            self._cluster = None  # it has stopped, and a new one may be started
+            raise
+        progress.end(cluster_magic.ready(self.cluster))
 
-    def _logs(self, rank: int | None) -> None:
-        for one in range(self.cluster.ranks) if rank is None else [rank]:
+    def _logs(self, which: str | None) -> None:
+        if which is not None and not which.isdecimal():
+            raise UsageError(f"logs takes a rank, and not {which!r}")
+        for one in range(self.cluster.ranks) if which is None else [int(which)]:
             log = self.cluster.logs(one)
             print(f"--- rank {one} ---\n{log}" if log else f"--- rank {one} --- (empty)")
 
@@ -490,10 +519,6 @@ class TntMagics(Magics):
 
         own = archive.about(self._last_run) if self._last_run else None
         return own or archive.find()
-
-
-def _ready(ranks: int) -> str:
-    return "1 rank is ready" if ranks == 1 else f"{ranks} ranks are ready"
 
 
 def _check_name(name: str) -> None:
