@@ -10,28 +10,10 @@ def completed(shell: InteractiveShell, text: str) -> list[str]:
         return sorted(c.text for c in shell.Completer.completions(text, len(text)))
 
 
-FLAGS = sorted(
-    [
-        "account",
-        "cores",
-        "dry-run",
-        "env",
-        "extra",
-        "force",
-        "gpus",
-        "hostfile",
-        "interface",
-        "keep",
-        "launcher",
-        "lanes",
-        "modules",
-        "nodes",
-        "partition",
-        "per-node",
-        "time",
-        "timeout",
-        "transport",
-    ]
+FLAGS = (
+    *("account", "cores", "dry-run", "env", "extra", "force", "gpus", "hostfile", "interface"),
+    *("keep", "lanes", "launcher", "modules", "nodes", "partition", "per-node", "time", "timeout"),
+    "transport",
 )
 
 

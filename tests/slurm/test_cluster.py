@@ -66,7 +66,7 @@ def test_start_train_restart_stop(slurm: Slurm, capsys: pytest.CaptureFixture[st
         cluster.run("import os; x = os.environ['SLURM_JOB_ID']")
         assert cluster.pull("x") == str(job)
         cluster.restart(report=lines.append)
-        assert int(cluster.record.job or 0) == job, [l for l in lines if "starting 2" not in l]
+        assert int(cluster.record.job or 0) == job, lines
         with pytest.raises(ClusterError, match="'x' is not defined"):
             cluster.pull("x")
     finally:
@@ -101,7 +101,7 @@ Cluster(2, launcher="slurm", report=lambda line: print(line, flush=True))
             lines.append(line)
             if "drained or down" in line:
                 break
-        assert "drained or down" in line, lines
+        assert "drained or down" in lines[-1], lines
         job = next(iter(number for number, j in slurm.jobs().items() if j.state == "PENDING"))
         assert any(f"job {job} is pending: " in line for line in lines), lines
         owner.send_signal(2)  # as the notebook's interrupt
@@ -156,9 +156,8 @@ def test_inside_of_an_allocation_it_is_used(slurm: Slurm) -> None:
 from tnt_notebook.cluster import Cluster
 cluster = Cluster()
 try:
-    cluster.run("import os; node = os.environ['SLURMD_NODENAME'] if 'SLURMD_NODENAME' in os.environ else ''")
+    cluster.run("import os; tasks = os.environ['SLURM_NTASKS']")
     print("ranks", cluster.ranks, cluster.record.launcher, cluster.record.job)
-    print("nodes", *sorted(cluster.pull("node", rank) for rank in range(cluster.ranks)))
 finally:
     cluster.stop()
 """

@@ -14,8 +14,9 @@ import psutil
 class RankStatus:
     """One row of the table.
 
-    ``memory`` is resident bytes, of ranks on this host, ``state`` is idle, busy or dead. ``node`` numbers nodes: ranks of
-    one share memory. ``link`` is what the rank reaches others by: shm, mpi, shm+mpi, or nothing.
+    ``memory`` is resident bytes, of ranks on this host; ``state`` is idle, busy or dead. ``node``
+    numbers nodes: ranks of one share memory. ``link`` is what the rank reaches others by: shm, mpi,
+    shm+mpi, or nothing.
     """
 
     rank: int
