@@ -60,6 +60,7 @@ class Engines:
                     f"{record.id} removes what is left of it."
                 )
             engines.connect()
+            engines.update(notebook=records.notebook())
             gone = engines.dead()
             if not gone and not engines.busy():
                 engines.verify()
