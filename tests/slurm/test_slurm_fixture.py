@@ -110,7 +110,7 @@ def test_a_job_that_is_queued_again_keeps_its_number(here: Slurm) -> None:
     )
     eventually(lambda: here.job(job)["Restarts"] == "1")
     here.wait(job, "PENDING")
-    here.start_now(job)
+    here.start_soon(job)
     here.wait(job, "RUNNING")
     here.cancel(job)
 

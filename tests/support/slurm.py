@@ -81,7 +81,7 @@ class Slurm:
     def run(self, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess:
         """As `subprocess.run`, with Slurm's environment, on the login node."""
         outside = {**os.environ} if options.get("env") is None else options["env"]
-        # Unless a test says otherwise, this is nobody's job.
+        # Where the tests run in a job themselves, these commands do not belong to it.
         outside = {k: v for k, v in outside.items() if not k.startswith(("SLURM_", "SLURMD_"))}
         return self._run(command, **{**options, "env": {**outside, **self.environment}})
 
@@ -161,9 +161,12 @@ class Slurm:
         period = 1 if (self.folder / "hurry.so").exists() else 30
         return seconds + period + 3 + 10  # the last for a slow machine
 
-    def start_now(self, number: int) -> None:
-        """Starts a job that waits for a time to come, as one does that was queued again (10 s)."""
-        self._ask("scontrol", "update", f"jobid={number}", "starttime=now")
+    def start_soon(self, number: int) -> None:
+        """Starts a job that waits for a time to come, as one does that was queued again (10 s).
+
+        In 2 s: on a node that has ended it within the same second, it would not be let in.
+        """
+        self._ask("scontrol", "update", f"jobid={number}", "starttime=now+2")
 
     def down(self) -> None:
         """Ends it with all its jobs, at once; nothing happens if that has been done."""
@@ -230,6 +233,8 @@ def unavailable() -> str:
     absent = [program for program in _PROGRAMS if shutil.which(program, path=PATH) is None]
     if absent:
         return f"Slurm needs {', '.join(absent)} (packages slurm-wlm and munge)."
+    if Path("/proc/self/setgroups").read_text() == "deny\n":
+        return "this machine does not allow it: Slurm's daemons have to leave their groups."
     return ""
 
 

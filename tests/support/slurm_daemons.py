@@ -37,7 +37,11 @@ def running(
     """
     folder = Path(tempfile.mkdtemp(prefix="tnt-slurm-"))
     cgroup = _FREEZER / folder.name
-    supervisors = [_Supervisor(subprocess.Popen, folder, folder, cgroup)]
+    try:
+        supervisors = [_Supervisor(subprocess.Popen, folder, folder, cgroup)]
+    except OSError:
+        folder.rmdir()
+        raise
 
     def close() -> None:
         # First those on hosts, whose files and groups the first one removes.
@@ -101,6 +105,7 @@ def _made(cgroup: Path) -> Path | None:
     """The control group, if this machine lets us have one in which Slurm can freeze jobs."""
     try:
         cgroup.mkdir()
+        os.chown(cgroup, 0, 0)  # as Slurm will
     except OSError:
         return None
     return cgroup
