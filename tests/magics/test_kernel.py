@@ -145,6 +145,21 @@ def test_a_fit_runs_while_the_notebook_goes_on(notebook: Notebook) -> None:
     assert notebook.run("'tensorflow' in __import__('sys').modules") == "False\n"
 
 
+def test_an_interrupt_of_the_idle_kernel_stops_the_fit(notebook: Notebook) -> None:
+    notebook.run("%%tnt_fit" + TRAIN.format(epochs=100_000))
+    notebook.run("import time\nwhile not fit.frames: time.sleep(0.05)")
+    notebook.manager.interrupt_kernel()
+    assert notebook.run("fit.wait(20).state") == "'stopped'\n"
+    assert notebook.run("len(fit.history['loss']) < 100_000") == "True\n"
+    waiting = notebook.begin("%%tnt_fit --wait" + TRAIN.format(epochs=100_000))
+    notebook.messages_until(waiting, lambda messages: "building" in shown(messages))
+    notebook.manager.interrupt_kernel()
+    stopped = shown(notebook.messages_until(waiting, ended))
+    assert "stopping fit after the current step" in stopped and "Error" not in stopped
+    notebook.manager.interrupt_kernel()  # nothing runs: nothing happens
+    assert notebook.run("%%tnt\nprint(len(model.history.epoch) > 0)") == "ranks 0-1: True\n"
+
+
 def test_a_fit_and_its_variables_outlive_a_restart_of_the_kernel(notebook: Notebook) -> None:
     marker = cluster_id(notebook)
     notebook.run("%%tnt\nx = 42")

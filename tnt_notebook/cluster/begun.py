@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -55,14 +56,23 @@ def noted(folder: RunFolder) -> Begun | None:
 
 
 class Tails:
-    """What ranks have written into their logs since then, piece by piece."""
+    """What ranks write into their logs from some place on, piece by piece.
 
-    def __init__(self, folder: RunFolder, offsets: tuple[int, ...], most: int = 1 << 18) -> None:
+    Args:
+        offsets: of each rank where to begin; None: at the end.
+        most: bytes that are read at a time; of more that is there already, the end.
+    """
+
+    def __init__(
+        self, folder: RunFolder, offsets: Sequence[int | None], most: int = 1 << 18
+    ) -> None:
         self._logs = [folder.rank_log(rank) for rank in range(len(offsets))]
         self._most = most
-        self._at = list(offsets)
-        for rank, log in enumerate(self._logs):  # of very much, the end
-            self._at[rank] = max(offsets[rank], _length(log) - most)
+        lengths = [_length(log) for log in self._logs]
+        self._at = [
+            length if offset is None else max(offset, length - most)
+            for offset, length in zip(offsets, lengths, strict=True)
+        ]
 
     def new(self) -> list[tuple[int, str]]:
         """Of each rank that has written, the new text; complete lines only."""

@@ -22,16 +22,16 @@ from tnt_notebook.cluster.fit import Fit
 from tnt_notebook.cluster.folder import RunFolder, tail
 from tnt_notebook.cluster.gpus import check_gpus
 from tnt_notebook.cluster.output import ranks_label
+from tnt_notebook.cluster.place import place
 from tnt_notebook.cluster.record import Known, Record
 from tnt_notebook.cluster.request import Request, hours_to_seconds, request
 from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
 from tnt_notebook.cluster.values import packed
-from tnt_notebook.errors import ClusterError, NoClusterError
+from tnt_notebook.errors import ClusterError, NoClusterError, RankError
 
 _ENGINE = "tnt_notebook.engine"
 _TURN_TICK_S = 0.05
 _RECOVER_S = 30.0
-_PLACE_LINES = 12
 _STACKS_WAIT_S = 0.5  # for stuck ranks to write where they are
 
 
@@ -294,11 +294,12 @@ class Cluster:
         cell: str,
         options: dict[str, Any],
         kept: dict[str, Any],
+        on_tick: Callable[[], None],
     ) -> Iterator[Execution]:
         """Waits for its turn and yields the execution of a fit cell, begun but not followed."""
         with self._turn_of(_silence) as engines:
             begun.note(engines.folder, kept["title"], Path(kept["folder"]), options, self.ranks)
-            execution = Execution(engines, range(self.ranks), on_data)
+            execution = Execution(engines, range(self.ranks), on_data, on_tick=on_tick)
             yield execution.call(f"{_ENGINE}.fit:run_fit_cell", cell, options, kept)
 
     @contextmanager
@@ -395,22 +396,20 @@ class Cluster:
             f"variables on them are lost.\n\n{engines.last_words(death.ranks)}"
         )
 
-    def _place(self, rank: int) -> str:
-        """Where the main thread of a rank is, innermost call first, as its log says."""
-        last_thread = self.logs(rank).rpartition("(most recent call first):\n")[2]
-        return "\n".join(last_thread.splitlines()[:_PLACE_LINES])
-
     def _free_by_restart(self, execution: Execution, stuck: RanksStuck) -> ClusterError:
-        raised = rank_error(execution.failures)
+        failures = execution.failures
+        raised = rank_error(failures) if failures else RankError("It was interrupted.")
         print(f"restarting the engines: {ranks_label(stuck.stuck)} cannot be freed", flush=True)
+        tails = begun.Tails(self.folder, [None] * self.ranks)
         execution.request_stacks()
         time.sleep(_STACKS_WAIT_S)
-        where = [f"Rank {rank} was here:\n{self._place(rank)}" for rank in stuck.stuck]
+        said = dict(tails.new())
+        where = [f"Rank {rank} was here:\n{place(said.get(rank, ''))}" for rank in stuck.stuck]
         self.restart()
         return ClusterError(
-            f"{raised}\n{ranks_label(stuck.stuck)} waited for it in a call that cannot be "
-            "interrupted (plain mpi4py?). The engines were restarted: variables on all ranks are "
-            "lost.\n\n" + "\n".join([*(raised.rendered or []), *where])
+            f"{raised}\n{ranks_label(stuck.stuck)} did not end: in a call that cannot be "
+            "interrupted. The engines were restarted: variables on all ranks are lost.\n\n"
+            + "\n".join([*(raised.rendered or []), *where])
         )
 
 

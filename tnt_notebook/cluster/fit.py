@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _FRAME = "tnt_frame"
 _READ_S = 0.25
+#: Seconds after which a fit that was asked to stop is aborted: a step, and the end of an epoch with
+#: its checkpoints, take less.
+STOP_WITHIN_S = 60.0
 
 
 class Fit:
@@ -66,7 +69,9 @@ class Fit:
         self._sparse = Sparse()
         self._result: dict[str, Any] = {}
         self._execution: Execution | None = None
-        self._stop_asked = False
+        self._stop_asked_at: float | None = None
+        self._aborted = False
+        self.stop_within = STOP_WITHIN_S
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._model: Any = None
@@ -183,25 +188,63 @@ class Fit:
         return [frame for frame in self.frames if frame["phase"] == "fit"]
 
     def wait(self, timeout: float | None = None) -> Fit:
-        """Waits for the end.
+        """Waits for the end. Ctrl-C, or the notebook's interrupt, stops the fit after its current
+        step; a second one aborts it.
 
         Raises:
             TimeoutError: it still runs after ``timeout`` seconds.
             RankError, ClusterError: the fit failed.
         """
-        if not self._ended.wait(timeout):
-            raise TimeoutError(f"{self.title} still runs after {timeout:g} s.")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._ended.is_set():
+            try:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if not self._ended.wait(left):
+                    raise TimeoutError(f"{self.title} still runs after {timeout:g} s.")
+            except KeyboardInterrupt:
+                if self._aborted:
+                    raise  # it is being ended; who cannot wait for that may leave
+                self.interrupt()
         if self.error is not None:
             raise self.error
         return self
 
     def stop(self) -> None:
-        """Asks all ranks to end the fit after their current step; returns at once."""
+        """Asks all ranks to end the fit after their current step; returns at once.
+
+        If they have not come to the end of a step within :attr:`stop_within` seconds, it is
+        aborted.
+        """
         with self._lock:
-            self._stop_asked = True
+            if self._stop_asked_at is None:
+                self._stop_asked_at = time.monotonic()
             execution = self._execution
         if execution is not None:
             execution.request_stop()
+
+    def abort(self) -> None:
+        """Ends the fit now, in the middle of a step; returns at once.
+
+        Ranks that wait for others are freed, those in a cell's own code are interrupted there, and
+        the error of the fit says where. Where a rank cannot be interrupted the engines are started
+        anew. The model on the ranks is not to be used afterwards.
+        """
+        with self._lock:
+            self._aborted = True
+            if self._stop_asked_at is None:
+                self._stop_asked_at = time.monotonic()
+            execution = self._execution
+        if execution is not None:
+            execution.abort()
+
+    def interrupt(self) -> None:
+        """What the notebook's interrupt does: asks for a stop, and aborts the second time."""
+        if self._stop_asked_at is None:
+            print(f"stopping {self.title} after the current step (interrupt again to abort it)")
+            self.stop()
+        else:
+            print(f"aborting {self.title}")
+            self.abort()
 
     def __repr__(self) -> str:
         return f"<{self.title}: {self.state}{self._progress()}>"
@@ -241,7 +284,7 @@ class Fit:
             with self._lock:
                 self._execution = execution
                 self.state = "running"
-            if self._stop_asked:
+            if self._stop_asked_at is not None:
                 execution.request_stop()
             self._cluster.follow(execution)
         if self._begun is not None:
@@ -254,7 +297,7 @@ class Fit:
     def _turn(self) -> AbstractContextManager[Execution]:
         """Begins, or joins what was begun."""
         if self._begun is not None:
-            return self._cluster.begun_turn(self._begun, self._read_kept)
+            return self._cluster.begun_turn(self._begun, self._on_tick)
         kept = {
             "title": self.title,
             "ranks": self._cluster.ranks,
@@ -262,7 +305,17 @@ class Fit:
             "options": self._options,
             "kernel": os.getpid(),
         }
-        return self._cluster.fit_turn(self._on_data, self._cell, self._options, kept)
+        return self._cluster.fit_turn(self._on_data, self._cell, self._options, kept, self._on_tick)
+
+    def _on_tick(self) -> None:
+        if self._begun is not None:
+            self._read_kept()
+        execution, asked = self._execution, self._stop_asked_at
+        if execution is None or asked is None or self._aborted:
+            return
+        if time.monotonic() - asked > self.stop_within:
+            print(f"{self.title} has not come to a step's end for {self.stop_within:g} s: aborting")
+            self.abort()
 
     def _read_kept(self) -> None:
         """Frames of a fit that was begun elsewhere: the messages go there, the files are here."""
@@ -282,7 +335,7 @@ class Fit:
         self._sparse.add(self.frames, frame)
         self._rows = frame.get("rows") or self._rows
         self._view.update(frame)
-        if self._stop_asked and self._execution and frame["state"] == "running":
+        if self._stop_asked_at is not None and self._execution and frame["state"] == "running":
             # The first request may have reached a rank before the cell had begun there.
             self._execution.request_stop()
 

@@ -16,7 +16,7 @@ from typing import Any
 from ipyparallel.engine.datapub import publish_data
 from IPython import get_ipython
 
-from tnt_notebook import comm
+from tnt_notebook import comm, signals
 from tnt_notebook.comm import stop
 from tnt_notebook.engine import busy
 from tnt_notebook.errors import ModelError
@@ -29,8 +29,8 @@ _last: tuple[str, dict[str, Any]] | None = None
 
 
 def install() -> None:
-    """Makes SIGUSR1 a request to end the running fit after its current step."""
-    signal.signal(signal.SIGUSR1, lambda signum, frame: stop.request_stop())
+    """Makes a signal a request to end the running fit after its current step."""
+    signal.signal(signals.STOP, lambda signum, frame: stop.request_stop())
 
 
 def run_fit_cell(
@@ -121,7 +121,7 @@ def _kept(begin: dict[str, Any] | None) -> Iterator[Callable[[Frame], None]]:
         try:
             if writer is None:
                 writer = run_writer.begin(
-                    **{**begin, "folder": Path(begin["folder"])}, stops_on=signal.SIGUSR1
+                    **{**begin, "folder": Path(begin["folder"])}, stops_on=signals.STOP
                 )
             writer.write(frame)
         except (OSError, ValueError) as error:

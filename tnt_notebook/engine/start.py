@@ -18,7 +18,7 @@ from ipyparallel.engine.nanny import start_nanny
 from traitlets.config import Config
 
 from tnt_notebook import comm
-from tnt_notebook.engine import cell, fit, host
+from tnt_notebook.engine import cell, fit, free, host
 from tnt_notebook.engine.placement import by_neighbourhood, cores_of, gpu_of, thread_environment
 from tnt_notebook.engine.seat import Seat, seat
 from tnt_notebook.engine.streams import RankStream, send_output_to
@@ -58,6 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
     here = seat(os.environ)
     if options.hosts:
         host.prepare(options.logs.parent, here)
+    free.listen()
     launcher = send_output_to(options.logs / f"rank-{here.rank}.log")
     try:
         _place(here, options.cores, options.gpus)

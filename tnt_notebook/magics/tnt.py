@@ -15,6 +15,7 @@ from tnt_notebook.choices import DTYPES, LAUNCHERS, PLACEMENTS, SCHEDULES, TRANS
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.magics import cluster as cluster_magic
 from tnt_notebook.magics.completion import TntCompletion
+from tnt_notebook.magics.idle import interrupt_reaches
 from tnt_notebook.magics.names import byte_count, name_list
 from tnt_notebook.magics.plain import plainly
 from tnt_notebook.magics.progress import StatusLine, noninteractive
@@ -24,7 +25,7 @@ from tnt_notebook.magics.table import links_line, status_table
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from tnt_notebook.cluster import Cluster, Fit
+    from tnt_notebook.cluster import Cluster
     from tnt_notebook.telemetry.archive import RunInfo
 
 
@@ -171,6 +172,7 @@ class TntMagics(Magics):
         if (fit := self._cluster.begun_fit()) is not None:
             self._shell.push({fit.title: fit})
             self._last_run = fit.folder
+            interrupt_reaches(self._shell, fit)
 
     def _restart(self) -> None:
         progress = StatusLine()
@@ -280,7 +282,8 @@ class TntMagics(Magics):
         The handle is in the variable ``fit``, or what --name says::
 
             fit.wait()      # until it ends; raises what the ranks raised
-            fit.stop()      # ends it after the current step
+            fit.stop()      # ends it after the current step; so does the notebook's interrupt
+            fit.abort()     # ends it at once, wherever ranks are; so does a second interrupt
             fit.history     # loss and metrics by epoch, also while it runs
             fit.model       # the trained Keras model, here in the notebook
             fit.error       # what went wrong, or None
@@ -309,8 +312,9 @@ class TntMagics(Magics):
         fit = self.cluster.fit(cell, options, title=arguments.name)
         self._shell.push({arguments.name: fit})
         self._last_run = fit.folder
+        interrupt_reaches(self._shell, fit)
         if arguments.wait or noninteractive():
-            _wait(fit)
+            fit.wait()
 
     @line_magic
     @plainly
@@ -554,12 +558,3 @@ def _stages(arguments: Any) -> dict[str, Any]:
         if isinstance(value, int) and value < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
     return said
-
-
-def _wait(fit: Fit) -> None:
-    try:
-        fit.wait()
-    except KeyboardInterrupt:
-        print("stopping after the current step (interrupt once more to leave it running)")
-        fit.stop()
-        fit.wait()
