@@ -11,7 +11,16 @@ Importing this package loads neither MPI nor TensorFlow; the first use of the wo
 
 from __future__ import annotations
 
-from tnt_notebook.comm.current import abort, failure, rank, recover, size, use, world
+from tnt_notebook.comm.current import (
+    abort,
+    failure,
+    rank,
+    recover,
+    size,
+    survives,
+    use,
+    world,
+)
 from tnt_notebook.comm.world import Bucket, Group, World
 
 __all__ = [
@@ -23,6 +32,7 @@ __all__ = [
     "rank",
     "recover",
     "size",
+    "survives",
     "use",
     "world",
 ]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import platform
 import threading
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tnt_notebook.comm import clocks, links, mpi, rules
+from tnt_notebook.comm import clocks, links, mpi, rules, survival
 from tnt_notebook.comm.collectives import (
     Collectives,
     Prepared,
@@ -28,6 +30,15 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 600.0
 
+#: Of a recovery, beside those that end with the death of a rank.
+_ATTEMPTS = 3
+
+#: Seconds in which sends over links that are given up usually end.
+_SENDS_END_S = 2.0
+
+#: Engines whose memory MPI may still read.
+_under_way: list[_kernels.Engine] = []
+
 #: Channel of the calls below. Those inside TensorFlow graphs are counted from ops.FIRST_CHANNEL,
 #: those of groups and buckets downward from the last one.
 _EAGER_CHANNEL = 0
@@ -36,7 +47,8 @@ _EAGER_CHANNEL = 0
 class World(Collectives):
     """Ranks that work together, each a process.
 
-    After a failure all calls raise until all ranks have called :meth:`recover`.
+    After a failure all calls raise until all ranks have called :meth:`recover`. Where ranks outlive
+    the death of others (:func:`tnt_notebook.comm.survives`), it makes a world of those that live.
 
     Args:
         communicator: an mpi4py communicator, duplicated here; ``None``: this process alone.
@@ -48,6 +60,8 @@ class World(Collectives):
 
     Attributes:
         rank, size: place of this process, and how many there are.
+        members: of each rank, its seat: the rank that it had in the beginning.
+        hosts: of each rank, the name of its host.
         id: number by which TensorFlow ops find this world.
         links: how the ranks reach each other.
         rules: those that measurements have left, see :mod:`tnt_notebook.comm.rules`.
@@ -69,15 +83,17 @@ class World(Collectives):
         self._lock = threading.Lock()
         self._abandoned: list[Any] = []  # memory of calls that were interrupted
         self._groups: list[list[int]] = []
+        self._era = 0  # changes with the members; groups are of one era
         self._channels_taken = 0
+        self._links: list[MPI.Comm] = []
         self._parent: MPI.Comm | None = None
         if communicator is not None:
             with mpi.turn():
                 self._parent = communicator.Dup()
+        self._seats = 1 if communicator is None else communicator.size
+        self.members = tuple(range(self._seats))
         self.rules: list[rules.Rule] = []
         self._open()
-        self.rank: int = self._engine.rank
-        self.size: int = self._engine.size
         try:
             self.load_rules()
             self.recover()  # a barrier: a rank that fails next must find the others' world complete
@@ -92,6 +108,11 @@ class World(Collectives):
     def node(self) -> tuple[int, ...]:
         """The number of each rank's node; ranks of one node share memory."""
         return self.links.node
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """The seats of the ranks that have died."""
+        return tuple(seat for seat in range(self._seats) if seat not in self.members)
 
     @property
     def lanes(self) -> int:
@@ -154,20 +175,29 @@ class World(Collectives):
     def recover(self) -> None:
         """Makes communication work again after a failure. Collective; nothing to do is cheap.
 
-        Buckets made before a failure are not usable after it; groups are.
+        Buckets made before a failure are not usable after it; groups are, unless a rank has died:
+        the ranks that live are then numbered anew, in the same order.
+
+        Raises:
+            CommunicationError: a rank that lives does not come, or there are no links between them.
         """
         if self._parent is None:
             if self.failure:
                 self._close()
                 self._open()
-            return
+        elif survival.survives():
+            self._recover_without_dead(self._parent)
+        else:
+            self._recover_with_all(self._parent)
+
+    def _recover_with_all(self, parent: MPI.Comm) -> None:
         # A rank that failed may have made fewer groups and buckets than the others.
         own = np.array([self.failure is not None, self._channels_taken], np.int32)
         all_ = np.empty_like(own)
         from mpi4py import MPI
 
         with mpi.turn():
-            request = self._parent.Iallreduce(own, all_, MPI.MAX)
+            request = parent.Iallreduce(own, all_, MPI.MAX)
         mpi.wait(request, self.timeout_s, "recovery")
         self._channels_taken = int(all_[1])
         if not all_[0]:
@@ -176,12 +206,72 @@ class World(Collectives):
         # Over GPI-2 what is under way reaches no later transport.
         if self.links.network == "mpi":
             for lane, link in enumerate(self._links):
-                mpi.drain(self._engine, lane, link, self._parent, timeout_s=10)
+                mpi.drain(self._engine, lane, link, parent, timeout_s=10)
         with mpi.turn():
             for link in self._links:
                 link.Free()
         self._abandoned.clear()
         self._open()
+
+    def _recover_without_dead(self, parent: MPI.Comm) -> None:
+        if survival.all_fine(parent, self.failure is None, self.timeout_s, "recovery"):
+            return
+        # More ranks may die meanwhile: each time those that live begin again.
+        for _ in range(self.size + _ATTEMPTS):
+            self._give_up_links()
+            parent = self._leave_dead(parent)
+            problem = self._problem_of_opening(parent)
+            if survival.all_fine(parent, problem is None, self.timeout_s, "recovery"):
+                return
+        raise CommunicationError(
+            f"rank {self.rank}: communication cannot be opened again. Restart the cluster."
+        ) from problem
+
+    def _give_up_links(self) -> None:
+        """When all ranks that live are here. Nothing is drained: no later link meets these."""
+        self._close()
+        for link in self._links:
+            survival.revoke(link)
+        deadline = time.monotonic() + _SENDS_END_S
+        while not all(map(self._engine.sends_done, range(self._engine.lanes))):
+            if time.monotonic() > deadline:
+                _under_way.append(self._engine)
+                break
+            time.sleep(1e-3)
+        with mpi.turn():
+            for link in self._links:
+                link.Free()
+        self._links = []
+        self._abandoned.clear()
+
+    def _leave_dead(self, before: MPI.Comm) -> MPI.Comm:
+        """Makes those that live the members, and gives their communicator."""
+        parent = self._parent = survival.without_dead(before)
+        if parent.size < before.size:
+            places = survival.places(before, parent)
+            self.members = tuple(self.members[place] for place in places)
+            self._era += 1
+            self._groups.clear()
+        with mpi.turn():
+            before.Free()
+        return parent
+
+    def _problem_of_opening(self, parent: MPI.Comm) -> Exception | None:
+        """Opens links; if that fails, says why, and frees the others from waiting for this rank."""
+        from mpi4py import MPI
+
+        try:
+            taken = np.array([self._channels_taken], np.int32)
+            most = np.empty_like(taken)
+            with mpi.turn():
+                request = parent.Iallreduce(taken, most, MPI.MAX)
+            mpi.wait(request, self.timeout_s, "recovery")
+            self._channels_taken = int(most[0])
+            self._open()
+        except (MPI.Exception, CommunicationError, RuntimeError) as error:
+            survival.revoke(parent)
+            return error
+        return None
 
     def error(self, label: str) -> Exception:
         """The exception that says why ``label`` did not complete on this rank."""
@@ -246,7 +336,7 @@ class World(Collectives):
             with mpi.turn():
                 request = self._parent.Ibarrier()
             mpi.wait(request, grace_s, "leaving")
-        except CommunicationError:
+        except (CommunicationError, MPI.Exception):
             MPI.COMM_WORLD.Abort(1)
 
     # -- inside -----------------------------------------------------------------------------------
@@ -256,10 +346,12 @@ class World(Collectives):
 
         if self._parent is None:
             transports = [_kernels.lonely_transport()]
-            self._links: list[MPI.Comm] = []
             self.links = links.Links(self._transport, (0,), "mpi", "there is one rank")
+            self.hosts: tuple[str, ...] = (platform.node(),)
         else:
-            links.agree(self._parent, self._transport, self._lanes, self.timeout_s)
+            self.hosts = tuple(
+                links.agree(self._parent, self._transport, self._lanes, self.timeout_s)
+            )
             with mpi.turn():
                 self._links = [self._parent.Dup() for _ in range(self._lanes)]
             transports, self.links = links.open_links(
@@ -267,6 +359,14 @@ class World(Collectives):
             )
         self._engine: _kernels.Engine = _kernels.engine(
             transports, list(self.links.node), self.timeout_s
+        )
+        self.rank: int = self._engine.rank
+        self.size: int = self._engine.size
+        self._engine.set_places(
+            [
+                f"on {host}" if rank == seat else f"on {host} (seat {seat})"
+                for rank, (host, seat) in enumerate(zip(self.hosts, self.members, strict=True))
+            ]
         )
         self._engine.set_rules(rules.for_engine(self.rules))
         self._group_ids = [self._engine.add_group(ranks) for ranks in self._groups]
@@ -320,6 +420,7 @@ class Group(Collectives):
     def __init__(self, world: World, number: int, channel: int) -> None:
         self.world = world
         self.ranks = world._groups[number]
+        self._era = world._era
         self.rank = self.ranks.index(world.rank)
         self.size = len(self.ranks)
         self._number = number
@@ -337,11 +438,20 @@ class Group(Collectives):
     @property
     def id(self) -> int:
         """The number by which TensorFlow ops find this group in its world."""
+        self._check_era()
         return self.world._group_ids[self._number]
 
     @property
     def _prepared(self) -> dict[tuple[Any, ...], Prepared]:  # type: ignore[override]
+        self._check_era()
         return self.world._prepared_of_groups[self._number]
+
+    def _check_era(self) -> None:
+        if self._era != self.world._era:
+            raise CommunicationError(
+                f"Ranks have died since this group of ranks {self.ranks} was made, and the others "
+                "are numbered anew. Split the world again."
+            )
 
     def _prepare(self, label: str, **request: Any) -> _kernels.Operation:
         from tnt_notebook.comm import _kernels
