@@ -1,9 +1,9 @@
 """A program whose ranks die one after another, or together, while the others go on.
 
 Its arguments: those of :func:`tests.support.rank_nodes.make_world`, and the deaths, one after
-another: ``{"in": "exchange", "seats": [2], "later": [0]}`` kills rank 2 amid exchanges, and rank 0
-amid the recovery. Each rank that lives prints what it was told of each death, and in which world it
-is then.
+another: ``{"amid": "exchange", "seats": [2], "later": [0]}`` kills rank 2 amid exchanges, and rank
+0 amid the recovery. Each rank that lives prints what it was told of each death, and in which world
+it is then.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from tests.support import rank_nodes
 from tnt_notebook import comm
+from tnt_notebook.comm import mpi
 from tnt_notebook.errors import CommunicationError, PeerError
 
 #: After which all ranks say where they are and end.
@@ -32,46 +33,58 @@ _LIMIT_S = 60
 
 
 def main() -> None:
-    """Runs on every rank."""
+    """Runs on every rank; also on those that others start."""
     faulthandler.dump_traceback_later(_LIMIT_S, exit=True)
+    mpi.initialise()
     options, deaths = (json.loads(argument) for argument in sys.argv[1:])
-    seat = MPI.COMM_WORLD.rank
-    with comm.use(rank_nodes.make_world(MPI.COMM_WORLD, timeout_s=30, **options)) as world:
+    world = _world(options)
+    with comm.use(world):
         works(world)
-        living = set(world.members)
-        for death in deaths:
-            world.barrier()
-            note = Path(f"died.{world.size}")
-            die = functools.partial(_die_within, 0.1, note) if seat in death["seats"] else _live
-            told = _told_in(WORK[death["in"]], die)
-            told_at = time.monotonic()
-            if seat in death.get("later", ()):
-                _die_within(0.01, note)
-            world.recover()
-            recovered_at = time.monotonic()
-            living -= {*death["seats"], *death.get("later", ())}
-            while set(world.members) != living:  # the last of them died after the recovery
-                _told_in(rest, _live)
-                world.recover()
-            works(world)
-            found = {
-                "seat": seat,
-                "told": told,
-                "seconds": told_at - float(note.read_text()),
-                "recovered": recovered_at - told_at,
-                "members": world.members,
-                "lost": world.lost,
-            }
+        while deaths:
+            death = deaths.pop(0)
+            grows = death.pop("grow", False)
+            found = {"death": -len(deaths), **outlive(world, **death)}
+            if grows:
+                grow(world, deaths)
             print("FOUND " + json.dumps(found), flush=True)
         world.recover()
         world.close()
 
 
+def outlive(
+    world: comm.World, amid: str, seats: Sequence[int], later: Sequence[int] = ()
+) -> dict[str, Any]:
+    """What a rank that lives finds."""
+    seat = world.members[world.rank]
+    expected = set(world.members) - {*seats, *later}
+    note = Path(f"died.{amid}.{min(seats)}")
+    world.barrier()
+    die = functools.partial(_die_within, 0.1, note) if seat in seats else _live
+    told = _told_in(WORK[amid], die)
+    told_at = time.monotonic()
+    if seat in later:
+        _die_within(0.01, note)
+    world.recover()
+    recovered_at = time.monotonic()
+    while set(world.members) != expected:  # the last of them died after the recovery
+        _told_in(rest, _live)
+        world.recover()
+    works(world)
+    return {
+        "seat": seat,
+        "host": world.hosts[world.rank],
+        "told": told,
+        "seconds": told_at - float(note.read_text()),
+        "recovered": recovered_at - told_at,
+        "members": world.members,
+        "lost": world.lost,
+    }
+
+
 def works(world: comm.World) -> None:
     """Collectives of all kinds give what they should."""
     n = world.size
-    assert world.members[world.rank] == MPI.COMM_WORLD.rank
-    assert world.gather_numbers(MPI.COMM_WORLD.rank) == list(world.members)
+    assert world.gather_numbers(world.members[world.rank]) == list(world.members)
     for size in (1, 5000, 300_000):
         assert (world.allreduce(np.full(size, world.rank, "float32")) == n * (n - 1) // 2).all()
     assert world.broadcast(np.array([world.rank]), n - 1) == n - 1
@@ -81,6 +94,25 @@ def works(world: comm.World) -> None:
     assert (bucket.allreduce() == n).all()
     group = world.split(world.rank % 2)
     assert group.gather_numbers(world.rank) == list(range(world.rank % 2, n, 2))
+
+
+def grow(world: comm.World, deaths: list[dict[str, Any]]) -> None:
+    """Fills the seats of the dead with ranks that run this program, and go on where this one is."""
+    began = time.monotonic()
+    program = [sys.executable, "-m", "tests.comm.survivors", sys.argv[1], json.dumps(deaths)]
+    world.grow(lambda seat: program)
+    assert world.members == tuple(range(world.size)) and not world.lost
+    seconds = time.monotonic() - began
+    works(world)
+    print(f"GROWN {seconds:.3f}", flush=True)
+
+
+def _world(options: dict[str, Any]) -> comm.World:
+    from mpi4py import MPI
+
+    if MPI.Comm.Get_parent() != MPI.COMM_NULL:
+        return comm.world()
+    return rank_nodes.make_world(MPI.COMM_WORLD, timeout_s=30, **options)
 
 
 def exchange(world: comm.World, die: Callable[[], None]) -> None:
@@ -154,3 +186,7 @@ def _die_within(seconds: float, note: Path) -> None:
 
 def _live() -> None:
     """What the others do."""
+
+
+if __name__ == "__main__":
+    main()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,11 @@ import psutil
 import pytest
 
 from tests.comm import job
+from tests.support.hosts import hosts, unavailable
+from tests.support.rank_pool import rank_environment
 from tnt_notebook.comm.survival import MPIEXEC_ARGUMENTS
 
-PROGRAM = "from tests.comm import survivors\nsurvivors.main()\n"
+PROGRAM = "from tests.comm.survivors import main\nmain()\n"
 
 #: Seconds until each survivor has been told, wherever it was.
 TOLD_S = 2.0
@@ -27,17 +31,21 @@ def survivors(
     started = job.start(
         folder, n, PROGRAM, json.dumps(world), json.dumps(deaths), options=MPIEXEC_ARGUMENTS
     )
-    output = job.output_of(started, 90)
-    assert started.returncode == 0, output
-    assert "Traceback" not in output, output
-    found = [json.loads(line) for line in re.findall(r"FOUND (.*)", output)]
+    found = found_in(job.output_of(started, 90))
     left = [path for path in (folder / "tmp").rglob("*") if not path.is_dir()]
     left += [process for process in psutil.process_iter() if _is_of(process, folder)]
     assert not left
-    by_size: dict[int, list[dict[str, Any]]] = {}
-    for one in found:
-        by_size.setdefault(len(one["members"]), []).append(one)
-    return [by_size[size] for size in sorted(by_size, reverse=True)]
+    return found
+
+
+def found_in(output: str) -> list[list[dict[str, Any]]]:
+    """What the ranks found, for each death."""
+    assert not re.search("Traceback|Segmentation", output), output
+    found: dict[int, list[dict[str, Any]]] = {}
+    for line in re.findall(r"^FOUND (.*)", output, re.MULTILINE):
+        one = json.loads(line)
+        found.setdefault(one["death"], []).append(one)
+    return [found[number] for number in sorted(found)]
 
 
 def _is_of(process: psutil.Process, folder: Path) -> bool:
@@ -62,9 +70,9 @@ WORLDS = [{}, {"transport": "mpi"}, {"nodes": (0, 0, 1, 1)}]
 @pytest.mark.parametrize("world", WORLDS, ids=str)
 def test_ranks_die_one_after_another_until_one_is_left(tmp_path, world):
     deaths = [
-        {"in": "exchange", "seats": [0]},
-        {"in": "rest", "seats": [2]},
-        {"in": "exchange", "seats": [1]},
+        {"amid": "exchange", "seats": [0]},
+        {"amid": "rest", "seats": [2]},
+        {"amid": "exchange", "seats": [1]},
     ]
     first, second, third = survivors(tmp_path, 4, deaths, **world)
     check(first, [1, 2, 3], "rank 0 has died on ")
@@ -74,11 +82,44 @@ def test_ranks_die_one_after_another_until_one_is_left(tmp_path, world):
 
 
 def test_two_ranks_die_at_once_amid_the_steps_of_a_graph(tmp_path):
-    [found] = survivors(tmp_path, 4, [{"in": "train", "seats": [0, 2]}], nodes=(0, 0, 1, 1))
+    [found] = survivors(tmp_path, 4, [{"amid": "train", "seats": [0, 2]}], nodes=(0, 0, 1, 1))
     check(found, [1, 3], r"rank [02] has died on ")
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=str)
 def test_a_rank_dies_while_the_others_recover(tmp_path, world):
-    [found] = survivors(tmp_path, 4, [{"in": "exchange", "seats": [3], "later": [0]}], **world)
+    [found] = survivors(tmp_path, 4, [{"amid": "exchange", "seats": [3], "later": [0]}], **world)
     check(found, [1, 2], "rank [03] has died on ")
+
+
+def test_others_take_the_seats_of_the_dead(tmp_path):
+    deaths = [
+        {"amid": "exchange", "seats": [0], "grow": True},
+        {"amid": "rest", "seats": [0, 2], "grow": True},
+        {"amid": "exchange", "seats": [1]},
+    ]
+    first, second, third = survivors(tmp_path, 3, deaths)
+    check(first, [1, 2], "rank 0 has died on ")
+    check(second, [1], "rank [02] has died on ")
+    check(third, [0, 2], "rank 1 has died on ")
+
+
+@pytest.mark.skipif(bool(unavailable()), reason=f"this machine does not allow it: {unavailable()}")
+def test_ranks_die_on_several_hosts_and_others_take_their_seats_there(tmp_path):
+    deaths = [
+        {"amid": "exchange", "seats": [0], "grow": True},
+        {"amid": "rest", "seats": [3]},
+        {"amid": "exchange", "seats": [1]},
+    ]
+    with hosts(2) as rack:
+        program = [sys.executable, "-c", PROGRAM, "{}", json.dumps(deaths)]
+        environment = rank_environment() | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        run = rack[0].run(
+            [*rack.mpiexec(ranks_per_host=2), *MPIEXEC_ARGUMENTS, *program],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90,
+        )  # fmt: skip
+    first, second, third = found_in(run.stdout + run.stderr)
+    check(first, [1, 2, 3], "rank 0 has died on node1")
+    check(second, [0, 1, 2], "rank 3 has died on node2")
+    check(third, [0, 2], "rank 1 has died on node1")
+    assert {one["host"] for one in second} == {"node1", "node2"}

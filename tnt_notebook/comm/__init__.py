@@ -21,7 +21,8 @@ from tnt_notebook.comm.current import (
     use,
     world,
 )
-from tnt_notebook.comm.world import Bucket, Group, World
+from tnt_notebook.comm.groups import Bucket, Group
+from tnt_notebook.comm.world import World
 
 __all__ = [
     "Bucket",

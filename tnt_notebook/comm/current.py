@@ -80,7 +80,11 @@ def _start_world() -> World:
     else:
         from mpi4py import MPI
 
-        started = World(MPI.COMM_WORLD if MPI.COMM_WORLD.size > 1 else None, timeout_s)
+        by = MPI.Comm.Get_parent()
+        if by != MPI.COMM_NULL:
+            started = World.joined(by, timeout_s)
+        else:
+            started = World(MPI.COMM_WORLD if MPI.COMM_WORLD.size > 1 else None, timeout_s)
     atexit.register(started.close)
     if started.size > 1:
         _abort_on_uncaught_exception(started)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -30,8 +32,13 @@ MPIEXEC_ARGUMENTS = (
 
 _ENABLED = "OMPI_MCA_mpi_ft_enable"
 
-#: Seconds that making a communicator may take once all ranks are there.
-_SHRINK_S = 60.0
+#: Seconds that making a communicator, or starting ranks, may take once all ranks are there.
+_CALL_S = 120.0
+
+#: Seconds without a death after which no more are expected.
+_CALM_S = 0.1
+
+T = TypeVar("T")
 
 
 def survives() -> bool:
@@ -62,29 +69,27 @@ def all_fine(comm: MPI.Comm, fine: bool, timeout_s: float, what: str) -> bool:
     return bool(flag[0])
 
 
-def without_dead(comm: MPI.Comm) -> MPI.Comm:
+def without_dead(comm: MPI.Intracomm) -> MPI.Intracomm:
     """A new communicator of the ranks that live, in the same order. Collective over these."""
-    made: list[MPI.Comm | Exception] = []
+    _await_calm(comm)
+    shrunk: Any = bounded(comm.Shrink, "agree on who they are")
+    return shrunk
 
-    def shrink() -> None:
-        try:
-            with mpi.turn():
-                made.append(comm.Shrink())
-        except Exception as error:
-            made.append(error)
 
-    # There is no nonblocking one in Open MPI 5, and a wait needs a bound.
-    thread = threading.Thread(target=shrink, daemon=True)
-    thread.start()
-    thread.join(_SHRINK_S)
-    if not made:
-        raise CommunicationError(
-            f"The ranks that live could not agree on who they are within {_SHRINK_S:.0f} s. "
-            "Restart the cluster."
-        )
-    if isinstance(made[0], Exception):
-        raise CommunicationError(f"The ranks that live cannot go on: {made[0]}") from made[0]
-    return made[0]
+def spawned(comm: MPI.Intracomm, command: Sequence[str], host: str) -> MPI.Intercomm:
+    """Starts a process on a host. Collective.
+
+    Returns:
+        These ranks, and the one that was started, when it has initialised MPI.
+    """
+    from mpi4py import MPI
+
+    # The slots of the dead are not given back.
+    info = MPI.Info.Create({"host": host, "map_by": ":OVERSUBSCRIBE"})
+    program, *arguments = command
+    started = bounded(lambda: comm.Spawn(program, arguments, 1, info), "start others")
+    info.Free()
+    return started
 
 
 def places(old: MPI.Comm, new: MPI.Comm) -> list[int]:
@@ -105,3 +110,55 @@ def revoke(comm: MPI.Comm) -> None:
             comm.Revoke()
     except MPI.Exception as error:
         raise CommunicationError(f"a communicator could not be given up: {error}") from error
+
+
+def bounded(call: Callable[[], T], what: str) -> T:
+    """The result of a call of MPI of which there is no nonblocking form in Open MPI 5.
+
+    Raises:
+        CommunicationError: it fails, or does not end in time.
+    """
+    made: list[T] = []
+    failed: list[Exception] = []
+
+    def make() -> None:
+        try:
+            with mpi.turn():
+                made.append(call())
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=make, daemon=True)
+    thread.start()
+    thread.join(_CALL_S)
+    if made:
+        return made[0]
+    why = str(failed[0]) if failed else f"no answer within {_CALL_S:.0f} s"
+    raise CommunicationError(f"The ranks cannot {what} ({why}). Restart the cluster.")
+
+
+def _await_calm(comm: MPI.Comm) -> None:
+    """Waits until no more ranks die, if some have.
+
+    Ranks often die together, and Open MPI 5.0 crashes if it hears of a death just when it makes a
+    communicator.
+    """
+    from mpi4py import MPI
+
+    known = 0
+    while (dead := _dead(comm)) > known:
+        known = dead
+        until = time.monotonic() + _CALM_S
+        while time.monotonic() < until:
+            with mpi.turn():
+                MPI.COMM_SELF.Iprobe()  # any call moves MPI
+            time.sleep(1e-3)
+
+
+def _dead(comm: MPI.Comm) -> int:
+    with mpi.turn():
+        group = comm.Get_failed()
+        number = group.size
+        if number:  # the empty group is not to be freed
+            group.Free()
+    return number

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import platform
 import threading
-import time
 import weakref
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tnt_notebook.comm import clocks, links, mpi, rules, survival
-from tnt_notebook.comm.collectives import (
-    Collectives,
-    Prepared,
-    reduction_number,
-    type_number,
-)
+from tnt_notebook.comm import clocks, links, mpi, recovery, rules, survival
+from tnt_notebook.comm.collectives import Collectives, Prepared
+from tnt_notebook.comm.groups import Bucket, Group, refused
 from tnt_notebook.errors import CommunicationError, PeerError
 from tnt_notebook.telemetry.events import EVENT
 
@@ -29,15 +24,6 @@ if TYPE_CHECKING:
     from tnt_notebook.comm import _kernels
 
 DEFAULT_TIMEOUT_S = 600.0
-
-#: Of a recovery, beside those that end with the death of a rank.
-_ATTEMPTS = 3
-
-#: Seconds in which sends over links that are given up usually end.
-_SENDS_END_S = 2.0
-
-#: Engines whose memory MPI may still read.
-_under_way: list[_kernels.Engine] = []
 
 #: Channel of the calls below. Those inside TensorFlow graphs are counted from ops.FIRST_CHANNEL,
 #: those of groups and buckets downward from the last one.
@@ -71,7 +57,7 @@ class World(Collectives):
 
     def __init__(
         self,
-        communicator: MPI.Comm | None = None,
+        communicator: MPI.Intracomm | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         transport: str | None = None,
         lanes: int | None = None,
@@ -86,12 +72,13 @@ class World(Collectives):
         self._era = 0  # changes with the members; groups are of one era
         self._channels_taken = 0
         self._links: list[MPI.Comm] = []
-        self._parent: MPI.Comm | None = None
+        self._parent: MPI.Intracomm | None = None
         if communicator is not None:
             with mpi.turn():
                 self._parent = communicator.Dup()
         self._seats = 1 if communicator is None else communicator.size
         self.members = tuple(range(self._seats))
+        self._hosts_of_seats: dict[int, str] = {}
         self.rules: list[rules.Rule] = []
         self._open()
         try:
@@ -100,6 +87,17 @@ class World(Collectives):
         except BaseException:
             self.close()
             raise
+
+    @classmethod
+    def joined(cls, by: MPI.Intercomm, timeout_s: float = DEFAULT_TIMEOUT_S) -> World:
+        """The world of a process that other ranks have started to take a seat: see :meth:`grow`.
+
+        Args:
+            by: those ranks, ``MPI.Comm.Get_parent()``.
+        """
+        world = cls(None, timeout_s)
+        recovery.join(world, by)
+        return world
 
     def __repr__(self) -> str:
         return f"<World: rank {self.rank} of {self.size}, {self.links.describe()}>"
@@ -186,92 +184,26 @@ class World(Collectives):
                 self._close()
                 self._open()
         elif survival.survives():
-            self._recover_without_dead(self._parent)
+            recovery.recover_without_dead(self, self._parent)
         else:
-            self._recover_with_all(self._parent)
+            recovery.recover_with_all(self, self._parent)
 
-    def _recover_with_all(self, parent: MPI.Comm) -> None:
-        # A rank that failed may have made fewer groups and buckets than the others.
-        own = np.array([self.failure is not None, self._channels_taken], np.int32)
-        all_ = np.empty_like(own)
-        from mpi4py import MPI
+    def grow(self, command: Callable[[int], Sequence[str]]) -> None:
+        """Starts ranks for the seats that are vacant, on the hosts where they were. Collective.
 
-        with mpi.turn():
-            request = parent.Iallreduce(own, all_, MPI.MAX)
-        mpi.wait(request, self.timeout_s, "recovery")
-        self._channels_taken = int(all_[1])
-        if not all_[0]:
-            return
-        self._close()
-        # Over GPI-2 what is under way reaches no later transport.
-        if self.links.network == "mpi":
-            for lane, link in enumerate(self._links):
-                mpi.drain(self._engine, lane, link, parent, timeout_s=10)
-        with mpi.turn():
-            for link in self._links:
-                link.Free()
-        self._abandoned.clear()
-        self._open()
+        They take part when they ask for their world, and all ranks are numbered by seat again. The
+        new ranks know nothing of the program so far; groups and buckets of before are gone.
 
-    def _recover_without_dead(self, parent: MPI.Comm) -> None:
-        if survival.all_fine(parent, self.failure is None, self.timeout_s, "recovery"):
-            return
-        # More ranks may die meanwhile: each time those that live begin again.
-        for _ in range(self.size + _ATTEMPTS):
-            self._give_up_links()
-            parent = self._leave_dead(parent)
-            problem = self._problem_of_opening(parent)
-            if survival.all_fine(parent, problem is None, self.timeout_s, "recovery"):
-                return
-        raise CommunicationError(
-            f"rank {self.rank}: communication cannot be opened again. Restart the cluster."
-        ) from problem
+        Args:
+            command: program and arguments of the rank that takes a seat.
 
-    def _give_up_links(self) -> None:
-        """When all ranks that live are here. Nothing is drained: no later link meets these."""
-        self._close()
-        for link in self._links:
-            survival.revoke(link)
-        deadline = time.monotonic() + _SENDS_END_S
-        while not all(map(self._engine.sends_done, range(self._engine.lanes))):
-            if time.monotonic() > deadline:
-                _under_way.append(self._engine)
-                break
-            time.sleep(1e-3)
-        with mpi.turn():
-            for link in self._links:
-                link.Free()
-        self._links = []
-        self._abandoned.clear()
-
-    def _leave_dead(self, before: MPI.Comm) -> MPI.Comm:
-        """Makes those that live the members, and gives their communicator."""
-        parent = self._parent = survival.without_dead(before)
-        if parent.size < before.size:
-            places = survival.places(before, parent)
-            self.members = tuple(self.members[place] for place in places)
-            self._era += 1
-            self._groups.clear()
-        with mpi.turn():
-            before.Free()
-        return parent
-
-    def _problem_of_opening(self, parent: MPI.Comm) -> Exception | None:
-        """Opens links; if that fails, says why, and frees the others from waiting for this rank."""
-        from mpi4py import MPI
-
-        try:
-            taken = np.array([self._channels_taken], np.int32)
-            most = np.empty_like(taken)
-            with mpi.turn():
-                request = parent.Iallreduce(taken, most, MPI.MAX)
-            mpi.wait(request, self.timeout_s, "recovery")
-            self._channels_taken = int(most[0])
-            self._open()
-        except (MPI.Exception, CommunicationError, RuntimeError) as error:
-            survival.revoke(parent)
-            return error
-        return None
+        Raises:
+            CommunicationError: the job cannot start ranks, or they do not come.
+        """
+        if self.lost:
+            if self._parent is None:
+                raise CommunicationError("Only a job of MPI can start ranks.")
+            recovery.grow(self, self._parent, command)
 
     def error(self, label: str) -> Exception:
         """The exception that says why ``label`` did not complete on this rank."""
@@ -360,6 +292,7 @@ class World(Collectives):
         self._engine: _kernels.Engine = _kernels.engine(
             transports, list(self.links.node), self.timeout_s
         )
+        self._hosts_of_seats.update(zip(self.members, self.hosts, strict=True))
         self.rank: int = self._engine.rank
         self.size: int = self._engine.size
         self._engine.set_places(
@@ -391,7 +324,7 @@ class World(Collectives):
         try:
             failure = prepared.operation(self._engine, array, output)
         except BaseException as error:
-            if not _refused(error, prepared.operation.is_busy(self._engine)):
+            if not refused(error, prepared.operation.is_busy(self._engine)):
                 # The backend may still write there; and the other ranks are out of step now.
                 self._abandoned.append((array, output))
                 self.abort(f"rank {self.rank}: {type(error).__name__} in {prepared.label}")
@@ -406,108 +339,6 @@ class World(Collectives):
         if self._channels_taken > _kernels.max_channels // 2:
             raise CommunicationError("too many groups and buckets have been made")
         return _kernels.max_channels - self._channels_taken
-
-
-class Group(Collectives):
-    """Some ranks of a world, numbered anew; made by :meth:`World.split`.
-
-    Attributes:
-        rank, size: place of this process in the group, and how many are in it.
-        ranks: the members' ranks in the world.
-        world: the world.
-    """
-
-    def __init__(self, world: World, number: int, channel: int) -> None:
-        self.world = world
-        self.ranks = world._groups[number]
-        self._era = world._era
-        self.rank = self.ranks.index(world.rank)
-        self.size = len(self.ranks)
-        self._number = number
-        self._channel = channel
-        self._lock = threading.Lock()
-
-    def __repr__(self) -> str:
-        return f"<Group: rank {self.rank} of {self.size}, ranks {self.ranks} of the world>"
-
-    @property
-    def node(self) -> tuple[int, ...]:
-        """The number of each member's node; ranks of one node share memory."""
-        return tuple(self.world.node[rank] for rank in self.ranks)
-
-    @property
-    def id(self) -> int:
-        """The number by which TensorFlow ops find this group in its world."""
-        self._check_era()
-        return self.world._group_ids[self._number]
-
-    @property
-    def _prepared(self) -> dict[tuple[Any, ...], Prepared]:  # type: ignore[override]
-        self._check_era()
-        return self.world._prepared_of_groups[self._number]
-
-    def _check_era(self) -> None:
-        if self._era != self.world._era:
-            raise CommunicationError(
-                f"Ranks have died since this group of ranks {self.ranks} was made, and the others "
-                "are numbered anew. Split the world again."
-            )
-
-    def _prepare(self, label: str, **request: Any) -> _kernels.Operation:
-        from tnt_notebook.comm import _kernels
-
-        return _kernels.Operation(
-            engine=self.world._engine, channel=self._channel, group=self.id, label=label, **request
-        )
-
-    def _run(self, prepared: Prepared, array: np.ndarray, output: np.ndarray | None) -> None:
-        with self._lock:
-            self.world._carry_out(prepared, array, output)
-
-
-class Bucket:
-    """Memory within reach of the ranks of a node; made by :meth:`World.bucket`.
-
-    Attributes:
-        array: the memory, a flat array.
-    """
-
-    def __init__(self, world: World, count: int, dtype: np.dtype, channel: int) -> None:
-        from tnt_notebook.comm import _kernels
-
-        label = f"allreduce in place of {dtype}[{count}]"
-        self._world = world
-        self._label = label
-        self._bucket = _kernels.SharedBucket(
-            world._engine, channel, type_number(dtype), count, label
-        )
-        memory: Any = (ctypes.c_byte * (count * dtype.itemsize)).from_address(self._bucket.address)
-        memory._owner = self._bucket  # lives as long as any view of it
-        self.array: np.ndarray = np.frombuffer(memory, dtype)
-
-    def allreduce(
-        self, op: str = "sum", scale: float = 1.0, algorithm: str | None = None
-    ) -> np.ndarray:
-        """Reduces ``scale * array`` over all ranks, in place, and returns the array."""
-        reduction, scale = reduction_number(op, self.array.dtype, scale, self._world.size)
-        try:
-            failure = self._bucket.allreduce(reduction, scale, algorithm or "")
-        except BaseException as error:
-            if not _refused(error, self._bucket.is_busy):
-                rank, kind = self._world.rank, type(error).__name__
-                self._world.abort(f"rank {rank}: {kind} in {self._label}")
-            raise
-        if failure:
-            raise self._world.error(self._label)
-        return self.array
-
-
-def _refused(error: BaseException, is_busy: bool) -> bool:
-    """Whether a call was not carried out: then the ranks are still in step.
-
-    What a signal handler raises may look the same, but leaves the operation under way.
-    """
-    return isinstance(error, ValueError | IndexError | TypeError) and not is_busy
 
 
 def _close(world: int, engine: _kernels.Engine) -> None:
