@@ -112,6 +112,11 @@ class World(Collectives):
         """The seats of the ranks that have died."""
         return tuple(seat for seat in range(self._seats) if seat not in self.members)
 
+    def seats_beside(self, seat: int) -> list[int]:
+        """The seats on a seat's host, itself among them."""
+        hosts = self._hosts_of_seats
+        return [other for other in sorted(hosts) if hosts[other] == hosts[seat]]
+
     @property
     def lanes(self) -> int:
         """How many progress threads there are."""
