@@ -8,6 +8,7 @@ it is then.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import functools
 import json
@@ -58,7 +59,7 @@ def outlive(
     seat = world.members[world.rank]
     expected = set(world.members) - {*seats, *later}
     note = Path(f"died.{amid}.{min(seats)}")
-    world.barrier()
+    group = world.split(0)
     die = functools.partial(_die_within, 0.1, note) if seat in seats else _live
     told = _told_in(WORK[amid], die)
     told_at = time.monotonic()
@@ -70,6 +71,10 @@ def outlive(
         _told_in(rest, _live)
         world.recover()
     works(world)
+    assert comm.survives()
+    with contextlib.suppress(CommunicationError):
+        group.barrier()
+        raise AssertionError("a group outlived its members")
     return {
         "seat": seat,
         "host": world.hosts[world.rank],

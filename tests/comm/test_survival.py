@@ -16,6 +16,7 @@ import pytest
 from tests.comm import job
 from tests.support.hosts import hosts, unavailable
 from tests.support.rank_pool import rank_environment
+from tnt_notebook import comm
 from tnt_notebook.comm.survival import MPIEXEC_ARGUMENTS
 
 PROGRAM = "from tests.comm.survivors import main\nmain()\n"
@@ -62,6 +63,10 @@ def check(found: list[dict[str, Any]], members: Sequence[int], died: str) -> Non
         assert one["members"] == list(members)
         assert re.match(rf"PeerError: rank \d was freed .*, because {died}", one["told"]), one
         assert one["seconds"] < TOLD_S, one
+
+
+def test_an_ordinary_job_does_not_outlive_a_rank(ranks):
+    assert ranks.run(2, comm.survives) == [False] * 2
 
 
 WORLDS = [{}, {"transport": "mpi"}, {"nodes": (0, 0, 1, 1)}]

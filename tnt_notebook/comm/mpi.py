@@ -48,7 +48,8 @@ def initialise() -> None:
 
 
 def give_up() -> None:
-    """MPI is not to be finalized: after the death of a rank that may crash, or never end."""
+    """MPI is not to be finalized: after the death of a rank, and in a rank that was started in its
+    place, that may crash, or never end."""
     _given_up.set()
 
 

@@ -76,6 +76,10 @@ def grow(world: World, parent: MPI.Intracomm, command: Callable[[int], Sequence[
     """Starts ranks for the seats that are vacant. Collective."""
     from mpi4py import MPI
 
+    if world.links.network == "gpi":
+        raise CommunicationError(
+            "GASPI starts once in a process, so no rank can join others. Restart the cluster."
+        )
     vacant = [(seat, list(command(seat)), world._hosts_of_seats[seat]) for seat in world.lost]
     problem = None
     try:
@@ -94,6 +98,7 @@ def grow(world: World, parent: MPI.Intracomm, command: Callable[[int], Sequence[
 
 def join(world: World, by: MPI.Intercomm) -> None:
     """What a rank does that was started by :func:`grow`, while the others do that."""
+    mpi.give_up()
     seated = _fill(*_take_seat(by, None, [], world.timeout_s), world.timeout_s)
     _give_up_links(world)
     _enter(world, seated)
