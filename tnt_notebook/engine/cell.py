@@ -47,21 +47,25 @@ def free_peers(result: Any) -> None:
     comm.abort(f"rank {comm.rank()}: {brief(error)}")
 
 
-def recover() -> None:
-    """Collective over all ranks: makes communication usable again after a failed cell."""
+def recover() -> list[int]:
+    """Collective over all ranks that live: makes communication usable again after a failed cell.
+
+    Returns:
+        The seats of the ranks that live: who takes part from now on.
+    """
     comm.recover()
+    return list(comm.world().members)
 
 
 def describe() -> dict[str, Any]:
-    """Who this rank is: rank, size, host, pid, cores, GPU (as CUDA_VISIBLE_DEVICES), and how it
-    reaches the others: its node, by what, why so, and with how many lanes.
+    """Who this rank is: rank and size as in the beginning, whoever may have died since; host, pid,
+    cores, GPU (as CUDA_VISIBLE_DEVICES), and how it reaches the others: its node, by what, why so,
+    and with how many lanes.
     """
-    from mpi4py import MPI
-
     world = comm.world()
     return {
-        "rank": MPI.COMM_WORLD.Get_rank(),
-        "size": MPI.COMM_WORLD.Get_size(),
+        "rank": world.members[world.rank],
+        "size": len(world.members) + len(world.lost),
         "host": platform.node(),
         "pid": os.getpid(),
         "cores": sorted(os.sched_getaffinity(0)),

@@ -19,7 +19,7 @@ import tensorflow as tf
 from keras.src.optimizers import base_optimizer
 
 from tnt_notebook.comm import World, ops
-from tnt_notebook.comm.world import Group
+from tnt_notebook.comm.groups import Group
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.interpose import replaced
