@@ -26,8 +26,10 @@ _model: Any = None
 
 
 def install() -> None:
-    """Makes SIGUSR1 a request to end the running fit after its current step."""
+    """Makes SIGUSR1 a request to end the running fit after its current step, and SIGUSR2 one to
+    leave it there with a checkpoint, as before the time limit of a batch system."""
     signal.signal(signal.SIGUSR1, lambda signum, frame: stop.request_stop())
+    signal.signal(signal.SIGUSR2, lambda signum, frame: stop.request_checkpoint(end=True))
 
 
 def run_fit_cell(
@@ -37,7 +39,8 @@ def run_fit_cell(
 
     Args:
         cell: ordinary Keras code.
-        options: keyword arguments of ``tnt_notebook.distributed``; those of a pipeline as a dict.
+        options: keyword arguments of ``tnt_notebook.distributed``; those of a pipeline and of
+            checkpoints as dicts.
         kept: where and as what rank 0 keeps the frames on disk: keyword arguments of
             :func:`tnt_notebook.telemetry.run_writer.begin`, with the folder as text.
 
@@ -47,6 +50,7 @@ def run_fit_cell(
     """
     global _model
     stop.forget_stop()  # now: a person may press Stop while TensorFlow is loading
+    from tnt_notebook.parallel.checkpoint import Checkpoint
     from tnt_notebook.parallel.pipeline import Pipeline
     from tnt_notebook.parallel.scope import distributed
 
@@ -55,6 +59,9 @@ def run_fit_cell(
     try:
         if "pipeline" in options:
             options = {**options, "pipeline": Pipeline(**options["pipeline"])}
+        if "checkpoint" in options:
+            said = Checkpoint(**{"run": cell, **options["checkpoint"]})
+            options = {**options, "checkpoint": said}
         with (
             _kept(kept) as report,
             distributed(report=report, **options) as session,

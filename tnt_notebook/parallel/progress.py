@@ -10,6 +10,7 @@ from typing import Any
 import keras
 
 from tnt_notebook.comm import World
+from tnt_notebook.errors import SuspendedError
 from tnt_notebook.parallel.data import Replica, share_of
 from tnt_notebook.parallel.looks import Looks
 from tnt_notebook.telemetry import Frame, Phase, Recorder, State
@@ -116,6 +117,9 @@ class Progress:
         try:
             yield
             state = "stopped" if self.stopped else "finished"
+        except SuspendedError:
+            state = "stopped"
+            raise
         finally:
             if self._report is not None:
                 self._report(self._recorder.frame(time.time(), state))
