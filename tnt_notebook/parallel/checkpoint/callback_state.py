@@ -13,6 +13,9 @@ import keras
 import numpy as np
 from keras.callbacks import Callback, History, ProgbarLogger
 
+#: A function that EarlyStopping and its like choose at the end of their first epoch.
+_MONITOR = "monitor_op"
+
 #: What Keras gives to each callback by itself.
 _OF_KERAS = ("_model", "model", "params", "validation_data")
 
@@ -21,7 +24,7 @@ def encoded(callbacks: Sequence[Callback]) -> tuple[list[dict[str, Any]], list[n
     """The state of callbacks.
 
     Returns:
-        Of each callback ``{"class", "state", "left_out"}``, values for JSON; and the arrays that
+        Of each callback ``{"class", "monitors", "state", "left_out"}``, values for JSON; and the arrays that
         these refer to.
     """
     arrays: list[np.ndarray] = []
@@ -31,17 +34,24 @@ def encoded(callbacks: Sequence[Callback]) -> tuple[list[dict[str, Any]], list[n
 def decode(
     callbacks: Sequence[Callback], states: Sequence[dict[str, Any]], arrays: Sequence[np.ndarray]
 ) -> list[str]:
-    """Gives callbacks the state that others of their kind had.
+    """Gives callbacks the state that others had: the first of a class that of the first one.
 
     Returns:
         What could not be restored, as ``Class.attribute``.
     """
-    own = _with_state(callbacks)
-    if [type(c).__name__ for c in own] != [state["class"] for state in states]:
-        return [type(c).__name__ for c in own]
-    for callback, state in zip(own, states, strict=True):
+    kept, left_out = list(states), []
+    for callback in _with_state(callbacks):
+        name = type(callback).__name__
+        state = next((state for state in kept if state["class"] == name), None)
+        if state is None:
+            left_out.append(name)
+            continue
+        kept.remove(state)
+        if state["monitors"] and getattr(callback, _MONITOR, None) is None:
+            callback._set_monitor_op()  # what it sets beside the function is a part of the state
         vars(callback).update({k: _decoded(v, arrays) for k, v in state["state"].items()})
-    return [f"{state['class']}.{name}" for state in states for name in state["left_out"]]
+        left_out += [f"{name}.{attribute}" for attribute in state["left_out"]]
+    return left_out
 
 
 def _with_state(callbacks: Sequence[Callback]) -> list[Callback]:
@@ -59,7 +69,12 @@ def _of_one(callback: Callback, arrays: list[np.ndarray]) -> dict[str, Any]:
         except (TypeError, RecursionError):
             del arrays[begun:]
             left_out.append(name)
-    return {"class": type(callback).__name__, "state": state, "left_out": left_out}
+    return {
+        "class": type(callback).__name__,
+        "monitors": getattr(callback, _MONITOR, None) is not None,
+        "state": state,
+        "left_out": left_out,
+    }
 
 
 def _encoded(value: Any, arrays: list[np.ndarray]) -> Any:
