@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras import layers
 
 import tnt_notebook as tnt
-from tests.parallel.models import SAMPLES, classification, rng
+from tests.parallel.models import SAMPLES, classification, mlp, rng
 from tests.support.waiting import eventually
 from tnt_notebook.comm import stop
 from tnt_notebook.errors import PeerError
@@ -34,7 +34,7 @@ class BreakOff(keras.callbacks.Callback):
         at: step of the run, from 1; the step after it still runs.
     """
 
-    def __init__(self, folder: str, at: int) -> None:
+    def __init__(self, folder: str | None, at: int) -> None:
         super().__init__()
         self._folder, self._at, self.count = folder, at, 0
 
@@ -43,7 +43,9 @@ class BreakOff(keras.callbacks.Callback):
         if self.count == self._at:
             stop.request_checkpoint()
         if self.count == self._at + 2:
-            eventually(lambda: any(n.startswith("step-") for n in os.listdir(self._folder)))
+            if self._folder is not None:
+                folder = self._folder
+                eventually(lambda: any(n.startswith("step-") for n in os.listdir(folder)))
             raise BrokenOffError
 
 
@@ -64,6 +66,17 @@ def assert_equal(ours: Result, theirs: Result) -> None:
     assert ours.evaluation == theirs.evaluation
     for a, b in zip(ours.state, theirs.state, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def assert_close(ours: Result, theirs: Result) -> None:
+    """Up to the order of floating-point sums."""
+    assert ours.epochs == theirs.epochs
+    for a, b in zip(ours.state, theirs.state, strict=True):
+        np.testing.assert_allclose(a, b, 2e-5, 2e-6)
+    for one, other in zip(ours.histories, theirs.histories, strict=True):
+        assert one.keys() == other.keys()
+        for name in one:
+            np.testing.assert_allclose(one[name], other[name], 2e-5, 2e-6, err_msg=name)
 
 
 class Noisy(keras.utils.PyDataset):
@@ -102,7 +115,7 @@ def inputs(kind: str) -> dict[str, Any]:
         "arrays": {"x": x, "y": y, "batch_size": BATCH, "validation_data": (x[:17], y[:17])},
         "tf.data": {"x": shuffled, "validation_data": shuffled, "validation_steps": 2},
         "tf.data repeated": {"x": shuffled.repeat(), "steps_per_epoch": 5},
-        "tf.data over epochs": {"x": samples.shuffle(SAMPLES).batch(4), "steps_per_epoch": 5},
+        "tf.data over epochs": {"x": samples.shuffle(SAMPLES).batch(3), "steps_per_epoch": 5},
         "tf.data of unknown length": {"x": shuffled.filter(lambda x, y: True)},
         "PyDataset": {"x": Noisy(), "shuffle": True, "validation_data": Noisy()},
         "generator": {"x": generate(), "steps_per_epoch": 5},
@@ -142,9 +155,16 @@ def run(
     cell: Cell,
     folder: str | None,
     break_at: int | None = None,
+    stages: int = 0,
     **options: Any,
 ) -> Result | str:
     """Runs a cell, as in a new process.
+
+    Args:
+        folder: of checkpoints; ``None``: it keeps none.
+        break_at: see `BreakOff`.
+        stages: of a pipeline; 0: without.
+        options: of ``tnt.Checkpoint``.
 
     Returns:
         What it came to; ``"broken off"`` if it was.
@@ -152,17 +172,18 @@ def run(
     keras.utils.clear_session()
     keras.utils.set_random_seed(int.from_bytes(os.urandom(3)))  # the checkpoint's has to win
     checkpoint = None
-    if folder is None:
+    if folder is None and not options:
         keras.utils.set_random_seed(1)
     else:
         options.setdefault("every_steps", 10**6)
         options.setdefault("run", cell.__name__)
         checkpoint = tnt.Checkpoint(folder, **options)
-        if not Path(folder, "run.json").exists():
+        if not (folder and Path(folder, "run.json").exists()) and options.get("resume") is not True:
             keras.utils.set_random_seed(1)
-    callbacks = [] if folder is None or break_at is None else [BreakOff(folder, break_at)]
+    callbacks = [] if break_at is None else [BreakOff(folder, break_at)]
     try:
-        with tnt.distributed(checkpoint=checkpoint):
+        pipeline = tnt.Pipeline(stages, micro_batches=2) if stages else None
+        with tnt.distributed(checkpoint=checkpoint, pipeline=pipeline):
             return cell(callbacks)
     except BrokenOffError:
         return "broken off"
@@ -177,7 +198,7 @@ def of_input(kind: str) -> Cell:
 
     def cell(callbacks: list[keras.callbacks.Callback]) -> Result:
         trained = linear()
-        history = trained.fit(**inputs(kind), epochs=3, verbose=0, callbacks=callbacks)
+        history = trained.fit(**inputs(kind), epochs=4, verbose=0, callbacks=callbacks)
         return result(trained, [history])
 
     cell.__name__ = kind
@@ -195,6 +216,13 @@ def with_everything(callbacks: list[keras.callbacks.Callback]) -> Result:
     x, y = classification()
     evaluation = trained.evaluate(x, y, batch_size=16, return_dict=True, verbose=0)
     return result(trained, [history], evaluation)
+
+
+def plain(callbacks: list[keras.callbacks.Callback]) -> Result:
+    """A cell that comes to the same on any number of ranks, up to the order of sums."""
+    trained = mlp(keras.optimizers.Adam(0.01))
+    history = trained.fit(**inputs("arrays"), epochs=3, verbose=0, callbacks=callbacks)
+    return result(trained, [history])
 
 
 def two_fits(callbacks: list[keras.callbacks.Callback]) -> Result:
