@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -61,6 +61,7 @@ class Progress:
             phase, "on_predict_batch_end"
         )
         self._samples = [0] * over.size
+        self._written: dict[str, float] | None = None
         self.stopped = False
 
     def count(self, samples: int) -> None:
@@ -69,6 +70,16 @@ class Progress:
             for rank, replica in enumerate(self._replicas):
                 begin, end = share_of(samples, *replica)
                 self._samples[rank] += end - begin
+
+    def goes_on(self, epochs: Sequence[int], history: Mapping[str, Sequence[float]]) -> None:
+        """Before the run begins: it does so after these epochs, counted from 0."""
+        self._recorder.earlier([epoch + 1 for epoch in epochs], history)
+
+    def written(self, checkpoint: dict[str, float] | None) -> None:
+        """The last checkpoint that is on disk."""
+        if checkpoint is not None and checkpoint != self._written:
+            self._written = checkpoint
+            self._recorder.checkpoint(dict(checkpoint))
 
     def wants_to_look(self) -> bool:
         """Whether this rank thinks that it is time to look at all ranks."""

@@ -86,6 +86,8 @@ def fit(
         if keeping.start is not None:
             initial_epoch = keeping.start.place.epoch
     progress = _progress(session, model, functions, "fit", epochs, steps)
+    if keeping is not None and keeping.start is not None:
+        progress.goes_on(keeping.start.state.epochs, keeping.start.state.history)
     finalized = finalized_where_it_is() if session.pipeline else contextlib.nullcontext()
     with _running(session, functions, progress, keeping), finalized, journal:
         history = keras_fit(
@@ -246,6 +248,7 @@ def _callbacks(
     def watch(hook: str, number: int, logs: dict[str, Any]) -> None:
         if keeping is not None:
             keeping.watch(hook, number, logs)
+            progress.written(keeping.written())
         progress.watch(hook, number, logs)
         if hook == "on_epoch_end":
             agreement.check_identical(

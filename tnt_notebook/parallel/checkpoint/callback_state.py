@@ -24,8 +24,8 @@ def encoded(callbacks: Sequence[Callback]) -> tuple[list[dict[str, Any]], list[n
     """The state of callbacks.
 
     Returns:
-        Of each callback ``{"class", "monitors", "state", "left_out"}``, values for JSON; and the arrays that
-        these refer to.
+        Of each callback ``{"class", "monitors", "state", "left_out"}``, values for JSON; and the
+        arrays that these refer to.
     """
     arrays: list[np.ndarray] = []
     return [_of_one(callback, arrays) for callback in _with_state(callbacks)], arrays

@@ -113,6 +113,10 @@ class FitCheckpoints:
                 if self._leaves:
                     self._leave()
 
+    def written(self) -> dict[str, float] | None:
+        """On rank 0: the last checkpoint that is on disk, as a frame says it."""
+        return self._run.latest_written()
+
     def end(self, stopped: bool) -> None:
         """Keeps the state at the end of the fit. Collective."""
         self._callbacks = ()

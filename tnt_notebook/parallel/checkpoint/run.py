@@ -165,7 +165,7 @@ class RunCheckpoints:
             self._writer.wait(self.over.timeout_s)
             agreement.agree(self.over, {"call": "write a checkpoint"})
 
-    def latest_written(self) -> dict[str, Any] | None:
+    def latest_written(self) -> dict[str, float] | None:
         """On rank 0: which checkpoint was finished last, as a frame says it."""
         latest = self._writer and self._writer.latest
         if not latest:
@@ -173,7 +173,6 @@ class RunCheckpoints:
         place: Place = latest.place
         return {
             "time": latest.time,
-            "fit": place.fit,
             "epoch": place.epoch + (not place.ended),
             "step": place.step,
             "seconds": round(latest.seconds, 3),

@@ -43,6 +43,10 @@ class Written:
     bytes: int
 
 
+class _NotWrittenError(Exception):
+    """The message says which rank has not written its part, and why."""
+
+
 class Writer:
     """Of one rank.
 
@@ -94,6 +98,8 @@ class Writer:
             try:
                 if not self._leave.is_set():
                     self._write(name, snapshot, begun)
+            except _NotWrittenError as error:
+                self._fail(name, snapshot.place, str(error))
             except Exception as error:  # it must do no harm to training, whatever it is
                 self._fail(name, snapshot.place, f"rank {self._over.rank}: {_brief(error)}")
             finally:
@@ -126,18 +132,20 @@ class Writer:
         """Of the shards of all ranks.
 
         Raises:
-            OSError: a rank could not write its own, or said nothing.
+            _NotWrittenError: a rank could not write its own, or said nothing.
         """
         told = {0: own}
         until = time.monotonic() + _ENOUGH_S
         while True:
             for failed in (word["failed"] for word in told.values() if "failed" in word):
-                raise OSError(failed)
+                raise _NotWrittenError(failed)
             if len(told) == self._over.size:
                 return [str(told[rank]["digest"]) for rank in range(self._over.size)]
             if self._leave.is_set() or self._over.failure or time.monotonic() > until:
                 missing = sorted(set(range(self._over.size)) - set(told))
-                raise OSError(f"rank(s) {missing} did not say that they have written their part")
+                raise _NotWrittenError(
+                    f"rank(s) {missing} did not say that they have written their part"
+                )
             for source, kind, payload in self._over.notices():
                 if kind == NOTICE:
                     word = json.loads(payload)
