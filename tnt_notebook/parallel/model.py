@@ -85,7 +85,7 @@ class Model:
 def _through(name: str) -> Any:
     def method(self: Model, *args: Any, **kwargs: Any) -> Any:
         own, cell = self._session, current_session()
-        if cell is not None and own.pipeline is None:
+        if cell is not None and own.pipeline is None and own.checkpoints is None:
             own = cell
         with own.reported_by(cell or own):
             return call(own, name, self.keras_model, *args, **kwargs)

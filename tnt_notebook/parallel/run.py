@@ -76,7 +76,7 @@ def fit(
     validation = validation and _as_needed(session, model, validation)
     keeping, journal = None, contextlib.nullcontext()
     if session.checkpoints is not None:
-        keeping = FitCheckpoints(session.checkpoints, session, model, train, validation)
+        keeping = FitCheckpoints(session.checkpoints, session, model, train, validation, epochs)
         past = keeping.past()
         if past is not None:
             session.gather(model)

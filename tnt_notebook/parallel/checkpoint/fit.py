@@ -29,6 +29,9 @@ class FitCheckpoints:
     Attributes:
         start: where it goes on; its end, if it had ended; ``None`` if it is new.
         journal: of its input.
+
+    Raises:
+        CheckpointError: on all ranks; it cannot go on.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class FitCheckpoints:
         model: keras.Model,
         train: Sharded,
         validation: Sharded | None,
+        epochs: int,
     ) -> None:
         if session.pipeline and run.options.in_memory:
             raise CheckpointError(
@@ -50,6 +54,11 @@ class FitCheckpoints:
         self._due = self._leaves = False
         self.start = run.begin_fit()
         goes_on = self.start is not None and not self.start.place.ended
+        if self.start is not None and goes_on and self.start.place.epoch >= epochs:
+            raise CheckpointError(
+                f"The checkpoint is of {self.start.place}, and this fit has {epochs} epochs. Run "
+                "what was run before, or name another folder for this."
+            )
         position = Position.of_json(self.start.state.position) if self.start else None
         self.journal = Journal(train, validation, position if goes_on else None)
 
