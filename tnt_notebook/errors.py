@@ -85,6 +85,19 @@ class TraceError(TntError):
     """A run that was kept cannot be found or read."""
 
 
+class CheckpointError(TntError):
+    """Checkpoints cannot be kept or read; the message says what to do. Where ranks have agreed on
+    it, raised on all of them."""
+
+    peers_know = True
+
+
+class SuspendedError(TntError):
+    """Training was left on request, with a checkpoint to go on from. Raised on all ranks."""
+
+    peers_know = True
+
+
 class DivergenceError(TntError):
     """Weights that must be identical on all ranks are not. Raised on all of them."""
 
