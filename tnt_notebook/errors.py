@@ -20,6 +20,19 @@ class ClusterError(TntError):
     """Engines could not be started, reached or stopped."""
 
 
+class DeathError(ClusterError):
+    """Ranks have died, or their hosts, or the job they were of.
+
+    Args:
+        message: which, where, and what is known of it.
+        ranks: which.
+    """
+
+    def __init__(self, message: str, ranks: list[int]) -> None:
+        super().__init__(message)
+        self.ranks = ranks
+
+
 class NoClusterError(ClusterError):
     """A cell wants ranks, and no cluster is running."""
 

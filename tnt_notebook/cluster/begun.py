@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +22,27 @@ class Begun:
         title: what its view and its variable are called.
         run: the folder in which its frames are kept.
         options: of the fit.
+        cell: what was run.
+        on_failure, restarts: what happens when ranks die.
         logs: how long the log of each rank was before.
     """
 
     title: str
     run: str
     options: dict[str, Any]
-    logs: tuple[int, ...]
+    cell: str = ""
+    on_failure: str = "stop"
+    restarts: int = 0
+    logs: tuple[int, ...] = ()
 
 
-def note(folder: RunFolder, title: str, run: Path, options: dict[str, Any], ranks: int) -> None:
-    """Keeps the note, instead of the one before."""
+def note(folder: RunFolder, ranks: int, begun: Begun) -> None:
+    """Keeps the note, instead of the one before, with the lengths of the logs now."""
     logs = tuple(_length(folder.rank_log(rank)) for rank in range(ranks))
     path = folder.path / _NAME
     beside = path.with_suffix(".new")
     with open(beside, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        json.dump(asdict(Begun(title, str(run), options, logs)), file, default=str)
+        json.dump(asdict(replace(begun, logs=logs)), file, default=str)
     os.replace(beside, path)
 
 
@@ -49,6 +54,9 @@ def noted(folder: RunFolder) -> Begun | None:
             str(said["title"]),
             str(said["run"]),
             dict(said["options"]),
+            str(said["cell"]),
+            str(said["on_failure"]),
+            int(said["restarts"]),
             tuple(map(int, said["logs"])),
         )
     except (OSError, ValueError, KeyError, TypeError):

@@ -30,11 +30,13 @@ class Engines:
 
     Attributes:
         record: what the cluster is.
+        lost: ranks that have died, as far as cells have been told.
     """
 
     def __init__(self, record: Record, folder: RunFolder, lease: Lease) -> None:
         self.record = record
         self.folder = folder
+        self.lost: set[int] = set()
         self._lease = lease
         self._client: ipp.Client | None = None
 
@@ -64,7 +66,8 @@ class Engines:
             gone = engines.dead()
             if not gone and not engines.busy():
                 engines.verify()
-            if gone:
+            engines.lost = set(gone)
+            if gone and not (engines.survives and engines.living):
                 raise ClusterError(
                     f"Of cluster {record.id} {ranks_label(gone)} died meanwhile. %tnt_cluster stop "
                     f"{record.id} removes the rest.\n\n{engines.last_words(gone)}"
@@ -83,6 +86,16 @@ class Engines:
     def size(self) -> int:
         """How many ranks."""
         return self.record.ranks
+
+    @property
+    def living(self) -> list[int]:
+        """Ranks that are not lost."""
+        return [rank for rank in range(self.size) if rank not in self.lost]
+
+    @property
+    def survives(self) -> bool:
+        """Whether ranks outlive the death of another."""
+        return all(seat.get("survives") for seat in self.seats)
 
     @property
     def cluster_id(self) -> str:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import ipyparallel as ipp
 from ipyparallel.serialize import PrePickled
@@ -87,6 +87,7 @@ class Execution:
         self.answers: dict[int, Any] = {}
         self.failures: dict[int, Failure] = {}
         self._answered_at = 0.0
+        self._died: list[int] = []
         self._failed_at: float | None = None
         self._interrupted_stuck = False
         self._aborted_at: float | None = None
@@ -165,6 +166,8 @@ class Execution:
                         "%tnt_cluster restart starts the engines anew."
                     )
         show(self._merger.rest(time.monotonic()), self._labelled)
+        if self._died:
+            raise RanksDied(self._died)
 
     # What arrives -------------------------------------------------------------------------
 
@@ -267,10 +270,15 @@ class Execution:
     def _check_ranks(self) -> None:
         if not self._unanswered:
             return
-        dead = self._engines.dead()
+        dead = [rank for rank in self._engines.dead() if rank not in self._engines.lost]
         if dead:
-            show(self._merger.rest(time.monotonic()), self._labelled)
-            raise RanksDied(dead)
+            self._died = self._died or dead
+            if not self._engines.survives:
+                self._give_up(RanksDied(self._died))
+            # The others are told by MPI, and answer: what a person sees is that they live.
+            self._failed_at = self._failed_at or time.monotonic()
+            self._unanswered.difference_update(dead)
+            self._unfinished_output.difference_update(dead)
         since = self._failed_at if self._aborted_at is None else self._aborted_at
         if since is None:
             return
@@ -280,8 +288,12 @@ class Execution:
             self._interrupted_stuck = True
             self.interrupt()
         if waited > GIVE_UP_AFTER_S:
-            show(self._merger.rest(time.monotonic()), self._labelled)
-            raise RanksStuck(sorted(self.failures), self.pending)
+            died, stuck = RanksDied(self._died), RanksStuck(sorted(self.failures), self.pending)
+            self._give_up(died if self._died else stuck)
+
+    def _give_up(self, error: ClusterError) -> NoReturn:
+        show(self._merger.rest(time.monotonic()), self._labelled)
+        raise error
 
     @contextmanager
     def _interrupts_as_events(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from tnt_notebook import telemetry
 from tnt_notebook.cluster.begun import Begun
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
-from tnt_notebook.errors import ModelError, RankError, TntError
+from tnt_notebook.errors import DeathError, ModelError, RankError, SuspendedError, TntError
 from tnt_notebook.parallel.pipeline.measured import timeline_from
 from tnt_notebook.parallel.pipeline.simulate import Timeline
 from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
@@ -25,6 +25,7 @@ from tnt_notebook.telemetry.sparse import Sparse
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster.cluster import Cluster
+    from tnt_notebook.dashboard import LiveView
     from tnt_notebook.dashboard.trace import Trace
 
 _FRAME = "tnt_frame"
@@ -51,9 +52,9 @@ class Fit:
         options: dict[str, Any],
         title: str = "fit",
         begun: Begun | None = None,
+        on_failure: str = "stop",
+        restarts: int = 0,
     ) -> None:
-        from tnt_notebook.dashboard import LiveView
-
         self.title = title
         self.state: Literal["queued", State] = "queued"
         self.error: TntError | None = None
@@ -63,8 +64,11 @@ class Fit:
         self._read_at = 0.0
         self._reader = Reader(self.folder)
         self._cluster = cluster
-        self._cell = cell
+        self._cell = cell if begun is None else begun.cell
         self._options = options
+        self._on_failure = on_failure if begun is None else begun.on_failure
+        self._restarts = restarts if begun is None else begun.restarts
+        self._failures = 0
         self._rows: list[Row] = []
         self._sparse = Sparse()
         self._result: dict[str, Any] = {}
@@ -75,8 +79,7 @@ class Fit:
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._model: Any = None
-        self._view = LiveView(title, cluster.ranks, self.stop, self.save_trace)
-        self._view.show()
+        self._view = self._new_view()
         # In this cell's context: what the ranks print belongs under it, not under the one that
         # runs when they print it.
         threading.Thread(
@@ -280,6 +283,41 @@ class Fit:
             self._ended.set()
 
     def _train(self) -> None:
+        while True:
+            try:
+                return self._train_once()
+            except (DeathError, SuspendedError) as error:
+                if self._stop_asked_at is not None or self._failures >= self._restarts:
+                    raise
+                self._go_on_after(error)
+
+    def _go_on_after(self, error: TntError) -> None:
+        """Makes ranks to go on with, from the last checkpoint."""
+        self._failures += 1
+        reason = str(error).splitlines()[0]
+        self._view.finish("failed", reason)
+        archive.conclude(self.folder, "failed", reason)
+        policy = "restart" if self._on_failure == "stop" else self._on_failure
+        suspended = isinstance(error, SuspendedError)
+        done = self._cluster.again() if suspended else self._cluster.mend(policy)
+        number = f"{self._failures} of at most {self._restarts}"
+        print(f"{reason.split('. ')[0]}: {done}, from the last checkpoint ({number})", flush=True)
+        kept = {**self._options["checkpoint"], "resume": True}
+        self._options = {**self._options, "checkpoint": kept}
+        self._begun = None
+        self.folder = archive.new_folder(self.title)
+        self.frames, self._rows, self._sparse = [], [], Sparse()
+        self._view = self._new_view()
+
+    def _new_view(self) -> LiveView:
+        from tnt_notebook.dashboard import LiveView
+
+        ranks = len(self._cluster.living)
+        view = LiveView(self.title, ranks, self.stop, self.save_trace)
+        view.show()
+        return view
+
+    def _train_once(self) -> None:
         with self._turn() as execution:
             with self._lock:
                 self._execution = execution
@@ -290,6 +328,8 @@ class Fit:
         if self._begun is not None:
             self._read_kept()
         if execution.failures:
+            if {failure.ename for failure in execution.failures.values()} == {"SuspendedError"}:
+                raise SuspendedError(next(iter(execution.failures.values())).evalue)
             raise rank_error(execution.failures)
         self._result = execution.answers[0]
         self.state = "stopped" if self._result["stopped"] else "finished"
@@ -300,12 +340,17 @@ class Fit:
             return self._cluster.begun_turn(self._begun, self._on_tick)
         kept = {
             "title": self.title,
-            "ranks": self._cluster.ranks,
             "folder": str(self.folder),
             "options": self._options,
             "kernel": os.getpid(),
         }
-        return self._cluster.fit_turn(self._on_data, self._cell, self._options, kept, self._on_tick)
+        note = Begun(
+            self.title, str(self.folder), self._options, self._cell, self._on_failure,
+            self._restarts - self._failures,
+        )  # fmt: skip
+        return self._cluster.fit_turn(
+            self._on_data, self._cell, self._options, kept, self._on_tick, note
+        )
 
     def _on_tick(self) -> None:
         if self._begun is not None:
