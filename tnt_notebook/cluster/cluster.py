@@ -145,6 +145,8 @@ class Cluster:
         asked = Request.from_json(engines.record.request)
         site = defaults.load()
         try:
+            if (engines.folder.path / "time-is-up").exists():
+                raise ClusterError(f"The time of job {engines.record.job} is over.")
             start.again(engines, report, site.ssh)
             engines.lost.clear()
         except ClusterError as error:

@@ -302,6 +302,8 @@ class Fit:
         done = self._cluster.again() if suspended else self._cluster.mend(policy)
         number = f"{self._failures} of at most {self._restarts}"
         print(f"{reason.split('. ')[0]}: {done}, from the last checkpoint ({number})", flush=True)
+        if not Path(self._options["checkpoint"]["folder"] or "/").is_dir():
+            print("No checkpoint was kept: it begins anew. --checkpoint DIR keeps them.")
         kept = {**self._options["checkpoint"], "resume": True}
         self._options = {**self._options, "checkpoint": kept}
         self._begun = None

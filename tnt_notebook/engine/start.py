@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,8 @@ def main(arguments: list[str] | None = None) -> None:
     if options.hosts:
         host.prepare(options.logs.parent, here)
     free.listen()
+    # Ignored where a script has started mpiexec in the background; cells are to be interrupted.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     launcher = send_output_to(options.logs / f"rank-{here.rank}.log")
     try:
         _place(here, options.cores, options.gpus)

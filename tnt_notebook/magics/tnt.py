@@ -279,7 +279,7 @@ class TntMagics(Magics):
         help="who are neighbours: the stages of a pipeline (default), or replicas of a stage",
     )
     @argument("--checkpoint", metavar="DIR", help="keeps the state of training there now and then")
-    @argument("--every", type=float, metavar="S", help="seconds between checkpoints (default: 600)")
+    @argument("--every", type=float, metavar="S", help="seconds between two (default: 600)")
     @argument(
         "--resume",
         choices=["auto", "yes", "no"],

@@ -16,10 +16,17 @@ from tnt_notebook.cluster.request import Request
 
 _ASK_S = 30.0
 #: Engines that have ended can be started again in the same job, if the notebook asks for it soon.
-_AGAIN = """\
+#: When the job's time is nearly over, a signal tells the script, and a file the ranks.
+_ROUNDS = """\
+trap 'touch "$TNT_FOLDER/time-is-up"' USR1
 for round in $(seq 1000); do
-  {mpiexec}
-  code=$?
+  {mpiexec} &
+  ranks=$!
+  while :; do
+    wait $ranks
+    code=$?
+    kill -0 $ranks 2> /dev/null || break
+  done
   echo $code > "$TNT_FOLDER/ended-$round"
   for wait in $(seq 120); do
     [ -e "$TNT_FOLDER/again-$round" ] && continue 2
@@ -28,6 +35,8 @@ for round in $(seq 1000); do
   exit $code
 done
 """
+#: Seconds before the end of a job when its ranks are told.
+NOTICE_S = 120
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,7 @@ class System:
         look: what is known of a job, by its id.
         nodes: addresses of nodes that may run ranks, as far as they are known beforehand.
         tasks: the variable that says how many ranks an allocation is for.
+        warns: whether it sends the script SIGUSR1 before the end of a job, as the directives ask.
     """
 
     name: str
@@ -84,6 +94,7 @@ class System:
     look: Callable[[str], Job]
     nodes: Callable[[], list[str]]
     tasks: str
+    warns: bool = False
 
 
 def job_name(cluster_id: str) -> str:
@@ -111,9 +122,17 @@ def script(
         f". {shlex.quote(environment)}",
         *(f"module load {shlex.quote(module)}" for module in asked.modules),
         *system.hosts,
-        *_AGAIN.format(mpiexec=" ".join(word for word in words if word)).splitlines(),
+        *_timer(system, asked),
+        *_ROUNDS.format(mpiexec=" ".join(word for word in words if word)).splitlines(),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _timer(system: System, asked: Request) -> list[str]:
+    """For systems that send no signal before the end of a job."""
+    if system.warns or asked.time_s is None:
+        return []
+    return [f"(sleep {max(1, asked.time_s - NOTICE_S)}; kill -USR1 $$) &"]
 
 
 def environment_script(own: Mapping[str, str], inherited: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from tnt_notebook.cluster.launch.batch import Job, System, asked, clock
+from tnt_notebook.cluster.launch.batch import NOTICE_S, Job, System, asked, clock
 from tnt_notebook.cluster.launch.processes import SlurmJob
 from tnt_notebook.cluster.request import Request
 
@@ -49,6 +49,7 @@ def _directives(request: Request, name: str, output: str) -> list[str]:
         "cpus-per-task": request.cores,
         "gpus-per-node": request.gpus or None,
         "time": request.time_s and clock(request.time_s),
+        "signal": f"B:USR1@{NOTICE_S}",
         "partition": request.partition,
         "account": request.account,
     }
@@ -113,4 +114,5 @@ SLURM = System(
     look=_look,
     nodes=_nodes,
     tasks="SLURM_NTASKS",
+    warns=True,
 )
