@@ -224,7 +224,8 @@ class Engines:
         if refusals := self.refusals():
             return refusals
         logs = (tail(self.folder.rank_log(rank), TAIL_LINES) for rank in range(self.size))
-        said = [tail(self.folder.launcher_log, TAIL_LINES), next(filter(None, logs), "")]
+        mpi = tail(self.folder.launcher_log, TAIL_LINES) or tail(self.folder.job_log, TAIL_LINES)
+        said = [mpi, next(filter(None, logs), "")]
         return "\n".join(filter(None, said)) or "(no output)"
 
     def refusals(self) -> str:

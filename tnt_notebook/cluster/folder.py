@@ -99,6 +99,11 @@ class RunFolder:
         return self.logs / "mpiexec.log"
 
     @property
+    def job_log(self) -> Path:
+        """What a batch system wrote of a job beside that."""
+        return self.logs / "job.log"
+
+    @property
     def controller_log(self) -> Path:
         """What the controller wrote."""
         return self.logs / "controller.log"

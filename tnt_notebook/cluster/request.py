@@ -121,6 +121,8 @@ def request(
     if gpus is not None and gpus < 0:
         raise ClusterError(f"--gpus {gpus}: the number of GPUs per node cannot be negative.")
     _refuse_others(launcher, time=time, partition=partition, account=account)
+    if launcher == "sge" and not inside:
+        _refuse_nodes(extra, {"--nodes": nodes, "--per-node": per_node})
     hosts = _hosts(launcher, hostfile, per_node)
     if hosts and nodes is not None:
         hosts = hosts[:nodes]
@@ -206,6 +208,16 @@ def _refuse_others(launcher: str, **of_batch: Any) -> None:
                 raise ClusterError(
                     f"--{name} is for a batch system: add --launcher slurm, pbs, lsf or sge."
                 )
+
+
+def _refuse_nodes(extra: Sequence[str], given: Mapping[str, int | None]) -> None:
+    """What Grid Engine cannot be asked for."""
+    wrong = [name for name, number in given.items() if number is not None]
+    if wrong and not any(option.startswith("-pe ") for option in extra):
+        raise ClusterError(
+            f"{wrong[0]}: in Grid Engine a parallel environment decides how ranks spread over "
+            'nodes. Name one: --extra "-pe NAME SLOTS" (qconf -spl lists them).'
+        )
 
 
 def _hosts(

@@ -1,40 +1,17 @@
-"""Batch systems as values: what their scripts look like, and how they are asked about a job."""
+"""Batch systems as values: what their scripts ask for, and how they are asked about a job."""
 
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tnt_notebook.cluster.launch.inherited import inheritable
 from tnt_notebook.cluster.request import Request
 
 _ASK_S = 30.0
-#: Engines that have ended can be started again in the same job, if the notebook asks for it soon.
-#: When the job's time is nearly over, a signal tells the script, and a file the ranks.
-_ROUNDS = """\
-trap 'touch "$TNT_FOLDER/time-is-up"' USR1
-for round in $(seq 1000); do
-  {mpiexec} &
-  ranks=$!
-  while :; do
-    wait $ranks
-    code=$?
-    kill -0 $ranks 2> /dev/null || break
-  done
-  echo $code > "$TNT_FOLDER/ended-$round"
-  for wait in $(seq 120); do
-    [ -e "$TNT_FOLDER/again-$round" ] && continue 2
-    sleep 0.5
-  done
-  exit $code
-done
-"""
 #: Seconds before the end of a job when its ranks are told.
 NOTICE_S = 120
 
@@ -44,17 +21,18 @@ class Job:
     """What a batch system says of a job.
 
     Attributes:
-        state: ``pending``, ``running`` or ``ended``.
-        why: of a pending job what it waits for; of one that ended, how.
+        state: ``pending``, ``running``, ``ended``, or ``unknown`` where it could not be asked.
+        why: of a pending job what it waits for; of one that ended, how; else what is wrong.
         more: when it is expected to begin, its place in the queue, or the time that is left.
     """
 
-    state: Literal["pending", "running", "ended"]
+    state: Literal["pending", "running", "ended", "unknown"]
     why: str = ""
     more: str = ""
 
     def __str__(self) -> str:
-        said = f"is {self.state}" if self.state != "ended" else "has ended"
+        states = {"ended": "has ended", "unknown": "is in an unknown state"}
+        said = states.get(self.state, f"is {self.state}")
         return (
             said + (f": {self.why}" if self.why else "") + (f" ({self.more})" if self.more else "")
         )
@@ -68,32 +46,33 @@ class System:
         name: of the launcher.
         title: as people call it.
         engines: ipyparallel's launcher.
-        submit: the command, for those who want to see it.
         variable: of the environment, which says that this is inside of an allocation.
         directives: lines of the script's head, of a request, a job's name and an output file.
-        hosts: lines of the script that prepare what ``mpi_arguments`` name.
-        mpi_arguments: of Open MPI's mpiexec in the script, as shell text; MPICH finds out itself.
+        prepare: lines of the script before Open MPI's mpiexec; MPICH's finds out itself.
+        mpi_arguments: of Open MPI's mpiexec in the script, as shell text.
         cancel: the command that cancels a job, by its name.
-        listing: a command that prints something as long as there is a job of that name.
+        listing: a command that prints something as long as there is a job of that name, or where
+            that cannot be said.
         look: what is known of a job, by its id.
         nodes: addresses of nodes that may run ranks, as far as they are known beforehand.
-        tasks: the variable that says how many ranks an allocation is for.
+        tasks: for how many ranks an allocation is, as its environment says.
+        writes_at_once: whether the job's output file has what the job writes before it ends.
         warns: whether it sends the script SIGUSR1 before the end of a job, as the directives ask.
     """
 
     name: str
     title: str
     engines: type[Any]
-    submit: str
     variable: str
     directives: Callable[[Request, str, str], list[str]]
-    hosts: tuple[str, ...]
+    prepare: Callable[[Request], list[str]]
     mpi_arguments: str
     cancel: Callable[[str], list[str]]
     listing: Callable[[str], list[str]]
     look: Callable[[str], Job]
     nodes: Callable[[], list[str]]
-    tasks: str
+    tasks: Callable[[Mapping[str, str]], int | None]
+    writes_at_once: bool = True
     warns: bool = False
 
 
@@ -103,57 +82,21 @@ def job_name(cluster_id: str) -> str:
     return f"tnt-{cluster_id}"
 
 
-def script(
-    system: System, asked: Request, name: str, output: str, environment: str, command: list[str]
-) -> str:
-    """A batch script.
-
-    Args:
-        name: of the job.
-        output: the file for what the job writes.
-        environment: the file to source first.
-        command: mpiexec and all that follows; ``{mpi}`` stands for the system's own arguments.
-    """
-    words = [system.mpi_arguments if word == "{mpi}" else shlex.quote(word) for word in command]
-    lines = [
-        "#!/bin/bash" + (" -l" if asked.modules else ""),  # a login shell knows modules
-        *system.directives(asked, name, output),
-        "umask 077",
-        f". {shlex.quote(environment)}",
-        *(f"module load {shlex.quote(module)}" for module in asked.modules),
-        *system.hosts,
-        *_timer(system, asked),
-        *_ROUNDS.format(mpiexec=" ".join(word for word in words if word)).splitlines(),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _timer(system: System, asked: Request) -> list[str]:
-    """For systems that send no signal before the end of a job."""
-    if system.warns or asked.time_s is None:
-        return []
-    return [f"(sleep {max(1, asked.time_s - NOTICE_S)}; kill -USR1 $$) &"]
-
-
-def environment_script(own: Mapping[str, str], inherited: Mapping[str, str]) -> str:
-    """What the script sources: the notebook's environment, so that the same programs are found on
-    the nodes, and the cluster's own variables.
-    """
-    kept = inheritable(inherited) | dict(own)
-    named = {k: v for k, v in kept.items() if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", k)}
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(named.items()))
-
-
 def asked(command: list[str]) -> str:
     """What a command of a batch system prints; with its errors where it fails."""
     try:
         run = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ASK_S,
-            env={**os.environ, "LC_ALL": "C"},
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=_ASK_S, env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         return f"{command[0]}: {error}"
     return run.stdout if run.returncode == 0 else f"{run.stdout}\n{run.stderr}".strip()
+
+
+def silent(said: str) -> Job:
+    """A job of which the batch system has not spoken, but of something else."""
+    return Job("unknown", " ".join(said.split())[:200] or "no answer")
 
 
 def clock(seconds: int) -> str:
@@ -161,13 +104,30 @@ def clock(seconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
-def listed_in(variable: str) -> list[str]:
-    """The hosts in the file that a variable of an allocation names; empty outside of one."""
-    path = os.environ.get(variable)
+def number_in(variable: str) -> Callable[[Mapping[str, str]], int | None]:
+    """Reads a number of ranks from a variable of an allocation."""
+
+    def read(environment: Mapping[str, str]) -> int | None:
+        said = environment.get(variable, "")
+        return int(said) if said.isdecimal() and len(said) < 6 and int(said) > 0 else None
+
+    return read
+
+
+def lines_in(variable: str, environment: Mapping[str, str]) -> list[str]:
+    """The hosts, one for each line, in the file that a variable of an allocation names; empty
+    outside of one.
+    """
+    path = environment.get(variable)
     if path is None:
         return []
     try:
-        lines = Path(path).read_text().splitlines()
+        lines = Path(path).read_text(errors="replace").splitlines()
     except OSError:
         return []
-    return list(dict.fromkeys(line.split()[0] for line in lines if line.strip()))
+    return [line.split()[0] for line in lines if line.strip()]
+
+
+def listed_in(variable: str) -> list[str]:
+    """The same hosts, each once."""
+    return list(dict.fromkeys(lines_in(variable, os.environ)))

@@ -6,16 +6,18 @@ import re
 from collections.abc import Mapping
 
 #: Variables of the notebook that mean nothing on a node, or are nobody's business there: the
-#: session's, the batch system's own, and the tokens of a JupyterHub.
+#: session's, the batch system's own, and the tokens of Jupyter and JupyterHub.
 _NOT_INHERITED = re.compile(
-    r"(SLURM|SBATCH|SRUN|PBS|LSB|LSF|LS|SGE|PE|OMPI|PMIX?|PRTE|MPI|JUPYTERHUB|JPY|KERNEL|XDG|DBUS|SSH|"
+    r"(SLURM|SBATCH|SRUN|PBS|LSB|LSF|LS|SGE|PE|OMPI|PMIX?|PRTE|MPI|JUPYTER|JUPYTERHUB|JPY|KERNEL|XDG|DBUS|SSH|"
     r"BASH_FUNC|TNT_RUN|NOTIFY|INVOCATION|JOURNAL)_.*"
     r"|BASH_FUNC.*|TMPDIR|TMP|TEMP|HOSTNAME|DISPLAY|PWD|OLDPWD|SHLVL|_|JOB_ID|JOB_NAME|NSLOTS|"
-    r"NHOSTS|QUEUE|ENVIRONMENT|TERM|STY|TMUX.*|WINDOWID|GIT_ASKPASS|VSCODE_.*"
+    r"NHOSTS|QUEUE|ENVIRONMENT|TERM|STY|TMUX.*|WINDOWID|GIT_ASKPASS|VSCODE_.*|"
+    r"CONFIGPROXY_AUTH_TOKEN|[A-Z]+_VISIBLE_DEVICES"
 )
 #: But for what leads to the batch system itself.
-_SITES = ("SLURM_CONF", "PBS_CONF_FILE", "PBS_SERVER", "PBS_EXEC", "LSF_ENVDIR", "LSF_SERVERDIR",
-          "LSF_BINDIR", "LSF_LIBDIR", "SGE_ROOT", "SGE_CELL", "SGE_CLUSTER_NAME")  # fmt: skip
+_SITES = ("SLURM_CONF", "PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT", "PBS_EXEC", "PBS_HOME",
+          "LSF_ENVDIR", "LSF_SERVERDIR", "LSF_BINDIR", "LSF_LIBDIR", "SGE_ROOT", "SGE_CELL",
+          "SGE_CLUSTER_NAME", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # fmt: skip
 
 
 def inheritable(environment: Mapping[str, str]) -> dict[str, str]:

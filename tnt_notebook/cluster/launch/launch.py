@@ -11,12 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tnt_notebook.cluster.folder import RunFolder
-from tnt_notebook.cluster.launch.batch import (
-    System,
-    environment_script,
-    job_name,
-    script,
-)
+from tnt_notebook.cluster.launch.batch import System, job_name
 from tnt_notebook.cluster.launch.command import (
     environment,
     find_mpiexec,
@@ -26,6 +21,7 @@ from tnt_notebook.cluster.launch.command import (
     ports,
 )
 from tnt_notebook.cluster.launch.processes import MpiEngines
+from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, environment_script, script
 from tnt_notebook.cluster.launch.systems import SYSTEMS
 from tnt_notebook.cluster.request import Request
 from tnt_notebook.warden import ENGINES_MARKER
@@ -91,18 +87,17 @@ def _process(
     system = SYSTEMS.get(asked.launcher)
     own = _environment(asked, folder, cluster_id, mpiexec)
     command = [str(mpiexec)]
-    if system is not None:
-        own |= dict(line.removeprefix("export ").split("=") for line in _exports(system))
-        rest = [line for line in system.hosts if not line.startswith("export ")]
-        if rest or system.mpi_arguments:
-            shell = "\n".join(
-                [*rest, f'exec {shlex.quote(str(mpiexec))} {system.mpi_arguments} "$@"']
-            )
-            command = ["bash", "-c", shell, "mpiexec"]
-    elif asked.launcher == "local":
+    open_mpi = is_open_mpi(mpiexec)
+    if system is not None or (asked.hosts and open_mpi):
+        prepare = system.prepare(asked) if system else [FORWARD]
+        said = (system.mpi_arguments if system else FORWARDED) if open_mpi else ""
+        shell = [*prepare, f'exec {shlex.quote(str(mpiexec))} {said} "$@"']
+        command = ["bash", "-c", "\n".join(shell), "mpiexec"]
+    if asked.launcher == "local":
         own |= local_environment(folder)
         # Of a batch system this is not meant to know: it would start ranks on its nodes.
-        foreign = sorted(k for k in inherited if k.startswith(("SLURM_", "PBS_", "LSB_")))
+        jobs = ("SLURM_", "PBS_", "LSB_", "PE_HOSTFILE")
+        foreign = sorted(k for k in inherited if k.startswith(jobs))
         if foreign:
             command = ["env", *(word for k in foreign for word in ("-u", k)), *command]
     arguments = mpi_arguments(
@@ -190,7 +185,3 @@ def _arguments(asked: Request, folder: RunFolder) -> list[str]:
     if asked.launcher != "local":
         said.append("--hosts")
     return said
-
-
-def _exports(system: System) -> list[str]:
-    return [line for line in system.hosts if line.startswith("export ")]

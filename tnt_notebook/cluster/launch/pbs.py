@@ -1,31 +1,62 @@
-"""PBS: OpenPBS, PBS Professional, and Torque as far as it is alike."""
+"""PBS: OpenPBS and PBS Professional; Torque, where ``--extra "-l nodes=2:ppn=4"`` says what it
+understands instead of ``select``."""
 
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Mapping
 
-from tnt_notebook.cluster.launch.batch import Job, System, asked, clock, listed_in
+from tnt_notebook.cluster.launch.batch import (
+    Job,
+    System,
+    asked,
+    clock,
+    lines_in,
+    listed_in,
+    silent,
+)
 from tnt_notebook.cluster.launch.processes import PbsJob
+from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, counted
 from tnt_notebook.cluster.request import Request
 
-_STATES = {
+_PENDING = {
     "Q": "it is in the queue",
     "H": "it is held",
     "W": "its time has not come",
     "T": "it is being moved",
 }
+_RUNNING = {"R": "", "E": "", "B": "", "S": "it is suspended", "U": "it is suspended"}
+_ENDED = {"F", "C", "X", "M"}
+#: Exit statuses that PBS itself gives; of Torque -10 to -12.
+_ENDS = {
+    "0": "its processes ended",
+    "271": "it was cancelled",
+    "-29": "its time was over",
+    "-11": "its time was over",
+    "-27": "it ran out of memory",
+    "-26": "it ran out of memory",
+    "-10": "it ran out of memory",
+    "-28": "it used more processor time than it may",
+    "-12": "it used more processor time than it may",
+}
+#: Open MPI's daemon is begun by a line of shell, and pbs_tmrsh runs programs. Without it
+#: there is ssh, Open MPI's default.
+_AGENT = """\
+printf '%s\\n' 'host=$1; shift' 'exec pbs_tmrsh "$host" /bin/sh -c "$*"' > "$TNT_FOLDER/agent"
+agent="ssh : rsh"; command -v pbs_tmrsh > /dev/null && agent="sh $TNT_FOLDER/agent"
+"""
 
 
 def _directives(request: Request, name: str, output: str) -> list[str]:
-    per_node = request.per_node or -(-request.ranks // (request.nodes or 1))
-    chunk = [f"ncpus={per_node * (request.cores or 1)}", f"mpiprocs={per_node}"]
-    chunk += [f"ngpus={request.gpus}"] if request.gpus else []
     lines = [
         f"#PBS -N {name}",
-        f"#PBS -l select={request.nodes or 1}:{':'.join(chunk)}",
+        "#PBS -S /bin/bash",  # not the user's shell, whatever the first line says
         "#PBS -j oe",
-        f"#PBS -o {output}",
+        f"#PBS -o {shlex.quote(output)}",
     ]
+    if not any(re.match(r"-l\s*(select|nodes)\s*=", option) for option in request.extra):
+        lines += [f"#PBS -l {said}" for said in _chunks(request)]
     if request.time_s:
         lines.append(f"#PBS -l walltime={clock(request.time_s)}")
     if request.partition:
@@ -35,42 +66,73 @@ def _directives(request: Request, name: str, output: str) -> list[str]:
     return [*lines, *(f"#PBS {option}" for option in request.extra)]
 
 
+def _chunks(request: Request) -> list[str]:
+    """A chunk for each node, as even as can be; where nodes do not matter, one for each rank."""
+    cores, ranks = request.cores or 1, request.ranks
+    nodes = request.nodes or (1 if request.gpus or request.per_node else None)
+    if nodes is None:
+        return [f"select={ranks}:ncpus={cores}:mpiprocs=1"]
+    if request.per_node:
+        parts = [(ranks // request.per_node, request.per_node), (1, ranks % request.per_node)]
+    else:
+        parts = [(ranks % nodes, ranks // nodes + 1), (nodes - ranks % nodes, ranks // nodes)]
+    gpus = f":ngpus={request.gpus}" if request.gpus else ""
+    chunks = [f"{n}:ncpus={p * cores}:mpiprocs={p}{gpus}" for n, p in parts if n and p]
+    return ["select=" + "+".join(chunks), *(["place=scatter"] if nodes > 1 else [])]
+
+
 def _look(job: str) -> Job:
-    return parsed(asked(["qstat", "-x", "-f", job]))
+    said = asked(["qstat", "-f", job])
+    # OpenPBS shows a job that has ended by -x only, which asks Torque for XML.
+    return parsed(asked(["qstat", "-x", "-f", job]) if "has finished" in said else said)
 
 
 def parsed(said: str) -> Job:
     """A job, as ``qstat -f`` describes it."""
-    # Long values go on in lines that begin with a tab.
-    fields = dict(re.findall(r"^\s*([\w.]+) = (.*)$", said.replace("\n\t", ""), re.MULTILINE))
-    state = fields.get("job_state", "")
-    if state in _STATES:
+    # Long values go on in lines that begin with a tab. The job's own state comes first, before
+    # anything that a person may have written.
+    found = re.findall(r"^ *([\w.]+) = (.*)$", said.replace("\n\t", ""), re.MULTILINE)
+    fields = dict(reversed(found))
+    state, comment = fields.get("job_state", ""), fields.get("comment", "")
+    if state in _PENDING:
         begin = fields.get("estimated.start_time", "")
-        return Job(
-            "pending", fields.get("comment") or _STATES[state], begin and f"expected {begin}"
-        )
-    if state in ("R", "E", "S", "B"):
+        return Job("pending", comment or _PENDING[state], begin and f"expected {begin}")
+    if state in _RUNNING:
         used, limit = fields.get("resources_used.walltime"), fields.get("Resource_List.walltime")
-        return Job("running", "", f"{used} of {limit}" if used and limit else "")
-    if state in ("F", "C"):
-        code = fields.get("Exit_status", "")
-        why = {"0": "its processes ended", "-29": "its time was over", "271": "it was cancelled"}
-        return Job("ended", why.get(code, f"exit status {code}"), fields.get("comment", ""))
-    return Job("ended", "PBS knows nothing of it any more", said.strip()[:200])
+        return Job("running", _RUNNING[state], f"{used} of {limit}" if used and limit else "")
+    if state in _ENDED:
+        return Job("ended", _end(state, fields.get("Exit_status", "")), comment)
+    if re.search(r"Unknown Job Id", said, re.IGNORECASE):
+        return Job("ended", "PBS knows nothing of it any more")
+    return silent(said)
+
+
+def _end(state: str, code: str) -> str:
+    if state == "M":
+        return "it was moved to another server"
+    if code in _ENDS:
+        return _ENDS[code]
+    if code.isdecimal() and 256 < int(code) < 321:
+        return f"signal {int(code) - 256} ended it"
+    return f"exit status {code}" if code else "it never ran"
+
+
+def _tasks(environment: Mapping[str, str]) -> int | None:
+    return len(lines_in("PBS_NODEFILE", environment)) or None
 
 
 PBS = System(
     name="pbs",
     title="PBS",
     engines=PbsJob,
-    submit="qsub",
     variable="PBS_JOBID",
     directives=_directives,
-    hosts=("agent=$(command -v pbs_tmrsh || command -v ssh)",),
-    mpi_arguments='--hostfile "$PBS_NODEFILE" --prtemca plm_ssh_agent "$agent"',
+    prepare=lambda _: [FORWARD, counted("PBS_NODEFILE"), *_AGENT.splitlines()],
+    mpi_arguments='--hostfile "$TNT_FOLDER/hosts" --prtemca plm_ssh_agent "$agent" ' + FORWARDED,
     cancel=lambda name: ["sh", "-c", f"qselect -N {name} | xargs -r qdel"],
     listing=lambda name: ["qselect", "-N", name],
     look=_look,
     nodes=lambda: listed_in("PBS_NODEFILE"),
-    tasks="PBS_NP",
+    tasks=_tasks,
+    writes_at_once=False,
 )

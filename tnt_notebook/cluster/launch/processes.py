@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,12 @@ class MpiEngines(_KeepsOutput, MPIEngineSetLauncher):
 class _Submits(_KeepsOutput):
     """Submits a script that was written before: one job, and not one for each engine.
 
-    ``script`` is its path; LSF reads it from stdin.
+    ``script`` is its path; LSF reads it from stdin. ``answer`` finds the job's id in what the
+    command prints, beside what a site may have to say.
     """
 
     script = Unicode(config=True)
+    answer = re.compile("")
     reads_stdin = False
 
     def start(self, n: int = 1) -> str:
@@ -52,8 +55,8 @@ class _Submits(_KeepsOutput):
         try:
             with open(self.script if self.reads_stdin else os.devnull) as stdin:
                 run = subprocess.run(
-                    command, stdin=stdin, capture_output=True, text=True, timeout=_SUBMIT_S,
-                    cwd=Path(self.script).parent, env=inheritable(os.environ),
+                    command, stdin=stdin, capture_output=True, text=True, errors="replace",
+                    timeout=_SUBMIT_S, cwd=Path(self.script).parent, env=inheritable(os.environ),
                 )  # fmt: skip
         except FileNotFoundError:
             raise ClusterError(
@@ -67,10 +70,10 @@ class _Submits(_KeepsOutput):
         said = "\n".join(filter(None, (run.stdout.strip(), run.stderr.strip())))
         if run.returncode != 0:
             raise ClusterError(f"{command[0]} refused the job (exit {run.returncode}):\n{said}")
-        found = self.job_id_regexp.search(run.stdout)
+        found = self.answer.search(run.stdout)
         if found is None:
             raise ClusterError(f"{command[0]} named no job:\n{said}")
-        self.job_id = found.group(self.job_id_regexp_group)
+        self.job_id = found[1]
         self.notify_start(self.job_id)
         return str(self.job_id)
 
@@ -78,16 +81,23 @@ class _Submits(_KeepsOutput):
 class SlurmJob(_Submits, SlurmEngineSetLauncher):
     """Engines of a Slurm job."""
 
+    answer = re.compile(r"Submitted batch job (\d+)")
+
 
 class PbsJob(_Submits, PBSEngineSetLauncher):
     """Engines of a PBS job."""
+
+    answer = re.compile(r"^(\d+)(?:\.\S+)?\s*$", re.MULTILINE)
 
 
 class LsfJob(_Submits, LSFEngineSetLauncher):
     """Engines of an LSF job."""
 
+    answer = re.compile(r"Job <(\d+)>")
     reads_stdin = True
 
 
 class SgeJob(_Submits, SGEEngineSetLauncher):
     """Engines of a Grid Engine job."""
+
+    answer = re.compile(r"[Yy]our job (\d+)")

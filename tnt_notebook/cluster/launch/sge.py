@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import re
+import shlex
 
-from tnt_notebook.cluster.launch.batch import Job, System, asked, clock, listed_in
+from tnt_notebook.cluster.launch.batch import (
+    Job,
+    System,
+    asked,
+    clock,
+    listed_in,
+    number_in,
+    silent,
+)
 from tnt_notebook.cluster.launch.processes import SgeJob
+from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED
 from tnt_notebook.cluster.request import Request
+
+_UNANSWERED = "qstat was not answered"
 
 
 def _directives(request: Request, name: str, output: str) -> list[str]:
-    lines = [f"#$ -N {name}", "#$ -S /bin/bash", "#$ -j y", f"#$ -o {output}", "#$ -cwd"]
+    lines = [
+        f"#$ -N {name}",
+        "#$ -S /bin/bash",
+        "#$ -j y",
+        f"#$ -o {shlex.quote(output)}",
+        "#$ -cwd",
+    ]
     # A site names its parallel environments; mpi is what most call it. --extra "-pe ..." says more.
     if not any(option.startswith("-pe ") for option in request.extra):
         lines.append(f"#$ -pe mpi {request.ranks * (request.cores or 1)}")
@@ -25,14 +43,21 @@ def _directives(request: Request, name: str, output: str) -> list[str]:
     return [*lines, *(f"#$ {option}" for option in request.extra)]
 
 
+def _hosts(request: Request) -> str:
+    """Writes a hostfile for Open MPI: Grid Engine counts slots, which are cores."""
+    cores = request.cores or 1
+    ranks = "$2" if cores == 1 else f"int($2 / {cores})"
+    room = f"{ranks} > 0 " if cores > 1 else ""
+    return f"""awk '{room}{{print $1" slots="{ranks}}}' "$PE_HOSTFILE" > "$TNT_FOLDER/hosts\""""
+
+
 def _look(job: str) -> Job:
     # qstat -j says nothing of a job that has ended, and its list nothing of why one waits.
     listed = parsed(asked(["qstat"]), job)
     if listed.state == "ended":
         return ended(asked(["qacct", "-j", job]))
     if listed.state == "pending":
-        why = re.search(r"^scheduling info:\s+(.+)$", asked(["qstat", "-j", job]), re.MULTILINE)
-        return Job("pending", why[1].strip() if why else listed.why)
+        return Job("pending", reason(asked(["qstat", "-j", job])) or listed.why)
     return listed
 
 
@@ -42,21 +67,39 @@ def parsed(said: str, job: str) -> Job:
         words = line.split()
         if len(words) > 4 and words[0] == job:
             state = words[4]
-            if "q" in state or "h" in state:
-                stuck = "E" in state
-                return Job("pending", "it is in error" if stuck else "it is in the queue")
-            return Job("running")
+            if "q" in state:  # qw, hqw, Rq, Eqw
+                held, stuck = "h" in state, "E" in state
+                why = "it is in error" if stuck else "it is held" if held else "it is in the queue"
+                return Job("pending", why)
+            return Job("running", "it is suspended" if set(state) & set("sST") else "")
+    if said.strip() and not said.lstrip().startswith("job-ID"):
+        return silent(said)
     return Job("ended")
+
+
+def reason(said: str) -> str:
+    """Why a job waits, as ``qstat -j`` describes it; "" where it says nothing."""
+    fields = re.findall(r"^(error reason\s+\d+|scheduling info):[ \t]+(.+)$", said, re.MULTILINE)
+    why = {name.partition(" ")[0]: text.strip() for name, text in reversed(fields)}
+    return f"it is in error: {why['error']}" if "error" in why else why.get("scheduling", "")
 
 
 def ended(said: str) -> Job:
     """A job that has ended, as ``qacct -j`` describes it."""
-    fields = dict(re.findall(r"^(\w+)\s+(.*?)\s*$", said, re.MULTILINE))
-    if fields.get("failed", "0").split()[0] not in ("0",):
-        return Job("ended", fields["failed"])
+    fields = dict(re.findall(r"^(\w+)[ \t]+(\S.*?)[ \t]*$", said, re.MULTILINE))
+    failed = fields.get("failed", "0").partition(":")
+    exits = fields.get("exit_status", "").split()
     if "exit_status" not in fields:
         return Job("ended", "Grid Engine has not said why")
-    code = fields["exit_status"].split()[0]
+    code = exits[0]
+    number = failed[0].strip()
+    if number == "37":  # one of the limits that are enforced; the one that is asked for is time
+        return Job("ended", "its time was over", failed[2].strip())
+    if number == "100":  # it ran, and a signal ended it
+        killed = "it was cancelled" if code == "137" else f"exit status {code}"
+        return Job("ended", killed, failed[2].strip())
+    if number != "0":
+        return Job("ended", failed[2].strip() or f"failed {number}")
     return Job("ended", "its processes ended" if code == "0" else f"exit status {code}")
 
 
@@ -64,14 +107,18 @@ SGE = System(
     name="sge",
     title="Grid Engine",
     engines=SgeJob,
-    submit="qsub",
     variable="PE_HOSTFILE",
     directives=_directives,
-    hosts=("""awk '{print $1" slots="$2}' "$PE_HOSTFILE" > "$TNT_FOLDER/hosts\"""",),
-    mpi_arguments='--hostfile "$TNT_FOLDER/hosts"',
+    prepare=lambda request: [FORWARD, _hosts(request)],
+    # Open MPI finds qrsh by itself, where it sees that it is in such a job.
+    mpi_arguments=f'--hostfile "$TNT_FOLDER/hosts" {FORWARDED}',
     cancel=lambda name: ["qdel", name],
-    listing=lambda name: ["sh", "-c", f"qstat -r | grep -F {name}; true"],
+    # Full names come with -r only.
+    listing=lambda name: [
+        *("sh", "-c"),
+        f"(qstat -r || echo {_UNANSWERED}) | grep -F -e {name} -e '{_UNANSWERED}'; true",
+    ],
     look=_look,
     nodes=lambda: listed_in("PE_HOSTFILE"),
-    tasks="NSLOTS",
+    tasks=number_in("NSLOTS"),
 )

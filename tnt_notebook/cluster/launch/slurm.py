@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 
-from tnt_notebook.cluster.launch.batch import NOTICE_S, Job, System, asked, clock
+from tnt_notebook.cluster.launch.batch import NOTICE_S, Job, System, asked, clock, number_in, silent
 from tnt_notebook.cluster.launch.processes import SlurmJob
 from tnt_notebook.cluster.request import Request
 
@@ -34,13 +35,13 @@ _ENDS = {
     "BOOT_FAIL": "its nodes did not boot",
 }
 _PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED", "RESV_DEL_HOLD"}
-_RUNNING = {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED"}
+_RUNNING = {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"}
 
 
 def _directives(request: Request, name: str, output: str) -> list[str]:
     options = {
         "job-name": name,
-        "output": output,
+        "output": shlex.quote(output),
         "open-mode": "append",
         "export": "NIL",  # the script sources what it needs
         "ntasks": request.ranks,
@@ -68,7 +69,10 @@ def _look(job: str) -> Job:
 
 def parsed(said: str) -> Job:
     """A job, as ``scontrol --oneliner show job`` describes it."""
-    fields: dict[str, str] = dict(re.findall(r"(?:^|\s)([A-Za-z][\w:/]*)=(\S*)", said))
+    # Of a job of several parts, the first; and its own state comes before what a person may have
+    # written as a comment.
+    found = re.findall(r"(?:^|\s)([A-Za-z][\w:/]*)=(\S*)", said)
+    fields: dict[str, str] = dict(reversed(found))
     state = fields.get("JobState", "").partition("+")[0]
     reason = fields.get("Reason", "None")
     if state in _PENDING:
@@ -78,9 +82,12 @@ def parsed(said: str) -> Job:
         return Job("pending", _WAITS.get(code, reason.replace("_", " ")), more)
     if state in _RUNNING:
         limit = fields.get("TimeLimit", "")
-        return Job("running", "", f"until {fields['EndTime']}" if limit[:1].isdigit() else "")
+        until = fields.get("EndTime", "").replace("T", " ")
+        return Job("running", "", f"until {until}" if limit[:1].isdigit() and until else "")
     if not state:
-        return Job("ended", "Slurm knows nothing of it any more", said.strip()[:200])
+        if "Invalid job id" in said:
+            return Job("ended", "Slurm knows nothing of it any more")
+        return silent(said)
     code = fields.get("ExitCode", "0:0")
     more = f"exit code {code}" if state == "FAILED" else ""
     return Job("ended", _ENDS.get(state, state.lower()), more)
@@ -103,16 +110,15 @@ SLURM = System(
     name="slurm",
     title="Slurm",
     engines=SlurmJob,
-    submit="sbatch",
     variable="SLURM_JOB_ID",
     directives=_directives,
     # mpiexec starts its daemons by srun, which would keep to the job's --export=NIL.
-    hosts=("export SLURM_EXPORT_ENV=ALL",),
+    prepare=lambda _: ["export SLURM_EXPORT_ENV=ALL"],
     mpi_arguments="",
     cancel=lambda name: ["scancel", f"--name={name}", "--me"],
     listing=lambda name: ["squeue", "--noheader", f"--name={name}", "--me", "--format=%i"],
     look=_look,
     nodes=_nodes,
-    tasks="SLURM_NTASKS",
+    tasks=number_in("SLURM_NTASKS"),
     warns=True,
 )

@@ -35,5 +35,4 @@ def chosen(launcher: str | None, hostfile: Any, environment: Mapping[str, str]) 
 
 def tasks(launcher: str, environment: Mapping[str, str]) -> int | None:
     """How many ranks the allocation that this process is in was made for."""
-    said = environment.get(SYSTEMS[launcher].tasks, "") if launcher in SYSTEMS else ""
-    return int(said) if said.isdecimal() and 0 < int(said) < 1 << 16 else None
+    return SYSTEMS[launcher].tasks(environment) if launcher in SYSTEMS else None

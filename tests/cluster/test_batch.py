@@ -1,0 +1,105 @@
+"""Clusters as jobs of PBS, LSF and Grid Engine: real jobs, of played batch systems."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.batch import Batch, batch
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.errors import ClusterError
+from tnt_notebook.warden import processes_of
+
+
+@pytest.fixture(params=["pbs", "lsf", "sge"], scope="module")
+def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+    folder = tmp_path_factory.mktemp("clusters")
+    with batch(request.param) as system, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", system.path)
+        patch.setenv("TNT_RUN_DIR", str(folder))
+        yield system
+
+
+def on_two_nodes(system: Batch) -> dict[str, Any]:
+    """A node offers one slot; in Grid Engine that is all that spreads ranks."""
+    return {"launcher": system.name, **({} if system.name == "sge" else {"nodes": 2})}
+
+
+def left() -> list[Path]:
+    """What clusters of these tests have left behind."""
+    return list(Path(os.environ["TNT_RUN_DIR"]).iterdir())
+
+
+def test_start_run_restart_stop(system: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_THE_NOTEBOOK", "two words")
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "secret")
+    cluster = Cluster(2, **on_two_nodes(system), time="10", env={"MINE": "'quoted'"})
+    try:
+        cluster_id, job = cluster.id, cluster.record.job or ""
+        assert system.job(job)["state"] == "running"
+        assert len(set(system.job(job)["hosts"])) == 2 and set(system.reached()) == {"node-2"}
+        cluster.run("import os; here = (os.getcwd(), *map(os.environ.get, names))".replace(
+            "names", "('OF_THE_NOTEBOOK', 'MINE', 'JUPYTERHUB_API_TOKEN')"))  # fmt: skip
+        for rank in (0, 1):
+            assert cluster.pull("here", rank) == (os.getcwd(), "two words", "'quoted'", None)
+        cluster.restart()
+        assert cluster.record.job == job
+        with pytest.raises(ClusterError, match="'here' is not defined"):
+            cluster.pull("here")
+    finally:
+        cluster.stop()
+    assert system.job(job)["how"] == "cancelled"
+    assert processes_of(cluster_id) == [] and left() == []
+
+
+def test_what_is_refused_is_shown_whole(system: Batch) -> None:
+    said = {
+        "pbs": "(?s)qsub refused the job.*qsub: Unknown queue",
+        "lsf": "(?s)bsub refused the job.*nowhere: No such queue. Job not submitted.",
+        "sge": '(?s)qsub refused the job.*unknown queue "nowhere".\nExiting.',
+    }[system.name]
+    with pytest.raises(ClusterError, match=said):
+        Cluster(2, launcher=system.name, partition="nowhere")
+    assert left() == []
+
+
+def test_a_job_that_waits_says_for_what_and_can_be_given_up(system: Batch) -> None:
+    system.hold("Insufficient amount of resource: ncpus (R: 2 A: 0 T: 8)")
+    program = f"""
+from tnt_notebook.cluster import Cluster
+Cluster(2, launcher={system.name!r}, report=lambda line: print(line, flush=True))
+"""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert owner.stdout is not None
+        lines = list(itertools.islice(owner.stdout, 2))
+        job = system.jobs()[-1]
+        assert f"job {job['id']} is pending: " in lines[-1], lines
+        assert "Insufficient amount of resource: ncpus (R: 2 A: 0 T: 8)" in lines[-1]
+        owner.send_signal(2)  # as the notebook's interrupt
+        owner.communicate(timeout=60)
+        assert system.job(job["id"])["how"] == "cancelled" and left() == []
+    finally:
+        owner.kill()
+        system.hold(None)
+
+
+def test_the_end_of_the_job_is_told_with_its_reason(system: Batch) -> None:
+    cluster = Cluster(2, launcher=system.name)
+    try:
+        job = cluster.record.job or ""
+        system.expire(job)
+        with pytest.raises(ClusterError, match=f"(?s)died.*job {job} has ended: its time was over"):
+            cluster.run("import time; time.sleep(30)")
+    finally:
+        cluster.stop()
+    assert left() == []
