@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import ipyparallel as ipp
@@ -126,7 +128,7 @@ class Engines:
         """
         file = self.folder.profile / "security" / f"ipcontroller-{self.cluster_id}-client.json"
         deadline = time.monotonic() + _CONNECT_S
-        while not file.exists() and records.runs(self.record.controller):
+        while not _is_written(file) and records.runs(self.record.controller):
             if time.monotonic() > deadline:
                 break
             time.sleep(0.02)
@@ -280,6 +282,15 @@ class Engines:
         if self._client is not None:
             self._client.close(linger=0)
             self._client = None
+
+
+def _is_written(file: Path) -> bool:
+    """Whether a file of JSON is there to its end."""
+    try:
+        json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def reasons(launcher_log: str) -> str:

@@ -289,7 +289,7 @@ class TntMagics(Magics):
     @argument(
         "--on-failure",
         choices=ON_FAILURE,
-        help="when a rank dies: end the fit (default), go on with those that live, or with new ones",
+        help="when a rank dies: end the fit (default), go on with the others, or with new ones",
     )
     @argument(
         "--restarts",
