@@ -145,6 +145,13 @@ def test_a_folder_with_other_things_in_it_is_refused_and_left_alone(tmp_path):
     assert os.listdir(tmp_path) == ["thesis.tex"]
 
 
+def test_who_does_not_hold_the_folder_any_more_finishes_nothing(tmp_path):
+    folder.write_run(tmp_path, {"holder": "who went on from here"})
+    folder.check_held(tmp_path, "who went on from here")
+    with pytest.raises(OSError, match="another run goes on"):
+        folder.check_held(tmp_path, "a rank that was cut off, and lives")
+
+
 def test_what_was_not_finished_does_not_count_and_is_removed(tmp_path):
     files.write_shard(folder.part(tmp_path, "step-00000001"), 0, {"a": np.ones(3)})
     assert folder.whole(tmp_path) == []

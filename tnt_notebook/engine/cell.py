@@ -11,7 +11,7 @@ from ipyparallel.serialize import serialize_object
 from IPython import get_ipython
 
 from tnt_notebook import comm
-from tnt_notebook.errors import PeerError, brief
+from tnt_notebook.errors import PeerError, SuspendedError, brief
 
 
 def install(shell: Any) -> None:
@@ -19,7 +19,7 @@ def install(shell: Any) -> None:
     shell.events.register("post_run_cell", free_peers)
     # The notebook shows where the failure was, not where the others waited; and to lay out a
     # traceback through Keras takes IPython seconds, on a busy core longer than a freed rank has.
-    shell.set_custom_exc((PeerError,), _one_line)
+    shell.set_custom_exc((PeerError, SuspendedError), _one_line)
     # A cell often ends in model.fit(...): what it gives should say more than an address, and the
     # same on all ranks, so that it is shown once.
     shell.display_formatter.formatters["text/plain"].for_type_by_name(
@@ -30,7 +30,7 @@ def install(shell: Any) -> None:
 def _one_line(
     shell: Any, kind: type[BaseException], error: BaseException, frames: Any, tb_offset: Any = None
 ) -> list[str]:
-    """The traceback of a rank that was freed."""
+    """The traceback of a rank that was freed, or left training as it was told."""
     return [f"{kind.__name__}: {error}"]
 
 

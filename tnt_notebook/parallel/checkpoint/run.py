@@ -6,11 +6,15 @@ gets the state from its end. What lies between them simply runs again.
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tnt_notebook.comm import World
+from tnt_notebook.comm.stop import request_checkpoint
 from tnt_notebook.errors import CheckpointError
 from tnt_notebook.parallel import agreement, seeds
 from tnt_notebook.parallel.checkpoint import folder
@@ -64,6 +68,7 @@ class RunCheckpoints:
         self._steps_then = 0
         self._writer: Writer | None = None
         self._opened: Opened | None = None
+        self._signal = _leave_on_signal()
         seeds.seed_tensorflow()  # without a seed the order of the data could not be had again
         random = None
         if options.folder is not None:
@@ -187,8 +192,31 @@ class RunCheckpoints:
 
     def close(self) -> None:
         """Gives up what is not written yet."""
+        self._signal()
         if self._writer is not None:
             self._writer.close()
+
+
+def _leave_on_signal() -> Callable[[], None]:
+    """Makes SIGUSR2, which batch systems send before the time is over, a request to leave training
+    with a checkpoint; unless this process has another use for it.
+
+    Returns:
+        What ends that.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    if not here or signal.getsignal(signal.SIGUSR2) is not signal.SIG_DFL:
+        return lambda: None
+
+    def leave(signum: int, frame: Any) -> None:
+        request_checkpoint(end=True)
+
+    def end() -> None:
+        if signal.getsignal(signal.SIGUSR2) is leave:
+            signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+
+    signal.signal(signal.SIGUSR2, leave)
+    return end
 
 
 def _name(place: Place) -> str:
