@@ -199,7 +199,8 @@ class Engines:
     def last_words(self, ranks: list[int]) -> str:
         """What is known of ranks that died: where, their logs' tails, what MPI and the batch system
         say of it."""
-        self.wait_for_launcher(0.5 if self.survives else _ENDED_AFTER_S)
+        # Where the others survive it lives on, and says nothing, unless it has lost a host.
+        self.wait_for_launcher(1.5 if self.survives else _ENDED_AFTER_S)
         parts = []
         job = self.job()
         if job is not None and job.state == "ended":
