@@ -11,8 +11,8 @@ from tnt_notebook import choices
 from tnt_notebook.cluster import Cluster, Links
 from tnt_notebook.cluster.engines import reasons
 from tnt_notebook.cluster.exchange import exchange_settings
-from tnt_notebook.cluster.supervisor import MARKER
 from tnt_notebook.errors import ClusterError, RankError
+from tnt_notebook.warden import MARKER
 
 SUM = (
     "import numpy as np\nfrom tnt_notebook import comm\nx = comm.world().allreduce(np.ones(999))[9]"

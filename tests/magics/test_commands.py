@@ -23,7 +23,7 @@ def typed(shell: InteractiveShell, cell: str) -> str:
     [
         ("%tnt_cluster", "UsageError: the following arguments are required: action"),
         ("%tnt_cluster begin", "invalid choice: 'begin' (choose from"),
-        ("%tnt_cluster start", "UsageError: start needs the number of ranks"),
+        ("%tnt_cluster start", "ClusterError: start needs the number of ranks"),
         ("%tnt_cluster start -n two", "argument -n: invalid int value: 'two'"),
         ("%tnt_cluster start -n 0", "ClusterError: -n 0: a cluster needs at least one rank."),
         ("%tnt_cluster start -n 2 --gpus 9999", "ClusterError: --gpus 9999: this machine has"),
@@ -34,7 +34,7 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ),
         ("%tnt_cluster start -n 2 --lanes one", "argument --lanes: invalid int value: 'one'"),
         ("%tnt_cluster status --transport mpi", "UsageError: --transport goes with start only"),
-        ("%tnt_cluster stop 3", "UsageError: stop takes no rank"),
+        ("%tnt_cluster stop 3", "ClusterError: There is no cluster '3'"),
         ("%tnt_cluster status --gpus 1", "UsageError: --gpus goes with start only"),
         ("%tnt_cluster status", "NoClusterError: No cluster is running. Start one: %tnt_cluster"),
         ("%tnt_cluster stop", "NoClusterError"),

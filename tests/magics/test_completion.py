@@ -10,15 +10,28 @@ def completed(shell: InteractiveShell, text: str) -> list[str]:
         return sorted(c.text for c in shell.Completer.completions(text, len(text)))
 
 
+FLAGS = (
+    *("account", "cores", "dry-run", "env", "extra", "force", "gpus", "hostfile", "interface"),
+    *("keep", "lanes", "launcher", "modules", "nodes", "partition", "per-node", "time", "timeout"),
+    "transport",
+)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("%tnt_cluster ", ["logs", "restart", "start", "status", "stop"]),
+        (
+            "%tnt_cluster ",
+            ["attach", "detach", "list", "logs", "restart", "start", "status", "stop"],
+        ),
         ("%tnt_cluster st", ["start", "status", "stop"]),
         ("tnt_cluster lo", ["logs"]),
-        ("%tnt_cluster start --", ["--cores", "--gpus", "--lanes", "--transport"]),
+        ("%tnt_cluster start --", [f"--{name}" for name in FLAGS]),
         ("%tnt_cluster start -n 4 --g", ["--gpus"]),
-        ("%tnt_cluster start --gpus 1 -", ["--cores", "--lanes", "--transport", "-n"]),
+        (
+            "%tnt_cluster start --gpus 1 -",
+            [*(f"--{name}" for name in FLAGS if name != "gpus"), "-n"],
+        ),
         ("%tnt_cluster start --transport ", ["auto", "gpi", "mpi", "shm"]),
         ("%tnt_cluster start --transport m", ["mpi"]),
         ("%tnt_plan --mem", ["--memory-limit"]),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import atexit
 import os
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tnt_notebook import warden
+from tnt_notebook.cluster import begun, defaults, launch, lease, start
+from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.exchange import exchange_settings
 from tnt_notebook.cluster.execution import Abandoned, Execution, RanksDied, RanksStuck
@@ -19,14 +21,17 @@ from tnt_notebook.cluster.fit import Fit
 from tnt_notebook.cluster.folder import RunFolder, tail
 from tnt_notebook.cluster.gpus import check_gpus
 from tnt_notebook.cluster.output import ranks_label
+from tnt_notebook.cluster.place import place
+from tnt_notebook.cluster.record import Known, Record
+from tnt_notebook.cluster.request import Request, hours_to_seconds, request
 from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
 from tnt_notebook.cluster.values import packed
-from tnt_notebook.errors import ClusterError, NoClusterError
+from tnt_notebook.errors import ClusterError, DeathError, NoClusterError, RankError
 
 _ENGINE = "tnt_notebook.engine"
 _TURN_TICK_S = 0.05
 _RECOVER_S = 30.0
-_PLACE_LINES = 12
+_SNAPSHOT_S = 30.0  # between checkpoints that nobody has asked for, to go on from
 _STACKS_WAIT_S = 0.5  # for stuck ranks to write where they are
 
 
@@ -34,18 +39,22 @@ def _silence(line: str) -> None:
     """Reports progress to nobody."""
 
 
+def _never() -> bool:
+    return False
+
+
 class Cluster:
-    """MPI ranks on this machine, owned by this process and ended with it.
+    """MPI ranks that this process owns, and that end with it unless they are to be kept.
 
     Args:
-        ranks: how many.
-        gpus: GPUs per host that its ranks share; 0 hides all, None leaves GPUs alone.
-        cores: cores per rank; all cores of the host shared evenly when None.
-        transport: how ranks reach each other: "auto", "shm", "mpi" or "gpi"; when None what
-            ``TNT_TRANSPORT`` says, or "auto".
-        lanes: progress threads of a rank; when None what ``TNT_LANES`` says, or 1.
+        ranks: how many; None where nodes or an allocation say it.
         report: called with a line of progress several times while starting.
-        timeout: seconds until all ranks must answer.
+        options: those of ``%tnt_cluster start``, checked by
+            :func:`tnt_notebook.cluster.request.request`: launcher, nodes, per_node, gpus, cores,
+            time, partition, account, modules, env, extra, hostfile, keep, timeout; transport
+            ("auto", "shm", "mpi" or "gpi") and lanes (progress threads of a rank), without them
+            what ``TNT_TRANSPORT`` and ``TNT_LANES`` say; and interface. What is not given is taken
+            from :mod:`tnt_notebook.cluster.defaults`.
 
     Raises:
         ClusterError: a wrong value, or ranks that do not start; with their own reason, or MPI's.
@@ -59,51 +68,105 @@ class Cluster:
 
     def __init__(
         self,
-        ranks: int,
-        gpus: int | None = None,
-        cores: int | None = None,
+        ranks: int | None = None,
+        *,
         report: Callable[[str], None] = _silence,
-        timeout: float = 60.0,
-        transport: str | None = None,
-        lanes: int | None = None,
+        **options: Any,
     ) -> None:
-        if ranks < 1:
-            raise ClusterError(f"-n {ranks}: a cluster needs at least one rank.")
-        available = len(os.sched_getaffinity(0))
-        if cores is not None and not 1 <= cores <= available:
-            raise ClusterError(
-                f"--cores {cores}: this machine offers 1 to {available} cores to a rank."
-            )
-        check_gpus(gpus)
-        self._settings = exchange_settings(transport, lanes)
-        self.ranks = ranks
-        self._gpus, self._cores, self._timeout = gpus, cores, timeout
-        self._engines: Engines | None = None
+        asked, how = _asked(ranks, options)
+        self._begin(start.start(asked, report, **how))
+
+    @classmethod
+    def attach(cls, cluster_id: str | None = None, force: bool = False) -> Cluster:
+        """A cluster that another process has started, with all that is on its ranks.
+
+        Args:
+            cluster_id: its id or the beginning of it; the only one that nobody owns when None.
+            force: takes it from an owner that lives.
+
+        Raises:
+            ClusterError: there is no such cluster, or it belongs to somebody.
+        """
+        cluster = cls.__new__(cls)
+        cluster._begin(Engines.attach(records.find(cluster_id), force))
+        return cluster
+
+    @staticmethod
+    def planned(ranks: int | None = None, **options: Any) -> str:
+        """The command or script that would start such a cluster; nothing is started.
+
+        Raises:
+            ClusterError: a wrong value.
+        """
+        asked, how = _asked(ranks, options)
+        return start.planned(asked, how["agent"])
+
+    def _begin(self, engines: Engines) -> None:
+        self._engines: Engines | None = engines
+        self.ranks = engines.size
         # Held by the cell or fit that runs; the next one waits for it.
         self._turn = threading.Lock()
         self._running: Execution | None = None
         self._needs_recovery = False
-        self._start(report)
-        atexit.register(self.stop)
+        self.outlives = _never
+        atexit.register(self._at_exit)
+
+    def _at_exit(self) -> None:
+        if self.outlives():
+            self.let_go()
+        else:
+            self.stop()
 
     def stop(self) -> None:
         """Ends every process and removes every file; a second call does nothing."""
-        atexit.unregister(self.stop)
+        atexit.unregister(self._at_exit)
         engines, self._engines = self._engines, None
         if engines is not None:
             engines.close()
 
+    def let_go(self, keep: float | None = None) -> Record:
+        """Leaves the ranks to whoever attaches to them before their lease is over.
+
+        Args:
+            keep: hours of the lease; as was said at the start when None.
+        """
+        engines = self._alive()
+        if keep is not None:
+            engines.keep(hours_to_seconds(keep))
+        atexit.unregister(self._at_exit)
+        self._engines = None
+        engines.let_go()
+        return engines.record
+
     def restart(self, report: Callable[[str], None] = _silence) -> None:
-        """Starts the ranks anew, with the same options; their variables are lost."""
-        self.stop()
-        self._start(report)
-        atexit.register(self.stop)
+        """Starts the ranks anew, with the same options; their variables are lost. A job goes on, if
+        it still runs."""
+        engines = self._alive()
+        asked = Request.from_json(engines.record.request)
+        site = defaults.load()
+        try:
+            start.again(engines, report, site.ssh)
+            engines.lost.clear()
+        except ClusterError as error:
+            report(f"starting everything anew: {error}")
+            self.stop()
+            engines = start.start(asked, report, **_how(site, None))
+        except BaseException:  # Ctrl-C: half of a cluster is of no use
+            self.stop()
+            raise
+        atexit.unregister(self._at_exit)
+        self._begin(engines)
 
     def status(self) -> list[RankStatus]:
         """A row per rank, without waiting for ranks that are busy."""
         engines = self._alive()
         running = self._running
         return rank_statuses(engines.seats, running.pending if running else [], engines.dead())
+
+    @property
+    def living(self) -> list[int]:
+        """Ranks that have not died."""
+        return self._alive().living
 
     @property
     def links(self) -> Links:
@@ -124,6 +187,11 @@ class Cluster:
     def folder(self) -> RunFolder:
         """Where profile, keys and logs lie, until the cluster stops."""
         return self._alive().folder
+
+    @property
+    def record(self) -> Record:
+        """What the cluster is, as others find it."""
+        return self._alive().record
 
     @property
     def busy(self) -> bool:
@@ -151,6 +219,7 @@ class Cluster:
         """
         where = self._check_ranks(ranks)
         with self._turn_of(report) as engines:
+            where = self._living(where if ranks is not None else None)
             execution = Execution(engines, where).execute(cell)
             self._follow(execution)
         if execution.failures:
@@ -194,22 +263,103 @@ class Cluster:
         """
         where = self._check_ranks(ranks)
         with self._turn_of(report) as engines:
+            where = self._living(where if ranks is not None else None)
             execution = Execution(engines, where, on_data).call(f"{_ENGINE}.{function}", *arguments)
             self._follow(execution)
         if execution.failures:
             raise rank_error(execution.failures)
         return execution.answers
 
-    def fit(self, cell: str, options: dict[str, Any], title: str = "fit") -> Fit:
+    def fit(
+        self,
+        cell: str,
+        options: dict[str, Any],
+        title: str = "fit",
+        on_failure: str = "stop",
+        restarts: int = 0,
+    ) -> Fit:
         """Begins a fit cell on all ranks and returns its handle at once.
 
         Args:
             cell: ordinary Keras code.
             options: keyword arguments of ``tnt_notebook.distributed``.
             title: what the live view shows.
+            on_failure: one of ``choices.ON_FAILURE``.
+            restarts: how often it may go on after ranks have died, or their job has ended.
         """
-        self._alive()
-        return Fit(self, cell, options, title)
+        engines = self._alive()
+        if on_failure != "stop" and "checkpoint" not in options:
+            # Somewhere, to go on from: it is of no use to anybody later.
+            kept = {"folder": str(engines.folder.path / "checkpoint"), "every_s": _SNAPSHOT_S}
+            options = {**options, "checkpoint": {**kept, "resume": False}}
+        return Fit(self, cell, options, title, on_failure=on_failure, restarts=restarts)
+
+    def mend(self, on_failure: str) -> str:
+        """Makes ranks that a fit can go on with, after some have died.
+
+        Args:
+            on_failure: ``shrink``: those that live, where any does; ``restart``: all of them.
+
+        Returns:
+            What was done, in a sentence.
+
+        Raises:
+            ClusterError: nothing can be mended.
+        """
+        engines = self._alive()
+        lost = sorted(engines.lost)
+        if engines.survives and lost and engines.living:
+            if on_failure == "shrink":
+                return f"going on with {ranks_label(engines.living)}"
+            try:
+                self.fill()
+                return f"{ranks_label(lost)} was started again"
+            except (ClusterError, RankError) as error:
+                print(f"{ranks_label(lost)} cannot be started again alone: {error}", flush=True)
+        self.restart(lambda line: None)
+        why = "" if engines.survives else ", as this MPI ends them all when one dies"
+        return f"all ranks were started again{why}"
+
+    def again(self) -> str:
+        """Starts all ranks again: in a new job, where theirs is at its end. A sentence says so."""
+        self.restart(lambda line: None)
+        job = self.record.job
+        return f"ranks were started again{f' in job {job}' if job else ''}"
+
+    def fill(self) -> None:
+        """Starts the ranks again that have died; the others keep their variables.
+
+        Raises:
+            ClusterError: no rank is missing, or those that live cannot start others.
+        """
+        engines = self._alive()
+        if not engines.lost:
+            raise ClusterError("No rank is missing.")
+        if not engines.survives:
+            raise ClusterError(
+                "This MPI ends all ranks when one dies: %tnt_cluster restart starts all of them."
+            )
+        self._needs_recovery = True
+        self.call("successor:fill_seats")
+        deadline = time.monotonic() + _RECOVER_S
+        while engines.dead():
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{ranks_label(engines.dead())} did not register.")
+            time.sleep(_TURN_TICK_S)
+        engines.lost.clear()
+        engines.verify()
+
+    @property
+    def has_begun_fit(self) -> bool:
+        """Whether a fit goes on that another notebook has begun."""
+        engines = self._alive()
+        return begun.noted(engines.folder) is not None and engines.busy()
+
+    def begun_fit(self) -> Fit | None:
+        """The fit that another notebook has begun last on these ranks, with its live view: it goes
+        on, or has ended; None where there was none."""
+        fit = begun.noted(self._alive().folder)
+        return None if fit is None else Fit(self, "", fit.options, fit.title, fit)
 
     # For the handle of a fit --------------------------------------------------------------
 
@@ -220,11 +370,23 @@ class Cluster:
         cell: str,
         options: dict[str, Any],
         kept: dict[str, Any],
+        on_tick: Callable[[], None],
+        note: begun.Begun,
     ) -> Iterator[Execution]:
         """Waits for its turn and yields the execution of a fit cell, begun but not followed."""
         with self._turn_of(_silence) as engines:
-            execution = Execution(engines, range(self.ranks), on_data)
+            begun.note(engines.folder, self.ranks, note)
+            kept = {**kept, "ranks": len(engines.living)}
+            execution = Execution(engines, engines.living, on_data, on_tick=on_tick)
             yield execution.call(f"{_ENGINE}.fit:run_fit_cell", cell, options, kept)
+
+    @contextmanager
+    def begun_turn(self, fit: begun.Begun, on_tick: Callable[[], None]) -> Iterator[Execution]:
+        """Yields the execution of a fit that another notebook has begun: it ends with it."""
+        with self._turn_of(_silence) as engines:
+            tails = begun.Tails(engines.folder, fit.logs)
+            execution = Execution(engines, engines.living, tails=tails, on_tick=on_tick)
+            yield execution.call(f"{_ENGINE}.fit:result_of", fit.run)
 
     def follow(self, execution: Execution) -> None:
         """Waits for an execution, and mends the cluster where it can when that fails."""
@@ -232,24 +394,17 @@ class Cluster:
 
     # Inside -------------------------------------------------------------------------------
 
-    def _start(self, report: Callable[[str], None]) -> None:
-        cluster_id = secrets.token_hex(4)
-        self._engines = Engines(
-            cluster_id,
-            self.ranks,
-            self._gpus,
-            self._cores,
-            self._settings,
-            self._timeout,
-            report,
-        )
-        self._turn = threading.Lock()
-        self._running = None
-        self._needs_recovery = False
-
     def _alive(self) -> Engines:
         if self._engines is None:
             raise NoClusterError("The cluster is stopped. Start one: %tnt_cluster start -n 4")
+        if not self._engines.owned:
+            engines, self._engines = self._engines, None
+            atexit.unregister(self._at_exit)
+            engines.let_go()
+            raise NoClusterError(
+                f"Another notebook has taken cluster {engines.cluster_id}. Start a new one, or "
+                f"take it back: %tnt_cluster attach {engines.cluster_id} --force"
+            )
         return self._engines
 
     def _check_ranks(self, ranks: Sequence[int] | None) -> list[int]:
@@ -260,6 +415,18 @@ class Cluster:
                 f"This cluster has ranks 0 to {self.ranks - 1}, and not {ranks_label(beyond)}."
             )
         return where
+
+    def _living(self, ranks: list[int] | None) -> list[int]:
+        """Where a cell runs: on all ranks that live where nothing was said."""
+        engines = self._alive()
+        if not engines.living:
+            raise ClusterError("All ranks have died. %tnt_cluster restart starts them anew.")
+        if ranks is not None and (gone := sorted(engines.lost & set(ranks))):
+            raise ClusterError(
+                f"{ranks_label(gone)} died. %tnt_cluster restart --missing starts it again, "
+                "without --missing all ranks."
+            )
+        return engines.living if ranks is None else ranks
 
     @contextmanager
     def _turn_of(self, report: Callable[[str], None]) -> Iterator[Engines]:
@@ -281,8 +448,8 @@ class Cluster:
             turn.release()
 
     def _recover(self, engines: Engines) -> None:
-        if self._needs_recovery and self.ranks > 1:
-            recovery = Execution(engines, range(self.ranks)).call(f"{_ENGINE}.cell:recover")
+        if self._needs_recovery and self.ranks > 1 and engines.living:
+            recovery = Execution(engines, engines.living).call(f"{_ENGINE}.cell:recover")
             self._follow(recovery, timeout=_RECOVER_S)
             if recovery.failures:
                 raise rank_error(recovery.failures)
@@ -313,26 +480,95 @@ class Cluster:
             self._running = None
             self._needs_recovery = self._needs_recovery or bool(execution.failures)
 
-    def _death(self, engines: Engines, death: RanksDied) -> ClusterError:
-        return ClusterError(
-            f"{ranks_label(death.ranks)} died. %tnt_cluster restart starts the ranks anew; "
-            f"variables on them are lost.\n\n{engines.last_words(death.ranks)}"
-        )
-
-    def _place(self, rank: int) -> str:
-        """Where the main thread of a rank is, innermost call first, as its log says."""
-        last_thread = self.logs(rank).rpartition("(most recent call first):\n")[2]
-        return "\n".join(last_thread.splitlines()[:_PLACE_LINES])
+    def _death(self, engines: Engines, death: RanksDied) -> DeathError:
+        words = engines.last_words(death.ranks)
+        engines.lost.update(engines.dead())
+        self._needs_recovery = True
+        hosts = {engines.seats[rank]["host"] for rank in death.ranks}
+        said = f"{ranks_label(death.ranks)} died on {', '.join(sorted(hosts))}. "
+        if engines.survives and engines.living:
+            said += (
+                f"{ranks_label(engines.living)} live, and so do their variables: the next cell "
+                "runs there. %tnt_cluster restart --missing starts the others again, without "
+                "--missing all ranks."
+            )
+        else:
+            said += "%tnt_cluster restart starts the ranks anew; variables on them are lost."
+        return DeathError(f"{said}\n\n{words}", death.ranks)
 
     def _free_by_restart(self, execution: Execution, stuck: RanksStuck) -> ClusterError:
-        raised = rank_error(execution.failures)
+        failures = execution.failures
+        raised = rank_error(failures) if failures else RankError("It was interrupted.")
         print(f"restarting the engines: {ranks_label(stuck.stuck)} cannot be freed", flush=True)
+        tails = begun.Tails(self.folder, [None] * self.ranks)
         execution.request_stacks()
         time.sleep(_STACKS_WAIT_S)
-        where = [f"Rank {rank} was here:\n{self._place(rank)}" for rank in stuck.stuck]
+        said = dict(tails.new())
+        where = [f"Rank {rank} was here:\n{place(said.get(rank, ''))}" for rank in stuck.stuck]
         self.restart()
         return ClusterError(
-            f"{raised}\n{ranks_label(stuck.stuck)} waited for it in a call that cannot be "
-            "interrupted (plain mpi4py?). The engines were restarted: variables on all ranks are "
-            "lost.\n\n" + "\n".join([*(raised.rendered or []), *where])
+            f"{raised}\n{ranks_label(stuck.stuck)} did not end: in a call that cannot be "
+            "interrupted. The engines were restarted: variables on all ranks are lost.\n\n"
+            + "\n".join([*(raised.rendered or []), *where])
         )
+
+
+def end(known: Known) -> None:
+    """Ends a cluster that nobody owns, or whose warden has ended.
+
+    Raises:
+        ClusterError: somebody owns it, or something of it cannot be ended.
+    """
+    record = known.record
+    if not record.here:
+        raise ClusterError(f"Cluster {record.id} is kept on {record.host}: stop it there.")
+    if known.kept is not None:
+        lease.Lease.take(record.plan).release()
+    elif left := warden.end(record.plan):
+        raise ClusterError(f"Of cluster {record.id} {', '.join(map(str, left))} cannot be ended.")
+
+
+def _asked(ranks: int | None, options: dict[str, Any]) -> tuple[Request, dict[str, Any]]:
+    """What is asked for, checked, and how it is to be started."""
+    settings = exchange_settings(options.pop("transport", None), options.pop("lanes", None))
+    site = defaults.load()
+    given = {name: value for name, value in options.items() if value is not None}
+    if launch.allocation(os.environ) and "launcher" not in given and "hostfile" not in given:
+        site.launcher = site.hostfile = None  # inside of a job its nodes are the ones to use
+    options = defaults.completed(given, site)
+    how = _how(site, options.pop("interface", None))
+    for name in ("ssh", "queue_hours"):
+        options.pop(name, None)
+    launcher, inside = launch.chosen(
+        options.pop("launcher", None), options.get("hostfile"), os.environ
+    )
+    if launcher != "ssh" and "hostfile" not in given:
+        options.pop("hostfile", None)
+    if launcher in ("local", "ssh") or inside:  # a site's defaults for jobs are for jobs
+        for name in ("time", "partition", "account"):
+            if name not in given:
+                options.pop(name, None)
+    if launcher == "local":
+        if "nodes" not in given:
+            options.pop("nodes", None)
+        _check_this_machine(options.get("cores"), options.get("gpus"))
+    if ranks is None and inside and not {"nodes", "per_node"} & set(given):
+        ranks = launch.tasks(launcher, os.environ)
+    return request(ranks, launcher=launcher, inside=inside, settings=settings, **options), how
+
+
+def _how(site: defaults.ClusterDefaults, interface: str | None) -> dict[str, Any]:
+    return {
+        "interface": interface or site.interface,
+        "agent": site.ssh,
+        "queue_s": site.queue_hours * 3600.0,
+    }
+
+
+def _check_this_machine(cores: int | None, gpus: int | None) -> None:
+    available = len(os.sched_getaffinity(0))
+    if cores is not None and not 1 <= cores <= available:
+        raise ClusterError(
+            f"--cores {cores}: this machine offers 1 to {available} cores to a rank."
+        )
+    check_gpus(gpus)

@@ -1,86 +1,153 @@
-"""Controller, engines and client of a cluster, started together and ended together."""
+"""Ranks that answer, and the client that talks to them."""
 
 from __future__ import annotations
 
-import logging
+import dataclasses
 import re
 import time
-from collections.abc import Callable
 from typing import Any
 
 import ipyparallel as ipp
 import psutil
-from traitlets.config import Config
 
+from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.folder import RunFolder, tail
-from tnt_notebook.cluster.launch import Controller, environment, mpi_launch
+from tnt_notebook.cluster.launch import SYSTEMS, Job
 from tnt_notebook.cluster.lease import Lease
 from tnt_notebook.cluster.output import ranks_label
+from tnt_notebook.cluster.record import Known, Record
 from tnt_notebook.errors import ClusterError
 
-_POLL_S = 0.05
-_TAIL_LINES = 25
-_CONTROLLER = [
-    # The default of 3 s is what ipyparallel's start mostly waits for.
-    "--HeartMonitor.period=250",
-    # A rank's death is told by its nanny at once; a missing heartbeat may just be a busy machine.
-    "--HeartMonitor.max_heartmonitor_misses=120",
-    # One warning per message of telemetry would fill the disk.
-    "--log-level=ERROR",
-    # A tree of broadcast schedulers pays off with hundreds of engines; each is a process of 40 MB.
-    "--IPController.broadcast_scheduler_depth=0",
-]
+TAIL_LINES = 25
+_ENDED_AFTER_S = 3.0  # mpiexec ends, and says why, a moment after the first rank has died
+_DESCRIBE_S = 30.0
+_CONNECT_S = 30.0
+_OUTPUT_S = 0.3
 
 
 class Engines:
-    """MPI ranks that answer, and the client that talks to them.
+    """MPI ranks that answer; made by :func:`tnt_notebook.cluster.start.start` or :meth:`attach`.
 
-    Args:
-        cluster_id: marks every process.
-        size: number of ranks.
-        gpus: GPUs per host that its ranks share; None leaves GPUs alone.
-        cores: cores per rank; all shared evenly when None.
-        settings: environment of the ranks.
-        timeout: seconds until all ranks must answer.
-        report: called with a line about the progress.
-
-    Raises:
-        ClusterError: with the tail of what MPI and the engines wrote. Nothing is left behind.
+    Attributes:
+        record: what the cluster is.
+        lost: ranks that have died, as far as cells have been told.
     """
 
-    def __init__(
-        self,
-        cluster_id: str,
-        size: int,
-        gpus: int | None,
-        cores: int | None,
-        settings: dict[str, str],
-        timeout: float,
-        report: Callable[[str], None],
-    ) -> None:
-        self.cluster_id = cluster_id
-        self.size = size
-        self.folder = RunFolder.create(cluster_id)
-        self._lease = Lease(cluster_id, self.folder.all)
+    def __init__(self, record: Record, folder: RunFolder, lease: Lease) -> None:
+        self.record = record
+        self.folder = folder
+        self.lost: set[int] = set()
+        self._lease = lease
         self._client: ipp.Client | None = None
+
+    @classmethod
+    def attach(cls, known: Known, force: bool = False) -> Engines:
+        """Engines that another process has started.
+
+        Raises:
+            ClusterError: somebody owns them, or they are not there any more.
+        """
+        record = known.record
+        if not record.here:
+            raise ClusterError(
+                f"Cluster {record.id} is kept on {record.host}: attach to it from a notebook there."
+            )
+        if record.state != "ready":
+            raise ClusterError(f"Cluster {record.id} has not come to its start.")
+        engines = cls(record, known.folder, Lease.take(record.plan, force))
         try:
-            self._start(gpus, cores, settings)
-            self._await(timeout, report)
-            self.seats = self._verify()
-        except BaseException:  # Ctrl-C too
-            self.close()
+            if not records.runs(record.controller):
+                raise ClusterError(
+                    f"The controller of cluster {record.id} has ended. %tnt_cluster stop "
+                    f"{record.id} removes what is left of it."
+                )
+            engines.connect()
+            engines.update(notebook=records.notebook())
+            gone = engines.dead()
+            if not gone and not engines.busy():
+                engines.verify()
+            engines.lost = set(gone)
+            if gone and not (engines.survives and engines.living):
+                raise ClusterError(
+                    f"Of cluster {record.id} {ranks_label(gone)} died meanwhile. %tnt_cluster stop "
+                    f"{record.id} removes the rest.\n\n{engines.last_words(gone)}"
+                )
+        except BaseException:
+            engines.let_go()
             raise
+        return engines
+
+    @property
+    def seats(self) -> tuple[dict[str, Any], ...]:
+        """What each rank said of itself, see ``tnt_notebook.engine.cell.describe``."""
+        return self.record.seats
+
+    @property
+    def size(self) -> int:
+        """How many ranks."""
+        return self.record.ranks
+
+    @property
+    def living(self) -> list[int]:
+        """Ranks that are not lost."""
+        return [rank for rank in range(self.size) if rank not in self.lost]
+
+    @property
+    def survives(self) -> bool:
+        """Whether ranks outlive the death of another."""
+        return all(seat.get("survives") for seat in self.seats)
+
+    @property
+    def cluster_id(self) -> str:
+        """Marks every process."""
+        return self.record.id
 
     @property
     def client(self) -> ipp.Client:
         """Connected to the controller.
 
         Raises:
-            ClusterError: these engines were stopped.
+            ClusterError: these engines were stopped, or another notebook has taken them.
         """
         if self._client is None:
             raise ClusterError("The cluster was stopped or restarted meanwhile.")
         return self._client
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process owns them still."""
+        return self._lease.held
+
+    def connect(self) -> None:
+        """Connects the client.
+
+        Raises:
+            ClusterError: the controller does not answer.
+        """
+        file = self.folder.profile / "security" / f"ipcontroller-{self.cluster_id}-client.json"
+        deadline = time.monotonic() + _CONNECT_S
+        while not file.exists() and records.runs(self.record.controller):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        try:
+            self._client = ipp.Client(
+                str(file),
+                profile_dir=str(self.folder.profile),
+                cluster_id=self.cluster_id,
+                ipython_dir=str(self.folder.ipython),
+                timeout=_CONNECT_S,
+            )
+        except (OSError, TimeoutError) as error:
+            raise ClusterError(
+                f"The cluster's controller does not answer: {error}\n"
+                + tail(self.folder.controller_log, TAIL_LINES)
+            ) from error
+
+    def update(self, **changes: Any) -> None:
+        """Changes the record, and keeps it."""
+        self.record = dataclasses.replace(self.record, **changes)
+        records.write(self.record, self.folder)
 
     def dead(self) -> list[int]:
         """Ranks that have left.
@@ -89,98 +156,98 @@ class Engines:
             ClusterError: the controller has ended, so nothing can be said about ranks.
         """
         alive = self.client.ids
-        if not _alive(self._cluster.controller):
+        if not records.runs(self.record.controller):
             raise ClusterError(
                 "The cluster's controller has ended. %tnt_cluster restart starts everything anew.\n"
-                + tail(self.folder.controller_log, _TAIL_LINES)
+                + tail(self.folder.controller_log, TAIL_LINES)
             )
         return [rank for rank in range(self.size) if rank not in alive]
 
+    def busy(self) -> bool:
+        """Whether a rank has something to do, also for an owner before."""
+        said = self.client.queue_status(self.client.ids)
+        return any(said[engine]["queue"] for engine in self.client.ids if engine in said)
+
+    def job(self) -> Job | None:
+        """What the batch system says of the job; None where there is none."""
+        system = SYSTEMS.get(self.record.launcher)
+        if system is None or self.record.job is None:
+            return None
+        return system.look(self.record.job)
+
+    def launcher_runs(self) -> bool:
+        """Whether mpiexec, or the job, is there."""
+        if self.record.job is None:
+            return records.runs(self.record.engines)
+        job = self.job()
+        return job is not None and job.state != "ended"
+
+    def wait_for_launcher(self, timeout: float = _ENDED_AFTER_S) -> None:
+        """Until mpiexec has ended, which then has said why, or not longer than this."""
+        if self.record.engines is None:
+            time.sleep(1.0)  # a shared file system shows what a node wrote a moment later
+            return
+        try:
+            if records.runs(self.record.engines):
+                psutil.Process(self.record.engines[0]).wait(timeout)
+        except (psutil.NoSuchProcess, psutil.TimeoutExpired):
+            pass  # ended already; or lives on, and then has nothing to say
+
     def last_words(self, ranks: list[int]) -> str:
-        """What is known of ranks that died: their logs' tails, and what MPI says of it."""
-        self._wait_for_launcher(3.0)
+        """What is known of ranks that died: where, their logs' tails, what MPI and the batch system
+        say of it."""
+        self.wait_for_launcher()
         parts = []
+        job = self.job()
+        if job is not None and job.state == "ended":
+            title = SYSTEMS[self.record.launcher].title
+            parts.append(f"{title} says: job {self.record.job} {job}.")
         for rank in ranks:
-            log = tail(self.folder.rank_log(rank), _TAIL_LINES)
-            parts.append(f"Log of rank {rank}:\n{log or '(empty)'}")
-        if said := tail(self.folder.launcher_log, _TAIL_LINES):
+            log = tail(self.folder.rank_log(rank), TAIL_LINES)
+            host = f" on {self.seats[rank]['host']}" if self.seats else ""
+            parts.append(f"Log of rank {rank}{host}:\n{log or '(empty)'}")
+        said = tail(self.folder.launcher_log, TAIL_LINES)
+        if said:
             parts.append(f"MPI says:\n{said}")
+        if "signal 9" in said or "oom" in said.lower():
+            parts.append(
+                "Signal 9 that nobody sent is mostly the system's: the host ran out of memory. "
+                "Smaller batches, fewer ranks on a host, or a pipeline need less of it."
+            )
         return "\n\n".join(parts)
 
-    def close(self) -> None:
-        """Ends every process and removes every file of this cluster."""
-        if self._client is not None:
-            self._client.close(linger=0)
-            self._client = None
-        self._lease.release()
+    def start_output(self) -> str:
+        """Why a start failed: what ranks say of it; else the tails of MPI's output and of the first
+        rank's that wrote any. MPI says in either why it could not begin, depending on how far the
+        ranks came.
+        """
+        if refusals := self.refusals():
+            return refusals
+        logs = (tail(self.folder.rank_log(rank), TAIL_LINES) for rank in range(self.size))
+        said = [tail(self.folder.launcher_log, TAIL_LINES), next(filter(None, logs), "")]
+        return "\n".join(filter(None, said)) or "(no output)"
 
-    # Start --------------------------------------------------------------------------------
+    def refusals(self) -> str:
+        """What ranks said that refused to begin."""
+        return reasons(tail(self.folder.launcher_log, TAIL_LINES))
 
-    def _start(self, gpus: int | None, cores: int | None, settings: dict[str, str]) -> None:
-        engine = [f"--ranks={self.size}", f"--logs={self.folder.logs}"]
-        if gpus is not None:
-            engine.append(f"--gpus={gpus}")
-        if cores is not None:
-            engine.append(f"--cores={cores}")
-        launch = mpi_launch(self.folder, self.cluster_id, self.size, engine, settings)
-        self._cluster = ipp.Cluster(
-            cluster_id=self.cluster_id,
-            profile_dir=str(self.folder.profile),
-            controller=Controller,
-            engines=launch.engines,
-            controller_args=_CONTROLLER,
-            config=Config(),
-            load_profile=False,
-            shutdown_atexit=False,  # the lease ends it, whatever happens to this process
-            log=_silent(),
-        )
-        self._cluster.start_controller_sync(
-            environment=environment(self.folder, self.cluster_id),
-            output_file=str(self.folder.controller_log),
-        )
-        try:
-            self._cluster.start_engines_sync(self.size, **launch.options)
-        except (RuntimeError, TimeoutError, OSError) as error:
-            raise ClusterError(
-                f"The cluster's controller did not start: {error}\n"
-                + tail(self.folder.controller_log, _TAIL_LINES)
-            ) from error
+    def verify(self) -> None:
+        """Asks each rank who it is, and makes sure that engine ids are MPI ranks.
 
-    def _await(self, timeout: float, report: Callable[[str], None]) -> None:
-        """Returns when all ranks have registered."""
-        client = self._client = self._cluster.connect_client_sync(
-            ipython_dir=str(self.folder.ipython)
-        )
-        begin = time.monotonic()
-        shown = ""
-        processes: set[psutil.Process] = set()
-        while (answering := len(client.ids)) < self.size:
-            waited = time.monotonic() - begin
-            line = f"starting {_ranks(self.size)}: {answering} of {self.size} answer"
-            line += f" ({waited:.0f} s)"
-            if line != shown:
-                report(line)
-                shown = line
-            processes |= self._children_of_launcher()
-            # mpiexec itself may hang when a rank fails in MPI_Init: the ranks are what counts.
-            if not all(map(_runs, processes)) or not _alive(self._cluster.engine_set):
-                self._wait_for_launcher(3.0)
-                raise ClusterError(f"Ranks ended while starting.\n{self._start_output()}")
-            if waited > timeout:
-                raise ClusterError(
-                    f"{answering} of {_ranks(self.size)} answered within {timeout:g} s.\n"
-                    + self._start_output()
-                )
-            time.sleep(_POLL_S)
-
-    def _verify(self) -> list[dict[str, Any]]:
-        """What each rank says of itself, once it is sure that engine ids are MPI ranks."""
+        Raises:
+            ClusterError: they are not, or do not answer.
+        """
         describe = ipp.Reference("__import__('tnt_notebook.engine.cell', fromlist=['*']).describe")
-        answers = self.client[:].apply_async(describe)
-        if not answers.wait(30):
-            raise ClusterError(
-                f"The ranks registered and then fell silent.\n{self._start_output()}"
-            )
+        deadline = time.monotonic() + _DESCRIBE_S
+        while True:
+            answers = self.client[list(range(self.size))].apply_async(describe)
+            if not answers.wait(_DESCRIBE_S):
+                raise ClusterError(
+                    f"The ranks registered and then fell silent.\n{self.start_output()}"
+                )
+            # A subscription to what ranks print takes a moment; what they print before is lost.
+            if answers.wait_for_output(_OUTPUT_S) or time.monotonic() > deadline:
+                break
         seats = answers.get()
         wrong = [
             i for i, seat in enumerate(seats) if (seat["rank"], seat["size"]) != (i, self.size)
@@ -191,32 +258,27 @@ class Engines:
                 f"{seats[wrong[0]]['size']}. Try %tnt_cluster start again; if it stays so, mpiexec "
                 "and mpi4py belong to different MPI installations."
             )
-        return seats
+        self.update(seats=tuple(seats))
 
-    def _children_of_launcher(self) -> set[psutil.Process]:
-        """The ranks on this machine, answering or not."""
-        try:
-            return set(psutil.Process(self._cluster.engine_set.pid).children())
-        except psutil.NoSuchProcess:
-            return set()
+    def keep(self, seconds: float) -> None:
+        """Changes for how long the engines live on without an owner."""
+        self._lease.keep(seconds)
+        self.update(plan=self.record.plan | {"keep_s": seconds})
 
-    def _start_output(self) -> str:
-        """Why a start failed: what ranks say of it; else the tails of MPI's output and of the first
-        rank's that wrote any. MPI says in either why it could not begin, depending on how far the
-        ranks came.
-        """
-        if refusals := reasons(tail(self.folder.launcher_log, _TAIL_LINES)):
-            return refusals
-        logs = (tail(self.folder.rank_log(rank), _TAIL_LINES) for rank in range(self.size))
-        said = [tail(self.folder.launcher_log, _TAIL_LINES), next(filter(None, logs), "")]
-        return "\n".join(filter(None, said)) or "(no output)"
+    def let_go(self) -> None:
+        """Leaves the engines to whoever attaches to them before their lease is over."""
+        self._disconnect()
+        self._lease.let_go()
 
-    def _wait_for_launcher(self, timeout: float) -> None:
-        """mpiexec ends, and says why, a moment after the first rank has died."""
-        try:
-            psutil.Process(self._cluster.engine_set.pid).wait(timeout)
-        except (psutil.NoSuchProcess, psutil.TimeoutExpired):
-            pass  # ended already; or lives on, and then has nothing to say
+    def close(self) -> None:
+        """Ends every process, the job if there is one, and removes every file of this cluster."""
+        self._disconnect()
+        self._lease.release()
+
+    def _disconnect(self) -> None:
+        if self._client is not None:
+            self._client.close(linger=0)
+            self._client = None
 
 
 def reasons(launcher_log: str) -> str:
@@ -226,29 +288,3 @@ def reasons(launcher_log: str) -> str:
         if said := re.fullmatch(r"rank (\d+): (.+)", line):
             by_text.setdefault(said[2], []).append(int(said[1]))
     return "\n".join(f"{ranks_label(ranks)}: {text}" for text, ranks in by_text.items())
-
-
-def _alive(launcher: Any) -> bool:
-    try:
-        return _runs(psutil.Process(launcher.pid))
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _ranks(n: int) -> str:
-    return "1 rank" if n == 1 else f"{n} ranks"
-
-
-def _silent() -> logging.Logger:
-    """ipyparallel would log to the notebook; what matters is in our own messages."""
-    log = logging.getLogger("tnt_notebook.cluster.ipyparallel")
-    log.setLevel(logging.CRITICAL)
-    log.propagate = False
-    return log

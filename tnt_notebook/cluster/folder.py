@@ -1,7 +1,19 @@
-"""The private run folder of a cluster: profile, keys and logs; nothing is written beside it.
+"""The private folders of a cluster: profile, keys and logs; nothing is written beside them.
 
-A second folder in shared memory takes MPI's shared segments, which would be slow on a disk and
-would stay behind in ``/dev/shm`` when ranks are killed.
+::
+
+    tnt-1a2b3c4d-x7y8z9/      where temporary files go, or where all nodes see it; for its owner
+        cluster.json          what the cluster is
+        profile/ ipython/     ipyparallel's files, with the keys
+        logs/                 of controller, launcher and each rank
+        mpi/ tmp/             session files of the launcher, temporary files of the ranks
+        job.sh environment.sh of a batch system
+        busy                  touched while a fit goes on
+    /dev/shm/tnt-1a2b3c4d-x7y8z9/    on each host
+        folder                link to the folder above, on the notebook's host
+        warden                socket of the process that keeps the cluster
+        ...                   MPI's shared segments, which would be slow on a disk and would stay
+                              behind when ranks are killed
 """
 
 from __future__ import annotations
@@ -10,6 +22,8 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+import platformdirs
 
 _SHARED_MEMORY = Path("/dev/shm")
 
@@ -22,15 +36,16 @@ class RunFolder:
     segments: Path
 
     @classmethod
-    def create(cls, cluster_id: str) -> RunFolder:
-        """Makes the folders, under ``TNT_RUN_DIR`` if set, else where temporary files go."""
-        base = os.environ.get("TNT_RUN_DIR") or tempfile.gettempdir()
-        path = Path(tempfile.mkdtemp(prefix=f"tnt-{cluster_id}-", dir=base))  # mode 0700
-        segments = _SHARED_MEMORY / path.name if _SHARED_MEMORY.is_dir() else path / "segments"
-        folder = cls(path, segments)
+    def create(cls, cluster_id: str, on_all_nodes: bool = False) -> RunFolder:
+        """Makes the folders, in :func:`base`."""
+        parent = base(on_all_nodes)
+        parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = Path(tempfile.mkdtemp(prefix=f"tnt-{cluster_id}-", dir=parent))  # mode 0700
+        folder = cls(path, local_folder(path.name) or path / "segments")
         parts = (folder.profile, folder.ipython, folder.logs, folder.mpi, folder.temporary)
-        for part in (*parts, segments):
+        for part in (*parts, folder.segments):
             part.mkdir(mode=0o700)
+        (folder.segments / "folder").symlink_to(path)
         return folder
 
     @property
@@ -55,17 +70,32 @@ class RunFolder:
 
     @property
     def mpi(self) -> Path:
-        """Session files of the MPI launcher."""
+        """Session files of the MPI launcher, where it runs on this host only."""
         return self.path / "mpi"
 
     @property
     def temporary(self) -> Path:
-        """Temporary files of the ranks, which TensorFlow for one leaves behind when killed."""
+        """Temporary files of ranks on this host, which TensorFlow leaves behind when killed."""
         return self.path / "tmp"
 
     @property
+    def record(self) -> Path:
+        """What the cluster is, for those who look for it."""
+        return self.path / "cluster.json"
+
+    @property
+    def warden(self) -> Path:
+        """The socket of the process that keeps the cluster."""
+        return self.segments / "warden"  # here, as a socket's path must be short
+
+    @property
+    def busy(self) -> Path:
+        """Touched while a fit goes on."""
+        return self.path / "busy"
+
+    @property
     def launcher_log(self) -> Path:
-        """What mpiexec itself wrote."""
+        """What mpiexec itself wrote, or the job."""
         return self.logs / "mpiexec.log"
 
     @property
@@ -76,6 +106,41 @@ class RunFolder:
     def rank_log(self, rank: int) -> Path:
         """Everything one rank wrote."""
         return self.logs / f"rank-{rank}.log"
+
+
+def base(on_all_nodes: bool) -> Path:
+    """Where folders of clusters lie: ``TNT_RUN_DIR``; else where temporary files go, or, where
+    other nodes must see them, below the user's folder for data.
+    """
+    if chosen := os.environ.get("TNT_RUN_DIR"):
+        return Path(chosen).absolute()
+    if on_all_nodes:
+        return platformdirs.user_data_path("tnt_notebook") / "clusters"
+    return Path(tempfile.gettempdir())
+
+
+def local_folder(name: str) -> Path | None:
+    """The folder of a cluster in this host's shared memory; None where there is none."""
+    return _SHARED_MEMORY / name if _SHARED_MEMORY.is_dir() else None
+
+
+def known() -> list[RunFolder]:
+    """The folders of this user's clusters: those kept on this host, and those on any that use the
+    same home."""
+    found: dict[str, RunFolder] = {}
+    for parent in {_SHARED_MEMORY, base(False), base(True)}:
+        if not parent.is_dir():
+            continue
+        for path in parent.glob("tnt-*-*"):
+            try:
+                if path.is_symlink() or path.stat().st_uid != os.geteuid():
+                    continue  # somebody else's, whatever it says
+                real = Path(os.readlink(path / "folder")) if parent == _SHARED_MEMORY else path
+            except OSError:  # it is being made or removed
+                continue
+            segments = local_folder(path.name) or real / "segments"
+            found.setdefault(path.name, RunFolder(real, segments))
+    return [found[name] for name in sorted(found)]
 
 
 def tail(log: Path, lines: int) -> str:

@@ -1,60 +1,188 @@
 """The lease a notebook kernel holds on the processes and files of a cluster.
 
-As long as the kernel lives and holds the lease they stay; afterwards the supervisor ends them.
+As long as the kernel lives and holds the lease they stay. When it ends without having ended them,
+the warden keeps them as long as was agreed, for a kernel that attaches, and then ends them.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import select
+import socket
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from tnt_notebook.cluster import supervisor
+from tnt_notebook import warden
 from tnt_notebook.errors import ClusterError
+
+_ANSWER_S = 10.0
+_END_S = warden.CANCEL_S + warden.GIVE_UP_S + 20
 
 
 class Lease:
-    """Held from before the first process starts until :meth:`release`."""
+    """Held from before the first process starts, or from :meth:`take`, until :meth:`release`.
 
-    def __init__(self, cluster_id: str, folders: Iterable[Path]) -> None:
-        self._cluster_id = cluster_id
-        self._folders = [str(folder) for folder in folders]
-        self._supervisor = subprocess.Popen(
-            [
-                sys.executable,
-                *("-I", "-S"),
-                supervisor.__file__,
-                cluster_id,
-                str(os.getpid()),
-                *self._folders,
-            ],
+    Args:
+        plan: of the warden: id, folders, socket, keep_s, busy, cancel, listing.
+        connection: to the warden.
+        process: of the warden, if this kernel has started it.
+    """
+
+    def __init__(
+        self,
+        plan: dict[str, Any],
+        connection: socket.socket,
+        process: subprocess.Popen[str] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._connection = connection
+        self._process = process
+
+    @classmethod
+    def begin(cls, plan: dict[str, Any]) -> Lease:
+        """Starts a warden, and is its first owner."""
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", warden.__file__],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            text=True,
             start_new_session=True,  # a Ctrl-C in the terminal is not for it
             cwd="/",
         )
+        assert process.stdin is not None and process.stdout is not None
+        with process.stdin, process.stdout:
+            process.stdin.write(json.dumps(plan) + "\n")
+            process.stdin.flush()
+            if process.stdout.readline() != "ready\n":
+                warden.remove(plan["folders"])
+                raise ClusterError(
+                    f"The process that keeps the cluster did not start (exit {process.wait(10)})."
+                )
+        lease = cls(plan, _connected(plan["socket"]), process)
+        lease._own(force=False)
+        return lease
 
-    def release(self) -> None:
-        """Ends every process of the cluster and removes its folders.
+    @classmethod
+    def take(cls, plan: dict[str, Any], force: bool = False) -> Lease:
+        """The lease of a cluster that nobody owns.
+
+        Args:
+            force: takes it from an owner that lives.
 
         Raises:
-            ClusterError: a process could not be ended.
+            ClusterError: somebody owns it, or its warden has ended.
         """
-        assert self._supervisor.stdin is not None
-        self._supervisor.stdin.close()
         try:
-            self._supervisor.wait(supervisor.GIVE_UP_S + 10)
-        except subprocess.TimeoutExpired:
-            self._supervisor.kill()
-            self._supervisor.wait()
-        # Whatever became of the supervisor, nothing may stay behind.
-        left = supervisor.end_processes(self._cluster_id)
-        supervisor.remove(self._folders)
+            lease = cls(plan, _connected(plan["socket"]))
+        except OSError as error:
+            raise ClusterError(
+                f"Nobody keeps cluster {plan['id']} any more: {error.strerror}. "
+                f"%tnt_cluster stop {plan['id']} removes what is left of it."
+            ) from None
+        try:
+            lease._own(force)
+        except BaseException:
+            lease.let_go()
+            raise
+        return lease
+
+    @property
+    def held(self) -> bool:
+        """False after another notebook has taken the cluster."""
+        try:
+            readable, _, _ = select.select([self._connection], [], [], 0)
+            return not readable or self._connection.recv(1, socket.MSG_PEEK) != b""
+        except (OSError, ValueError):  # closed
+            return False
+
+    def keep(self, seconds: float) -> None:
+        """From now on the lease is for so long after its owner's end."""
+        _asked(self._connection, {"keep_s": seconds})
+
+    def let_go(self) -> None:
+        """From now on the cluster lives as long as the lease says."""
+        self._connection.close()
+
+    def release(self) -> None:
+        """Ends every process of the cluster, and its job, and removes its folders.
+
+        Raises:
+            ClusterError: something could not be ended.
+        """
+        try:
+            answer = _asked(self._connection, {"end": True}, _END_S)
+            left = list(answer["left"])
+        except (OSError, ValueError, KeyError):
+            # Whatever became of the warden, nothing may stay behind.
+            left = warden.end(self._plan)
+        self._connection.close()
+        if self._process is not None:
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
         if left:
             raise ClusterError(
-                f"Processes {', '.join(map(str, left))} of the cluster do not end, not even by "
-                "SIGKILL: they wait for a device or a file system. Ask the machine's operator."
+                f"Of the cluster {', '.join(map(str, left))} cannot be ended. Processes that do "
+                "not even end by SIGKILL wait for a device or a file system, and a job that stays "
+                "is the batch system's: ask the machine's operator."
             )
+
+    def _own(self, force: bool) -> None:
+        answer = _asked(self._connection, {"own": True, "name": name(), "force": force})
+        if owner := answer["owner"]:
+            raise ClusterError(
+                f"Cluster {self._plan['id']} belongs to {described(owner)}. Stop it there, or take "
+                f"it: %tnt_cluster attach {self._plan['id']} --force"
+            )
+
+
+def status(plan: dict[str, Any]) -> dict[str, Any] | None:
+    """What the warden of a cluster says: owner, ends_in_s, busy, keep_s; None if it has ended."""
+    try:
+        with _connected(plan["socket"]) as connection:
+            return _asked(connection, {"ask": True})
+    except (OSError, ValueError):
+        return None
+
+
+def name() -> str:
+    """What this process is called when it owns a cluster: its notebook, where that is known."""
+    notebook = os.environ.get("JPY_SESSION_NAME")
+    return Path(notebook).name if notebook else Path(sys.argv[0]).name or "python"
+
+
+def described(owner: dict[str, Any]) -> str:
+    """An owner in words."""
+    return f"{owner['name']} (process {owner['pid']})"
+
+
+def _connected(address: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(_ANSWER_S)
+    try:
+        connection.connect(address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _asked(
+    connection: socket.socket, question: dict[str, Any], timeout_s: float = _ANSWER_S
+) -> dict[str, Any]:
+    connection.settimeout(timeout_s)
+    connection.sendall(json.dumps(question).encode() + b"\n")
+    answer = b""
+    while not answer.endswith(b"\n"):
+        piece = connection.recv(4096)
+        if not piece:
+            raise ConnectionResetError("the warden has ended")
+        answer += piece
+    found: dict[str, Any] = json.loads(answer)
+    return found

@@ -37,7 +37,7 @@ def open_mpi_ports() -> dict[str, str]:
     ends = undialled()
     if ends is None:
         return {}
-    daemons, ranks = _free(2, *ends)
+    daemons, ranks = free_ports(2, *ends)
     return {
         "PRTE_MCA_oob_tcp_dynamic_ipv4_ports": str(daemons),
         "PRTE_MCA_oob_tcp_dynamic_ipv6_ports": str(daemons),
@@ -45,7 +45,7 @@ def open_mpi_ports() -> dict[str, str]:
     }
 
 
-def _free(count: int, low: int, high: int) -> list[int]:
+def free_ports(count: int, low: int, high: int) -> list[int]:
     """Ports at random that nobody listens on here; on other hosts most likely neither."""
     free: list[int] = []
     for port in random.sample(range(low, high + 1), k=high + 1 - low):

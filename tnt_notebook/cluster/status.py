@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,9 @@ import psutil
 class RankStatus:
     """One row of the table.
 
-    ``memory`` is resident bytes, ``state`` is idle, busy or dead. ``node`` numbers nodes: ranks of
-    one share memory. ``link`` is what the rank reaches others by: shm, mpi, shm+mpi, or nothing.
+    ``memory`` is resident bytes, of ranks on this host; ``state`` is idle, busy or dead. ``node``
+    numbers nodes: ranks of one share memory. ``link`` is what the rank reaches others by: shm, mpi,
+    shm+mpi, or nothing.
     """
 
     rank: int
@@ -55,8 +57,9 @@ def rank_statuses(
     """
     rows = []
     for seat in sorted(descriptions, key=lambda seat: seat["rank"]):
-        memory = _resident(seat["pid"])
-        gone = seat["rank"] in dead or memory is None
+        here = seat["host"] == platform.node()
+        memory = _resident(seat["pid"]) if here else None
+        gone = seat["rank"] in dead or (here and memory is None)
         state = "dead" if gone else "busy" if seat["rank"] in busy else "idle"
         rows.append(
             RankStatus(

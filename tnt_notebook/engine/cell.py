@@ -75,6 +75,7 @@ def describe() -> dict[str, Any]:
         "links": world.links.describe(),
         "reason": world.links.reason,
         "lanes": world.lanes,
+        "survives": comm.survives(),
     }
 
 

@@ -22,7 +22,7 @@ from traitlets.config import Config
 
 from tnt_notebook import comm
 from tnt_notebook.comm import mpi
-from tnt_notebook.engine import cell, fit
+from tnt_notebook.engine import cell, fit, free, host
 from tnt_notebook.engine.placement import by_neighbourhood, cores_of, gpu_of, thread_environment
 from tnt_notebook.engine.seat import Seat, seat
 from tnt_notebook.engine.streams import RankStream, send_output_to
@@ -60,6 +60,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Begins this rank; returns when the engine ends."""
     options, engine_arguments = _parser().parse_known_args(arguments)
     here = _seat_of_successor(options) or seat(os.environ)
+    if options.hosts:
+        host.prepare(options.logs.parent, here)
+    free.listen()
     launcher = send_output_to(options.logs / f"rank-{here.rank}.log")
     try:
         _place(here, options.cores, options.gpus)
@@ -98,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--logs", type=Path, required=True, help="folder of the ranks' logs")
     parser.add_argument("--gpus", type=int, help="GPUs per host that its ranks share")
     parser.add_argument("--cores", type=int, help="cores per rank")
+    parser.add_argument("--hosts", action="store_true", help="ranks may be on several hosts")
     parser.add_argument("--seat", type=int, help="of the rank that has died, for its successor")
     parser.add_argument("--local-rank", type=int, default=0, help="of the seat, on its host")
     parser.add_argument("--local-size", type=int, default=1, help="seats on that host")

@@ -11,9 +11,11 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from tnt_notebook.choices import DTYPES, PLACEMENTS, SCHEDULES, TRANSPORTS
+from tnt_notebook.choices import DTYPES, LAUNCHERS, ON_FAILURE, PLACEMENTS, SCHEDULES, TRANSPORTS
 from tnt_notebook.errors import ClusterError, NoClusterError
+from tnt_notebook.magics import cluster as cluster_magic
 from tnt_notebook.magics.completion import TntCompletion
+from tnt_notebook.magics.idle import interrupt_reaches
 from tnt_notebook.magics.names import byte_count, name_list
 from tnt_notebook.magics.plain import plainly
 from tnt_notebook.magics.progress import StatusLine, noninteractive
@@ -23,7 +25,7 @@ from tnt_notebook.magics.table import links_line, status_table
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from tnt_notebook.cluster import Cluster, Fit
+    from tnt_notebook.cluster import Cluster
     from tnt_notebook.telemetry.archive import RunInfo
 
 
@@ -61,101 +63,135 @@ class TntMagics(Magics):
     @line_magic
     @plainly
     @magic_arguments()
+    @argument("action", choices=list(cluster_magic.ACTIONS), help="what to do with a cluster")
+    @argument("which", nargs="?", metavar="WHICH", help="logs: a rank; attach, stop: an ID")
+    @argument("-n", type=int, metavar="N", help="number of ranks")
     @argument(
-        "action",
-        choices=["start", "status", "stop", "restart", "logs"],
-        help="what to do with the cluster of this notebook",
+        "--launcher",
+        choices=LAUNCHERS,
+        help="what starts the ranks: this machine, ssh to the hosts of --hostfile, or a batch "
+        "system (without it this machine; inside of a job the nodes of that job)",
     )
-    @argument("rank", nargs="?", type=int, help="for logs: whose (all ranks without it)")
-    @argument("-n", type=int, metavar="N", help="for start: number of ranks")
+    @argument("--nodes", type=int, metavar="M", help="number of nodes")
+    @argument("--per-node", type=int, metavar="P", help="ranks on each node")
     @argument(
         "--gpus",
         type=int,
         metavar="G",
-        help="for start: GPUs per node; local rank i sees only GPU i mod G, 0 hides them all",
+        help="GPUs per node; local rank i sees only GPU i mod G, 0 hides them all",
     )
     @argument(
         "--cores",
         type=int,
         metavar="C",
-        help="for start: cores per rank (without it the ranks of a node share all its cores)",
+        help="cores per rank (without it the ranks of a node share all its cores)",
     )
+    @argument("--time", metavar="T", help="time limit of a job: 90 (minutes), 12h, 1-12:00:00")
+    @argument("--partition", metavar="Q", help="partition or queue of a job")
+    @argument("--account", metavar="A", help="account or project of a job")
+    @argument("--modules", metavar="M1,M2", help="modules to load before the ranks begin")
+    @argument("--env", action="append", metavar="K=V", help="variable of the ranks; repeat it")
+    @argument(
+        "--extra",
+        action="append",
+        metavar="OPTION",
+        help='an option for the batch system, "--qos=high", or for mpiexec; repeat it',
+    )
+    @argument("--hostfile", metavar="FILE", help="hosts for ssh, a line each: node1 slots=4")
+    @argument("--interface", metavar="I", help="network interface by which ranks reach this host")
+    @argument(
+        "--keep",
+        type=float,
+        metavar="HOURS",
+        help="how long ranks live on that nobody owns (without it 15 minutes after a kernel's "
+        "restart or crash, and not after its shutdown)",
+    )
+    @argument("--timeout", type=float, metavar="S", help="seconds until launched ranks answer")
+    @argument("--dry-run", action="store_true", help="show the script or command, start nothing")
+    @argument("--missing", action="store_true", help="restart: only ranks that have died")
+    @argument("--force", action="store_true", help="attach: take it from an owner that lives")
     @argument(
         "--transport",
         choices=TRANSPORTS,
-        help="for start: how ranks reach each other: shm is shared memory, mpi is MPI, gpi is GPI-2"
-        " between nodes; auto (without it) is shared memory within a node, and MPI between nodes",
+        help="how ranks reach each other: shm is shared memory, mpi is MPI, gpi is GPI-2 between "
+        "nodes; auto (without it) is shared memory within a node, and MPI between nodes",
     )
-    @argument(
-        "--lanes",
-        type=int,
-        metavar="N",
-        help="for start: progress threads of a rank (1 without it)",
-    )
+    @argument("--lanes", type=int, metavar="N", help="progress threads of a rank (1 without it)")
     def tnt_cluster(self, line: str) -> None:
-        """Starts, watches and stops the ranks that cells run on.
+        """Starts, watches, finds again and stops the ranks that cells run on.
 
         The ranks are MPI processes, pinned to cores. They belong to this notebook: when its kernel
-        ends, they end.
+        is shut down, they end. When it is restarted, or crashes, they live on for a while, and
+        attach brings them back: with their variables, and with the view of a fit that goes on.
 
         Examples::
 
             %tnt_cluster start -n 4            # four ranks on this machine
             %tnt_cluster start -n 8 --gpus 4   # two ranks per GPU
-            %tnt_cluster start -n 4 --transport mpi
+            %tnt_cluster start --launcher ssh --hostfile hosts.txt
+            %tnt_cluster start --launcher slurm --nodes 2 --per-node 4 --gpus 4 --time 12h
+            %tnt_cluster start --launcher slurm -n 8 --dry-run      # the script, and no job
             %tnt_cluster status                # a line for each rank, and how they exchange
             %tnt_cluster logs 2                # what rank 2 wrote, C++ libraries included
             %tnt_cluster restart               # the same again, variables on the ranks are lost
+            %tnt_cluster list                  # all clusters of yours
+            %tnt_cluster attach                # after a restart of the kernel
+            %tnt_cluster detach --keep 8       # leaves it for another notebook
             %tnt_cluster stop
         """
         arguments = parse_argstring(TntMagics.tnt_cluster, line)
-        action = arguments.action
-        if action != "logs" and arguments.rank is not None:
-            raise UsageError(f"{action} takes no rank: {arguments.rank} is too much")
-        of_start = ("n", "gpus", "cores", "transport", "lanes")
-        given = {
-            flag: value for flag in of_start if (value := getattr(arguments, flag)) is not None
-        }
-        if action != "start" and given:
-            first = next(iter(given))
-            raise UsageError(f"{'-n' if first == 'n' else '--' + first} goes with start only")
+        action, which = arguments.action, arguments.which
+        options = cluster_magic.given(arguments)
         if action == "start":
-            self._start(given)
+            if not options.get("dry_run"):
+                cluster_magic.check_none(self._cluster)
+            self._cluster = cluster_magic.start(options, self._shell) or self._cluster
+        elif action == "attach":
+            cluster_magic.check_none(self._cluster)
+            self._attach(which, arguments.force)
+        elif action == "list":
+            cluster_magic.show_list(None if self._cluster is None else self._cluster.id)
         elif action == "status":
             print(status_table(self.cluster.status()))
             print(links_line(self.cluster.links, self.cluster.ranks))
         elif action == "logs":
-            self._logs(arguments.rank)
+            self._logs(which)
         elif action == "restart":
-            progress = StatusLine()
-            try:
-                self.cluster.restart(progress.update)
-            except ClusterError:
-                self._cluster = None  # it has stopped, and a new one may be started
-                raise
-            progress.end(_ready(self.cluster.ranks))
+            self._restart(arguments.missing)
+        elif action == "detach":
+            cluster_magic.detach(self.cluster, options.get("keep"))
+            self._cluster = None
+        elif which is not None and (self._cluster is None or self._cluster.id != which):
+            cluster_magic.stop_other(which)
         else:
             self.cluster  # noqa: B018  says so when there is nothing to stop
             self.close()
             print("cluster stopped")
 
-    def _start(self, options: dict[str, Any]) -> None:
-        n = options.pop("n", None)
-        if n is None:
-            raise UsageError("start needs the number of ranks: %tnt_cluster start -n 4")
-        if self._cluster is not None:
-            raise ClusterError(
-                f"A cluster of {self._cluster.ranks} ranks is already there. %tnt_cluster restart "
-                "starts it anew; for another size, %tnt_cluster stop it first."
-            )
-        from tnt_notebook.cluster import Cluster
+    def _attach(self, which: str | None, force: bool) -> None:
+        self._cluster = cluster_magic.attach(which, force, self._shell)
+        if (fit := self._cluster.begun_fit()) is not None:
+            self._shell.push({fit.title: fit})
+            self._last_run = fit.folder
+            interrupt_reaches(self._shell, fit)
 
+    def _restart(self, missing: bool) -> None:
         progress = StatusLine()
-        self._cluster = Cluster(n, report=progress.update, **options)
-        progress.end(_ready(n))
+        if missing:
+            self.cluster.fill()
+            progress.end(cluster_magic.ready(self.cluster))
+            return
+        try:
+            self.cluster.restart(progress.update)
+        except ClusterError:
+            self._cluster = None  # it has stopped, and a new one may be started
+            raise
+        progress.end(cluster_magic.ready(self.cluster))
 
-    def _logs(self, rank: int | None) -> None:
-        for one in range(self.cluster.ranks) if rank is None else [rank]:
+    def _logs(self, which: str | None) -> None:
+        if which is not None and not which.isdecimal():
+            raise UsageError(f"logs takes a rank, and not {which!r}")
+        for one in range(self.cluster.ranks) if which is None else [int(which)]:
             log = self.cluster.logs(one)
             print(f"--- rank {one} ---\n{log}" if log else f"--- rank {one} --- (empty)")
 
@@ -242,6 +278,26 @@ class TntMagics(Magics):
         choices=PLACEMENTS,
         help="who are neighbours: the stages of a pipeline (default), or replicas of a stage",
     )
+    @argument("--checkpoint", metavar="DIR", help="keeps the state of training there now and then")
+    @argument("--every", type=float, metavar="S", help="seconds between checkpoints (default: 600)")
+    @argument(
+        "--resume",
+        choices=["auto", "yes", "no"],
+        help="what to do with what DIR holds: go on if it is of this cell and has not ended (auto, "
+        "default), go on in any case, or begin anew",
+    )
+    @argument(
+        "--on-failure",
+        choices=ON_FAILURE,
+        help="when a rank dies: end the fit (default), go on with those that live, or with new ones",
+    )
+    @argument(
+        "--restarts",
+        type=int,
+        metavar="N",
+        help="how often to go on after ranks have died or their job has ended (default: 3 with "
+        "--on-failure, else 0)",
+    )
     def tnt_fit(self, line: str, cell: str) -> None:
         """Runs ordinary Keras code with every fit, evaluate and predict distributed over all ranks.
 
@@ -251,7 +307,8 @@ class TntMagics(Magics):
         The handle is in the variable ``fit``, or what --name says::
 
             fit.wait()      # until it ends; raises what the ranks raised
-            fit.stop()      # ends it after the current step
+            fit.stop()      # ends it after the current step; so does the notebook's interrupt
+            fit.abort()     # ends it at once, wherever ranks are; so does a second interrupt
             fit.history     # loss and metrics by epoch, also while it runs
             fit.model       # the trained Keras model, here in the notebook
             fit.error       # what went wrong, or None
@@ -267,6 +324,9 @@ class TntMagics(Magics):
 
             %%tnt_fit --pipeline 2 --micro-batches 16 --schedule zb-h1
             ...             # on 8 ranks: 4 replicas of a model that is cut in two
+
+            %%tnt_fit --checkpoint run7 --every 300 --restarts 5
+            ...             # goes on after ranks have died, or the time of a job was over
         """
         arguments = parse_argstring(TntMagics.tnt_fit, line)
         _check_name(arguments.name)
@@ -277,11 +337,14 @@ class TntMagics(Magics):
         }
         if (pipeline := _pipeline(arguments)) is not None:
             options["pipeline"] = pipeline
-        fit = self.cluster.fit(cell, options, title=arguments.name)
+        kept, goes_on = _checkpoint(arguments)
+        options |= kept
+        fit = self.cluster.fit(cell, options, title=arguments.name, **goes_on)
         self._shell.push({arguments.name: fit})
         self._last_run = fit.folder
+        interrupt_reaches(self._shell, fit)
         if arguments.wait or noninteractive():
-            _wait(fit)
+            fit.wait()
 
     @line_magic
     @plainly
@@ -492,10 +555,6 @@ class TntMagics(Magics):
         return own or archive.find()
 
 
-def _ready(ranks: int) -> str:
-    return "1 rank is ready" if ranks == 1 else f"{ranks} ranks are ready"
-
-
 def _check_name(name: str) -> None:
     if not name.isidentifier():
         raise UsageError(f"--name {name}: a variable cannot have this name")
@@ -514,6 +573,29 @@ def _pipeline(arguments: Any) -> dict[str, Any] | None:
     return {"stages": arguments.pipeline, **said}
 
 
+def _checkpoint(arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What --checkpoint and its like say: to the ranks, and to what happens when they die."""
+    on_failure, restarts = arguments.on_failure or "stop", arguments.restarts
+    if arguments.checkpoint is None:
+        for name in ("every", "resume"):
+            if getattr(arguments, name) is not None:
+                raise UsageError(f"--{name}: only with --checkpoint, which says where")
+    if restarts is not None and restarts < 0:
+        raise UsageError(f"--restarts must be at least 0, not {restarts}")
+    if restarts and arguments.checkpoint is None and on_failure == "stop":
+        raise UsageError("--restarts: only with --checkpoint, which says from where to go on")
+    if on_failure == "shrink" and arguments.pipeline is not None:
+        raise UsageError("--on-failure shrink: a pipeline needs all its ranks; use restart")
+    if restarts is None:
+        restarts = 0 if on_failure == "stop" else 3
+    goes_on = {"on_failure": on_failure, "restarts": restarts}
+    if arguments.checkpoint is None:
+        return {}, goes_on
+    folder = str(Path(arguments.checkpoint).expanduser().absolute())
+    resume = {"yes": True, "no": False}.get(arguments.resume)
+    return {"checkpoint": {"folder": folder, "every_s": arguments.every, "resume": resume}}, goes_on
+
+
 def _stages(arguments: Any) -> dict[str, Any]:
     """What is said beside --pipeline."""
     more = {
@@ -529,12 +611,3 @@ def _stages(arguments: Any) -> dict[str, Any]:
         if isinstance(value, int) and value < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
     return said
-
-
-def _wait(fit: Fit) -> None:
-    try:
-        fit.wait()
-    except KeyboardInterrupt:
-        print("stopping after the current step (interrupt once more to leave it running)")
-        fit.stop()
-        fit.wait()

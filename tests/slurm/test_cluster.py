@@ -1,0 +1,193 @@
+"""Clusters as jobs of a real Slurm."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.slurm import Slurm, slurm_here, unavailable
+from tests.support.waiting import eventually
+from tnt_notebook.cluster import Cluster, record
+from tnt_notebook.errors import ClusterError, NoClusterError
+from tnt_notebook.warden import processes_of
+
+pytestmark = pytest.mark.skipif(
+    bool(unavailable()), reason=f"this machine does not allow it: {unavailable()}"
+)
+
+CELL = """
+import keras, numpy as np
+keras.utils.set_random_seed(1)
+x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, x.sum(1, keepdims=True), batch_size=32, epochs={epochs})
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    with slurm_here(nodes=2, cpus=4) as slurm, pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("clusters")
+        for name, value in {**slurm.environment, "TNT_RUN_DIR": str(folder)}.items():
+            patch.setenv(name, value)
+        yield slurm
+
+
+def left() -> list[Path]:
+    """What clusters of these tests have left behind."""
+    folder = Path(os.environ["TNT_RUN_DIR"])
+    return list(folder.iterdir())
+
+
+def job_of(slurm: Slurm, cluster: Cluster) -> str:
+    assert cluster.record.job is not None
+    return slurm.jobs()[int(cluster.record.job)].state
+
+
+def test_start_train_restart_stop(slurm: Slurm, capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    cluster = Cluster(launcher="slurm", nodes=2, per_node=1, time="10", report=lines.append)
+    try:
+        cluster_id, job = cluster.id, int(cluster.record.job or 0)
+        assert lines[0].startswith("engines reach this notebook at 127.0.0.1, on the way to")
+        assert slurm.job(job)["NodeList"] == "node[1-2]" and slurm.job(job)["NumTasks"] == "2"
+        assert slurm.job(job)["TimeLimit"] == "00:10:00"
+        assert [row.state for row in cluster.status()] == ["idle", "idle"]
+        fit = cluster.fit(CELL.format(epochs=2), {}).wait(120)
+        assert len(fit.history["loss"]) == 2
+        cluster.run("import os; x = os.environ['SLURM_JOB_ID']")
+        assert cluster.pull("x") == str(job)
+        cluster.restart(report=lines.append)
+        assert int(cluster.record.job or 0) == job, lines
+        with pytest.raises(ClusterError, match="'x' is not defined"):
+            cluster.pull("x")
+    finally:
+        cluster.stop()
+    assert slurm.jobs()[job].state == "CANCELLED"
+    assert processes_of(cluster_id) == [] and left() == []
+
+
+def test_what_slurm_refuses_is_shown_whole(slurm: Slurm) -> None:
+    with pytest.raises(ClusterError, match="(?s)sbatch refused the job.*invalid partition"):
+        Cluster(2, launcher="slurm", partition="nowhere")
+    with pytest.raises(ClusterError, match="(?s)sbatch refused.*unrecognized option"):
+        Cluster(2, launcher="slurm", extra=["--no-such-option"])
+    assert left() == []
+
+
+def test_a_job_that_waits_says_for_what_and_can_be_given_up(slurm: Slurm) -> None:
+    for node in slurm.nodes:
+        slurm.drain(node)
+    lines: list[str] = []
+    program = """
+import sys
+from tnt_notebook.cluster import Cluster
+Cluster(2, launcher="slurm", report=lambda line: print(line, flush=True))
+"""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert owner.stdout is not None
+        for line in itertools.islice(owner.stdout, 20):
+            lines.append(line)
+            if "drained or down" in line:
+                break
+        assert "drained or down" in lines[-1], lines
+        job = next(iter(number for number, j in slurm.jobs().items() if j.state == "PENDING"))
+        assert any(f"job {job} is pending: " in line for line in lines), lines
+        owner.send_signal(2)  # as the notebook's interrupt
+        owner.communicate(timeout=60)
+        assert slurm.jobs()[job].state == "CANCELLED" and left() == []
+    finally:
+        owner.kill()
+        for node in slurm.nodes:
+            slurm.resume(node)
+
+
+@pytest.mark.parametrize("end", ["time limit", "scancel"])
+def test_the_end_of_the_job_is_told_with_its_reason(slurm: Slurm, end: str) -> None:
+    cluster = Cluster(2, launcher="slurm")
+    try:
+        job = int(cluster.record.job or 0)
+        fit = cluster.fit(CELL.format(epochs=100_000), {})
+        eventually(lambda: fit.frames, 60)
+        if end == "time limit":
+            bound = slurm.expire(job)
+        else:
+            slurm.cancel(job)
+            bound = 10
+        why = {"time limit": "its time was over", "scancel": "it was cancelled"}[end]
+        with pytest.raises(ClusterError, match=f"(?s)died.*Slurm says: job {job} has ended: {why}"):
+            fit.wait(bound + 20)
+    finally:
+        cluster.stop()
+
+
+def test_a_killed_owner_leaves_no_job(slurm: Slurm) -> None:
+    program = """
+import sys
+from tnt_notebook.cluster import Cluster
+cluster = Cluster(2, launcher="slurm", keep=0)
+print(cluster.id, cluster.record.job, flush=True)
+sys.stdin.read()
+"""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    cluster_id, job = owner.stdout.readline().split()
+    owner.kill()
+    owner.communicate()
+    eventually(lambda: slurm.jobs()[int(job)].state == "CANCELLED", 30)
+    eventually(lambda: not processes_of(cluster_id) and not left(), 30)
+
+
+def test_inside_of_an_allocation_it_is_used(slurm: Slurm) -> None:
+    program = """
+from tnt_notebook.cluster import Cluster
+cluster = Cluster()
+try:
+    cluster.run("import os; tasks = os.environ['SLURM_NTASKS']")
+    print("ranks", cluster.ranks, cluster.record.launcher, cluster.record.job)
+finally:
+    cluster.stop()
+"""
+    run = slurm.run(
+        ["salloc", "--nodes=2", "--ntasks=2", sys.executable, "-c", program],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert "ranks 2 slurm None\n" in run.stdout, run.stdout + run.stderr
+    assert left() == []
+
+
+def test_another_notebook_attaches(slurm: Slurm) -> None:
+    cluster = Cluster(2, launcher="slurm")
+    cluster_id = cluster.id
+    fit = cluster.fit(CELL.format(epochs=100_000), {})
+    eventually(lambda: fit.frames, 60)
+    cluster.let_go()
+    with pytest.raises(ClusterError):
+        fit.wait(10)
+    assert record.find(cluster_id).kept is not None
+    again = Cluster.attach(cluster_id)
+    try:
+        joined = again.begun_fit()
+        assert joined is not None
+        eventually(lambda: len(joined.frames) > 3, 20)
+        joined.stop()
+        assert joined.wait(60).state == "stopped"
+        assert threading.active_count() < 30
+    finally:
+        again.stop()
+    with pytest.raises(NoClusterError):
+        again.status()
+    assert left() == []

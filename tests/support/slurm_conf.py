@@ -1,0 +1,148 @@
+"""What Slurm's configuration files say, for the Slurm of the tests."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Node:
+    """A daemon's place: its name in Slurm, the machine it is on, and where it listens."""
+
+    name: str
+    hostname: str
+    address: str
+    port: int
+
+
+#: Everything that decides is quick: a job starts at once, and what does not react to SIGTERM gets
+#: SIGKILL after 3 s. Ended jobs are known for 300 s.
+_COMMON = """
+ClusterName=tests
+AuthType=auth/munge
+CredType=cred/munge
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+MailProg=/bin/true
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,bf_interval=1
+SlurmdParameters=config_overrides
+LaunchParameters=use_interactive_step
+PropagateResourceLimits=NONE
+JobRequeue=1
+ReturnToService=2
+OverTimeLimit=0
+MinJobAge=300
+KillWait=3
+SlurmdTimeout=20
+MessageTimeout=10
+"""
+
+
+def write_configuration(
+    folder: Path, controller: Node, nodes: Sequence[Node], cpus: int, gpus: int, cgroup: Path | None
+) -> None:
+    """Writes slurm.conf and what it refers to into the folder.
+
+    Each node finds it in a folder of its own, ``nodes/NAME``, since some settings are the node's.
+
+    Args:
+        controller: the host of slurmctld.
+        cpus, gpus: of each node, whatever the machine has.
+        cgroup: in which Slurm keeps the processes of jobs together; None: it follows parents.
+    """
+    user = getpass.getuser()
+    lines = [
+        _COMMON.strip(),
+        f"SlurmctldHost={controller.hostname}({controller.address})",
+        f"SlurmctldPort={controller.port}",
+        f"SlurmUser={user}",
+        f"SlurmdUser={user}",
+        # How long a job that is queued again has to wait; 120 s if not said.
+        f"AuthInfo=socket={folder}/munge/socket,cred_expire=10",
+        f"StateSaveLocation={folder}/state",
+        f"SlurmdSpoolDir={folder}/spool/%n",
+        f"SlurmctldPidFile={folder}/slurmctld.pid",
+        f"SlurmdPidFile={folder}/slurmd-%n.pid",
+        f"SlurmctldLogFile={folder}/log/slurmctld",
+        f"SlurmdLogFile={folder}/log/slurmd-%n",
+        f"TaskProlog={folder}/task_prolog",
+    ]
+    if cgroup is None:
+        lines += ["ProctrackType=proctrack/linuxproc", f"Epilog={folder}/epilog"]
+    else:
+        lines.append("ProctrackType=proctrack/cgroup")
+        (folder / "cgroup").mkdir()
+        (folder / "cgroup" / cgroup.parent.name).symlink_to(cgroup)
+        (folder / "cgroup.conf").write_text(_CGROUP.format(folder=folder))
+    gres = f" Gres=gpu:{gpus}" if gpus else ""
+    if gpus:
+        lines.append("GresTypes=gpu")
+        for number in range(gpus):
+            (folder / f"gpu{number}").symlink_to(os.devnull)
+        devices = f"{folder}/gpu[0-{gpus - 1}]"
+        (folder / "gres.conf").write_text(f"Name=gpu File={devices}\n")
+    for node in nodes:
+        (folder / "spool" / node.name).mkdir(parents=True)
+        (folder / "tmp" / node.name).mkdir(parents=True)
+        (folder / "tmp" / node.name).chmod(0o1777)
+        own = folder / "nodes" / node.name
+        own.mkdir(parents=True)
+        for name in ("slurm.conf", "gres.conf", "cgroup.conf"):
+            (own / name).symlink_to(folder / name)
+        (own / "mpi.conf").write_text(f"PMIxCliTmpDirBase={folder}/tmp/{node.name}\n")
+        lines.append(
+            f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} "
+            f"Port={node.port} CPUs={cpus} Sockets=1 CoresPerSocket={cpus} ThreadsPerCore=1 "
+            f"RealMemory=4000 State=UNKNOWN{gres}"
+        )
+    lines += [
+        "PartitionName=main Nodes=ALL Default=YES DefaultTime=01:00:00 MaxTime=INFINITE State=UP",
+        "PartitionName=short Nodes=ALL MaxTime=00:01:00 State=UP",
+    ]
+    (folder / "slurm.conf").write_text("\n".join(lines) + "\n")
+    _write_program(folder / "task_prolog", _TASK_PROLOG.format(folder=folder))
+    _write_program(folder / "epilog", _EPILOG.format(python=sys.executable, folder=folder))
+
+
+_CGROUP = """
+CgroupPlugin=cgroup/v1
+CgroupMountpoint={folder}/cgroup
+CgroupAutomount=no
+ConstrainCores=no
+"""
+
+#: As many sites have it: a folder of the node's own for temporary files.
+_TASK_PROLOG = """#!/bin/sh
+echo "export TMPDIR={folder}/tmp/$SLURMD_NODENAME"
+"""
+
+#: As many sites have it: what is left of a job on its node ends with it. With proctrack/cgroup
+#: Slurm does so itself; proctrack/linuxproc knows only children whose parents live.
+_EPILOG = """#!{python} -SE
+import os, signal
+job, node = (f"{{name}}={{os.environ[name]}}" for name in ("SLURM_JOB_ID", "SLURMD_NODENAME"))
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        with open(f"/proc/{{pid}}/environ", errors="replace") as file:
+            own = file.read().split("\\0")
+        here = any(word.startswith("SLURM_CONF={folder}/") for word in own)
+        if here and job in own and node in own and int(pid) != os.getpid():
+            os.kill(int(pid), signal.SIGKILL)
+    except OSError:
+        pass  # it has ended, or is another user's
+"""
+
+
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)

@@ -1,0 +1,21 @@
+"""How engines are started: on this machine, on hosts reached by ssh, or as a job.
+
+A batch system is a value, :class:`~tnt_notebook.cluster.launch.batch.System`, in a file of its own.
+"""
+
+from tnt_notebook.cluster.launch.batch import Job, System
+from tnt_notebook.cluster.launch.launch import Launch, launch_of
+from tnt_notebook.cluster.launch.processes import Controller
+from tnt_notebook.cluster.launch.systems import SYSTEMS, allocation, chosen, tasks
+
+__all__ = [
+    "SYSTEMS",
+    "Controller",
+    "Job",
+    "Launch",
+    "System",
+    "allocation",
+    "chosen",
+    "launch_of",
+    "tasks",
+]

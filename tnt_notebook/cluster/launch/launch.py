@@ -1,0 +1,196 @@
+"""From a request to what starts the engines: a command, or a script that is submitted."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tnt_notebook.cluster.folder import RunFolder
+from tnt_notebook.cluster.launch.batch import (
+    System,
+    environment_script,
+    job_name,
+    script,
+)
+from tnt_notebook.cluster.launch.command import (
+    environment,
+    find_mpiexec,
+    is_open_mpi,
+    local_environment,
+    mpi_arguments,
+    ports,
+)
+from tnt_notebook.cluster.launch.processes import MpiEngines
+from tnt_notebook.cluster.launch.systems import SYSTEMS
+from tnt_notebook.cluster.request import Request
+from tnt_notebook.warden import ENGINES_MARKER
+
+#: A rank's engine. ``--mpi`` makes its id the rank.
+_ENGINE = ("-m", "tnt_notebook.engine")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything that starts a set of engines; nothing has been written or started.
+
+    Attributes:
+        engines: ipyparallel's launcher.
+        options: what it needs.
+        files: to be written before, for their owner only.
+        shown: command or script, for a person.
+        system: whose job the engines are; None where mpiexec runs on this host.
+        cancel, listing: of the job, for the warden.
+    """
+
+    engines: type[Any]
+    options: dict[str, Any]
+    shown: str
+    files: dict[Path, str] = field(default_factory=dict)
+    system: System | None = None
+    cancel: list[str] = field(default_factory=list)
+    listing: list[str] = field(default_factory=list)
+
+
+def launch_of(
+    asked: Request,
+    folder: RunFolder,
+    cluster_id: str,
+    inherited: Mapping[str, str] = os.environ,
+    agent: str | None = None,
+) -> Launch:
+    """How the engines of a request are started.
+
+    Args:
+        folder: where output and session files go.
+        cluster_id: marks every process of the cluster.
+        inherited: environment of the notebook.
+        agent: the program that reaches hosts as ssh does; ssh itself when None.
+
+    Raises:
+        ClusterError: there is no mpiexec.
+    """
+    if asked.launcher in SYSTEMS and not asked.inside:
+        return _job(asked, folder, cluster_id, SYSTEMS[asked.launcher], inherited)
+    return _process(asked, folder, cluster_id, inherited, agent)
+
+
+def _process(
+    asked: Request,
+    folder: RunFolder,
+    cluster_id: str,
+    inherited: Mapping[str, str],
+    agent: str | None,
+) -> Launch:
+    """Engines under an mpiexec that runs on this host."""
+    mpiexec = find_mpiexec()
+    system = SYSTEMS.get(asked.launcher)
+    own = _environment(asked, folder, cluster_id, mpiexec)
+    command = [str(mpiexec)]
+    if system is not None:
+        own |= dict(line.removeprefix("export ").split("=") for line in _exports(system))
+        rest = [line for line in system.hosts if not line.startswith("export ")]
+        if rest or system.mpi_arguments:
+            shell = "\n".join(
+                [*rest, f'exec {shlex.quote(str(mpiexec))} {system.mpi_arguments} "$@"']
+            )
+            command = ["bash", "-c", shell, "mpiexec"]
+    elif asked.launcher == "local":
+        own |= local_environment(folder)
+        # Of a batch system this is not meant to know: it would start ranks on its nodes.
+        foreign = sorted(k for k in inherited if k.startswith(("SLURM_", "PBS_", "LSB_")))
+        if foreign:
+            command = ["env", *(word for k in foreign for word in ("-u", k)), *command]
+    arguments = mpi_arguments(
+        mpiexec, asked.ranks, asked.per_node, asked.hosts, agent, here=system is None
+    )
+    if asked.modules:
+        loads = " && ".join(f"module load {shlex.quote(module)}" for module in asked.modules)
+        command = ["bash", "-lc", f'{loads} && exec "$@"', "modules", *command]
+    engine = [sys.executable, *_ENGINE]
+    arguments += list(asked.extra)
+    shown = [
+        *command,
+        "-n",
+        str(asked.ranks),
+        *arguments,
+        *engine,
+        "--mpi",
+        *_arguments(asked, folder),
+    ]
+    return Launch(
+        MpiEngines,
+        {
+            "mpi_cmd": command,
+            "mpi_args": arguments,
+            "engine_cmd": engine,
+            "engine_args": _arguments(asked, folder),
+            "environment": own | {ENGINES_MARKER: cluster_id},
+            "output_file": str(folder.launcher_log),
+        },
+        shlex.join(shown),
+    )
+
+
+def _job(
+    asked: Request,
+    folder: RunFolder,
+    cluster_id: str,
+    system: System,
+    inherited: Mapping[str, str],
+) -> Launch:
+    """Engines under an mpiexec that runs in a job."""
+    mpiexec = find_mpiexec()
+    own = _environment(asked, folder, cluster_id, mpiexec)
+    arguments = mpi_arguments(mpiexec, asked.ranks, asked.per_node, here=False)
+    command = [
+        # Of the ranks only, and not of the script: they are ended by it, and started again.
+        *("env", f"{ENGINES_MARKER}={cluster_id}"),
+        *(str(mpiexec), "-n", str(asked.ranks), *(["{mpi}"] if is_open_mpi(mpiexec) else [])),
+        *arguments,
+        *(sys.executable, *_ENGINE, "--mpi"),
+        *(f"--profile-dir={folder.profile}", f"--cluster-id={cluster_id}"),
+        *_arguments(asked, folder),
+    ]
+    name = job_name(cluster_id)
+    job, variables = folder.path / "job.sh", folder.path / "environment.sh"
+    text = script(system, asked, name, str(folder.launcher_log), str(variables), command)
+    return Launch(
+        system.engines,
+        {"script": str(job)},
+        text,
+        {job: text, variables: environment_script(own, inherited)},
+        system,
+        system.cancel(name),
+        system.listing(name),
+    )
+
+
+def _environment(
+    asked: Request, folder: RunFolder, cluster_id: str, mpiexec: Path
+) -> dict[str, str]:
+    """Of mpiexec and engines, besides what they inherit."""
+    own = environment(folder, cluster_id)
+    if asked.launcher not in SYSTEMS:  # a node has no forgotten connections, but others' daemons
+        own |= ports(mpiexec)
+    return own | asked.settings | asked.env
+
+
+def _arguments(asked: Request, folder: RunFolder) -> list[str]:
+    """What an engine is told."""
+    said = [f"--ranks={asked.ranks}", f"--logs={folder.logs}"]
+    if asked.gpus is not None:
+        said.append(f"--gpus={asked.gpus}")
+    if asked.cores is not None:
+        said.append(f"--cores={asked.cores}")
+    if asked.launcher != "local":
+        said.append("--hosts")
+    return said
+
+
+def _exports(system: System) -> list[str]:
+    return [line for line in system.hosts if line.startswith("export ")]

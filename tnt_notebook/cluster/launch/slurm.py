@@ -1,0 +1,116 @@
+"""Slurm."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from tnt_notebook.cluster.launch.batch import Job, System, asked, clock
+from tnt_notebook.cluster.launch.processes import SlurmJob
+from tnt_notebook.cluster.request import Request
+
+_WAITS = {
+    "Resources": "nodes are not free yet",
+    "Priority": "other jobs go first",
+    "None": "it was just submitted",
+    "BeginTime": "its time has not come",
+    "ReqNodeNotAvail": "nodes that it needs are drained or down",
+    "PartitionDown": "its partition is down",
+    "PartitionTimeLimit": "it asks for more time than its partition gives",
+    "PartitionNodeLimit": "it asks for more nodes than its partition has",
+    "Dependency": "it waits for another job",
+    "JobHeldUser": "it is held",
+    "JobHeldAdmin": "it is held by an administrator",
+}
+_ENDS = {
+    "TIMEOUT": "its time was over",
+    "CANCELLED": "it was cancelled",
+    "NODE_FAIL": "a node failed",
+    "OUT_OF_MEMORY": "it ran out of memory",
+    "PREEMPTED": "another job took its nodes",
+    "DEADLINE": "its deadline passed",
+    "COMPLETED": "its processes ended",
+    "FAILED": "its processes failed",
+    "BOOT_FAIL": "its nodes did not boot",
+}
+_PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED", "RESV_DEL_HOLD"}
+_RUNNING = {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED"}
+
+
+def _directives(request: Request, name: str, output: str) -> list[str]:
+    options = {
+        "job-name": name,
+        "output": output,
+        "open-mode": "append",
+        "export": "NIL",  # the script sources what it needs
+        "ntasks": request.ranks,
+        "nodes": request.nodes,
+        "ntasks-per-node": request.per_node,
+        "cpus-per-task": request.cores,
+        "gpus-per-node": request.gpus or None,
+        "time": request.time_s and clock(request.time_s),
+        "partition": request.partition,
+        "account": request.account,
+    }
+    lines = [f"#SBATCH --{key}={value}" for key, value in options.items() if value is not None]
+    return [*lines, *(f"#SBATCH {option}" for option in request.extra)]
+
+
+def _look(job: str) -> Job:
+    said = asked(["scontrol", "--oneliner", "show", "job", job])
+    found = parsed(said)
+    if found.state == "pending":
+        place = asked(["squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i"])
+        return Job("pending", found.why, ", ".join(filter(None, [_place(place, job), found.more])))
+    return found
+
+
+def parsed(said: str) -> Job:
+    """A job, as ``scontrol --oneliner show job`` describes it."""
+    fields: dict[str, str] = dict(re.findall(r"(?:^|\s)([A-Za-z][\w:/]*)=(\S*)", said))
+    state = fields.get("JobState", "").partition("+")[0]
+    reason = fields.get("Reason", "None")
+    if state in _PENDING:
+        code = "ReqNodeNotAvail" if "DRAINED" in reason else reason.partition(",")[0]
+        begin = fields.get("StartTime", "Unknown")
+        more = f"expected at {begin.replace('T', ' ')}" if begin[:1].isdigit() else ""
+        return Job("pending", _WAITS.get(code, reason.replace("_", " ")), more)
+    if state in _RUNNING:
+        limit = fields.get("TimeLimit", "")
+        return Job("running", "", f"until {fields['EndTime']}" if limit[:1].isdigit() else "")
+    if not state:
+        return Job("ended", "Slurm knows nothing of it any more", said.strip()[:200])
+    code = fields.get("ExitCode", "0:0")
+    more = f"exit code {code}" if state == "FAILED" else ""
+    return Job("ended", _ENDS.get(state, state.lower()), more)
+
+
+def _place(queue: str, job: str) -> str:
+    ids = [line.strip() for line in queue.splitlines()]
+    if job not in ids or len(ids) == 1:
+        return ""
+    return f"{ids.index(job) + 1} of {len(ids)} in the queue"
+
+
+def _nodes() -> list[str]:
+    if listed := os.environ.get("SLURM_JOB_NODELIST"):
+        return asked(["scontrol", "show", "hostnames", listed]).split()
+    return asked(["sinfo", "--noheader", "--Node", "--format=%o"]).split()
+
+
+SLURM = System(
+    name="slurm",
+    title="Slurm",
+    engines=SlurmJob,
+    submit="sbatch",
+    variable="SLURM_JOB_ID",
+    directives=_directives,
+    # mpiexec starts its daemons by srun, which would keep to the job's --export=NIL.
+    hosts=("export SLURM_EXPORT_ENV=ALL",),
+    mpi_arguments="",
+    cancel=lambda name: ["scancel", f"--name={name}", "--me"],
+    listing=lambda name: ["squeue", "--noheader", f"--name={name}", "--me", "--format=%i"],
+    look=_look,
+    nodes=_nodes,
+    tasks="SLURM_NTASKS",
+)

@@ -1,0 +1,329 @@
+"""Starts controller and engines, and waits until all ranks answer."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ipyparallel as ipp
+import psutil
+from traitlets.config import Config
+
+from tnt_notebook import warden
+from tnt_notebook.cluster import record as records
+from tnt_notebook.cluster.engines import TAIL_LINES, Engines
+from tnt_notebook.cluster.folder import RunFolder, base, local_folder, tail
+from tnt_notebook.cluster.launch import SYSTEMS, Controller, Launch, launch_of
+from tnt_notebook.cluster.launch.command import environment, local_environment
+from tnt_notebook.cluster.lease import Lease
+from tnt_notebook.cluster.network import LOOPBACK, address_for
+from tnt_notebook.cluster.request import Request
+from tnt_notebook.errors import ClusterError
+
+Report = Callable[[str], None]
+
+_POLL_S = 0.05
+_GONE_S = 30.0  # for engines to end
+_LOOK_S = (2.0, 15.0)  # at a job that waits: at first, and after a while
+_PERIOD_MS = 250
+#: Seconds without a heartbeat until a rank counts as dead. On this host its nanny tells of a death
+#: at once, and a missing heartbeat may just be a busy machine; of another host it is all there is.
+_SILENCE_S = {False: 30.0, True: 5.0}
+
+
+def start(
+    asked: Request,
+    report: Report,
+    interface: str | None = None,
+    agent: str | None = None,
+    queue_s: float = 86_400.0,
+) -> Engines:
+    """Starts a cluster.
+
+    Args:
+        report: called with a line about the progress.
+        interface: by which other hosts reach this one; found out when None.
+        agent: the program that reaches hosts as ssh does.
+        queue_s: how long a job may wait in its queue.
+
+    Raises:
+        ClusterError: with what batch system, MPI and engines wrote. Nothing is left behind.
+    """
+    cluster_id = secrets.token_hex(4)
+    folder = RunFolder.create(cluster_id, asked.on_other_hosts)
+    try:
+        launch = launch_of(asked, folder, cluster_id, agent=agent)
+        plan = {
+            "id": cluster_id,
+            "folders": [str(path) for path in folder.all],
+            "socket": str(folder.warden),
+            "busy": str(folder.busy),
+            "keep_s": asked.keep_s,
+            "cancel": launch.cancel,
+            "listing": launch.listing,
+        }
+        lease = Lease.begin(plan)
+    except BaseException:
+        warden.remove([str(path) for path in folder.all])
+        raise
+    record = records.begin(cluster_id, asked.as_json(), plan, folder)
+    engines = Engines(record, folder, lease)
+    try:
+        _controller(engines, asked, interface, report)
+        _launch(engines, launch)
+        engines.connect()
+        _wait_for_ranks(engines, asked, report, queue_s)
+        engines.verify()
+        engines.update(state="ready")
+    except BaseException:  # Ctrl-C too
+        engines.close()
+        raise
+    return engines
+
+
+def planned(asked: Request, agent: str | None = None) -> str:
+    """What would be run or submitted for a request, as text."""
+    path = base(asked.on_other_hosts) / "tnt-ID-NAME"
+    folder = RunFolder(path, local_folder(path.name) or path / "segments")
+    return launch_of(asked, folder, "ID", agent=agent).shown.rstrip() + "\n"
+
+
+def again(engines: Engines, report: Report, agent: str | None = None) -> None:
+    """Ends the engines and starts them anew, with the same controller, and in the same job.
+
+    Raises:
+        ClusterError: controller or job have ended, or ranks do not begin.
+    """
+    asked = Request.from_json(engines.record.request)
+    if not records.runs(engines.record.controller):
+        raise ClusterError("The cluster's controller has ended.")
+    if engines.record.job is not None:
+        job = engines.job()
+        if job is None or job.state == "ended":
+            raise ClusterError(f"Job {engines.record.job} {job}.")
+    report("ending the engines")
+    # Through their nannies, which tell the controller; killed themselves, they could not.
+    if alive := list(engines.client.ids):
+        engines.client.send_signal(signal.SIGKILL, targets=alive, block=False)
+    deadline = time.monotonic() + _GONE_S
+    while engines.client.ids:
+        if time.monotonic() > deadline:
+            raise ClusterError(f"{_ranks(len(engines.client.ids))} did not end.")
+        time.sleep(_POLL_S)
+    warden.end_processes(engines.cluster_id, warden.ENGINES_MARKER)
+    launch = launch_of(asked, engines.folder, engines.cluster_id, agent=agent)
+    if launch.system is None:
+        _launch(engines, launch)
+    else:
+        (engines.folder.path / f"again-{engines.record.rounds}").touch(0o600)
+        engines.update(rounds=engines.record.rounds + 1)
+    _wait_for_ranks(engines, asked, report, queue_s=_GONE_S)
+    engines.verify()
+
+
+def _controller(engines: Engines, asked: Request, interface: str | None, report: Report) -> None:
+    """Starts the controller; only this host's loopback and one address for engines listen."""
+    folder, address = engines.folder, LOOPBACK
+    if asked.on_other_hosts:
+        hosts = [name for name, _ in asked.hosts]
+        if asked.launcher in SYSTEMS:
+            hosts = SYSTEMS[asked.launcher].nodes()
+        address, why = address_for(hosts, interface)
+        engines.update(reached=f"{address}, {why}")
+        report(f"engines reach this notebook at {engines.record.reached}")
+    misses = round(_SILENCE_S[asked.on_other_hosts] * 1000 / _PERIOD_MS)
+    _write(
+        folder.profile / "ipcontroller_config.py",  # no argument: those can be read by anybody
+        f"c.Session.key = {secrets.token_hex(32).encode()!r}\nc.IPController.enable_curve = True\n",
+    )
+    starter = _starter(
+        engines,
+        controller=Controller,
+        controller_args=[
+            f"--IPController.engine_ip={address}",
+            f"--IPController.client_ip={LOOPBACK}",
+            f"--IPController.location={address}",
+            # The default of 3 s is what ipyparallel's start mostly waits for.
+            f"--HeartMonitor.period={_PERIOD_MS}",
+            f"--HeartMonitor.max_heartmonitor_misses={misses}",
+            # One warning per message of telemetry would fill the disk.
+            "--log-level=ERROR",
+            # A tree of broadcast schedulers pays off with hundreds of engines; each is a process
+            # of 40 MB.
+            "--IPController.broadcast_scheduler_depth=0",
+        ],
+    )
+    try:
+        starter.start_controller_sync(
+            environment=environment(folder, engines.cluster_id) | local_environment(folder),
+            output_file=str(folder.controller_log),
+        )
+        engines.update(controller=records.process(starter.controller.pid))
+    except (RuntimeError, TimeoutError, OSError, psutil.NoSuchProcess) as error:
+        raise ClusterError(
+            f"The cluster's controller did not start: {error}\n"
+            + tail(folder.controller_log, TAIL_LINES)
+        ) from error
+
+
+def _starter(of: Engines, **parts: Any) -> ipp.Cluster:
+    """What ipyparallel starts processes by."""
+    return ipp.Cluster(
+        cluster_id=of.cluster_id,
+        profile_dir=str(of.folder.profile),
+        config=Config(),
+        load_profile=False,
+        shutdown_atexit=False,  # the lease ends them, whatever happens to this process
+        log=_silent(),
+        **parts,
+    )
+
+
+def _launch(engines: Engines, launch: Launch) -> None:
+    """Starts mpiexec, or submits the job."""
+    starter = _starter(engines, engines=launch.engines)
+    for path, text in launch.files.items():
+        _write(path, text)
+    starter.start_engines_sync(engines.size, **launch.options)
+    if launch.system is None:
+        with contextlib.suppress(psutil.NoSuchProcess):  # ended already: the wait says so
+            engines.update(engines=records.process(starter.engine_set.pid))
+    else:
+        engines.update(job=starter.engine_set.job_id)
+
+
+def _write(path: Path, text: str) -> None:
+    """A file for its owner only."""
+    with open(path, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(text)
+
+
+def _wait_for_ranks(engines: Engines, asked: Request, report: Report, queue_s: float) -> None:
+    """Returns when all ranks have registered; a job's wait in its queue does not count."""
+    begin = time.monotonic()
+    if engines.record.job is not None:
+        _wait_in_queue(engines, report, queue_s)
+        begin = time.monotonic()
+    progress = _Changes(report)
+    looked = begin
+    processes: set[psutil.Process] = set()
+    while (answering := len(engines.client.ids)) < engines.size:
+        now = time.monotonic()
+        waited = now - begin
+        ranks = _ranks(engines.size)
+        progress.tell(f"starting {ranks}: {answering} of {engines.size} answer ({waited:.0f} s)")
+        if engines.record.job is None:
+            processes |= _children(engines)
+            # mpiexec itself may hang when a rank fails in MPI_Init: the ranks are what counts.
+            ended = not all(map(_runs, processes)) or not engines.launcher_runs()
+        else:
+            ended = (engines.folder.path / f"ended-{engines.record.rounds}").exists()
+            if now - looked > _LOOK_S[0]:
+                looked = now
+                _check_job(engines)
+        if ended:
+            engines.wait_for_launcher()
+            raise ClusterError(f"Ranks ended while starting.\n{engines.start_output()}")
+        if refusals := engines.refusals():
+            raise ClusterError(f"Ranks ended while starting.\n{refusals}")
+        if waited > asked.timeout_s:
+            raise ClusterError(
+                f"{answering} of {ranks} answered within {asked.timeout_s:g} s.\n"
+                + engines.start_output()
+            )
+        time.sleep(_POLL_S)
+
+
+def _wait_in_queue(engines: Engines, report: Report, queue_s: float) -> None:
+    """Returns when the job runs."""
+    begin, pause = time.monotonic(), _LOOK_S[0]
+    progress = _Changes(report)
+    while True:
+        job = engines.job()
+        assert job is not None
+        waited = time.monotonic() - begin
+        if job.state == "running":
+            return
+        if job.state == "ended":
+            raise ClusterError(
+                f"Job {engines.record.job} {job}, before any rank began.\n{engines.start_output()}"
+            )
+        progress.tell(f"job {engines.record.job} {job}; waiting for {_time(waited)}")
+        if waited > queue_s:
+            raise ClusterError(
+                f"Job {engines.record.job} {job}; after {_time(queue_s)} it is cancelled."
+            )
+        _sleep(min(pause, 0.5) if waited < 5 else pause)
+        pause = min(_LOOK_S[1], pause * 1.1)
+
+
+def _check_job(engines: Engines) -> None:
+    job = engines.job()
+    assert job is not None
+    if job.state == "ended":
+        time.sleep(1.0)  # its output may come after it over a shared file system
+        raise ClusterError(
+            f"Job {engines.record.job} {job}, while ranks were starting.\n{engines.start_output()}"
+        )
+
+
+class _Changes:
+    """Tells a line once."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._told = ""
+
+    def tell(self, line: str) -> None:
+        if line != self._told:
+            self._told = line
+            self._report(line)
+
+
+def _children(engines: Engines) -> set[psutil.Process]:
+    """The ranks that mpiexec has started on this machine, answering or not."""
+    if engines.record.engines is None or engines.record.launcher != "local":
+        return set()
+    try:
+        return set(psutil.Process(engines.record.engines[0]).children())
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _sleep(seconds: float) -> None:
+    """In pieces, so that Ctrl-C is heard at once."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, 0.1))
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _ranks(n: int) -> str:
+    return "1 rank" if n == 1 else f"{n} ranks"
+
+
+def _silent() -> logging.Logger:
+    """ipyparallel would log to the notebook; what matters is in our own messages."""
+    log = logging.getLogger("tnt_notebook.cluster.ipyparallel")
+    log.setLevel(logging.CRITICAL)
+    log.propagate = False
+    return log

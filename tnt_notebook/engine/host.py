@@ -1,0 +1,64 @@
+"""What ranks leave on a host that is not the notebook's: a folder, and somebody who removes it.
+
+The notebook's host has its warden. On any other the first rank starts one that waits until all
+ranks there have ended, ends what they have left running, and removes the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tnt_notebook import warden
+from tnt_notebook.engine.seat import Seat
+
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+def prepare(home: Path, here: Seat) -> None:
+    """Makes the folder of this host, for MPI's segments and for temporary files.
+
+    Args:
+        home: the cluster's folder that all hosts see; those of a host have the same name.
+        here: this rank's place; the first rank of a host starts the process that cleans up.
+    """
+    has_shared_memory = _SHARED_MEMORY.is_dir()
+    segments = (_SHARED_MEMORY if has_shared_memory else Path(tempfile.gettempdir())) / home.name
+    if (segments / "folder").is_symlink():  # the notebook's own host
+        _use(home / "tmp")
+        return
+    temporary = Path(tempfile.gettempdir()) / home.name
+    for folder in (segments, segments / warden.RANKS, temporary):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _check_own(folder)
+    # Told before anything can fail: a file for each rank, named by its pid.
+    (segments / warden.RANKS / str(os.getpid())).touch(0o600)
+    _use(temporary)
+    if here.local_rank == 0:
+        subprocess.Popen(
+            [
+                *(sys.executable, "-I", "-S", warden.__file__),
+                *(os.environ[warden.MARKER], str(home), str(segments), str(temporary)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+            env={},  # not found, and ended, as a process of the cluster
+        )
+
+
+def _use(temporary: Path) -> None:
+    os.environ["TMPDIR"] = str(temporary)
+    tempfile.tempdir = None  # it remembers the folder of before
+
+
+def _check_own(folder: Path) -> None:
+    """Somebody else may have made a folder of this name before."""
+    status = folder.lstat()
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise OSError(f"{folder} is there and belongs to somebody else, or is open to others")

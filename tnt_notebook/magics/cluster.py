@@ -1,0 +1,212 @@
+"""What ``%tnt_cluster`` does: start, list, attach, stop, and what it says of each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from tnt_notebook.errors import ClusterError
+from tnt_notebook.magics.progress import StatusLine
+from tnt_notebook.magics.table import aligned
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from tnt_notebook.cluster import Cluster
+    from tnt_notebook.cluster.record import Known, Record
+
+#: Actions, and the options that go with each.
+OF_START = (
+    *("n", "launcher", "nodes", "per_node", "gpus", "cores", "time", "partition", "account"),
+    *("modules", "env", "extra", "hostfile", "interface", "keep", "timeout", "transport", "lanes"),
+    "dry_run",
+)
+ACTIONS = ("start", "status", "stop", "restart", "logs", "list", "attach", "detach")
+_HEADERS = ("id", "ranks", "launcher", "host", "began", "owner", "state")
+
+
+def given(arguments: Any) -> dict[str, Any]:
+    """Options of start that were typed.
+
+    Raises:
+        UsageError: one that goes with another action.
+    """
+    options = {
+        name: value
+        for name in OF_START
+        if (value := getattr(arguments, name)) is not None and value is not False
+    }
+    action = arguments.action
+    allowed = {"start": set(OF_START), "detach": {"keep"}}.get(action, set())
+    if wrong := [name for name in options if name not in allowed]:
+        flag = "-n" if wrong[0] == "n" else "--" + wrong[0].replace("_", "-")
+        raise UsageError(f"{flag} goes with start only")
+    if arguments.missing and action != "restart":
+        raise UsageError("--missing goes with restart only")
+    if arguments.force and action != "attach":
+        raise UsageError("--force goes with attach only")
+    if arguments.which is not None and action not in ("logs", "attach", "stop"):
+        raise UsageError(f"{action} takes no more: {arguments.which} is too much")
+    return options
+
+
+def start(options: dict[str, Any], shell: InteractiveShell) -> Cluster | None:
+    """Starts a cluster, or shows how it would be started."""
+    from tnt_notebook.cluster import Cluster
+
+    n = options.pop("n", None)
+    options["modules"] = _list(options.get("modules"))
+    options["env"] = _variables(options.get("env"))
+    if options.pop("dry_run", False):
+        print(Cluster.planned(n, **options), end="")
+        return None
+    progress = StatusLine()
+    cluster = Cluster(n, report=progress.update, **options)
+    _outlive(cluster, shell, "keep" in options)
+    progress.end(ready(cluster))
+    return cluster
+
+
+def attach(which: str | None, force: bool, shell: InteractiveShell) -> Cluster:
+    """Takes over a cluster, and the fit that goes on there."""
+    from tnt_notebook.cluster import Cluster
+
+    cluster = Cluster.attach(which, force)
+    _outlive(cluster, shell, False)
+    busy = ", a fit goes on" if cluster.has_begun_fit else ""
+    print(f"{_ranks(cluster.ranks)} of cluster {cluster.id} {_are(cluster.ranks)} here again{busy}")
+    return cluster
+
+
+def detach(cluster: Cluster, keep: float | None) -> None:
+    """Leaves the ranks to whoever attaches to them, for some hours."""
+    kept = cluster.let_go(keep)
+    print(
+        f"{_ranks(cluster.ranks)} of cluster {kept.id} live on for {_time(kept.plan['keep_s'])} "
+        f"without an owner: %tnt_cluster attach {kept.id}"
+    )
+
+
+def stop_other(which: str) -> None:
+    """Ends a cluster that is not this notebook's, if nobody owns it."""
+    from tnt_notebook.cluster import record
+    from tnt_notebook.cluster.cluster import end
+
+    known = record.find(which)
+    end(known)
+    print(f"cluster {known.record.id} stopped")
+
+
+def show_list(own: str | None) -> None:
+    """A line for each cluster of this user.
+
+    Args:
+        own: the id of this notebook's.
+    """
+    from tnt_notebook.cluster import record
+
+    rows = [_row(known, own) for known in record.listed()]
+    if rows:
+        print(aligned(_HEADERS, rows, {"ranks"}))
+    else:
+        print("no cluster is running")
+
+
+def ready(cluster: Cluster) -> str:
+    """What a cluster is, once it answers."""
+    said = f"{_ranks(cluster.ranks)} {_are(cluster.ranks)} ready"
+    record = cluster.record
+    if record.launcher == "local":
+        return said
+    hosts = list(dict.fromkeys(seat["host"] for seat in record.seats))
+    job = f"job {record.job} on " if record.job else "on "
+    return f"{said}: {job}{_some(hosts)}; this notebook is at {record.reached}"
+
+
+def _outlive(cluster: Cluster, shell: InteractiveShell, asked: bool) -> None:
+    """Says when the ranks stay as the kernel ends: they were to be kept, or it begins anew."""
+
+    def outlives() -> bool:
+        message = getattr(getattr(shell, "kernel", None), "_shutdown_message", None)
+        return asked or bool(message and message["content"].get("restart"))
+
+    cluster.outlives = outlives
+
+
+def _row(known: Known, own: str | None) -> Sequence[str]:
+    record, kept = known.record, known.kept
+    return (
+        record.id,
+        str(record.ranks),
+        record.launcher + (f" {record.job}" if record.job else ""),
+        record.host,
+        time.strftime("%d %b %H:%M", time.localtime(record.began)),
+        "this notebook" if record.id == own else _owner(record, kept),
+        _state(record, kept),
+    )
+
+
+def _owner(record: Record, kept: dict[str, Any] | None) -> str:
+    from tnt_notebook.cluster.lease import described
+
+    if kept is None:
+        return "?" if not record.here else "nobody"
+    return described(kept["owner"]) if kept["owner"] else "nobody"
+
+
+def _state(record: Record, kept: dict[str, Any] | None) -> str:
+    if kept is None:
+        lost = f"remove it: %tnt_cluster stop {record.id}"
+        return lost if record.here else f"ask on {record.host}"
+    said = "a fit goes on" if kept["busy"] else record.state
+    if kept["owner"] is None:
+        left = kept["ends_in_s"]
+        said += ", ends after the fit" if kept["busy"] and not left else f", ends in {_time(left)}"
+    return said
+
+
+def _variables(said: Sequence[str] | None) -> dict[str, str] | None:
+    if said is None:
+        return None
+    found = {}
+    for text in said:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--env {text}: write it as NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _list(said: str | None) -> list[str] | None:
+    return None if said is None else [word for word in said.replace(",", " ").split() if word]
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _ranks(n: int) -> str:
+    return "1 rank" if n == 1 else f"{n} ranks"
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+def check_none(cluster: Cluster | None) -> None:
+    """Raises where this notebook has a cluster already."""
+    if cluster is not None:
+        raise ClusterError(
+            f"A cluster of {cluster.ranks} ranks is already there. %tnt_cluster restart starts it "
+            "anew; for another one, %tnt_cluster stop or detach it first."
+        )

@@ -1,0 +1,327 @@
+"""Keeps a cluster, and cleans up after it: a process of its own, in a session of its own.
+
+Whoever owns the cluster, a notebook kernel, is connected to the socket in its folder. When nobody
+has been for as long as the lease says, or when the owner asks for the end, every process of the
+cluster is ended, its job is cancelled, and its folders are removed. Processes are found by a
+variable in their environment, so that reparented ones (nannies, engines, what cells started) are
+found as well.
+
+On other hosts there is a smaller one: it waits until the last rank there has ended, and cleans up.
+
+Run as ``python -I -S warden.py`` with its plan as a line of JSON on stdin, on other hosts as
+``python -I -S warden.py CLUSTER_ID HOME SEGMENTS TEMPORARY``: imports stay light. A line
+of JSON each way over the socket::
+
+    {"own": true, "name": "notebook.ipynb", "force": false}    -> {"owner": null} or who it is
+    {"ask": true}                                              -> {"owner": ..., "ends_in_s": ...}
+    {"keep_s": 3600}                                           -> {"keep_s": 3600}
+    {"end": true}                                              -> {"left": []} once all is gone
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+MARKER = "TNT_CLUSTER_ID"
+ENGINES_MARKER = "TNT_ENGINES_ID"  # of mpiexec, engines and what these start
+GRACE_S = 2.0  # between SIGTERM and SIGKILL
+GIVE_UP_S = 20.0  # a process in uninterruptible sleep cannot be ended by anybody
+FIRST_OWNER_S = 60.0  # a kernel that was killed before it could connect
+BUSY_S = 120.0  # since a fit has said that it goes on
+LINGER_S = 30.0  # on other hosts, for ranks that begin late or are started again
+RANKS = "ranks"  # the folder in which ranks of another host leave a file each, named by pid
+CANCEL_S = 30.0  # for a batch system to do what it is told
+_LONGEST = 1 << 16
+
+
+def processes_of(cluster_id: str, marker: str = MARKER) -> list[int]:
+    """Pids of all living processes whose environment carries this cluster's id."""
+    entry = f"{marker}={cluster_id}".encode()
+    numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in numbers if pid != os.getpid() and _has(pid, entry)]
+
+
+def _has(pid: int, entry: bytes) -> bool:
+    """Whether a process has this entry in its environment."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return entry in file.read().split(b"\0")
+    except OSError:  # gone meanwhile, or another user's
+        return False
+
+
+def end_processes(cluster_id: str, marker: str = MARKER) -> list[int]:
+    """Ends all processes of a cluster, politely first; returns those that are still there."""
+    begin = time.monotonic()
+    asked: set[int] = set()
+    while left := processes_of(cluster_id, marker):
+        waited = time.monotonic() - begin
+        if waited > GIVE_UP_S:
+            break
+        for pid in left:
+            if waited > GRACE_S:
+                _signal(pid, signal.SIGKILL)
+            elif pid not in asked:
+                asked.add(pid)
+                _signal(pid, signal.SIGTERM)
+        time.sleep(0.02)
+    return left
+
+
+def remove(folders: list[str]) -> None:
+    """Removes folders of a cluster; one that is already gone is fine."""
+    for folder in folders:
+        if os.path.basename(folder).startswith("tnt-"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def cancel_job(cancel: list[str], listing: list[str]) -> bool:
+    """Cancels the job of a cluster and waits until it is gone; whether it is.
+
+    Args:
+        cancel: the command.
+        listing: a command that prints something as long as the job is there.
+    """
+    deadline = time.monotonic() + CANCEL_S
+    while True:
+        _output(cancel)
+        if not _output(listing).strip():
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
+
+
+def end(plan: dict) -> list[int | str]:
+    """Ends a cluster and removes its folders; returns what could not be ended."""
+    left: list[int | str] = []
+    if plan.get("cancel") and not cancel_job(plan["cancel"], plan["listing"]):
+        left.append(" ".join(plan["cancel"]))
+    left += end_processes(plan["id"])
+    remove(plan["folders"])
+    return left
+
+
+class _Owner:
+    """Who is connected; also known by process, as a child forked by it keeps the socket open."""
+
+    def __init__(self, connection: socket.socket, name: str) -> None:
+        self.connection = connection
+        self.name = name
+        size = struct.calcsize("3i")
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        self.pid = struct.unpack("3i", credentials)[0]
+        self.since = time.time()
+        try:
+            self.process = os.pidfd_open(self.pid)
+        except OSError:  # an old kernel: the connection alone tells
+            self.process = -1
+
+    def close(self) -> None:
+        self.connection.close()
+        if self.process >= 0:
+            os.close(self.process)
+
+    def described(self) -> dict:
+        return {"pid": self.pid, "name": self.name, "since": self.since}
+
+
+class _Warden:
+    def __init__(self, plan: dict) -> None:
+        self.plan = plan
+        self.owner: _Owner | None = None
+        self.clients: dict[int, socket.socket] = {}
+        self.free_since = time.monotonic()
+        self.keep_s = FIRST_OWNER_S
+        self.asked_to_end: socket.socket | None = None
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(plan["socket"])
+        self.listener.listen(8)
+
+    def ends_in_s(self) -> float | None:
+        """Seconds until the lease is over; None while somebody owns the cluster."""
+        if self.owner is not None:
+            return None
+        return max(0.0, self.free_since + self.keep_s - time.monotonic())
+
+    def busy(self) -> bool:
+        """A fit goes on: the rank that leads it touches a file."""
+        try:
+            return time.time() - os.stat(self.plan["busy"]).st_mtime < BUSY_S
+        except OSError:
+            return False
+
+    def watch(self, waking: int) -> None:
+        """Returns when the cluster is to end."""
+        while self.asked_to_end is None:
+            left = self.ends_in_s()
+            if left == 0.0:
+                if not self.busy():
+                    return
+                left = 5.0
+            watched: list = [self.listener, waking, *self.clients.values()]
+            if self.owner is not None and self.owner.process >= 0:
+                watched.append(self.owner.process)
+            for ready in select.select(watched, [], [], left)[0]:
+                if ready is waking or ready == waking:
+                    return
+                if ready is self.listener:
+                    client, _ = self.listener.accept()
+                    client.settimeout(5)
+                    self.clients[client.fileno()] = client
+                elif isinstance(ready, socket.socket):
+                    if ready.fileno() >= 0:
+                        self._serve(ready)
+                elif self.owner is not None and ready == self.owner.process:
+                    self._lose_owner()
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            line = _read_line(client)
+            said = json.loads(line) if line else None
+        except (OSError, ValueError):
+            said = None
+        if not isinstance(said, dict):
+            self._forget(client)
+            return
+        if said.get("end"):
+            self.asked_to_end = client
+            return
+        if said.get("own"):
+            answer = self._own(client, str(said.get("name", "")), bool(said.get("force")))
+        elif isinstance(said.get("keep_s"), int | float):
+            self.plan["keep_s"] = max(0.0, float(said["keep_s"]))
+            answer = {"keep_s": self.plan["keep_s"]}
+        else:
+            answer = {
+                "owner": self.owner and self.owner.described(),
+                "ends_in_s": self.ends_in_s(),
+                "busy": self.busy(),
+                "keep_s": self.plan["keep_s"],
+            }
+        try:
+            client.sendall(json.dumps(answer).encode() + b"\n")
+        except OSError:
+            self._forget(client)
+
+    def _own(self, client: socket.socket, name: str, force: bool) -> dict:
+        if self.owner is not None and self.owner.connection is not client:
+            if not force:
+                return {"owner": self.owner.described()}
+            self.clients.pop(self.owner.connection.fileno(), None)
+            self.owner.close()
+        self.owner = _Owner(client, name)
+        return {"owner": None}
+
+    def _forget(self, client: socket.socket) -> None:
+        if self.owner is not None and self.owner.connection is client:
+            self._lose_owner()
+            return
+        self.clients.pop(client.fileno(), None)
+        client.close()
+
+    def _lose_owner(self) -> None:
+        assert self.owner is not None
+        self.clients.pop(self.owner.connection.fileno(), None)
+        self.owner.close()
+        self.owner = None
+        self.free_since = time.monotonic()
+        self.keep_s = self.plan["keep_s"]
+
+
+def _read_line(client: socket.socket) -> bytes:
+    """A line; empty at the end of the connection.
+
+    Raises:
+        ValueError: it is too long.
+    """
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = client.recv(4096)
+        if not piece:
+            return b""
+        line += piece
+        if len(line) > _LONGEST:
+            raise ValueError("too long")
+    return line
+
+
+def _output(command: list[str]) -> str:
+    try:
+        run = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=CANCEL_S
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "it could not be asked"
+    return run.stdout if run.returncode == 0 else run.stdout + run.stderr
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass  # ended by itself between the look and the signal
+
+
+def keep_host(cluster_id: str, home: str, segments: str, temporary: str) -> int:
+    """Waits on a host for the end of its ranks, and cleans up; 1 when something stays.
+
+    Args:
+        home: the folder that all hosts see; where it is gone the cluster has been stopped.
+    """
+    # A batch system asks all processes at once; when the ranks have ended there is work to do here.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    entry = f"{MARKER}={cluster_id}".encode()
+    seen = time.monotonic()
+    while time.monotonic() - seen < LINGER_S:
+        try:
+            names = os.listdir(os.path.join(segments, RANKS))
+        except FileNotFoundError:
+            names = []
+        if any(_has(int(name), entry) for name in names if name.isdigit()):
+            seen = time.monotonic()
+        elif not os.path.isdir(home):
+            break
+        time.sleep(0.5)
+    left = end_processes(cluster_id)
+    remove([segments, temporary])
+    return 1 if left else 0
+
+
+def main() -> int:
+    """Keeps the cluster of the plan on stdin; 1 when something of it could not be ended."""
+    if len(sys.argv) > 1:
+        return keep_host(*sys.argv[1:])
+    plan = json.loads(sys.stdin.readline())
+    waking, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warden = _Warden(plan)
+    print("ready", flush=True)
+    try:
+        warden.watch(waking)
+    finally:
+        left = end(plan)
+    if warden.asked_to_end is not None:
+        try:
+            warden.asked_to_end.sendall(json.dumps({"left": left}).encode() + b"\n")
+        except OSError:
+            pass  # it did not wait; the exit status tells nobody else
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
