@@ -61,7 +61,7 @@ def submit(here: Path, system: str, words: tuple[str, ...]) -> int:
     if queue not in known["queues"]:
         return refused(system, None, queue)
     hosts = HOSTS[system](options, known["hosts"])
-    number = 1 + len(list(here.glob("*.json")))
+    number = 1 + len(jobs(here))
     name = options["J" if system == "lsf" else "N"][0]
     job = {
         "id": number, "name": name, "queue": queue, "state": "pending", "hosts": hosts,
