@@ -28,6 +28,16 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def short_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a test leaves without an owner lives no longer than a test needs to find it again."""
+    folder = tmp_path_factory.mktemp("config")
+    (folder / "tnt_config.json").write_text('{"ClusterDefaults": {"keep": 0.01}}')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_CONFIG_PATH", str(folder))
+        yield
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """With ``TNT_NO_SKIPS=1``, where all that tests need is installed, a skip is a failure.
 

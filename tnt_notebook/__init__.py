@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "Checkpoint",
     "Model",
     "Pipeline",
     "Trace",
@@ -36,12 +37,14 @@ if TYPE_CHECKING:
     from tnt_notebook import keras
     from tnt_notebook.comm import world
     from tnt_notebook.dashboard.trace import Trace
+    from tnt_notebook.parallel.checkpoint import Checkpoint
     from tnt_notebook.parallel.model import Model
     from tnt_notebook.parallel.pipeline import Pipeline
     from tnt_notebook.parallel.presence import lazy
     from tnt_notebook.parallel.scope import distributed
 
 _HOME = {
+    "Checkpoint": "parallel.checkpoint",
     "Model": "parallel.model",
     "Pipeline": "parallel.pipeline",
     "Trace": "dashboard.trace",

@@ -20,5 +20,8 @@ MAX_LANES = 8
 #: What ranks can exchange.
 DTYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8")
 
+#: What happens to a fit when a rank dies: it ends, goes on with fewer, or with new ones.
+ON_FAILURE = ("stop", "shrink", "restart")
+
 #: What starts the engines: this machine, hosts reached by ssh, or a batch system.
 LAUNCHERS = ("local", "ssh", "slurm", "pbs", "lsf", "sge")

@@ -20,6 +20,19 @@ class ClusterError(TntError):
     """Engines could not be started, reached or stopped."""
 
 
+class DeathError(ClusterError):
+    """Ranks have died, or their hosts, or the job they were of.
+
+    Args:
+        message: which, where, and what is known of it.
+        ranks: which.
+    """
+
+    def __init__(self, message: str, ranks: list[int]) -> None:
+        super().__init__(message)
+        self.ranks = ranks
+
+
 class NoClusterError(ClusterError):
     """A cell wants ranks, and no cluster is running."""
 
@@ -83,6 +96,19 @@ class DataError(TntError):
 
 class TraceError(TntError):
     """A run that was kept cannot be found or read."""
+
+
+class CheckpointError(TntError):
+    """Checkpoints cannot be kept or read; the message says what to do. Where ranks have agreed on
+    it, raised on all of them."""
+
+    peers_know = True
+
+
+class SuspendedError(TntError):
+    """Training was left on request, with a checkpoint to go on from. Raised on all ranks."""
+
+    peers_know = True
 
 
 class DivergenceError(TntError):

@@ -290,6 +290,11 @@ bool Engine::take_notice(Notice& notice) {
   return true;
 }
 
+void Engine::set_places(std::vector<std::string> places) {
+  std::lock_guard lock(mutex_);
+  places_ = std::move(places);
+}
+
 void Engine::abort(const std::string& reason) {
   fail(reason.substr(0, Transport::max_notice_bytes), abort_kind);
 }
@@ -414,6 +419,8 @@ bool Engine::move(Lane& lane) {
     look_after_notices(lane);
     // What the others are to hear of the failure may still wait for room on its way.
     if (lane.failed) lane.transport->sends_done();
+  } catch (const PeerDied& death) {
+    fail(obituary(death), abort_kind);
   } catch (const Stalled& error) {
     fail("rank " + std::to_string(rank()) + ": " + error.what(), stalled_kind);
   } catch (const std::exception& error) {
@@ -496,6 +503,14 @@ void Engine::take_notices(Lane& lane) {
     std::lock_guard lock(mutex_);
     inbox_.push_back(std::move(notice));
   }
+}
+
+// All ranks say the same, whoever noticed it.
+std::string Engine::obituary(const PeerDied& death) const {
+  std::lock_guard lock(mutex_);
+  const auto peer = static_cast<std::size_t>(death.peer);
+  const std::string place = peer < places_.size() ? " " + places_[peer] : "";
+  return "rank " + std::to_string(death.peer) + " has died" + place + death.noticed;
 }
 
 void Engine::fail(const std::string& reason, std::uint32_t tell_as) {

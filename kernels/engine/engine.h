@@ -93,6 +93,9 @@ class Engine {
   void notify(int peer, std::uint32_t kind, std::string payload);
   bool take_notice(Notice& notice);
 
+  // What is said of each rank that has died: "on node3".
+  void set_places(std::vector<std::string> places);
+
   // Fails all operations, here and on all other ranks, now and later. The first reason stays.
   void abort(const std::string& reason);
   Failure failure() const;
@@ -131,6 +134,7 @@ class Engine {
   void look_after_notices(Lane& lane);
   void send_notices(Lane& lane);
   void take_notices(Lane& lane);
+  std::string obituary(const PeerDied& death) const;
   void fail(const std::string& reason, std::uint32_t tell_as);  // 0: the others need not be told
   void fail_operations(Lane& lane);
   void end(Lane& lane, Bucket& bucket, const Failure& failure);
@@ -151,6 +155,7 @@ class Engine {
   std::map<std::uint32_t, std::unique_ptr<Bucket>> buckets_;
   std::vector<std::unique_ptr<Bucket>> abandoned_;  // after a failure
   std::vector<std::shared_ptr<const Group>> groups_;
+  std::vector<std::string> places_;
   Failure failure_;
   std::uint32_t tell_as_ = 0;
 

@@ -258,6 +258,8 @@ void Execution::check_waiting(double timeout_s) {
     looked_ns_ = now;
     try {
       for (const Waiting& waiting : waiting_) transport_->check_alive(waiting.peer);
+    } catch (const PeerDied& death) {
+      throw PeerDied(death.peer, ", which was waited for in " + request_->label);
     } catch (const TransportError& error) {
       throw TransportError(error.what() + (", which was waited for in " + request_->label));
     }

@@ -150,6 +150,7 @@ NB_MODULE(_kernels, m) {
       .def("add_group", &Engine::add_group, "ranks"_a)
       .def("set_rules", &Engine::set_rules, "rules"_a)
       .def("set_timeout", &Engine::set_timeout, "timeout_s"_a)
+      .def("set_places", &Engine::set_places, "places"_a)
       .def("abort", &Engine::abort, "reason"_a)
       .def(
           "notify",

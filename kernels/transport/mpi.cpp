@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
+#include <thread>
 
 namespace tnt {
 namespace {
@@ -14,6 +16,9 @@ namespace {
 // sends itself, so that a link that could carry both directions carries one at a time. A receiver
 // that is late finds the pieces in memory of MPI: no more than its part of the collective.
 constexpr std::size_t piece_bytes = std::size_t{60} << 10;
+
+// How long a link may be broken before MPI says that its rank has died.
+constexpr auto death_limit = std::chrono::seconds(1);
 
 constexpr int notice_tag = 0;
 constexpr int first_channel_tag = 1;
@@ -32,6 +37,7 @@ struct Functions {
   int (*test_cancelled)(const void*, int*);
   int (*get_count)(const void*, Handle, int*);
   int (*error_string)(int, char*, int*);
+  int (*iprobe)(int, int, Handle, int*, void*);
   // Of MPI libraries that outlive the death of a rank; null in others.
   int (*failure_ack)(Handle);
   int (*failure_get_acked)(Handle, Handle*);
@@ -58,6 +64,7 @@ struct Functions {
     find(test_cancelled, "MPI_Test_cancelled");
     find(get_count, "MPI_Get_count");
     find(error_string, "MPI_Error_string");
+    find(iprobe, "MPI_Iprobe");
     look_up(failure_ack, "MPIX_Comm_failure_ack");
     look_up(failure_get_acked, "MPIX_Comm_failure_get_acked");
     find(comm_group, "MPI_Comm_group");
@@ -182,11 +189,22 @@ class MpiTransport final : public Transport {
     return outgoing_.empty();
   }
 
+  // A send that has failed is done, too: nothing leaves its memory any more.
   bool sends_done() override {
     const auto turn = take_turn();
     bool all = notices_done();
-    for (Ticket ticket = 0; ticket < static_cast<Ticket>(transfers_.size()); ++ticket)
-      if (at(ticket).kind == Kind::send && !done(ticket)) all = false;
+    for (Ticket ticket = 0; ticket < static_cast<Ticket>(transfers_.size()); ++ticket) {
+      Transfer& transfer = at(ticket);
+      if (transfer.kind != Kind::send) continue;
+      while (transfer.next < transfer.requests.size() && over(transfer.requests[transfer.next]))
+        ++transfer.next;
+      if (transfer.next < transfer.requests.size()) {
+        all = false;
+      } else {
+        transfer.kind = Kind::free;
+        free_.push_back(ticket);
+      }
+    }
     return all;
   }
 
@@ -294,13 +312,15 @@ class MpiTransport final : public Transport {
           "notice for", rank_);
   }
 
+  // To a rank that has died none leaves; others may hear of it all the same.
   void reap_notices() {
-    while (!outgoing_.empty()) {
-      int flag = 0;
-      check(mpi_.test(&outgoing_.front().request, &flag, status_.data()), "notice from", rank_);
-      if (flag == 0) return;
-      outgoing_.pop_front();
-    }
+    while (!outgoing_.empty() && over(outgoing_.front().request)) outgoing_.pop_front();
+  }
+
+  // Whether a request has ended, well or badly.
+  bool over(Handle& request) {
+    int flag = 0;
+    return mpi_.test(&request, &flag, status_.data()) != 0 || flag != 0;
   }
 
   int status_source() const {
@@ -313,7 +333,7 @@ class MpiTransport final : public Transport {
   // may be one that is too long for it. A message that has come must not be drained again.
   void cancel(Handle& request, int peer) {
     if (std::memcmp(&request, &null_, sizeof(Handle)) == 0) return;
-    check(mpi_.cancel(&request), "cancel of a receive from", peer);
+    mpi_.cancel(&request);  // of one that has failed there is nothing to cancel
     const int code = mpi_.wait(&request, status_.data());
     int cancelled = 0;
     if (code == 0) mpi_.test_cancelled(status_.data(), &cancelled);
@@ -328,15 +348,25 @@ class MpiTransport final : public Transport {
     mpi_.error_string(code, text, &length);
     const std::string problem =
         std::string("MPI ") + what + " rank " + std::to_string(peer) + " failed: " + text;
-    // Also a call that has nothing to do with the rank may hear of its death first.
-    const int dead = first_dead();
-    if (dead == -1) throw TransportError(problem);
-    throw TransportError("rank " + std::to_string(dead) + " has died (" + problem + ")");
+    // Also a call that has nothing to do with the rank may hear of its death first; and a
+    // connection may break before MPI hears why.
+    const auto deadline = std::chrono::steady_clock::now() + death_limit;
+    while (survives()) {
+      const int dead = first_dead();
+      if (dead != -1) throw PeerDied(dead);
+      if (std::chrono::steady_clock::now() > deadline) break;
+      int flag = 0;  // any call moves MPI
+      mpi_.iprobe(rank_, notice_tag, communicator_, &flag, status_.data());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    throw TransportError(problem);
   }
+
+  // Whether this MPI library outlives the death of a rank.
+  bool survives() const { return mpi_.failure_ack != nullptr && mpi_.failure_get_acked != nullptr; }
 
   // A rank that MPI knows to have died, or -1.
   int first_dead() const {
-    if (mpi_.failure_ack == nullptr || mpi_.failure_get_acked == nullptr) return -1;
     Handle dead = null_, all = null_;
     int count = 0, rank = -1;
     mpi_.failure_ack(communicator_);

@@ -287,9 +287,7 @@ void SharedNode::free(std::byte* memory) {
 
 void SharedNode::check_alive(int index) const {
   const auto& peer = peers_[static_cast<std::size_t>(index)];
-  if (peer != nullptr && !peer->alive())
-    throw TransportError("rank " + std::to_string(ranks_[static_cast<std::size_t>(index)]) +
-                         " has died");
+  if (peer != nullptr && !peer->alive()) throw PeerDied(ranks_[static_cast<std::size_t>(index)]);
 }
 
 std::unique_ptr<Transport> make_shared_transport(std::shared_ptr<SharedNode> node, int lane,

@@ -14,6 +14,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/doorbell.h"
@@ -23,6 +24,16 @@ namespace tnt {
 // The link failed. what() names the peer.
 struct TransportError : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+// A peer has ended.
+struct PeerDied : TransportError {
+  explicit PeerDied(int dead, std::string noticed_in = {})
+      : TransportError("rank " + std::to_string(dead) + " has died" + noticed_in),
+        peer(dead),
+        noticed(std::move(noticed_in)) {}
+  int peer;
+  std::string noticed;  // how, to be put behind: ", which was waited for in barrier"
 };
 
 // Says what a message is part of; it travels with every message, and both ends must have the same.
@@ -78,10 +89,10 @@ class Transport {
   virtual Ticket receive(int peer, std::uint32_t channel, const Heading& heading, void* data,
                          std::size_t bytes) = 0;
 
-  // True once: the ticket is then void. Throws Mismatch or TransportError.
+  // True once: the ticket is then void. Throws Mismatch, PeerDied or TransportError.
   virtual bool done(Ticket ticket) = 0;
 
-  // Throws TransportError if this peer is known to have ended.
+  // Throws PeerDied if this peer is known to have ended.
   virtual void check_alive(int peer) { static_cast<void>(peer); }
 
   // Fire and forget; the payload is copied, max_notice_bytes at most.
@@ -91,7 +102,8 @@ class Transport {
   // Whether all notices have left: what close() waits for.
   virtual bool notices_done() { return sends_done(); }
 
-  // Gives up all receives under way. Sends stay until the peer has drained them (see sent()).
+  // Gives up all receives under way. Sends stay until the peer has drained them (see sent()), or
+  // fail.
   virtual void cancel_receives() = 0;
   virtual bool sends_done() = 0;
 

@@ -1,11 +1,14 @@
 """The handle of a fit, on real ranks that train a real model."""
 
+import re
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
 from tests.support.waiting import eventually
-from tnt_notebook.cluster import Cluster
+from tnt_notebook.cluster import Cluster, Fit
 from tnt_notebook.errors import ClusterError, ModelError, RankError
 
 CELL = """
@@ -56,6 +59,61 @@ def test_a_stop_that_comes_early_is_not_lost(cluster: Cluster) -> None:
     fit.stop()
     fit.wait(60)
     assert fit.state == "stopped"
+
+
+STUCK = """
+import keras, numpy as np, os, time
+from tnt_notebook import comm
+def hang():
+    if comm.rank() == 1:
+        open({file!r}, "w").close()
+        time.sleep(100)
+class Data(keras.utils.PyDataset):
+    def __len__(self): return 10
+    def __getitem__(self, i):
+        if os.path.exists({file!r} + ".go"): hang()
+        return np.ones((24, 4)), np.ones((24, 1))
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+"""
+
+
+def stuck(cluster: Cluster, file: Path, code: str) -> Fit:
+    """A fit of which rank 1 is stuck, and the others wait for it."""
+    fit = cluster.fit(STUCK.format(file=str(file)) + code, {})
+    if not code.startswith("hang"):
+        eventually(lambda: len(fit.frames) > 2, 60)
+        file.with_suffix(".go").touch()
+    eventually(file.exists, 60)
+    time.sleep(1)  # batches that were read before are used up
+    return fit
+
+
+def test_a_rank_that_is_stuck_is_interrupted_and_named(cluster: Cluster, tmp_path: Path) -> None:
+    fit = stuck(cluster, tmp_path / "stuck", "hang()\nmodel.fit(Data())")
+    fit.stop_within = 1
+    fit.stop()
+    with pytest.raises(RankError, match="rank 1: KeyboardInterrupt") as raised:
+        fit.wait(30)
+    shown = "\n".join(raised.value._render_traceback_())
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert "time.sleep(100)" in shown and "ranks 0,2: freed from waiting" in shown
+    assert cluster.fit(CELL.format(epochs=1), {}).wait(60).state == "finished"
+
+
+def test_a_rank_that_is_stuck_in_its_input_is_named_and_the_ranks_start_anew(
+    tmp_path: Path,
+) -> None:
+    cluster = Cluster(2)
+    try:
+        fit = stuck(cluster, tmp_path / "stuck", "model.fit(Data(), epochs=100_000)")
+        fit.abort()  # while TensorFlow reads, in a thread of its own
+        with pytest.raises(ClusterError, match="rank 1 did not end") as raised:
+            fit.wait(60)
+        assert " in hang\n" in str(raised.value) and " in __getitem__" in str(raised.value)
+        assert cluster.fit(CELL.format(epochs=1), {}).wait(60).state == "finished"
+    finally:
+        cluster.stop()
 
 
 def test_cells_and_fits_wait_for_the_fit_before_them(

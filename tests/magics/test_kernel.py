@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
+from tests.support.waiting import eventually
 from tnt_notebook.warden import processes_of
 
 Messages = list[dict[str, Any]]
@@ -143,16 +145,65 @@ def test_a_fit_runs_while_the_notebook_goes_on(notebook: Notebook) -> None:
     assert notebook.run("'tensorflow' in __import__('sys').modules") == "False\n"
 
 
-def test_a_killed_kernel_leaves_nothing(
+def test_an_interrupt_of_the_idle_kernel_stops_the_fit(notebook: Notebook) -> None:
+    notebook.run("%%tnt_fit" + TRAIN.format(epochs=100_000))
+    notebook.run("import time\nwhile not fit.frames: time.sleep(0.05)")
+    notebook.manager.interrupt_kernel()
+    assert notebook.run("fit.wait(20).state") == "'stopped'\n"
+    assert notebook.run("len(fit.history['loss']) < 100_000") == "True\n"
+    waiting = notebook.begin("%%tnt_fit --wait" + TRAIN.format(epochs=100_000))
+    notebook.messages_until(waiting, lambda messages: "building" in shown(messages))
+    notebook.manager.interrupt_kernel()
+    stopped = shown(notebook.messages_until(waiting, ended))
+    assert "stopping fit after the current step" in stopped and "Error" not in stopped
+    notebook.manager.interrupt_kernel()  # nothing runs: nothing happens
+    assert notebook.run("%%tnt\nprint(len(model.history.epoch) > 0)") == "ranks 0-1: True\n"
+
+
+def test_a_fit_and_its_variables_outlive_a_restart_of_the_kernel(notebook: Notebook) -> None:
+    marker = cluster_id(notebook)
+    notebook.run("%%tnt\nx = 42")
+    notebook.run("%%tnt_fit --name digits" + TRAIN.format(epochs=100_000))
+    notebook.run("import time\nwhile not digits.frames: time.sleep(0.05)")
+    notebook.manager.restart_kernel()
+    notebook.client.wait_for_ready(30)
+    assert len(processes_of(marker)) > 4
+    notebook.run("%load_ext tnt_notebook")
+    listed = notebook.run("%tnt_cluster list")
+    assert marker in listed and "nobody" in listed and "a fit goes on" in listed
+    cell = notebook.begin("%tnt_cluster attach")
+    attached = notebook.messages_until(cell, ended)
+    assert f"2 ranks of cluster {marker} are here again, a fit goes on" in shown(attached)
+    assert "digits: live view of 2 ranks" in shown(attached)
+    # What they printed since the fit began comes again, under the cell that attached.
+    notebook.messages_until(cell, lambda messages: "ranks 0-1: building" in shown(messages))
+    notebook.run("import time\nwhile len(digits.frames) < 3: time.sleep(0.05)")
+    assert notebook.run("digits.state") == "'running'\n"
+    assert "stopped" in notebook.run("digits.stop(); digits.wait().state")
+    assert "loss" in notebook.run("digits.history")
+    assert notebook.run("%%tnt\nprint(x)") == "ranks 0-1: 42\n"
+    assert "this notebook" in notebook.run("%tnt_cluster list")
+    assert notebook.run("%tnt_cluster stop") == "cluster stopped\n"
+    assert processes_of(marker) == []
+
+
+def test_a_killed_kernel_leaves_ranks_to_the_next_one_until_their_lease_is_over(
     notebook: Notebook,
 ) -> None:
     marker = cluster_id(notebook)
+    notebook.run("%%tnt\nx = 42")
+    owner = notebook.manager.provisioner.process.pid
+    notebook.run("%tnt_cluster detach --keep 0.1")
+    psutil.Process(owner).kill()
     assert len(processes_of(marker)) > 4
-    notebook.manager.shutdown_kernel(now=True)
-    deadline = time.monotonic() + 10
-    while processes_of(marker) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert processes_of(marker) == []
+    notebook.manager.restart_kernel(now=True)
+    notebook.client.wait_for_ready(30)
+    notebook.run("%load_ext tnt_notebook")
+    assert "are here again\n" in notebook.run(f"%tnt_cluster attach {marker[:4]}")
+    assert notebook.run("%%tnt\nprint(x)") == "ranks 0-1: 42\n"
+    shortened = notebook.run("%tnt_cluster detach --keep 0.0003")
+    assert "live on for 1 s without an owner" in shortened
+    eventually(lambda: not processes_of(marker))
 
 
 def test_a_kernel_that_shuts_down_leaves_nothing(notebook: Notebook) -> None:

@@ -132,6 +132,34 @@ def test_the_end_of_the_job_is_told_with_its_reason(slurm: Slurm, end: str) -> N
         cluster.stop()
 
 
+def test_a_fit_goes_on_in_another_job_when_time_is_up(
+    slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(2, launcher="slurm", time="10")
+    try:
+        job = int(cluster.record.job or 0)
+        cell = CELL.format(epochs=40).replace("batch_size", "callbacks=[Slow()], batch_size")
+        slow = """
+import time, keras
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None): time.sleep(0.02)
+"""
+        kept = {"checkpoint": {"folder": str(tmp_path / "kept"), "every_s": 600}}
+        fit = cluster.fit(slow + cell, kept, restarts=1)
+        eventually(lambda: len(fit.history.get("loss", [])) > 1, 60)
+        # What Slurm sends before a time limit, as the script asks for.
+        slurm.run(["scancel", "--batch", "--signal=USR1", str(job)], check=True)
+        fit.wait(120)
+        assert len(fit.history["loss"]) == 40 and fit.frames[0]["epoch"] > 1
+        assert int(cluster.record.job or 0) == job + 1
+        assert f"in job {job + 1}, from the last checkpoint (1 of at most 1)" in (
+            capsys.readouterr().out
+        )
+        assert slurm.jobs()[job].state == "CANCELLED"
+    finally:
+        cluster.stop()
+
+
 def test_a_killed_owner_leaves_no_job(slurm: Slurm) -> None:
     program = """
 import sys

@@ -34,13 +34,13 @@ class _OnNodes(comm.World):
         super().__init__(over, **options)
 
     def _open(self) -> None:
-        share = functools.partial(_share, self._nodes)
+        share = functools.partial(_share, [self._nodes[seat] for seat in self.members])
         with mock.patch.object(links, "_share", share):
             super()._open()
 
 
 def _share(
-    nodes: tuple[int, ...], over: MPI.Comm, transport: str, timeout_s: float
+    nodes: Sequence[int], over: MPI.Comm, transport: str, timeout_s: float
 ) -> tuple[_kernels.SharedNode | None, list[int], str]:
     segment = _kernels.Segment(links._address_space())
     addresses = mpi.allgather(over, segment.address, timeout_s, "shared memory")

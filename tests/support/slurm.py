@@ -29,7 +29,7 @@ from typing import Any
 
 from tests.support.hosts import Rack
 from tests.support.slurm_conf import Node
-from tests.support.slurm_daemons import PATH, running
+from tests.support.slurm_daemons import HURRY, PATH, running
 from tests.support.waiting import eventually
 from tnt_notebook.cluster.ports import free_ports, undialled
 
@@ -81,15 +81,28 @@ class Slurm:
     def run(self, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess:
         """As `subprocess.run`, with Slurm's environment, on the login node."""
         outside = {**os.environ} if options.get("env") is None else options["env"]
-        # Unless a test says otherwise, this is nobody's job.
+        # Where the tests run in a job themselves, these commands do not belong to it.
         outside = {k: v for k, v in outside.items() if not k.startswith(("SLURM_", "SLURMD_"))}
         return self._run(command, **{**options, "env": {**outside, **self.environment}})
 
     def submit(self, script: str, *options: str, **more: Any) -> int:
-        """Gives a shell script to sbatch, and returns the number of the job."""
-        text = f"#!/bin/bash\n{script}\n"
-        printed = self._ask("sbatch", "--parsable", *options, input=text, **more)
+        """Gives the lines of a shell script to sbatch, and returns the number of the job.
+
+        Args:
+            options: of sbatch. Without others, the job runs, and writes its output, in `folder`.
+            more: as `run` takes them, such as ``env``.
+
+        Raises:
+            SlurmError: it was refused; with all that sbatch says.
+        """
+        words = ("sbatch", "--parsable", f"--chdir={self.folder}", *options)
+        printed = self._ask(*words, input=f"#!/bin/bash\n{script}\n", **more)
         return int(printed.partition(";")[0])
+
+    def output(self, number: int) -> str:
+        """What a job has written so far; nothing before it runs."""
+        path = Path(self.job(number)["StdOut"])
+        return path.read_text() if path.exists() else ""
 
     def jobs(self) -> dict[int, Job]:
         """All jobs that Slurm knows, also those that ended within the last 300 s, by number."""
@@ -132,15 +145,28 @@ class Slurm:
     def expire(self, number: int, seconds: float = 0.0) -> float:
         """Moves a job's time limit to so many seconds from now.
 
-        Slurm looks at time limits every 30 s, and the processes have 3 s (KillWait) between SIGTERM
-        and SIGKILL.
+        By itself Slurm looks at time limits every 30 s, here about every second until the limit
+        has come. The signal that a job has asked for (``--signal``) comes by the new limit. After
+        it, processes have 3 s (KillWait) between SIGTERM and SIGKILL.
 
         Returns:
-            After how many seconds at most the job has ended.
+            After how many seconds at most the job has ended, however it reacts.
         """
-        end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + seconds))
+        now = time.time()
+        end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now + seconds))
         self._ask("scontrol", "update", f"jobid={number}", f"endtime={end}")
-        return seconds + 30 + 3 + 7  # the last for a slow machine
+        hurry = self.folder / HURRY
+        hurry.touch()
+        os.utime(hurry, times=(now, max(hurry.stat().st_mtime, now + seconds + 5)))
+        period = 1 if (self.folder / "hurry.so").exists() else 30
+        return seconds + period + 3 + 10  # the last for a slow machine
+
+    def start_soon(self, number: int) -> None:
+        """Starts a job that waits for a time to come, as one does that was queued again (10 s).
+
+        In 2 s: on a node that has ended it within the same second, it would not be let in.
+        """
+        self._ask("scontrol", "update", f"jobid={number}", "starttime=now+2")
 
     def down(self) -> None:
         """Ends it with all its jobs, at once; nothing happens if that has been done."""
@@ -207,7 +233,17 @@ def unavailable() -> str:
     absent = [program for program in _PROGRAMS if shutil.which(program, path=PATH) is None]
     if absent:
         return f"Slurm needs {', '.join(absent)} (packages slurm-wlm and munge)."
+    if Path("/proc/self/setgroups").read_text() == "deny\n":
+        return "this machine does not allow it: Slurm's daemons have to leave their groups."
     return ""
+
+
+@functools.cache
+def pmix_unavailable() -> str:
+    """Why ``srun --mpi=pmix`` cannot start MPI ranks here, as a sentence; empty where it can."""
+    # Debian's Slurm loads it by the name that only the package for developers has.
+    found = list(Path("/usr/lib").glob("*/pmix*/lib/libpmix.so"))
+    return unavailable() or ("" if found else "Slurm needs PMIx (package libpmix-dev).")
 
 
 def _check(problem: str) -> None:

@@ -67,7 +67,8 @@ def write_configuration(
         f"SlurmctldPort={controller.port}",
         f"SlurmUser={user}",
         f"SlurmdUser={user}",
-        f"AuthInfo=socket={folder}/munge/socket",
+        # How long a job that is queued again has to wait; 120 s if not said.
+        f"AuthInfo=socket={folder}/munge/socket,cred_expire=10",
         f"StateSaveLocation={folder}/state",
         f"SlurmdSpoolDir={folder}/spool/%n",
         f"SlurmctldPidFile={folder}/slurmctld.pid",
@@ -105,7 +106,7 @@ def write_configuration(
             f"RealMemory=4000 State=UNKNOWN{gres}"
         )
     lines += [
-        "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
+        "PartitionName=main Nodes=ALL Default=YES DefaultTime=01:00:00 MaxTime=INFINITE State=UP",
         "PartitionName=short Nodes=ALL MaxTime=00:01:00 State=UP",
     ]
     (folder / "slurm.conf").write_text("\n".join(lines) + "\n")
@@ -129,13 +130,14 @@ echo "export TMPDIR={folder}/tmp/$SLURMD_NODENAME"
 #: Slurm does so itself; proctrack/linuxproc knows only children whose parents live.
 _EPILOG = """#!{python} -SE
 import os, signal
-mine = {{f"SLURM_JOB_ID={{os.environ['SLURM_JOB_ID']}}", "SLURM_CONF={folder}/slurm.conf",
-        f"SLURMD_NODENAME={{os.environ['SLURMD_NODENAME']}}"}}
+job, node = (f"{{name}}={{os.environ[name]}}" for name in ("SLURM_JOB_ID", "SLURMD_NODENAME"))
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
         with open(f"/proc/{{pid}}/environ", errors="replace") as file:
-            if int(pid) != os.getpid() and mine <= set(file.read().split("\\0")):
-                os.kill(int(pid), signal.SIGKILL)
+            own = file.read().split("\\0")
+        here = any(word.startswith("SLURM_CONF={folder}/") for word in own)
+        if here and job in own and node in own and int(pid) != os.getpid():
+            os.kill(int(pid), signal.SIGKILL)
     except OSError:
         pass  # it has ended, or is another user's
 """

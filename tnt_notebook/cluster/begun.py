@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +22,27 @@ class Begun:
         title: what its view and its variable are called.
         run: the folder in which its frames are kept.
         options: of the fit.
+        cell: what was run.
+        on_failure, restarts: what happens when ranks die.
         logs: how long the log of each rank was before.
     """
 
     title: str
     run: str
     options: dict[str, Any]
-    logs: tuple[int, ...]
+    cell: str = ""
+    on_failure: str = "stop"
+    restarts: int = 0
+    logs: tuple[int, ...] = ()
 
 
-def note(folder: RunFolder, title: str, run: Path, options: dict[str, Any], ranks: int) -> None:
-    """Keeps the note, instead of the one before."""
+def note(folder: RunFolder, ranks: int, begun: Begun) -> None:
+    """Keeps the note, instead of the one before, with the lengths of the logs now."""
     logs = tuple(_length(folder.rank_log(rank)) for rank in range(ranks))
     path = folder.path / _NAME
     beside = path.with_suffix(".new")
     with open(beside, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        json.dump(asdict(Begun(title, str(run), options, logs)), file, default=str)
+        json.dump(asdict(replace(begun, logs=logs)), file, default=str)
     os.replace(beside, path)
 
 
@@ -48,6 +54,9 @@ def noted(folder: RunFolder) -> Begun | None:
             str(said["title"]),
             str(said["run"]),
             dict(said["options"]),
+            str(said["cell"]),
+            str(said["on_failure"]),
+            int(said["restarts"]),
             tuple(map(int, said["logs"])),
         )
         return begun if all(0 <= length < 1 << 60 for length in begun.logs) else None
@@ -56,14 +65,23 @@ def noted(folder: RunFolder) -> Begun | None:
 
 
 class Tails:
-    """What ranks have written into their logs since then, piece by piece."""
+    """What ranks write into their logs from some place on, piece by piece.
 
-    def __init__(self, folder: RunFolder, offsets: tuple[int, ...], most: int = 1 << 18) -> None:
+    Args:
+        offsets: of each rank where to begin; None: at the end.
+        most: bytes that are read at a time; of more that is there already, the end.
+    """
+
+    def __init__(
+        self, folder: RunFolder, offsets: Sequence[int | None], most: int = 1 << 18
+    ) -> None:
         self._logs = [folder.rank_log(rank) for rank in range(len(offsets))]
         self._most = most
-        self._at = list(offsets)
-        for rank, log in enumerate(self._logs):  # of very much, the end
-            self._at[rank] = max(offsets[rank], _length(log) - most)
+        lengths = [_length(log) for log in self._logs]
+        self._at = [
+            length if offset is None else max(offset, length - most)
+            for offset, length in zip(offsets, lengths, strict=True)
+        ]
 
     def new(self) -> list[tuple[int, str]]:
         """Of each rank that has written, the new text; complete lines only."""

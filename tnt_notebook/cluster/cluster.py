@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from tnt_notebook import warden
@@ -22,16 +21,17 @@ from tnt_notebook.cluster.fit import Fit
 from tnt_notebook.cluster.folder import RunFolder, tail
 from tnt_notebook.cluster.gpus import check_gpus
 from tnt_notebook.cluster.output import ranks_label
+from tnt_notebook.cluster.place import place
 from tnt_notebook.cluster.record import Known, Record
 from tnt_notebook.cluster.request import Request, hours_to_seconds, request
 from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
 from tnt_notebook.cluster.values import packed
-from tnt_notebook.errors import ClusterError, NoClusterError
+from tnt_notebook.errors import ClusterError, DeathError, NoClusterError, RankError
 
 _ENGINE = "tnt_notebook.engine"
 _TURN_TICK_S = 0.05
 _RECOVER_S = 30.0
-_PLACE_LINES = 12
+_SNAPSHOT_S = 30.0  # between checkpoints that nobody has asked for, to go on from
 _STACKS_WAIT_S = 0.5  # for stuck ranks to write where they are
 
 
@@ -145,7 +145,10 @@ class Cluster:
         asked = Request.from_json(engines.record.request)
         site = defaults.load()
         try:
+            if (engines.folder.path / "time-is-up").exists():
+                raise ClusterError(f"The time of job {engines.record.job} is over.")
             start.again(engines, report, site.ssh)
+            engines.lost.clear()
         except ClusterError as error:
             report(f"starting everything anew: {error}")
             self.stop()
@@ -161,6 +164,11 @@ class Cluster:
         engines = self._alive()
         running = self._running
         return rank_statuses(engines.seats, running.pending if running else [], engines.dead())
+
+    @property
+    def living(self) -> list[int]:
+        """Ranks that have not died."""
+        return self._alive().living
 
     @property
     def links(self) -> Links:
@@ -213,6 +221,7 @@ class Cluster:
         """
         where = self._check_ranks(ranks)
         with self._turn_of(report) as engines:
+            where = self._living(where if ranks is not None else None)
             execution = Execution(engines, where).execute(cell)
             self._follow(execution)
         if execution.failures:
@@ -256,22 +265,91 @@ class Cluster:
         """
         where = self._check_ranks(ranks)
         with self._turn_of(report) as engines:
+            where = self._living(where if ranks is not None else None)
             execution = Execution(engines, where, on_data).call(f"{_ENGINE}.{function}", *arguments)
             self._follow(execution)
         if execution.failures:
             raise rank_error(execution.failures)
         return execution.answers
 
-    def fit(self, cell: str, options: dict[str, Any], title: str = "fit") -> Fit:
+    def fit(
+        self,
+        cell: str,
+        options: dict[str, Any],
+        title: str = "fit",
+        on_failure: str = "stop",
+        restarts: int = 0,
+    ) -> Fit:
         """Begins a fit cell on all ranks and returns its handle at once.
 
         Args:
             cell: ordinary Keras code.
             options: keyword arguments of ``tnt_notebook.distributed``.
             title: what the live view shows.
+            on_failure: one of ``choices.ON_FAILURE``.
+            restarts: how often it may go on after ranks have died, or their job has ended.
         """
-        self._alive()
-        return Fit(self, cell, options, title)
+        engines = self._alive()
+        if on_failure != "stop" and "checkpoint" not in options:
+            # Somewhere, to go on from: it is of no use to anybody later.
+            kept = {"folder": str(engines.folder.path / "checkpoint"), "every_s": _SNAPSHOT_S}
+            options = {**options, "checkpoint": {**kept, "resume": False}}
+        return Fit(self, cell, options, title, on_failure=on_failure, restarts=restarts)
+
+    def mend(self, on_failure: str) -> str:
+        """Makes ranks that a fit can go on with, after some have died.
+
+        Args:
+            on_failure: ``shrink``: those that live, where any does; ``restart``: all of them.
+
+        Returns:
+            What was done, in a sentence.
+
+        Raises:
+            ClusterError: nothing can be mended.
+        """
+        engines = self._alive()
+        lost = sorted(engines.lost)
+        if engines.survives and lost and engines.living:
+            if on_failure == "shrink":
+                return f"going on with {ranks_label(engines.living)}"
+            try:
+                self.fill()
+                return f"{ranks_label(lost)} was started again"
+            except (ClusterError, RankError) as error:
+                print(f"{ranks_label(lost)} cannot be started again alone: {error}", flush=True)
+        self.restart(lambda line: None)
+        why = "" if engines.survives else ", as this MPI ends them all when one dies"
+        return f"all ranks were started again{why}"
+
+    def again(self) -> str:
+        """Starts all ranks again: in a new job, where theirs is at its end. A sentence says so."""
+        self.restart(lambda line: None)
+        job = self.record.job
+        return f"ranks were started again{f' in job {job}' if job else ''}"
+
+    def fill(self) -> None:
+        """Starts the ranks again that have died; the others keep their variables.
+
+        Raises:
+            ClusterError: no rank is missing, or those that live cannot start others.
+        """
+        engines = self._alive()
+        if not engines.lost:
+            raise ClusterError("No rank is missing.")
+        if not engines.survives:
+            raise ClusterError(
+                "This MPI ends all ranks when one dies: %tnt_cluster restart starts all of them."
+            )
+        self._needs_recovery = True
+        self.call("successor:fill_seats")
+        deadline = time.monotonic() + _RECOVER_S
+        while engines.dead():
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{ranks_label(engines.dead())} did not register.")
+            time.sleep(_TURN_TICK_S)
+        engines.lost.clear()
+        engines.verify()
 
     @property
     def has_begun_fit(self) -> bool:
@@ -294,11 +372,14 @@ class Cluster:
         cell: str,
         options: dict[str, Any],
         kept: dict[str, Any],
+        on_tick: Callable[[], None],
+        note: begun.Begun,
     ) -> Iterator[Execution]:
         """Waits for its turn and yields the execution of a fit cell, begun but not followed."""
         with self._turn_of(_silence) as engines:
-            begun.note(engines.folder, kept["title"], Path(kept["folder"]), options, self.ranks)
-            execution = Execution(engines, range(self.ranks), on_data)
+            begun.note(engines.folder, self.ranks, note)
+            kept = {**kept, "ranks": len(engines.living)}
+            execution = Execution(engines, engines.living, on_data, on_tick=on_tick)
             yield execution.call(f"{_ENGINE}.fit:run_fit_cell", cell, options, kept)
 
     @contextmanager
@@ -306,7 +387,7 @@ class Cluster:
         """Yields the execution of a fit that another notebook has begun: it ends with it."""
         with self._turn_of(_silence) as engines:
             tails = begun.Tails(engines.folder, fit.logs)
-            execution = Execution(engines, range(self.ranks), tails=tails, on_tick=on_tick)
+            execution = Execution(engines, engines.living, tails=tails, on_tick=on_tick)
             yield execution.call(f"{_ENGINE}.fit:result_of", fit.run)
 
     def follow(self, execution: Execution) -> None:
@@ -337,6 +418,18 @@ class Cluster:
             )
         return where
 
+    def _living(self, ranks: list[int] | None) -> list[int]:
+        """Where a cell runs: on all ranks that live where nothing was said."""
+        engines = self._alive()
+        if not engines.living:
+            raise ClusterError("All ranks have died. %tnt_cluster restart starts them anew.")
+        if ranks is not None and (gone := sorted(engines.lost & set(ranks))):
+            raise ClusterError(
+                f"{ranks_label(gone)} died. %tnt_cluster restart --missing starts it again, "
+                "without --missing all ranks."
+            )
+        return engines.living if ranks is None else ranks
+
     @contextmanager
     def _turn_of(self, report: Callable[[str], None]) -> Iterator[Engines]:
         """One at a time: cells behind a fit wait here, then meet ranks that can communicate."""
@@ -357,8 +450,8 @@ class Cluster:
             turn.release()
 
     def _recover(self, engines: Engines) -> None:
-        if self._needs_recovery and self.ranks > 1:
-            recovery = Execution(engines, range(self.ranks)).call(f"{_ENGINE}.cell:recover")
+        if self._needs_recovery and self.ranks > 1 and engines.living:
+            recovery = Execution(engines, engines.living).call(f"{_ENGINE}.cell:recover")
             self._follow(recovery, timeout=_RECOVER_S)
             if recovery.failures:
                 raise rank_error(recovery.failures)
@@ -389,28 +482,36 @@ class Cluster:
             self._running = None
             self._needs_recovery = self._needs_recovery or bool(execution.failures)
 
-    def _death(self, engines: Engines, death: RanksDied) -> ClusterError:
-        return ClusterError(
-            f"{ranks_label(death.ranks)} died. %tnt_cluster restart starts the ranks anew; "
-            f"variables on them are lost.\n\n{engines.last_words(death.ranks)}"
-        )
-
-    def _place(self, rank: int) -> str:
-        """Where the main thread of a rank is, innermost call first, as its log says."""
-        last_thread = self.logs(rank).rpartition("(most recent call first):\n")[2]
-        return "\n".join(last_thread.splitlines()[:_PLACE_LINES])
+    def _death(self, engines: Engines, death: RanksDied) -> DeathError:
+        words = engines.last_words(death.ranks)
+        engines.lost.update(engines.dead())
+        self._needs_recovery = True
+        hosts = {engines.seats[rank]["host"] for rank in death.ranks}
+        said = f"{ranks_label(death.ranks)} died on {', '.join(sorted(hosts))}. "
+        if engines.survives and engines.living:
+            said += (
+                f"{ranks_label(engines.living)} live, and so do their variables: the next cell "
+                "runs there. %tnt_cluster restart --missing starts the others again, without "
+                "--missing all ranks."
+            )
+        else:
+            said += "%tnt_cluster restart starts the ranks anew; variables on them are lost."
+        return DeathError(f"{said}\n\n{words}", death.ranks)
 
     def _free_by_restart(self, execution: Execution, stuck: RanksStuck) -> ClusterError:
-        raised = rank_error(execution.failures)
+        failures = execution.failures
+        raised = rank_error(failures) if failures else RankError("It was interrupted.")
         print(f"restarting the engines: {ranks_label(stuck.stuck)} cannot be freed", flush=True)
+        tails = begun.Tails(self.folder, [None] * self.ranks)
         execution.request_stacks()
         time.sleep(_STACKS_WAIT_S)
-        where = [f"Rank {rank} was here:\n{self._place(rank)}" for rank in stuck.stuck]
+        said = dict(tails.new())
+        where = [f"Rank {rank} was here:\n{place(said.get(rank, ''))}" for rank in stuck.stuck]
         self.restart()
         return ClusterError(
-            f"{raised}\n{ranks_label(stuck.stuck)} waited for it in a call that cannot be "
-            "interrupted (plain mpi4py?). The engines were restarted: variables on all ranks are "
-            "lost.\n\n" + "\n".join([*(raised.rendered or []), *where])
+            f"{raised}\n{ranks_label(stuck.stuck)} did not end: in a call that cannot be "
+            "interrupted. The engines were restarted: variables on all ranks are lost.\n\n"
+            + "\n".join([*(raised.rendered or []), *where])
         )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import ipyparallel as ipp
@@ -30,11 +32,13 @@ class Engines:
 
     Attributes:
         record: what the cluster is.
+        lost: ranks that have died, as far as cells have been told.
     """
 
     def __init__(self, record: Record, folder: RunFolder, lease: Lease) -> None:
         self.record = record
         self.folder = folder
+        self.lost: set[int] = set()
         self._lease = lease
         self._client: ipp.Client | None = None
 
@@ -60,10 +64,12 @@ class Engines:
                     f"{record.id} removes what is left of it."
                 )
             engines.connect()
+            engines.update(notebook=records.notebook())
             gone = engines.dead()
             if not gone and not engines.busy():
                 engines.verify()
-            if gone:
+            engines.lost = set(gone)
+            if gone and not (engines.survives and engines.living):
                 raise ClusterError(
                     f"Of cluster {record.id} {ranks_label(gone)} died meanwhile. %tnt_cluster stop "
                     f"{record.id} removes the rest.\n\n{engines.last_words(gone)}"
@@ -82,6 +88,16 @@ class Engines:
     def size(self) -> int:
         """How many ranks."""
         return self.record.ranks
+
+    @property
+    def living(self) -> list[int]:
+        """Ranks that are not lost."""
+        return [rank for rank in range(self.size) if rank not in self.lost]
+
+    @property
+    def survives(self) -> bool:
+        """Whether ranks outlive the death of another."""
+        return all(seat.get("survives") for seat in self.seats)
 
     @property
     def cluster_id(self) -> str:
@@ -112,7 +128,7 @@ class Engines:
         """
         file = self.folder.profile / "security" / f"ipcontroller-{self.cluster_id}-client.json"
         deadline = time.monotonic() + _CONNECT_S
-        while not file.exists() and records.runs(self.record.controller):
+        while not _is_written(file) and records.runs(self.record.controller):
             if time.monotonic() > deadline:
                 break
             time.sleep(0.02)
@@ -266,6 +282,15 @@ class Engines:
         if self._client is not None:
             self._client.close(linger=0)
             self._client = None
+
+
+def _is_written(file: Path) -> bool:
+    """Whether a file of JSON is there to its end."""
+    try:
+        json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def reasons(launcher_log: str) -> str:

@@ -12,11 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import ipyparallel as ipp
 from ipyparallel.serialize import PrePickled
 
+from tnt_notebook import signals
 from tnt_notebook.cluster.begun import Tails
 from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.failure import Failure, failure_of
@@ -26,6 +27,7 @@ from tnt_notebook.errors import ClusterError
 
 TICK_S = 0.05
 INTERRUPT_AFTER_S = 5.0  # a rank raised, and another does not end although it was freed
+FREED_AFTER_S = 1.0  # a person wants an end: who waited has answered by then, the others have not
 GIVE_UP_AFTER_S = 10.0
 OUTPUT_WAIT_S = 2.0  # an answer may overtake the last output
 
@@ -39,10 +41,11 @@ class RanksDied(ClusterError):
 
 
 class RanksStuck(ClusterError):
-    """A rank raised, and others could not be freed."""
+    """A rank raised, or a person wants an end, and others could not be freed."""
 
     def __init__(self, raised: list[int], stuck: list[int]) -> None:
-        super().__init__(f"{ranks_label(raised)} raised, and {ranks_label(stuck)} did not end.")
+        why = f"{ranks_label(raised)} raised" if raised else "It was interrupted"
+        super().__init__(f"{why}, and {ranks_label(stuck)} did not end.")
         self.raised = raised
         self.stuck = stuck
 
@@ -84,8 +87,10 @@ class Execution:
         self.answers: dict[int, Any] = {}
         self.failures: dict[int, Failure] = {}
         self._answered_at = 0.0
+        self._died: list[int] = []
         self._failed_at: float | None = None
         self._interrupted_stuck = False
+        self._aborted_at: float | None = None
         self._interrupts = 0
 
     def execute(self, code: str) -> Execution:
@@ -129,18 +134,24 @@ class Execution:
 
     def request_stop(self) -> None:
         """Asks the ranks to end their fit after the current step."""
-        self._signal(signal.SIGUSR1)
+        self._signal(signals.STOP)
+
+    def abort(self) -> None:
+        """Ends it on all ranks, wherever they are: those that wait for each other are freed, then
+        the others interrupted. Safe from any thread; who cannot be freed is found out by `wait`."""
+        self._events.put((-1, "abort", None))
 
     def request_stacks(self) -> None:
         """Asks the ranks that have not answered to write into their logs where they are."""
-        self._signal(signal.SIGUSR2)
+        self._signal(signals.STACKS)
 
     def wait(self, timeout: float | None = None) -> None:
         """Shows output until all ranks have answered.
 
         Raises:
             RanksDied: a rank of the cluster left meanwhile.
-            RanksStuck: a rank raised, and others could not be freed within ten seconds.
+            RanksStuck: a rank raised, or `abort` was called, and others could not be freed within
+                ten seconds.
             Abandoned: Ctrl-C twice.
             ClusterError: ``timeout`` seconds have passed.
         """
@@ -155,6 +166,8 @@ class Execution:
                         "%tnt_cluster restart starts the engines anew."
                     )
         show(self._merger.rest(time.monotonic()), self._labelled)
+        if self._died:
+            raise RanksDied(self._died)
 
     # What arrives -------------------------------------------------------------------------
 
@@ -208,6 +221,9 @@ class Execution:
         now = time.monotonic()
         if kind == "interrupt":
             self._on_interrupt()
+        elif kind == "abort" and self._aborted_at is None:
+            self._aborted_at = now
+            self._signal(signals.FREE)
         elif kind == "stream":
             self._merger.write(rank, content["name"], content["text"], now)
         elif kind in ("display_data", "execute_result"):
@@ -254,19 +270,30 @@ class Execution:
     def _check_ranks(self) -> None:
         if not self._unanswered:
             return
-        dead = self._engines.dead()
+        dead = [rank for rank in self._engines.dead() if rank not in self._engines.lost]
         if dead:
-            show(self._merger.rest(time.monotonic()), self._labelled)
-            raise RanksDied(dead)
-        if self._failed_at is None:
+            self._died = self._died or dead
+            if not self._engines.survives:
+                self._give_up(RanksDied(self._died))
+            # The others are told by MPI, and answer: what a person sees is that they live.
+            self._failed_at = self._failed_at or time.monotonic()
+            self._unanswered.difference_update(dead)
+            self._unfinished_output.difference_update(dead)
+        since = self._failed_at if self._aborted_at is None else self._aborted_at
+        if since is None:
             return
-        waited = time.monotonic() - self._failed_at
-        if waited > INTERRUPT_AFTER_S and not self._interrupted_stuck:
+        waited = time.monotonic() - since
+        patience = INTERRUPT_AFTER_S if self._aborted_at is None else FREED_AFTER_S
+        if waited > patience and not self._interrupted_stuck:
             self._interrupted_stuck = True
             self.interrupt()
         if waited > GIVE_UP_AFTER_S:
-            show(self._merger.rest(time.monotonic()), self._labelled)
-            raise RanksStuck(sorted(self.failures), self.pending)
+            died, stuck = RanksDied(self._died), RanksStuck(sorted(self.failures), self.pending)
+            self._give_up(died if self._died else stuck)
+
+    def _give_up(self, error: ClusterError) -> NoReturn:
+        show(self._merger.rest(time.monotonic()), self._labelled)
+        raise error
 
     @contextmanager
     def _interrupts_as_events(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from tnt_notebook import telemetry
 from tnt_notebook.cluster.begun import Begun
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
-from tnt_notebook.errors import ModelError, RankError, TntError
+from tnt_notebook.errors import DeathError, ModelError, RankError, SuspendedError, TntError
 from tnt_notebook.parallel.pipeline.measured import timeline_from
 from tnt_notebook.parallel.pipeline.simulate import Timeline
 from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
@@ -25,10 +25,14 @@ from tnt_notebook.telemetry.sparse import Sparse
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster.cluster import Cluster
+    from tnt_notebook.dashboard import LiveView
     from tnt_notebook.dashboard.trace import Trace
 
 _FRAME = "tnt_frame"
 _READ_S = 0.25
+#: Seconds after which a fit that was asked to stop is aborted: a step, and the end of an epoch with
+#: its checkpoints, take less.
+STOP_WITHIN_S = 60.0
 
 
 class Fit:
@@ -48,9 +52,9 @@ class Fit:
         options: dict[str, Any],
         title: str = "fit",
         begun: Begun | None = None,
+        on_failure: str = "stop",
+        restarts: int = 0,
     ) -> None:
-        from tnt_notebook.dashboard import LiveView
-
         self.title = title
         self.state: Literal["queued", State] = "queued"
         self.error: TntError | None = None
@@ -60,18 +64,22 @@ class Fit:
         self._read_at = 0.0
         self._reader = Reader(self.folder)
         self._cluster = cluster
-        self._cell = cell
+        self._cell = cell if begun is None else begun.cell
         self._options = options
+        self._on_failure = on_failure if begun is None else begun.on_failure
+        self._restarts = restarts if begun is None else begun.restarts
+        self._failures = 0
         self._rows: list[Row] = []
         self._sparse = Sparse()
         self._result: dict[str, Any] = {}
         self._execution: Execution | None = None
-        self._stop_asked = False
+        self._stop_asked_at: float | None = None
+        self._aborted = False
+        self.stop_within = STOP_WITHIN_S
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._model: Any = None
-        self._view = LiveView(title, cluster.ranks, self.stop, self.save_trace)
-        self._view.show()
+        self._view = self._new_view()
         # In this cell's context: what the ranks print belongs under it, not under the one that
         # runs when they print it.
         threading.Thread(
@@ -183,25 +191,63 @@ class Fit:
         return [frame for frame in self.frames if frame["phase"] == "fit"]
 
     def wait(self, timeout: float | None = None) -> Fit:
-        """Waits for the end.
+        """Waits for the end. Ctrl-C, or the notebook's interrupt, stops the fit after its current
+        step; a second one aborts it.
 
         Raises:
             TimeoutError: it still runs after ``timeout`` seconds.
             RankError, ClusterError: the fit failed.
         """
-        if not self._ended.wait(timeout):
-            raise TimeoutError(f"{self.title} still runs after {timeout:g} s.")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._ended.is_set():
+            try:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if not self._ended.wait(left):
+                    raise TimeoutError(f"{self.title} still runs after {timeout:g} s.")
+            except KeyboardInterrupt:
+                if self._aborted:
+                    raise  # it is being ended; who cannot wait for that may leave
+                self.interrupt()
         if self.error is not None:
             raise self.error
         return self
 
     def stop(self) -> None:
-        """Asks all ranks to end the fit after their current step; returns at once."""
+        """Asks all ranks to end the fit after their current step; returns at once.
+
+        If they have not come to the end of a step within :attr:`stop_within` seconds, it is
+        aborted.
+        """
         with self._lock:
-            self._stop_asked = True
+            if self._stop_asked_at is None:
+                self._stop_asked_at = time.monotonic()
             execution = self._execution
         if execution is not None:
             execution.request_stop()
+
+    def abort(self) -> None:
+        """Ends the fit now, in the middle of a step; returns at once.
+
+        Ranks that wait for others are freed, those in a cell's own code are interrupted there, and
+        the error of the fit says where. Where a rank cannot be interrupted the engines are started
+        anew. The model on the ranks is not to be used afterwards.
+        """
+        with self._lock:
+            self._aborted = True
+            if self._stop_asked_at is None:
+                self._stop_asked_at = time.monotonic()
+            execution = self._execution
+        if execution is not None:
+            execution.abort()
+
+    def interrupt(self) -> None:
+        """What the notebook's interrupt does: asks for a stop, and aborts the second time."""
+        if self._stop_asked_at is None:
+            print(f"stopping {self.title} after the current step (interrupt again to abort it)")
+            self.stop()
+        else:
+            print(f"aborting {self.title}")
+            self.abort()
 
     def __repr__(self) -> str:
         return f"<{self.title}: {self.state}{self._progress()}>"
@@ -237,16 +283,55 @@ class Fit:
             self._ended.set()
 
     def _train(self) -> None:
+        while True:
+            try:
+                return self._train_once()
+            except (DeathError, SuspendedError) as error:
+                if self._stop_asked_at is not None or self._failures >= self._restarts:
+                    raise
+                self._go_on_after(error)
+
+    def _go_on_after(self, error: TntError) -> None:
+        """Makes ranks to go on with, from the last checkpoint."""
+        self._failures += 1
+        reason = str(error).splitlines()[0]
+        self._view.finish("failed", reason)
+        archive.conclude(self.folder, "failed", reason)
+        policy = "restart" if self._on_failure == "stop" else self._on_failure
+        suspended = isinstance(error, SuspendedError)
+        done = self._cluster.again() if suspended else self._cluster.mend(policy)
+        number = f"{self._failures} of at most {self._restarts}"
+        print(f"{reason.split('. ')[0]}: {done}, from the last checkpoint ({number})", flush=True)
+        if not Path(self._options["checkpoint"]["folder"] or "/").is_dir():
+            print("No checkpoint was kept: it begins anew. --checkpoint DIR keeps them.")
+        kept = {**self._options["checkpoint"], "resume": True}
+        self._options = {**self._options, "checkpoint": kept}
+        self._begun = None
+        self.folder = archive.new_folder(self.title)
+        self.frames, self._rows, self._sparse = [], [], Sparse()
+        self._view = self._new_view()
+
+    def _new_view(self) -> LiveView:
+        from tnt_notebook.dashboard import LiveView
+
+        ranks = len(self._cluster.living)
+        view = LiveView(self.title, ranks, self.stop, self.save_trace)
+        view.show()
+        return view
+
+    def _train_once(self) -> None:
         with self._turn() as execution:
             with self._lock:
                 self._execution = execution
                 self.state = "running"
-            if self._stop_asked:
+            if self._stop_asked_at is not None:
                 execution.request_stop()
             self._cluster.follow(execution)
         if self._begun is not None:
             self._read_kept()
         if execution.failures:
+            if {failure.ename for failure in execution.failures.values()} == {"SuspendedError"}:
+                raise SuspendedError(next(iter(execution.failures.values())).evalue)
             raise rank_error(execution.failures)
         self._result = execution.answers[0]
         self.state = "stopped" if self._result["stopped"] else "finished"
@@ -254,15 +339,30 @@ class Fit:
     def _turn(self) -> AbstractContextManager[Execution]:
         """Begins, or joins what was begun."""
         if self._begun is not None:
-            return self._cluster.begun_turn(self._begun, self._read_kept)
+            return self._cluster.begun_turn(self._begun, self._on_tick)
         kept = {
             "title": self.title,
-            "ranks": self._cluster.ranks,
             "folder": str(self.folder),
             "options": self._options,
             "kernel": os.getpid(),
         }
-        return self._cluster.fit_turn(self._on_data, self._cell, self._options, kept)
+        note = Begun(
+            self.title, str(self.folder), self._options, self._cell, self._on_failure,
+            self._restarts - self._failures,
+        )  # fmt: skip
+        return self._cluster.fit_turn(
+            self._on_data, self._cell, self._options, kept, self._on_tick, note
+        )
+
+    def _on_tick(self) -> None:
+        if self._begun is not None:
+            self._read_kept()
+        execution, asked = self._execution, self._stop_asked_at
+        if execution is None or asked is None or self._aborted:
+            return
+        if time.monotonic() - asked > self.stop_within:
+            print(f"{self.title} has not come to a step's end for {self.stop_within:g} s: aborting")
+            self.abort()
 
     def _read_kept(self) -> None:
         """Frames of a fit that was begun elsewhere: the messages go there, the files are here."""
@@ -282,7 +382,7 @@ class Fit:
         self._sparse.add(self.frames, frame)
         self._rows = frame.get("rows") or self._rows
         self._view.update(frame)
-        if self._stop_asked and self._execution and frame["state"] == "running":
+        if self._stop_asked_at is not None and self._execution and frame["state"] == "running":
             # The first request may have reached a rank before the cell had begun there.
             self._execution.request_stop()
 

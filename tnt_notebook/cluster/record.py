@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import sys
 import time
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -33,6 +35,7 @@ class Record:
             a job runs the engines.
         job: of a batch system.
         seats: what each rank said of itself.
+        notebook: the kernel that owned it last, the same after a restart; "" outside of one.
         reached: by which address of this host engines reach it, and why that one.
         rounds: how often engines were started in the same job.
     """
@@ -49,6 +52,7 @@ class Record:
     engines: tuple[int, float] | None = None
     job: str | None = None
     seats: tuple[dict[str, Any], ...] = ()
+    notebook: str = ""
     reached: str = ""
     rounds: int = 1
 
@@ -95,8 +99,8 @@ def listed() -> list[Known]:
 
 
 def find(text: str | None) -> Known:
-    """The cluster that is meant by its id or the beginning of it; without, the only one that
-    nobody owns.
+    """The cluster that is meant by its id or the beginning of it; without, the one that nobody
+    owns: this notebook's, or the only one.
 
     Raises:
         ClusterError: there is none, or more than one.
@@ -104,6 +108,8 @@ def find(text: str | None) -> Known:
     clusters = listed()
     if text is None:
         meant = [c for c in clusters if c.kept is not None and c.kept["owner"] is None]
+        own = [c for c in meant if c.record.notebook and c.record.notebook == notebook()]
+        meant = own[-1:] or meant
         what = "that nobody owns"
     else:
         meant = [c for c in clusters if c.record.id.startswith(text)]
@@ -115,6 +121,14 @@ def find(text: str | None) -> Known:
         hint = f" There is: {ids}." if ids else " None is running."
         raise ClusterError(f"There is no cluster {what}.{hint} %tnt_cluster list shows more.")
     raise ClusterError(f"There are {len(meant)} clusters {what}: {ids}. Say which one.")
+
+
+def notebook() -> str:
+    """What this kernel is called, also after a restart; "" outside of one."""
+    app = sys.modules.get("ipykernel.kernelapp")
+    if app is None or not app.IPKernelApp.initialized():
+        return ""
+    return Path(app.IPKernelApp.instance().connection_file).stem
 
 
 def process(pid: int) -> tuple[int, float]:
@@ -146,6 +160,7 @@ def begin(
         began=time.time(),
         request=request,
         plan=plan,
+        notebook=notebook(),
     )
     write(record, folder)
     return record
@@ -172,6 +187,7 @@ def _record(said: Any) -> Record:
         engines=_process(said["engines"]),
         job=None if said["job"] is None else _a(str, said["job"]),
         seats=tuple(_all(dict, seats)),
+        notebook=_a(str, said["notebook"]),
         reached=_a(str, said["reached"]),
         rounds=_a(int, said["rounds"]),
     )

@@ -11,8 +11,18 @@ Importing this package loads neither MPI nor TensorFlow; the first use of the wo
 
 from __future__ import annotations
 
-from tnt_notebook.comm.current import abort, failure, rank, recover, size, use, world
-from tnt_notebook.comm.world import Bucket, Group, World
+from tnt_notebook.comm.current import (
+    abort,
+    failure,
+    rank,
+    recover,
+    size,
+    survives,
+    use,
+    world,
+)
+from tnt_notebook.comm.groups import Bucket, Group
+from tnt_notebook.comm.world import World
 
 __all__ = [
     "Bucket",
@@ -23,6 +33,7 @@ __all__ = [
     "rank",
     "recover",
     "size",
+    "survives",
     "use",
     "world",
 ]

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from tnt_notebook.comm import mpi
+from tnt_notebook.comm import mpi, survival
 from tnt_notebook.comm.world import DEFAULT_TIMEOUT_S, World
 from tnt_notebook.errors import brief
 
@@ -59,8 +59,17 @@ def failure() -> str | None:
     return None if _world is None else _world.failure
 
 
+def survives() -> bool:
+    """Whether the other ranks of this job outlive the death of one, and can go on without it."""
+    return mpi.launched() and survival.survives()
+
+
 def recover() -> None:
-    """Makes communication work again after a failure. All ranks must call it."""
+    """Makes communication work again after a failure. All ranks that live must call it.
+
+    Where ranks have died the world is of the others then: see
+    :meth:`tnt_notebook.comm.World.recover`.
+    """
     world().recover()
 
 
@@ -71,7 +80,11 @@ def _start_world() -> World:
     else:
         from mpi4py import MPI
 
-        started = World(MPI.COMM_WORLD if MPI.COMM_WORLD.size > 1 else None, timeout_s)
+        by = MPI.Comm.Get_parent()
+        if by != MPI.COMM_NULL:
+            started = World.joined(by, timeout_s)
+        else:
+            started = World(MPI.COMM_WORLD if MPI.COMM_WORLD.size > 1 else None, timeout_s)
     atexit.register(started.close)
     if started.size > 1:
         _abort_on_uncaught_exception(started)

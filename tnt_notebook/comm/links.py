@@ -7,6 +7,7 @@ The choice is the user's (``transport``), or ``"auto"``; what came of it, and wh
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -66,8 +67,11 @@ def checked(transport: str) -> str:
     return transport
 
 
-def agree(comm: MPI.Comm, transport: str, lanes: int, timeout_s: float) -> None:
+def agree(comm: MPI.Comm, transport: str, lanes: int, timeout_s: float) -> list[str]:
     """Makes sure that all ranks ask for the same. Collective.
+
+    Returns:
+        The name of each rank's host.
 
     Raises:
         CommunicationError: on all ranks, if they do not.
@@ -77,14 +81,16 @@ def agree(comm: MPI.Comm, transport: str, lanes: int, timeout_s: float) -> None:
         "lanes": lanes,
         SHARED_MEMORY_VARIABLE: os.environ.get(SHARED_MEMORY_VARIABLE, ""),
     }
-    first, *others = mpi.allgather(comm, own, timeout_s, "opening links")
-    for rank, other in enumerate(others, start=1):
+    told = mpi.allgather(comm, (own, platform.node()), timeout_s, "opening links")
+    (first, _), *others = told
+    for rank, (other, _) in enumerate(others, start=1):
         for name in own:
             if other[name] != first[name]:
                 raise CommunicationError(
                     f"the ranks ask for different links: {name} is {first[name]!r} on rank 0 and "
                     f"{other[name]!r} on rank {rank}"
                 )
+    return [host for _, host in told]
 
 
 def open_links(

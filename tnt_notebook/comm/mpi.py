@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
 import os
 import pickle
+import threading
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -21,10 +23,34 @@ if TYPE_CHECKING:
 # Set by the launchers (Open MPI, PMIx, MPICH and Intel MPI, Slurm's srun) for every rank.
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 
+_given_up = threading.Event()
+
 
 def launched() -> bool:
     """Whether an MPI launcher started this process."""
     return any(name in os.environ for name in _RANK_VARIABLES)
+
+
+def initialise() -> None:
+    """Initialises MPI, so that it is finalized when this process ends unless :func:`give_up` was
+    called. To be called before anything imports ``mpi4py.MPI``.
+    """
+    import mpi4py
+
+    mpi4py.rc.finalize = False
+    from mpi4py import MPI
+
+    def end() -> None:
+        if not _given_up.is_set() and not MPI.Is_finalized():
+            MPI.Finalize()
+
+    atexit.register(end)
+
+
+def give_up() -> None:
+    """MPI is not to be finalized: after the death of a rank, and in a rank that was started in its
+    place, that may crash, or never end."""
+    _given_up.set()
 
 
 def transport(link: MPI.Comm) -> _kernels.Transport:

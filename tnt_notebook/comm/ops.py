@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tnt_notebook.comm.current import world
-from tnt_notebook.comm.world import Group, World
+from tnt_notebook.comm.groups import Group
+from tnt_notebook.comm.world import World
 from tnt_notebook.errors import CommunicationError
 from tnt_notebook.telemetry.events import EVENT_KINDS
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
+import platform
 import threading
 import weakref
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tnt_notebook.comm import clocks, links, mpi, rules
-from tnt_notebook.comm.collectives import (
-    Collectives,
-    Prepared,
-    reduction_number,
-    type_number,
-)
+from tnt_notebook.comm import clocks, links, mpi, recovery, rules, survival
+from tnt_notebook.comm.collectives import Collectives, Prepared
+from tnt_notebook.comm.groups import Bucket, Group, refused
 from tnt_notebook.errors import CommunicationError, PeerError
 from tnt_notebook.telemetry.events import EVENT
 
@@ -36,7 +33,8 @@ _EAGER_CHANNEL = 0
 class World(Collectives):
     """Ranks that work together, each a process.
 
-    After a failure all calls raise until all ranks have called :meth:`recover`.
+    After a failure all calls raise until all ranks have called :meth:`recover`. Where ranks outlive
+    the death of others (:func:`tnt_notebook.comm.survives`), it makes a world of those that live.
 
     Args:
         communicator: an mpi4py communicator, duplicated here; ``None``: this process alone.
@@ -48,6 +46,8 @@ class World(Collectives):
 
     Attributes:
         rank, size: place of this process, and how many there are.
+        members: of each rank, its seat: the rank that it had in the beginning.
+        hosts: of each rank, the name of its host.
         id: number by which TensorFlow ops find this world.
         links: how the ranks reach each other.
         rules: those that measurements have left, see :mod:`tnt_notebook.comm.rules`.
@@ -57,7 +57,7 @@ class World(Collectives):
 
     def __init__(
         self,
-        communicator: MPI.Comm | None = None,
+        communicator: MPI.Intracomm | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         transport: str | None = None,
         lanes: int | None = None,
@@ -69,21 +69,35 @@ class World(Collectives):
         self._lock = threading.Lock()
         self._abandoned: list[Any] = []  # memory of calls that were interrupted
         self._groups: list[list[int]] = []
+        self._era = 0  # changes with the members; groups are of one era
         self._channels_taken = 0
-        self._parent: MPI.Comm | None = None
+        self._links: list[MPI.Comm] = []
+        self._parent: MPI.Intracomm | None = None
         if communicator is not None:
             with mpi.turn():
                 self._parent = communicator.Dup()
+        self._seats = 1 if communicator is None else communicator.size
+        self.members = tuple(range(self._seats))
+        self._hosts_of_seats: dict[int, str] = {}
         self.rules: list[rules.Rule] = []
         self._open()
-        self.rank: int = self._engine.rank
-        self.size: int = self._engine.size
         try:
             self.load_rules()
             self.recover()  # a barrier: a rank that fails next must find the others' world complete
         except BaseException:
             self.close()
             raise
+
+    @classmethod
+    def joined(cls, by: MPI.Intercomm, timeout_s: float = DEFAULT_TIMEOUT_S) -> World:
+        """The world of a process that other ranks have started to take a seat: see :meth:`grow`.
+
+        Args:
+            by: those ranks, ``MPI.Comm.Get_parent()``.
+        """
+        world = cls(None, timeout_s)
+        recovery.join(world, by)
+        return world
 
     def __repr__(self) -> str:
         return f"<World: rank {self.rank} of {self.size}, {self.links.describe()}>"
@@ -92,6 +106,16 @@ class World(Collectives):
     def node(self) -> tuple[int, ...]:
         """The number of each rank's node; ranks of one node share memory."""
         return self.links.node
+
+    @property
+    def lost(self) -> tuple[int, ...]:
+        """The seats of the ranks that have died."""
+        return tuple(seat for seat in range(self._seats) if seat not in self.members)
+
+    def seats_beside(self, seat: int) -> list[int]:
+        """The seats on a seat's host, itself among them."""
+        hosts = self._hosts_of_seats
+        return [other for other in sorted(hosts) if hosts[other] == hosts[seat]]
 
     @property
     def lanes(self) -> int:
@@ -154,34 +178,37 @@ class World(Collectives):
     def recover(self) -> None:
         """Makes communication work again after a failure. Collective; nothing to do is cheap.
 
-        Buckets made before a failure are not usable after it; groups are.
+        Buckets made before a failure are not usable after it; groups are, unless a rank has died:
+        the ranks that live are then numbered anew, in the same order.
+
+        Raises:
+            CommunicationError: a rank that lives does not come, or there are no links between them.
         """
         if self._parent is None:
             if self.failure:
                 self._close()
                 self._open()
-            return
-        # A rank that failed may have made fewer groups and buckets than the others.
-        own = np.array([self.failure is not None, self._channels_taken], np.int32)
-        all_ = np.empty_like(own)
-        from mpi4py import MPI
+        elif survival.survives():
+            recovery.recover_without_dead(self, self._parent)
+        else:
+            recovery.recover_with_all(self, self._parent)
 
-        with mpi.turn():
-            request = self._parent.Iallreduce(own, all_, MPI.MAX)
-        mpi.wait(request, self.timeout_s, "recovery")
-        self._channels_taken = int(all_[1])
-        if not all_[0]:
-            return
-        self._close()
-        # Over GPI-2 what is under way reaches no later transport.
-        if self.links.network == "mpi":
-            for lane, link in enumerate(self._links):
-                mpi.drain(self._engine, lane, link, self._parent, timeout_s=10)
-        with mpi.turn():
-            for link in self._links:
-                link.Free()
-        self._abandoned.clear()
-        self._open()
+    def grow(self, command: Callable[[int], Sequence[str]]) -> None:
+        """Starts ranks for the seats that are vacant, on the hosts where they were. Collective.
+
+        They take part when they ask for their world, and all ranks are numbered by seat again. The
+        new ranks know nothing of the program so far; groups and buckets of before are gone.
+
+        Args:
+            command: program and arguments of the rank that takes a seat.
+
+        Raises:
+            CommunicationError: the job cannot start ranks, or they do not come.
+        """
+        if self.lost:
+            if self._parent is None:
+                raise CommunicationError("Only a job of MPI can start ranks.")
+            recovery.grow(self, self._parent, command)
 
     def error(self, label: str) -> Exception:
         """The exception that says why ``label`` did not complete on this rank."""
@@ -246,7 +273,7 @@ class World(Collectives):
             with mpi.turn():
                 request = self._parent.Ibarrier()
             mpi.wait(request, grace_s, "leaving")
-        except CommunicationError:
+        except (CommunicationError, MPI.Exception):
             MPI.COMM_WORLD.Abort(1)
 
     # -- inside -----------------------------------------------------------------------------------
@@ -256,10 +283,12 @@ class World(Collectives):
 
         if self._parent is None:
             transports = [_kernels.lonely_transport()]
-            self._links: list[MPI.Comm] = []
             self.links = links.Links(self._transport, (0,), "mpi", "there is one rank")
+            self.hosts: tuple[str, ...] = (platform.node(),)
         else:
-            links.agree(self._parent, self._transport, self._lanes, self.timeout_s)
+            self.hosts = tuple(
+                links.agree(self._parent, self._transport, self._lanes, self.timeout_s)
+            )
             with mpi.turn():
                 self._links = [self._parent.Dup() for _ in range(self._lanes)]
             transports, self.links = links.open_links(
@@ -267,6 +296,15 @@ class World(Collectives):
             )
         self._engine: _kernels.Engine = _kernels.engine(
             transports, list(self.links.node), self.timeout_s
+        )
+        self._hosts_of_seats.update(zip(self.members, self.hosts, strict=True))
+        self.rank: int = self._engine.rank
+        self.size: int = self._engine.size
+        self._engine.set_places(
+            [
+                f"on {host}" if rank == seat else f"on {host} (seat {seat})"
+                for rank, (host, seat) in enumerate(zip(self.hosts, self.members, strict=True))
+            ]
         )
         self._engine.set_rules(rules.for_engine(self.rules))
         self._group_ids = [self._engine.add_group(ranks) for ranks in self._groups]
@@ -291,7 +329,7 @@ class World(Collectives):
         try:
             failure = prepared.operation(self._engine, array, output)
         except BaseException as error:
-            if not _refused(error, prepared.operation.is_busy(self._engine)):
+            if not refused(error, prepared.operation.is_busy(self._engine)):
                 # The backend may still write there; and the other ranks are out of step now.
                 self._abandoned.append((array, output))
                 self.abort(f"rank {self.rank}: {type(error).__name__} in {prepared.label}")
@@ -306,98 +344,6 @@ class World(Collectives):
         if self._channels_taken > _kernels.max_channels // 2:
             raise CommunicationError("too many groups and buckets have been made")
         return _kernels.max_channels - self._channels_taken
-
-
-class Group(Collectives):
-    """Some ranks of a world, numbered anew; made by :meth:`World.split`.
-
-    Attributes:
-        rank, size: place of this process in the group, and how many are in it.
-        ranks: the members' ranks in the world.
-        world: the world.
-    """
-
-    def __init__(self, world: World, number: int, channel: int) -> None:
-        self.world = world
-        self.ranks = world._groups[number]
-        self.rank = self.ranks.index(world.rank)
-        self.size = len(self.ranks)
-        self._number = number
-        self._channel = channel
-        self._lock = threading.Lock()
-
-    def __repr__(self) -> str:
-        return f"<Group: rank {self.rank} of {self.size}, ranks {self.ranks} of the world>"
-
-    @property
-    def node(self) -> tuple[int, ...]:
-        """The number of each member's node; ranks of one node share memory."""
-        return tuple(self.world.node[rank] for rank in self.ranks)
-
-    @property
-    def id(self) -> int:
-        """The number by which TensorFlow ops find this group in its world."""
-        return self.world._group_ids[self._number]
-
-    @property
-    def _prepared(self) -> dict[tuple[Any, ...], Prepared]:  # type: ignore[override]
-        return self.world._prepared_of_groups[self._number]
-
-    def _prepare(self, label: str, **request: Any) -> _kernels.Operation:
-        from tnt_notebook.comm import _kernels
-
-        return _kernels.Operation(
-            engine=self.world._engine, channel=self._channel, group=self.id, label=label, **request
-        )
-
-    def _run(self, prepared: Prepared, array: np.ndarray, output: np.ndarray | None) -> None:
-        with self._lock:
-            self.world._carry_out(prepared, array, output)
-
-
-class Bucket:
-    """Memory within reach of the ranks of a node; made by :meth:`World.bucket`.
-
-    Attributes:
-        array: the memory, a flat array.
-    """
-
-    def __init__(self, world: World, count: int, dtype: np.dtype, channel: int) -> None:
-        from tnt_notebook.comm import _kernels
-
-        label = f"allreduce in place of {dtype}[{count}]"
-        self._world = world
-        self._label = label
-        self._bucket = _kernels.SharedBucket(
-            world._engine, channel, type_number(dtype), count, label
-        )
-        memory: Any = (ctypes.c_byte * (count * dtype.itemsize)).from_address(self._bucket.address)
-        memory._owner = self._bucket  # lives as long as any view of it
-        self.array: np.ndarray = np.frombuffer(memory, dtype)
-
-    def allreduce(
-        self, op: str = "sum", scale: float = 1.0, algorithm: str | None = None
-    ) -> np.ndarray:
-        """Reduces ``scale * array`` over all ranks, in place, and returns the array."""
-        reduction, scale = reduction_number(op, self.array.dtype, scale, self._world.size)
-        try:
-            failure = self._bucket.allreduce(reduction, scale, algorithm or "")
-        except BaseException as error:
-            if not _refused(error, self._bucket.is_busy):
-                rank, kind = self._world.rank, type(error).__name__
-                self._world.abort(f"rank {rank}: {kind} in {self._label}")
-            raise
-        if failure:
-            raise self._world.error(self._label)
-        return self.array
-
-
-def _refused(error: BaseException, is_busy: bool) -> bool:
-    """Whether a call was not carried out: then the ranks are still in step.
-
-    What a signal handler raises may look the same, but leaves the operation under way.
-    """
-    return isinstance(error, ValueError | IndexError | TypeError) and not is_busy
 
 
 def _close(world: int, engine: _kernels.Engine) -> None:

@@ -1,6 +1,14 @@
 """``python -m tnt_notebook.engine``: what mpiexec starts for every rank."""
 
-from tnt_notebook.engine.start import main
+import signal
+
+from tnt_notebook import signals
+
+# Before anything that starts threads (NumPy does): a thread that has not blocked it would get the
+# signal that `tnt_notebook.engine.free` waits for, and end the process.
+signal.pthread_sigmask(signal.SIG_BLOCK, [signals.FREE])
+
+from tnt_notebook.engine.start import main  # noqa: E402
 
 if __name__ == "__main__":
     main()

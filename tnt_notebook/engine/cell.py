@@ -11,7 +11,7 @@ from ipyparallel.serialize import serialize_object
 from IPython import get_ipython
 
 from tnt_notebook import comm
-from tnt_notebook.errors import PeerError, brief
+from tnt_notebook.errors import PeerError, SuspendedError, brief
 
 
 def install(shell: Any) -> None:
@@ -19,7 +19,7 @@ def install(shell: Any) -> None:
     shell.events.register("post_run_cell", free_peers)
     # The notebook shows where the failure was, not where the others waited; and to lay out a
     # traceback through Keras takes IPython seconds, on a busy core longer than a freed rank has.
-    shell.set_custom_exc((PeerError,), _one_line)
+    shell.set_custom_exc((PeerError, SuspendedError), _one_line)
     # A cell often ends in model.fit(...): what it gives should say more than an address, and the
     # same on all ranks, so that it is shown once.
     shell.display_formatter.formatters["text/plain"].for_type_by_name(
@@ -30,7 +30,7 @@ def install(shell: Any) -> None:
 def _one_line(
     shell: Any, kind: type[BaseException], error: BaseException, frames: Any, tb_offset: Any = None
 ) -> list[str]:
-    """The traceback of a rank that was freed."""
+    """The traceback of a rank that was freed, or left training as it was told."""
     return [f"{kind.__name__}: {error}"]
 
 
@@ -47,21 +47,25 @@ def free_peers(result: Any) -> None:
     comm.abort(f"rank {comm.rank()}: {brief(error)}")
 
 
-def recover() -> None:
-    """Collective over all ranks: makes communication usable again after a failed cell."""
+def recover() -> list[int]:
+    """Collective over all ranks that live: makes communication usable again after a failed cell.
+
+    Returns:
+        The seats of the ranks that live: who takes part from now on.
+    """
     comm.recover()
+    return list(comm.world().members)
 
 
 def describe() -> dict[str, Any]:
-    """Who this rank is: rank, size, host, pid, cores, GPU (as CUDA_VISIBLE_DEVICES), and how it
-    reaches the others: its node, by what, why so, and with how many lanes.
+    """Who this rank is: rank and size as in the beginning, whoever may have died since; host, pid,
+    cores, GPU (as CUDA_VISIBLE_DEVICES), and how it reaches the others: its node, by what, why so,
+    and with how many lanes.
     """
-    from mpi4py import MPI
-
     world = comm.world()
     return {
-        "rank": MPI.COMM_WORLD.Get_rank(),
-        "size": MPI.COMM_WORLD.Get_size(),
+        "rank": world.members[world.rank],
+        "size": len(world.members) + len(world.lost),
         "host": platform.node(),
         "pid": os.getpid(),
         "cores": sorted(os.sched_getaffinity(0)),
@@ -71,6 +75,7 @@ def describe() -> dict[str, Any]:
         "links": world.links.describe(),
         "reason": world.links.reason,
         "lanes": world.lanes,
+        "survives": comm.survives(),
     }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from ipyparallel.engine.datapub import publish_data
 from IPython import get_ipython
 
-from tnt_notebook import comm
+from tnt_notebook import comm, signals
 from tnt_notebook.comm import stop
 from tnt_notebook.engine import busy
 from tnt_notebook.errors import ModelError
@@ -29,8 +29,10 @@ _last: tuple[str, dict[str, Any]] | None = None
 
 
 def install() -> None:
-    """Makes SIGUSR1 a request to end the running fit after its current step."""
-    signal.signal(signal.SIGUSR1, lambda signum, frame: stop.request_stop())
+    """Makes signals requests of the running fit: to end after its current step, or to leave it
+    there with a checkpoint, as before the time limit of a batch system."""
+    signal.signal(signals.STOP, lambda signum, frame: stop.request_stop())
+    signal.signal(signals.SUSPEND, lambda signum, frame: stop.request_checkpoint(end=True))
 
 
 def run_fit_cell(
@@ -40,7 +42,8 @@ def run_fit_cell(
 
     Args:
         cell: ordinary Keras code.
-        options: keyword arguments of ``tnt_notebook.distributed``; those of a pipeline as a dict.
+        options: keyword arguments of ``tnt_notebook.distributed``; those of a pipeline and of
+            checkpoints as dicts.
         kept: where and as what rank 0 keeps the frames on disk: keyword arguments of
             :func:`tnt_notebook.telemetry.run_writer.begin`, with the folder as text.
 
@@ -70,6 +73,7 @@ def result_of(run: str) -> dict[str, Any]:
 def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dict[str, Any]:
     global _model
     stop.forget_stop()  # now: a person may press Stop while TensorFlow is loading
+    from tnt_notebook.parallel.checkpoint import Checkpoint
     from tnt_notebook.parallel.pipeline import Pipeline
     from tnt_notebook.parallel.scope import distributed
 
@@ -78,6 +82,9 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
     try:
         if "pipeline" in options:
             options = {**options, "pipeline": Pipeline(**options["pipeline"])}
+        if "checkpoint" in options:
+            said = Checkpoint(**{"run": cell, **options["checkpoint"]})
+            options = {**options, "checkpoint": said}
         with (
             _kept(kept) as report,
             distributed(report=report, **options) as session,
@@ -121,7 +128,7 @@ def _kept(begin: dict[str, Any] | None) -> Iterator[Callable[[Frame], None]]:
         try:
             if writer is None:
                 writer = run_writer.begin(
-                    **{**begin, "folder": Path(begin["folder"])}, stops_on=signal.SIGUSR1
+                    **{**begin, "folder": Path(begin["folder"])}, stops_on=signals.STOP
                 )
             writer.write(frame)
         except (OSError, ValueError) as error:

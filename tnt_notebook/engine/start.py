@@ -2,6 +2,9 @@
 
 The order matters. Cores and environment are settled before TensorFlow or OpenMP can be imported,
 and MPI is initialised before the engine registers, so that the engine's id is the MPI rank.
+
+A rank that takes the seat of one that has died (:mod:`tnt_notebook.engine.successor`) is told which
+in its arguments: it alone is MPI's world at first.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,8 @@ from ipyparallel.engine.nanny import start_nanny
 from traitlets.config import Config
 
 from tnt_notebook import comm
-from tnt_notebook.engine import cell, fit, host
+from tnt_notebook.comm import mpi
+from tnt_notebook.engine import cell, fit, free, host
 from tnt_notebook.engine.placement import by_neighbourhood, cores_of, gpu_of, thread_environment
 from tnt_notebook.engine.seat import Seat, seat
 from tnt_notebook.engine.streams import RankStream, send_output_to
@@ -55,13 +60,18 @@ class RankEngine(IPEngine):
 def main(arguments: list[str] | None = None) -> None:
     """Begins this rank; returns when the engine ends."""
     options, engine_arguments = _parser().parse_known_args(arguments)
-    here = seat(os.environ)
+    here = _seat_of_successor(options) or seat(os.environ)
     if options.hosts:
         host.prepare(options.logs.parent, here)
+    free.listen()
+    # Ignored where a script has started mpiexec in the background; cells are to be interrupted.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     launcher = send_output_to(options.logs / f"rank-{here.rank}.log")
     try:
         _place(here, options.cores, options.gpus)
-        _check_world(here, options.ranks)
+        mpi.initialise()
+        if options.seat is None:
+            _check_world(here, options.ranks)
         # Collective, so here, where all ranks are: in a cell one could raise before it gets there,
         # and a rank that has no world can neither free the others nor be freed.
         comm.world()
@@ -72,6 +82,7 @@ def main(arguments: list[str] | None = None) -> None:
         _tell(launcher, here, f"{type(error).__name__}: {error}")
         raise
     engine = RankEngine.instance(
+        id=here.rank,
         use_mpi=True,
         init_mpi="",  # cells begin with an empty namespace
         out_stream_factory=RankStream,
@@ -94,7 +105,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--gpus", type=int, help="GPUs per host that its ranks share")
     parser.add_argument("--cores", type=int, help="cores per rank")
     parser.add_argument("--hosts", action="store_true", help="ranks may be on several hosts")
+    parser.add_argument("--seat", type=int, help="of the rank that has died, for its successor")
+    parser.add_argument("--local-rank", type=int, default=0, help="of the seat, on its host")
+    parser.add_argument("--local-size", type=int, default=1, help="seats on that host")
     return parser
+
+
+def _seat_of_successor(options: argparse.Namespace) -> Seat | None:
+    if options.seat is None:
+        return None
+    return Seat(options.seat, options.ranks, options.local_rank, options.local_size)
 
 
 def _place(here: Seat, cores_per_rank: int | None, gpus: int | None) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 from ipykernel.iostream import OutStream
+
+from tnt_notebook import signals
 
 
 class RankStream(OutStream):
@@ -38,5 +39,5 @@ def send_output_to(log: Path) -> int:
     os.close(file)
     faulthandler.enable()
     # Asked for where a rank hangs; it works in whatever call Python cannot be interrupted.
-    faulthandler.register(signal.SIGUSR2)
+    faulthandler.register(signals.STACKS)
     return launcher

@@ -44,6 +44,8 @@ def given(arguments: Any) -> dict[str, Any]:
     if wrong := [name for name in options if name not in allowed]:
         flag = "-n" if wrong[0] == "n" else "--" + wrong[0].replace("_", "-")
         raise UsageError(f"{flag} goes with start only")
+    if arguments.missing and action != "restart":
+        raise UsageError("--missing goes with restart only")
     if arguments.force and action != "attach":
         raise UsageError("--force goes with attach only")
     if arguments.which is not None and action not in ("logs", "attach", "stop"):

@@ -11,10 +11,11 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from tnt_notebook.choices import DTYPES, LAUNCHERS, PLACEMENTS, SCHEDULES, TRANSPORTS
+from tnt_notebook.choices import DTYPES, LAUNCHERS, ON_FAILURE, PLACEMENTS, SCHEDULES, TRANSPORTS
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.magics import cluster as cluster_magic
 from tnt_notebook.magics.completion import TntCompletion
+from tnt_notebook.magics.idle import interrupt_reaches
 from tnt_notebook.magics.names import byte_count, name_list
 from tnt_notebook.magics.plain import plainly
 from tnt_notebook.magics.progress import StatusLine, noninteractive
@@ -24,7 +25,7 @@ from tnt_notebook.magics.table import links_line, status_table
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from tnt_notebook.cluster import Cluster, Fit
+    from tnt_notebook.cluster import Cluster
     from tnt_notebook.telemetry.archive import RunInfo
 
 
@@ -107,6 +108,7 @@ class TntMagics(Magics):
     )
     @argument("--timeout", type=float, metavar="S", help="seconds until launched ranks answer")
     @argument("--dry-run", action="store_true", help="show the script or command, start nothing")
+    @argument("--missing", action="store_true", help="restart: only ranks that have died")
     @argument("--force", action="store_true", help="attach: take it from an owner that lives")
     @argument(
         "--transport",
@@ -155,7 +157,7 @@ class TntMagics(Magics):
         elif action == "logs":
             self._logs(which)
         elif action == "restart":
-            self._restart()
+            self._restart(arguments.missing)
         elif action == "detach":
             cluster_magic.detach(self.cluster, options.get("keep"))
             self._cluster = None
@@ -171,9 +173,14 @@ class TntMagics(Magics):
         if (fit := self._cluster.begun_fit()) is not None:
             self._shell.push({fit.title: fit})
             self._last_run = fit.folder
+            interrupt_reaches(self._shell, fit)
 
-    def _restart(self) -> None:
+    def _restart(self, missing: bool) -> None:
         progress = StatusLine()
+        if missing:
+            self.cluster.fill()
+            progress.end(cluster_magic.ready(self.cluster))
+            return
         try:
             self.cluster.restart(progress.update)
         except ClusterError:
@@ -271,6 +278,26 @@ class TntMagics(Magics):
         choices=PLACEMENTS,
         help="who are neighbours: the stages of a pipeline (default), or replicas of a stage",
     )
+    @argument("--checkpoint", metavar="DIR", help="keeps the state of training there now and then")
+    @argument("--every", type=float, metavar="S", help="seconds between two (default: 600)")
+    @argument(
+        "--resume",
+        choices=["auto", "yes", "no"],
+        help="what to do with what DIR holds: go on if it is of this cell and has not ended (auto, "
+        "default), go on in any case, or begin anew",
+    )
+    @argument(
+        "--on-failure",
+        choices=ON_FAILURE,
+        help="when a rank dies: end the fit (default), go on with the others, or with new ones",
+    )
+    @argument(
+        "--restarts",
+        type=int,
+        metavar="N",
+        help="how often to go on after ranks have died or their job has ended (default: 3 with "
+        "--on-failure, else 0)",
+    )
     def tnt_fit(self, line: str, cell: str) -> None:
         """Runs ordinary Keras code with every fit, evaluate and predict distributed over all ranks.
 
@@ -280,7 +307,8 @@ class TntMagics(Magics):
         The handle is in the variable ``fit``, or what --name says::
 
             fit.wait()      # until it ends; raises what the ranks raised
-            fit.stop()      # ends it after the current step
+            fit.stop()      # ends it after the current step; so does the notebook's interrupt
+            fit.abort()     # ends it at once, wherever ranks are; so does a second interrupt
             fit.history     # loss and metrics by epoch, also while it runs
             fit.model       # the trained Keras model, here in the notebook
             fit.error       # what went wrong, or None
@@ -296,6 +324,9 @@ class TntMagics(Magics):
 
             %%tnt_fit --pipeline 2 --micro-batches 16 --schedule zb-h1
             ...             # on 8 ranks: 4 replicas of a model that is cut in two
+
+            %%tnt_fit --checkpoint run7 --every 300 --restarts 5
+            ...             # goes on after ranks have died, or the time of a job was over
         """
         arguments = parse_argstring(TntMagics.tnt_fit, line)
         _check_name(arguments.name)
@@ -306,11 +337,14 @@ class TntMagics(Magics):
         }
         if (pipeline := _pipeline(arguments)) is not None:
             options["pipeline"] = pipeline
-        fit = self.cluster.fit(cell, options, title=arguments.name)
+        kept, goes_on = _checkpoint(arguments)
+        options |= kept
+        fit = self.cluster.fit(cell, options, title=arguments.name, **goes_on)
         self._shell.push({arguments.name: fit})
         self._last_run = fit.folder
+        interrupt_reaches(self._shell, fit)
         if arguments.wait or noninteractive():
-            _wait(fit)
+            fit.wait()
 
     @line_magic
     @plainly
@@ -539,6 +573,29 @@ def _pipeline(arguments: Any) -> dict[str, Any] | None:
     return {"stages": arguments.pipeline, **said}
 
 
+def _checkpoint(arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What --checkpoint and its like say: to the ranks, and to what happens when they die."""
+    on_failure, restarts = arguments.on_failure or "stop", arguments.restarts
+    if arguments.checkpoint is None:
+        for name in ("every", "resume"):
+            if getattr(arguments, name) is not None:
+                raise UsageError(f"--{name}: only with --checkpoint, which says where")
+    if restarts is not None and restarts < 0:
+        raise UsageError(f"--restarts must be at least 0, not {restarts}")
+    if restarts and arguments.checkpoint is None and on_failure == "stop":
+        raise UsageError("--restarts: only with --checkpoint, which says from where to go on")
+    if on_failure == "shrink" and arguments.pipeline is not None:
+        raise UsageError("--on-failure shrink: a pipeline needs all its ranks; use restart")
+    if restarts is None:
+        restarts = 0 if on_failure == "stop" else 3
+    goes_on = {"on_failure": on_failure, "restarts": restarts}
+    if arguments.checkpoint is None:
+        return {}, goes_on
+    folder = str(Path(arguments.checkpoint).expanduser().absolute())
+    resume = {"yes": True, "no": False}.get(arguments.resume)
+    return {"checkpoint": {"folder": folder, "every_s": arguments.every, "resume": resume}}, goes_on
+
+
 def _stages(arguments: Any) -> dict[str, Any]:
     """What is said beside --pipeline."""
     more = {
@@ -554,12 +611,3 @@ def _stages(arguments: Any) -> dict[str, Any]:
         if isinstance(value, int) and value < 1:
             raise UsageError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
     return said
-
-
-def _wait(fit: Fit) -> None:
-    try:
-        fit.wait()
-    except KeyboardInterrupt:
-        print("stopping after the current step (interrupt once more to leave it running)")
-        fit.stop()
-        fit.wait()

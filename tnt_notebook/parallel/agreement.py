@@ -25,7 +25,7 @@ def agree(over: World, facts: dict[str, Any]) -> None:
     """
     if over.size == 1:
         return
-    everyone = [json.loads(b) for b in over.allgather_bytes(json.dumps(facts).encode())]
+    everyone = everyones(over, facts)
     calls = [theirs.get("call") for theirs in everyone]
     if len(set(calls)) > 1:
         told = ", ".join(f"rank {r}: {call}" for r, call in enumerate(calls))
@@ -70,6 +70,11 @@ def from_rank_0(over: World, value: Any) -> Any:
     return json.loads(over.broadcast_bytes(json.dumps(value, default=float).encode()))
 
 
+def everyones(over: World, value: Any) -> list[Any]:
+    """A JSON value of each rank, on all ranks."""
+    return [json.loads(b) for b in over.allgather_bytes(json.dumps(value).encode())]
+
+
 def check_identical(over: World, variables: Sequence[keras.Variable], when: str) -> None:
     """Compares checksums of all variables.
 
@@ -81,7 +86,7 @@ def check_identical(over: World, variables: Sequence[keras.Variable], when: str)
     own = _checksums(variables)
     if _all_same(over, own):
         return
-    everyone = [json.loads(b) for b in over.allgather_bytes(json.dumps(own).encode())]
+    everyone = everyones(over, own)
     for variable, sums in zip(variables, zip(*everyone, strict=True), strict=True):
         having = [rank for rank, theirs in enumerate(sums) if theirs]
         odd = [rank for rank in having if sums[rank] != sums[having[0]]]

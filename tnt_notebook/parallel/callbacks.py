@@ -52,6 +52,7 @@ def shared_callbacks(
     epochs: int,
     steps: int | None,
     alone: Callable[[], contextlib.AbstractContextManager[None]],
+    go_on: Callable[[Sequence[Callback]], None] | None = None,
 ) -> CallbackList:
     """The callbacks of one fit, evaluate or predict on this rank.
 
@@ -61,6 +62,8 @@ def shared_callbacks(
         before: called on every rank before each hook that may look at the model.
         watch: called on every rank after each hook, with its name, number (epoch or batch), logs.
         alone: inside it the model works on this rank alone, as callbacks expect it.
+        go_on: called with rank 0's callbacks, on every rank, in place of what they do when the
+            first epoch begins: it is one that had begun.
     """
     return _SharedCallbacks(
         over,
@@ -68,6 +71,7 @@ def shared_callbacks(
         before,
         watch,
         alone,
+        go_on,
         callbacks if over.rank == 0 else None,
         add_history=True,
         add_progbar=over.rank == 0 and verbose != 0,
@@ -86,11 +90,12 @@ class _SharedCallbacks(CallbackList):
         before: Callable[[], None],
         watch: Watch,
         alone: Callable[[], contextlib.AbstractContextManager[None]],
+        go_on: Callable[[Sequence[Callback]], None] | None,
         callbacks: Any,
         **arguments: Any,
     ) -> None:
         self._over, self._state, self._watch, self._alone = over, state, watch, alone
-        self._before = before
+        self._before, self._go_on = before, go_on
         super().__init__(callbacks, **arguments)
         # Callbacks in another thread could not stop training after the same step on all ranks.
         self._async_train = self._async_test = self._async_predict = False
@@ -117,6 +122,11 @@ class _SharedCallbacks(CallbackList):
 
     def _run(self, hook: str, call: Callable[[], None], number: int, logs: dict[str, Any]) -> None:
         shared = hook in self._shared
+        if hook == "on_epoch_begin" and self._go_on is not None:
+            go_on, self._go_on = self._go_on, None
+            go_on(self.callbacks)
+            self._watch(hook, number, logs)
+            return
         if hook not in self._called and hook not in self._shared:
             self._watch(hook, number, logs)
             return

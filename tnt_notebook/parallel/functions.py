@@ -26,9 +26,12 @@ from tnt_notebook.telemetry.events import PHASES
 _STEPS = ("train_step", "test_step", "predict_step", "_get_metrics_result_or_logs")
 _FUNCTIONS = ("train_function", "test_function", "predict_function")
 
-#: Called with the model, "fit" or "evaluate", the votes for stopping, the samples of the batch, and
-#: whether to look at where time goes.
-News = Callable[[keras.Model, str, float, int, bool], None]
+#: Asked before each step of "fit" or "evaluate": what this rank votes for, 0 or 1 each.
+Wants = Callable[[str], step.Votes]
+
+#: Called after it with the model, what the step was of, the votes of all, and the samples of the
+#: batch.
+News = Callable[[keras.Model, str, step.Votes, int], None]
 
 #: Whose functions a model has: there are others if it is wrapped again, or trained in a cell.
 _in_place: MutableMapping[keras.Model, DistributedFunctions] = weakref.WeakKeyDictionary()
@@ -38,9 +41,7 @@ class DistributedFunctions:
     """Makes ``model.train_function`` and its like work on batches of ``(slice, Share)``.
 
     Args:
-        news: called after each step.
-        wants_to_stop, wants_to_look: asked before each step, the latter with what it is of; this
-            rank's votes.
+        wants, news: called before and after each step.
         pipeline: how the model is cut into stages, and which this rank has.
         batch_size: samples of a global batch, if that is known.
     """
@@ -50,24 +51,24 @@ class DistributedFunctions:
         model: keras.Model,
         over: World,
         exchange: Exchange,
+        wants: Wants,
         news: News,
-        wants_to_stop: Callable[[], bool],
-        wants_to_look: Callable[[str], bool],
         pipeline: tuple[Pipeline, Layout] | None = None,
         batch_size: int | None = None,
     ) -> None:
         self.model = model
         self._make_room()
-        self._over, self._news = over, news
-        self._wants_to_stop, self._wants_to_look = wants_to_stop, wants_to_look
+        self._over, self._wants, self._news = over, wants, news
         with tf.device("/CPU:0"):
-            self._vote, self._look = (
-                tf.Variable(0.0, trainable=False, dtype=tf.float64, name=f"tnt_{name}")
-                for name in ("vote", "look")
+            self._votes = step.Votes(
+                *(
+                    tf.Variable(0.0, trainable=False, dtype=tf.float64, name=f"tnt_{name}")
+                    for name in step.Votes._fields
+                )
             )
-        setting = step.Setting(
-            over, exchange, self._vote, self._look, interposed, noting_optimizers
-        )
+        self._voted = step.Votes(0, 0, 0, 0)
+        self._last_logs: dict[str, float] = {}
+        setting = step.Setting(over, exchange, self._votes, interposed, noting_optimizers)
         self.pipeline: PipelineSteps | None = None
         steps: tuple[Callable[[Any], Any], ...]
         if pipeline is not None:
@@ -82,7 +83,7 @@ class DistributedFunctions:
         train, test, predict = steps
         steps = (noting_input(train, over), noting_input(test, over), predict)
         # The logs of a distributed step are those of the global batch already.
-        self._ours = dict(zip(_STEPS, (*steps, lambda logs: logs), strict=True))
+        self._ours = dict(zip(_STEPS, (*steps, self._logs_of_epoch), strict=True))
         self._theirs: dict[str, Any] = {}
         self._theirs_functions: dict[str, Any] = {}
         self._installed = False
@@ -155,29 +156,22 @@ class DistributedFunctions:
         number = PHASES.index(phase)
 
         def run(iterator: Any) -> dict[str, Any]:
-            wants_to_stop = self._wants_to_stop()
-            if wants_to_stop:
-                self._vote.assign(1.0)
-            wants_to_look = self._wants_to_look(phase)
-            if wants_to_look:
-                self._look.assign(1.0)
+            own = self._wants(phase)
+            self._vote(own)
             if self.pipeline is not None and phase == "fit":
                 self.pipeline.weights.part()
             begin = time.monotonic_ns()
             logs = dict(function(iterator))
             news = logs.pop(step.NEWS).numpy()
             self._over.record_step(begin, time.monotonic_ns(), number)
-            if wants_to_look:
-                self._look.assign(0.0)
-            alone = (news, wants_to_stop, wants_to_look, True)
-            samples, votes, looks, same = news if news.ndim else alone
+            samples, *votes, same = news if news.ndim else (news, *own, True)
             if not same:
                 raise DataError(
                     "The ranks read different batches. The input must be the same on all ranks, "
                     "each takes its slice of it: call keras.utils.set_random_seed(...) before "
                     "shuffling or generating it, and let it not depend on the rank."
                 )
-            self._news(self.model, phase, float(votes), int(samples), bool(looks))
+            self._news(self.model, phase, step.Votes(*map(float, votes)), int(samples))
             return logs
 
         return run
@@ -192,11 +186,24 @@ class DistributedFunctions:
             step_number = next(steps)
             # Nothing travels that could carry a vote: all ranks look after the 2nd, 4th, 8th step.
             look = step_number > 1 and step_number & (step_number - 1) == 0
-            self._news(self.model, "predict", 0.0, 0, look)
+            self._news(self.model, "predict", step.Votes(0, look, 0, 0), 0)
             return outputs
 
         return run
 
     def forget_votes(self) -> None:
         """A run that was stopped is over; the next one begins without votes."""
-        self._vote.assign(0.0)
+        self._vote(step.Votes(0, 0, 0, 0))
+
+    def goes_on(self, logs: dict[str, float]) -> None:
+        """Before a run that begins after the last step of an epoch: the logs of that step."""
+        self._last_logs = logs
+
+    def _vote(self, own: step.Votes) -> None:
+        for variable, before, now in zip(self._votes, self._voted, own, strict=True):
+            if before != now:
+                variable.assign(now)
+        self._voted = own
+
+    def _logs_of_epoch(self, logs: dict[str, Any]) -> dict[str, Any]:
+        return logs or self._last_logs

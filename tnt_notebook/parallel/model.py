@@ -10,6 +10,8 @@ import keras
 from tnt_notebook import comm
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel import seeds
+from tnt_notebook.parallel.checkpoint import Checkpoint
+from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
 from tnt_notebook.parallel.pipeline.config import Pipeline
@@ -29,8 +31,10 @@ class Model:
         exchange: how gradients are exchanged; default: bucketed allreduce.
         bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
         pipeline: cuts the model into stages, each on a rank of its own; see ``tnt.Pipeline``.
+        checkpoint: keeps the state of training, and goes on from it; see ``tnt.Checkpoint``.
 
     Raises:
+        CheckpointError: the folder of checkpoints cannot be used, or holds another run.
         ModelError: ``model`` is not a Keras model.
 
     Example::
@@ -49,6 +53,7 @@ class Model:
         exchange: Exchange | None = None,
         bucket_mb: float | None = None,
         pipeline: Pipeline | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         if isinstance(model, Model):
             model = model.keras_model
@@ -59,6 +64,8 @@ class Model:
             )
         session = Session(comm.world(), exchange or bucketed_allreduce(bucket_mb), pipeline)
         seeds.synchronise(session.over)
+        if checkpoint is not None:
+            session.checkpoints = RunCheckpoints(session.over, checkpoint)
         vars(self).update(keras_model=model, _session=session)
         weakref.finalize(self, session.close)
 
@@ -78,7 +85,7 @@ class Model:
 def _through(name: str) -> Any:
     def method(self: Model, *args: Any, **kwargs: Any) -> Any:
         own, cell = self._session, current_session()
-        if cell is not None and own.pipeline is None:
+        if cell is not None and own.pipeline is None and own.checkpoints is None:
             own = cell
         with own.reported_by(cell or own):
             return call(own, name, self.keras_model, *args, **kwargs)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 
 from tnt_notebook.comm import World
+from tnt_notebook.errors import SuspendedError
 from tnt_notebook.parallel.data import Replica, share_of
 from tnt_notebook.parallel.looks import Looks
 from tnt_notebook.telemetry import Frame, Phase, Recorder, State
@@ -60,6 +61,7 @@ class Progress:
             phase, "on_predict_batch_end"
         )
         self._samples = [0] * over.size
+        self._written: dict[str, float] | None = None
         self.stopped = False
 
     def count(self, samples: int) -> None:
@@ -68,6 +70,16 @@ class Progress:
             for rank, replica in enumerate(self._replicas):
                 begin, end = share_of(samples, *replica)
                 self._samples[rank] += end - begin
+
+    def goes_on(self, epochs: Sequence[int], history: Mapping[str, Sequence[float]]) -> None:
+        """Before the run begins: it does so after these epochs, counted from 0."""
+        self._recorder.earlier([epoch + 1 for epoch in epochs], history)
+
+    def written(self, checkpoint: dict[str, float] | None) -> None:
+        """The last checkpoint that is on disk."""
+        if checkpoint is not None and checkpoint != self._written:
+            self._written = checkpoint
+            self._recorder.checkpoint(dict(checkpoint))
 
     def wants_to_look(self) -> bool:
         """Whether this rank thinks that it is time to look at all ranks."""
@@ -116,6 +128,9 @@ class Progress:
         try:
             yield
             state = "stopped" if self.stopped else "finished"
+        except SuspendedError:
+            state = "stopped"
+            raise
         finally:
             if self._report is not None:
                 self._report(self._recorder.frame(time.time(), state))

@@ -16,6 +16,7 @@ from keras.src.trainers.data_adapters import array_slicing
 
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.callbacks import shared_callbacks
+from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
 from tnt_notebook.parallel.flops import forward_flops
 from tnt_notebook.parallel.functions import DistributedFunctions
@@ -71,16 +72,31 @@ def fit(
     steps = steps_per_epoch or train.steps
     prepare(session, model, "fit", train.element, epochs=epochs, steps=steps)
     functions = session.functions_of(model, train.batch_size)
+    train = _as_needed(session, model, train)
+    validation = validation and _as_needed(session, model, validation)
+    keeping, journal = None, contextlib.nullcontext()
+    if session.checkpoints is not None:
+        keeping = FitCheckpoints(session.checkpoints, session, model, train, validation, epochs)
+        past = keeping.past()
+        if past is not None:
+            session.gather(model)
+            session.runs.append(Run("fit", model, dict(past[0].history), past[1]))
+            return past[0]
+        journal = keeping.journal.kept_by()
+        if keeping.start is not None:
+            initial_epoch = keeping.start.place.epoch
     progress = _progress(session, model, functions, "fit", epochs, steps)
+    if keeping is not None and keeping.start is not None:
+        progress.goes_on(keeping.start.state.epochs, keeping.start.state.history)
     finalized = finalized_where_it_is() if session.pipeline else contextlib.nullcontext()
-    with _running(session, functions, progress), finalized:
+    with _running(session, functions, progress, keeping), finalized, journal:
         history = keras_fit(
             model,
-            _as_needed(session, model, train),
+            train,
             epochs=epochs,
             verbose=0,
             callbacks=_callbacks(session, model, callbacks, verbose, progress, epochs, steps),
-            validation_data=validation and _as_needed(session, model, validation),
+            validation_data=validation,
             shuffle=False,
             initial_epoch=initial_epoch,
             steps_per_epoch=steps_per_epoch,
@@ -90,6 +106,8 @@ def fit(
         progress.look(at_all=True)
     session.gather(model)
     agreement.check_identical(over, state_of(model), "after training")
+    if keeping is not None:
+        keeping.end(progress.stopped)
     session.runs.append(Run("fit", model, dict(history.history), progress.stopped))
     return history
 
@@ -202,14 +220,17 @@ def _as_needed(session: Session, model: keras.Model, data: Sharded) -> Sharded:
 
 @contextlib.contextmanager
 def _running(
-    session: Session, functions: DistributedFunctions, progress: Progress
+    session: Session,
+    functions: DistributedFunctions,
+    progress: Progress,
+    keeping: FitCheckpoints | None = None,
 ) -> Iterator[None]:
-    session.progress = progress
+    session.progress, session.keeping = progress, keeping
     try:
         with progress.run():
             yield
     finally:
-        session.progress = None
+        session.progress = session.keeping = None
         functions.forget_votes()
 
 
@@ -222,14 +243,20 @@ def _callbacks(
     epochs: int,
     steps: int | None,
 ) -> keras.callbacks.CallbackList:
+    keeping = session.keeping
+
     def watch(hook: str, number: int, logs: dict[str, Any]) -> None:
+        if keeping is not None:
+            keeping.watch(hook, number, logs)
+            progress.written(keeping.written())
         progress.watch(hook, number, logs)
         if hook == "on_epoch_end":
             agreement.check_identical(
                 session.over, state_of(model), f"at the end of epoch {number + 1}"
             )
 
-    return shared_callbacks(
+    goes_on = keeping is not None and keeping.start is not None
+    shared = shared_callbacks(
         session.over,
         model,
         callbacks,
@@ -240,4 +267,8 @@ def _callbacks(
         epochs=epochs,
         steps=steps,
         alone=session.on_this_rank_alone,
+        go_on=keeping.go_on if keeping is not None and goes_on else None,
     )
+    if keeping is not None:
+        keeping.with_callbacks(shared.callbacks)
+    return shared

@@ -15,6 +15,8 @@ from tnt_notebook.comm import World, ops
 from tnt_notebook.comm.stop import forget_stop
 from tnt_notebook.errors import NothingToDoError, brief
 from tnt_notebook.parallel import agreement, on_batch, run, saving, seeds
+from tnt_notebook.parallel.checkpoint import Checkpoint
+from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
 from tnt_notebook.parallel.pipeline.config import Pipeline
@@ -48,6 +50,7 @@ def distributed(
     pipeline: Pipeline | None = None,
     timeout: float | None = None,
     quiet: bool = True,
+    checkpoint: Checkpoint | None = None,
 ) -> Iterator[Session]:
     """Ordinary Keras code in this block trains over all ranks. Every rank must enter it.
 
@@ -58,8 +61,11 @@ def distributed(
         pipeline: cuts models into stages; default: every rank has the whole model.
         timeout: seconds that ranks wait for one message.
         quiet: whether ``verbose="auto"`` prints nothing (there is a live view).
+        checkpoint: keeps the state of training, and goes on from it; see ``tnt.Checkpoint``.
 
     Raises:
+        CheckpointError: the folder of checkpoints cannot be used, or holds another run.
+        SuspendedError: training was left with a checkpoint, on request.
         NothingToDoError: the block called neither fit, evaluate nor predict.
         DisagreementError: the ranks did not make the same calls.
     """
@@ -73,6 +79,8 @@ def distributed(
     try:
         agreement.agree(over, {"call": "begin"})
         seeds.synchronise(over)
+        if checkpoint is not None:
+            session.checkpoints = RunCheckpoints(over, checkpoint)
         with patched(session):
             yield session
         agreement.agree(over, {"call": "reach the end of the cell"})
@@ -81,6 +89,8 @@ def distributed(
                 "The cell calls neither fit, evaluate nor predict of a Keras model, so there is "
                 "nothing to distribute. For other code on the ranks use %%tnt."
             )
+        if session.checkpoints is not None:
+            session.checkpoints.finish()
     except BaseException as error:
         if not getattr(error, "peers_know", False):
             comm.abort(f"rank {over.rank}: {brief(error)}")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
+import base64
 import random
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context as tf_context
 
 from tnt_notebook.comm import World
+from tnt_notebook.parallel import agreement
+
+State = dict[str, Any]
 
 
 def synchronise(over: World) -> None:
@@ -20,14 +24,58 @@ def synchronise(over: World) -> None:
     """
     if over.size == 1:
         return
+    seed_tensorflow()
+    set_state(agreement.from_rank_0(over, state()))
+
+
+def seed_tensorflow() -> None:
+    """Gives TensorFlow a seed, unless it has one."""
     if tf_context.global_seed() is None:
         tf.random.set_seed(random.getrandbits(31))
+
+
+def state() -> State:
+    """The random state of this process, values for JSON."""
     context = tf_context.context()
-    state = (random.getstate(), np.random.get_state(), context._seed, context._rng.getstate())
-    # From rank 0 of the same MPI job, over its own communicator.
-    state = pickle.loads(over.broadcast_bytes(pickle.dumps(state)))
-    random.setstate(state[0])
-    np.random.set_state(state[1])
-    if context._seed != state[2]:
-        tf.random.set_seed(state[2])
-    context._rng.setstate(state[3])
+    return {**state_of_input(), "seed": context._seed, "tensorflow": _told(context._rng.getstate())}
+
+
+def state_of_input() -> State:
+    """The part of it that input in Python draws from: Python's, and that of ``numpy.random``."""
+    name, keys, *rest = np.random.get_state()
+    return {"python": _told(random.getstate()), "numpy": [name, _text(np.asarray(keys)), *rest]}
+
+
+def set_state(state: State, anew: bool = False) -> None:
+    """Makes a random state, or a part of it, that of this process.
+
+    Args:
+        anew: also where the seed is the same TensorFlow forgets what was drawn with it.
+    """
+    random.setstate(_heard(state["python"]))
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, _numbers(keys), *rest))
+    if "tensorflow" not in state:
+        return
+    context = tf_context.context()
+    if context._seed != state["seed"] or anew:
+        tf.random.set_seed(state["seed"])
+    context._rng.setstate(_heard(state["tensorflow"]))
+
+
+def _told(of_python: tuple[Any, ...]) -> list[Any]:
+    version, numbers, gauss = of_python
+    return [version, _text(np.array(numbers, np.uint32)), gauss]
+
+
+def _heard(state: list[Any]) -> tuple[Any, ...]:
+    version, numbers, gauss = state
+    return version, tuple(_numbers(numbers).tolist()), gauss
+
+
+def _text(numbers: np.ndarray) -> str:
+    return base64.b64encode(numbers.astype("<u4").tobytes()).decode()
+
+
+def _numbers(text: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), "<u4").astype(np.uint32)

@@ -6,6 +6,7 @@ import contextlib
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import keras
 
@@ -16,6 +17,11 @@ from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.pipeline.config import Layout, Pipeline, layout_of
 from tnt_notebook.parallel.progress import Progress, Report
+from tnt_notebook.parallel.step import Votes
+
+if TYPE_CHECKING:
+    from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
+    from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 
 
 @dataclass
@@ -36,6 +42,7 @@ class Session:
         runs: finished runs, in order.
         alone: whether Keras is to work on this rank alone just now, as inside a callback.
         progress: of the call that is running.
+        checkpoints: of this run, if it keeps any; and those of the fit that is running.
     """
 
     over: World
@@ -47,6 +54,8 @@ class Session:
     alone: bool = False
     progress: Progress | None = None
     functions: dict[int, DistributedFunctions] = field(default_factory=dict)
+    checkpoints: RunCheckpoints | None = None
+    keeping: FitCheckpoints | None = None
 
     @functools.cached_property
     def layout(self) -> Layout | None:
@@ -92,9 +101,8 @@ class Session:
         if functions is None:
             cut = (self.pipeline, self.layout) if self.pipeline and self.layout else None
             functions = DistributedFunctions(
-                model, self.over, self.exchange, self._take_news, stop_requested,
-                self._wants_to_look, cut, batch_size,
-            )  # fmt: skip
+                model, self.over, self.exchange, self._wants, self._take_news, cut, batch_size
+            )
             self.functions[id(model)] = functions
         functions.install()
         return functions
@@ -109,32 +117,38 @@ class Session:
     @contextlib.contextmanager
     def reported_by(self, cell: Session) -> Iterator[None]:
         """Inside, runs belong to the session of a cell, which shows them."""
-        before = self.report, self.quiet, self.runs
+        before = self.report, self.quiet, self.runs, self.checkpoints
         self.report, self.quiet, self.runs = cell.report, cell.quiet, cell.runs
+        self.checkpoints = self.checkpoints or cell.checkpoints
         try:
             yield
         finally:
-            self.report, self.quiet, self.runs = before
+            self.report, self.quiet, self.runs, self.checkpoints = before
 
     def close(self) -> None:
         """Gives all models their own functions back."""
         for functions in self.functions.values():
             functions.remove()
         self.functions.clear()
+        if self.checkpoints is not None:
+            self.checkpoints.close()
 
-    def _wants_to_look(self, phase: str) -> bool:
-        progress = self.progress
-        return progress is not None and phase == progress.phase and progress.wants_to_look()
+    def _wants(self, phase: str) -> Votes:
+        progress, keeping = self.progress, self.keeping
+        in_phase = progress is not None and phase == progress.phase  # not the validation of a fit
+        look = in_phase and progress is not None and progress.wants_to_look()
+        keep, leave = keeping.wants() if in_phase and keeping else (False, False)
+        return Votes(*map(float, (stop_requested(), look, keep, leave)))
 
-    def _take_news(
-        self, model: keras.Model, phase: str, votes: float, samples: int, look: bool
-    ) -> None:
+    def _take_news(self, model: keras.Model, phase: str, votes: Votes, samples: int) -> None:
         progress = self.progress
-        if progress is not None and phase == progress.phase:  # not the validation of a fit
+        if progress is not None and phase == progress.phase:
             progress.count(samples)
-            if look:
+            if votes.look > 0:
                 progress.look()
-        if votes > 0:
+            if self.keeping is not None:
+                self.keeping.told(votes.keep > 0, votes.leave > 0)
+        if votes.stop > 0:
             model.stop_training = model.stop_evaluating = True
             if progress is not None:
                 progress.stopped = True

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -26,9 +26,8 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.data import Share, samples_of
 from tnt_notebook.parallel.exchange import Exchange
 
-#: The key under which a step returns, beside its logs, [samples of the global batch, votes for
-#: stopping, votes for a look, whether all ranks read the same batch], float64; on one rank the
-#: samples alone.
+#: The key under which a step returns, beside its logs, [samples of the global batch, the votes,
+#: whether all ranks read the same batch], float64; on one rank the samples alone.
 NEWS = "__tnt_news__"
 
 # Apart, so that a rank that trains and one that evaluates never mix their messages.
@@ -57,19 +56,34 @@ class Step:
         return self.share.local > 0
 
 
+class Votes(NamedTuple):
+    """What ranks vote for, each with 0 or 1: variables of a rank, or the sums over all.
+
+    Attributes:
+        stop: to end the run after this step.
+        look: to look at where time goes.
+        keep: to make a checkpoint.
+        leave: to leave the run with that, for another process to go on.
+    """
+
+    stop: Any
+    look: Any
+    keep: Any
+    leave: Any
+
+
 @dataclass(frozen=True)
 class Setting:
     """What all steps of a model have in common.
 
     Attributes:
-        vote, look: this rank's votes for stopping, and for a look at where time goes; 0 or 1.
+        votes: of this rank.
         interpose: the context in which a step is traced; on one rank it is ``interpose_alone``.
     """
 
     over: World
     exchange: Exchange
-    vote: tf.Variable
-    look: tf.Variable
+    votes: Votes
     interpose: Callable[[Step], AbstractContextManager[None]]
     interpose_alone: Callable[[World], AbstractContextManager[None]]
 
@@ -126,7 +140,7 @@ def _whole_batch_step(
         with ops.channels(first_channel), setting.interpose(step):
             logs = _checked_logs(own_step(data))
             finish(step)
-            return global_logs(step, logs, before, (setting.vote, setting.look))
+            return global_logs(step, logs, before, setting.votes)
 
     return run if setting.over.size > 1 else run_alone
 
@@ -196,7 +210,7 @@ def global_logs(
     step: Step,
     logs: dict[str, Any],
     before: Sequence[tuple[keras.Variable, tf.Tensor]],
-    votes: tuple[tf.Variable, tf.Variable],
+    votes: Votes,
 ) -> dict[str, Any]:
     """The logs of the global batch: metrics from their summed states, other values averaged."""
     _forget_borrowed_sample(step, before)
@@ -217,7 +231,8 @@ def global_logs(
     )
     values = tf.split(summed, counts)
     samples = tf.cast(share.total, tf.float64)
-    news = tf.stack([samples, values[0][2], values[0][3], _same_data(step, values[0])])
+    sums = tf.unstack(values[0])
+    news = tf.stack([samples, *sums[-len(votes) :], _same_data(step, values[0])])
     states = [
         (v, _as_state(v, value, step.over.size))
         for v, value in zip(metrics, values[1 : 1 + len(metrics)], strict=True)

@@ -153,6 +153,7 @@ _FRAME: dict[str, Check] = {
     "breakdown?": _list_of(_breakdown),
     "memory?": _list_of(_count),
     **dict.fromkeys(("energy?", "flops?", "rate?"), _number),
+    "checkpoint?": _row,
     "rows?": _list_of(_finished_epoch),
 }
 _STEP: dict[str, Check] = {

@@ -59,6 +59,9 @@ class Frame(TypedDict):
     """Floating-point operations of the model for a sample in this phase, where they are known."""
     rate: NotRequired[float]
     """Bytes a second that a rank sends to other hosts while gradients are exchanged."""
+    checkpoint: NotRequired[Row]
+    """The last one that is on disk: its time (Unix), its epoch and step (both counted from 1), and
+    the seconds that it took; in the frame after it was written."""
     step_trace: NotRequired[StepTrace]
     """The latest step, box by box; in frames after a look."""
     rows: NotRequired[list[Row]]

@@ -112,6 +112,26 @@ class Recorder:
             self._rows_are_new = True
             self._pace.epoch_ended(self._step, now)
 
+    def earlier(self, epochs: Sequence[int], logs: Mapping[str, Sequence[float]]) -> None:
+        """Tells what the run had come to before it went on.
+
+        Args:
+            epochs: that had ended, counted from 1.
+            logs: of each, loss and metrics; columns of another length are left out.
+        """
+        whole = {name: column for name, column in logs.items() if len(column) == len(epochs)}
+        with self._lock:
+            for i, epoch in enumerate(epochs):
+                row = finite_logs({name: column[i] for name, column in whole.items()})
+                self._rows.append({"epoch": epoch, **row})
+            self._rows = thinned(self._rows, MAX_ROWS)
+            self._rows_are_new = True
+
+    def checkpoint(self, written: Row) -> None:
+        """Tells that a checkpoint is on disk."""
+        with self._lock:
+            self._seen["checkpoint"] = written
+
     def breakdown(self, of_ranks: Sequence[Breakdown]) -> None:
         """Tells where the time of a step goes on each rank, of late; at last, of the whole run.
 

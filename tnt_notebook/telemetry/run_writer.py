@@ -20,7 +20,9 @@ RUN_BYTES = 16 << 20
 INTERVAL_S = 0.25
 _JITTER_S = 0.01
 #: What a frame has only when there is something new about it.
-_NOW_AND_THEN = ("rows", "breakdown", "memory", "energy", "flops", "rate", "step_trace")
+_NOW_AND_THEN = (
+    "rows", "breakdown", "memory", "energy", "flops", "rate", "checkpoint", "step_trace",
+)  # fmt: skip
 
 
 def begin(

@@ -12,6 +12,8 @@ from typing import Any, Literal
 from tnt_notebook.cluster.request import Request
 
 _ASK_S = 30.0
+#: Seconds before the end of a job when its ranks are told.
+NOTICE_S = 120
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class System:
         nodes: addresses of nodes that may run ranks, as far as they are known beforehand.
         tasks: for how many ranks an allocation is, as its environment says.
         writes_at_once: whether the job's output file has what the job writes before it ends.
+        warns: whether it sends the script SIGUSR1 before the end of a job, as the directives ask.
     """
 
     name: str
@@ -70,6 +73,7 @@ class System:
     nodes: Callable[[], list[str]]
     tasks: Callable[[Mapping[str, str]], int | None]
     writes_at_once: bool = True
+    warns: bool = False
 
 
 def job_name(cluster_id: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tnt_notebook.cluster.folder import RunFolder
 from tnt_notebook.cluster.ports import open_mpi_ports
+from tnt_notebook.comm.survival import MPIEXEC_ARGUMENTS
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import MARKER
 
@@ -68,7 +69,7 @@ def mpi_arguments(
         spread = ["-ppn", str(per_node)] if per_node else []
         return ["-bind-to", "none", *(["-hosts", listed, *reached] if hosts else []), *spread]
     # Ranks pin themselves: mpiexec cannot know how the cores are to be shared.
-    arguments = ["--bind-to", "none"]
+    arguments = [*MPIEXEC_ARGUMENTS, "--bind-to", "none"]
     if hosts:
         arguments += ["--prtemca", "plm", "ssh", "-H", listed]
         arguments += ["--prtemca", "plm_ssh_agent", agent] if agent else []

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from tnt_notebook.cluster.launch.batch import System
+from tnt_notebook.cluster.launch.batch import NOTICE_S, System
 from tnt_notebook.cluster.launch.inherited import inheritable
 from tnt_notebook.cluster.request import Request
 
@@ -22,10 +22,17 @@ FORWARD = (
 )
 FORWARDED = "$forward"
 #: Engines that have ended can be started again in the same job, if the notebook asks for it soon.
-_AGAIN = """\
+#: When the job's time is nearly over, a signal tells the script, and a file the ranks.
+_ROUNDS = """\
+trap 'touch "$TNT_FOLDER/time-is-up"' USR1
 for round in $(seq 1000); do
-  {mpiexec}
-  code=$?
+  {mpiexec} &
+  ranks=$!
+  while :; do
+    wait $ranks
+    code=$?
+    kill -0 $ranks 2> /dev/null || break
+  done
   echo $code > "$TNT_FOLDER/ended-$round"
   for wait in $(seq 120); do
     [ -e "$TNT_FOLDER/again-$round" ] && continue 2
@@ -67,9 +74,17 @@ def script(
         f"cd {shlex.quote(os.getcwd())} 2> /dev/null || cd",
         *(f"module load {shlex.quote(module)} || exit" for module in asked.modules),
         *system.prepare(asked),
-        *_AGAIN.format(mpiexec=" ".join(word for word in words if word)).splitlines(),
+        *_timer(system, asked),
+        *_ROUNDS.format(mpiexec=" ".join(word for word in words if word)).splitlines(),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _timer(system: System, asked: Request) -> list[str]:
+    """For systems that send no signal before the end of a job."""
+    if system.warns or asked.time_s is None:
+        return []
+    return [f"(sleep {max(1, asked.time_s - NOTICE_S)}; kill -USR1 $$) &"]
 
 
 def job_log(output: str) -> str:

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 
-from tnt_notebook.cluster.launch.batch import Job, System, asked, clock, number_in, silent
+from tnt_notebook.cluster.launch.batch import NOTICE_S, Job, System, asked, clock, number_in, silent
 from tnt_notebook.cluster.launch.processes import SlurmJob
 from tnt_notebook.cluster.request import Request
 
@@ -50,6 +50,7 @@ def _directives(request: Request, name: str, output: str) -> list[str]:
         "cpus-per-task": request.cores,
         "gpus-per-node": request.gpus or None,
         "time": request.time_s and clock(request.time_s),
+        "signal": f"B:USR1@{NOTICE_S}",
         "partition": request.partition,
         "account": request.account,
     }
@@ -119,4 +120,5 @@ SLURM = System(
     look=_look,
     nodes=_nodes,
     tasks=number_in("SLURM_NTASKS"),
+    warns=True,
 )

@@ -13,9 +13,10 @@ import numpy as np
 
 from tnt_notebook.comm import rules, schedules
 from tnt_notebook.comm.collectives import TYPES
+from tnt_notebook.comm.groups import Bucket
 from tnt_notebook.comm.tuning.question import KB, Question
 from tnt_notebook.comm.tuning.shift import shift, shift_in_place
-from tnt_notebook.comm.world import Bucket, World
+from tnt_notebook.comm.world import World
 from tnt_notebook.errors import CommunicationError
 
 LIMIT = "limit"

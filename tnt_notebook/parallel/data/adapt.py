@@ -6,6 +6,8 @@ process. Arrays are not even touched outside of a rank's slice: the adapter batc
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -43,15 +45,21 @@ def sharded(
     adapter = data_adapters.get_data_adapter(
         x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
     )
-    if over is None:
+
+    @functools.cache
+    def arrays() -> Any | None:
+        return _dense_arrays(adapter) if isinstance(adapter, ArrayDataAdapter) else None
+
+    def without(skipped: int) -> tf.data.Dataset:
+        if (skipped or over is not None) and arrays() is not None:
+            return _shard_arrays(adapter, arrays(), over, skipped)
         dataset = adapter.get_tf_dataset()
-        return Sharded(dataset, dataset.element_spec, adapter)
-    arrays = _dense_arrays(adapter) if isinstance(adapter, ArrayDataAdapter) else None
-    if arrays is not None:
-        dataset = _shard_arrays(adapter, arrays, over)
-    else:
-        dataset = shard(adapter.get_tf_dataset(), over)
-    return Sharded(dataset, dataset.element_spec[0], adapter)
+        dataset = dataset.skip(skipped) if skipped else dataset
+        return dataset if over is None else shard(dataset, over)
+
+    dataset = without(0)
+    element = dataset.element_spec if over is None else dataset.element_spec[0]
+    return Sharded(dataset, element, adapter, without)
 
 
 class Sharded(DataAdapter):
@@ -62,15 +70,24 @@ class Sharded(DataAdapter):
         steps: global batches in one pass, or ``None`` if unknown.
         element: the structure of a slice, in tf.TensorSpec, with unknown batch sizes.
         adapter: Keras's own, for what it does between epochs.
+        without: gives the dataset without so many of its first batches: of arrays nothing is read
+            for them, other input is.
     """
 
-    def __init__(self, dataset: tf.data.Dataset, element: Any, adapter: Any) -> None:
+    def __init__(
+        self,
+        dataset: tf.data.Dataset,
+        element: Any,
+        adapter: Any,
+        without: Callable[[int], tf.data.Dataset],
+    ) -> None:
         self.steps: int | None = adapter.num_batches
         if self.steps is not None:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.steps))
         self.dataset = dataset
         self.element = element
         self.adapter = adapter
+        self.without = without
 
     def get_tf_dataset(self) -> tf.data.Dataset:
         return self.dataset
@@ -78,13 +95,16 @@ class Sharded(DataAdapter):
     def unread(self) -> Sharded:
         """As many batches, for a rank that needs none of them: each is a number."""
         count = self.dataset.cardinality()
-        if count == tf.data.UNKNOWN_CARDINALITY:
-            dataset = self.dataset.map(lambda *_: tf.constant(0, tf.int64))
-        elif count == tf.data.INFINITE_CARDINALITY:
-            dataset = tf.data.Dataset.from_tensors(tf.constant(0, tf.int64)).repeat()
-        else:
-            dataset = tf.data.Dataset.range(count)
-        return Sharded(dataset, self.element, self.adapter)
+
+        def without(skipped: int) -> tf.data.Dataset:
+            if count == tf.data.UNKNOWN_CARDINALITY:
+                batches = self.without(skipped) if skipped else self.dataset
+                return batches.map(lambda *_: tf.constant(0, tf.int64))
+            if count == tf.data.INFINITE_CARDINALITY:
+                return tf.data.Dataset.from_tensors(tf.constant(0, tf.int64)).repeat()
+            return tf.data.Dataset.range(count).skip(skipped)
+
+        return Sharded(without(0), self.element, self.adapter, without)
 
     @property
     def num_batches(self) -> int | None:
@@ -123,27 +143,32 @@ def _dense_arrays(adapter: ArrayDataAdapter) -> Any | None:
         )
 
 
-def _shard_arrays(adapter: ArrayDataAdapter, arrays: Any, over: Replica) -> tf.data.Dataset:
+def _shard_arrays(
+    adapter: ArrayDataAdapter, arrays: Any, over: Replica | None, skipped: int = 0
+) -> tf.data.Dataset:
     indices = ArrayDataAdapter(
         np.arange(adapter._num_samples),
         batch_size=adapter._batch_size,
         shuffle=adapter._shuffle,
     )
 
-    def gather(batch: Any) -> tuple[Any, Share]:
+    def rows(chosen: tf.Tensor) -> Any:
+        return keras.tree.map_structure(
+            lambda leaf: None if leaf is None else tf.gather(leaf, chosen), arrays
+        )
+
+    def gather(batch: Any) -> Any:
         chosen = keras.tree.flatten(batch)[0]
+        if over is None:
+            return rows(chosen)
         total = tf.size(chosen, out_type=tf.int64)
         begin, end = share_of(total, over.rank, over.size)
         own = chosen[begin : tf.maximum(end, begin + 1)]
         share = Share(end - begin, total, fingerprint_of_indices(chosen))
-        local = keras.tree.map_structure(
-            lambda leaf: None if leaf is None else tf.gather(leaf, own), arrays
-        )
-        return local, share
+        return rows(own), share
 
-    dataset = indices.get_tf_dataset().map(
-        lambda *batch: gather(batch), num_parallel_calls=tf.data.AUTOTUNE
-    )
+    batches = indices.get_tf_dataset().skip(skipped) if skipped else indices.get_tf_dataset()
+    dataset = batches.map(lambda *batch: gather(batch), num_parallel_calls=tf.data.AUTOTUNE)
     return dataset.prefetch(tf.data.AUTOTUNE)
 
 

@@ -290,9 +290,7 @@ class PipelineSteps:
         tracker.total.assign_add(tf.cast(loss * total, tracker.total.dtype))
         tracker.count.assign_add(tf.cast(counts, tracker.count.dtype))
         step = Step(over, self._setting.exchange, model, Share(counts, *share[1:]))
-        return global_logs(
-            step, model.get_metrics_result(), [], (self._setting.vote, self._setting.look)
-        )
+        return global_logs(step, model.get_metrics_result(), [], self._setting.votes)
 
 
 def _agreed_begins(

@@ -19,7 +19,7 @@ import tensorflow as tf
 from keras.src.optimizers import base_optimizer
 
 from tnt_notebook.comm import World, ops
-from tnt_notebook.comm.world import Group
+from tnt_notebook.comm.groups import Group
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.interpose import replaced
@@ -62,7 +62,7 @@ class Weights:
         self._stands_in_for = self._find_stand_ins()
         self._groups = self._make_groups(over)
         self.stay_apart = any(map(is_lazy, model.variables))
-        state = self._state()
+        state = self.holders()
         distribute(over, [v for v, _ in state], [ranks for _, ranks in state])
         # The ranks that have the whole model; None: it is not known, as after a fit that failed.
         self._gathered: set[int] | None = None
@@ -73,7 +73,7 @@ class Weights:
         """Gives back the memory of what other ranks train. Local; cheap if it is so already."""
         if self._gathered != set():
             self._gathered = set()
-            for variable, ranks in self._state():
+            for variable, ranks in self.holders():
                 if self._over.rank not in ranks:
                     drop(variable, ranks[0])
 
@@ -86,7 +86,7 @@ class Weights:
         wanted = {*ranks}
         if self._gathered is None or not wanted <= self._gathered:
             before, self._gathered = self._gathered or set(), None
-            state = self._state()
+            state = self.holders()
             distribute(self._over, [v for v, _ in state], [{*have, *wanted} for _, have in state])
             self._gathered = before | wanted
 
@@ -191,7 +191,7 @@ class Weights:
             positions: over.split(int(self._layout.position in positions)) for positions in sets
         }
 
-    def _state(self) -> list[tuple[keras.Variable, list[int]]]:
+    def holders(self) -> list[tuple[keras.Variable, list[int]]]:
         """Each variable of the model and its optimizer, with the ranks that work with it."""
         layout, model = self._layout, self._model
         ranks_of = {

@@ -1,0 +1,72 @@
+"""What checkpoints cost: an epoch with one every second beside an epoch without, on one rank.
+
+python -m tests.benchmarks.checkpoint
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+
+import keras
+import numpy as np
+
+import tnt_notebook as tnt
+from tests.benchmarks.rounds import interleaved
+from tests.benchmarks.step_overhead import Stopwatch
+from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
+
+STEPS, BATCH, WIDTH = 150, 64, 2048
+EVERY_S = 1.0
+
+
+def mlp() -> keras.Model:
+    keras.utils.set_random_seed(1)
+    layers = [keras.layers.Dense(WIDTH, "relu") for _ in range(2)]
+    model = keras.Sequential([keras.Input((784,)), *layers, keras.layers.Dense(10)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss, jit_compile=False)
+    return model
+
+
+def measure(rounds: int = 15) -> str:
+    """Some lines: the ratio of step times, and what one checkpoint takes."""
+    x = np.random.default_rng(0).normal(size=(STEPS * BATCH, 784)).astype("float32")
+    y = np.arange(STEPS * BATCH) % 10
+    held: list[float] = []
+    written: dict[float, float] = {}
+    take = FitCheckpoints._take
+
+    def timed(self: FitCheckpoints, logs: dict) -> None:
+        begin = time.perf_counter()
+        take(self, logs)
+        held.append(time.perf_counter() - begin)
+        if last := self.written():
+            written[last["time"]] = last["seconds"]
+
+    FitCheckpoints._take = timed  # type: ignore[method-assign]
+    with tempfile.TemporaryDirectory() as folder:
+        keeps = tnt.Model(mlp(), checkpoint=tnt.Checkpoint(folder, every_s=EVERY_S))
+        without = tnt.Model(mlp())
+
+        def epoch(model: keras.Model) -> float:
+            watch = Stopwatch()
+            model.fit(x, y, batch_size=BATCH, verbose=0, shuffle=False, callbacks=[watch])
+            return watch.seconds
+
+        epoch(keeps), epoch(without)  # traces
+        ratio = interleaved(lambda: epoch(keeps), lambda: epoch(without), rounds)
+    size = sum(int(np.prod(v.shape)) * 4 for v in keeps.keras_model.optimizer.variables) * 1.5
+    return (
+        f"step with a checkpoint every {EVERY_S:g} s / without "
+        f"(1 rank, MLP 784-{WIDTH}-{WIDTH}-10, Adam, {size / 1e6:.0f} MB): {ratio.median:.3f} "
+        f"(quartiles {ratio.low:.3f} to {ratio.high:.3f}), fastest rounds {ratio.fastest:.3f}; "
+        f"{1e3 * ratio.b_seconds / STEPS:.1f} ms a step without\n"
+        f"of {len(held)} checkpoints: the step waits {1e3 * statistics.median(held):.0f} ms, on "
+        f"disk after {1e3 * statistics.median(written.values()):.0f} ms (medians)"
+    )
+
+
+if __name__ == "__main__":
+    print(measure())

@@ -1,0 +1,86 @@
+"""Ranks that die: the others live, and a fit goes on or ends, as it was asked to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.support.waiting import eventually
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.errors import ClusterError, DeathError
+
+CELL = """
+import keras, numpy as np
+keras.utils.set_random_seed(1)
+x = np.random.default_rng(0).normal(size=(512, 8)).astype("float32")
+model = keras.Sequential([keras.layers.Dense(16, activation="relu"), keras.layers.Dense(1)])
+model.compile("adam", "mse")
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        import time; time.sleep({pause})
+model.fit(x, x.sum(1, keepdims=True), batch_size=64, epochs={epochs}, callbacks=[Slow()])
+"""
+
+
+def kill(cluster: Cluster, rank: int) -> None:
+    os.kill(cluster.status()[rank].pid, signal.SIGKILL)
+
+
+def test_the_others_live_and_cells_go_on_there(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = Cluster(3)
+    try:
+        cluster.run("from tnt_notebook import comm; mine = comm.rank() * 10")
+        fit = cluster.fit(CELL.format(epochs=100_000, pause=0), {})
+        eventually(lambda: fit.frames, 60)
+        begin = time.monotonic()
+        kill(cluster, 1)
+        with pytest.raises(DeathError, match="rank 1 died on .*ranks 0,2 live") as raised:
+            fit.wait(60)
+        assert time.monotonic() - begin < 5 and raised.value.ranks == [1]
+        assert [row.state for row in cluster.status()] == ["idle", "dead", "idle"]
+        capsys.readouterr()
+        cluster.run("print(mine, comm.rank(), comm.world().size)")
+        assert capsys.readouterr().out == "rank 0: 0 0 2\nrank 2: 20 1 2\n"
+        with pytest.raises(ClusterError, match="rank 1 died. %tnt_cluster restart --missing"):
+            cluster.run("1", [1])
+        assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(60).state == "finished"
+        cluster.fill()
+        assert [row.state for row in cluster.status()] == ["idle"] * 3
+        cluster.run("from tnt_notebook import comm; print(comm.rank(), comm.world().size)")
+        capsys.readouterr()
+        assert cluster.pull("mine", 2) == 20
+        with pytest.raises(ClusterError, match="'mine' is not defined"):
+            cluster.pull("mine", 1)
+        assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(60).state == "finished"
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.parametrize("on_failure", ["shrink", "restart"])
+def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(
+    on_failure: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(3)
+    try:
+        whole = cluster.fit(CELL.format(epochs=6, pause=0), {}).wait(120).history["loss"]
+        options = {"checkpoint": {"folder": None, "in_memory": True, "every_steps": 5}}
+        if on_failure == "restart":
+            options = {"checkpoint": {"folder": str(cluster.folder.path / "c"), "every_steps": 5}}
+        fit = cluster.fit(
+            CELL.format(epochs=6, pause=0.1), options, on_failure=on_failure, restarts=1
+        )
+        eventually(lambda: len(fit.history.get("loss", [])) >= 2, 60)
+        kill(cluster, 2)
+        fit.wait(120)
+        assert fit.state == "finished"
+        assert fit.history["loss"] == pytest.approx(whole, rel=1e-4)
+        said = capsys.readouterr().out
+        how = {"shrink": "going on with ranks 0-1", "restart": "rank 2 was started again"}
+        assert f"rank 2 died on {os.uname().nodename}: {how[on_failure]}" in said
+        living = {"shrink": [0, 1], "restart": [0, 1, 2]}[on_failure]
+        assert cluster.living == living
+    finally:
+        cluster.stop()

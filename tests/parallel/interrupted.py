@@ -1,0 +1,254 @@
+"""Cells that keep checkpoints, are broken off at a step, and go on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+import tnt_notebook as tnt
+from tests.parallel.models import SAMPLES, classification, mlp, rng
+from tests.support.waiting import eventually
+from tnt_notebook.comm import stop
+from tnt_notebook.errors import PeerError
+from tnt_notebook.parallel.prepare import state_of
+
+BATCH = 10  # five batches an epoch
+
+
+class BrokenOffError(Exception):
+    """What ends a cell."""
+
+
+class BreakOff(keras.callbacks.Callback):
+    """Asks for a checkpoint after a step, and ends the cell when that is on disk.
+
+    Args:
+        at: step of the run, from 1; the step after it still runs.
+    """
+
+    def __init__(self, folder: str | None, at: int) -> None:
+        super().__init__()
+        self._folder, self._at, self.count = folder, at, 0
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.count += 1
+        if self.count == self._at:
+            stop.request_checkpoint()
+        if self.count == self._at + 2:
+            if self._folder is not None:
+                folder = self._folder
+                eventually(lambda: any(n.startswith("step-") for n in os.listdir(folder)))
+            raise BrokenOffError
+
+
+@dataclass
+class Result:
+    """All that a cell came to."""
+
+    state: list[np.ndarray]
+    histories: list[dict[str, list[float]]]
+    epochs: list[list[int]]
+    evaluation: dict[str, float]
+
+
+def assert_equal(ours: Result, theirs: Result) -> None:
+    """Bit for bit."""
+    assert ours.histories == theirs.histories
+    assert ours.epochs == theirs.epochs
+    assert ours.evaluation == theirs.evaluation
+    for a, b in zip(ours.state, theirs.state, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def assert_close(ours: Result, theirs: Result) -> None:
+    """Up to the order of floating-point sums."""
+    assert ours.epochs == theirs.epochs
+    for a, b in zip(ours.state, theirs.state, strict=True):
+        np.testing.assert_allclose(a, b, 2e-5, 2e-6)
+    for one, other in zip(ours.histories, theirs.histories, strict=True):
+        assert one.keys() == other.keys()
+        for name in one:
+            np.testing.assert_allclose(one[name], other[name], 2e-5, 2e-6, err_msg=name)
+
+
+class Noisy(keras.utils.PyDataset):
+    """Draws from ``numpy.random`` for the order of an epoch, and for its samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.x, self.y = classification()
+        self.order = np.arange(SAMPLES)
+
+    def __len__(self) -> int:
+        return SAMPLES // BATCH
+
+    def __getitem__(self, i: int):
+        chosen = self.order[i * BATCH : (i + 1) * BATCH]
+        return self.x[chosen] + np.random.normal(size=(BATCH, 8)), self.y[chosen]
+
+    def on_epoch_end(self) -> None:
+        np.random.shuffle(self.order)
+
+
+def generate():
+    x, y = classification()
+    numbers = rng(3)
+    while True:
+        chosen = numbers.integers(0, SAMPLES, BATCH)
+        yield x[chosen], y[chosen]
+
+
+def inputs(kind: str) -> dict[str, Any]:
+    """Arguments of fit, for epochs of five steps."""
+    x, y = classification()
+    samples = tf.data.Dataset.from_tensor_slices((x, y))
+    shuffled = samples.shuffle(SAMPLES).batch(BATCH)
+    return {
+        "arrays": {"x": x, "y": y, "batch_size": BATCH, "validation_data": (x[:17], y[:17])},
+        "tf.data": {"x": shuffled, "validation_data": shuffled, "validation_steps": 2},
+        "tf.data repeated": {"x": shuffled.repeat(), "steps_per_epoch": 5},
+        "tf.data over epochs": {"x": samples.shuffle(SAMPLES).batch(3), "steps_per_epoch": 5},
+        "tf.data of unknown length": {"x": shuffled.filter(lambda x, y: True)},
+        "PyDataset": {"x": Noisy(), "shuffle": True, "validation_data": Noisy()},
+        "generator": {"x": generate(), "steps_per_epoch": 5},
+    }[kind]
+
+
+def model(optimizer: Any = None) -> keras.Model:
+    built = keras.Sequential(
+        [
+            keras.Input((8,)),
+            layers.Dense(16, "relu"),
+            layers.BatchNormalization(),
+            layers.Dropout(0.3),
+            layers.Dense(3, "softmax"),
+        ]
+    )
+    built.compile(
+        optimizer or keras.optimizers.Adam(0.05),
+        "sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+    )
+    return built
+
+
+def linear() -> keras.Model:
+    """Quickly traced."""
+    built = keras.Sequential([keras.Input((8,)), layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    built.compile(keras.optimizers.SGD(0.1), loss)
+    return built
+
+
+Cell = Callable[[list[keras.callbacks.Callback]], Result]
+
+
+def run(
+    cell: Cell,
+    folder: str | None,
+    break_at: int | None = None,
+    stages: int = 0,
+    **options: Any,
+) -> Result | str:
+    """Runs a cell, as in a new process.
+
+    Args:
+        folder: of checkpoints; ``None``: it keeps none.
+        break_at: see `BreakOff`.
+        stages: of a pipeline; 0: without.
+        options: of ``tnt.Checkpoint``.
+
+    Returns:
+        What it came to; ``"broken off"`` if it was.
+    """
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(int.from_bytes(os.urandom(3)))  # the checkpoint's has to win
+    checkpoint = None
+    if folder is None and not options:
+        keras.utils.set_random_seed(1)
+    else:
+        options.setdefault("every_steps", 10**6)
+        options.setdefault("run", cell.__name__)
+        checkpoint = tnt.Checkpoint(folder, **options)
+        if not (folder and Path(folder, "run.json").exists()) and options.get("resume") is not True:
+            keras.utils.set_random_seed(1)
+    callbacks = [] if break_at is None else [BreakOff(folder, break_at)]
+    try:
+        pipeline = tnt.Pipeline(stages, micro_batches=2) if stages else None
+        with tnt.distributed(checkpoint=checkpoint, pipeline=pipeline):
+            return cell(callbacks)
+    except BrokenOffError:
+        return "broken off"
+    except PeerError as error:
+        if "BrokenOffError" not in str(error):
+            raise
+        return "broken off"
+
+
+def of_input(kind: str) -> Cell:
+    """A cell whose weights tell which batches a model has seen."""
+
+    def cell(callbacks: list[keras.callbacks.Callback]) -> Result:
+        trained = linear()
+        history = trained.fit(**inputs(kind), epochs=4, verbose=0, callbacks=callbacks)
+        return result(trained, [history])
+
+    cell.__name__ = kind
+    return cell
+
+
+def with_everything(callbacks: list[keras.callbacks.Callback]) -> Result:
+    """A cell that a lot belongs to; its callbacks end it after three epochs, if they remember."""
+    trained = model()
+    own = [
+        keras.callbacks.EarlyStopping("loss", min_delta=9, patience=2, restore_best_weights=True),
+        keras.callbacks.ReduceLROnPlateau("loss", min_delta=9, patience=1, factor=0.3),
+    ]
+    history = trained.fit(**inputs("arrays"), epochs=9, verbose=0, callbacks=[*own, *callbacks])
+    x, y = classification()
+    evaluation = trained.evaluate(x, y, batch_size=16, return_dict=True, verbose=0)
+    return result(trained, [history], evaluation)
+
+
+def plain(callbacks: list[keras.callbacks.Callback]) -> Result:
+    """A cell that comes to the same on any number of ranks, up to the order of sums."""
+    trained = mlp(keras.optimizers.Adam(0.01))
+    history = trained.fit(**inputs("arrays"), epochs=3, verbose=0, callbacks=callbacks)
+    return result(trained, [history])
+
+
+def two_fits(callbacks: list[keras.callbacks.Callback]) -> Result:
+    """A cell that trains the head of a model first, and then all of it."""
+    trained = model()
+    body = trained.layers[0]
+    body.trainable = False
+    x, y = classification()
+    trained.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    shuffled = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(SAMPLES).batch(BATCH)
+    first = trained.fit(shuffled, epochs=2, verbose=0, callbacks=callbacks)
+    between = trained.evaluate(x, y, batch_size=16, return_dict=True, verbose=0)
+    body.trainable = True
+    trained.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    second = trained.fit(shuffled, epochs=2, verbose=0, callbacks=callbacks)
+    return result(trained, [first, second], between)
+
+
+def result(
+    trained: keras.Model,
+    histories: list[keras.callbacks.History],
+    evaluation: dict[str, float] | None = None,
+) -> Result:
+    return Result(
+        [np.asarray(v.value) for v in state_of(trained)],
+        [dict(h.history) for h in histories],
+        [h.epoch for h in histories],
+        evaluation or {},
+    )

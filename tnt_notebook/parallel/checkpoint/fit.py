@@ -1,0 +1,180 @@
+"""The checkpoints of one call of fit: when they are taken, and how it goes on from one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.comm.stop import checkpoint_requested, forget_checkpoint
+from tnt_notebook.errors import CheckpointError, SuspendedError
+from tnt_notebook.parallel import seeds
+from tnt_notebook.parallel.checkpoint.position import Journal, Position
+from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
+from tnt_notebook.parallel.checkpoint.snapshot import Place, restore, take
+from tnt_notebook.parallel.checkpoint.writer import owners
+from tnt_notebook.parallel.data import Sharded
+from tnt_notebook.parallel.prepare import state_of
+
+if TYPE_CHECKING:
+    from tnt_notebook.parallel.session import Session
+
+
+class FitCheckpoints:
+    """Made on all ranks at once, when the model's functions are in place.
+
+    Attributes:
+        start: where it goes on; its end, if it had ended; ``None`` if it is new.
+        journal: of its input.
+
+    Raises:
+        CheckpointError: on all ranks; it cannot go on.
+    """
+
+    def __init__(
+        self,
+        run: RunCheckpoints,
+        session: Session,
+        model: keras.Model,
+        train: Sharded,
+        validation: Sharded | None,
+        epochs: int,
+    ) -> None:
+        if session.pipeline and run.options.in_memory:
+            raise CheckpointError(
+                "In a pipeline no rank has the whole model, so snapshots in memory would not be "
+                "of use. Keep checkpoints in a folder."
+            )
+        self._run, self._session, self._model = run, session, model
+        self._callbacks: Sequence[keras.callbacks.Callback] = ()
+        self._epoch = self._step = 0
+        self._due = self._leaves = False
+        self.start = run.begin_fit()
+        goes_on = self.start is not None and not self.start.place.ended
+        if self.start is not None and goes_on and self.start.place.epoch >= epochs:
+            raise CheckpointError(
+                f"The checkpoint is of {self.start.place}, and this fit has {epochs} epochs. Run "
+                "what was run before, or name another folder for this."
+            )
+        position = Position.of_json(self.start.state.position) if self.start else None
+        self.journal = Journal(train, validation, position if goes_on else None)
+
+    # A fit that goes on ---------------------------------------------------------------------------
+
+    def past(self) -> tuple[keras.callbacks.History, bool] | None:
+        """Of a fit that had ended its History, and whether it was stopped; the model is as it was
+        at its end. ``None`` if there is something to train."""
+        start = self.start
+        if start is None or not start.place.ended:
+            return None
+        restore(start, self._run.over, self._model)
+        self.journal.replay(Position.of_json(start.state.position), lambda taken: None)
+        seeds.set_state(start.state.random)
+        self._say(f"Fit {start.place.fit} had ended; the model is as it was then.")
+        return self._model.history, start.state.stopped
+
+    def go_on(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+        """Called in place of what callbacks do when the epoch begins: they have done it."""
+        start = self.start
+        assert start is not None
+        left_out = restore(start, self._run.over, self._model, callbacks)
+        self._epoch, self._step = start.place.epoch, start.place.step
+        self._session.functions[id(self._model)].goes_on(start.state.logs)
+        self._say(f"Training goes on after {start.place}.")
+        if left_out:
+            self._say(f"Of callbacks this begins anew: {', '.join(left_out)}.")
+
+    # While it trains ------------------------------------------------------------------------------
+
+    def with_callbacks(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+        """Those whose state belongs to a checkpoint."""
+        self._callbacks = callbacks
+
+    def wants(self) -> tuple[bool, bool]:
+        """Before a step: whether this rank thinks that it is time for a checkpoint, and to leave
+        training with one."""
+        keep, leave = checkpoint_requested()
+        return keep or self._run.is_due(), leave
+
+    def told(self, keep: bool, leave: bool) -> None:
+        """After a step: whether any rank wants it."""
+        self._due, self._leaves = keep, leave
+
+    def watch(self, hook: str, number: int, logs: dict[str, Any]) -> None:
+        """Called after every hook of callbacks, on all ranks.
+
+        Raises:
+            SuspendedError: on all ranks; training was to be left here.
+        """
+        if hook == "on_epoch_begin":
+            if number != self._epoch:
+                self._epoch, self._step = number, 0
+        elif hook == "on_train_batch_end":
+            self._run.steps += number + 1 - self._step
+            self._step = number + 1
+            self.journal.stepped(self._step)
+            if self._due:
+                self._due = False
+                self._take(logs)
+                if self._leaves:
+                    self._leave()
+
+    def written(self) -> dict[str, float] | None:
+        """On rank 0: the last checkpoint that is on disk, as a frame says it."""
+        return self._run.latest_written()
+
+    def end(self, stopped: bool) -> None:
+        """Keeps the state at the end of the fit. Collective."""
+        self._callbacks = ()
+        place = Place(self._run.fits, True, self._epoch + 1, 0, self._run.steps)
+        self._keep(place, self.journal.at_the_end(), {}, stopped)
+        self._run.wait()
+
+    def _take(self, logs: dict[str, Any]) -> None:
+        forget_checkpoint()
+        place = Place(self._run.fits, False, self._epoch, self._step, self._run.steps)
+        self._keep(place, self.journal.position(), logs, False)
+
+    def _keep(self, place: Place, position: Position, logs: dict[str, Any], stopped: bool) -> None:
+        run, model = self._run, self._model
+        writers = self._owners() if run.options.folder is not None else []
+        in_memory = run.options.in_memory
+        wanted = None if in_memory else [rank == run.over.rank for rank in writers]
+        snapshot = take(
+            run.over,
+            model,
+            place,
+            callbacks=self._callbacks,
+            position=position,
+            logs=logs,
+            stopped=stopped,
+            wanted=wanted,
+            everywhere=in_memory,
+        )
+        run.keep(snapshot, writers)
+
+    def _owners(self) -> list[int]:
+        """The rank that writes each variable."""
+        variables, size = state_of(self._model), self._run.over.size
+        cut = self._session.functions[id(self._model)].pipeline
+        holders = {} if cut is None else {id(v): ranks for v, ranks in cut.weights.holders()}
+        return owners(
+            [math.prod(v.shape) * tf.as_dtype(v.dtype).size for v in variables],
+            [holders.get(id(v), range(size)) for v in variables],
+            size,
+        )
+
+    def _leave(self) -> None:
+        self._run.wait()
+        raise SuspendedError(
+            f"Training was left after epoch {self._epoch + 1}, step {self._step} of fit "
+            f"{self._run.fits}, as was asked for. Run the same again, with the same folder of "
+            "checkpoints, to go on."
+        )
+
+    def _say(self, what: str) -> None:
+        if self._run.over.rank == 0:
+            print(what)

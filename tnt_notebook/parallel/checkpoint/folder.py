@@ -1,0 +1,159 @@
+"""The folder of a run's checkpoints.
+
+::
+
+    run.json              whose checkpoints these are, who writes them, the first random state,
+                          whether the run has ended
+    step-00001200/        a checkpoint after so many steps of the run: see `files`
+    step-00001400/        the newest one
+    fit-0001/             at the end of the first call of fit
+    .step-00001600.part/  one that is being written, or was not finished
+
+A name without a dot is whole: it is given when all is on disk.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tnt_notebook.errors import CheckpointError
+from tnt_notebook.parallel.checkpoint import files
+from tnt_notebook.parallel.checkpoint.files import MANIFEST, Damaged
+
+_WHOLE = re.compile(r"step-(\d{8,})|fit-(\d{4,})")
+_LEFT = re.compile(r"\.(step|fit)-\d+\.(part|old)|run\.json\.new|\.seen-\d+")
+_RUN = "run.json"
+
+
+def make(folder: Path) -> None:
+    """Makes the folder, unless it is there, and sees to it that nobody else can write into it.
+
+    Raises:
+        CheckpointError: it cannot be used.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = folder.stat()
+    except OSError as error:
+        raise CheckpointError(
+            f"The folder of checkpoints {folder} cannot be made ({error.strerror}). Name another."
+        ) from None
+    if about.st_uid != os.geteuid():
+        raise CheckpointError(
+            f"The folder of checkpoints {folder} belongs to another user, who could put anything "
+            "into it. Name one of your own."
+        )
+    if stat.S_IMODE(about.st_mode) & 0o022:
+        raise CheckpointError(
+            f"Other users can write into the folder of checkpoints {folder}. Name another, or take "
+            f"that right away: chmod go-w {folder}"
+        )
+
+
+def read_run(folder: Path) -> dict[str, Any] | None:
+    """What the folder says about its run; ``None`` in one that is new.
+
+    Raises:
+        CheckpointError: it holds something else.
+    """
+    if not (folder / _RUN).exists():
+        others = sorted(name for name in os.listdir(folder) if not _is_ours(name))
+        if others:
+            raise CheckpointError(
+                f"The folder {folder} holds other things than checkpoints ({others[0]}). Name an "
+                "empty one, or one that is not there."
+            )
+        return None
+    try:
+        return files.read_facts(folder / _RUN)
+    except Damaged as error:
+        raise CheckpointError(
+            f"The checkpoints in {folder} cannot be used: {error}. Name another folder, or begin "
+            "anew in this one."
+        ) from None
+
+
+def write_run(folder: Path, about: dict[str, Any]) -> None:
+    """Says about the run what :func:`read_run` will give."""
+    files.write_facts(folder / _RUN, about)
+    files.folder_to_disk(folder)
+
+
+def check_held(folder: Path, holder: str) -> None:
+    """
+    Raises:
+        OSError: another run goes on in this folder.
+    """
+    try:
+        held = files.read_facts(folder / _RUN)["holder"] == holder
+    except Damaged as error:
+        raise OSError(str(error)) from None
+    if not held:
+        raise OSError("another run goes on from these checkpoints")
+
+
+def whole(folder: Path) -> list[str]:
+    """Names of the checkpoints that were finished, of unknown condition."""
+    return sorted(name for name in os.listdir(folder) if _WHOLE.fullmatch(name))
+
+
+def name_of(steps: int, ended_fit: int | None) -> str:
+    """Of a checkpoint after so many steps of the run, or at the end of a call of fit."""
+    return f"step-{steps:08d}" if ended_fit is None else f"fit-{ended_fit:04d}"
+
+
+def part(folder: Path, name: str) -> Path:
+    """Where a checkpoint is written. It is made, unless it is there."""
+    path = folder / f".{name}.part"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def finish(folder: Path, name: str, manifest: dict[str, Any]) -> None:
+    """Makes a checkpoint that all ranks have written one that counts."""
+    path = folder / f".{name}.part"
+    files.write_facts(path / MANIFEST, manifest)
+    files.folder_to_disk(path)
+    if (folder / name).exists():  # found damaged, and so written again
+        remove(folder, [name])
+    os.rename(path, folder / name)
+    files.folder_to_disk(folder)
+
+
+def remove(folder: Path, names: Iterable[str]) -> None:
+    """Removes checkpoints; one that is removed by half is none."""
+    for name in names:
+        old = folder / f".{name}.old"
+        os.rename(folder / name, old)
+        shutil.rmtree(old)
+
+
+def give_up(folder: Path, name: str) -> None:
+    """Removes a checkpoint that could not be finished; what is written there later stays until
+    :func:`remove_left_over`."""
+    shutil.rmtree(folder / f".{name}.part", ignore_errors=True)
+
+
+def remove_left_over(folder: Path) -> None:
+    """Removes what a run that was killed had not finished."""
+    for name in os.listdir(folder):
+        if _LEFT.fullmatch(name):
+            path = folder / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def clear(folder: Path) -> None:
+    """Removes all checkpoints, and nothing else."""
+    remove_left_over(folder)
+    remove(folder, whole(folder))
+    (folder / _RUN).unlink(missing_ok=True)
+
+
+def _is_ours(name: str) -> bool:
+    return name == _RUN or bool(_WHOLE.fullmatch(name) or _LEFT.fullmatch(name))

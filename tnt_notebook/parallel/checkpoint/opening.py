@@ -1,0 +1,163 @@
+"""What a run finds in the folder of its checkpoints, and whether it goes on from there."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tnt_notebook.comm import World
+from tnt_notebook.errors import CheckpointError
+from tnt_notebook.parallel import agreement, seeds
+from tnt_notebook.parallel.checkpoint import folder
+from tnt_notebook.parallel.checkpoint.config import Checkpoint
+
+#: Seconds after which a file must be seen by other hosts: NFS looks again after up to a minute.
+_SEEN_S = 70.0
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A folder that all ranks can write to.
+
+    Attributes:
+        about: what it says of its run.
+        goes_on: whether the run began earlier.
+    """
+
+    where: Path
+    about: dict[str, Any]
+    goes_on: bool
+
+
+def opened(over: World, options: Checkpoint) -> Opened:
+    """Makes or finds the folder, and takes it. Collective.
+
+    Raises:
+        CheckpointError: on all ranks; the folder cannot be used, or holds another run.
+    """
+    where = Path(_on_rank_0(over, lambda: _made(options)))
+    check_shared(over, where)
+    about, goes_on = _on_rank_0(over, lambda: _taken(where, options))
+    return Opened(where, about, goes_on)
+
+
+def check_shared(over: World, where: Path, patience_s: float = _SEEN_S) -> None:
+    """
+    Raises:
+        CheckpointError: on all ranks; one of them cannot write there, or has another folder of
+            that name. Collective.
+    """
+    token = agreement.from_rank_0(over, secrets.randbits(40))
+    seen = [where / f".seen-{token}{rank:06d}" for rank in range(over.size)]
+
+    def write() -> None:
+        with open(seen[over.rank], "x"):
+            pass
+
+    def look() -> None:
+        until = time.monotonic() + patience_s
+        missing = seen if over.rank == 0 else seen[:1]
+        while missing := [path for path in missing if not path.exists()]:
+            if time.monotonic() > until:
+                raise OSError(
+                    f"does not see there what rank {int(missing[0].name[-6:])} has written"
+                )
+            time.sleep(0.05)
+
+    try:
+        _on_all(over, where, write)
+        _on_all(over, where, look)
+    finally:
+        seen[over.rank].unlink(missing_ok=True)
+
+
+def run_of(options: Checkpoint) -> str:
+    """What tells this run from others: what was said, or the text of the script."""
+    if options.run:
+        text = options.run.encode()
+    else:
+        script = getattr(sys.modules["__main__"], "__file__", None)
+        text = Path(script).read_bytes() if script and Path(script).is_file() else b""
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def _made(options: Checkpoint) -> str:
+    assert options.folder is not None
+    where = Path(options.folder).expanduser().absolute()
+    folder.make(where)
+    return str(where)
+
+
+def _taken(where: Path, options: Checkpoint) -> tuple[dict[str, Any], bool]:
+    if options.resume is False:
+        folder.clear(where)
+    about = folder.read_run(where)
+    goes_on = about is not None
+    if about is None:
+        about = {
+            "version": 1,
+            "run": run_of(options),
+            "began": time.time(),
+            "random": seeds.state(),
+            "ended": False,
+        }
+    elif options.resume is None:
+        _check_run(where, about, options)
+    folder.remove_left_over(where)
+    about["ended"] = False
+    about["holder"] = secrets.token_hex(8)
+    folder.write_run(where, about)
+    return about, goes_on
+
+
+def _check_run(where: Path, about: dict[str, Any], options: Checkpoint) -> None:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(about["began"]))
+    choice = (
+        "Name another folder, or say resume=False (--checkpoint-anew) to remove these checkpoints "
+        "and begin anew"
+    )
+    if about["ended"]:
+        raise CheckpointError(
+            f"The run of {when} whose checkpoints are in {where} has come to its end. {choice}."
+        )
+    if about["run"] != run_of(options):
+        raise CheckpointError(
+            f"The checkpoints in {where} are of a run of {when} that has not ended, and that was "
+            f"of another cell or script. {choice}; or resume=True to go on from them all the same."
+        )
+
+
+def _on_rank_0(over: World, function: Callable[[], Any]) -> Any:
+    """What a function gives on rank 0, on all ranks; or its error."""
+    told: list[Any] = []
+    if over.rank == 0:
+        try:
+            told = [function(), None]
+        except (CheckpointError, OSError) as error:
+            told = [None, str(error)]
+    value, failed = agreement.from_rank_0(over, told)
+    if failed is not None:
+        raise CheckpointError(failed)
+    return value
+
+
+def _on_all(over: World, where: Path, function: Callable[[], None]) -> None:
+    """Calls it on all ranks; an error on one is an error on all, that names the rank."""
+    problem = None
+    try:
+        function()
+    except OSError as error:
+        problem = error.strerror or str(error)
+    everyone = agreement.everyones(over, problem)
+    problems = [f"rank {rank}: {found}" for rank, found in enumerate(everyone) if found]
+    if problems:
+        raise CheckpointError(
+            f"Not all ranks can use the folder of checkpoints {where} ({'; '.join(problems[:3])}). "
+            "Name one on a file system that all hosts share."
+        )

@@ -1,0 +1,277 @@
+"""Where in its input a run is, so that another process gets there without training.
+
+Keras makes an iterator of the input for every epoch, or for as long as there is data, and tells
+the input when epochs begin and end. Which order a shuffled dataset has depends on how many
+iterators there were, and on random numbers. So a journal of that is kept, and done again::
+
+    events    e b t v e b t v e | b t . . .        b, e: an epoch begins, has ended
+                                      ^            t, v: an iterator, of training, of validation
+              done again, no batch    |
+              is read                 the batches of this epoch that were seen are passed over
+
+What was read with an iterator that is over is read again of generators only, which have no other
+way to get to where they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import keras
+from keras.src.backend.tensorflow import trainer as keras_trainer
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+
+from tnt_notebook.parallel import seeds
+from tnt_notebook.parallel.data import Sharded
+from tnt_notebook.parallel.interpose import replaced
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in the input. Values for JSON.
+
+    Attributes:
+        events: of the epochs before the one that runs.
+        taken: batches that were taken from each iterator of training, until then.
+        goes_on: whether the epoch that runs goes on with the last of them.
+        seen: batches of that one, as Keras counts them.
+        step: batches of the epoch that runs.
+        random: of input in Python, before the iterator in use was made.
+        drawn: the same before each event of a PyDataset that may draw in it.
+    """
+
+    events: str = ""
+    taken: tuple[int, ...] = ()
+    goes_on: bool = False
+    seen: int = 0
+    step: int = 0
+    random: dict[str, Any] | None = None
+    drawn: tuple[dict[str, Any], ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def of_json(value: dict[str, Any]) -> Position:
+        return Position(**{**value, "taken": tuple(value["taken"]), "drawn": tuple(value["drawn"])})
+
+
+class Journal:
+    """What one call of fit has asked of its input.
+
+    Args:
+        start: where the fit goes on; default: at its beginning.
+    """
+
+    def __init__(
+        self, train: Sharded, validation: Sharded | None, start: Position | None = None
+    ) -> None:
+        self._train, self._validation, self._start = train, validation, start
+        self._events = ""
+        self._taken: list[int] = []
+        self._drawn: list[dict[str, Any]] = []
+        self._epoch = Position()
+        self._step = 0
+
+    def position(self) -> Position:
+        """In the epoch that runs, after the step that was noted last."""
+        return Position(**{**vars(self._epoch), "step": self._step})
+
+    def at_the_end(self) -> Position:
+        """When there is no epoch any more."""
+        return Position(self._events, tuple(self._taken), drawn=tuple(self._drawn))
+
+    def stepped(self, step: int) -> None:
+        """Training has done so many batches of the epoch that runs."""
+        self._step = step
+
+    def kept_by(self) -> Any:
+        """Inside this context the loops of Keras's ``fit`` keep this journal."""
+
+        def make(theirs: type) -> Callable[..., Any]:
+            def iterator(**arguments: Any) -> Any:
+                which = arguments["x"]
+                ours = which is self._train or which is self._validation
+                return (_JournalIterator if ours else theirs)(**arguments)
+
+            _JournalIterator = _journal_iterator(theirs, self)
+            return iterator
+
+        return replaced(keras_trainer, "TFEpochIterator", make)
+
+    def replay(self, position: Position, made: Callable[[int], None]) -> None:
+        """Does again what lies before an epoch, but for what was done here already.
+
+        Args:
+            made: called in place of the last iterator, if the epoch goes on with it, with the
+                batches that were taken from it.
+        """
+        if not position.events.startswith(self._events):
+            raise AssertionError(f"{self._events} is not how {position.events} begins")
+        after = seeds.state_of_input()
+        drawn = iter(position.drawn[len(self._drawn) :])
+        last = position.events.rfind("t") if position.goes_on else -1
+        for i in range(len(self._events), len(position.events)):
+            event = position.events[i]
+            if event not in "tv":
+                if _draws(self._adapter(event), event):
+                    seeds.set_state(next(drawn))
+                _tell(self._adapter(event), event)
+            elif i == last:
+                made(position.taken[-1])
+            else:
+                taken = position.taken[position.events.count("t", 0, i)] if event == "t" else 0
+                _pass_over(self._train if event == "t" else self._validation, taken)
+        self._events, self._taken = position.events, list(position.taken)
+        self._drawn = list(position.drawn)
+        draws = _may_draw(self._train.adapter)
+        seeds.set_state(position.random if draws and position.random else after)
+
+    # What the iterators call ----------------------------------------------------------------------
+
+    def goes_on_at(self) -> Position | None:
+        """Asked once, when the first epoch begins."""
+        start, self._start = self._start, None
+        return start
+
+    def epoch_begins(self, goes_on: bool, seen: int) -> None:
+        before = self._epoch.random if goes_on else seeds.state_of_input()
+        self._epoch = Position(
+            self._events, tuple(self._taken), goes_on, seen, 0, before, tuple(self._drawn)
+        )
+        self._step = 0
+
+    def epoch_goes_on(self, position: Position) -> None:
+        self._epoch, self._step = Position(**{**vars(position), "step": 0}), position.step
+
+    def note(self, event: str, taken: int = 0) -> None:
+        if event == "t":
+            self._taken.append(taken)
+        elif event != "v" and _draws(self._adapter(event), event):
+            self._drawn.append(seeds.state_of_input())
+        self._events += event
+
+    def took(self, batches: int) -> None:
+        self._taken[-1] += batches
+
+    def is_train(self, data: Any) -> bool:
+        return data is self._train
+
+    def _adapter(self, event: str) -> Any:
+        sharded = self._train if event in "be" else self._validation
+        assert sharded is not None
+        return sharded.adapter
+
+
+def _journal_iterator(theirs: Any, journal: Journal) -> type:
+    """Keras's iterator over epochs, one that keeps a journal and can begin within an epoch."""
+
+    class JournalIterator(theirs):
+        data_adapter: Any
+        _current_iterator: Any
+        _steps_seen: int
+
+        def __init__(self, **arguments: Any) -> None:
+            super().__init__(**arguments)
+            self._sharded = self.data_adapter
+            self._trains = journal.is_train(self._sharded)
+            self._passed_over = 0
+            self.data_adapter = _Noted(self._sharded, journal, "be" if self._trains else "BE")
+
+        def _get_iterator(self) -> Any:
+            passed_over, self._passed_over = self._passed_over, 0
+            journal.note("t" if self._trains else "v", passed_over)
+            return self._sharded.without(passed_over) if passed_over else self._sharded.dataset
+
+        def _enumerate_iterator(self) -> Iterator[tuple[int, int, Any]]:
+            if not self._trains:
+                yield from super()._enumerate_iterator()
+                return
+            first = 0
+            start = journal.goes_on_at()
+            if start is not None:
+                first = start.step
+                journal.replay(start, lambda taken: self._go_on(taken + first, start.seen))
+                journal.epoch_goes_on(start)
+                if start.goes_on:
+                    journal.took(first)
+                self._passed_over = 0 if start.goes_on else first
+            else:
+                goes_on = self.steps_per_epoch is not None and self._current_iterator is not None
+                journal.epoch_begins(goes_on, self._steps_seen if goes_on else 0)
+            for begin, end, iterator in super()._enumerate_iterator():
+                if begin < first:
+                    continue
+                yield begin, end, iterator
+                journal.took(end + 1 - begin)
+
+        def _go_on(self, taken: int, seen: int) -> None:
+            self._current_iterator = iter(self._sharded.without(taken))
+            self._steps_seen = seen
+
+    return JournalIterator
+
+
+class _Noted(DataAdapter):
+    """An adapter whose epochs are noted, with the letters for beginning and end."""
+
+    def __init__(self, adapter: Sharded, journal: Journal, letters: str) -> None:
+        self._adapter, self._journal, self._letters = adapter, journal, letters
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._adapter, name)
+
+    def get_tf_dataset(self) -> Any:
+        return self._adapter.get_tf_dataset()
+
+    num_batches = property(lambda self: self._adapter.num_batches)
+    batch_size = property(lambda self: self._adapter.batch_size)
+    has_partial_batch = property(lambda self: self._adapter.has_partial_batch)
+    partial_batch_size = property(lambda self: self._adapter.partial_batch_size)
+
+    def on_epoch_begin(self) -> None:
+        self._journal.note(self._letters[0])
+        self._adapter.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        self._journal.note(self._letters[1])
+        self._adapter.on_epoch_end()
+
+
+def _hook(event: str) -> str:
+    return "on_epoch_begin" if event in "bB" else "on_epoch_end"
+
+
+def _draws(adapter: Any, event: str) -> bool:
+    """Whether what the adapter does at this event may draw random numbers."""
+    if not isinstance(adapter, PyDatasetAdapter):
+        return False
+    own = getattr(type(adapter.py_dataset), _hook(event))
+    return own is not getattr(keras.utils.PyDataset, _hook(event))
+
+
+def _tell(adapter: Any, event: str) -> None:
+    """Tells the input; threads that would read it are not started."""
+    if isinstance(adapter, PyDatasetAdapter):
+        getattr(adapter.py_dataset, _hook(event))()
+
+
+def _may_draw(adapter: Any) -> bool:
+    """Whether Python code may draw random numbers while the input is read."""
+    return not isinstance(adapter, ArrayDataAdapter)
+
+
+def _pass_over(sharded: Sharded | None, taken: int) -> None:
+    """What another iterator leaves behind in the input."""
+    assert sharded is not None
+    if isinstance(sharded.adapter, ArrayDataAdapter):
+        return  # each is like the others
+    iterator = iter(sharded.dataset)
+    if isinstance(sharded.adapter, GeneratorDataAdapter):
+        for _, _batch in zip(range(taken), iterator, strict=False):
+            pass

@@ -1,0 +1,260 @@
+"""A snapshot: all that is needed to go on, as a value. It lies in memory, or comes from files.
+
+take(...)                      after the same step on all ranks
+    -> Snapshot
+restore(snapshot, ...)         in this process or another, on as many ranks or others
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from tnt_notebook.comm import World
+from tnt_notebook.errors import CheckpointError
+from tnt_notebook.parallel import agreement, presence, seeds
+from tnt_notebook.parallel.checkpoint import callback_state
+from tnt_notebook.parallel.checkpoint.files import dtype_of
+from tnt_notebook.parallel.checkpoint.position import Position
+from tnt_notebook.parallel.prepare import state_of
+
+
+class Place(NamedTuple):
+    """Where in a run.
+
+    Attributes:
+        fit: which call of fit of the cell, from 1.
+        ended: whether it has ended.
+        epoch: that runs, from 0; of one that has ended, how many there were.
+        step: batches of this epoch that it has learnt from.
+        steps: batches of all calls of fit.
+    """
+
+    fit: int
+    ended: bool
+    epoch: int
+    step: int
+    steps: int
+
+    def __str__(self) -> str:
+        if self.ended:
+            return f"the end of fit {self.fit}"
+        return f"epoch {self.epoch + 1}, step {self.step} of fit {self.fit}"
+
+
+@dataclass(frozen=True)
+class State:
+    """The part of a snapshot that is small, and the same on all ranks: values for JSON.
+
+    Attributes:
+        place: where in the run.
+        ranks: how many there were.
+        variables: of each variable its path, shape and dtype.
+        metrics: the same of the states of metrics.
+        logs: of the last step.
+        history, epochs: what Keras's History has.
+        stopped: whether this fit was ended early, by a request.
+        callbacks: see :mod:`.callback_state`; of rank 0's.
+        position: in the data.
+        random: see :mod:`tnt_notebook.parallel.seeds`.
+    """
+
+    place: Place
+    ranks: int
+    variables: list[list[Any]]
+    metrics: list[list[Any]]
+    logs: dict[str, float]
+    history: dict[str, list[float]]
+    epochs: list[int]
+    stopped: bool
+    callbacks: list[dict[str, Any]]
+    position: dict[str, Any]
+    random: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "place": list(self.place)}
+
+    @staticmethod
+    def of_json(value: dict[str, Any]) -> State:
+        return State(**{**value, "place": Place(*value["place"])})
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a run at one place.
+
+    Attributes:
+        state: what is small.
+        arrays: ``variable/3`` (by number in ``state.variables``), ``metric/0`` (with an axis of
+            ranks in front) and ``callback/0``. In memory those that this rank has, else all.
+    """
+
+    state: State
+    arrays: Mapping[str, np.ndarray] = field(repr=False)
+
+    @property
+    def place(self) -> Place:
+        return self.state.place
+
+
+def take(
+    over: World,
+    model: keras.Model,
+    place: Place,
+    *,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    position: Position | None = None,
+    logs: Mapping[str, Any] | None = None,
+    stopped: bool = False,
+    wanted: Sequence[bool] | None = None,
+    everywhere: bool = False,
+) -> Snapshot:
+    """Copies the state of training into the memory of the host. Collective; variables do not
+    travel, metrics and what callbacks remember do.
+
+    Args:
+        model: that trains; in a pipeline each rank has its part.
+        callbacks: those of rank 0 count.
+        position: in the data.
+        logs: of the last step.
+        wanted: which variables of ``state_of(model)`` this rank is to copy; default: all that it
+            has.
+        everywhere: whether all ranks are to have what callbacks remember, and not rank 0 alone.
+    """
+    variables, metrics = state_of(model), list(model.metrics_variables)
+    arrays = {
+        f"variable/{i}": np.asarray(v.value)
+        for i, v in enumerate(variables)
+        if presence.is_here(v) and (wanted is None or wanted[i])
+    }
+    arrays |= {f"metric/{i}": m for i, m in enumerate(_of_all_ranks(over, metrics))}
+    remembered, kept = callback_state.encoded(callbacks if over.rank == 0 else ())
+    if everywhere and over.size > 1:
+        remembered, kept = _from_rank_0(over, remembered, kept)
+    arrays |= {f"callback/{i}": array for i, array in enumerate(kept)}
+    history = getattr(model, "history", None)
+    state = State(
+        place,
+        over.size,
+        [[v.path, list(map(int, v.shape)), v.dtype] for v in variables],
+        [[v.path, list(map(int, v.shape)), v.dtype] for v in metrics],
+        {name: float(value) for name, value in (logs or {}).items() if np.ndim(value) == 0},
+        {k: [float(x) for x in v] for k, v in history.history.items()} if history else {},
+        list(history.epoch) if history else [],
+        stopped,
+        remembered,
+        (position or Position()).as_json(),
+        seeds.state(),
+    )
+    return Snapshot(state, arrays)
+
+
+def restore(
+    snapshot: Snapshot,
+    over: World,
+    model: keras.Model,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+) -> list[str]:
+    """Gives a model, its optimizer, metrics and callbacks, and the random generators of this
+    process, the state they had. Not the position in the data, see :mod:`.position`.
+
+    Args:
+        over: as many ranks as there were, or others: then rank 0 has what metrics had counted.
+        model: built and compiled as the one that was.
+
+    Returns:
+        What callbacks cannot get back, as ``Class.attribute``.
+
+    Raises:
+        CheckpointError: the model is another one.
+    """
+    state, variables, metrics = snapshot.state, state_of(model), list(model.metrics_variables)
+    _check_same(state.variables, variables, state.place)
+    for i, variable in enumerate(variables):
+        if presence.is_here(variable):
+            variable.value.assign(snapshot.arrays[f"variable/{i}"])
+    if not state.place.ended:
+        _check_same(state.metrics, metrics, state.place)
+        for i, metric in enumerate(metrics):
+            metric.value.assign(_share(metric, snapshot.arrays[f"metric/{i}"], over))
+    _restore_history(model, state)
+    left_out: list[str] = []
+    if callbacks and over.rank == 0:
+        kept = [snapshot.arrays[name] for name in _numbered(snapshot.arrays, "callback")]
+        left_out = callback_state.decode(callbacks, state.callbacks, kept)
+    seeds.set_state(state.random)
+    return left_out
+
+
+def _restore_history(model: keras.Model, state: State) -> None:
+    history = getattr(model, "history", None)
+    if history is None or state.place.ended:  # that of an earlier fit stays as it is
+        history = model.history = keras.callbacks.History()
+        history.set_model(model)
+    history.history = {name: list(values) for name, values in state.history.items()}
+    history.epoch = list(state.epochs)
+
+
+def _check_same(then: list[list[Any]], now: Sequence[keras.Variable], place: Place) -> None:
+    """Shapes and dtypes, not names: they count layers per process, and may differ."""
+    layout = [row[1:] for row in then]
+    if layout == agreement.layout(now):
+        return
+    if len(then) != len(now):
+        what = f"it had {len(then)} variables, and has {len(now)}"
+    else:
+        own = agreement.layout(now)
+        i = next(i for i, pair in enumerate(zip(layout, own, strict=True)) if pair[0] != pair[1])
+        what = f"{then[i][0]} was {layout[i]}, and {now[i].path} is {own[i]}"
+    raise CheckpointError(
+        f"The checkpoint of {place} is of another model: {what}. Run what was run before, or name "
+        "another folder for this."
+    )
+
+
+def _of_all_ranks(over: World, variables: Sequence[keras.Variable]) -> list[np.ndarray]:
+    """The values on every rank, with an axis of ranks in front."""
+    own = [np.asarray(v.value) for v in variables]
+    if not own:
+        return []
+    everyone = over.allgather_bytes(b"".join(array.tobytes() for array in own))
+    result, begin = [], 0
+    for array in own:
+        end = begin + array.nbytes
+        rows = [np.frombuffer(block[begin:end], array.dtype) for block in everyone]
+        result.append(np.stack([row.reshape(array.shape) for row in rows]))
+        begin = end
+    return result
+
+
+def _share(metric: keras.Variable, of_ranks: np.ndarray, over: World) -> np.ndarray:
+    """What this rank has of a metric: what it had, or in another world rank 0 has the sum."""
+    if len(of_ranks) == over.size:
+        return of_ranks[over.rank]
+    if getattr(metric, "aggregation", "sum") in ("mean", "only_first_replica", "none"):
+        return of_ranks[0]
+    whole = of_ranks.sum(0, np.float64).astype(of_ranks.dtype)
+    return whole if over.rank == 0 else np.zeros_like(whole)
+
+
+def _from_rank_0(
+    over: World, remembered: list[dict[str, Any]], kept: list[np.ndarray]
+) -> tuple[list[dict[str, Any]], list[np.ndarray]]:
+    told = [[array.dtype.name, array.shape] for array in kept]
+    remembered, told = agreement.from_rank_0(over, [remembered, told])
+    if over.rank != 0:
+        kept = [np.empty(shape, dtype_of(dtype)) for dtype, shape in told]
+    arrays = [over.broadcast_bytes(array.tobytes()) for array in kept]
+    return remembered, [
+        np.frombuffer(content, array.dtype).reshape(array.shape)
+        for content, array in zip(arrays, kept, strict=True)
+    ]
+
+
+def _numbered(arrays: Mapping[str, np.ndarray], kind: str) -> list[str]:
+    count = sum(name.startswith(f"{kind}/") for name in arrays)
+    return [f"{kind}/{i}" for i in range(count)]
