@@ -21,6 +21,7 @@ of JSON each way over the socket::
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import shutil
@@ -40,7 +41,9 @@ BUSY_S = 120.0  # since a fit has said that it goes on
 LINGER_S = 30.0  # on other hosts, for ranks that begin late or are started again
 RANKS = "ranks"  # the folder in which ranks of another host leave a file each, named by pid
 CANCEL_S = 30.0  # for a batch system to do what it is told
-_LONGEST = 1 << 16
+LONGEST_S = 24 * 365 * 3600.0  # of a lease
+_LONGEST = 1 << 16  # of a line
+_MOST = 64  # connections; each notebook needs one, and each list of clusters for a moment
 
 
 def processes_of(cluster_id: str, marker: str = MARKER) -> list[int]:
@@ -128,6 +131,9 @@ class _Owner:
 
     def close(self) -> None:
         self.connection.close()
+        self.let_process()
+
+    def let_process(self) -> None:
         if self.process >= 0:
             os.close(self.process)
 
@@ -140,6 +146,7 @@ class _Warden:
         self.plan = plan
         self.owner: _Owner | None = None
         self.clients: dict[int, socket.socket] = {}
+        self.heard: dict[int, bytes] = {}  # of a client, the line that is not complete yet
         self.free_since = time.monotonic()
         self.keep_s = FIRST_OWNER_S
         self.asked_to_end: socket.socket | None = None
@@ -168,27 +175,54 @@ class _Warden:
                 if not self.busy():
                     return
                 left = 5.0
-            watched: list = [self.listener, waking, *self.clients.values()]
+            watched = [self.listener.fileno(), waking, *self.clients]
             if self.owner is not None and self.owner.process >= 0:
                 watched.append(self.owner.process)
-            for ready in select.select(watched, [], [], left)[0]:
-                if ready is waking or ready == waking:
+            poll = select.poll()  # select would fail at descriptors above 1023
+            for number in watched:
+                poll.register(number, select.POLLIN)
+            for ready, _ in poll.poll(None if left is None else 1000 * min(left, 3600)):
+                if ready == waking:
                     return
-                if ready is self.listener:
-                    client, _ = self.listener.accept()
-                    client.settimeout(5)
-                    self.clients[client.fileno()] = client
-                elif isinstance(ready, socket.socket):
-                    if ready.fileno() >= 0:
-                        self._serve(ready)
+                if ready == self.listener.fileno():
+                    self._accept()
+                elif ready in self.clients:
+                    self._listen(self.clients[ready])
                 elif self.owner is not None and ready == self.owner.process:
                     self._lose_owner()
 
-    def _serve(self, client: socket.socket) -> None:
+    def _accept(self) -> None:
         try:
-            line = _read_line(client)
-            said = json.loads(line) if line else None
-        except (OSError, ValueError):
+            client, _ = self.listener.accept()
+        except OSError:  # it has gone again
+            return
+        client.setblocking(False)  # nobody keeps the others waiting
+        self.clients[client.fileno()] = client
+        if len(self.clients) > _MOST:
+            owner = self.owner and self.owner.connection
+            self._forget(next(c for c in self.clients.values() if c is not owner))
+
+    def _listen(self, client: socket.socket) -> None:
+        number = client.fileno()
+        try:
+            piece = client.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        *lines, rest = (self.heard.get(number, b"") + piece).split(b"\n")
+        for line in lines:
+            self._serve(client, line)
+            if self.clients.get(number) is not client or self.asked_to_end is not None:
+                return
+        self.heard[number] = rest
+        if not piece or len(rest) > _LONGEST:
+            self._forget(client)
+
+    def _serve(self, client: socket.socket, line: bytes) -> None:
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):
             said = None
         if not isinstance(said, dict):
             self._forget(client)
@@ -199,7 +233,7 @@ class _Warden:
         if said.get("own"):
             answer = self._own(client, str(said.get("name", "")), bool(said.get("force")))
         elif isinstance(said.get("keep_s"), int | float):
-            self.plan["keep_s"] = max(0.0, float(said["keep_s"]))
+            self.plan["keep_s"] = _bounded(said["keep_s"])
             answer = {"keep_s": self.plan["keep_s"]}
         else:
             answer = {
@@ -208,17 +242,21 @@ class _Warden:
                 "busy": self.busy(),
                 "keep_s": self.plan["keep_s"],
             }
+        text = json.dumps(answer).encode() + b"\n"
         try:
-            client.sendall(json.dumps(answer).encode() + b"\n")
-        except OSError:
+            if client.send(text) < len(text):
+                self._forget(client)
+        except OSError:  # it has gone, or does not read
             self._forget(client)
 
     def _own(self, client: socket.socket, name: str, force: bool) -> dict:
         if self.owner is not None and self.owner.connection is not client:
             if not force:
                 return {"owner": self.owner.described()}
-            self.clients.pop(self.owner.connection.fileno(), None)
+            self._drop(self.owner.connection.fileno())
             self.owner.close()
+        elif self.owner is not None:
+            self.owner.let_process()
         self.owner = _Owner(client, name)
         return {"owner": None}
 
@@ -226,33 +264,29 @@ class _Warden:
         if self.owner is not None and self.owner.connection is client:
             self._lose_owner()
             return
-        self.clients.pop(client.fileno(), None)
+        self._drop(client.fileno())
         client.close()
+
+    def _drop(self, number: int) -> None:
+        self.clients.pop(number, None)
+        self.heard.pop(number, None)
 
     def _lose_owner(self) -> None:
         assert self.owner is not None
-        self.clients.pop(self.owner.connection.fileno(), None)
+        self._drop(self.owner.connection.fileno())
         self.owner.close()
         self.owner = None
         self.free_since = time.monotonic()
         self.keep_s = self.plan["keep_s"]
 
 
-def _read_line(client: socket.socket) -> bytes:
-    """A line; empty at the end of the connection.
-
-    Raises:
-        ValueError: it is too long.
-    """
-    line = b""
-    while not line.endswith(b"\n"):
-        piece = client.recv(4096)
-        if not piece:
-            return b""
-        line += piece
-        if len(line) > _LONGEST:
-            raise ValueError("too long")
-    return line
+def _bounded(seconds: float) -> float:
+    """A lease of so many seconds, as far as there are such."""
+    try:
+        asked = float(seconds)
+    except OverflowError:  # an integer that no float holds
+        return LONGEST_S if seconds > 0 else 0.0
+    return 0.0 if math.isnan(asked) else min(max(0.0, asked), LONGEST_S)
 
 
 def _output(command: list[str]) -> str:
@@ -317,6 +351,7 @@ def main() -> int:
         left = end(plan)
     if warden.asked_to_end is not None:
         try:
+            warden.asked_to_end.settimeout(5)
             warden.asked_to_end.sendall(json.dumps({"left": left}).encode() + b"\n")
         except OSError:
             pass  # it did not wait; the exit status tells nobody else

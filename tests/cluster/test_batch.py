@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.support.batch import Batch, batch
+from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import processes_of
@@ -93,6 +95,7 @@ Cluster(2, launcher={system.name!r}, report=lambda line: print(line, flush=True)
         system.hold(None)
 
 
+@pytest.mark.parametrize("system", ["sge"], indirect=True)  # it takes two commands there
 def test_the_end_of_the_job_is_told_with_its_reason(system: Batch) -> None:
     cluster = Cluster(2, launcher=system.name)
     try:
@@ -103,3 +106,34 @@ def test_the_end_of_the_job_is_told_with_its_reason(system: Batch) -> None:
     finally:
         cluster.stop()
     assert left() == []
+
+
+OWNER = """
+import subprocess, sys, time
+from tests.support.batch import batch
+with batch("lsf") as system:
+    folder = system.path.partition("/bin")[0]
+    script = f"#BSUB -J x\\n#BSUB -n 1\\n#BSUB -o {folder}/out\\nsleep 1234.5 & sleep 1234.5\\n"
+    subprocess.run([f"{folder}/bin/bsub"], input=script, text=True, check=True)
+    while system.jobs()[0]["state"] != "running":
+        time.sleep(0.01)
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_nothing_of_a_batch_system_outlives_the_tests() -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER], cwd=Path(__file__).parents[2], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert owner.stdout is not None
+    assert "Job <1>" in owner.stdout.readline()
+    folder = Path(owner.stdout.readline().strip())
+    script = str(folder / "script.1")
+    assert [p for p in psutil.process_iter(["cmdline"]) if script in (p.info["cmdline"] or [])]
+    owner.kill()
+    owner.communicate()
+    eventually(lambda: not folder.exists())
+    found = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])]
+    assert not [words for words in found if script in words or words == ["sleep", "1234.5"]]

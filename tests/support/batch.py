@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import batch_shim
+from tnt_notebook.cluster.ports import free_ports, undialled
 
 
 class Batch:
@@ -38,6 +39,7 @@ class Batch:
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
         self._folder = folder
+        self._ports = free_ports(14, *(undialled() or (10_000, 30_000)))
         self.path = f"{folder}/bin{os.pathsep}{os.environ['PATH']}"
         self.hold(None)
 
@@ -46,6 +48,7 @@ class Batch:
         config = {
             "queues": self.queues,
             "hosts": {platform.node(): 1, "node-2": 1},
+            "ports": self._ports,
             "held": why,
         }
         beside = self._folder / "config.new"

@@ -3,7 +3,8 @@
 Jobs are files in the folder, which ``COMMAND`` ``serve`` runs in the background. What is printed is
 what the real commands print, as their documentation and public logs show it. Files of the folder:
 
-    config.json     queues, hosts with their slots, and why jobs wait (or null)
+    config.json     queues, hosts with their slots, ports for two daemons of Open MPI on this host
+                    (see `tnt_notebook.cluster.ports`); why jobs wait, or null
     12.json         a job: what it asks for, where it runs, how it ended
     12.end          what ends it: ``cancelled`` or ``time``
 """
@@ -25,6 +26,8 @@ FLAGS = {"pbs": "#PBS", "lsf": "#BSUB", "sge": "#$"}
 TAKEN = {"pbs": "NSjolqA", "lsf": ("J", "o", "n", "R", "gpu", "W", "q", "P"),
          "sge": ("N", "S", "j", "o", "pe", "l", "q", "A")}  # fmt: skip
 _MARK = "BATCH_SHIM_JOB"  # of all processes of a job
+_PORTS = ("PRTE_MCA_oob_tcp_dynamic_ipv4_ports", "PMIX_MCA_ptl_base_ipv4_port",
+          "PRTE_MCA_oob_tcp_dynamic_ipv6_ports")  # fmt: skip
 
 
 def main(folder: str, system: str, command: str, *words: str) -> int:
@@ -43,7 +46,7 @@ def main(folder: str, system: str, command: str, *words: str) -> int:
 
 def submit(here: Path, system: str, words: tuple[str, ...]) -> int:
     text = sys.stdin.read() if system == "lsf" else Path(words[0]).read_text()
-    config = json.loads((here / "config.json").read_text())
+    known = config(here)
     options: dict[str, list[str]] = {}
     for line in text.splitlines():
         if not line.startswith(FLAGS[system] + " "):
@@ -54,11 +57,11 @@ def submit(here: Path, system: str, words: tuple[str, ...]) -> int:
         if name.lstrip("-") not in TAKEN[system] or not values:
             return refused(system, name)
         options.setdefault(name.lstrip("-"), []).append(" ".join(values))
-    queue = options.get("q", [config["queues"][0]])[0]
-    if queue not in config["queues"]:
+    queue = options.get("q", [known["queues"][0]])[0]
+    if queue not in known["queues"]:
         return refused(system, None, queue)
-    hosts = HOSTS[system](options, config["hosts"])
-    number = 1 + len(list(here.glob("*.json")))
+    hosts = HOSTS[system](options, known["hosts"])
+    number = 1 + len(jobs(here))
     name = options["J" if system == "lsf" else "N"][0]
     job = {
         "id": number, "name": name, "queue": queue, "state": "pending", "hosts": hosts,
@@ -123,7 +126,7 @@ HOSTS = {"pbs": pbs_hosts, "lsf": lsf_hosts, "sge": sge_hosts}
 def serve(here: Path, system: str) -> int:
     running: dict[int, subprocess.Popen] = {}
     while True:
-        held = json.loads((here / "config.json").read_text())["held"]
+        held = config(here)["held"]
         for job in jobs(here):
             end, number = here / f"{job['id']}.end", job["id"]
             if job["state"] == "pending" and end.exists():
@@ -160,6 +163,7 @@ def start(here: Path, system: str, job: dict) -> subprocess.Popen:
                 "NHOSTS": str(len(lines)), "SGE_ROOT": str(here), "ARC": "lx-amd64", "PE": "mpi"},
     }[system]  # fmt: skip
     plain = {"PATH": f"{here}/bin:/usr/bin:/bin", "HOME": os.environ["HOME"], _MARK: number}
+    plain |= dict(zip(_PORTS, ports(here, 0), strict=True))
     # PBS and LSF put the output in its place when the job has ended; close enough.
     with open(job["output"], "ab") as output:
         return subprocess.Popen(
@@ -199,7 +203,19 @@ def remote(here: Path, system: str, words: tuple[str, ...]) -> int:
         own["PATH"] = "/usr/bin:/bin"
     else:
         command = ["/bin/sh", "-c", " ".join(command)]
+    # What was told to the daemon on the first host is not for that on the second.
+    for name, value in zip(_PORTS, ports(here, 1), strict=True):
+        option = name.partition("_MCA_")[2]
+        command[-1] = re.sub(rf'({option}) "?[\d,]+"?', rf"\g<1> {value}", command[-1])
     os.execvpe(command[0], command, own)
+
+
+def ports(here: Path, host: int) -> list[str]:
+    """Values of `_PORTS`. Several for a daemon: one that was used just now cannot be had."""
+    free = config(here)["ports"]
+    mine = free[host::2]
+    daemons = ",".join(map(str, mine[1:]))
+    return [daemons, str(mine[0]), daemons]
 
 
 # What is told of jobs -----------------------------------------------------------------------
@@ -348,7 +364,11 @@ def alive(here: Path, name: str) -> list[dict]:
 
 
 def held(here: Path) -> str:
-    return json.loads((here / "config.json").read_text())["held"] or ""
+    return config(here)["held"] or ""
+
+
+def config(here: Path) -> dict:
+    return json.loads((here / "config.json").read_text())
 
 
 def write(here: Path, job: dict) -> None:

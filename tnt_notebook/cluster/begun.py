@@ -50,7 +50,7 @@ def noted(folder: RunFolder) -> Begun | None:
     """The note; None where no fit was begun."""
     try:
         said = json.loads((folder.path / _NAME).read_bytes())
-        return Begun(
+        begun = Begun(
             str(said["title"]),
             str(said["run"]),
             dict(said["options"]),
@@ -59,7 +59,8 @@ def noted(folder: RunFolder) -> Begun | None:
             int(said["restarts"]),
             tuple(map(int, said["logs"])),
         )
-    except (OSError, ValueError, KeyError, TypeError):
+        return begun if all(0 <= length < 1 << 60 for length in begun.logs) else None
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from jupyter_core.paths import jupyter_config_path
-from traitlets import Dict, Enum, Float, Integer, List, Unicode
+from traitlets import Dict, Enum, Float, Integer, List, TraitError, Unicode
 from traitlets.config import Config, Configurable
 from traitlets.config.loader import ConfigFileNotFound, JSONFileConfigLoader, PyFileConfigLoader
 
@@ -22,6 +22,7 @@ from tnt_notebook.choices import LAUNCHERS
 from tnt_notebook.errors import ClusterError
 
 NAME = "tnt_config"
+_LOADERS = {".json": JSONFileConfigLoader, ".py": PyFileConfigLoader}
 
 
 class ClusterDefaults(Configurable):
@@ -61,26 +62,36 @@ def load() -> ClusterDefaults:
     """
     config = Config()
     for folder in reversed(jupyter_config_path()):  # the last one has the last word
-        for loader in (JSONFileConfigLoader, PyFileConfigLoader):
-            suffix = ".json" if loader is JSONFileConfigLoader else ".py"
+        for suffix, loader in _LOADERS.items():
             try:
-                config.merge(loader(NAME + suffix, folder).load_config())
+                loaded = loader(NAME + suffix, folder).load_config()
+                _check(loaded)
+                config.merge(loaded)
             except ConfigFileNotFound:
                 continue
-            except Exception as error:  # whatever a file of Python raises
-                raise ClusterError(
-                    f"{folder}/{NAME}{suffix}: {type(error).__name__}: {error}"
-                ) from None
+            except (Exception, SystemExit) as error:  # whatever a file of Python raises
+                kind = "" if isinstance(error, _Wrong | TraitError) else f"{type(error).__name__}: "
+                raise ClusterError(f"{folder}/{NAME}{suffix}: {kind}{error}") from None
+    return ClusterDefaults(config=config)
+
+
+def _check(config: Config) -> None:
+    """Raises where a file holds what nobody asks for, or a value of the wrong kind."""
+    for section in config:
+        if section != "ClusterDefaults":
+            raise _Wrong(f"there is no {section!r}, only ClusterDefaults.")
     known = ClusterDefaults.class_trait_names(config=True)
-    for name in config.get("ClusterDefaults", {}):
+    chosen = config.get("ClusterDefaults", {})
+    if not isinstance(chosen, Config):
+        raise _Wrong("ClusterDefaults must have names and values.")
+    for name in chosen:
         if name not in known:
-            raise ClusterError(
-                f"{NAME}: ClusterDefaults has no {name!r}; it has {', '.join(sorted(known))}."
-            )
-    try:
-        return ClusterDefaults(config=config)
-    except Exception as error:  # traitlets' own, of a value of the wrong kind
-        raise ClusterError(f"{NAME}: {error}") from None
+            raise _Wrong(f"ClusterDefaults has no {name!r}; it has {', '.join(sorted(known))}.")
+    ClusterDefaults(config=config)
+
+
+class _Wrong(ValueError):
+    """A file says something that means nothing."""
 
 
 def completed(given: dict[str, Any], defaults: ClusterDefaults) -> dict[str, Any]:

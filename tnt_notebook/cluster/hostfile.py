@@ -15,7 +15,7 @@ _LINE = re.compile(
     r"(?::(?P<colon>\d{1,9}))?"
     r"(?P<words>(?:\s+[A-Za-z_-]+\s*=\s*\S+)*)"
 )
-_SLOTS = re.compile(r"\bslots\s*=\s*(\S+)")
+_SLOTS = re.compile(r"(?<![\w-])slots\s*=\s*(\S+)")
 
 
 def read_hostfile(path: Path) -> list[tuple[str, int]]:
@@ -29,6 +29,8 @@ def read_hostfile(path: Path) -> list[tuple[str, int]]:
             content = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ClusterError(f"--hostfile {path}: {error.strerror}.") from None
+    except ValueError as error:  # a NUL in the name
+        raise ClusterError(f"--hostfile {str(path)!r}: {error}.") from None
     if len(content) > _MOST_BYTES:
         raise ClusterError(f"--hostfile {path}: it is larger than 1 MiB, so it is no hostfile.")
     return parsed(content.decode(errors="replace"), str(path))

@@ -12,6 +12,7 @@ from tnt_notebook.errors import ClusterError
 LOOPBACK = "127.0.0.1"
 #: Of the documentation, so nobody's: only the way there is asked for, nothing is sent.
 _ANYWHERE = "192.0.2.1"
+_ASKED = 8  # names to look up, each of which may take its time
 
 
 def address_for(hosts: Sequence[str], interface: str | None = None) -> tuple[str, str]:
@@ -26,7 +27,7 @@ def address_for(hosts: Sequence[str], interface: str | None = None) -> tuple[str
     """
     if interface is not None:
         return _chosen(interface), "as was asked"
-    for host in hosts:
+    for host in hosts[:_ASKED]:
         if own := _way_to(host):
             return own, f"on the way to {host}{_named(own)}"
     if own := _way_to(_ANYWHERE):
@@ -53,7 +54,7 @@ def _way_to(host: str) -> str | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((host, 9))
-        except OSError:  # no such host, or no way there
+        except (OSError, UnicodeError):  # no such host, or no way there
             return None
         own: str = probe.getsockname()[0]
         return own

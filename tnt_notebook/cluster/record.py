@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -82,17 +82,8 @@ def write(record: Record, folder: RunFolder) -> None:
 def read(folder: RunFolder) -> Record | None:
     """The record in a folder; None where there is none, or none that can be understood."""
     try:
-        said = json.loads(folder.record.read_bytes())
-        record = Record(**said)
-        return replace(
-            record,
-            began=float(record.began),
-            controller=_process(record.controller),
-            engines=_process(record.engines),
-            seats=tuple(record.seats),
-            plan={**record.plan, "id": str(record.plan["id"])},
-        )
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return _record(json.loads(folder.record.read_bytes()))
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
 
@@ -175,8 +166,48 @@ def begin(
     return record
 
 
+def _record(said: Any) -> Record:
+    """A record of what a file holds; raises where that is none."""
+    plan, seats = _a(dict, said["plan"]), _a(list, said["seats"])
+    for name in ("id", "socket", "busy"):
+        _a(str, plan[name])
+    for name in ("folders", "cancel", "listing"):
+        _all(str, plan[name])
+    time.localtime(said["began"])  # raises where that is no time
+    return Record(
+        id=_a(str, plan["id"]),
+        ranks=_a(int, said["ranks"]),
+        launcher=_a(str, said["launcher"]),
+        host=_a(str, said["host"]),
+        began=float(said["began"]),
+        request=_a(dict, said["request"]),
+        plan=plan,
+        state=_a(str, said["state"]),
+        controller=_process(said["controller"]),
+        engines=_process(said["engines"]),
+        job=None if said["job"] is None else _a(str, said["job"]),
+        seats=tuple(_all(dict, seats)),
+        notebook=_a(str, said["notebook"]),
+        reached=_a(str, said["reached"]),
+        rounds=_a(int, said["rounds"]),
+    )
+
+
+def _a(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def _all(kind: type, values: Any) -> list[Any]:
+    return [_a(kind, value) for value in _a(list, values)]
+
+
 def _process(said: Any) -> tuple[int, float] | None:
-    return None if said is None else (int(said[0]), float(said[1]))
+    if said is None:
+        return None
+    pid, began = _a(list, said)
+    return _a(int, pid) if 0 < pid < 1 << 31 else 0, float(began)
 
 
 def _private(path: str, flags: int) -> int:

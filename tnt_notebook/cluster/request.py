@@ -14,7 +14,7 @@ from tnt_notebook.cluster.hostfile import read_hostfile
 from tnt_notebook.errors import ClusterError
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_WORD = re.compile(r"[\w.+@:/%=,-]+")
+_WORD = re.compile(r"[\w.+@:/%=,][\w.+@:/%=,-]*")
 _MOST_RANKS = 1 << 16
 
 
@@ -115,9 +115,11 @@ def request(
         "--per-node": per_node,
         "--cores": cores,
     }.items():
-        if number is not None and not 1 <= number <= _MOST_RANKS:
-            more = ": a cluster needs at least one rank" if name == "-n" else ""
-            raise ClusterError(f"{name} {number}{more or ': it must be at least 1'}.")
+        if number is not None and number < 1:
+            least = "a cluster needs at least one rank" if name == "-n" else "it must be at least 1"
+            raise ClusterError(f"{name} {number}: {least}.")
+        if number is not None and number > _MOST_RANKS:
+            raise ClusterError(f"{name} {number}: it must be at most {_MOST_RANKS}.")
     if gpus is not None and gpus < 0:
         raise ClusterError(f"--gpus {gpus}: the number of GPUs per node cannot be negative.")
     _refuse_others(launcher, time=time, partition=partition, account=account)
@@ -127,6 +129,12 @@ def request(
     if hosts and nodes is not None:
         hosts = hosts[:nodes]
     ranks, nodes = _shape(launcher, ranks, nodes, per_node, hosts)
+    if ranks > _MOST_RANKS:
+        raise ClusterError(
+            f"{ranks} ranks are more than the {_MOST_RANKS} that a cluster may have."
+        )
+    if timeout is not None and not timeout > 0:
+        raise ClusterError(f"--timeout {timeout:g}: it must be a number of seconds above 0.")
     for what, words in (
         ("--modules", modules),
         ("--partition", [partition]),
@@ -184,9 +192,11 @@ def seconds_of(time: str | float) -> int:
     text = str(time).strip()
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400, "": 60}
     seconds = 0.0
-    if single := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhd]?)", text):
+    # Of several parts, the first one may be any number.
+    clock = r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-5]?[0-9])(?::([0-5]?[0-9]))?"
+    if single := re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd]?)", text):
         seconds = float(single[1]) * units[single[2]]
-    elif parts := re.fullmatch(r"(?:(\d{1,4})-)?(\d{1,4}):(\d{1,2})(?::(\d{1,2}))?", text):
+    elif parts := re.fullmatch(clock, text):
         days, first, second, third = (int(part or 0) for part in parts.groups())
         if parts[4] is None and parts[1] is None:  # as Slurm reads it: minutes:seconds
             seconds = first * 60 + second
@@ -229,7 +239,7 @@ def _hosts(
         return ()
     if launcher != "ssh":
         raise ClusterError(f"--hostfile goes with --launcher ssh, and not with {launcher}.")
-    found = read_hostfile(Path(hostfile).expanduser())
+    found = read_hostfile(Path(os.path.expanduser(hostfile)))
     return tuple((name, per_node or slots) for name, slots in found)
 
 
@@ -255,6 +265,8 @@ def _shape(
                 f"-n {ranks}: the hosts of the hostfile take {room} ranks. Give them more slots, "
                 "or say --per-node."
             )
+        if nodes is not None and ranks is not None and ranks < nodes:
+            raise ClusterError(f"-n {ranks} --nodes {nodes}: each node needs a rank.")
         return ranks or room, len(hosts)
     if ranks is None:
         if nodes is None and per_node is None:

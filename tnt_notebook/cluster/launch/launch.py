@@ -91,7 +91,8 @@ def _process(
     if system is not None or (asked.hosts and open_mpi):
         prepare = system.prepare(asked) if system else [FORWARD]
         said = (system.mpi_arguments if system else FORWARDED) if open_mpi else ""
-        shell = [*prepare, f'exec {shlex.quote(str(mpiexec))} {said} "$@"']
+        words = ["exec", shlex.quote(str(mpiexec)), said, '"$@"']
+        shell = [*prepare, " ".join(filter(None, words))]
         command = ["bash", "-c", "\n".join(shell), "mpiexec"]
     if asked.launcher == "local":
         own |= local_environment(folder)

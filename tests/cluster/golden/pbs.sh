@@ -1,0 +1,24 @@
+#!/bin/bash
+#PBS -N tnt-ID
+#PBS -S /bin/bash
+#PBS -j oe
+#PBS -o /home/user/clusters/tnt-ID-NAME/logs/job.log
+#PBS -l select=4:ncpus=1:mpiprocs=1
+umask 077
+exec >> /home/user/clusters/tnt-ID-NAME/logs/mpiexec.log 2>&1
+. /home/user/clusters/tnt-ID-NAME/environment.sh
+cd NOTEBOOK 2> /dev/null || cd
+forward=$(compgen -e | grep -Ev '^(_|PWD|OLDPWD|SHLVL|HOSTNAME|TMPDIR|TMP|TEMP|DISPLAY|[A-Z]+_VISIBLE_DEVICES|CONFIGPROXY_AUTH_TOKEN|(PBS|LSB|LSF|SGE|PE|SSH|XDG|PMIX|PRTE|JUPYTER|JUPYTERHUB|JPY)_.*)$' | sed 's/^/-x /')
+awk '!n[$1]++ {h[++k] = $1} END {for (i = 1; i <= k; i++) print h[i]" slots="n[h[i]]}' "$PBS_NODEFILE" > "$TNT_FOLDER/hosts"
+printf '%s\n' 'host=$1; shift' 'exec pbs_tmrsh "$host" /bin/sh -c "$*"' > "$TNT_FOLDER/agent"
+agent="ssh : rsh"; command -v pbs_tmrsh > /dev/null && agent="sh $TNT_FOLDER/agent"
+for round in $(seq 1000); do
+  env TNT_ENGINES_ID=ID MPIEXEC -n 4 --hostfile "$TNT_FOLDER/hosts" --prtemca plm_ssh_agent "$agent" $forward --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=4 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts
+  code=$?
+  echo $code > "$TNT_FOLDER/ended-$round"
+  for wait in $(seq 120); do
+    [ -e "$TNT_FOLDER/again-$round" ] && continue 2
+    sleep 0.5
+  done
+  exit $code
+done

@@ -1,0 +1,30 @@
+#!/bin/bash -l
+#SBATCH --job-name=tnt-ID
+#SBATCH --output=/home/user/clusters/tnt-ID-NAME/logs/mpiexec.log
+#SBATCH --open-mode=append
+#SBATCH --export=NIL
+#SBATCH --ntasks=5
+#SBATCH --nodes=2
+#SBATCH --cpus-per-task=3
+#SBATCH --gpus-per-node=4
+#SBATCH --time=36:00:00
+#SBATCH --partition=gpu
+#SBATCH --account=physics
+#SBATCH --qos=high
+#SBATCH --exclusive
+umask 077
+. /home/user/clusters/tnt-ID-NAME/environment.sh
+cd NOTEBOOK 2> /dev/null || cd
+module load cuda/12.4 || exit
+module load hdf5 || exit
+export SLURM_EXPORT_ENV=ALL
+for round in $(seq 1000); do
+  env TNT_ENGINES_ID=ID MPIEXEC -n 5 --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=5 --logs=/home/user/clusters/tnt-ID-NAME/logs --gpus=4 --cores=3 --hosts
+  code=$?
+  echo $code > "$TNT_FOLDER/ended-$round"
+  for wait in $(seq 120); do
+    [ -e "$TNT_FOLDER/again-$round" ] && continue 2
+    sleep 0.5
+  done
+  exit $code
+done

@@ -1,0 +1,20 @@
+#!/bin/bash
+#SBATCH --job-name=tnt-ID
+#SBATCH --output=/home/user/clusters/tnt-ID-NAME/logs/mpiexec.log
+#SBATCH --open-mode=append
+#SBATCH --export=NIL
+#SBATCH --ntasks=4
+umask 077
+. /home/user/clusters/tnt-ID-NAME/environment.sh
+cd NOTEBOOK 2> /dev/null || cd
+export SLURM_EXPORT_ENV=ALL
+for round in $(seq 1000); do
+  env TNT_ENGINES_ID=ID MPIEXEC -n 4 --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=4 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts
+  code=$?
+  echo $code > "$TNT_FOLDER/ended-$round"
+  for wait in $(seq 120); do
+    [ -e "$TNT_FOLDER/again-$round" ] && continue 2
+    sleep 0.5
+  done
+  exit $code
+done

@@ -1,0 +1,2 @@
+bash -lc 'module load cuda && exec "$@"' modules bash -c 'forward=$(compgen -e | grep -Ev '"'"'^(_|PWD|OLDPWD|SHLVL|HOSTNAME|TMPDIR|TMP|TEMP|DISPLAY|[A-Z]+_VISIBLE_DEVICES|CONFIGPROXY_AUTH_TOKEN|(PBS|LSB|LSF|SGE|PE|SSH|XDG|PMIX|PRTE|JUPYTER|JUPYTERHUB|JPY)_.*)$'"'"' | sed '"'"'s/^/-x /'"'"')
+exec MPIEXEC $forward "$@"' mpiexec -n 4 --bind-to none --prtemca plm ssh -H node1:2,node2:2 --map-by ppr:2:node:oversubscribe PYTHON -m tnt_notebook.engine --mpi --ranks=4 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts
