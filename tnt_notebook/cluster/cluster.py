@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import atexit
-import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tnt_notebook import warden
-from tnt_notebook.cluster import begun, defaults, launch, lease, start
+from tnt_notebook.cluster import begun, defaults, lease, start
+from tnt_notebook.cluster import options as options_of
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.engines import Engines
-from tnt_notebook.cluster.exchange import exchange_settings
 from tnt_notebook.cluster.execution import Abandoned, Execution, RanksDied, RanksStuck
-from tnt_notebook.cluster.failure import rank_error
+from tnt_notebook.cluster.failure import death_sentence, rank_error
 from tnt_notebook.cluster.fit import Fit
 from tnt_notebook.cluster.folder import RunFolder, tail
-from tnt_notebook.cluster.gpus import check_gpus
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.place import place
 from tnt_notebook.cluster.record import Known, Record
-from tnt_notebook.cluster.request import Request, hours_to_seconds, request
+from tnt_notebook.cluster.request import Request, hours_to_seconds
 from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
+from tnt_notebook.cluster.turns import Turns
 from tnt_notebook.cluster.values import packed
 from tnt_notebook.errors import ClusterError, DeathError, NoClusterError, RankError
+
+Ticket = tuple[Turns, object]
 
 _ENGINE = "tnt_notebook.engine"
 _TURN_TICK_S = 0.05
@@ -73,7 +73,7 @@ class Cluster:
         report: Callable[[str], None] = _silence,
         **options: Any,
     ) -> None:
-        asked, how = _asked(ranks, options)
+        asked, how = options_of.asked(ranks, options)
         self._begin(start.start(asked, report, **how))
 
     @classmethod
@@ -98,14 +98,14 @@ class Cluster:
         Raises:
             ClusterError: a wrong value.
         """
-        asked, how = _asked(ranks, options)
+        asked, how = options_of.asked(ranks, options)
         return start.planned(asked, how["agent"])
 
     def _begin(self, engines: Engines) -> None:
         self._engines: Engines | None = engines
         self.ranks = engines.size
-        # Held by the cell or fit that runs; the next one waits for it.
-        self._turn = threading.Lock()
+        # The first is the cell or fit that runs; the others wait.
+        self._turns = Turns()
         self._running: Execution | None = None
         self._needs_recovery = False
         self.outlives = _never
@@ -152,7 +152,7 @@ class Cluster:
         except ClusterError as error:
             report(f"starting everything anew: {error}")
             self.stop()
-            engines = start.start(asked, report, **_how(site, None))
+            engines = start.start(asked, report, **options_of.how_to_start(site, None))
         except BaseException:  # Ctrl-C: half of a cluster is of no use
             self.stop()
             raise
@@ -169,6 +169,26 @@ class Cluster:
     def living(self) -> list[int]:
         """Ranks that have not died."""
         return self._alive().living
+
+    @property
+    def lost(self) -> list[int]:
+        """Ranks that have died, as far as cells have been told."""
+        return sorted(self._alive().lost)
+
+    @property
+    def survives(self) -> bool:
+        """Whether ranks outlive the death of another: with Open MPI's mpiexec they do."""
+        return self._alive().survives
+
+    def missing(self) -> list[int]:
+        """Ranks that are not there now."""
+        return self._alive().dead()
+
+    def take_back(self) -> None:
+        """Takes ranks for living again which were lost, and have been started again."""
+        engines = self._alive()
+        engines.lost.clear()
+        engines.verify()
 
     @property
     def links(self) -> Links:
@@ -296,61 +316,6 @@ class Cluster:
             options = {**options, "checkpoint": {**kept, "resume": False}}
         return Fit(self, cell, options, title, on_failure=on_failure, restarts=restarts)
 
-    def mend(self, on_failure: str) -> str:
-        """Makes ranks that a fit can go on with, after some have died.
-
-        Args:
-            on_failure: ``shrink``: those that live, where any does; ``restart``: all of them.
-
-        Returns:
-            What was done, in a sentence.
-
-        Raises:
-            ClusterError: nothing can be mended.
-        """
-        engines = self._alive()
-        lost = sorted(engines.lost)
-        if engines.survives and lost and engines.living:
-            if on_failure == "shrink":
-                return f"going on with {ranks_label(engines.living)}"
-            try:
-                self.fill()
-                return f"{ranks_label(lost)} was started again"
-            except (ClusterError, RankError) as error:
-                print(f"{ranks_label(lost)} cannot be started again alone: {error}", flush=True)
-        self.restart(lambda line: None)
-        why = "" if engines.survives else ", as this MPI ends them all when one dies"
-        return f"all ranks were started again{why}"
-
-    def again(self) -> str:
-        """Starts all ranks again: in a new job, where theirs is at its end. A sentence says so."""
-        self.restart(lambda line: None)
-        job = self.record.job
-        return f"ranks were started again{f' in job {job}' if job else ''}"
-
-    def fill(self) -> None:
-        """Starts the ranks again that have died; the others keep their variables.
-
-        Raises:
-            ClusterError: no rank is missing, or those that live cannot start others.
-        """
-        engines = self._alive()
-        if not engines.lost:
-            raise ClusterError("No rank is missing.")
-        if not engines.survives:
-            raise ClusterError(
-                "This MPI ends all ranks when one dies: %tnt_cluster restart starts all of them."
-            )
-        self._needs_recovery = True
-        self.call("successor:fill_seats")
-        deadline = time.monotonic() + _RECOVER_S
-        while engines.dead():
-            if time.monotonic() > deadline:
-                raise ClusterError(f"{ranks_label(engines.dead())} did not register.")
-            time.sleep(_TURN_TICK_S)
-        engines.lost.clear()
-        engines.verify()
-
     @property
     def has_begun_fit(self) -> bool:
         """Whether a fit goes on that another notebook has begun."""
@@ -365,6 +330,10 @@ class Cluster:
 
     # For the handle of a fit --------------------------------------------------------------
 
+    def draw(self) -> Ticket:
+        """A place in the queue of cells and fits, to be given back."""
+        return self._turns, self._turns.draw()
+
     @contextmanager
     def fit_turn(
         self,
@@ -374,18 +343,21 @@ class Cluster:
         kept: dict[str, Any],
         on_tick: Callable[[], None],
         note: begun.Begun,
+        drawn: Ticket,
     ) -> Iterator[Execution]:
         """Waits for its turn and yields the execution of a fit cell, begun but not followed."""
-        with self._turn_of(_silence) as engines:
+        with self._turn_of(_silence, drawn) as engines:
             begun.note(engines.folder, self.ranks, note)
             kept = {**kept, "ranks": len(engines.living)}
             execution = Execution(engines, engines.living, on_data, on_tick=on_tick)
             yield execution.call(f"{_ENGINE}.fit:run_fit_cell", cell, options, kept)
 
     @contextmanager
-    def begun_turn(self, fit: begun.Begun, on_tick: Callable[[], None]) -> Iterator[Execution]:
+    def begun_turn(
+        self, fit: begun.Begun, on_tick: Callable[[], None], drawn: Ticket
+    ) -> Iterator[Execution]:
         """Yields the execution of a fit that another notebook has begun: it ends with it."""
-        with self._turn_of(_silence) as engines:
+        with self._turn_of(_silence, drawn) as engines:
             tails = begun.Tails(engines.folder, fit.logs)
             execution = Execution(engines, engines.living, tails=tails, on_tick=on_tick)
             yield execution.call(f"{_ENGINE}.fit:result_of", fit.run)
@@ -431,15 +403,18 @@ class Cluster:
         return engines.living if ranks is None else ranks
 
     @contextmanager
-    def _turn_of(self, report: Callable[[str], None]) -> Iterator[Engines]:
+    def _turn_of(
+        self, report: Callable[[str], None], drawn: Ticket | None = None
+    ) -> Iterator[Engines]:
         """One at a time: cells behind a fit wait here, then meet ranks that can communicate."""
-        engines, turn = self._alive(), self._turn
-        if not turn.acquire(blocking=False):
-            report("waiting for the fit to end")
-            while not turn.acquire(timeout=_TURN_TICK_S):  # in steps, so that Ctrl-C is heard
-                pass
+        engines = self._alive()
+        turns, ticket = drawn or self.draw()
         try:
-            if self._engines is not engines:
+            if not turns.wait(ticket, 0):
+                report("waiting for the fit to end")
+                while not turns.wait(ticket, _TURN_TICK_S):  # in steps, so that Ctrl-C is heard
+                    pass
+            if self._turns is not turns:
                 raise ClusterError("The cluster was stopped or restarted while this waited.")
             if self._running is not None:
                 report("waiting for the interrupted cell to end")
@@ -447,7 +422,7 @@ class Cluster:
             self._recover(engines)
             yield engines
         finally:
-            turn.release()
+            turns.give_back(ticket)
 
     def _recover(self, engines: Engines) -> None:
         if self._needs_recovery and self.ranks > 1 and engines.living:
@@ -486,19 +461,11 @@ class Cluster:
         words = engines.last_words(death.ranks)
         engines.lost.update(engines.dead())
         self._needs_recovery = True
-        ranks = engines.of_lost_hosts() or death.ranks
+        lost_with_host = engines.of_lost_hosts()
+        ranks = lost_with_host or death.ranks
         hosts = sorted({engines.seats[rank]["host"] for rank in ranks})
-        said = f"{ranks_label(ranks)} died on {', '.join(hosts)}. "
-        if ranks != death.ranks:
-            said = f"{ranks_label(ranks)} died on {', '.join(hosts)}: the host was lost. "
-        if engines.survives and engines.living:
-            said += (
-                f"{ranks_label(engines.living)} live, and so do their variables: the next cell "
-                "runs there. %tnt_cluster restart --missing starts the others again, without "
-                "--missing all ranks."
-            )
-        else:
-            said += "%tnt_cluster restart starts the ranks anew; variables on them are lost."
+        living = engines.living if engines.survives else []
+        said = death_sentence(ranks, hosts, bool(lost_with_host), living)
         return DeathError(f"{said}\n\n{words}", ranks)
 
     def _free_by_restart(self, execution: Execution, stuck: RanksStuck) -> ClusterError:
@@ -531,49 +498,3 @@ def end(known: Known) -> None:
         lease.Lease.take(record.plan).release()
     elif left := warden.end(record.plan):
         raise ClusterError(f"Of cluster {record.id} {', '.join(map(str, left))} cannot be ended.")
-
-
-def _asked(ranks: int | None, options: dict[str, Any]) -> tuple[Request, dict[str, Any]]:
-    """What is asked for, checked, and how it is to be started."""
-    settings = exchange_settings(options.pop("transport", None), options.pop("lanes", None))
-    site = defaults.load()
-    given = {name: value for name, value in options.items() if value is not None}
-    if launch.allocation(os.environ) and "launcher" not in given and "hostfile" not in given:
-        site.launcher = site.hostfile = None  # inside of a job its nodes are the ones to use
-    options = defaults.completed(given, site)
-    how = _how(site, options.pop("interface", None))
-    for name in ("ssh", "queue_hours"):
-        options.pop(name, None)
-    launcher, inside = launch.chosen(
-        options.pop("launcher", None), options.get("hostfile"), os.environ
-    )
-    if launcher != "ssh" and "hostfile" not in given:
-        options.pop("hostfile", None)
-    if launcher in ("local", "ssh") or inside:  # a site's defaults for jobs are for jobs
-        for name in ("time", "partition", "account"):
-            if name not in given:
-                options.pop(name, None)
-    if launcher == "local":
-        if "nodes" not in given:
-            options.pop("nodes", None)
-        _check_this_machine(options.get("cores"), options.get("gpus"))
-    if ranks is None and inside and not {"nodes", "per_node"} & set(given):
-        ranks = launch.tasks(launcher, os.environ)
-    return request(ranks, launcher=launcher, inside=inside, settings=settings, **options), how
-
-
-def _how(site: defaults.ClusterDefaults, interface: str | None) -> dict[str, Any]:
-    return {
-        "interface": interface or site.interface,
-        "agent": site.ssh,
-        "queue_s": site.queue_hours * 3600.0,
-    }
-
-
-def _check_this_machine(cores: int | None, gpus: int | None) -> None:
-    available = len(os.sched_getaffinity(0))
-    if cores is not None and not 1 <= cores <= available:
-        raise ClusterError(
-            f"--cores {cores}: this machine offers 1 to {available} cores to a rank."
-        )
-    check_gpus(gpus)

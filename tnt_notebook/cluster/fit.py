@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tnt_notebook import telemetry
+from tnt_notebook.cluster import mending
 from tnt_notebook.cluster.begun import Begun
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
@@ -80,6 +81,8 @@ class Fit:
         self._ended = threading.Event()
         self._model: Any = None
         self._view = self._new_view()
+        # Now, and not when the thread begins: what is run after this waits for it.
+        self._ticket = cluster.draw()
         # In this cell's context: what the ranks print belongs under it, not under the one that
         # runs when they print it.
         threading.Thread(
@@ -277,6 +280,8 @@ class Fit:
             self.state = "failed"
             raise
         finally:
+            turns, ticket = self._ticket
+            turns.give_back(ticket)
             state: State = "failed" if self.state == "queued" else self.state
             self._view.finish(state, str(self.error) if self.error else None)
             archive.conclude(self.folder, state, str(self.error or ""))
@@ -299,7 +304,7 @@ class Fit:
         archive.conclude(self.folder, "failed", reason)
         policy = "restart" if self._on_failure == "stop" else self._on_failure
         suspended = isinstance(error, SuspendedError)
-        done = self._cluster.again() if suspended else self._cluster.mend(policy)
+        done = mending.again(self._cluster) if suspended else mending.mend(self._cluster, policy)
         number = f"{self._failures} of at most {self._restarts}"
         print(f"{reason.split('. ')[0]}: {done}, from the last checkpoint ({number})", flush=True)
         if not Path(self._options["checkpoint"]["folder"] or "/").is_dir():
@@ -310,6 +315,7 @@ class Fit:
         self.folder = archive.new_folder(self.title)
         self.frames, self._rows, self._sparse = [], [], Sparse()
         self._view = self._new_view()
+        self._ticket = self._cluster.draw()
 
     def _new_view(self) -> LiveView:
         from tnt_notebook.dashboard import LiveView
@@ -339,7 +345,7 @@ class Fit:
     def _turn(self) -> AbstractContextManager[Execution]:
         """Begins, or joins what was begun."""
         if self._begun is not None:
-            return self._cluster.begun_turn(self._begun, self._on_tick)
+            return self._cluster.begun_turn(self._begun, self._on_tick, self._ticket)
         kept = {
             "title": self.title,
             "folder": str(self.folder),
@@ -351,7 +357,7 @@ class Fit:
             self._restarts - self._failures,
         )  # fmt: skip
         return self._cluster.fit_turn(
-            self._on_data, self._cell, self._options, kept, self._on_tick, note
+            self._on_data, self._cell, self._options, kept, self._on_tick, note, self._ticket
         )
 
     def _on_tick(self) -> None:

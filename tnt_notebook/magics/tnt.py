@@ -178,7 +178,9 @@ class TntMagics(Magics):
     def _restart(self, missing: bool) -> None:
         progress = StatusLine()
         if missing:
-            self.cluster.fill()
+            from tnt_notebook.cluster.mending import fill
+
+            fill(self.cluster)
             progress.end(cluster_magic.ready(self.cluster))
             return
         try:

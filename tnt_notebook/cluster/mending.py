@@ -1,0 +1,69 @@
+"""Ranks that a fit can go on with, after some have died or their job has ended."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from tnt_notebook.cluster.output import ranks_label
+from tnt_notebook.errors import ClusterError, RankError
+
+if TYPE_CHECKING:
+    from tnt_notebook.cluster.cluster import Cluster
+
+_REGISTER_S = 30.0
+_POLL_S = 0.05
+
+
+def mend(cluster: Cluster, on_failure: str) -> str:
+    """Makes ranks that a fit can go on with, after some have died.
+
+    Args:
+        on_failure: ``shrink``: those that live, where any does; else all of them.
+
+    Returns:
+        What was done, in a sentence.
+
+    Raises:
+        ClusterError: nothing can be mended.
+    """
+    lost = cluster.lost
+    if cluster.survives and lost and cluster.living:
+        if on_failure == "shrink":
+            return f"going on with {ranks_label(cluster.living)}"
+        try:
+            fill(cluster)
+            return f"{ranks_label(lost)} was started again"
+        except (ClusterError, RankError) as error:
+            print(f"{ranks_label(lost)} cannot be started again alone: {error}", flush=True)
+    survived = cluster.survives
+    cluster.restart()
+    return f"all ranks were started again{'' if survived else ': this MPI ends all with one'}"
+
+
+def again(cluster: Cluster) -> str:
+    """Starts all ranks again: in a new job, where theirs is at its end. A sentence says so."""
+    cluster.restart()
+    job = cluster.record.job
+    return f"ranks were started again{f' in job {job}' if job else ''}"
+
+
+def fill(cluster: Cluster) -> None:
+    """Starts the ranks again that have died; the others keep their variables.
+
+    Raises:
+        ClusterError: no rank is missing, or those that live cannot start others.
+    """
+    if not cluster.lost:
+        raise ClusterError("No rank is missing.")
+    if not cluster.survives:
+        raise ClusterError(
+            "This MPI ends all ranks when one dies: %tnt_cluster restart starts all of them."
+        )
+    cluster.call("successor:fill_seats")
+    deadline = time.monotonic() + _REGISTER_S
+    while missing := cluster.missing():
+        if time.monotonic() > deadline:
+            raise ClusterError(f"{ranks_label(missing)} did not register. Try %tnt_cluster restart")
+        time.sleep(_POLL_S)
+    cluster.take_back()
