@@ -12,7 +12,18 @@ def completed(shell: InteractiveShell, text: str) -> list[str]:
 
 FLAGS = (
     *("account", "cores", "dry-run", "env", "extra", "force", "gpus", "hostfile", "interface"),
-    *("keep", "lanes", "launcher", "modules", "nodes", "partition", "per-node", "time", "timeout"),
+    *(
+        "keep",
+        "lanes",
+        "launcher",
+        "missing",
+        "modules",
+        "nodes",
+        "partition",
+        "per-node",
+        "time",
+        "timeout",
+    ),
     "transport",
 )
 

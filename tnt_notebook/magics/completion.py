@@ -51,6 +51,8 @@ class TntCompletion:
             candidates = [name for name in self._variables() if name not in words]
         if command.lstrip("%") == "tnt_trace" and words and typed[:1] != "-":
             candidates = self._runs(words) + candidates
+        if command.lstrip("%") == "tnt_cluster" and words in (["attach"], ["stop"]):
+            candidates = [*self._clusters(), *candidates]
         completions = [SimpleCompletion(text) for text in candidates if text.startswith(typed)]
         return SimpleMatcherResult(completions=completions, suppress=True)
 
@@ -62,6 +64,13 @@ class TntCompletion:
         from tnt_notebook.telemetry import archive
 
         return [run for run in reversed(archive.ids()) if run not in words]
+
+    @staticmethod
+    def _clusters() -> list[str]:
+        """Ids of this user's clusters."""
+        from tnt_notebook.cluster import record
+
+        return [cluster.record.id for cluster in record.listed()]
 
     def _variables(self) -> list[str]:
         hidden = self._shell.user_ns_hidden
