@@ -16,11 +16,12 @@ from IPython.core.interactiveshell import InteractiveShell
 from tests.magics.test_bench import PLOTLY
 from tests.magics.test_commands import typed
 from tests.magics.test_completion import completed
-from tests.magics.test_kernel import TRAIN, Notebook, ended, notebook, shown
+from tests.magics.test_kernel import TRAIN, Notebook, cluster_id, ended, notebook, shown
 from tests.support.waiting import eventually
 from tests.telemetry.kept_runs import frames_with_steps, keep
 from tnt_notebook.telemetry import archive, run_writer
 from tnt_notebook.telemetry.run_reader import read
+from tnt_notebook.warden import processes_of
 
 __all__ = ["notebook"]
 
@@ -193,7 +194,12 @@ def test_a_killed_kernel_leaves_the_frames_of_its_run(notebook: Notebook, base: 
     eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()), 60)
     (run,) = archive.listed()
     assert (run.state, run.title, run.ranks) == ("running", "long", 2)
+    marker = cluster_id(notebook)
     os.kill(notebook.manager.provisioner.process.pid, signal.SIGKILL)
+    before = len(read(run.folder))
+    eventually(lambda: len(read(run.folder)) > before + 3, 20)  # it goes on without its kernel
+    for pid in processes_of(marker):
+        os.kill(pid, signal.SIGKILL)
     eventually(lambda: archive.about(run.folder).state != "running", 20)
     assert archive.about(run.folder).state == "ended without a word"
     frames = read(run.folder)

@@ -171,18 +171,18 @@ class Cluster:
         return self._alive().living
 
     @property
-    def lost(self) -> list[int]:
-        """Ranks that have died, as far as cells have been told."""
-        return sorted(self._alive().lost)
-
-    @property
     def survives(self) -> bool:
         """Whether ranks outlive the death of another: with Open MPI's mpiexec they do."""
         return self._alive().survives
 
     def missing(self) -> list[int]:
-        """Ranks that are not there now."""
-        return self._alive().dead()
+        """Ranks that are not there now; cells are taken to be told of them."""
+        engines = self._alive()
+        gone = engines.dead()
+        if not engines.lost.issuperset(gone):
+            self._needs_recovery = True
+            engines.lost.update(gone)
+        return gone
 
     def take_back(self) -> None:
         """Takes ranks for living again which were lost, and have been started again."""
@@ -419,6 +419,8 @@ class Cluster:
             if self._running is not None:
                 report("waiting for the interrupted cell to end")
                 self._follow(self._running)
+            if gone := [rank for rank in engines.dead() if rank not in engines.lost]:
+                raise self._death(engines, RanksDied(gone))  # at rest
             self._recover(engines)
             yield engines
         finally:

@@ -27,7 +27,7 @@ def mend(cluster: Cluster, on_failure: str) -> str:
     Raises:
         ClusterError: nothing can be mended.
     """
-    lost = cluster.lost
+    lost = cluster.missing()
     if cluster.survives and lost and cluster.living:
         if on_failure == "shrink":
             return f"going on with {ranks_label(cluster.living)}"
@@ -54,7 +54,7 @@ def fill(cluster: Cluster) -> None:
     Raises:
         ClusterError: no rank is missing, or those that live cannot start others.
     """
-    if not cluster.lost:
+    if not cluster.missing():
         raise ClusterError("No rank is missing.")
     if not cluster.survives:
         raise ClusterError(
