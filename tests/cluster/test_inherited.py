@@ -63,13 +63,15 @@ def test_files_of_a_job_are_for_its_owner_only(
         monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "very-secret")
         cluster = Cluster(1, launcher="lsf", env={"MINE": "mine"})
         try:
-            folders = cluster.folder.all
-            files = [path for folder in folders for path in [folder, *folder.rglob("*")]]
-            for path in files:
-                mode = stat.S_IMODE(path.lstat().st_mode)
-                assert path.is_symlink() or mode & 0o077 == 0, (path, oct(mode))
-                if path.is_file() and not path.is_symlink():
+            for folder in cluster.folder.all:  # whoever cannot enter them reads nothing in them
+                assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+                for path in filter(Path.is_file, folder.rglob("*")):
                     assert b"very-secret" not in path.read_bytes(), path
+            own = cluster.folder.path
+            keys = list((own / "profile" / "security").glob("ipcontroller-*.json"))
+            ours = ("job.sh", "environment.sh", "cluster.json", "profile/ipcontroller_config.py")
+            for path in [*keys, *(own / name for name in ours), *own.glob("logs/*.log")]:
+                assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
             text = (cluster.folder.path / "environment.sh").read_text()
             assert "export MINE=mine\n" in text
             assert stat.S_IMODE((tmp_path / "runs").stat().st_mode) == 0o700
