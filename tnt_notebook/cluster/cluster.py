@@ -486,8 +486,11 @@ class Cluster:
         words = engines.last_words(death.ranks)
         engines.lost.update(engines.dead())
         self._needs_recovery = True
-        hosts = {engines.seats[rank]["host"] for rank in death.ranks}
-        said = f"{ranks_label(death.ranks)} died on {', '.join(sorted(hosts))}. "
+        ranks = engines.of_lost_hosts() or death.ranks
+        hosts = sorted({engines.seats[rank]["host"] for rank in ranks})
+        said = f"{ranks_label(ranks)} died on {', '.join(hosts)}. "
+        if ranks != death.ranks:
+            said = f"{ranks_label(ranks)} died on {', '.join(hosts)}: the host was lost. "
         if engines.survives and engines.living:
             said += (
                 f"{ranks_label(engines.living)} live, and so do their variables: the next cell "
@@ -496,7 +499,7 @@ class Cluster:
             )
         else:
             said += "%tnt_cluster restart starts the ranks anew; variables on them are lost."
-        return DeathError(f"{said}\n\n{words}", death.ranks)
+        return DeathError(f"{said}\n\n{words}", ranks)
 
     def _free_by_restart(self, execution: Execution, stuck: RanksStuck) -> ClusterError:
         failures = execution.failures

@@ -23,6 +23,7 @@ from tnt_notebook.errors import ClusterError
 TAIL_LINES = 25
 _ENDED_AFTER_S = 3.0  # mpiexec ends, and says why, a moment after the first rank has died
 _DESCRIBE_S = 30.0
+_LOST_HOST = re.compile(r"^\s*Remote daemon:\s.* on node (\S+)$", re.MULTILINE)
 _CONNECT_S = 30.0
 _OUTPUT_S = 0.3
 
@@ -198,7 +199,8 @@ class Engines:
     def last_words(self, ranks: list[int]) -> str:
         """What is known of ranks that died: where, their logs' tails, what MPI and the batch system
         say of it."""
-        self.wait_for_launcher()
+        # Where the others survive it lives on, and says nothing, unless it has lost a host.
+        self.wait_for_launcher(1.5 if self.survives else _ENDED_AFTER_S)
         parts = []
         job = self.job()
         if job is not None and job.state == "ended":
@@ -217,6 +219,12 @@ class Engines:
                 "Smaller batches, fewer ranks on a host, or a pipeline need less of it."
             )
         return "\n\n".join(parts)
+
+    def of_lost_hosts(self) -> list[int]:
+        """Ranks whose host was lost, as Open MPI says: it then ends all the others as well."""
+        said = re.findall(_LOST_HOST, tail(self.folder.launcher_log, 4 * TAIL_LINES))
+        names = {name.partition(".")[0] for name in said}
+        return [s["rank"] for s in self.seats if s["host"].partition(".")[0] in names]
 
     def start_output(self) -> str:
         """Why a start failed: what ranks say of it; else the tails of MPI's output and of the first

@@ -28,6 +28,7 @@ from tnt_notebook.errors import ClusterError
 TICK_S = 0.05
 INTERRUPT_AFTER_S = 5.0  # a rank raised, and another does not end although it was freed
 FREED_AFTER_S = 1.0  # a person wants an end: who waited has answered by then, the others have not
+TOLD_AFTER_S = 0.5  # a rank died: MPI has told the others by then, if it knows
 GIVE_UP_AFTER_S = 10.0
 OUTPUT_WAIT_S = 2.0  # an answer may overtake the last output
 
@@ -88,6 +89,7 @@ class Execution:
         self.failures: dict[int, Failure] = {}
         self._answered_at = 0.0
         self._died: list[int] = []
+        self._freed = False
         self._failed_at: float | None = None
         self._interrupted_stuck = False
         self._aborted_at: float | None = None
@@ -283,6 +285,9 @@ class Execution:
         if since is None:
             return
         waited = time.monotonic() - since
+        if self._died and waited > TOLD_AFTER_S and not self._freed:
+            self._freed = True
+            self._signal(signals.FREE)  # of a host that is silent MPI tells nobody
         patience = INTERRUPT_AFTER_S if self._aborted_at is None else FREED_AFTER_S
         if waited > patience and not self._interrupted_stuck:
             self._interrupted_stuck = True

@@ -35,7 +35,7 @@ _LOOK_S = (2.0, 15.0)  # at a job that waits: at first, and after a while
 _PERIOD_MS = 250
 #: Seconds without a heartbeat until a rank counts as dead. On this host its nanny tells of a death
 #: at once, and a missing heartbeat may just be a busy machine; of another host it is all there is.
-_SILENCE_S = {False: 30.0, True: 5.0}
+_SILENCE_S = {False: 30.0, True: 4.0}
 
 
 def start(

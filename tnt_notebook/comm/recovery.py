@@ -76,10 +76,6 @@ def grow(world: World, parent: MPI.Intracomm, command: Callable[[int], Sequence[
     """Starts ranks for the seats that are vacant. Collective."""
     from mpi4py import MPI
 
-    if world.links.network == "gpi":
-        raise CommunicationError(
-            "GASPI starts once in a process, so no rank can join others. Restart the cluster."
-        )
     vacant = [(seat, list(command(seat)), world._hosts_of_seats[seat]) for seat in world.lost]
     problem = None
     try:

@@ -112,6 +112,14 @@ class World(Collectives):
         """The seats of the ranks that have died."""
         return tuple(seat for seat in range(self._seats) if seat not in self.members)
 
+    @property
+    def can_grow(self) -> bool:
+        """Whether :meth:`grow` is possible. Over several hosts Open MPI 5.0's mpiexec crashes now
+        and then when it starts ranks of a job that runs; and GASPI starts once in a process.
+        """
+        hosts = set(self._hosts_of_seats.values())
+        return survival.survives() and len(hosts) == 1 and self.links.network != "gpi"
+
     def seats_beside(self, seat: int) -> list[int]:
         """The seats on a seat's host, itself among them."""
         hosts = self._hosts_of_seats
@@ -205,10 +213,14 @@ class World(Collectives):
         Raises:
             CommunicationError: the job cannot start ranks, or they do not come.
         """
-        if self.lost:
-            if self._parent is None:
-                raise CommunicationError("Only a job of MPI can start ranks.")
-            recovery.grow(self, self._parent, command)
+        if not self.lost:
+            return
+        if self._parent is None or not self.can_grow:
+            raise CommunicationError(
+                "Ranks can be started for others that have died in jobs that outlive these, on one "
+                "host, and not over GPI-2. Restart the cluster."
+            )
+        recovery.grow(self, self._parent, command)
 
     def error(self, label: str) -> Exception:
         """The exception that says why ``label`` did not complete on this rank."""

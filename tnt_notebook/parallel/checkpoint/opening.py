@@ -119,7 +119,7 @@ def _taken(where: Path, options: Checkpoint) -> tuple[dict[str, Any], bool]:
 def _check_run(where: Path, about: dict[str, Any], options: Checkpoint) -> None:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(about["began"]))
     choice = (
-        "Name another folder, or say resume=False (--checkpoint-anew) to remove these checkpoints "
+        "Name another folder, or say resume=False (--resume no) to remove these checkpoints "
         "and begin anew"
     )
     if about["ended"]:

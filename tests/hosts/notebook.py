@@ -1,0 +1,58 @@
+"""What a notebook on the first host does with a cluster over a hostfile; it tells what happens."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.errors import TntError
+
+CELL = """
+import keras, numpy as np
+keras.utils.set_random_seed(1)
+x = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, x.sum(1, keepdims=True), batch_size=32, epochs={epochs})
+"""
+
+
+def tell(word: str, *values: object) -> None:
+    print(word, *values, flush=True)
+
+
+def main(hostfile: str, folder: Path) -> None:
+    cluster = Cluster(launcher="ssh", hostfile=hostfile)
+    try:
+        record = cluster.record
+        tell("ON", *(row.host for row in cluster.status()), record.reached)
+        tell("BY", cluster.links.by)
+        tell("FOLDER", *record.plan["folders"])
+        fit = cluster.fit(CELL.format(epochs=2), {}).wait(120)
+        tell("LOSS", *fit.history["loss"])
+        fit = cluster.fit(CELL.format(epochs=10_000_000), {})
+        while len(fit.frames) < 3:
+            time.sleep(0.05)
+        tell("TRAINS")
+        sys.stdin.readline()  # until something has been done to a host
+        begin = time.monotonic()
+        try:
+            fit.wait(60)
+        except TntError as error:
+            tell("AFTER", time.monotonic() - begin)
+            tell("ERROR", *str(error).splitlines()[:1])
+        (folder / "again").write_text(f"{os.uname().nodename} slots=2\n")
+    finally:
+        cluster.stop()
+    again = Cluster(launcher="ssh", hostfile=folder / "again")
+    try:
+        tell("AGAIN", *(row.state for row in again.status()))
+    finally:
+        again.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
