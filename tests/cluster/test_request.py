@@ -44,6 +44,7 @@ from tnt_notebook.errors import ClusterError
         ({"ranks": 1, "launcher": "pbs", "account": ""}, "--account '': this is no name."),
         ({"ranks": 1, "launcher": "pbs", "account": "a;b"}, "--account 'a;b': this is no name."),
         ({"ranks": 1, "extra": ["a\n#SBATCH b"]}, "--extra 'a\\n#SBATCH b': it must be options on"),
+        ({"ranks": 1, "extra": ["it's"]}, "--extra \"it's\": it must be options on one line."),
         ({"ranks": 1, "extra": [" "]}, "--extra ' ': it must be options on one line."),
         ({"ranks": 1, "env": {"A-B": "1"}}, "--env A-B: write it as NAME=VALUE, on one line."),
         ({"ranks": 1, "env": {"A": "1\n2"}}, "--env A: write it as NAME=VALUE, on one line."),

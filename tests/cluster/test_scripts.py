@@ -27,7 +27,7 @@ FULL: dict[str, Any] = {
     "env": {"KERAS_HOME": "/scratch/it's here"},
 }
 CASES: dict[str, tuple[int, dict[str, Any]]] = {
-    "local": (4, {"launcher": "local", "gpus": 2, "cores": 1, "extra": ["--display", "bind"]}),
+    "local": (4, {"launcher": "local", "gpus": 2, "cores": 1, "extra": ["--display bind"]}),
     "local-modules": (2, {"launcher": "local", "modules": ["cuda/12.4"]}),
     "ssh": (3, {"launcher": "ssh", "hostfile": "hosts"}),
     "ssh-full": (4, {"launcher": "ssh", "hostfile": "hosts", "per_node": 2, "modules": ["cuda"]}),

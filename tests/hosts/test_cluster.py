@@ -31,9 +31,10 @@ def rack() -> Iterator[Rack]:
 def test_start_train_and_lose_a_host(rack: Rack, tmp_path: Path, event: str) -> None:
     config = tmp_path / "config"
     config.mkdir()
-    (config / "tnt_config.json").write_text(
-        json.dumps({"ClusterDefaults": {"ssh": str(rack.agent)}})
-    )
+    agent = tmp_path / "agent"  # ssh brings nothing of the environment along
+    agent.write_text(f'#!/bin/sh\nexec env -i HOME=$HOME PATH=/usr/bin:/bin {rack.agent} "$@"\n')
+    agent.chmod(0o755)
+    (config / "tnt_config.json").write_text(json.dumps({"ClusterDefaults": {"ssh": str(agent)}}))
     (tmp_path / "hosts").write_text("node2 slots=1\nnode3 slots=1\n")
     environment = {
         **rank_environment(),

@@ -92,6 +92,18 @@ def test_help_is_complete(shell: InteractiveShell, magic: str, kind: str, parts:
     assert [part for part in parts if part not in help_text] == []
 
 
+def test_a_dry_run_shows_the_script_and_starts_nothing(shell: InteractiveShell) -> None:
+    shown = typed(
+        shell,
+        "%tnt_cluster start -n 8 --launcher pbs --modules cuda,hdf5 --extra '-l nodes=2:ppn=4' "
+        '--extra "-W umask=077" --env "A=b c" --dry-run',
+    )
+    lines = shown.splitlines()
+    for line in ("#PBS -l nodes=2:ppn=4", "#PBS -W umask=077", "module load hdf5 || exit"):
+        assert line in lines
+    assert "NoClusterError" in typed(shell, "%tnt_cluster status")
+
+
 def test_loading_the_extension_is_light() -> None:
     code = """
 import sys

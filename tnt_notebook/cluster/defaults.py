@@ -11,6 +11,7 @@ has the last word. What is typed in the notebook goes before all of them::
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from jupyter_core.paths import jupyter_config_path
@@ -87,7 +88,7 @@ def _check(config: Config) -> None:
     for name in chosen:
         if name not in known:
             raise _Wrong(f"ClusterDefaults has no {name!r}; it has {', '.join(sorted(known))}.")
-    ClusterDefaults(config=config)
+    ClusterDefaults(config=deepcopy(config))  # it settles what is to be appended to later
 
 
 class _Wrong(ValueError):

@@ -45,6 +45,8 @@ class RunFolder:
         parts = (folder.profile, folder.ipython, folder.logs, folder.mpi, folder.temporary)
         for part in (*parts, folder.segments):
             part.mkdir(mode=0o700)
+        for log in (folder.controller_log, folder.launcher_log, folder.job_log):
+            log.touch(0o600)  # others append to them, and would let everybody read
         (folder.segments / "folder").symlink_to(path)
         return folder
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -144,7 +145,7 @@ def request(
             if word is not None and not _WORD.fullmatch(word):
                 raise ClusterError(f"{what} {word!r}: this is no name.")
     for option in extra:
-        if "\n" in option or not option.strip():
+        if "\n" in option or not option.strip() or not _closed(option):
             raise ClusterError(f"--extra {option!r}: it must be options on one line.")
     for name, value in (env or {}).items():
         if not _VARIABLE.fullmatch(name) or "\0" in value or "\n" in value:
@@ -208,6 +209,15 @@ def seconds_of(time: str | float) -> int:
             "(1-12:00:00)."
         )
     return int(seconds)
+
+
+def _closed(text: str) -> bool:
+    """Whether every quote has its other half."""
+    try:
+        shlex.split(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _refuse_others(launcher: str, **of_batch: Any) -> None:

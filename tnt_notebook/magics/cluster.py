@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ def given(arguments: Any) -> dict[str, Any]:
         UsageError: one that goes with another action.
     """
     options = {
-        name: value
+        name: _unquoted(value)
         for name in OF_START
         if (value := getattr(arguments, name)) is not None and value is not False
     }
@@ -178,6 +179,16 @@ def _variables(said: Sequence[str] | None) -> dict[str, str] | None:
             raise UsageError(f"--env {text}: write it as NAME=VALUE")
         found[name] = value
     return found
+
+
+def _unquoted(said: Any) -> Any:
+    """What was typed, without the quotes around it, which IPython leaves there."""
+    if isinstance(said, list):
+        return [_unquoted(text) for text in said]
+    if not isinstance(said, str):
+        return said
+    found = re.fullmatch(r"""([\w-]*=)?(["'])(.*)\2""", said, re.DOTALL)
+    return said if found is None else (found[1] or "") + found[3]
 
 
 def _list(said: str | None) -> list[str] | None:

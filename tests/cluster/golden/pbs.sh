@@ -12,9 +12,15 @@ forward=$(compgen -e | grep -Ev '^(_|PWD|OLDPWD|SHLVL|HOSTNAME|TMPDIR|TMP|TEMP|D
 awk '!n[$1]++ {h[++k] = $1} END {for (i = 1; i <= k; i++) print h[i]" slots="n[h[i]]}' "$PBS_NODEFILE" > "$TNT_FOLDER/hosts"
 printf '%s\n' 'host=$1; shift' 'exec pbs_tmrsh "$host" /bin/sh -c "$*"' > "$TNT_FOLDER/agent"
 agent="ssh : rsh"; command -v pbs_tmrsh > /dev/null && agent="sh $TNT_FOLDER/agent"
+trap 'touch "$TNT_FOLDER/time-is-up"' USR1
 for round in $(seq 1000); do
-  env TNT_ENGINES_ID=ID MPIEXEC -n 4 --hostfile "$TNT_FOLDER/hosts" --prtemca plm_ssh_agent "$agent" $forward --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=4 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts
-  code=$?
+  env TNT_ENGINES_ID=ID MPIEXEC -n 4 --hostfile "$TNT_FOLDER/hosts" --prtemca plm_ssh_agent "$agent" $forward --with-ft ulfm --mca coll '^han' --mca async_mpi_finalize 1 --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=4 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts &
+  ranks=$!
+  while :; do
+    wait $ranks
+    code=$?
+    kill -0 $ranks 2> /dev/null || break
+  done
   echo $code > "$TNT_FOLDER/ended-$round"
   for wait in $(seq 120); do
     [ -e "$TNT_FOLDER/again-$round" ] && continue 2

@@ -17,9 +17,16 @@ module load cuda/12.4 || exit
 module load hdf5 || exit
 forward=$(compgen -e | grep -Ev '^(_|PWD|OLDPWD|SHLVL|HOSTNAME|TMPDIR|TMP|TEMP|DISPLAY|[A-Z]+_VISIBLE_DEVICES|CONFIGPROXY_AUTH_TOKEN|(PBS|LSB|LSF|SGE|PE|SSH|XDG|PMIX|PRTE|JUPYTER|JUPYTERHUB|JPY)_.*)$' | sed 's/^/-x /')
 awk 'int($2 / 3) > 0 {print $1" slots="int($2 / 3)}' "$PE_HOSTFILE" > "$TNT_FOLDER/hosts"
+(sleep 129480; kill -USR1 $$) &
+trap 'touch "$TNT_FOLDER/time-is-up"' USR1
 for round in $(seq 1000); do
-  env TNT_ENGINES_ID=ID MPIEXEC -n 5 --hostfile "$TNT_FOLDER/hosts" $forward --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=5 --logs=/home/user/clusters/tnt-ID-NAME/logs --gpus=4 --cores=3 --hosts
-  code=$?
+  env TNT_ENGINES_ID=ID MPIEXEC -n 5 --hostfile "$TNT_FOLDER/hosts" $forward --with-ft ulfm --mca coll '^han' --mca async_mpi_finalize 1 --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=5 --logs=/home/user/clusters/tnt-ID-NAME/logs --gpus=4 --cores=3 --hosts &
+  ranks=$!
+  while :; do
+    wait $ranks
+    code=$?
+    kill -0 $ranks 2> /dev/null || break
+  done
   echo $code > "$TNT_FOLDER/ended-$round"
   for wait in $(seq 120); do
     [ -e "$TNT_FOLDER/again-$round" ] && continue 2

@@ -8,6 +8,7 @@
 #SBATCH --cpus-per-task=3
 #SBATCH --gpus-per-node=4
 #SBATCH --time=36:00:00
+#SBATCH --signal=B:USR1@120
 #SBATCH --partition=gpu
 #SBATCH --account=physics
 #SBATCH --qos=high
@@ -18,9 +19,15 @@ cd NOTEBOOK 2> /dev/null || cd
 module load cuda/12.4 || exit
 module load hdf5 || exit
 export SLURM_EXPORT_ENV=ALL
+trap 'touch "$TNT_FOLDER/time-is-up"' USR1
 for round in $(seq 1000); do
-  env TNT_ENGINES_ID=ID MPIEXEC -n 5 --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=5 --logs=/home/user/clusters/tnt-ID-NAME/logs --gpus=4 --cores=3 --hosts
-  code=$?
+  env TNT_ENGINES_ID=ID MPIEXEC -n 5 --with-ft ulfm --mca coll '^han' --mca async_mpi_finalize 1 --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=5 --logs=/home/user/clusters/tnt-ID-NAME/logs --gpus=4 --cores=3 --hosts &
+  ranks=$!
+  while :; do
+    wait $ranks
+    code=$?
+    kill -0 $ranks 2> /dev/null || break
+  done
   echo $code > "$TNT_FOLDER/ended-$round"
   for wait in $(seq 120); do
     [ -e "$TNT_FOLDER/again-$round" ] && continue 2

@@ -4,13 +4,20 @@
 #SBATCH --open-mode=append
 #SBATCH --export=NIL
 #SBATCH --ntasks=4
+#SBATCH --signal=B:USR1@120
 umask 077
 . /home/user/clusters/tnt-ID-NAME/environment.sh
 cd NOTEBOOK 2> /dev/null || cd
 export SLURM_EXPORT_ENV=ALL
+trap 'touch "$TNT_FOLDER/time-is-up"' USR1
 for round in $(seq 1000); do
-  env TNT_ENGINES_ID=ID MPIEXEC -n 4 --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=4 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts
-  code=$?
+  env TNT_ENGINES_ID=ID MPIEXEC -n 4 --with-ft ulfm --mca coll '^han' --mca async_mpi_finalize 1 --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=4 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts &
+  ranks=$!
+  while :; do
+    wait $ranks
+    code=$?
+    kill -0 $ranks 2> /dev/null || break
+  done
   echo $code > "$TNT_FOLDER/ended-$round"
   for wait in $(seq 120); do
     [ -e "$TNT_FOLDER/again-$round" ] && continue 2

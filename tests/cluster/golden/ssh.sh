@@ -1,2 +1,2 @@
 bash -c 'forward=$(compgen -e | grep -Ev '"'"'^(_|PWD|OLDPWD|SHLVL|HOSTNAME|TMPDIR|TMP|TEMP|DISPLAY|[A-Z]+_VISIBLE_DEVICES|CONFIGPROXY_AUTH_TOKEN|(PBS|LSB|LSF|SGE|PE|SSH|XDG|PMIX|PRTE|JUPYTER|JUPYTERHUB|JPY)_.*)$'"'"' | sed '"'"'s/^/-x /'"'"')
-exec MPIEXEC $forward "$@"' mpiexec -n 3 --bind-to none --prtemca plm ssh -H node1:2,node2:2 --oversubscribe PYTHON -m tnt_notebook.engine --mpi --ranks=3 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts
+exec MPIEXEC $forward "$@"' mpiexec -n 3 --with-ft ulfm --mca coll '^han' --mca async_mpi_finalize 1 --bind-to none --prtemca plm ssh -H node1:2,node2:2 --oversubscribe PYTHON -m tnt_notebook.engine --mpi --ranks=3 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts

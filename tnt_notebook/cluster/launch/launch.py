@@ -108,7 +108,7 @@ def _process(
         loads = " && ".join(f"module load {shlex.quote(module)}" for module in asked.modules)
         command = ["bash", "-lc", f'{loads} && exec "$@"', "modules", *command]
     engine = [sys.executable, *_ENGINE]
-    arguments += list(asked.extra)
+    arguments += [word for options in asked.extra for word in shlex.split(options)]
     shown = [
         *command,
         "-n",

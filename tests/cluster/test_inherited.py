@@ -1,0 +1,79 @@
+"""What of the notebook's environment goes into a job, and who may read it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.batch import batch
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.cluster.launch.inherited import inheritable
+from tnt_notebook.cluster.launch.script import FORWARD, environment_script
+
+STAYS = {
+    "JUPYTERHUB_API_TOKEN": "secret", "JPY_API_TOKEN": "secret", "JUPYTER_TOKEN": "secret",
+    "CONFIGPROXY_AUTH_TOKEN": "secret", "SSH_AUTH_SOCK": "/tmp/agent", "SLURM_JOB_ID": "7",
+    "PBS_JOBID": "7", "LSB_JOBID": "7", "PE_HOSTFILE": "/x", "PMIX_RANK": "0", "TMPDIR": "/tmp/me",
+    "OMPI_COMM_WORLD_RANK": "0", "CUDA_VISIBLE_DEVICES": "3", "DISPLAY": ":0", "HOSTNAME": "login",
+    "BASH_FUNC_module%%": "() { x; }", "XDG_RUNTIME_DIR": "/run/user/1", "TNT_RUN_DIR": "/tmp",
+}  # fmt: skip
+GOES = {
+    "PATH": "/opt/bin:/bin", "LD_LIBRARY_PATH": "/opt/lib", "HOME": "/home/ada", "USER": "ada",
+    "KERAS_BACKEND": "tensorflow", "SLURM_CONF": "/etc/slurm.conf", "SGE_ROOT": "/opt/sge",
+    "SGE_QMASTER_PORT": "6444", "PBS_DEFAULT": "server", "LSF_ENVDIR": "/etc/lsf", "TNT_LANES": "2",
+}  # fmt: skip
+
+
+def test_tokens_and_what_is_of_this_host_stay_here() -> None:
+    assert inheritable({**STAYS, **GOES}) == GOES
+
+
+def test_values_come_through_the_shell_as_they_are() -> None:
+    values = {"A": "two words", "B": 'it\'s "$HOME" `x` \\', "C": "", "D": "a\nb", "not a name": ""}
+    text = environment_script({"MINE": "*"}, values)
+    run = subprocess.run(
+        ["env", "-i", "bash", "-c", f"{text}\nenv -0"], capture_output=True, text=True
+    )
+    found = dict(line.split("=", 1) for line in run.stdout.split("\0") if line)
+    assert {k: found.get(k) for k in values} == {**values, "not a name": None}
+    assert found["MINE"] == "*"
+
+
+def test_ranks_on_other_hosts_are_told_the_rest_by_name() -> None:
+    environment = {**STAYS, **GOES, "A_LINE": "a\nB=c", "PATH": os.environ["PATH"]}
+    run = subprocess.run(
+        ["bash", "-c", f"{FORWARD}\necho $forward"], env=environment, capture_output=True, text=True
+    )
+    told = set(run.stdout.replace("-x ", "").split())
+    sites = {"SGE_ROOT", "SGE_QMASTER_PORT", "PBS_DEFAULT", "LSF_ENVDIR"}
+    assert (set(GOES) | {"A_LINE"}) - sites <= told
+    assert not told & (set(STAYS) - {"SLURM_JOB_ID", "OMPI_COMM_WORLD_RANK", "TNT_RUN_DIR"})
+
+
+def test_files_of_a_job_are_for_its_owner_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with batch("lsf") as system:
+        monkeypatch.setenv("PATH", system.path)
+        monkeypatch.setenv("TNT_RUN_DIR", str(tmp_path / "runs"))
+        monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "very-secret")
+        cluster = Cluster(1, launcher="lsf", env={"MINE": "mine"})
+        try:
+            for folder in cluster.folder.all:  # whoever cannot enter them reads nothing in them
+                assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+                for path in filter(Path.is_file, folder.rglob("*")):
+                    assert b"very-secret" not in path.read_bytes(), path
+            own = cluster.folder.path
+            keys = list((own / "profile" / "security").glob("ipcontroller-*.json"))
+            ours = ("job.sh", "environment.sh", "cluster.json", "profile/ipcontroller_config.py")
+            for path in [*keys, *(own / name for name in ours), *own.glob("logs/*.log")]:
+                assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+            text = (cluster.folder.path / "environment.sh").read_text()
+            assert "export MINE=mine\n" in text
+            assert stat.S_IMODE((tmp_path / "runs").stat().st_mode) == 0o700
+        finally:
+            cluster.stop()

@@ -1,0 +1,130 @@
+"""Whatever is said to the warden, it lives on, keeps its owner, and ends its cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.waiting import eventually
+from tnt_notebook import warden
+from tnt_notebook.cluster import lease
+from tnt_notebook.cluster.lease import Lease
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("warden") / "tnt-of-a-test"
+    folder.mkdir()
+    return {
+        "id": f"test-{os.getpid()}", "folders": [str(folder)], "socket": str(folder / "warden"),
+        "busy": str(folder / "busy"), "keep_s": 0.2, "cancel": [], "listing": [],
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def held(plan: dict[str, Any]) -> Iterator[Lease]:
+    """A lease of a cluster that is one process."""
+    held = Lease.begin(plan)
+    environment = {**os.environ, warden.MARKER: plan["id"]}
+    process = subprocess.Popen(["sleep", "1000"], env=environment)
+    eventually(lambda: warden.processes_of(plan["id"]))
+    yield held
+    held.let_go()
+    process.wait(10)
+
+
+def said(plan: dict[str, Any], *pieces: bytes) -> socket.socket:
+    """A connection on which this has been said."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(plan["socket"])
+    connection.settimeout(5)
+    for piece in pieces:
+        try:
+            connection.sendall(piece)
+        except OSError:  # it has heard enough
+            break
+    return connection
+
+
+def check(plan: dict[str, Any], held: Lease) -> None:
+    kept = lease.status(plan)
+    assert kept is not None and kept["owner"]["pid"] == os.getpid() and held.held
+    assert warden.processes_of(plan["id"])
+
+
+WORDS = st.sampled_from(
+    [b'{"own": ', b'{"ask": true}', b'{"keep_s": ', b"{", b"}", b"[", b"1e999", b"NaN", b"Infinity",
+     b"-1", b"9" * 400, b"\n", b"\n\n", b'"', b"\\ud800", b"\xff\xfe", b"\x00", b"true", b","]
+)  # fmt: skip
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(WORDS | st.binary(max_size=6), max_size=12).map(b"".join))
+def test_random_words(plan: dict[str, Any], held: Lease, text: bytes) -> None:
+    said(plan, text).close()
+    check(plan, held)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[" * 60_000, b"x" * 200_000, b'{"keep_s": 1e308}', b'{"keep_s": NaN}', b'{"keep_s": -5}',
+     b'{"keep_s": ' + b"9" * 400 + b"}", b'{"keep_s": true}', b'{"own": 1, "name": ["x", {}]}',
+     b'{"own": true, "name": "\\ud800"}', b'{"ask": true}\n' * 20_000],
+    ids=lambda line: line[:24].decode(),
+)  # fmt: skip
+def test_lines_that_are_too_much(plan: dict[str, Any], held: Lease, line: bytes) -> None:
+    connection = said(plan, line, b"\n")
+    check(plan, held)
+    connection.close()
+    check(plan, held)
+    held.keep(0.2)
+
+
+def test_who_says_half_a_line_keeps_nobody_waiting(plan: dict[str, Any], held: Lease) -> None:
+    with said(plan, b'{"ask"') as slow:
+        begin = time.monotonic()
+        check(plan, held)
+        assert time.monotonic() - begin < 2
+        slow.sendall(b': true}\n{"ask": 1}\n')
+        answers = b""
+        while answers.count(b"\n") < 2:
+            answers += slow.recv(4096)
+        assert all(json.loads(line)["owner"] for line in answers.splitlines())
+
+
+def test_many_connections(plan: dict[str, Any], held: Lease) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, limit[1]), limit[1]))
+    try:
+        with ExitStack() as stack:
+            for _ in range(1200):  # select knows 1024 descriptors
+                stack.enter_context(said(plan, b"x"))
+            check(plan, held)
+        check(plan, held)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+
+
+def test_then_it_ends_its_cluster(plan: dict[str, Any], held: Lease) -> None:
+    strangers = [said(plan, b'{"keep'), said(plan)]
+    held.let_go()
+    eventually(
+        lambda: not warden.processes_of(plan["id"]) and not Path(plan["folders"][0]).exists()
+    )
+    for stranger in strangers:
+        stranger.close()
+    assert lease.status(plan) is None
