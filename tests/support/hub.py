@@ -42,7 +42,8 @@ c.JupyterHub.authenticator_class = "dummy"
 c.DummyAuthenticator.password = "{password}"
 c.Authenticator.allowed_users = {users}
 c.Spawner.cmd = ["{singleuser}"]
-c.Spawner.args = ["--LabApp.expose_app_in_browser=True", "--KernelManager.transport=ipc"]
+c.Spawner.args = ["--LabApp.expose_app_in_browser=True"]
+c.Spawner.environment = {{"JUPYTER_CONFIG_PATH": "{site}"}}
 c.Spawner.default_url = "/lab"
 c.Spawner.env_keep = ["PATH", "LANG", "TMPDIR", "PYTHONDONTWRITEBYTECODE", "SLURM_CONF"]
 c.JupyterHub.services = [{{"name": "tests", "api_token": "{token}"}}]
@@ -53,6 +54,11 @@ c.JupyterHub.load_roles = [
         "scopes": ["admin:servers", "access:servers", "read:users"],
     }}
 ]
+"""
+#: As docs/administration.md has it.
+_SERVER_CONFIGURATION = """
+import os, signal
+signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 """
 
 
@@ -66,12 +72,16 @@ class Hub:
 
     def __init__(self, host: SharedHost, more: str, environment: Mapping[str, str]) -> None:
         self.host = host
-        self._folder = host.folder / "hub"
-        self._folder.mkdir(mode=0o700)
         self._password, self._token = secrets.token_hex(8), secrets.token_hex(16)
         port, hub_port, api_port = free_ports(3, *(undialled() or (10_000, 30_000)))
         self.url = f"http://127.0.0.1:{port}"
+        self._folder, site = (host.folder / f"{name}-{port}" for name in ("hub", "etc"))
+        self._folder.mkdir(mode=0o700)
+        site.mkdir()
+        (site / "jupyter_server_config.py").write_text(_SERVER_CONFIGURATION)
+        (site / "tnt_config.py").write_text("c.ClusterDefaults.keep = 1.0\n")
         configuration = _CONFIGURATION.format(
+            site=site,
             port=port,
             hub_port=hub_port,
             api_port=api_port,
@@ -96,13 +106,13 @@ class Hub:
         """What it wrote."""
         return (self._folder / "log").read_text()
 
-    def log_in(self, page: Any, user: str) -> None:
+    def log_in(self, page: Any, user: str, start_s: float = _START_S) -> None:
         """As a person does, in a page of a browser; their server starts."""
         page.goto(f"{self.url}/hub/login")
         page.get_by_label("Username").fill(user)
         page.get_by_label("Password").fill(self._password)
         page.get_by_role("button", name="Sign in").click()
-        page.wait_for_url(f"{self.url}/user/{user}/lab**", timeout=1000 * _START_S)
+        page.wait_for_url(f"{self.url}/user/{user}/lab**", timeout=1000 * start_s)
 
     def start_server(self, user: str) -> None:
         """Starts a user's server, and returns when it answers."""
