@@ -28,7 +28,7 @@ from zmq.utils.monitor import parse_monitor_message
 _PTRACE_ATTACH = 16
 _STRING, _UINT32 = 3, 14  # of PMIx
 _LISTEN_S = 2.0
-_PATIENCE_S = 4.0
+_PATIENCE_S = 2.5
 
 
 def files(target: dict[str, Any]) -> list[str]:
