@@ -1,4 +1,4 @@
-"""Two users of one host, each with a notebook in a browser behind a JupyterHub, at the same time."""
+"""Two users of one host at the same time, each in a browser, behind a JupyterHub."""
 
 from __future__ import annotations
 
@@ -76,6 +76,10 @@ def test_two_users_start_train_and_stop(hub: Hub, browser: Browser) -> None:
         bob.run_and_wait(LIST)
         expect(bob.outputs(LIST)).to_contain_text(his["id"])
         expect(bob.outputs(LIST)).not_to_contain_text(hers["id"])
+
+        # What shows a live view is not idle, for those who cull what is.
+        since = kernel(hub, "bob")["last_activity"]
+        eventually(lambda: kernel(hub, "bob")["last_activity"] > since)
 
         # A new kernel in her server finds ranks, training and live view as they were.
         before = kernel(hub, "alice")
