@@ -6,6 +6,7 @@
 # make bench-comm          the backend beside MPI libraries, gloo and others, whichever are installed in
 #                          the folder that TNT_BENCH_VENVS names; make contestants puts them there
 # make bench-pipeline      schedules of pipelines, beside one rank alone and torch's
+# make proxy    JupyterHub's proxy, for tests/hub, from npm into .local/proxy
 # make clean    remove what the other targets made
 #
 # The first of them sets up .venv; later ones set up again only when what it depends on has changed.
@@ -39,7 +40,7 @@ export XDG_DATA_HOME := $(LOCAL)/share
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup demo lab test bench bench-comm bench-pipeline contestants check format test-kernels clean
+.PHONY: setup proxy demo lab test bench bench-comm bench-pipeline contestants check format test-kernels clean
 
 setup: $(READY)
 
@@ -54,6 +55,13 @@ $(READY): $(BUILT_FROM)
 		--editable '.[$(TENSORFLOW),mpi,lab,test,check]'
 	@mkdir -p $(LOCAL)
 	@touch $@
+
+# 5 would need Node.js 20.
+PROXY := $(LOCAL)/proxy/node_modules/configurable-http-proxy/package.json
+proxy: $(PROXY)
+$(PROXY):
+	npm install --prefix $(LOCAL)/proxy --no-save --no-audit --no-fund --loglevel=error \
+		configurable-http-proxy@4.6.3
 
 demo: $(READY)
 	$(BIN)/python notebooks/demo.py

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.hosts import Rack
+from tests.support.shared_host import SharedHost
 from tests.support.slurm_conf import Node
 from tests.support.slurm_daemons import HURRY, PATH, running
 from tests.support.waiting import eventually
@@ -187,11 +188,14 @@ class Slurm:
 
 
 @contextlib.contextmanager
-def slurm_here(nodes: int = 2, cpus: int = 4, gpus: int = 0) -> Iterator[Slurm]:
+def slurm_here(
+    nodes: int = 2, cpus: int = 4, gpus: int = 0, shared: SharedHost | None = None
+) -> Iterator[Slurm]:
     """Slurm on this machine, in its network: ``node1``, ``node2``, ... are all this machine.
 
     Args:
         cpus, gpus: that each node has for Slurm; GPUs are names only.
+        shared: where all of it runs, so that its users can submit jobs.
 
     Raises:
         RuntimeError: there can be none; `unavailable` says why beforehand.
@@ -202,8 +206,10 @@ def slurm_here(nodes: int = 2, cpus: int = 4, gpus: int = 0) -> Iterator[Slurm]:
     port, *ports = free_ports(nodes + 1, *(undialled() or (10_000, 30_000)))
     controller = Node("controller", host, "127.0.0.1", port)
     table = [Node(f"node{i}", host, "127.0.0.1", port) for i, port in enumerate(ports, 1)]
-    with running(controller, table, cpus, gpus) as (folder, close):
-        yield _ready(Slurm(folder, [node.name for node in table], subprocess.run, close))
+    places = [shared] * (1 + nodes) if shared else []
+    with running(controller, table, cpus, gpus, places) as (folder, close):
+        run = shared.run if shared else subprocess.run
+        yield _ready(Slurm(folder, [node.name for node in table], run, close))
 
 
 @contextlib.contextmanager

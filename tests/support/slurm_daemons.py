@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.support.hosts import Host
+from tests.support.shared_host import SharedHost
 from tests.support.slurm_conf import Node, write_configuration
 from tests.support.waiting import eventually
 
@@ -24,7 +25,11 @@ _FREEZER = Path("/sys/fs/cgroup/freezer")  # where control groups are of version
 
 @contextlib.contextmanager
 def running(
-    controller: Node, nodes: Sequence[Node], cpus: int, gpus: int, hosts: Sequence[Host] = ()
+    controller: Node,
+    nodes: Sequence[Node],
+    cpus: int,
+    gpus: int,
+    hosts: Sequence[Host | SharedHost] = (),
 ) -> Iterator[tuple[Path, Callable[[], None]]]:
     """Daemons that have been started, but need not answer yet.
 

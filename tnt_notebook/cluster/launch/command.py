@@ -15,6 +15,7 @@ from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import MARKER
 
 Hosts = Sequence[tuple[str, int]]
+_GUARD = "tnt_notebook/comm/libtnt_ports.so"
 
 
 def find_mpiexec() -> Path:
@@ -105,3 +106,31 @@ def local_environment(folder: RunFolder) -> dict[str, str]:
 def ports(mpiexec: Path) -> dict[str, str]:
     """Environment that gives MPI's daemons ports which no forgotten connection dials."""
     return open_mpi_ports() if is_open_mpi(mpiexec) else {}
+
+
+def guarded(mpiexec: Path, here: bool) -> dict[str, str]:
+    """Environment that keeps other users of a host out of the ports of Open MPI.
+
+    Its daemons believe whoever connects: another user could have them start programs. A library
+    that is preloaded into them drops connections of other users (``kernels/guard/ports.cpp``).
+
+    Args:
+        here: whether all ranks are on this host. Then nothing listens but on the loopback, and
+            the ranks, which have shared memory, do not listen at all.
+    """
+    if not is_open_mpi(mpiexec):
+        return {}
+    places = [str(Path(__file__).parents[3]), *sys.path]
+    library = next((path for path in (Path(p, _GUARD) for p in places) if path.is_file()), None)
+    if library is None:
+        raise ClusterError(
+            f"{_GUARD} was not found: tnt_notebook is not installed as a whole. Install it again."
+        )
+    before = os.environ.get("LD_PRELOAD", "")
+    settings = {
+        "LD_PRELOAD": ":".join(filter(None, [str(library), before])),
+        "TNT_PORTS": "here" if here else "hosts",
+    }
+    if here and "OMPI_MCA_btl" not in os.environ:
+        settings["OMPI_MCA_btl"] = "^tcp"
+    return settings

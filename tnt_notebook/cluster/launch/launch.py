@@ -15,6 +15,7 @@ from tnt_notebook.cluster.launch.batch import System, job_name
 from tnt_notebook.cluster.launch.command import (
     environment,
     find_mpiexec,
+    guarded,
     is_open_mpi,
     local_environment,
     mpi_arguments,
@@ -170,7 +171,7 @@ def _environment(
     asked: Request, folder: RunFolder, cluster_id: str, mpiexec: Path
 ) -> dict[str, str]:
     """Of mpiexec and engines, besides what they inherit."""
-    own = environment(folder, cluster_id)
+    own = environment(folder, cluster_id) | guarded(mpiexec, here=asked.launcher == "local")
     if asked.launcher not in SYSTEMS:  # a node has no forgotten connections, but others' daemons
         own |= ports(mpiexec)
     return own | asked.settings | asked.env

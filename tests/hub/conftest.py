@@ -1,0 +1,51 @@
+"""A host with two users, and a JupyterHub for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import hub as jupyterhub
+from tests.support import shared_host
+from tests.support.hub import Hub
+from tests.support.shared_host import SharedHost
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="package")
+def host() -> Iterator[SharedHost]:
+    """A machine of alice's and bob's."""
+    if problem := shared_host.unavailable():
+        pytest.skip(problem)
+    with shared_host.shared_host("alice", "bob") as host:
+        yield host
+
+
+@pytest.fixture(scope="package")
+def hub(host: SharedHost) -> Iterator[Hub]:
+    """A JupyterHub that starts servers as processes."""
+    if problem := jupyterhub.unavailable():
+        pytest.skip(problem)
+    with jupyterhub.hub(host) as hub:
+        yield hub
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """A headless chromium of this machine."""
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
+    )
+    from tests.browser.lab import BROWSER_FLAGS, find_browser
+
+    path = find_browser()
+    if path is None:
+        pytest.skip("no chromium or chrome in PATH: no test in a browser did run")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
+        yield chromium
+        chromium.close()

@@ -1,0 +1,182 @@
+"""What somebody tries who has no business with a cluster of the same host. Run as that user.
+
+    python stranger.py ATTEMPT < what is known of the cluster, as JSON
+
+Prints, as a JSON list, what succeeded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import zmq
+from jupyter_client.session import Session
+from zmq.utils.monitor import parse_monitor_message
+
+_PTRACE_ATTACH = 16
+_STRING, _UINT32 = 3, 14  # of PMIx
+_LISTEN_S = 2.0
+_PATIENCE_S = 2.5
+
+
+def files(target: dict[str, Any]) -> list[str]:
+    """Reads, lists, writes, removes, connects to each file of the cluster."""
+    done = []
+    for path in target["files"]:
+        attempts: dict[str, Callable[[], object]] = {
+            "read": lambda path=path: os.close(os.open(path, os.O_RDONLY)),
+            "write": lambda path=path: os.close(os.open(path, os.O_WRONLY)),
+            "list": lambda path=path: os.listdir(path),
+            "create in": lambda path=path: os.mkdir(os.path.join(path, "new")),
+            "remove": lambda path=path: os.rename(path, path + ".away"),
+            "connect to": lambda path=path: socket.socket(socket.AF_UNIX).connect(path),
+        }
+        done += [f"{verb} {path}" for verb, attempt in attempts.items() if _succeeds(attempt)]
+    return done
+
+
+def processes(target: dict[str, Any]) -> list[str]:
+    """Looks into each process, stops it, kills it."""
+    done = []
+    libc = ctypes.CDLL(None, use_errno=True)
+    for pid in target["pids"]:
+        attempts: dict[str, Callable[[], object]] = {
+            f"read {name} of": lambda name=name, pid=pid: Path(f"/proc/{pid}/{name}").read_bytes()
+            for name in ("environ", "maps", "mem", "io", "auxv")
+        }
+        attempts |= {
+            "list files of": lambda pid=pid: os.listdir(f"/proc/{pid}/fd"),
+            "signal": lambda pid=pid: os.kill(pid, 0),
+            "stop": lambda pid=pid: os.kill(pid, signal.SIGSTOP),
+            "kill": lambda pid=pid: os.kill(pid, signal.SIGKILL),
+            "kill by descriptor": lambda pid=pid: signal.pidfd_send_signal(
+                os.pidfd_open(pid), signal.SIGKILL
+            ),
+        }
+        done += [f"{verb} {pid}" for verb, attempt in attempts.items() if _succeeds(attempt)]
+        if libc.ptrace(_PTRACE_ATTACH, pid, 0, 0) == 0:
+            done.append(f"trace {pid}")
+    return done
+
+
+def messages(target: dict[str, Any]) -> list[str]:
+    """Talks ZeroMQ to each port: without keys, with keys of its own; with the cluster's own public
+    key, where that is known."""
+    context = zmq.Context()
+    open_, events = zmq.Poller(), {}
+    public, secret = zmq.curve_keypair()
+    known = target.get("curve_publickey")
+    for address, port in target["ports"]:
+        place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        for key in (None, public, *([known.encode()] if known else [])):
+            for kind in (zmq.DEALER, zmq.SUB):
+                one = context.socket(kind)
+                one.setsockopt(zmq.LINGER, 0)
+                one.setsockopt(zmq.IPV6, 1)
+                one.setsockopt(zmq.SNDTIMEO, 0)
+                if key is not None:
+                    one.curve_serverkey, one.curve_publickey, one.curve_secretkey = (
+                        key,
+                        public,
+                        secret,
+                    )
+                if kind == zmq.SUB:
+                    one.setsockopt(zmq.SUBSCRIBE, b"")
+                what = f"{place} as {zmq.SocketType(kind).name} {'without key' if not key else ''}"
+                monitor = one.get_monitor_socket()
+                events[monitor] = what
+                events[one] = what
+                open_.register(monitor, zmq.POLLIN)
+                open_.register(one, zmq.POLLIN)
+                one.connect(f"tcp://{place}")
+                if kind == zmq.DEALER:
+                    guess = Session(key=secrets.token_bytes(32))
+                    content = {"uuid": "x" * 32, "id": 2}
+                    with contextlib.suppress(zmq.Again):  # refused already
+                        guess.send(one, "registration_request", content=content)
+    done = []
+    deadline = time.monotonic() + _LISTEN_S
+    while (left := deadline - time.monotonic()) > 0:
+        for one, _ in open_.poll(1000 * left):
+            parts = one.recv_multipart()
+            if one.socket_type != zmq.PAIR:
+                done.append(f"heard from {events[one]}")
+            elif parse_monitor_message(parts)["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                done.append(f"greeted by {events[one]}")
+    return sorted(set(done))
+
+
+def texts(target: dict[str, Any]) -> list[str]:
+    """Connects, says something, and waits for an answer."""
+    done = []
+    for address, port in target["ports"]:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as one:
+            one.settimeout(0.2)
+            try:
+                one.connect((address, port))
+                one.sendall(b"\0" * 256)
+                answer = one.recv(4096)
+            except OSError:
+                continue
+            # ZeroMQ greets everybody in 64 bytes, before anyone has said who they are.
+            if answer and not answer.startswith(b"\xff\0\0\0\0\0\0\0"):
+                done.append(f"{address}:{port} said {answer!r}")
+    return done
+
+
+def programs(target: dict[str, Any]) -> list[str]:
+    """Has Open MPI's daemon take it for one of the cluster's tools, which may start programs."""
+
+    uri = "{}@0.0;tcp4://127.0.0.1:{}".format(*target["daemon"])
+    info = (_Info * 2)(
+        _Info(b"pmix.srvr.uri", 0, _Value(_STRING, uri.encode())),
+        _Info(b"pmix.tool.mretries", 0, _Value(_UINT32, ctypes.c_char_p(1))),
+    )
+    # A port that speaks another language does not answer, and PMIx waits for ever.
+    threading.Timer(_PATIENCE_S, lambda: os._exit(os.write(1, b"[]\n") and 0)).start()
+    me = ctypes.create_string_buffer(512)
+    status = ctypes.CDLL(target["libpmix"]).PMIx_tool_init(me, info, 2)
+    return [f"joined {uri}"] if status == 0 else []
+
+
+class _Value(ctypes.Structure):
+    """pmix_value_t"""
+
+    _fields_ = (
+        ("type", ctypes.c_uint16),
+        ("value", ctypes.c_char_p),
+        ("rest", ctypes.c_uint64 * 2),
+    )
+
+
+class _Info(ctypes.Structure):
+    """pmix_info_t"""
+
+    _fields_ = (("key", ctypes.c_char * 512), ("flags", ctypes.c_uint32), ("value", _Value))
+
+
+def _succeeds(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    attempts = {"files": files, "processes": processes, "messages": messages}
+    attempts |= {"texts": texts, "programs": programs}
+    print(json.dumps(attempts[sys.argv[1]](json.load(sys.stdin))), flush=True)
+    os._exit(0)  # without good-byes to those who do not listen
