@@ -17,3 +17,6 @@ FREE = signal.SIGRTMIN + 4
 
 #: To write into the log where each thread is.
 STACKS = signal.SIGRTMIN + 5
+
+#: To print nothing for a moment: the notebook has more to show than it can.
+QUIET = signal.SIGRTMIN + 6

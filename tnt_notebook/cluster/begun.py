@@ -12,6 +12,7 @@ from typing import Any
 from tnt_notebook.cluster.folder import RunFolder
 
 _NAME = "fit.json"
+_FAR = 32 << 20  # behind the end of a log; half of what is kept of it
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,16 @@ class Tails:
         for rank, log in enumerate(self._logs):
             try:
                 with open(log, "rb") as file:
+                    length = os.fstat(file.fileno()).st_size
+                    if not length - _FAR <= self._at[rank] <= length:
+                        # The front of a long log is cut away, so this could be gone.
+                        self._at[rank] = max(0, length - self._most)
                     file.seek(self._at[rank])
                     text = file.read(self._most)
             except OSError:
                 continue
-            text = text[: text.rfind(b"\n") + 1]
+            if b"\n" in text or len(text) < self._most:  # else it is one very long line
+                text = text[: text.rfind(b"\n") + 1]
             if text:
                 self._at[rank] += len(text)
                 found.append((rank, text.decode(errors="replace")))

@@ -171,6 +171,14 @@ class Engines:
         said = self.client.queue_status(self.client.ids)
         return any(said[engine]["queue"] for engine in self.client.ids if engine in said)
 
+    def forget_answered(self) -> None:
+        """What ipyparallel's client keeps of requests that have been answered: all their ids, and
+        what threads of a cell print after its end."""
+        self.client.history.clear()
+        for request in list(self.client.metadata):
+            if request not in self.client._futures:
+                self.client.metadata.pop(request, None)
+
     def job(self) -> Job | None:
         """What the batch system says of the job; None where there is none."""
         system = SYSTEMS.get(self.record.launcher)

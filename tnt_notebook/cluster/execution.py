@@ -31,6 +31,8 @@ FREED_AFTER_S = 1.0  # a person wants an end: who waited has answered by then, t
 TOLD_AFTER_S = 0.5  # a rank died: MPI has told the others by then, if it knows
 GIVE_UP_AFTER_S = 10.0
 OUTPUT_WAIT_S = 2.0  # an answer may overtake the last output
+BACKLOG = 16 << 20  # characters that wait to be shown: ranks that print are held up
+QUIET_EVERY_S = 0.25
 
 
 class RanksDied(ClusterError):
@@ -82,12 +84,16 @@ class Execution:
         self._tails = tails
         self._on_tick = on_tick
         self._events: queue.SimpleQueue[tuple[int, str, Any]] = queue.SimpleQueue()
+        # What a person wants does not queue behind what ranks print.
+        self._wishes: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._merger = Merger(self.ranks)
         self._unanswered = set(self.ranks)
         self._unfinished_output = set(self.ranks)
         self.answers: dict[int, Any] = {}
         self.failures: dict[int, Failure] = {}
-        self._answered_at = 0.0
+        self._heard_at = 0.0
+        self._arrived = self._taken = 0  # characters
+        self._quieted_at = 0.0
         self._died: list[int] = []
         self._freed = False
         self._failed_at: float | None = None
@@ -141,7 +147,7 @@ class Execution:
     def abort(self) -> None:
         """Ends it on all ranks, wherever they are: those that wait for each other are freed, then
         the others interrupted. Safe from any thread; who cannot be freed is found out by `wait`."""
-        self._events.put((-1, "abort", None))
+        self._wish("abort")
 
     def request_stacks(self) -> None:
         """Asks the ranks that have not answered to write into their logs where they are."""
@@ -174,6 +180,7 @@ class Execution:
     # What arrives -------------------------------------------------------------------------
 
     def _identities(self) -> list[tuple[int, bytes]]:
+        self._engines.forget_answered()
         gone = [rank for rank in self.ranks if rank not in self._client.ids]
         if gone:
             raise RanksDied(gone)
@@ -194,6 +201,8 @@ class Execution:
                 if kind == "data_message":
                     self._events.put((rank, kind, dict(metadata["data"])))
                 else:
+                    if kind == "stream":
+                        self._arrived += len(message["content"]["text"])
                     self._events.put((rank, kind, message["content"]))
 
             future.iopub_callbacks.append(on_message)
@@ -207,11 +216,20 @@ class Execution:
     def _take_events(self) -> None:
         try:
             event = self._events.get(timeout=TICK_S)
+            # Not until there is none: who prints fast would never be shown.
+            until = time.monotonic() + TICK_S
             while True:
                 self._take(*event)
+                self._take_wishes()  # after it: the second Ctrl-C raises, and no event may be lost
+                if time.monotonic() > until:
+                    break
                 event = self._events.get_nowait()
         except queue.Empty:
             pass
+        now = time.monotonic()
+        if self._arrived - self._taken > BACKLOG and now - self._quieted_at > QUIET_EVERY_S:
+            self._quieted_at = now
+            self._signal(signals.QUIET)
         if self._tails is not None:
             for rank, text in self._tails.new():
                 self._merger.write(rank, "stdout", text, time.monotonic())
@@ -219,14 +237,23 @@ class Execution:
             self._on_tick()
         show(self._merger.ready(time.monotonic()), self._labelled)
 
+    def _wish(self, kind: str) -> None:
+        """Tells whoever waits what a person wants; from any thread, and in signal handlers."""
+        self._wishes.put(kind)
+        self._events.put((-1, "wish", None))
+
+    def _take_wishes(self) -> None:
+        while not self._wishes.empty():
+            if self._wishes.get() == "interrupt":
+                self._on_interrupt()
+            elif self._aborted_at is None:
+                self._aborted_at = time.monotonic()
+                self._signal(signals.FREE)
+
     def _take(self, rank: int, kind: str, content: Any) -> None:
-        now = time.monotonic()
-        if kind == "interrupt":
-            self._on_interrupt()
-        elif kind == "abort" and self._aborted_at is None:
-            self._aborted_at = now
-            self._signal(signals.FREE)
-        elif kind == "stream":
+        self._heard_at = now = time.monotonic()
+        if kind == "stream":
+            self._taken += len(content["text"])
             self._merger.write(rank, content["name"], content["text"], now)
         elif kind in ("display_data", "execute_result"):
             rich = {"data": content["data"], "metadata": content.get("metadata")}
@@ -242,7 +269,6 @@ class Execution:
 
     def _take_answer(self, rank: int, answer: Any, now: float) -> None:
         self._unanswered.discard(rank)
-        self._answered_at = now
         if isinstance(answer, dict) and "error" in answer:
             self.failures[rank] = Failure(**answer["error"])
         elif not isinstance(answer, BaseException):
@@ -266,7 +292,7 @@ class Execution:
     def _complete(self) -> bool:
         if self._unanswered:
             return False
-        waited = time.monotonic() - self._answered_at
+        waited = time.monotonic() - self._heard_at
         return not self._unfinished_output or waited > OUTPUT_WAIT_S
 
     def _check_ranks(self) -> None:
@@ -306,9 +332,7 @@ class Execution:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        previous = signal.signal(
-            signal.SIGINT, lambda *_: self._events.put((-1, "interrupt", None))
-        )
+        previous = signal.signal(signal.SIGINT, lambda *_: self._wish("interrupt"))
         try:
             yield
         finally:

@@ -22,7 +22,6 @@ from tnt_notebook.parallel.pipeline.measured import timeline_from
 from tnt_notebook.parallel.pipeline.simulate import Timeline
 from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
 from tnt_notebook.telemetry.run_reader import Reader
-from tnt_notebook.telemetry.sparse import Sparse
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster.cluster import Cluster
@@ -59,7 +58,6 @@ class Fit:
         self.title = title
         self.state: Literal["queued", State] = "queued"
         self.error: TntError | None = None
-        self.frames: list[Frame] = []
         self.folder = archive.new_folder(title) if begun is None else Path(begun.run)
         self._begun = begun
         self._read_at = 0.0
@@ -71,7 +69,6 @@ class Fit:
         self._restarts = restarts if begun is None else begun.restarts
         self._failures = 0
         self._rows: list[Row] = []
-        self._sparse = Sparse()
         self._result: dict[str, Any] = {}
         self._execution: Execution | None = None
         self._stop_asked_at: float | None = None
@@ -91,6 +88,12 @@ class Fit:
             name=f"tnt-fit-{title}",
             daemon=True,
         ).start()
+
+    @property
+    def frames(self) -> list[Frame]:
+        """What rank 0 said so far, a few times a second; of a very long run fewer of the older
+        frames."""
+        return self._view.frames
 
     @property
     def history(self) -> dict[str, list[float | None]]:
@@ -313,7 +316,7 @@ class Fit:
         self._options = {**self._options, "checkpoint": kept}
         self._begun = None
         self.folder = archive.new_folder(self.title)
-        self.frames, self._rows, self._sparse = [], [], Sparse()
+        self._rows = []
         self._view = self._new_view()
         self._ticket = self._cluster.draw()
 
@@ -385,7 +388,6 @@ class Fit:
             self._take(frame)
 
     def _take(self, frame: Frame) -> None:
-        self._sparse.add(self.frames, frame)
         self._rows = frame.get("rows") or self._rows
         self._view.update(frame)
         if self._stop_asked_at is not None and self._execution and frame["state"] == "running":

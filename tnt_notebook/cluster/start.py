@@ -155,6 +155,8 @@ def _controller(engines: Engines, asked: Request, interface: str | None, report:
             f"--HeartMonitor.max_heartmonitor_misses={misses}",
             # One warning per message of telemetry would fill the disk.
             "--log-level=ERROR",
+            # It would keep what ranks printed and answered: for all cells of days.
+            "--nodb",
             # A tree of broadcast schedulers pays off with hundreds of engines; each is a process
             # of 40 MB.
             "--IPController.broadcast_scheduler_depth=0",

@@ -22,12 +22,11 @@ from typing import Any, cast
 from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
-from tnt_notebook import telemetry
 from tnt_notebook.dashboard import still
 from tnt_notebook.dashboard.card import Card
 from tnt_notebook.dashboard.pace import Paced
-from tnt_notebook.telemetry import Frame, Row, State, thinned
-from tnt_notebook.telemetry.sparse import Sparse
+from tnt_notebook.telemetry import Frame, Row, State
+from tnt_notebook.telemetry.bounded import Bounded
 
 INTERVAL = 0.2  # seconds between two frames sent to the browser
 RANKS_AT_FULL_PACE = 64
@@ -73,8 +72,7 @@ class LiveView:
         self._on_stop = on_stop
         self._on_save = on_save
         self._lock = threading.Lock()
-        self._runs: dict[float, list[Frame]] = {}  # by their start
-        self._sparse = Sparse()
+        self._kept = Bounded(MAX_FRAMES, MAX_RUNS)
         self._drawn: Frame | None = None
         self._rows: list[Row] = []
         self._looks: dict[str, Any] = {}  # not yet drawn
@@ -90,7 +88,7 @@ class LiveView:
     def frames(self) -> list[Frame]:
         """The frames seen so far, run by run; of a very long run fewer of the older ones."""
         with self._lock:
-            return self._all_frames()
+            return self._kept.frames
 
     def show(self) -> None:
         """Displays the card, and the place where the figure will be, under the current cell."""
@@ -104,7 +102,7 @@ class LiveView:
         with self._lock:
             if self._ended:
                 return
-            self._keep(frame)
+            self._kept.add(frame)
             shown = self._is_to_be_drawn(frame)
         if shown:
             self._to_browser.put(frame)
@@ -120,7 +118,7 @@ class LiveView:
             if self._ended:
                 return
             self._ended = True
-            frames = self._all_frames()
+            frames = self._kept.frames
         self._to_browser.flush()
         self._card.error = error or ""
         self._card.state = state
@@ -129,17 +127,6 @@ class LiveView:
         for place, bundle in zip(self._places, (summary, figure), strict=False):
             place.update(bundle, raw=True)
         self._card.leave(self._placeholder["text/plain"], summary, figure)
-
-    def _keep(self, frame: Frame) -> None:
-        run = list(self._runs.get(frame["start"], []))
-        self._sparse.add(run, frame)
-        self._runs[frame["start"]] = thinned(run, MAX_FRAMES)
-        if len(self._runs) > MAX_RUNS:
-            main = telemetry.main_run(self._all_frames())[0]["start"]
-            del self._runs[next(start for start in self._runs if start != main)]
-
-    def _all_frames(self) -> list[Frame]:
-        return [frame for run in self._runs.values() for frame in run]
 
     def _is_to_be_drawn(self, frame: Frame) -> bool:
         """Whether the card shows this frame: not that of a predict in a callback of a fit."""

@@ -13,6 +13,10 @@ from typing import Any, Literal, NotRequired, TypedDict
 from tnt_notebook.telemetry.step_trace import StepTrace
 
 FRAME_VERSION = 1
+#: What a frame has only when there is something new about it.
+NOW_AND_THEN = (
+    "rows", "breakdown", "memory", "energy", "flops", "rate", "checkpoint", "step_trace",
+)  # fmt: skip
 
 Phase = Literal["fit", "evaluate", "predict"]
 State = Literal["running", "finished", "stopped", "failed"]

@@ -12,17 +12,13 @@ from typing import IO, Any
 import psutil
 
 from tnt_notebook.telemetry import run_folder
-from tnt_notebook.telemetry.frame import Frame, Row, State
+from tnt_notebook.telemetry.frame import NOW_AND_THEN, Frame, Row, State
 from tnt_notebook.telemetry.sparse import Sparse, without_step
 
 PART_BYTES = 4 << 20
 RUN_BYTES = 16 << 20
 INTERVAL_S = 0.25
 _JITTER_S = 0.01
-#: What a frame has only when there is something new about it.
-_NOW_AND_THEN = (
-    "rows", "breakdown", "memory", "energy", "flops", "rate", "checkpoint", "step_trace",
-)  # fmt: skip
 
 
 def begin(
@@ -100,6 +96,7 @@ class Writer:
             return
         if kept["state"] != "running":
             del self._runs[kept["start"]]
+            self._sparse.forget(kept["start"])
         line = json.dumps(kept, separators=(",", ":"), allow_nan=False).encode() + b"\n"
         if 0 < self._file.tell() > self._part_bytes - len(line):
             self._next_part()
@@ -152,7 +149,7 @@ class _Pending:
     def take(self, frame: Frame) -> Frame | None:
         """The frame to write now, with what was held back; ``None``: hold this one back."""
         if frame["state"] == "running" and frame["time"] < self._next:
-            self._held |= {name: frame[name] for name in _NOW_AND_THEN if name in frame}  # type: ignore[literal-required]
+            self._held |= {name: frame[name] for name in NOW_AND_THEN if name in frame}  # type: ignore[literal-required]
             return None
         self._next = frame["time"] + INTERVAL_S - _JITTER_S
         whole: Frame = {**self._held, **frame}  # type: ignore[typeddict-item]

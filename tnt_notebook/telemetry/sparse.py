@@ -38,7 +38,14 @@ class Sparse:
                 frames[at] = without_step(passed)
             if not self.wants(frame):
                 self._passing[frame["start"]] = frame
+        if frame["state"] != "running":
+            self.forget(frame["start"])
         frames.append(frame)
+
+    def forget(self, start: float) -> None:
+        """A run has ended: a cell may have very many."""
+        self._next.pop(start, None)
+        self._passing.pop(start, None)
 
 
 def without_step(frame: Frame) -> Frame:
