@@ -38,11 +38,12 @@ class RankStream(OutStream):
         signal.signal(signals.QUIET, _hold_up)
         signal.siginterrupt(signals.QUIET, False)  # calls of C need not know of it
 
-    def write(self, string: str) -> int | None:
+    def write(self, string: str) -> int:
         """Writes, once it may."""
         while (left := RankStream._quiet_until - time.monotonic()) > 0:
             time.sleep(left)
-        return super().write(string)
+        written: int | None = super().write(string)
+        return written or 0
 
 
 def _hold_up(signum: int, frame: Any) -> None:
