@@ -61,6 +61,15 @@ def test_start_run_restart_stop(system: Batch, monkeypatch: pytest.MonkeyPatch) 
     assert processes_of(cluster_id) == [] and left() == []
 
 
+def test_a_host_without_the_batch_system_is_told_at_once(
+    system: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ClusterError, match="sub was not found: this host submits no jobs of"):
+        Cluster(2, launcher=system.name)
+    assert left() == []
+
+
 def test_what_is_refused_is_shown_whole(system: Batch) -> None:
     said = {
         "pbs": "(?s)qsub refused the job.*qsub: Unknown queue",

@@ -60,6 +60,7 @@ def start(
     folder = RunFolder.create(cluster_id, asked.on_other_hosts)
     try:
         launch = launch_of(asked, folder, cluster_id, agent=agent)
+        launch.check()
         plan = {
             "id": cluster_id,
             "folders": [str(path) for path in folder.all],
@@ -82,8 +83,13 @@ def start(
         _wait_for_ranks(engines, asked, report, queue_s)
         engines.verify()
         engines.update(state="ready")
-    except BaseException:  # Ctrl-C too
-        engines.close()
+    except BaseException as error:  # Ctrl-C too
+        try:
+            engines.close()
+        except ClusterError as left:  # a batch system that does not answer, say
+            if not isinstance(error, ClusterError):
+                raise
+            raise ClusterError(f"{error}\n{left}") from error
         raise
     return engines
 

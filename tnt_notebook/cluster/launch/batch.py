@@ -46,6 +46,7 @@ class System:
         name: of the launcher.
         title: as people call it.
         engines: ipyparallel's launcher.
+        submit: the command.
         variable: of the environment, which says that this is inside of an allocation.
         directives: lines of the script's head, of a request, a job's name and an output file.
         prepare: lines of the script before Open MPI's mpiexec; MPICH's finds out itself.
@@ -63,6 +64,7 @@ class System:
     name: str
     title: str
     engines: type[Any]
+    submit: str
     variable: str
     directives: Callable[[Request, str, str], list[str]]
     prepare: Callable[[Request], list[str]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from tnt_notebook.cluster.launch.processes import MpiEngines
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, environment_script, script
 from tnt_notebook.cluster.launch.systems import SYSTEMS
 from tnt_notebook.cluster.request import Request
+from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import ENGINES_MARKER
 
 #: A rank's engine. ``--mpi`` makes its id the rank.
@@ -51,6 +53,14 @@ class Launch:
     system: System | None = None
     cancel: list[str] = field(default_factory=list)
     listing: list[str] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raises where this host has no such batch system, before anything is begun."""
+        if self.system is not None and shutil.which(self.system.submit) is None:
+            raise ClusterError(
+                f"{self.system.submit} was not found: this host submits no jobs of "
+                f"{self.system.title}. Use another --launcher, or start Jupyter on a login node."
+            )
 
 
 def launch_of(

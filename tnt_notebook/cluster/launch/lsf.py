@@ -77,6 +77,7 @@ LSF = System(
     name="lsf",
     title="LSF",
     engines=LsfJob,
+    submit="bsub",
     variable="LSB_JOBID",
     directives=_directives,
     prepare=lambda _: [FORWARD, counted("LSB_DJOB_HOSTFILE")],

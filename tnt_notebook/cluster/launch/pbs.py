@@ -125,6 +125,7 @@ PBS = System(
     name="pbs",
     title="PBS",
     engines=PbsJob,
+    submit="qsub",
     variable="PBS_JOBID",
     directives=_directives,
     prepare=lambda _: [FORWARD, counted("PBS_NODEFILE"), *_AGENT.splitlines()],

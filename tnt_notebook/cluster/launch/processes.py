@@ -58,11 +58,6 @@ class _Submits(_KeepsOutput):
                     command, stdin=stdin, capture_output=True, text=True, errors="replace",
                     timeout=_SUBMIT_S, cwd=Path(self.script).parent, env=inheritable(os.environ),
                 )  # fmt: skip
-        except FileNotFoundError:
-            raise ClusterError(
-                f"{command[0]} was not found: this host submits no jobs of that batch system. Use "
-                "another --launcher, or start Jupyter on a login node."
-            ) from None
         except subprocess.TimeoutExpired:
             raise ClusterError(
                 f"{command[0]} did not answer within {_SUBMIT_S:.0f} s. Is the batch system well?"

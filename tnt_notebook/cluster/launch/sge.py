@@ -107,6 +107,7 @@ SGE = System(
     name="sge",
     title="Grid Engine",
     engines=SgeJob,
+    submit="qsub",
     variable="PE_HOSTFILE",
     directives=_directives,
     prepare=lambda request: [FORWARD, _hosts(request)],

@@ -110,6 +110,7 @@ SLURM = System(
     name="slurm",
     title="Slurm",
     engines=SlurmJob,
+    submit="sbatch",
     variable="SLURM_JOB_ID",
     directives=_directives,
     # mpiexec starts its daemons by srun, which would keep to the job's --export=NIL.
