@@ -44,6 +44,7 @@ def main(hostfile: str, folder: Path) -> None:
         except TntError as error:
             tell("AFTER", time.monotonic() - begin)
             tell("ERROR", *str(error).splitlines()[:1])
+            tell("ALL", repr(str(error)))
         (folder / "again").write_text(f"{os.uname().nodename} slots=2\n")
     finally:
         cluster.stop()

@@ -23,7 +23,8 @@ from tnt_notebook.errors import ClusterError
 TAIL_LINES = 25
 _ENDED_AFTER_S = 3.0  # mpiexec ends, and says why, a moment after the first rank has died
 _DESCRIBE_S = 30.0
-_LOST_HOST = re.compile(r"^\s*Remote daemon:\s.* on node (\S+)$", re.MULTILINE)
+#: Either its daemon's connection ends first, or the ssh that has started it.
+_LOST_HOST = re.compile(r"^\s*Remote (?:daemon:\s.* on node|host:)\s+(\S+)\s*$", re.MULTILINE)
 _CONNECT_S = 30.0
 _OUTPUT_S = 0.3
 
