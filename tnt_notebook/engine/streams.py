@@ -38,7 +38,7 @@ class RankStream(OutStream):
         signal.signal(signals.QUIET, _hold_up)
         signal.siginterrupt(signals.QUIET, False)  # calls of C need not know of it
 
-    def write(self, string: str) -> int | None:
+    def write(self, string: str) -> int | None:  # type: ignore[override]
         """Writes, once it may."""
         while (left := RankStream._quiet_until - time.monotonic()) > 0:
             time.sleep(left)
