@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -20,33 +21,41 @@ from tnt_notebook.telemetry.recorder import MAX_ROWS
 from tnt_notebook.telemetry.run_writer import RUN_BYTES
 
 FRAMES = 36_000 * (5 if FULL else 1)  # five a second, for two hours
-EPOCH = 10  # frames; so there are many epochs, which each of their frames lists
+EPOCH = 20  # frames; so there are many epochs, which each of their frames lists
 MAY_GROW = 100 << 20  # bytes; all frames would take more than 1 GB, for what they say of epochs
 
 #: Rank 0 tells of 16 ranks as fast as the notebook takes it, by the way that frames of a fit take.
 CELL = """
 import keras, numpy as np, pathlib, time
-from tnt_notebook import comm
 from tnt_notebook.parallel.scope import current_session
 from tnt_notebook.telemetry import Recorder
 
-if comm.rank() == 0:
-    seen, report, begin = pathlib.Path({seen!r}), current_session().report, time.time() - 100_000
-    recorder = Recorder(16, "fit", 100_000, start=begin)
-    for count in range({frames}):
-        now, (epoch, step) = begin + 0.2 * count, divmod(count, {epoch})
-        logs = {{"loss": 1 / (count + 1), "accuracy": 0.5, "mse": 0.1}}
-        recorder.step(epoch + 1, step + 1, {epoch}, logs, [32] * 16, now)
-        if step == {epoch} - 1:
-            recorder.epoch_end(epoch + 1, logs | {{"val_" + k: v for k, v in logs.items()}}, now)
-        if count % 3 == 0:
-            recorder.seen(trace, [1 << 30] * 16, rate=1e6)
-        report(recorder.frame(now))
-        while count - seen.stat().st_size > 500:
-            time.sleep(0.01)
-    report(recorder.frame(now, "finished"))
-keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).predict(np.ones((4, 2)), verbose=0)
+seen, report, begin = pathlib.Path({seen!r}), current_session().report, time.time() - 100_000
+recorder = Recorder(16, "fit", 100_000, start=begin)
+for count in range({frames}):
+    now, (epoch, step) = begin + 0.2 * count, divmod(count, {epoch})
+    logs = {{"loss": 1 / (count + 1), "accuracy": 0.5, "mse": 0.1}}
+    recorder.step(epoch + 1, step + 1, {epoch}, logs, [32] * 16, now)
+    if step == {epoch} - 1:
+        recorder.epoch_end(epoch + 1, logs | {{"val_" + k: v for k, v in logs.items()}}, now)
+    if count % 3 == 0:
+        recorder.seen(trace, [1 << 30] * 16, rate=1e6)
+    report(recorder.frame(now))
+    while count - seen.stat().st_size > 500:
+        time.sleep(0.01)
+report(recorder.frame(now, "finished"))
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+model.compile()
+model.predict(np.ones((4, 2)))
 """
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """One rank, which speaks for sixteen."""
+    cluster = Cluster(1)
+    yield cluster
+    cluster.stop()
 
 
 def test_two_hours_of_frames_are_kept_within_bounds(cluster: Cluster, tmp_path: Path) -> None:
@@ -70,7 +79,7 @@ def test_two_hours_of_frames_are_kept_within_bounds(cluster: Cluster, tmp_path: 
     assert (kept[0]["seq"], kept[-1]["seq"], kept[-1]["state"]) == (1, FRAMES + 1, "finished")
     assert telemetry.duration(kept) == pytest.approx(0.2 * (FRAMES - 1))
     rows = telemetry.epoch_rows(kept)
-    assert rows[-1]["epoch"] == FRAMES // EPOCH and len(rows) == MAX_ROWS
+    assert rows[-1]["epoch"] == FRAMES // EPOCH and MAX_ROWS / 3 < len(rows) <= MAX_ROWS
     assert 50 < len(fit.trace.steps) < 400  # of 12,000
     size = sum(path.stat().st_size for path in fit.folder.iterdir())
     assert size < RUN_BYTES + (1 << 20)
