@@ -8,7 +8,7 @@ import sys
 
 from tests.benchmarks.rounds import machine
 
-BENCHMARKS = ("empty_cell", "step_overhead", "telemetry", "checkpoint")
+BENCHMARKS = ("start", "empty_cell", "step_overhead", "telemetry", "checkpoint")
 
 print(machine(), flush=True)
 for name in BENCHMARKS:

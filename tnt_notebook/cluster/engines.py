@@ -21,6 +21,7 @@ from tnt_notebook.cluster.record import Known, Record
 from tnt_notebook.errors import ClusterError
 
 TAIL_LINES = 25
+REMEMBERED = 1 << 12  # messages, so that none is taken twice; the default takes 13 MB
 _ENDED_AFTER_S = 3.0  # mpiexec ends, and says why, a moment after the first rank has died
 _DESCRIBE_S = 30.0
 #: Either its daemon's connection ends first, or the ssh that has started it.
@@ -142,6 +143,7 @@ class Engines:
                 ipython_dir=str(self.folder.ipython),
                 timeout=_CONNECT_S,
             )
+            self._client.session.digest_history_size = REMEMBERED
         except (OSError, TimeoutError) as error:
             raise ClusterError(
                 f"The cluster's controller does not answer: {error}\n"

@@ -18,7 +18,7 @@ from traitlets.config import Config
 
 from tnt_notebook import warden
 from tnt_notebook.cluster import record as records
-from tnt_notebook.cluster.engines import TAIL_LINES, Engines
+from tnt_notebook.cluster.engines import REMEMBERED, TAIL_LINES, Engines
 from tnt_notebook.cluster.folder import RunFolder, base, local_folder, tail
 from tnt_notebook.cluster.launch import SYSTEMS, Controller, Launch, launch_of
 from tnt_notebook.cluster.launch.command import environment, local_environment
@@ -147,7 +147,9 @@ def _controller(engines: Engines, asked: Request, interface: str | None, report:
     misses = round(_SILENCE_S[asked.on_other_hosts] * 1000 / _PERIOD_MS)
     _write(
         folder.profile / "ipcontroller_config.py",  # no argument: those can be read by anybody
-        f"c.Session.key = {secrets.token_hex(32).encode()!r}\nc.IPController.enable_curve = True\n",
+        f"c.Session.key = {secrets.token_hex(32).encode()!r}\n"
+        "c.IPController.enable_curve = True\n"
+        f"c.Session.digest_history_size = {REMEMBERED}\n",
     )
     starter = _starter(
         engines,

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from ipyparallel.engine.app import IPEngine
-from ipyparallel.engine.nanny import start_nanny
 from traitlets.config import Config
 
 from tnt_notebook import comm
 from tnt_notebook.comm import mpi
 from tnt_notebook.engine import cell, fit, free, host
+from tnt_notebook.engine.nanny import Nanny, fork
 from tnt_notebook.engine.placement import by_neighbourhood, cores_of, gpu_of, thread_environment
 from tnt_notebook.engine.seat import Seat, seat
 from tnt_notebook.engine.streams import RankStream, send_output_to
@@ -35,6 +35,7 @@ class RankEngine(IPEngine):
 
     # Tells ipyparallel to call the application by its own name in help and configuration.
     name = "ipengine"
+    nanny: Nanny | None = None
 
     async def complete_registration(self, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
         """Called when the controller has answered: the shell exists from here on."""
@@ -43,8 +44,9 @@ class RankEngine(IPEngine):
         fit.install()
 
     def start_nanny(self, control_url: str) -> Any:
-        """Starts the process that relays signals; it stays silent, the log is the rank's."""
-        return start_nanny(
+        """Begins the process that relays signals; it stays silent, the log is the rank's."""
+        assert self.nanny is not None
+        address = self.nanny.begin(
             engine_id=self.id,
             identity=self.bident,
             control_url=control_url,
@@ -55,6 +57,7 @@ class RankEngine(IPEngine):
             config=Config(Session=self.config.Session),
             log_level=logging.CRITICAL + 1,
         )
+        return address, self.nanny
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -67,6 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     # Ignored where a script has started mpiexec in the background; cells are to be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     launcher = send_output_to(options.logs / f"rank-{here.rank}.log")
+    RankEngine.nanny = fork()
     try:
         _place(here, options.cores, options.gpus)
         mpi.initialise()

@@ -38,12 +38,11 @@ class RankStream(OutStream):
         signal.signal(signals.QUIET, _hold_up)
         signal.siginterrupt(signals.QUIET, False)  # calls of C need not know of it
 
-    def write(self, string: str) -> int:
+    def write(self, string: str) -> int | None:  # type: ignore[override]
         """Writes, once it may."""
         while (left := RankStream._quiet_until - time.monotonic()) > 0:
             time.sleep(left)
-        written: int | None = super().write(string)
-        return written or 0
+        return super().write(string)
 
 
 def _hold_up(signum: int, frame: Any) -> None:

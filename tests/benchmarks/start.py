@@ -1,0 +1,91 @@
+"""How long ``start`` takes, beside the bare time of ipyparallel MPI engines that import TensorFlow.
+
+Ours: ``Cluster(n)`` to ready; and on to the end of ``import tensorflow`` on all ranks. Bare: an
+``ipyparallel.Cluster(engines="mpi")`` with its defaults until all engines have imported it, and the
+same with a heartbeat period of 250 ms, which is what its start mostly waits for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import time
+
+import ipyparallel as ipp
+from traitlets.config import Config
+
+from tests.benchmarks.rounds import ratio, rotating
+from tests.support.rank_pool import rank_environment
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.cluster.launch.command import find_mpiexec
+
+RANKS = (2, 4, 8)
+ROUNDS = 5
+IMPORT = "import tensorflow"
+
+
+def ours(ranks: int) -> tuple[float, float]:
+    """Seconds to ready, and until TensorFlow is there."""
+    began = time.perf_counter()
+    cluster = Cluster(ranks, timeout=180.0)
+    try:
+        ready = time.perf_counter() - began
+        cluster.run(IMPORT)
+        return ready, time.perf_counter() - began
+    finally:
+        cluster.stop()
+
+
+def bare(ranks: int, period_ms: int | None = None) -> tuple[float, float]:
+    """The same of ipyparallel alone."""
+    config = Config()
+    config.MPIEngineSetLauncher.mpi_cmd = [str(find_mpiexec())]
+    config.MPIEngineSetLauncher.mpi_args = ["--oversubscribe"]
+    beats = [] if period_ms is None else [f"--HeartMonitor.period={period_ms}"]
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        cluster = ipp.Cluster(
+            n=ranks,
+            engines="mpi",
+            profile_dir=folder,
+            controller_args=beats,
+            config=config,
+            load_profile=False,
+            log_level=logging.CRITICAL,
+        )
+        try:
+            client = cluster.start_and_connect_sync(activate=False)
+            client.wait_for_engines(ranks, timeout=180, interactive=False)
+            ready = time.perf_counter() - began
+            client[:].execute(IMPORT, block=True)
+            return ready, time.perf_counter() - began
+        finally:
+            cluster.stop_cluster_sync()
+
+
+def measure(ranks: int, rounds: int = ROUNDS) -> str:
+    """A line for each comparison."""
+    ways = (lambda: ours(ranks), lambda: bare(ranks), lambda: bare(ranks, 250))
+    for way in ways:  # files in the page cache
+        way()
+    mine, default, quick = rotating(ways, rounds)
+    lines = []
+    for name, times in (("ipyparallel", default), ("ipyparallel, heartbeat 250 ms", quick)):
+        theirs = [loaded for _, loaded in times]
+        begun = ratio([ready for ready, _ in mine], theirs)
+        loaded = ratio([loaded for _, loaded in mine], theirs)
+        lines.append(
+            f"start of {ranks} ranks / {name} until TensorFlow is imported: ready {begun}, "
+            f"with the import {loaded}; {begun.a_seconds:.1f} s and {loaded.a_seconds:.1f} s, "
+            f"bare {begun.b_seconds:.1f} s"
+        )
+    load = os.getloadavg()[0]
+    return "\n".join([*lines, f"(load of the machine at the end: {load:.1f})"])
+
+
+if __name__ == "__main__":
+    os.environ.update(rank_environment())
+    for number in map(int, sys.argv[1:] or RANKS):
+        print(measure(number), flush=True)

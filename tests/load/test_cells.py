@@ -1,0 +1,80 @@
+"""Many cells on many ranks: nothing is lost, and nothing grows."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import pytest
+
+from tests.load.footprint import FULL, footprints
+from tests.support.waiting import eventually
+from tnt_notebook.cluster import Cluster
+
+RANKS = 16
+CELLS = 600 if FULL else 200
+WARM = 20  # cells, until libraries have filled their caches
+KB = 64  # that each rank prints in a cell
+#: MB. What ranks print in all cells is 190 MB, and each of them 12; what the controller has not yet
+#: looked at on a busy machine is less.
+MAY_GROW = {"notebook": 16.0, "tnt_notebook.engine": 3.0, "ipyparallel": 24.0}
+
+
+def test_two_hundred_cells_on_sixteen_ranks_leave_nothing_behind(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster = Cluster(RANKS, timeout=180.0)
+    try:
+        seconds = []
+        for number in range(CELLS):
+            if number == WARM:
+                gc.collect()
+                before = footprints(cluster)
+            begin = time.perf_counter()
+            cluster.run(
+                f"print('cell', {number})\nprint(str({number} % 10) * {KB << 10})\n"
+                f"print(__import__('tnt_notebook').comm.rank())\n{number}"
+            )
+            seconds.append(time.perf_counter() - begin)
+            assert capsys.readouterr().out.splitlines() == [
+                f"ranks 0-15: cell {number}",
+                f"ranks 0-15: {str(number % 10) * (KB << 10)}",
+                *(f"rank {rank}: {rank}" for rank in range(RANKS)),
+                f"ranks 0-15: {number}",
+            ]
+        gc.collect()
+        after = footprints(cluster)
+        assert before.keys() == after.keys() and len(after) >= 2 * RANKS
+        for name, now in after.items():
+            then = before[name]
+            grown = now.memory - then.memory
+            may = next(may for kind, may in MAY_GROW.items() if kind in name)
+            assert grown < may, f"{name} grew by {grown:.1f} MB"
+            assert (now.threads, now.files) == (then.threads, then.files), name
+        client = cluster._engines.client
+        kept = (client.results, client.outstanding, client._futures, client._output_futures)
+        assert not any(map(len, kept)) and len(client.history) <= RANKS
+        assert set(client.metadata) <= {"submitted"}
+        late = sorted(seconds[-WARM:])[WARM // 2] / sorted(seconds[WARM : 2 * WARM])[WARM // 2]
+        assert late < 3, "later cells take longer"
+    finally:
+        cluster.stop()
+
+
+def test_what_threads_print_after_their_cell_does_not_pile_up(cluster: Cluster) -> None:
+    cluster.run(
+        "import threading\nended = threading.Event()\n"
+        "def tick():\n"
+        "    while not ended.wait(0.01): print('x' * 10_000, flush=True)\n"
+        "thread = threading.Thread(target=tick)\nthread.start()"
+    )
+    client = cluster._engines.client
+    eventually(lambda: any(len(said["stdout"]) > 100_000 for said in _kept(client)))
+    cluster.run("ended.set(); thread.join()")
+    cluster.run("")
+    assert sum(len(said["stdout"]) for said in _kept(client)) < 100_000
+
+
+def _kept(client: object) -> list[dict[str, str]]:
+    metadata = dict(client.metadata)  # type: ignore[attr-defined]
+    return [said for request, said in metadata.items() if request != "submitted"]

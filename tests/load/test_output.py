@@ -1,0 +1,143 @@
+"""Ranks that print much: all of it arrives, in order, and does not pile up on its way."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.load.footprint import FULL
+from tests.support.waiting import eventually
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.errors import RankError
+
+RANKS = 3
+SECONDS = 60 if FULL else 3
+LINE = 100  # bytes with its end and the label
+#: MB. Ten megabytes a second that were kept anywhere would be more in the long form; in the short
+#: one it is what waits to be shown at most.
+MAY_GROW = 160
+
+
+class Shown(io.TextIOBase):
+    """Stands in for the notebook's output: checks lines as they come, and keeps none."""
+
+    def __init__(self) -> None:
+        self.lines = [0] * RANKS
+        self.size = 0
+        self.wrong: list[str] = []
+        self.late = 0.0  # seconds from print to show, at most
+
+    def write(self, text: str) -> int:
+        now = time.time()
+        self.size += len(text)
+        for line in text.splitlines():
+            words = line.split()
+            if len(words) != 5 or words[0] != "rank":
+                self.wrong.append(line)
+                continue
+            rank = int(words[1].rstrip(":"))
+            if int(words[2]) != self.lines[rank]:
+                self.wrong.append(line)
+            self.lines[rank] += 1
+            self.late = max(self.late, now - float(words[3]))
+        return len(text)
+
+
+PRINT = """
+import time
+from tnt_notebook import comm
+tail, count, begin = f"{{comm.rank()}}".ljust({width}, "."), 0, time.monotonic()
+while (now := time.monotonic() - begin) < {seconds}:
+    for _ in range(min(1000, int(now * {rate}) + 1 - count)):
+        print(f"{{count:08}} {{time.time():.3f}} {{tail}}")
+        count += 1
+    time.sleep(0.001)
+"""
+
+
+def printing(megabytes_per_s: float, seconds: float) -> str:
+    """A cell of all ranks together."""
+    width = LINE - len("rank 0: 00000000 1795308740.656 \n")
+    return PRINT.format(width=width, seconds=seconds, rate=megabytes_per_s * 1e6 / LINE / RANKS)
+
+
+def shown(cluster: Cluster, cell: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Shown, float]:
+    """What a cell printed, and by how many MB notebook and controller grew meanwhile at most."""
+    watched = [psutil.Process(), psutil.Process(cluster.record.controller[0])]
+    watched += watched[1].children()
+    before = [process.memory_info().rss for process in watched]
+    most, over = 0.0, threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not over.wait(0.1):
+            now = [process.memory_info().rss for process in watched]
+            most = max(most, *((b - a) / 1e6 for a, b in zip(before, now, strict=True)))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    output = Shown()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", output)
+            cluster.run(cell)
+    finally:
+        over.set()
+        watcher.join()
+    return output, most
+
+
+def test_ten_megabytes_a_second_arrive_whole(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, grown = shown(cluster, printing(10.0, SECONDS), monkeypatch)
+    assert not output.wrong, output.wrong[:3]
+    assert output.lines == [cluster.pull("count", rank) for rank in range(RANKS)]
+    assert grown < MAY_GROW
+    assert output.late < 10
+
+
+def test_who_prints_faster_than_the_notebook_shows_is_held_up(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, grown = shown(cluster, printing(1e3, SECONDS), monkeypatch)
+    assert not output.wrong, output.wrong[:3]
+    assert output.lines == [cluster.pull("count", rank) for rank in range(RANKS)]
+    assert grown < MAY_GROW
+    assert output.late < 15
+
+
+def test_interrupt_is_heard_behind_much_output(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pressed = []
+
+    def press() -> None:
+        log = cluster.folder.rank_log(0)
+        begin = log.stat().st_size
+        eventually(lambda: log.stat().st_size > begin + (20 << 20), 60)
+        pressed.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    person = threading.Thread(target=press)
+    person.start()
+    with pytest.raises(RankError, match="KeyboardInterrupt"):
+        shown(cluster, printing(1e3, 200), monkeypatch)
+    person.join()
+    assert time.monotonic() - pressed[0] < 15
+
+
+def test_the_log_of_a_rank_keeps_its_end(cluster: Cluster) -> None:
+    log: Path = cluster.folder.rank_log(1)
+    cluster.run("import os\nos.system('yes | head -c 200000000')\nprint('the end')", [1])
+    eventually(lambda: 512 * log.stat().st_blocks < (80 << 20))
+    assert cluster.logs(1, 3).splitlines() == ["y", "y", "the end"]
+    cluster.run("print('goes on')", [1])
+    assert cluster.logs(1, 1) == "goes on"

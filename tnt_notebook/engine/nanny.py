@@ -1,0 +1,67 @@
+"""The process beside a rank that relays signals to it, and tells the controller of its end.
+
+It is ipyparallel's, but forked when the rank begins, and not started as a new Python when it
+registers: that one would first import what the rank has imported already, and the rank would wait.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import dataclass
+from typing import IO, Any
+
+from ipyparallel.engine.nanny import KernelNanny
+
+from tnt_notebook.errors import ClusterError
+
+_MOST_FILES = 1024  # more than any that are open when a rank begins
+
+
+@dataclass(frozen=True)
+class Nanny:
+    """A nanny that waits to be told whose it is. It ends when these pipes close."""
+
+    ask: IO[bytes]
+    said: IO[bytes]
+
+    def begin(self, **about: Any) -> str:
+        """Tells it about the engine: the arguments of ipyparallel's, but for its pipe.
+
+        Returns:
+            Where the engine's control socket is to connect to.
+        """
+        pickle.dump(about | {"pid": os.getpid()}, self.ask)
+        self.ask.close()
+        address = self.said.readline().decode().strip()
+        if not address:
+            raise ClusterError("The process that relays signals to this rank has ended.")
+        return address
+
+
+def fork() -> Nanny:
+    """Forks it. To be called where standard output is that of the rank, and before MPI begins."""
+    asked, ask = os.pipe()
+    said, say = os.pipe()
+    if os.fork() == 0:
+        _live(asked, say)
+    os.close(asked)
+    os.close(say)
+    return Nanny(os.fdopen(ask, "wb"), os.fdopen(said, "rb"))
+
+
+def _live(asked: int, say: int) -> None:
+    """In the nanny; does not return."""
+    try:
+        os.setsid()  # signals of a terminal are not for it
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        # Of the rest the launcher waits for the end, or the rank for its own.
+        first, second = sorted((asked, say))
+        for low, high in ((3, first), (first + 1, second), (second + 1, _MOST_FILES)):
+            os.closerange(low, high)
+        with os.fdopen(asked, "rb") as file:
+            about = file.read()
+        if about:  # else the rank has ended before it came so far
+            KernelNanny.main(**pickle.loads(about), pipe=os.fdopen(say, "w", buffering=1))
+    finally:
+        os._exit(0)
