@@ -59,6 +59,7 @@ c.JupyterHub.load_roles = [
 _SERVER_CONFIGURATION = """
 import os, signal
 signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+c.KernelManager.shutdown_wait_time = 20.0
 """
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from tnt_notebook.cluster import Fit
+
+_RESTART_S = 0.5  # by then a request follows the interrupt
 
 
 def interrupt_reaches(shell: InteractiveShell, fit: Fit) -> None:
@@ -20,7 +23,13 @@ def interrupt_reaches(shell: InteractiveShell, fit: Fit) -> None:
         return  # no notebook: where a prompt waits, Ctrl-C belongs to the prompt
 
     def interrupt(*_: Any) -> None:
-        if fit.state in ("queued", "running"):
+        later = threading.Timer(_RESTART_S, interrupt_unless_ending)
+        later.daemon = True
+        later.start()
+
+    def interrupt_unless_ending() -> None:
+        # Jupyter interrupts a kernel before it ends or restarts it, and the fit is to outlive that.
+        if kernel._shutdown_message is None and fit.state in ("queued", "running"):
             fit.interrupt()
 
     kernel.saved_sigint_handler = interrupt
