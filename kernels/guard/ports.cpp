@@ -6,7 +6,8 @@
 // are on one host (TNT_PORTS=here) they listen on the loopback only, and hear nobody from
 // elsewhere.
 //
-// In any other process it does nothing: the launcher is reached through wrappers.
+// In ranks it does the same for what Open MPI itself opens there, and in any other process nothing:
+// the launcher is reached through wrappers.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 
 namespace {
 
+bool daemon_ = false;
 bool armed = false;
 bool here = false;
 
@@ -46,18 +48,21 @@ bool is_daemon() {
 
 __attribute__((constructor)) void begin() {
   const char* ports = std::getenv("TNT_PORTS");
-  armed = ports != nullptr && is_daemon() && access("/proc/net/tcp", R_OK) == 0;
-  here = armed && std::strcmp(ports, "here") == 0;
-  const char* preloaded = std::getenv("LD_PRELOAD");
-  if (here && preloaded != nullptr) {  // ranks need not know; on other hosts daemons do
-    const char* others = std::strchr(preloaded, ':');
-    if (others != nullptr) {
-      setenv("LD_PRELOAD", others + 1, 1);
-    } else {
-      unsetenv("LD_PRELOAD");
-    }
-    unsetenv("TNT_PORTS");
+  if (ports == nullptr || access("/proc/net/tcp", R_OK) != 0) return;
+  here = std::strcmp(ports, "here") == 0;
+  daemon_ = is_daemon();
+  armed = daemon_ || here;
+}
+
+// Whether a call is Open MPI's: in a daemon any is, in a rank only that of its libraries.
+bool is_guarded(const void* caller) {
+  if (!armed || daemon_) return armed;
+  Dl_info library{};
+  if (dladdr(caller, &library) == 0 || library.dli_fname == nullptr) return false;
+  for (const char* known : {"libopen-pal", "libmpi", "mca_btl", "libpmix"}) {
+    if (std::strstr(library.dli_fname, known) != nullptr) return true;
   }
+  return false;
 }
 
 // An end of a connection as the kernel's table writes it; false for what is not of the internet.
@@ -101,8 +106,8 @@ Holder holder(const sockaddr_storage& peer, const sockaddr_storage& own) {
   return found;
 }
 
-int checked(int connection) {
-  if (!armed || connection < 0) return connection;
+int checked(int connection, const void* caller) {
+  if (connection < 0 || !is_guarded(caller)) return connection;
   sockaddr_storage peer{}, own{};
   socklen_t peer_size = sizeof(peer), own_size = sizeof(own);
   if (getpeername(connection, reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 &&
@@ -121,24 +126,25 @@ extern "C" {
 
 __attribute__((visibility("default"))) int accept(int listener, sockaddr* peer, socklen_t* size) {
   static const auto real = next<int (*)(int, sockaddr*, socklen_t*)>("accept");
-  return checked(real(listener, peer, size));
+  return checked(real(listener, peer, size), __builtin_return_address(0));
 }
 
 __attribute__((visibility("default"))) int accept4(int listener, sockaddr* peer, socklen_t* size,
                                                    int flags) {
   static const auto real = next<int (*)(int, sockaddr*, socklen_t*, int)>("accept4");
-  return checked(real(listener, peer, size, flags));
+  return checked(real(listener, peer, size, flags), __builtin_return_address(0));
 }
 
 __attribute__((visibility("default"))) int bind(int listener, const sockaddr* address,
                                                 socklen_t size) {
   static const auto real = next<int (*)(int, const sockaddr*, socklen_t)>("bind");
-  if (here && address->sa_family == AF_INET && size >= sizeof(sockaddr_in)) {
+  const bool inside = here && is_guarded(__builtin_return_address(0));
+  if (inside && address->sa_family == AF_INET && size >= sizeof(sockaddr_in)) {
     sockaddr_in loopback = *reinterpret_cast<const sockaddr_in*>(address);
     loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     return real(listener, reinterpret_cast<sockaddr*>(&loopback), sizeof(loopback));
   }
-  if (here && address->sa_family == AF_INET6 && size >= sizeof(sockaddr_in6)) {
+  if (inside && address->sa_family == AF_INET6 && size >= sizeof(sockaddr_in6)) {
     sockaddr_in6 loopback = *reinterpret_cast<const sockaddr_in6*>(address);
     loopback.sin6_addr = in6addr_loopback;
     return real(listener, reinterpret_cast<sockaddr*>(&loopback), sizeof(loopback));

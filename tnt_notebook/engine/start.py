@@ -74,6 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         _place(here, options.cores, options.gpus)
         mpi.initialise()
+        _forget_guard()
         if options.seat is None:
             _check_world(here, options.ranks)
         # Collective, so here, where all ranks are: in a cell one could raise before it gets there,
@@ -95,6 +96,14 @@ def main(arguments: list[str] | None = None) -> None:
     )
     engine.initialize(engine_arguments)
     engine.start()
+
+
+def _forget_guard() -> None:
+    """What cells start has nothing to do with the ports of this rank's MPI."""
+    if os.environ.pop("TNT_PORTS", None) is not None:
+        others = os.environ.pop("LD_PRELOAD", "").partition(":")[2]
+        if others:
+            os.environ["LD_PRELOAD"] = others
 
 
 def _tell(launcher: int, here: Seat, why: str) -> None:

@@ -115,8 +115,8 @@ def guarded(mpiexec: Path, here: bool) -> dict[str, str]:
     that is preloaded into them drops connections of other users (``kernels/guard/ports.cpp``).
 
     Args:
-        here: whether all ranks are on this host. Then nothing listens but on the loopback, and
-            the ranks, which have shared memory, do not listen at all.
+        here: whether all ranks are on this host. Then nothing listens but on the loopback. Ranks
+            reach each other through memory, but for those that are started for others that died.
     """
     if not is_open_mpi(mpiexec):
         return {}
@@ -131,6 +131,6 @@ def guarded(mpiexec: Path, here: bool) -> dict[str, str]:
         "LD_PRELOAD": ":".join(filter(None, [str(library), before])),
         "TNT_PORTS": "here" if here else "hosts",
     }
-    if here and "OMPI_MCA_btl" not in os.environ:
-        settings["OMPI_MCA_btl"] = "^tcp"
+    if here:
+        settings["OMPI_MCA_btl_tcp_if_include"] = "127.0.0.0/8"
     return settings
