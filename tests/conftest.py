@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,8 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def short_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What a test leaves without an owner lives no longer than a test needs to find it again."""
     folder = tmp_path_factory.mktemp("config")
-    (folder / "tnt_config.json").write_text('{"ClusterDefaults": {"keep": 0.01}}')
+    chosen = {"keep": 0.01, "fit_hours": 0.02}
+    (folder / "tnt_config.json").write_text(json.dumps({"ClusterDefaults": chosen}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_CONFIG_PATH", str(folder))
         yield

@@ -161,7 +161,9 @@ class _Warden:
         return max(0.0, self.free_since + self.keep_s - time.monotonic())
 
     def busy(self) -> bool:
-        """A fit goes on: the rank that leads it touches a file."""
+        """A fit goes on: the rank that leads it touches a file; without an owner not for ever."""
+        if self.owner is None and time.monotonic() - self.free_since > self.plan["fit_s"]:
+            return False
         try:
             return time.time() - os.stat(self.plan["busy"]).st_mtime < BUSY_S
         except OSError:

@@ -44,9 +44,14 @@ function pointOf({ start, seq, elapsed, logs, rates }) {
   return { start, seq, elapsed, logs, rates };
 }
 
+// Evenly over time, as in telemetry/thin.py: of every other point, after many times, the beginning
+// would be lost.
 function thin(items) {
-  const last = items.at(-1);
-  const kept = items.filter((_, index) => index % 2 === 0);
-  if (kept.at(-1) !== last) kept.push(last);
+  const begin = items[0].elapsed;
+  const length = items.at(-1).elapsed - begin;
+  const stretch = length > 0 ? 2 ** Math.ceil(Math.log2(length / (HISTORY_LIMIT / 2))) : 1;
+  const numbers = items.map(({ elapsed }) => Math.floor((elapsed - begin) / stretch));
+  const last = items.length - 1;
+  const kept = items.filter((_, i) => i === 0 || i === last || numbers[i] !== numbers[i + 1]);
   items.splice(0, items.length, ...kept);
 }

@@ -1,4 +1,4 @@
-"""How long ``start`` takes, beside the bare time of ipyparallel MPI engines that import TensorFlow.
+"""How long `start` takes, beside bare MPI engines of ipyparallel that import TensorFlow.
 
 Ours: ``Cluster(n)`` to ready; and on to the end of ``import tensorflow`` on all ranks. Bare: an
 ``ipyparallel.Cluster(engines="mpi")`` with its defaults until all engines have imported it, and the

@@ -35,7 +35,11 @@ def own(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_a_file(site: Path) -> None:
     found = defaults.load()
     assert (found.launcher, found.modules, found.keep) == (None, [], 0.25)
-    assert defaults.completed({}, found) == {"keep": 0.25, "queue_hours": 24.0}
+    assert defaults.completed({}, found) == {
+        "fit_hours": 168.0,
+        "keep": 0.25,
+        "queue_hours": 24.0,
+    }
 
 
 def test_the_last_word_is_what_is_typed_then_the_persons_then_the_sites(
@@ -53,7 +57,7 @@ def test_the_last_word_is_what_is_typed_then_the_persons_then_the_sites(
     assert found == {
         "launcher": "slurm", "partition": "gpu", "modules": ["cuda", "hdf5"], "time": "2h",
         "env": {"B": "2", "C": "3"}, "extra": ["--qos=low"], "keep": 0.0,
-        "queue_hours": 24.0,
+        "queue_hours": 24.0, "fit_hours": 168.0,
     }  # fmt: skip
     shown = Cluster.planned(4, time="2h")
     for line in ("#SBATCH --partition=gpu", "#SBATCH --time=02:00:00", "#SBATCH --qos=low",

@@ -75,11 +75,11 @@ def test_two_hours_of_frames_are_kept_within_bounds(cluster: Cluster, tmp_path: 
     assert most < MAY_GROW, f"the notebook grew by {most / 1e6:.0f} MB"
 
     kept = telemetry.main_run(fit.frames)
-    assert MAX_FRAMES / 3 < len(kept) <= MAX_FRAMES
+    assert MAX_FRAMES / 5 < len(kept) <= MAX_FRAMES
     assert (kept[0]["seq"], kept[-1]["seq"], kept[-1]["state"]) == (1, FRAMES + 1, "finished")
     assert telemetry.duration(kept) == pytest.approx(0.2 * (FRAMES - 1))
     rows = telemetry.epoch_rows(kept)
-    assert rows[-1]["epoch"] == FRAMES // EPOCH and MAX_ROWS / 3 < len(rows) <= MAX_ROWS
+    assert rows[-1]["epoch"] == FRAMES // EPOCH and MAX_ROWS / 5 < len(rows) <= MAX_ROWS
     assert 50 < len(fit.trace.steps) < 400  # of 12,000
     size = sum(path.stat().st_size for path in fit.folder.iterdir())
     assert size < RUN_BYTES + (1 << 20)

@@ -52,6 +52,9 @@ class ClusterDefaults(Configurable):
     ssh = Unicode(None, allow_none=True, help="program that reaches hosts as ssh does").tag(
         config=True
     )
+    fit_hours = Float(
+        168.0, min=0, help="hours that a fit may go on when the notebook's kernel has ended"
+    ).tag(config=True)
     queue_hours = Float(24.0, min=0, help="how long a job may wait in its queue").tag(config=True)
 
 

@@ -44,6 +44,7 @@ def start(
     interface: str | None = None,
     agent: str | None = None,
     queue_s: float = 86_400.0,
+    fit_s: float = 7 * 86_400.0,
 ) -> Engines:
     """Starts a cluster.
 
@@ -52,6 +53,7 @@ def start(
         interface: by which other hosts reach this one; found out when None.
         agent: the program that reaches hosts as ssh does.
         queue_s: how long a job may wait in its queue.
+        fit_s: how long a fit may go on without an owner.
 
     Raises:
         ClusterError: with what batch system, MPI and engines wrote. Nothing is left behind.
@@ -67,6 +69,7 @@ def start(
             "socket": str(folder.warden),
             "busy": str(folder.busy),
             "keep_s": asked.keep_s,
+            "fit_s": fit_s,
             "cancel": launch.cancel,
             "listing": launch.listing,
         }

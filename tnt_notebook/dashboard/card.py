@@ -14,6 +14,7 @@ from tnt_notebook.dashboard import assets
 from tnt_notebook.dashboard.planned import timeline_of
 from tnt_notebook.dashboard.time import time_of
 from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
+from tnt_notebook.telemetry.thin import evenly
 
 HISTORY_LIMIT = 500  # points; the same number is in widgets/history.js
 POINT = {"start", "seq", "elapsed", "logs", "rates"}
@@ -106,7 +107,7 @@ class Card(anywidget.AnyWidget):
                 self.history.clear()
                 self.time, self.timeline, self._next_timeline = {}, {}, 0.0
             self.history.append({name: v for name, v in drawn.items() if name in POINT})
-            self.history[:] = thinned(self.history, HISTORY_LIMIT)
+            self.history[:] = evenly(self.history, HISTORY_LIMIT, lambda p: p["elapsed"])
             self.rows = [_short(row) for row in thinned(list(rows), ROWS_DRAWN)]
             self.time = time_of([frame]) or self.time
             self._draw_step(frame)

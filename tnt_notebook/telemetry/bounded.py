@@ -7,6 +7,7 @@ from typing import cast
 from tnt_notebook.telemetry.frame import NOW_AND_THEN, Frame, Row
 from tnt_notebook.telemetry.runs import main_run
 from tnt_notebook.telemetry.sparse import Sparse
+from tnt_notebook.telemetry.thin import evenly
 
 
 class Bounded:
@@ -57,16 +58,16 @@ class Bounded:
 
 
 def _thinned(run: list[Frame], limit: int) -> list[Frame]:
-    """Every other frame, or fewer, once there are more than the limit; the last one always."""
+    """Fewer, once there are more than the limit."""
     if len(run) <= limit:
         return run
-    stride = -(-(len(run) - 1) // (limit - 1))
+    stay = {id(frame) for frame in evenly(run, limit, lambda frame: frame["elapsed"])}
     thin: list[Frame] = []
     passed: dict[str, object] = {}
-    for i, frame in enumerate(run):
-        if i % stride and i < len(run) - 1:
-            passed |= {name: value for name, value in frame.items() if name in NOW_AND_THEN}
-        else:
+    for frame in run:
+        if id(frame) in stay:
             thin.append(cast(Frame, {**passed, **frame}) if passed else frame)
             passed = {}
+        else:
+            passed |= {name: value for name, value in frame.items() if name in NOW_AND_THEN}
     return thin

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tnt_notebook.telemetry.breakdown import Breakdown
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
 from tnt_notebook.telemetry.step_trace import StepTrace
-from tnt_notebook.telemetry.thin import thinned
+from tnt_notebook.telemetry.thin import evenly
 
 RATE_WINDOW = 1.0  # seconds; shorter windows make rates jump with every step
 RECENT_STEPS = 64
@@ -108,7 +108,7 @@ class Recorder:
         """
         row: Row = {"epoch": epoch, **finite_logs(logs)}
         with self._lock:
-            self._rows = thinned([*self._rows, row], MAX_ROWS)
+            self._rows = evenly([*self._rows, row], MAX_ROWS, _epoch_of)
             self._rows_are_new = True
             self._pace.epoch_ended(self._step, now)
 
@@ -124,7 +124,7 @@ class Recorder:
             for i, epoch in enumerate(epochs):
                 row = finite_logs({name: column[i] for name, column in whole.items()})
                 self._rows.append({"epoch": epoch, **row})
-            self._rows = thinned(self._rows, MAX_ROWS)
+            self._rows = evenly(self._rows, MAX_ROWS, _epoch_of)
             self._rows_are_new = True
 
     def checkpoint(self, written: Row) -> None:
@@ -218,6 +218,10 @@ class Recorder:
             return self._pace.time_for(epochs_left * steps, epochs_left, now)
         steps_left = max(0, steps - self._step) + epochs_left * steps
         return self._pace.time_for(steps_left, epochs_left + 1, now)
+
+
+def _epoch_of(row: Row) -> float:
+    return row["epoch"] or 0.0
 
 
 class _Pace:
