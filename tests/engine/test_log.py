@@ -1,0 +1,56 @@
+"""A log that is cut while it is written and read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tnt_notebook.cluster.begun import Tails
+from tnt_notebook.cluster.folder import RunFolder, tail
+from tnt_notebook.engine import log
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    (tmp_path / "logs").mkdir()
+    return RunFolder(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("punches", [True, False])
+def test_the_end_stays_and_readers_go_on(
+    folder: RunFolder, punches: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not punches:  # as on NFS 3
+        monkeypatch.setattr(log, "_punched", lambda *_: False)
+    path = folder.rank_log(0)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        tails = Tails(folder, [0])
+        os.write(file, b"first\n")
+        assert tails.new() == [(0, "first\n")]
+        os.write(file, b"y\n" * (2 * MB) + b"before\n")
+        os.fsync(file)
+        log.cut(file, most=8 * MB, kept=2 * MB)
+        assert 512 * path.stat().st_blocks > 3 * MB  # it is not too long yet
+        log.cut(file, most=3 * MB, kept=2 * MB)
+        os.write(file, b"after\n")
+        os.fsync(file)
+        assert 512 * path.stat().st_blocks < 3 * MB
+        assert tail(path, 3).splitlines() == ["y", "before", "after"]
+        assert path.read_text().lstrip("\0").count("y\n") > MB // 4
+        said = "".join(text for _ in range(100) for _, text in tails.new())
+        assert said.endswith("y\nbefore\nafter\n")
+    finally:
+        os.close(file)
+
+
+def test_a_reader_is_not_held_up_by_what_has_no_end_of_line(folder: RunFolder) -> None:
+    path = folder.rank_log(0)
+    path.write_bytes(b"x" * (2 * MB) + b"\nend\n")
+    tails = Tails(folder, [0], most=MB)
+    tails._at = [0]
+    assert [text[-4:] for _ in range(3) for _, text in tails.new()] == ["xxxx", "xxxx", "end\n"]
