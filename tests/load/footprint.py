@@ -29,7 +29,7 @@ class Footprint:
 
 def footprints(cluster: Cluster) -> dict[str, Footprint]:
     """Of this process, and of every process of a cluster, by what it is and its pid."""
-    found = {"notebook": Footprint.of(psutil.Process())}
+    found = {"this process": Footprint.of(psutil.Process())}
     for pid in warden.processes_of(cluster.id):
         process = psutil.Process(pid)
         found[f"{' '.join(process.cmdline())} ({pid})"] = Footprint.of(process)

@@ -17,7 +17,7 @@ WARM = 20  # cells, until libraries have filled their caches
 KB = 64  # that each rank prints in a cell
 #: MB. What ranks print in all cells is 190 MB, and each of them 12; what the controller has not yet
 #: looked at on a busy machine is less.
-MAY_GROW = {"notebook": 16.0, "tnt_notebook.engine": 3.0, "ipyparallel": 24.0}
+MAY_GROW = {"this process": 16.0, "tnt_notebook.engine": 3.0, "ipyparallel": 24.0}
 
 
 def test_two_hundred_cells_on_sixteen_ranks_leave_nothing_behind(

@@ -107,6 +107,10 @@ def test_cells_errors_and_interrupts(notebook: Notebook) -> None:
     assert "interrupting ranks 0-1" in shown(rest) and "KeyboardInterrupt" in shown(rest)
     assert notebook.run("%%tnt\nprint('next')") == "ranks 0-1: next\n"
 
+    assert len(notebook.run("%%tnt\nfor _ in range(1000): print('x' * 1000)")) > 1_000_000
+    kept = "len(str(getattr(get_ipython().history_manager, 'outputs', '')))"
+    assert int(notebook.run(f"print({kept})")) < 100_000  # the kernel lives for days
+
 
 def test_a_second_interrupt_returns_at_once(notebook: Notebook) -> None:
     stubborn = """%%tnt

@@ -54,6 +54,8 @@ def _labelled(group: Group, text: str, labelled: bool) -> str:
 def _write(stream: str, lines: list[str]) -> None:
     if lines:
         file = sys.stdout if stream == "stdout" else sys.stderr
-        file.write("\n".join(lines) + "\n")
+        # Not by the stream's own attribute: in it IPython keeps all that a cell prints, for as long
+        # as the kernel lives.
+        type(file).write(file, "\n".join(lines) + "\n")
         file.flush()
         lines.clear()

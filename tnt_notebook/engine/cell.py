@@ -17,6 +17,7 @@ from tnt_notebook.errors import PeerError, SuspendedError, brief
 def install(shell: Any) -> None:
     """Makes a cell that raises on this rank free the other ranks from their waits."""
     shell.events.register("post_run_cell", free_peers)
+    shell.history_manager.outputs = _KeptNowhere()
     # The notebook shows where the failure was, not where the others waited; and to lay out a
     # traceback through Keras takes IPython seconds, on a busy core longer than a freed rank has.
     shell.set_custom_exc((PeerError, SuspendedError), _one_line)
@@ -25,6 +26,14 @@ def install(shell: Any) -> None:
     shell.display_formatter.formatters["text/plain"].for_type_by_name(
         "keras.src.callbacks.history", "History", _print_history
     )
+
+
+class _KeptNowhere(dict[int, list[Any]]):
+    """IPython keeps all that cells print, by their number, to export it as a notebook: nobody can
+    ask a rank for that, and it would fill its memory."""
+
+    def __missing__(self, cell: int) -> list[Any]:
+        return []
 
 
 def _one_line(
