@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tnt_notebook
+from tests.support.chromium import chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -20,18 +21,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """A headless chromium of this machine."""
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
-    )
-    from tests.browser.lab import BROWSER_FLAGS, find_browser
-
-    path = find_browser()
-    if path is None:
-        pytest.skip("no chromium or chrome in PATH: no test in a browser did run")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
-        yield chromium
-        chromium.close()
+    with chromium() as browser:
+        yield browser
 
 
 def environment_of_kernels() -> dict[str, str]:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support import hub as jupyterhub
 from tests.support import shared_host
+from tests.support.chromium import chromium
 from tests.support.hub import Hub
 from tests.support.shared_host import SharedHost
 
@@ -37,15 +38,5 @@ def hub(host: SharedHost) -> Iterator[Hub]:
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """A headless chromium of this machine."""
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
-    )
-    from tests.browser.lab import BROWSER_FLAGS, find_browser
-
-    path = find_browser()
-    if path is None:
-        pytest.skip("no chromium or chrome in PATH: no test in a browser did run")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
-        yield chromium
-        chromium.close()
+    with chromium() as browser:
+        yield browser

@@ -34,7 +34,7 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ),
         ("%tnt_cluster start -n 2 --lanes one", "argument --lanes: invalid int value: 'one'"),
         ("%tnt_cluster status --transport mpi", "UsageError: --transport goes with start only"),
-        ("%tnt_cluster stop 3", "ClusterError: There is no cluster '3'"),
+        ("%tnt_cluster stop none", "ClusterError: There is no cluster 'none'"),
         ("%tnt_cluster status --gpus 1", "UsageError: --gpus goes with start only"),
         ("%tnt_cluster status", "NoClusterError: No cluster is running. Start one: %tnt_cluster"),
         ("%tnt_cluster stop", "NoClusterError"),

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tnt_notebook import files
 from tnt_notebook.cluster.folder import RunFolder
 
 _NAME = "fit.json"
@@ -40,11 +41,7 @@ class Begun:
 def note(folder: RunFolder, ranks: int, begun: Begun) -> None:
     """Keeps the note, instead of the one before, with the lengths of the logs now."""
     logs = tuple(_length(folder.rank_log(rank)) for rank in range(ranks))
-    path = folder.path / _NAME
-    beside = path.with_suffix(".new")
-    with open(beside, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        json.dump(asdict(replace(begun, logs=logs)), file, default=str)
-    os.replace(beside, path)
+    files.replace(folder.path / _NAME, asdict(replace(begun, logs=logs)))
 
 
 def noted(folder: RunFolder) -> Begun | None:

@@ -96,6 +96,19 @@ class RunFolder:
         return self.path / "busy"
 
     @property
+    def time_is_up(self) -> Path:
+        """Made by the script of a job whose time is nearly over."""
+        return self.path / "time-is-up"
+
+    def ended(self, round: int) -> Path:
+        """Made by the script of a job when the ranks that it started in a round have ended."""
+        return self.path / f"ended-{round}"
+
+    def again(self, round: int) -> Path:
+        """Asks the script to start ranks again after a round."""
+        return self.path / f"again-{round}"
+
+    @property
     def launcher_log(self) -> Path:
         """What mpiexec itself wrote, or the job."""
         return self.logs / "mpiexec.log"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from tnt_notebook import files
 from tnt_notebook.cluster import lease
 from tnt_notebook.cluster.folder import RunFolder, known
 from tnt_notebook.errors import ClusterError
@@ -68,15 +68,12 @@ class Known:
 
     record: Record
     folder: RunFolder
-    kept: dict[str, Any] | None = field(default=None)
+    kept: dict[str, Any] | None = None
 
 
 def write(record: Record, folder: RunFolder) -> None:
-    """Keeps a record; who reads sees the old one or the new."""
-    beside = folder.record.with_suffix(".new")
-    with open(beside, "w", opener=_private) as file:
-        json.dump(asdict(record), file)
-    os.replace(beside, folder.record)
+    """Keeps a record."""
+    files.replace(folder.record, asdict(record))
 
 
 def read(folder: RunFolder) -> Record | None:
@@ -208,7 +205,3 @@ def _process(said: Any) -> tuple[int, float] | None:
         return None
     pid, began = _a(list, said)
     return _a(int, pid) if 0 < pid < 1 << 31 else 0, float(began)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import secrets
 import signal
 import time
@@ -16,7 +15,7 @@ import ipyparallel as ipp
 import psutil
 from traitlets.config import Config
 
-from tnt_notebook import warden
+from tnt_notebook import files, warden, words
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.engines import REMEMBERED, TAIL_LINES, Engines
 from tnt_notebook.cluster.folder import RunFolder, base, local_folder, tail
@@ -124,14 +123,14 @@ def again(engines: Engines, report: Report, agent: str | None = None) -> None:
     deadline = time.monotonic() + _GONE_S
     while engines.client.ids:
         if time.monotonic() > deadline:
-            raise ClusterError(f"{_ranks(len(engines.client.ids))} did not end.")
+            raise ClusterError(f"{words.ranks(len(engines.client.ids))} did not end.")
         time.sleep(_POLL_S)
     warden.end_processes(engines.cluster_id, warden.ENGINES_MARKER)
     launch = launch_of(asked, engines.folder, engines.cluster_id, agent=agent)
     if launch.system is None:
         _launch(engines, launch)
     else:
-        (engines.folder.path / f"again-{engines.record.rounds}").touch(0o600)
+        engines.folder.again(engines.record.rounds).touch(0o600)
         engines.update(rounds=engines.record.rounds + 1)
     _wait_for_ranks(engines, asked, report, queue_s=_GONE_S)
     engines.verify()
@@ -213,8 +212,7 @@ def _launch(engines: Engines, launch: Launch) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """A file for its owner only."""
-    with open(path, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+    with open(path, "w", opener=files.private) as file:
         file.write(text)
 
 
@@ -226,18 +224,18 @@ def _wait_for_ranks(engines: Engines, asked: Request, report: Report, queue_s: f
         begin = time.monotonic()
     progress = _Changes(report)
     looked = begin
-    processes: set[psutil.Process] = set()
+    processes: set[tuple[int, float]] = set()
     while (answering := len(engines.client.ids)) < engines.size:
         now = time.monotonic()
         waited = now - begin
-        ranks = _ranks(engines.size)
+        ranks = words.ranks(engines.size)
         progress.tell(f"starting {ranks}: {answering} of {engines.size} answer ({waited:.0f} s)")
         if engines.record.job is None:
             processes |= _children(engines)
             # mpiexec itself may hang when a rank fails in MPI_Init: the ranks are what counts.
-            ended = not all(map(_runs, processes)) or not engines.launcher_runs()
+            ended = not all(map(records.runs, processes)) or not engines.launcher_runs()
         else:
-            ended = (engines.folder.path / f"ended-{engines.record.rounds}").exists()
+            ended = engines.folder.ended(engines.record.rounds).exists()
             if now - looked > _LOOK_S[0]:
                 looked = now
                 _check_job(engines)
@@ -268,10 +266,10 @@ def _wait_in_queue(engines: Engines, report: Report, queue_s: float) -> None:
             raise ClusterError(
                 f"Job {engines.record.job} {job}, before any rank began.\n{engines.start_output()}"
             )
-        progress.tell(f"job {engines.record.job} {job}; waiting for {_time(waited)}")
+        progress.tell(f"job {engines.record.job} {job}; waiting for {words.about(waited)}")
         if waited > queue_s:
             raise ClusterError(
-                f"Job {engines.record.job} {job}; after {_time(queue_s)} it is cancelled."
+                f"Job {engines.record.job} {job}; after {words.about(queue_s)} it is cancelled."
             )
         _sleep(min(pause, 0.5) if waited < 5 else pause)
         pause = min(_LOOK_S[1], pause * 1.1)
@@ -300,21 +298,15 @@ class _Changes:
             self._report(line)
 
 
-def _children(engines: Engines) -> set[psutil.Process]:
+def _children(engines: Engines) -> set[tuple[int, float]]:
     """The ranks that mpiexec has started on this machine, answering or not."""
     if engines.record.engines is None or engines.record.launcher != "local":
         return set()
     try:
-        return set(psutil.Process(engines.record.engines[0]).children())
+        found = psutil.Process(engines.record.engines[0]).children()
+        return {(child.pid, child.create_time()) for child in found}
     except psutil.NoSuchProcess:
         return set()
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _sleep(seconds: float) -> None:
@@ -322,16 +314,6 @@ def _sleep(seconds: float) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(left, 0.1))
-
-
-def _time(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _ranks(n: int) -> str:
-    return "1 rank" if n == 1 else f"{n} ranks"
 
 
 def _silent() -> logging.Logger:

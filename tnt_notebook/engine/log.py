@@ -8,7 +8,6 @@ before. Where a file system cannot do that, the file is emptied but for its end.
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import threading
 
@@ -31,29 +30,39 @@ def keep_end(log: int) -> threading.Thread:
     return thread
 
 
-def cut(log: int, most: int = MOST_BYTES, kept: int = KEPT_BYTES) -> None:
-    """Gives back the space of all but the last ``kept`` bytes, where a log takes more than
-    ``most``.
+def cut(log: int, begin: int = 0, most: int = MOST_BYTES, kept: int = KEPT_BYTES) -> int:
+    """Gives back the space of all but the last ``kept`` bytes of a log of more than ``most``.
+
+    Args:
+        log: file descriptor, to write at the end.
+        begin: where what is kept begins until now.
+
+    Returns:
+        Where what is kept begins now. (How much room a file takes says nothing: file systems
+        reserve some behind its end, or compress it.)
 
     Raises:
         OSError: it cannot be cut.
     """
-    now = os.fstat(log)
-    if 512 * now.st_blocks <= most:
-        return
-    if not _punched(log, now.st_size - kept):
-        with open(f"/proc/self/fd/{log}", "rb") as file:
-            file.seek(max(0, now.st_size - _KEPT_OF_EMPTIED))
-            end = file.read()
-        os.ftruncate(log, 0)
-        os.write(log, b"(The beginning of this log was cut away.)\n" + end)
+    size = os.fstat(log).st_size
+    if size - begin <= most:
+        return begin
+    if _punched(log, size - kept):
+        return size - kept
+    with open(f"/proc/self/fd/{log}", "rb") as file:
+        file.seek(max(0, size - _KEPT_OF_EMPTIED))
+        end = file.read()
+    os.ftruncate(log, 0)
+    os.write(log, b"(The beginning of this log was cut away.)\n" + end)
+    return 0
 
 
 def _look_after(log: int) -> None:
     pause = threading.Event()
+    begin = 0
     try:
         while not pause.wait(LOOK_S):
-            cut(log)
+            begin = cut(log, begin)
     except OSError as error:
         os.write(log, f"This log cannot be cut, and may grow: {error}\n".encode())
 
@@ -62,9 +71,4 @@ def _punched(log: int, length: int) -> bool:
     """Whether the file system could give back the first bytes."""
     libc = ctypes.CDLL(None, use_errno=True)
     mode, offset = ctypes.c_int(_KEEP_SIZE | _PUNCH_HOLE), ctypes.c_int64(0)
-    if libc.fallocate64(ctypes.c_int(log), mode, offset, ctypes.c_int64(length)) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in (errno.EOPNOTSUPP, errno.ENOSYS):
-        return False
-    raise OSError(number, os.strerror(number))
+    return libc.fallocate64(ctypes.c_int(log), mode, offset, ctypes.c_int64(length)) == 0

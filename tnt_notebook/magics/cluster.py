@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from tnt_notebook import words
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.magics.progress import StatusLine
 from tnt_notebook.magics.table import aligned
@@ -78,16 +79,18 @@ def attach(which: str | None, force: bool, shell: InteractiveShell) -> Cluster:
     cluster = Cluster.attach(which, force)
     _outlive(cluster, shell, False)
     busy = ", a fit goes on" if cluster.has_begun_fit else ""
-    print(f"{_ranks(cluster.ranks)} of cluster {cluster.id} {_are(cluster.ranks)} here again{busy}")
+    ranks, are = words.ranks(cluster.ranks), _are(cluster.ranks)
+    print(f"{ranks} of cluster {cluster.id} {are} here again{busy}")
     return cluster
 
 
 def detach(cluster: Cluster, keep: float | None) -> None:
     """Leaves the ranks to whoever attaches to them, for some hours."""
     kept = cluster.let_go(keep)
+    ranks, lease = words.ranks(cluster.ranks), words.about(kept.plan["keep_s"])
     print(
-        f"{_ranks(cluster.ranks)} of cluster {kept.id} live on for {_time(kept.plan['keep_s'])} "
-        f"without an owner: %tnt_cluster attach {kept.id}"
+        f"{ranks} of cluster {kept.id} live on for {lease} without an owner: "
+        f"%tnt_cluster attach {kept.id}"
     )
 
 
@@ -118,7 +121,7 @@ def show_list(own: str | None) -> None:
 
 def ready(cluster: Cluster) -> str:
     """What a cluster is, once it answers."""
-    said = f"{_ranks(cluster.ranks)} {_are(cluster.ranks)} ready"
+    said = f"{words.ranks(cluster.ranks)} {_are(cluster.ranks)} ready"
     record = cluster.record
     if record.launcher == "local":
         return said
@@ -165,7 +168,8 @@ def _state(record: Record, kept: dict[str, Any] | None) -> str:
     said = "a fit goes on" if kept["busy"] else record.state
     if kept["owner"] is None:
         left = kept["ends_in_s"]
-        said += ", ends after the fit" if kept["busy"] and not left else f", ends in {_time(left)}"
+        after_fit = kept["busy"] and not left
+        said += ", ends after the fit" if after_fit else f", ends in {words.about(left)}"
     return said
 
 
@@ -198,16 +202,6 @@ def _list(said: str | None) -> list[str] | None:
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:4])
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
-
-
-def _time(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _ranks(n: int) -> str:
-    return "1 rank" if n == 1 else f"{n} ranks"
 
 
 def _are(n: int) -> str:

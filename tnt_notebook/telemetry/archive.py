@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 
+from tnt_notebook import files
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry import run_folder
 from tnt_notebook.telemetry.checked import frame_of
@@ -157,7 +158,7 @@ def conclude(folder: Path, state: State, error: str) -> None:
         said = json.loads((folder / run_folder.ABOUT).read_bytes())
         if "seconds" not in said and (last := _last_frame(folder)):
             said |= measures(last)
-        run_folder.replace(folder / run_folder.ABOUT, said | {"state": state, "error": error})
+        files.replace(folder / run_folder.ABOUT, said | {"state": state, "error": error})
 
 
 def request_stop(run: RunInfo) -> None:

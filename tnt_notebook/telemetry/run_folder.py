@@ -11,14 +11,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
 import time
 import unicodedata
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
@@ -63,16 +61,3 @@ def part(folder: Path, number: int) -> Path:
 def is_of_a_run(name: str) -> bool:
     """Whether a file of this name belongs to a run's folder."""
     return name.removesuffix(".new") in (ABOUT, STEP) or _PART.fullmatch(name) is not None
-
-
-def replace(path: Path, value: Any) -> None:
-    """Writes JSON, for its owner alone; who reads sees the old file or the new."""
-    beside = path.with_name(f"{path.name}.new")
-    with open(beside, "w", encoding="utf-8", opener=private) as file:
-        file.write(json.dumps(value, separators=(",", ":"), default=str))  # .dump is slow
-    os.replace(beside, path)
-
-
-def private(path: str, flags: int) -> int:
-    """Opens a file that its owner alone may read; an opener for :func:`open`."""
-    return os.open(path, flags, 0o600)

@@ -11,6 +11,7 @@ from typing import IO, Any
 
 import psutil
 
+from tnt_notebook import files
 from tnt_notebook.telemetry import run_folder
 from tnt_notebook.telemetry.frame import NOW_AND_THEN, Frame, Row, State
 from tnt_notebook.telemetry.sparse import Sparse, without_step
@@ -62,7 +63,7 @@ def begin(
         "stops_on": stops_on,
         "options": options or {},
     }
-    run_folder.replace(folder / run_folder.ABOUT, about)
+    files.replace(folder / run_folder.ABOUT, about)
     return Writer(folder, about, part_bytes, run_bytes)
 
 
@@ -89,7 +90,7 @@ class Writer:
             self._main = frame
         run = self._runs.setdefault(frame["start"], _Pending())
         if "step_trace" in frame:
-            run_folder.replace(self.folder / run_folder.STEP, frame["step_trace"])
+            files.replace(self.folder / run_folder.STEP, frame["step_trace"])
             if not self._sparse.wants(frame):
                 frame = without_step(frame)
         if (kept := run.take(frame)) is None:
@@ -118,10 +119,10 @@ class Writer:
             end |= measures(self._main) | {"state": self._main["state"]}
         if state is not None:
             end["state"] = state
-        run_folder.replace(self.folder / run_folder.ABOUT, self._about | end)
+        files.replace(self.folder / run_folder.ABOUT, self._about | end)
 
     def _opened(self) -> IO[bytes]:
-        return open(run_folder.part(self.folder, self._number), "ab", opener=run_folder.private)
+        return open(run_folder.part(self.folder, self._number), "ab", opener=files.private)
 
     def _next_part(self) -> None:
         self._file.close()

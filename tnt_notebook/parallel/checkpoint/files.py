@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from tnt_notebook.files import private
+
 MANIFEST = "manifest.json"
 _DIGEST_BYTES = 16
 _LINE = 2 * _DIGEST_BYTES + 1
@@ -149,11 +151,6 @@ def dtype_of(name: str) -> np.dtype:
     import ml_dtypes
 
     return np.dtype(getattr(ml_dtypes, name, name))
-
-
-def private(path: str, flags: int) -> int:
-    """Opens a file that its owner alone may read; an opener for :func:`open`."""
-    return os.open(path, flags, 0o600)
 
 
 def folder_to_disk(folder: Path) -> None:
