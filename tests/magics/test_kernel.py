@@ -166,6 +166,7 @@ def test_an_interrupt_of_the_idle_kernel_stops_the_fit(notebook: Notebook) -> No
 
 def test_a_fit_and_its_variables_outlive_a_restart_of_the_kernel(notebook: Notebook) -> None:
     marker = cluster_id(notebook)
+    assert "2 ranks are ready" in notebook.run("%tnt_cluster restart")
     notebook.run("%%tnt\nx = 42")
     notebook.run("%%tnt_fit --name digits" + TRAIN.format(epochs=100_000))
     notebook.run("import time\nwhile not digits.frames: time.sleep(0.05)")

@@ -66,6 +66,9 @@ class Cluster:
         cluster.stop()
     """
 
+    #: Asked as this process ends: whether the ranks are to live on. A restart changes nothing.
+    outlives: Callable[[], bool] = staticmethod(_never)
+
     def __init__(
         self,
         ranks: int | None = None,
@@ -108,7 +111,6 @@ class Cluster:
         self._turns = Turns()
         self._running: Execution | None = None
         self._needs_recovery = False
-        self.outlives = _never
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
@@ -145,7 +147,7 @@ class Cluster:
         asked = Request.from_json(engines.record.request)
         site = defaults.load()
         try:
-            if (engines.folder.path / "time-is-up").exists():
+            if engines.folder.time_is_up.exists():
                 raise ClusterError(f"The time of job {engines.record.job} is over.")
             start.again(engines, report, site.ssh)
             engines.lost.clear()
@@ -239,9 +241,9 @@ class Cluster:
             RankError: the cell raised; it shows the ranks' traceback.
             ClusterError: a rank died or could not be freed.
         """
-        where = self._check_ranks(ranks)
+        self._check_ranks(ranks)
         with self._turn_of(report) as engines:
-            where = self._living(where if ranks is not None else None)
+            where = self._living(ranks)
             execution = Execution(engines, where).execute(cell)
             self._follow(execution)
         if execution.failures:
@@ -283,9 +285,9 @@ class Cluster:
         Raises:
             RankError: the function raised.
         """
-        where = self._check_ranks(ranks)
+        self._check_ranks(ranks)
         with self._turn_of(report) as engines:
-            where = self._living(where if ranks is not None else None)
+            where = self._living(ranks)
             execution = Execution(engines, where, on_data).call(f"{_ENGINE}.{function}", *arguments)
             self._follow(execution)
         if execution.failures:
@@ -381,16 +383,13 @@ class Cluster:
             )
         return self._engines
 
-    def _check_ranks(self, ranks: Sequence[int] | None) -> list[int]:
-        where = sorted(set(range(self.ranks) if ranks is None else ranks))
-        beyond = [rank for rank in where if not 0 <= rank < self.ranks]
-        if beyond:
+    def _check_ranks(self, ranks: Sequence[int] | None) -> None:
+        if beyond := [rank for rank in ranks or () if not 0 <= rank < self.ranks]:
             raise ClusterError(
                 f"This cluster has ranks 0 to {self.ranks - 1}, and not {ranks_label(beyond)}."
             )
-        return where
 
-    def _living(self, ranks: list[int] | None) -> list[int]:
+    def _living(self, ranks: Sequence[int] | None) -> list[int]:
         """Where a cell runs: on all ranks that live where nothing was said."""
         engines = self._alive()
         if not engines.living:
@@ -400,7 +399,7 @@ class Cluster:
                 f"{ranks_label(gone)} died. %tnt_cluster restart --missing starts it again, "
                 "without --missing all ranks."
             )
-        return engines.living if ranks is None else ranks
+        return engines.living if ranks is None else sorted(set(ranks))
 
     @contextmanager
     def _turn_of(
