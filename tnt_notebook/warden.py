@@ -40,6 +40,7 @@ FIRST_OWNER_S = 60.0  # a kernel that was killed before it could connect
 BUSY_S = 120.0  # since a fit has said that it goes on
 LINGER_S = 30.0  # on other hosts, for ranks that begin late or are started again
 RANKS = "ranks"  # the folder in which ranks of another host leave a file each, named by pid
+ASKED_S = 10.0  # for a job's script to end by itself
 CANCEL_S = 30.0  # for a batch system to do what it is told
 LONGEST_S = 24 * 365 * 3600.0  # of a lease
 _LONGEST = 1 << 16  # of a line
@@ -87,29 +88,41 @@ def remove(folders: list[str]) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def cancel_job(cancel: list[str], listing: list[str]) -> bool:
-    """Cancels the job of a cluster and waits until it is gone; whether it is.
+def end_job(ask: list[str], cancel: list[str], listing: list[str]) -> bool:
+    """Ends the job of a cluster and waits until it is gone; whether it is.
 
     Args:
-        cancel: the command.
+        ask: a command that asks the job's script to end by itself, so that it can clean up on all
+            its hosts; it fails where the job does not run.
+        cancel: the command that cancels the job.
         listing: a command that prints something as long as the job is there.
     """
-    deadline = time.monotonic() + CANCEL_S
+    begin = time.monotonic()
+    asked = bool(ask) and _run(ask)[0]
     while True:
-        _output(cancel)
-        if not _output(listing).strip():
+        waited = time.monotonic() - begin
+        if not asked or waited > ASKED_S:
+            _run(cancel)
+        if not "".join(_run(listing)[1:]).strip():
             return True
-        if time.monotonic() > deadline:
+        if waited > ASKED_S + CANCEL_S:
             return False
         time.sleep(0.5)
 
 
 def end(plan: dict) -> list[int | str]:
-    """Ends a cluster and removes its folders; returns what could not be ended."""
+    """Ends a cluster and removes its folders; returns what could not be ended.
+
+    Args:
+        plan: id, folders, and, where there is such, ask, cancel and listing of a job, or sweep: a
+            command that cleans up on other hosts, where nobody could outlive the ranks.
+    """
     left: list[int | str] = []
-    if plan.get("cancel") and not cancel_job(plan["cancel"], plan["listing"]):
+    if plan["cancel"] and not end_job(plan["ask"], plan["cancel"], plan["listing"]):
         left.append(" ".join(plan["cancel"]))
     left += end_processes(plan["id"])
+    if plan["sweep"]:
+        _run(plan["sweep"])
     remove(plan["folders"])
     return left
 
@@ -291,14 +304,15 @@ def _bounded(seconds: float) -> float:
     return 0.0 if math.isnan(asked) else min(max(0.0, asked), LONGEST_S)
 
 
-def _output(command: list[str]) -> str:
+def _run(command: list[str]) -> tuple[bool, str, str]:
+    """Whether a command succeeds, what it prints, and its errors if it does not."""
     try:
         run = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=CANCEL_S
         )
-    except (OSError, subprocess.SubprocessError):
-        return "it could not be asked"
-    return run.stdout if run.returncode == 0 else run.stdout + run.stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        return False, "", str(error)
+    return (True, run.stdout, "") if run.returncode == 0 else (False, run.stdout, run.stderr)
 
 
 def _signal(pid: int, number: int) -> None:
@@ -317,14 +331,9 @@ def keep_host(cluster_id: str, home: str, segments: str, temporary: str) -> int:
     # A batch system asks all processes at once; when the ranks have ended there is work to do here.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    entry = f"{MARKER}={cluster_id}".encode()
     seen = time.monotonic()
     while time.monotonic() - seen < LINGER_S:
-        try:
-            names = os.listdir(os.path.join(segments, RANKS))
-        except FileNotFoundError:
-            names = []
-        if any(_has(int(name), entry) for name in names if name.isdigit()):
+        if ranks_on_host(cluster_id, segments):
             seen = time.monotonic()
         elif not os.path.isdir(home):
             break
@@ -332,6 +341,16 @@ def keep_host(cluster_id: str, home: str, segments: str, temporary: str) -> int:
     left = end_processes(cluster_id)
     remove([segments, temporary])
     return 1 if left else 0
+
+
+def ranks_on_host(cluster_id: str, segments: str) -> list[int]:
+    """Pids of living ranks that have left their pid in a folder of another host."""
+    entry = f"{MARKER}={cluster_id}".encode()
+    try:
+        names = os.listdir(os.path.join(segments, RANKS))
+    except FileNotFoundError:
+        return []
+    return [int(name) for name in names if name.isdigit() and _has(int(name), entry)]
 
 
 def main() -> int:

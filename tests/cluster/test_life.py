@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.support.waiting import eventually
+from tnt_notebook import warden
 from tnt_notebook.cluster import Cluster, record
 from tnt_notebook.cluster.launch.command import find_mpiexec
 from tnt_notebook.errors import ClusterError, NoClusterError
@@ -168,6 +169,30 @@ def test_a_killed_owner_leaves_nothing(
     eventually(lambda: not processes_of(cluster_id))
     eventually(lambda: not any(Path(folder).exists() for folder in folders))
     owner.communicate()
+    assert files_under(*private_folders.values()) == []
+
+
+def test_what_was_killed_as_a_whole_is_removed_by_the_next_start(
+    owner: subprocess.Popen[str], private_folders: dict[str, Path]
+) -> None:
+    """As a batch system does with a notebook inside of a job."""
+    _, cluster_id, *folders = read_until(owner, "ready")
+    read_until(owner, "child")
+    notebook = python_of(owner)
+    wardens = [child for child in notebook.children() if warden.__file__ in child.cmdline()]
+    assert len(wardens) == 1
+    for process in [*wardens, notebook, *map(psutil.Process, processes_of(cluster_id))]:
+        process.kill()
+    eventually(lambda: not processes_of(cluster_id))
+    owner.communicate()
+    assert all(Path(folder).exists() for folder in folders)
+    lines: list[str] = []
+    cluster = Cluster(1, report=lines.append)
+    try:
+        assert lines[0] == f"removed what was left of cluster {cluster_id}, which was killed"
+        assert not any(Path(folder).exists() for folder in folders)
+    finally:
+        cluster.stop()
     assert files_under(*private_folders.values()) == []
 
 

@@ -19,7 +19,8 @@ from tnt_notebook.magics import cluster as magic
 
 PLAN = {
     "id": "1a2b3c4d", "folders": ["/tmp/tnt-1a2b3c4d-x"], "socket": "/nowhere/warden",
-    "busy": "/nowhere/busy", "keep_s": 900.0, "fit_s": 900.0, "cancel": [], "listing": [],
+    "busy": "/nowhere/busy", "keep_s": 900.0, "fit_s": 900.0,
+    "ask": [], "cancel": [], "listing": [], "sweep": [],
 }  # fmt: skip
 RECORD = record.Record(
     id="1a2b3c4d", ranks=2, launcher="slurm", host="node1", began=1.8e9, request={"ranks": 2},

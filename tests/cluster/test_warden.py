@@ -29,7 +29,8 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder.mkdir()
     return {
         "id": f"test-{os.getpid()}", "folders": [str(folder)], "socket": str(folder / "warden"),
-        "busy": str(folder / "busy"), "keep_s": 0.2, "fit_s": 0.5, "cancel": [], "listing": [],
+        "busy": str(folder / "busy"), "keep_s": 0.2, "fit_s": 0.5,
+        "ask": [], "cancel": [], "listing": [], "sweep": [],
     }  # fmt: skip
 
 

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.slurm import Slurm, slurm_here, unavailable
+from tests.support.hosts import hosts
+from tests.support.hosts import unavailable as hosts_unavailable
+from tests.support.rank_pool import ROOT
+from tests.support.slurm import Slurm, slurm_here, slurm_on, unavailable
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster, record
 from tnt_notebook.errors import ClusterError, NoClusterError
@@ -71,7 +74,7 @@ def test_start_train_restart_stop(slurm: Slurm, capsys: pytest.CaptureFixture[st
             cluster.pull("x")
     finally:
         cluster.stop()
-    assert slurm.jobs()[job].state == "CANCELLED"
+    assert slurm.jobs()[job].state == "COMPLETED"
     assert processes_of(cluster_id) == [] and left() == []
 
 
@@ -155,7 +158,7 @@ class Slow(keras.callbacks.Callback):
         assert f"in job {job + 1}, from the last checkpoint (1 of at most 1)" in (
             capsys.readouterr().out
         )
-        assert slurm.jobs()[job].state == "CANCELLED"
+        assert slurm.jobs()[job].state == "COMPLETED"
     finally:
         cluster.stop()
 
@@ -175,7 +178,7 @@ sys.stdin.read()
     cluster_id, job = owner.stdout.readline().split()
     owner.kill()
     owner.communicate()
-    eventually(lambda: slurm.jobs()[int(job)].state == "CANCELLED", 30)
+    eventually(lambda: slurm.jobs()[int(job)].state == "COMPLETED", 30)
     eventually(lambda: not processes_of(cluster_id) and not left(), 30)
 
 
@@ -195,6 +198,70 @@ finally:
     )  # fmt: skip
     assert "ranks 2 slurm None\n" in run.stdout, run.stdout + run.stderr
     assert left() == []
+
+
+NOTEBOOK = """
+import os, signal, sys, time
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.errors import ClusterError
+
+how = sys.argv[1]
+cluster = Cluster(**({} if how == "allocation" else {"launcher": "slurm", "nodes": 2}))
+try:
+    cluster.run("import tempfile; kept = tempfile.mkdtemp()")
+    print(cluster.ranks, cluster.folder.segments, flush=True)
+    sys.stdin.readline()
+    if how == "killed":
+        try:
+            cluster.run("import os; os.kill(os.getppid(), 9); os.kill(os.getpid(), 9)", [1])
+        except ClusterError as error:
+            print(error, flush=True)
+        ended = cluster.folder.ended(1)
+        while not ended.exists():
+            time.sleep(0.1)
+finally:
+    cluster.stop()
+"""
+
+
+@pytest.mark.skipif(
+    bool(hosts_unavailable()), reason=f"this machine does not allow it: {hosts_unavailable()}"
+)
+def test_nothing_stays_on_any_node(tmp_path: Path) -> None:
+    with hosts(3) as rack, slurm_on(rack) as slurm:
+
+        def on_nodes() -> list[Path]:
+            memory = [Path(f"/proc/{host.pid}/root/dev/shm") for host in rack[1:]]
+            return [*itertools.chain(*(path.iterdir() for path in memory)),
+                    *slurm.folder.glob("tmp/*/*")]  # fmt: skip
+
+        for how in ("scancel", "stop", "killed", "allocation"):
+            command = [sys.executable, "-c", NOTEBOOK, how]
+            if how == "allocation":
+                command = ["salloc", "--nodes=2", "--ntasks=2", *command]
+            notebook = rack[0].popen(
+                command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                env={**os.environ, **slurm.environment, "TNT_RUN_DIR": str(tmp_path)},
+            )  # fmt: skip
+            try:
+                assert notebook.stdout is not None
+                ranks, segments = notebook.stdout.readline().split()
+                here = [path for path in on_nodes() if path.name == Path(segments).name]
+                assert ranks == "2" and here == on_nodes() and len(here) == 4
+                if how == "scancel":  # it lets nobody clean up on other nodes
+                    slurm.cancel(max(slurm.jobs()))
+                said, _ = notebook.communicate("\n", timeout=60)
+                assert notebook.returncode == 0
+                assert ("died" in said) == (how == "killed"), said
+            finally:
+                notebook.kill()
+                notebook.communicate()
+            assert list(tmp_path.iterdir()) == []
+            if how == "scancel":  # the next ranks do, after a while
+                for path in on_nodes():
+                    os.utime(path, (0, 0))
+            else:
+                assert on_nodes() == [], how
 
 
 def test_another_notebook_attaches(slurm: Slurm) -> None:

@@ -26,7 +26,7 @@ class Lease:
     """Held from before the first process starts, or from :meth:`take`, until :meth:`release`.
 
     Args:
-        plan: of the warden: id, folders, socket, keep_s, busy, cancel, listing.
+        plan: of the warden: id, folders, socket, keep_s, busy, fit_s, ask, cancel, listing, sweep.
         connection: to the warden.
         process: of the warden, if this kernel has started it.
     """

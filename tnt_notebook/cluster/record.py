@@ -168,7 +168,7 @@ def _record(said: Any) -> Record:
     plan, seats = _a(dict, said["plan"]), _a(list, said["seats"])
     for name in ("id", "socket", "busy"):
         _a(str, plan[name])
-    for name in ("folders", "cancel", "listing"):
+    for name in ("folders", "ask", "cancel", "listing", "sweep"):
         _all(str, plan[name])
     time.localtime(said["began"])  # raises where that is no time
     return Record(

@@ -17,6 +17,7 @@ from traitlets.config import Config
 
 from tnt_notebook import files, warden, words
 from tnt_notebook.cluster import record as records
+from tnt_notebook.cluster import remains
 from tnt_notebook.cluster.engines import REMEMBERED, TAIL_LINES, Engines
 from tnt_notebook.cluster.folder import RunFolder, base, local_folder, tail
 from tnt_notebook.cluster.launch import SYSTEMS, Controller, Launch, launch_of
@@ -57,6 +58,8 @@ def start(
     Raises:
         ClusterError: with what batch system, MPI and engines wrote. Nothing is left behind.
     """
+    for gone in remains.remove():
+        report(f"removed what was left of cluster {gone}, which was killed")
     cluster_id = secrets.token_hex(4)
     folder = RunFolder.create(cluster_id, asked.on_other_hosts)
     try:
@@ -69,8 +72,10 @@ def start(
             "busy": str(folder.busy),
             "keep_s": asked.keep_s,
             "fit_s": fit_s,
+            "ask": launch.ask,
             "cancel": launch.cancel,
             "listing": launch.listing,
+            "sweep": launch.sweep,
         }
         lease = Lease.begin(plan)
     except BaseException:

@@ -1,7 +1,8 @@
 """What ranks leave on a host that is not the notebook's: a folder, and somebody who removes it.
 
 The notebook's host has its warden. On any other the first rank starts one that waits until all
-ranks there have ended, ends what they have left running, and removes the folder.
+ranks there have ended, ends what they have left running, and removes the folder. A batch system may
+kill it with the ranks: then the next cluster's first rank on that host removes the folder.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from tnt_notebook import warden
@@ -34,10 +36,10 @@ def prepare(home: Path, here: Seat) -> None:
     for folder in (segments, segments / warden.RANKS, temporary):
         folder.mkdir(mode=0o700, exist_ok=True)
         _check_own(folder)
-    # Told before anything can fail: a file for each rank, named by its pid.
-    (segments / warden.RANKS / str(os.getpid())).touch(0o600)
-    _use(temporary)
+    # Told before anything can fail: a file for each rank, named by its pid, with where that counts.
+    (segments / warden.RANKS / str(os.getpid())).write_text(_pids())
     if here.local_rank == 0:
+        _remove_remains(segments)
         subprocess.Popen(
             [
                 *(sys.executable, "-I", "-S", warden.__file__),
@@ -50,6 +52,29 @@ def prepare(home: Path, here: Seat) -> None:
             cwd="/",
             env={},  # not found, and ended, as a process of the cluster
         )
+    _use(temporary)
+
+
+def _remove_remains(own: Path) -> None:
+    """Removes folders of clusters none of whose ranks are here any more."""
+    for segments in own.parent.glob("tnt-*-*"):
+        try:
+            told = [file.read_text() for file in (segments / warden.RANKS).iterdir()]
+            status = segments.lstat()
+        except OSError:  # another kind of folder, another user's, or gone meanwhile
+            continue
+        theirs = segments == own or status.st_uid != os.geteuid()
+        begins = time.time() - status.st_mtime < 2 * warden.LINGER_S
+        elsewhere = not told or set(told) != {_pids()}  # /dev/shm may be shared by containers
+        cluster_id = segments.name.split("-")[1]
+        if not (theirs or begins or elsewhere or warden.ranks_on_host(cluster_id, str(segments))):
+            temporary = Path(tempfile.gettempdir()) / segments.name
+            warden.remove([str(segments), str(temporary)])
+
+
+def _pids() -> str:
+    """The namespace in which process numbers of this host, or container, count."""
+    return os.readlink("/proc/self/ns/pid")
 
 
 def _use(temporary: Path) -> None:

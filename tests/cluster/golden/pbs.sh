@@ -13,6 +13,7 @@ awk '!n[$1]++ {h[++k] = $1} END {for (i = 1; i <= k; i++) print h[i]" slots="n[h
 printf '%s\n' 'host=$1; shift' 'exec pbs_tmrsh "$host" /bin/sh -c "$*"' > "$TNT_FOLDER/agent"
 agent="ssh : rsh"; command -v pbs_tmrsh > /dev/null && agent="sh $TNT_FOLDER/agent"
 trap 'touch "$TNT_FOLDER/time-is-up"' USR1
+trap 'ending=1; kill $ranks 2> /dev/null' TERM
 for round in $(seq 1000); do
   env TNT_ENGINES_ID=ID MPIEXEC -n 4 --hostfile "$TNT_FOLDER/hosts" --prtemca plm_ssh_agent "$agent" $forward --with-ft ulfm --mca coll '^han' --mca async_mpi_finalize 1 --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=4 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts &
   ranks=$!
@@ -22,7 +23,9 @@ for round in $(seq 1000); do
     kill -0 $ranks 2> /dev/null || break
   done
   echo $code > "$TNT_FOLDER/ended-$round"
+  timeout 20 env -u PRTE_MCA_prte_tmpdir_base MPIEXEC --hostfile "$TNT_FOLDER/hosts" --prtemca plm_ssh_agent "$agent" $forward --map-by ppr:1:node:oversubscribe --bind-to none sh -c '[ -L "$1/folder" ] || rm -rf "$1" "${TMPDIR:-/tmp}/$2"' sweep /dev/shm/tnt-ID-NAME tnt-ID-NAME
   for wait in $(seq 120); do
+    [ "$ending" ] && exit 0
     [ -e "$TNT_FOLDER/again-$round" ] && continue 2
     sleep 0.5
   done

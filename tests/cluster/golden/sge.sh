@@ -11,6 +11,7 @@ cd NOTEBOOK 2> /dev/null || cd
 forward=$(compgen -e | grep -Ev '^(_|PWD|OLDPWD|SHLVL|HOSTNAME|TMPDIR|TMP|TEMP|DISPLAY|[A-Z]+_VISIBLE_DEVICES|CONFIGPROXY_AUTH_TOKEN|(PBS|LSB|LSF|SGE|PE|SSH|XDG|PMIX|PRTE|JUPYTER|JUPYTERHUB|JPY)_.*)$' | sed 's/^/-x /')
 awk '{print $1" slots="$2}' "$PE_HOSTFILE" > "$TNT_FOLDER/hosts"
 trap 'touch "$TNT_FOLDER/time-is-up"' USR1
+trap 'ending=1; kill $ranks 2> /dev/null' TERM
 for round in $(seq 1000); do
   env TNT_ENGINES_ID=ID MPIEXEC -n 4 --hostfile "$TNT_FOLDER/hosts" $forward --with-ft ulfm --mca coll '^han' --mca async_mpi_finalize 1 --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=4 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts &
   ranks=$!
@@ -20,7 +21,9 @@ for round in $(seq 1000); do
     kill -0 $ranks 2> /dev/null || break
   done
   echo $code > "$TNT_FOLDER/ended-$round"
+  timeout 20 env -u PRTE_MCA_prte_tmpdir_base MPIEXEC --hostfile "$TNT_FOLDER/hosts" $forward --map-by ppr:1:node:oversubscribe --bind-to none sh -c '[ -L "$1/folder" ] || rm -rf "$1" "${TMPDIR:-/tmp}/$2"' sweep /dev/shm/tnt-ID-NAME tnt-ID-NAME
   for wait in $(seq 120); do
+    [ "$ending" ] && exit 0
     [ -e "$TNT_FOLDER/again-$round" ] && continue 2
     sleep 0.5
   done

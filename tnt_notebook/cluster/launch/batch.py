@@ -58,6 +58,8 @@ class System:
         nodes: addresses of nodes that may run ranks, as far as they are known beforehand.
         tasks: for how many ranks an allocation is, as its environment says.
         writes_at_once: whether the job's output file has what the job writes before it ends.
+        ask: a command that sends SIGTERM to the script of a running job of that name, and to no
+            other process of it; it fails where none runs. None where there is no such command.
         warns: whether it sends the script SIGUSR1 before the end of a job, as the directives ask.
     """
 
@@ -75,6 +77,7 @@ class System:
     nodes: Callable[[], list[str]]
     tasks: Callable[[Mapping[str, str]], int | None]
     writes_at_once: bool = True
+    ask: Callable[[str], list[str]] | None = None
     warns: bool = False
 
 

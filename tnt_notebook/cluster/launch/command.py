@@ -15,6 +15,8 @@ from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import MARKER
 
 Hosts = Sequence[tuple[str, int]]
+_SESSIONS = "PRTE_MCA_prte_tmpdir_base"
+_SWEEP_S = 20
 _GUARD = "tnt_notebook/comm/libtnt_ports.so"
 
 
@@ -81,6 +83,24 @@ def mpi_arguments(
     return arguments
 
 
+def sweep(mpiexec: Path, folder: RunFolder) -> list[str]:
+    """A command that removes the cluster's folders on all hosts of an allocation but the
+    notebook's, when its ranks have ended; none where the MPI cannot start one process on each.
+
+    The process that cleans up on a host ends, in a batch system, with the daemon that has started
+    the ranks there.
+    """
+    if not is_open_mpi(mpiexec):
+        return []
+    remove = '[ -L "$1/folder" ] || rm -rf "$1" "${TMPDIR:-/tmp}/$2"'
+    return [
+        # Its own files must lie elsewhere.
+        *("timeout", str(_SWEEP_S), "env", "-u", _SESSIONS, str(mpiexec), "{mpi}"),
+        *("--map-by", "ppr:1:node:oversubscribe", "--bind-to", "none"),
+        *("sh", "-c", remove, "sweep", str(folder.segments), folder.path.name),
+    ]
+
+
 def environment(folder: RunFolder, cluster_id: str) -> dict[str, str]:
     """Environment of every process of a cluster on any host, besides what it inherits."""
     settings = {
@@ -92,6 +112,8 @@ def environment(folder: RunFolder, cluster_id: str) -> dict[str, str]:
         "OMPI_MCA_btl_sm_backing_directory": str(folder.segments),
         "OMPI_MCA_osc_sm_backing_directory": str(folder.segments),
         "OMPI_MCA_osc_rdma_backing_directory": str(folder.segments),
+        # And the files of its daemons, which makes this folder on each host.
+        _SESSIONS: str(folder.segments / "mpi"),
     }
     if os.geteuid() == 0:
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -100,7 +122,7 @@ def environment(folder: RunFolder, cluster_id: str) -> dict[str, str]:
 
 def local_environment(folder: RunFolder) -> dict[str, str]:
     """Environment of processes on the notebook's host: what would lie about, lies in the folder."""
-    return {"TMPDIR": str(folder.temporary), "PRTE_MCA_prte_tmpdir_base": str(folder.mpi)}
+    return {"TMPDIR": str(folder.temporary), _SESSIONS: str(folder.mpi)}
 
 
 def ports(mpiexec: Path) -> dict[str, str]:

@@ -21,13 +21,14 @@ from tnt_notebook.cluster.launch.command import (
     local_environment,
     mpi_arguments,
     ports,
+    sweep,
 )
 from tnt_notebook.cluster.launch.processes import MpiEngines
-from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, environment_script, script
+from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, environment_script, line, script
 from tnt_notebook.cluster.launch.systems import SYSTEMS
 from tnt_notebook.cluster.request import Request
 from tnt_notebook.errors import ClusterError
-from tnt_notebook.warden import ENGINES_MARKER
+from tnt_notebook.warden import ENGINES_MARKER, MARKER
 
 #: A rank's engine. ``--mpi`` makes its id the rank.
 _ENGINE = ("-m", "tnt_notebook.engine")
@@ -43,7 +44,8 @@ class Launch:
         files: to be written before, for their owner only.
         shown: command or script, for a person.
         system: whose job the engines are; None where mpiexec runs on this host.
-        cancel, listing: of the job, for the warden.
+        ask, cancel, listing: of the job, for the warden.
+        sweep: what the warden runs when the ranks have ended, where they run in an allocation.
     """
 
     engines: type[Any]
@@ -51,8 +53,10 @@ class Launch:
     shown: str
     files: dict[Path, str] = field(default_factory=dict)
     system: System | None = None
+    ask: list[str] = field(default_factory=list)
     cancel: list[str] = field(default_factory=list)
     listing: list[str] = field(default_factory=list)
+    sweep: list[str] = field(default_factory=list)
 
     def check(self) -> None:
         """Raises where this host has no such batch system, before anything is begun."""
@@ -99,12 +103,19 @@ def _process(
     own = _environment(asked, folder, cluster_id, mpiexec)
     command = [str(mpiexec)]
     open_mpi = is_open_mpi(mpiexec)
+    after: list[str] = []
     if system is not None or (asked.hosts and open_mpi):
         prepare = system.prepare(asked) if system else [FORWARD]
         said = (system.mpi_arguments if system else FORWARDED) if open_mpi else ""
         words = ["exec", shlex.quote(str(mpiexec)), said, '"$@"']
         shell = [*prepare, " ".join(filter(None, words))]
         command = ["bash", "-c", "\n".join(shell), "mpiexec"]
+        if system is not None and open_mpi:
+            plain = environment(folder, cluster_id) | guarded(mpiexec, here=False)
+            del plain[MARKER]  # those have been ended
+            settings = [f"{name}={value}" for name, value in plain.items()]
+            shell = [*prepare, line(system, sweep(mpiexec, folder))]
+            after = ["env", *settings, "bash", "-c", "\n".join(shell)]
     if asked.launcher == "local":
         own |= local_environment(folder)
         # Of a batch system this is not meant to know: it would start ranks on its nodes.
@@ -117,7 +128,8 @@ def _process(
     )
     if asked.modules:
         loads = " && ".join(f"module load {shlex.quote(module)}" for module in asked.modules)
-        command = ["bash", "-lc", f'{loads} && exec "$@"', "modules", *command]
+        login = ["bash", "-lc", f'{loads} && exec "$@"', "modules"]
+        command, after = [*login, *command], [*login, *after] if after else []
     engine = [sys.executable, *_ENGINE]
     arguments += [word for options in asked.extra for word in shlex.split(options)]
     shown = [
@@ -140,6 +152,7 @@ def _process(
             "output_file": str(folder.launcher_log),
         },
         shlex.join(shown),
+        sweep=after,
     )
 
 
@@ -165,15 +178,17 @@ def _job(
     ]
     name = job_name(cluster_id)
     job, variables = folder.path / "job.sh", folder.path / "environment.sh"
-    text = script(system, asked, name, str(folder.launcher_log), str(variables), command)
+    output, after = str(folder.launcher_log), sweep(mpiexec, folder)
+    text = script(system, asked, name, output, str(variables), command, after)
     return Launch(
         system.engines,
         {"script": str(job)},
         text,
         {job: text, variables: environment_script(own, inherited)},
         system,
-        system.cancel(name),
-        system.listing(name),
+        ask=system.ask(name) if system.ask else [],
+        cancel=system.cancel(name),
+        listing=system.listing(name),
     )
 
 

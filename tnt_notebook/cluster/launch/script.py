@@ -22,9 +22,11 @@ FORWARD = (
 )
 FORWARDED = "$forward"
 #: Engines that have ended can be started again in the same job, if the notebook asks for it soon.
-#: When the job's time is nearly over, a signal tells the script, and a file the ranks.
+#: When the job's time is nearly over, a signal tells the script, and a file the ranks. When the job
+#: is to end, the script cleans up on its hosts first.
 _ROUNDS = """\
 trap 'touch "$TNT_FOLDER/time-is-up"' USR1
+trap 'ending=1; kill $ranks 2> /dev/null' TERM
 for round in $(seq 1000); do
   {mpiexec} &
   ranks=$!
@@ -34,7 +36,9 @@ for round in $(seq 1000); do
     kill -0 $ranks 2> /dev/null || break
   done
   echo $code > "$TNT_FOLDER/ended-$round"
+  {sweep}
   for wait in $(seq 120); do
+    [ "$ending" ] && exit 0
     [ -e "$TNT_FOLDER/again-$round" ] && continue 2
     sleep 0.5
   done
@@ -52,7 +56,13 @@ def counted(variable: str) -> str:
 
 
 def script(
-    system: System, asked: Request, name: str, output: str, environment: str, command: list[str]
+    system: System,
+    asked: Request,
+    name: str,
+    output: str,
+    environment: str,
+    command: list[str],
+    sweep: list[str],
 ) -> str:
     """A batch script.
 
@@ -61,8 +71,9 @@ def script(
         output: the file for what the job writes.
         environment: the file to source first.
         command: mpiexec and all that follows; ``{mpi}`` stands for the system's own arguments.
+        sweep: what is run after it, written likewise.
     """
-    words = [system.mpi_arguments if word == "{mpi}" else shlex.quote(word) for word in command]
+    rounds = _ROUNDS.format(mpiexec=line(system, command), sweep=line(system, sweep) or ":")
     own = shlex.quote(output)
     lines = [
         "#!/bin/bash" + (" -l" if asked.modules else ""),  # a login shell knows modules
@@ -75,9 +86,15 @@ def script(
         *(f"module load {shlex.quote(module)} || exit" for module in asked.modules),
         *system.prepare(asked),
         *_timer(system, asked),
-        *_ROUNDS.format(mpiexec=" ".join(word for word in words if word)).splitlines(),
+        *rounds.splitlines(),
     ]
     return "\n".join(lines) + "\n"
+
+
+def line(system: System, command: list[str]) -> str:
+    """A command in a script; ``{mpi}`` stands for what the system tells mpiexec."""
+    words = [system.mpi_arguments if word == "{mpi}" else shlex.quote(word) for word in command]
+    return " ".join(filter(None, words))
 
 
 def _timer(system: System, asked: Request) -> list[str]:

@@ -100,6 +100,12 @@ def _place(queue: str, job: str) -> str:
     return f"{ids.index(job) + 1} of {len(ids)} in the queue"
 
 
+def _ask(name: str) -> list[str]:
+    # Of a job that waits, scancel would say nothing.
+    running = f"squeue --noheader --name={name} --me --states=RUNNING --format=%i | grep -q ."
+    return ["sh", "-c", f"{running} && scancel --batch --signal=TERM --name={name} --me"]
+
+
 def _nodes() -> list[str]:
     if listed := os.environ.get("SLURM_JOB_NODELIST"):
         return asked(["scontrol", "show", "hostnames", listed]).split()
@@ -121,5 +127,6 @@ SLURM = System(
     look=_look,
     nodes=_nodes,
     tasks=number_in("SLURM_NTASKS"),
+    ask=_ask,
     warns=True,
 )
