@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: What the log of a rank that ended says of its host, and the notebook looks for there.
+NO_MEMORY = "processes were killed there for lack of memory"
+
 
 def ranks(n: int) -> str:
     """``1 rank``, ``4 ranks``."""

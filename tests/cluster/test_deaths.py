@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +27,46 @@ class Slow(keras.callbacks.Callback):
         import time; time.sleep({pause})
 model.fit(x, x.sum(1, keepdims=True), batch_size=64, epochs={epochs}, callbacks=[Slow()])
 """
+
+
+MemoryLimit = Callable[[int, int], None]
+
+
+@pytest.fixture
+def memory_limit() -> Iterator[MemoryLimit]:
+    """Gives a process a control group of its own, with so many bytes more than it has now."""
+    folder = control_group()
+    if folder is None:
+        pytest.skip("this machine does not allow it: control groups for memory cannot be made")
+    old = (folder / "memory.limit_in_bytes").exists()
+
+    def limit(pid: int, size: int) -> None:
+        (folder / ("memory.limit_in_bytes" if old else "memory.max")).write_text(str(size))
+        (folder / "cgroup.procs").write_text(str(pid))
+
+    yield limit
+    eventually(lambda: not (folder / "cgroup.procs").read_text())
+    folder.rmdir()
+
+
+def control_group() -> Path | None:
+    """A new one that limits memory; None where there can be none."""
+    own = Path("/proc/self/cgroup").read_text()
+    for pattern, root in ((r"^\d+:(?:.*,)?memory(?:,.*)?:/(.*)$", "/sys/fs/cgroup/memory"),
+                          (r"^0::/(.*)$", "/sys/fs/cgroup")):  # fmt: skip
+        if found := re.search(pattern, own, re.MULTILINE):
+            for parent in (Path(root, found[1]), Path(root)):
+                folder = parent / f"tnt-test-{os.getpid()}"
+                try:
+                    folder.mkdir()
+                except OSError:
+                    continue
+                if any(
+                    (folder / name).exists() for name in ("memory.limit_in_bytes", "memory.max")
+                ):
+                    return folder
+                folder.rmdir()
+    return None
 
 
 def kill(cluster: Cluster, rank: int) -> None:
@@ -56,6 +99,25 @@ def test_the_others_live_and_cells_go_on_there(capsys: pytest.CaptureFixture[str
         with pytest.raises(ClusterError, match="'mine' is not defined"):
             cluster.pull("mine", 1)
         assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(60).state == "finished"
+    finally:
+        cluster.stop()
+
+
+def test_a_rank_without_memory_is_named_with_the_reason(memory_limit: MemoryLimit) -> None:
+    cluster = Cluster(2)
+    try:
+        memory_limit(cluster.status()[1].pid, 100_000_000)
+        begin = time.monotonic()
+        with pytest.raises(
+            DeathError, match=r"rank 1 died on .*: probably for lack of memory"
+        ) as said:
+            cluster.run(
+                "from tnt_notebook import comm\nif comm.rank() == 1: x = b'1' * 400_000_000"
+            )
+        assert time.monotonic() - begin < 5
+        assert re.search("Since this rank began on .*, 1 processes were killed", str(said.value))
+        assert "Smaller batches" in str(said.value)
+        cluster.run("1")
     finally:
         cluster.stop()
 

@@ -25,6 +25,7 @@ from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
 from tnt_notebook.cluster.turns import Turns
 from tnt_notebook.cluster.values import packed
 from tnt_notebook.errors import ClusterError, DeathError, NoClusterError, RankError
+from tnt_notebook.words import NO_MEMORY
 
 Ticket = tuple[Turns, object]
 
@@ -466,7 +467,10 @@ class Cluster:
         ranks = lost_with_host or death.ranks
         hosts = sorted({engines.seats[rank]["host"] for rank in ranks})
         living = engines.living if engines.survives else []
-        said = death_sentence(ranks, hosts, bool(lost_with_host), living)
+        why = "the host was lost" if lost_with_host else ""
+        if NO_MEMORY in words:
+            why = why or "probably for lack of memory"
+        said = death_sentence(ranks, hosts, why, living)
         return DeathError(f"{said}\n\n{words}", ranks)
 
     def _free_by_restart(self, execution: Execution, stuck: RanksStuck) -> ClusterError:

@@ -19,6 +19,7 @@ from tnt_notebook.cluster.lease import Lease
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.record import Known, Record
 from tnt_notebook.errors import ClusterError
+from tnt_notebook.words import NO_MEMORY
 
 TAIL_LINES = 25
 REMEMBERED = 1 << 12  # messages, so that none is taken twice; the default takes 13 MB
@@ -224,10 +225,10 @@ class Engines:
         said = tail(self.folder.launcher_log, TAIL_LINES)
         if said:
             parts.append(f"MPI says:\n{said}")
-        if "signal 9" in said or "oom" in said.lower():
+        if "signal 9" in said or "oom" in said.lower() or NO_MEMORY in "".join(parts):
             parts.append(
-                "Signal 9 that nobody sent is mostly the system's: the host ran out of memory. "
-                "Smaller batches, fewer ranks on a host, or a pipeline need less of it."
+                "Signal 9 that nobody sent is mostly the system's: the host or the job ran out of "
+                "memory. Smaller batches, fewer ranks on a host, or a pipeline need less of it."
             )
         return "\n\n".join(parts)
 

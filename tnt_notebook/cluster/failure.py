@@ -77,17 +77,16 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
 
 
 def death_sentence(
-    ranks: Sequence[int], hosts: Sequence[str], with_host: bool, living: Sequence[int]
+    ranks: Sequence[int], hosts: Sequence[str], why: str, living: Sequence[int]
 ) -> str:
     """What a person is told of ranks that have died.
 
     Args:
         hosts: where.
-        with_host: whether these were lost as a whole.
+        why: as far as that is known.
         living: ranks that live on, with their variables.
     """
-    why = ": the host was lost" if with_host else ""
-    said = f"{ranks_label(ranks)} died on {', '.join(hosts)}{why}. "
+    said = f"{ranks_label(ranks)} died on {', '.join(hosts)}{f': {why}' if why else ''}. "
     if not living:
         return f"{said}%tnt_cluster restart starts the ranks anew; variables on them are lost."
     return (

@@ -2,20 +2,50 @@
 
 It is ipyparallel's, but forked when the rank begins, and not started as a new Python when it
 registers: that one would first import what the rank has imported already, and the rank would wait.
+And in the rank's log it says of a rank that ends whether the host ran out of memory meanwhile.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 from ipyparallel.engine.nanny import KernelNanny
 
 from tnt_notebook.errors import ClusterError
+from tnt_notebook.words import NO_MEMORY
 
 _MOST_FILES = 1024  # more than any that are open when a rank begins
+
+
+class _Nanny(KernelNanny):
+    """Which processes of a host were killed for lack of memory is not said to everybody, but how
+    many since its start is."""
+
+    def __init__(self, **about: Any) -> None:
+        self._killed = _killed_for_memory()
+        super().__init__(**about)
+
+    def finish(self) -> None:
+        """The rank has ended: told before the controller is."""
+        killed = _killed_for_memory() - self._killed
+        if killed > 0 and not self._finish_called:
+            host = os.uname().nodename
+            os.write(1, f"Since this rank began on {host}, {killed} {NO_MEMORY}.\n".encode())
+        super().finish()
+
+
+def _killed_for_memory() -> int:
+    """How many processes Linux has killed on this host, or for the limit of a container or job."""
+    try:
+        found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
 
 
 @dataclass(frozen=True)
@@ -62,6 +92,6 @@ def _live(asked: int, say: int) -> None:
         with os.fdopen(asked, "rb") as file:
             about = file.read()
         if about:  # else the rank has ended before it came so far
-            KernelNanny.main(**pickle.loads(about), pipe=os.fdopen(say, "w", buffering=1))
+            _Nanny.main(**pickle.loads(about), pipe=os.fdopen(say, "w", buffering=1))
     finally:
         os._exit(0)
