@@ -103,6 +103,22 @@ def test_the_others_live_and_cells_go_on_there(capsys: pytest.CaptureFixture[str
         cluster.stop()
 
 
+def test_a_rank_that_hangs_is_named_after_the_time_that_was_said() -> None:
+    cluster = Cluster(2)
+    try:
+        fit = cluster.fit(CELL.format(epochs=100_000, pause=0), {"timeout": 2.0})
+        eventually(lambda: fit.frames, 60)
+        begin = time.monotonic()
+        os.kill(cluster.status()[1].pid, signal.SIGSTOP)
+        with pytest.raises(ClusterError, match="waited 2 s for rank 1") as raised:
+            fit.wait(60)
+        assert time.monotonic() - begin < 25  # two interrupts in vain, and a start
+        assert "Rank 1 was here:\n(it did not say: it is stopped" in str(raised.value)
+        cluster.run("1")
+    finally:
+        cluster.stop()
+
+
 def test_a_rank_without_memory_is_named_with_the_reason(memory_limit: MemoryLimit) -> None:
     cluster = Cluster(2)
     try:

@@ -23,6 +23,6 @@ def place(dump: str) -> str:
         elif threads and line.startswith("  File "):
             threads[-1].append(line)
     if not threads:
-        return "(it did not say)"
+        return "(it did not say: it is stopped, or waits for a device or a file system)"
     users = [t for t in threads[:-1] if any(not _LIBRARY.search(line) for line in t)]
     return "\n".join([*users, threads[-1]][0][:_LINES])
