@@ -55,6 +55,11 @@ class ClusterDefaults(Configurable):
     fit_hours = Float(
         168.0, min=0, help="hours that a fit may go on when the notebook's kernel has ended"
     ).tag(config=True)
+    silence = Float(
+        3.0,
+        min=1,
+        help="seconds without a sign of life until a rank on another host counts as dead",
+    ).tag(config=True)
     queue_hours = Float(24.0, min=0, help="how long a job may wait in its queue").tag(config=True)
 
 

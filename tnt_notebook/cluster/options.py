@@ -29,7 +29,7 @@ def asked(ranks: int | None, options: dict[str, Any]) -> tuple[Request, dict[str
         site.launcher = site.hostfile = None  # inside of a job its nodes are the ones to use
     options = defaults.completed(given, site)
     how = how_to_start(site, options.pop("interface", None))
-    for name in ("ssh", "queue_hours", "fit_hours"):
+    for name in ("ssh", "queue_hours", "fit_hours", "silence"):
         options.pop(name, None)
     launcher, inside = launch.chosen(
         options.pop("launcher", None), options.get("hostfile"), os.environ
@@ -56,6 +56,7 @@ def how_to_start(site: defaults.ClusterDefaults, interface: str | None) -> dict[
         "agent": site.ssh,
         "queue_s": site.queue_hours * 3600.0,
         "fit_s": site.fit_hours * 3600.0,
+        "silence_s": site.silence,
     }
 
 

@@ -33,9 +33,9 @@ _POLL_S = 0.05
 _GONE_S = 30.0  # for engines to end
 _LOOK_S = (2.0, 15.0)  # at a job that waits: at first, and after a while
 _PERIOD_MS = 250
-#: Seconds without a heartbeat until a rank counts as dead. On this host its nanny tells of a death
-#: at once, and a missing heartbeat may just be a busy machine; of another host it is all there is.
-_SILENCE_S = {False: 30.0, True: 4.0}
+#: Seconds without a heartbeat until a rank counts as dead, on this host: there its nanny tells of a
+#: death at once, and a missing heartbeat may just be a busy machine.
+_SILENCE_S = 30.0
 
 
 def start(
@@ -45,6 +45,7 @@ def start(
     agent: str | None = None,
     queue_s: float = 86_400.0,
     fit_s: float = 7 * 86_400.0,
+    silence_s: float = 3.0,
 ) -> Engines:
     """Starts a cluster.
 
@@ -54,6 +55,8 @@ def start(
         agent: the program that reaches hosts as ssh does.
         queue_s: how long a job may wait in its queue.
         fit_s: how long a fit may go on without an owner.
+        silence_s: without a heartbeat until a rank on another host counts as dead; all that tells
+            of a host which is cut off.
 
     Raises:
         ClusterError: with what batch system, MPI and engines wrote. Nothing is left behind.
@@ -84,7 +87,8 @@ def start(
     record = records.begin(cluster_id, asked.as_json(), plan, folder)
     engines = Engines(record, folder, lease)
     try:
-        _controller(engines, asked, interface, report)
+        silence = silence_s if asked.on_other_hosts else _SILENCE_S
+        _controller(engines, asked, interface, silence, report)
         _launch(engines, launch)
         engines.connect()
         _wait_for_ranks(engines, asked, report, queue_s)
@@ -141,7 +145,9 @@ def again(engines: Engines, report: Report, agent: str | None = None) -> None:
     engines.verify()
 
 
-def _controller(engines: Engines, asked: Request, interface: str | None, report: Report) -> None:
+def _controller(
+    engines: Engines, asked: Request, interface: str | None, silence_s: float, report: Report
+) -> None:
     """Starts the controller; only this host's loopback and one address for engines listen."""
     folder, address = engines.folder, LOOPBACK
     if asked.on_other_hosts:
@@ -151,7 +157,7 @@ def _controller(engines: Engines, asked: Request, interface: str | None, report:
         address, why = address_for(hosts, interface)
         engines.update(reached=f"{address}, {why}")
         report(f"engines reach this notebook at {engines.record.reached}")
-    misses = round(_SILENCE_S[asked.on_other_hosts] * 1000 / _PERIOD_MS)
+    misses = round(silence_s * 1000 / _PERIOD_MS)
     _write(
         folder.profile / "ipcontroller_config.py",  # no argument: those can be read by anybody
         f"c.Session.key = {secrets.token_hex(32).encode()!r}\n"
