@@ -103,6 +103,35 @@ def test_the_others_live_and_cells_go_on_there(capsys: pytest.CaptureFixture[str
         cluster.stop()
 
 
+def test_a_model_of_before_trains_on_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    make = """
+import keras, numpy as np, tnt_notebook as tnt
+keras.utils.set_random_seed(1)
+x = np.random.default_rng(0).normal(size=(120, 8)).astype("float32")
+model = tnt.Model(keras.Sequential([keras.layers.Dense(1)]))
+model.compile("adam", "mse")
+"""
+    fit = """
+y = x.sum(1, keepdims=True)
+print(*model.fit(x, y, batch_size=30, epochs=2, shuffle=False, verbose=0).history["loss"])
+"""
+    cluster = Cluster(3)
+    try:
+        cluster.run(make + fit + "w = model.get_weights()")
+        kill(cluster, 1)
+        eventually(lambda: cluster.missing() == [1])
+        cluster.run(fit)
+        alone = "model = model.keras_model; model.set_weights(w); model.compile('adam', 'mse')"
+        cluster.run("model.set_weights(w); model.compile('adam', 'mse')" + fit)
+        cluster.run(alone + fit)
+        _, _, losses, expected = capsys.readouterr().out.splitlines()
+        assert losses.startswith("ranks 0,2: ")
+        numbers = [[float(word) for word in line.split()[2:]] for line in (losses, expected)]
+        assert numbers[0] == pytest.approx(numbers[1], rel=1e-5)
+    finally:
+        cluster.stop()
+
+
 def test_a_rank_that_hangs_is_named_after_the_time_that_was_said() -> None:
     cluster = Cluster(2)
     try:

@@ -28,7 +28,7 @@ class Group(Collectives):
     def __init__(self, world: World, number: int, channel: int) -> None:
         self.world = world
         self.ranks = world._groups[number]
-        self._era = world._era
+        self._era = world.era
         self.rank = self.ranks.index(world.rank)
         self.size = len(self.ranks)
         self._number = number
@@ -55,7 +55,7 @@ class Group(Collectives):
         return self.world._prepared_of_groups[self._number]
 
     def _check_era(self) -> None:
-        if self._era != self.world._era:
+        if self._era != self.world.era:
             raise CommunicationError(
                 f"Ranks have died since this group of ranks {self.ranks} was made, and the others "
                 "are numbered anew. Split the world again."

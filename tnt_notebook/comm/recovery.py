@@ -141,7 +141,7 @@ def _take_seat(
 
 def _enter(world: World, seated: _Seated) -> None:
     world._parent, world._seats, world.members = seated
-    world._era += 1
+    world.era += 1
     world._groups.clear()
     problem = _problem_of_opening(world, seated.comm)
     if not survival.all_fine(seated.comm, problem is None, world.timeout_s, "recovery"):
@@ -191,7 +191,7 @@ def _leave_dead(world: World, before: MPI.Intracomm) -> MPI.Intracomm:
         mpi.give_up()
         places = survival.places(before, parent)
         world.members = tuple(world.members[place] for place in places)
-        world._era += 1
+        world.era += 1
         world._groups.clear()
     with mpi.turn():
         before.Free()

@@ -47,6 +47,7 @@ class World(Collectives):
     Attributes:
         rank, size: place of this process, and how many there are.
         members: of each rank, its seat: the rank that it had in the beginning.
+        era: changes with the members; groups, and what goes by rank and size, are of one era.
         hosts: of each rank, the name of its host.
         id: number by which TensorFlow ops find this world.
         links: how the ranks reach each other.
@@ -69,7 +70,7 @@ class World(Collectives):
         self._lock = threading.Lock()
         self._abandoned: list[Any] = []  # memory of calls that were interrupted
         self._groups: list[list[int]] = []
-        self._era = 0  # changes with the members; groups are of one era
+        self.era = 0
         self._channels_taken = 0
         self._links: list[MPI.Comm] = []
         self._parent: MPI.Intracomm | None = None

@@ -116,6 +116,7 @@ def call(session: Session, method: str, model: keras.Model, *args: Any, **kwargs
         functions = session.functions.get(id(model))
         with functions.removed() if functions else contextlib.nullcontext():
             return original(model, *args, **kwargs)
+    session.renew()
     bound = inspect.signature(original).bind(model, *args, **kwargs)
     bound.apply_defaults()
     arguments = dict(bound.arguments)

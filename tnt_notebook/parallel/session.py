@@ -57,6 +57,16 @@ class Session:
     checkpoints: RunCheckpoints | None = None
     keeping: FitCheckpoints | None = None
 
+    def __post_init__(self) -> None:
+        self._era = self.over.era
+
+    def renew(self) -> None:
+        """Forgets what it has built for ranks of which some have died, or were started again."""
+        if self._era != self.over.era:
+            self._era = self.over.era
+            vars(self).pop("layout", None)
+            self._remove_functions()
+
     @functools.cached_property
     def layout(self) -> Layout | None:
         """Which rank has which stages, in a pipeline."""
@@ -127,11 +137,14 @@ class Session:
 
     def close(self) -> None:
         """Gives all models their own functions back."""
+        self._remove_functions()
+        if self.checkpoints is not None:
+            self.checkpoints.close()
+
+    def _remove_functions(self) -> None:
         for functions in self.functions.values():
             functions.remove()
         self.functions.clear()
-        if self.checkpoints is not None:
-            self.checkpoints.close()
 
     def _wants(self, phase: str) -> Votes:
         progress, keeping = self.progress, self.keeping
