@@ -12,7 +12,7 @@ import pytest
 
 from tnt_notebook.cluster.folder import RunFolder
 from tnt_notebook.cluster.launch import launch_of
-from tnt_notebook.cluster.launch.command import find_mpiexec
+from tnt_notebook.cluster.launch.command import find_mpiexec, guarded
 from tnt_notebook.cluster.request import request
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -59,6 +59,7 @@ def test_what_is_shown(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for here, name in {
         str(find_mpiexec()): "MPIEXEC",
         sys.executable: "PYTHON",
+        guarded(find_mpiexec(), here=True)["LD_PRELOAD"].partition(":")[0]: "GUARD",
         os.getcwd(): "NOTEBOOK",
     }.items():
         shown = shown.replace(here, name)

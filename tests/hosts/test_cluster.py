@@ -69,6 +69,9 @@ def test_start_train_and_lose_a_host(rack: Rack, tmp_path: Path, event: str) -> 
                 ["test", "-d", f"/proc/{rack[1].pid}/root{segments}"], check=False
             ).returncode == 0
         )  # fmt: skip
+        guarded = "tr '\\0' '\\n' < /proc/$(pgrep -nx prted)/environ | grep LD_PRELOAD"
+        daemon = rack[2].run(["sh", "-c", guarded], capture_output=True, text=True)
+        assert "libtnt_ports.so" in daemon.stdout, daemon
         if event == "crash":
             rack[2].crash()
         elif event == "unplug":

@@ -15,7 +15,7 @@ agent="ssh : rsh"; command -v pbs_tmrsh > /dev/null && agent="sh $TNT_FOLDER/age
 trap 'touch "$TNT_FOLDER/time-is-up"' USR1
 trap 'ending=1; kill $ranks 2> /dev/null' TERM
 for round in $(seq 1000); do
-  env TNT_ENGINES_ID=ID MPIEXEC -n 8 --hostfile "$TNT_FOLDER/hosts" --prtemca plm_ssh_agent "$agent" $forward --with-ft ulfm --mca coll '^han' --mca async_mpi_finalize 1 --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=8 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts &
+  env TNT_ENGINES_ID=ID MPIEXEC -n 8 --hostfile "$TNT_FOLDER/hosts" --prtemca plm_ssh_agent "$agent" $forward --with-ft ulfm --mca coll '^han' --mca async_mpi_finalize 1 --bind-to none --prtemca prte_launch_agent 'env LD_PRELOAD=GUARD TNT_PORTS=hosts prted' --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=8 --logs=/home/user/clusters/tnt-ID-NAME/logs --hosts &
   ranks=$!
   while :; do
     wait $ranks

@@ -21,7 +21,7 @@ awk 'int($2 / 3) > 0 {print $1" slots="int($2 / 3)}' "$PE_HOSTFILE" > "$TNT_FOLD
 trap 'touch "$TNT_FOLDER/time-is-up"' USR1
 trap 'ending=1; kill $ranks 2> /dev/null' TERM
 for round in $(seq 1000); do
-  env TNT_ENGINES_ID=ID MPIEXEC -n 5 --hostfile "$TNT_FOLDER/hosts" $forward --with-ft ulfm --mca coll '^han' --mca async_mpi_finalize 1 --bind-to none --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=5 --logs=/home/user/clusters/tnt-ID-NAME/logs --gpus=4 --cores=3 --hosts &
+  env TNT_ENGINES_ID=ID MPIEXEC -n 5 --hostfile "$TNT_FOLDER/hosts" $forward --with-ft ulfm --mca coll '^han' --mca async_mpi_finalize 1 --bind-to none --prtemca prte_launch_agent 'env LD_PRELOAD=GUARD TNT_PORTS=hosts prted' --oversubscribe PYTHON -m tnt_notebook.engine --mpi --profile-dir=/home/user/clusters/tnt-ID-NAME/profile --cluster-id=ID --ranks=5 --logs=/home/user/clusters/tnt-ID-NAME/logs --gpus=4 --cores=3 --hosts &
   ranks=$!
   while :; do
     wait $ranks

@@ -76,6 +76,9 @@ def mpi_arguments(
     if hosts:
         arguments += ["--prtemca", "plm", "ssh", "-H", listed]
         arguments += ["--prtemca", "plm_ssh_agent", agent] if agent else []
+    if hosts or not here:  # of the environment next to nothing reaches the daemons there
+        agent = f"env LD_PRELOAD={_guard()} TNT_PORTS=hosts prted"
+        arguments += ["--prtemca", "prte_launch_agent", agent]
     if per_node:
         arguments += ["--map-by", f"ppr:{per_node}:node:oversubscribe"]
     elif hosts or not here or ranks > len(os.sched_getaffinity(0)):
@@ -130,6 +133,16 @@ def ports(mpiexec: Path) -> dict[str, str]:
     return open_mpi_ports() if is_open_mpi(mpiexec) else {}
 
 
+def _guard() -> Path:
+    places = [str(Path(__file__).parents[3]), *sys.path]
+    library = next((path for path in (Path(p, _GUARD) for p in places) if path.is_file()), None)
+    if library is None:
+        raise ClusterError(
+            f"{_GUARD} was not found: tnt_notebook is not installed as a whole. Install it again."
+        )
+    return library
+
+
 def guarded(mpiexec: Path, here: bool) -> dict[str, str]:
     """Environment that keeps other users of a host out of the ports of Open MPI.
 
@@ -142,15 +155,9 @@ def guarded(mpiexec: Path, here: bool) -> dict[str, str]:
     """
     if not is_open_mpi(mpiexec):
         return {}
-    places = [str(Path(__file__).parents[3]), *sys.path]
-    library = next((path for path in (Path(p, _GUARD) for p in places) if path.is_file()), None)
-    if library is None:
-        raise ClusterError(
-            f"{_GUARD} was not found: tnt_notebook is not installed as a whole. Install it again."
-        )
     before = os.environ.get("LD_PRELOAD", "")
     settings = {
-        "LD_PRELOAD": ":".join(filter(None, [str(library), before])),
+        "LD_PRELOAD": ":".join(filter(None, [str(_guard()), before])),
         "TNT_PORTS": "here" if here else "hosts",
     }
     if here:
