@@ -11,6 +11,11 @@ def ranks(n: int) -> str:
     return "1 rank" if n == 1 else f"{n} ranks"
 
 
+def number(n: int, one: str, more: str) -> str:
+    """The word that goes with so many of something: ``is`` or ``are``."""
+    return one if n == 1 else more
+
+
 def about(seconds: float) -> str:
     """A time in one unit: 95 s, 12 min, 2.5 h."""
     if seconds < 120:

@@ -8,24 +8,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tnt_notebook import warden
-from tnt_notebook.cluster import begun, defaults, lease, start
+from tnt_notebook.cluster import begun, defaults, start
 from tnt_notebook.cluster import options as options_of
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.execution import Abandoned, Execution, RanksDied, RanksStuck
-from tnt_notebook.cluster.failure import death_sentence, rank_error
+from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.fit import Fit
 from tnt_notebook.cluster.folder import RunFolder, tail
+from tnt_notebook.cluster.loss import death_error, stuck_error
 from tnt_notebook.cluster.output import ranks_label
-from tnt_notebook.cluster.place import place
-from tnt_notebook.cluster.record import Known, Record
+from tnt_notebook.cluster.record import Record
 from tnt_notebook.cluster.request import Request, hours_to_seconds
 from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
 from tnt_notebook.cluster.turns import Turns
 from tnt_notebook.cluster.values import packed
 from tnt_notebook.errors import ClusterError, DeathError, NoClusterError, RankError
-from tnt_notebook.words import NO_MEMORY
+from tnt_notebook.words import number
 
 Ticket = tuple[Turns, object]
 
@@ -397,8 +396,8 @@ class Cluster:
             raise ClusterError("All ranks have died. %tnt_cluster restart starts them anew.")
         if ranks is not None and (gone := sorted(engines.lost & set(ranks))):
             raise ClusterError(
-                f"{ranks_label(gone)} died. %tnt_cluster restart --missing starts it again, "
-                "without --missing all ranks."
+                f"{ranks_label(gone)} died. %tnt_cluster restart --missing starts "
+                f"{number(len(gone), 'it', 'them')} again, without --missing all ranks."
             )
         return engines.living if ranks is None else sorted(set(ranks))
 
@@ -463,15 +462,9 @@ class Cluster:
         words = engines.last_words(death.ranks)
         engines.lost.update(engines.dead())
         self._needs_recovery = True
-        lost_with_host = engines.of_lost_hosts()
-        ranks = lost_with_host or death.ranks
-        hosts = sorted({engines.seats[rank]["host"] for rank in ranks})
         living = engines.living if engines.survives else []
-        why = "the host was lost" if lost_with_host else ""
-        if NO_MEMORY in words:
-            why = why or "probably for lack of memory"
-        said = death_sentence(ranks, hosts, why, living)
-        return DeathError(f"{said}\n\n{words}", ranks)
+        with_host = engines.of_lost_hosts()
+        return death_error(with_host or death.ranks, engines.seats, bool(with_host), living, words)
 
     def _free_by_restart(self, execution: Execution, stuck: RanksStuck) -> ClusterError:
         failures = execution.failures
@@ -480,26 +473,6 @@ class Cluster:
         tails = begun.Tails(self.folder, [None] * self.ranks)
         execution.request_stacks()
         time.sleep(_STACKS_WAIT_S)
-        said = dict(tails.new())
-        where = [f"Rank {rank} was here:\n{place(said.get(rank, ''))}" for rank in stuck.stuck]
+        stacks = dict(tails.new())
         self.restart()
-        return ClusterError(
-            f"{raised}\n{ranks_label(stuck.stuck)} did not end: in a call that cannot be "
-            "interrupted. The engines were restarted: variables on all ranks are lost.\n\n"
-            + "\n".join([*(raised.rendered or []), *where])
-        )
-
-
-def end(known: Known) -> None:
-    """Ends a cluster that nobody owns, or whose warden has ended.
-
-    Raises:
-        ClusterError: somebody owns it, or something of it cannot be ended.
-    """
-    record = known.record
-    if not record.here:
-        raise ClusterError(f"Cluster {record.id} is kept on {record.host}: stop it there.")
-    if known.kept is not None:
-        lease.Lease.take(record.plan).release()
-    elif left := warden.end(record.plan):
-        raise ClusterError(f"Of cluster {record.id} {', '.join(map(str, left))} cannot be ended.")
+        return stuck_error(raised, {rank: stacks.get(rank, "") for rank in stuck.stuck})

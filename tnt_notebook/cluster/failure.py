@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ipyparallel.error import RemoteError
@@ -74,22 +74,3 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
         others = [rank for ranks in list(alike.values())[1:] for rank in ranks]
         message += f" (and another error on {ranks_label(others)})"
     return RankError(message, rendered)
-
-
-def death_sentence(
-    ranks: Sequence[int], hosts: Sequence[str], why: str, living: Sequence[int]
-) -> str:
-    """What a person is told of ranks that have died.
-
-    Args:
-        hosts: where.
-        why: as far as that is known.
-        living: ranks that live on, with their variables.
-    """
-    said = f"{ranks_label(ranks)} died on {', '.join(hosts)}{f': {why}' if why else ''}. "
-    if not living:
-        return f"{said}%tnt_cluster restart starts the ranks anew; variables on them are lost."
-    return (
-        f"{said}{ranks_label(living)} live, and so do their variables: the next cell runs there. "
-        "%tnt_cluster restart --missing starts the others again, without --missing all ranks."
-    )

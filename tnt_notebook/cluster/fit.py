@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextvars
 import os
-import tempfile
 import threading
 import time
 from contextlib import AbstractContextManager
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tnt_notebook import telemetry
-from tnt_notebook.cluster import mending
+from tnt_notebook.cluster import mending, trained
 from tnt_notebook.cluster.begun import Begun
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
@@ -112,7 +111,7 @@ class Fit:
         """
         self.wait()
         if self._model is None:
-            self._model = _load(self.model_bytes())
+            self._model = trained.model(self.model_bytes())
         return self._model
 
     def model_bytes(self) -> bytes:
@@ -393,22 +392,3 @@ class Fit:
         if self._stop_asked_at is not None and self._execution and frame["state"] == "running":
             # The first request may have reached a rank before the cell had begun there.
             self._execution.request_stop()
-
-
-def _load(model: bytes) -> Any:
-    import keras
-
-    import tnt_notebook.keras  # noqa: F401  its layers may be in the model
-
-    with tempfile.TemporaryDirectory(prefix="tnt-model-") as folder:
-        path = Path(folder) / "model.keras"
-        path.write_bytes(model)
-        try:
-            return keras.saving.load_model(path)
-        except (TypeError, ValueError) as error:
-            raise ModelError(
-                "The trained model cannot be rebuilt in the notebook, most likely because it uses "
-                "a class that only the ranks know. Define the class in a notebook cell as well, "
-                "with @keras.saving.register_keras_serializable(), and ask for .model again. "
-                f"Keras says: {error}"
-            ) from error

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.errors import ClusterError, RankError
+from tnt_notebook.words import number
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster.cluster import Cluster
@@ -33,7 +34,7 @@ def mend(cluster: Cluster, on_failure: str) -> str:
             return f"going on with {ranks_label(cluster.living)}"
         try:
             fill(cluster)
-            return f"{ranks_label(lost)} was started again"
+            return f"{ranks_label(lost)} {number(len(lost), 'was', 'were')} started again"
         except (ClusterError, RankError) as error:
             print(f"{ranks_label(lost)} cannot be started again alone: {error}", flush=True)
     survived = cluster.survives

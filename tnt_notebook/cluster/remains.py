@@ -1,7 +1,4 @@
-"""What clusters have left on this host whose warden was killed together with them.
-
-A batch system does so to a notebook that runs in a job: nobody is left then to clean up.
-"""
+"""Clusters that belong to nobody any more: to end one, or to remove what is left of it."""
 
 from __future__ import annotations
 
@@ -9,11 +6,16 @@ from tnt_notebook import warden
 from tnt_notebook.cluster import lease
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.folder import known
+from tnt_notebook.cluster.record import Known
+from tnt_notebook.errors import ClusterError
 
 
 def remove() -> list[str]:
     """Removes the folders of clusters that nobody keeps and of which no process is left; returns
-    their ids. What may have a job is left for ``%tnt_cluster stop``."""
+    their ids. What may have a job is left for ``%tnt_cluster stop``.
+
+    A batch system that ends a notebook's job kills the warden, too: nobody cleans up then.
+    """
     removed = []
     for folder in known():
         record = records.read(folder)
@@ -23,3 +25,18 @@ def remove() -> list[str]:
             warden.remove([str(path) for path in folder.all])
             removed.append(record.id)
     return removed
+
+
+def end(known: Known) -> None:
+    """Ends a cluster that nobody owns, or whose warden has ended.
+
+    Raises:
+        ClusterError: somebody owns it, or something of it cannot be ended.
+    """
+    record = known.record
+    if not record.here:
+        raise ClusterError(f"Cluster {record.id} is kept on {record.host}: stop it there.")
+    if known.kept is not None:
+        lease.Lease.take(record.plan).release()
+    elif left := warden.end(record.plan):
+        raise ClusterError(f"Of cluster {record.id} {', '.join(map(str, left))} cannot be ended.")

@@ -79,7 +79,7 @@ def attach(which: str | None, force: bool, shell: InteractiveShell) -> Cluster:
     cluster = Cluster.attach(which, force)
     _outlive(cluster, shell, False)
     busy = ", a fit goes on" if cluster.has_begun_fit else ""
-    ranks, are = words.ranks(cluster.ranks), _are(cluster.ranks)
+    ranks, are = words.ranks(cluster.ranks), words.number(cluster.ranks, "is", "are")
     print(f"{ranks} of cluster {cluster.id} {are} here again{busy}")
     return cluster
 
@@ -87,17 +87,17 @@ def attach(which: str | None, force: bool, shell: InteractiveShell) -> Cluster:
 def detach(cluster: Cluster, keep: float | None) -> None:
     """Leaves the ranks to whoever attaches to them, for some hours."""
     kept = cluster.let_go(keep)
-    ranks, lease = words.ranks(cluster.ranks), words.about(kept.plan["keep_s"])
+    ranks, live = words.ranks(cluster.ranks), words.number(cluster.ranks, "lives", "live")
     print(
-        f"{ranks} of cluster {kept.id} live on for {lease} without an owner: "
-        f"%tnt_cluster attach {kept.id}"
+        f"{ranks} of cluster {kept.id} {live} on for {words.about(kept.plan['keep_s'])} without an "
+        f"owner: %tnt_cluster attach {kept.id}"
     )
 
 
 def stop_other(which: str) -> None:
     """Ends a cluster that is not this notebook's, if nobody owns it."""
     from tnt_notebook.cluster import record
-    from tnt_notebook.cluster.cluster import end
+    from tnt_notebook.cluster.remains import end
 
     known = record.find(which)
     end(known)
@@ -121,7 +121,7 @@ def show_list(own: str | None) -> None:
 
 def ready(cluster: Cluster) -> str:
     """What a cluster is, once it answers."""
-    said = f"{words.ranks(cluster.ranks)} {_are(cluster.ranks)} ready"
+    said = f"{words.ranks(cluster.ranks)} {words.number(cluster.ranks, 'is', 'are')} ready"
     record = cluster.record
     if record.launcher == "local":
         return said
@@ -202,10 +202,6 @@ def _list(said: str | None) -> list[str] | None:
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:4])
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
-
-
-def _are(n: int) -> str:
-    return "is" if n == 1 else "are"
 
 
 def check_none(cluster: Cluster | None) -> None:
