@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import ml_dtypes
 import numpy as np
 import pytest
 
 from tnt_notebook import comm
-from tnt_notebook.errors import CommunicationError, PeerError
 
 TYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64")
 RANKS = (1, 2, 3, 4)
@@ -94,106 +91,3 @@ def repeat(times):
 
 def test_a_thousand_collectives_in_a_row(ranks):
     ranks.run(4, repeat, 1000)
-
-
-def raise_on(rank):
-    if comm.rank() == rank:
-        raise ValueError("bad shard")
-    started = time.monotonic()
-    try:
-        comm.world().barrier()
-    except PeerError as error:
-        return str(error), time.monotonic() - started
-    return None
-
-
-def test_a_rank_that_raises_frees_the_others_and_is_named(ranks):
-    outcomes = ranks.outcomes(4, raise_on, 2)
-    assert outcomes[2][0] == "raised" and "bad shard" in outcomes[2][1]
-    for rank in (0, 1, 3):
-        kind, (message, seconds) = outcomes[rank]
-        assert kind == "returned"
-        assert message == (
-            f"rank {rank} was freed from waiting in barrier, because rank 2: ValueError: bad shard"
-        )
-        assert seconds < 5
-
-
-def sum_of_ranks():
-    return int(comm.world().allreduce(np.array(comm.rank())))
-
-
-def test_after_a_failure_communication_works_again_many_times(ranks):
-    for _ in range(20):
-        ranks.outcomes(4, raise_on, 1)
-        assert ranks.run(4, sum_of_ranks) == [6, 6, 6, 6]
-
-
-def abort_amid_large_messages():
-    """Rank 0 has sent megabytes that rank 1 has not asked for when rank 1 gives up."""
-    w = comm.world()
-    if w.rank == 1:
-        w.abort("rank 1: gives up")
-    try:
-        w.allreduce(np.ones(1 << 22, "float32"))
-    except (PeerError, CommunicationError):
-        pass
-    w.recover()
-    return float(w.allreduce(np.ones(1 << 20, "float32"))[-1])
-
-
-def test_messages_under_way_at_a_failure_do_not_reach_the_next_collective(ranks):
-    for _ in range(5):
-        assert ranks.run(3, abort_amid_large_messages) == [3.0, 3.0, 3.0]
-
-
-def wait_in_vain():
-    w = comm.world()
-    w.set_timeout(0.5)
-    try:
-        if w.rank == 0:
-            w.barrier()
-        else:
-            while w.failure is None:
-                pass
-            w.barrier()
-    except (PeerError, CommunicationError) as error:
-        return type(error).__name__, str(error)
-    finally:
-        w.set_timeout(60)
-
-
-def test_a_wait_ends_with_an_error_that_names_the_rank_and_the_operation(ranks):
-    (kind, text), (peer_kind, peer_text) = ranks.run(2, wait_in_vain)
-    assert kind == "CommunicationError" and "for rank 1 in barrier" in text
-    assert peer_kind == "PeerError" and "for rank 1 in barrier" in peer_text
-
-
-def mismatched():
-    w = comm.world()
-    try:
-        w.allreduce(np.ones(10 + 5 * w.rank, "float32"))
-    except (PeerError, CommunicationError) as error:
-        return str(error)
-
-
-def test_a_mismatch_of_sizes_is_an_error_and_not_a_hang(ranks):
-    texts = ranks.run(2, mismatched)
-    assert any("is in another operation" in text for text in texts)
-
-
-def notices():
-    w = comm.world()
-    for peer in range(w.size):
-        w.notify(peer, 3, b"from %d" % w.rank)
-    w.barrier()
-    found = []
-    deadline = time.monotonic() + 10
-    while len(found) < w.size and time.monotonic() < deadline:
-        found += w.notices()
-    return sorted(found)
-
-
-def test_notices_arrive_beside_the_collectives(ranks):
-    for found in ranks.run(3, notices):
-        assert found == [(r, 3, b"from %d" % r) for r in range(3)]

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support import init_process
 from tests.support.host_door import Door
 from tests.support.host_links import connect, links_unavailable
 from tests.support.rank_pool import mpiexec
@@ -57,22 +58,8 @@ class Host:
         self.address = _address(number)
         self.folder = rack / self.name
         self.folder.mkdir()
-        self._init = subprocess.Popen(
-            [
-                *("unshare", *_SPACES, "--fork", "--kill-child", "--mount-proc"),
-                *("bash", "-c", _INIT, f"init of {self.name}"),
-                *(self.name, str(rack / "hosts"), str(rack)),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        assert self._init.stdout is not None and self._init.stderr is not None
-        if self._init.stdout.readline() != "ready\n":
-            self._init.kill()
-            raise RuntimeError(f"{self.name} did not start: {self._init.stderr.read()}")
+        arguments = (self.name, str(rack / "hosts"), str(rack))
+        self._init = init_process.begin(self.name, _SPACES, _INIT, *arguments)
 
     @property
     def pid(self) -> int:
@@ -97,15 +84,7 @@ class Host:
 
     def close(self) -> None:
         """Ends it, and waits until it has ended."""
-        assert self._init.stdin is not None
-        self._init.stdin.close()
-        try:
-            self._init.wait(10)
-        except subprocess.TimeoutExpired:
-            self.crash()
-        for stream in (self._init.stdout, self._init.stderr):
-            assert stream is not None
-            stream.close()
+        init_process.end(self._init, 10)
 
     def _words(self, command: Sequence[str]) -> list[str]:
         spaces = f"/proc/{self.pid}/ns"

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support import init_process
 from tests.support.rank_pool import ROOT
 
 _PROGRAMS = ("bash", "env", "nsenter", "setpriv", "unshare")
@@ -54,21 +55,8 @@ class SharedHost:
         self.uids = {name: _FIRST_UID + i for i, name in enumerate(names)}
         _write_users(folder, self.uids)
         (folder / "open.sh").write_text(_opening(folder))
-        self._init = subprocess.Popen(
-            [
-                *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
-                *("bash", "-c", _INIT, "init of a shared host", str(folder)),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        assert self._init.stdout is not None and self._init.stderr is not None
-        if self._init.stdout.readline() != "ready\n":
-            self._init.kill()
-            raise RuntimeError(f"The shared host did not start: {self._init.stderr.read()}")
+        spaces = ("--mount", "--pid")
+        self._init = init_process.begin("a shared host", spaces, _INIT, str(folder))
 
     def home(self, user: str) -> Path:
         """The folder of a user."""
@@ -114,16 +102,7 @@ class SharedHost:
 
     def close(self) -> None:
         """Ends every process, and removes the folder."""
-        assert self._init.stdin is not None
-        self._init.stdin.close()
-        try:
-            self._init.wait(20)
-        except subprocess.TimeoutExpired:
-            self._init.kill()
-            self._init.wait()
-        for stream in (self._init.stdout, self._init.stderr):
-            assert stream is not None
-            stream.close()
+        init_process.end(self._init, 20)
 
     def _words(self, command: Sequence[str], user: str, options: dict[str, Any]) -> list[str]:
         if options.get("env") is None:

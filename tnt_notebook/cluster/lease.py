@@ -19,7 +19,7 @@ from tnt_notebook import warden
 from tnt_notebook.errors import ClusterError
 
 _ANSWER_S = 10.0
-_END_S = warden.CANCEL_S + warden.GIVE_UP_S + 20
+_END_S = warden.ASKED_S + warden.CANCEL_S + warden.GIVE_UP_S + 40
 
 
 class Lease:
