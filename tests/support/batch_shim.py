@@ -23,8 +23,8 @@ from pathlib import Path
 
 SERVER = "pbs-server"
 FLAGS = {"pbs": "#PBS", "lsf": "#BSUB", "sge": "#$"}
-TAKEN = {"pbs": "NSjolqA", "lsf": ("J", "o", "n", "R", "gpu", "W", "q", "P"),
-         "sge": ("N", "S", "j", "o", "pe", "l", "q", "A")}  # fmt: skip
+TAKEN = {"pbs": "NSjorlqA", "lsf": ("J", "o", "n", "R", "gpu", "W", "q", "P"),
+         "sge": ("N", "S", "j", "o", "r", "pe", "l", "q", "A")}  # fmt: skip
 _MARK = "BATCH_SHIM_JOB"  # of all processes of a job
 _PORTS = ("PRTE_MCA_oob_tcp_dynamic_ipv4_ports", "PMIX_MCA_ptl_base_ipv4_port",
           "PRTE_MCA_oob_tcp_dynamic_ipv6_ports")  # fmt: skip
@@ -52,7 +52,7 @@ def submit(here: Path, system: str, words: tuple[str, ...]) -> int:
         if not line.startswith(FLAGS[system] + " "):
             continue
         name, *values = shlex.split(line.removeprefix(FLAGS[system]))
-        if name == "-cwd":
+        if name in ("-cwd", "-rn"):
             continue
         if name.lstrip("-") not in TAKEN[system] or not values:
             return refused(system, name)

@@ -2,6 +2,7 @@
 #BSUB -J tnt-ID
 #BSUB -o /home/user/clusters/tnt-ID-NAME/logs/job.log
 #BSUB -n 4
+#BSUB -rn
 umask 077
 exec >> /home/user/clusters/tnt-ID-NAME/logs/mpiexec.log 2>&1
 . /home/user/clusters/tnt-ID-NAME/environment.sh

@@ -3,6 +3,7 @@
 #PBS -S /bin/bash
 #PBS -j oe
 #PBS -o /home/user/clusters/tnt-ID-NAME/logs/job.log
+#PBS -r n
 #PBS -l select=1:ncpus=9:mpiprocs=3:ngpus=4+1:ncpus=6:mpiprocs=2:ngpus=4
 #PBS -l place=scatter
 #PBS -l walltime=36:00:00

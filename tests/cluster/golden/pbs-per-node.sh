@@ -3,6 +3,7 @@
 #PBS -S /bin/bash
 #PBS -j oe
 #PBS -o /home/user/clusters/tnt-ID-NAME/logs/job.log
+#PBS -r n
 #PBS -l select=1:ncpus=4:mpiprocs=4+1:ncpus=2:mpiprocs=2
 #PBS -l place=scatter
 umask 077

@@ -3,6 +3,7 @@
 #PBS -S /bin/bash
 #PBS -j oe
 #PBS -o /home/user/clusters/tnt-ID-NAME/logs/job.log
+#PBS -r n
 #PBS -l select=4:ncpus=1:mpiprocs=1
 umask 077
 exec >> /home/user/clusters/tnt-ID-NAME/logs/mpiexec.log 2>&1

@@ -4,6 +4,7 @@
 #$ -j y
 #$ -o /home/user/clusters/tnt-ID-NAME/logs/mpiexec.log
 #$ -cwd
+#$ -r n
 #$ -l gpu=4
 #$ -l h_rt=36:00:00
 #$ -q gpu

@@ -4,6 +4,7 @@
 #$ -j y
 #$ -o /home/user/clusters/tnt-ID-NAME/logs/mpiexec.log
 #$ -cwd
+#$ -r n
 #$ -pe mpi 4
 umask 077
 . /home/user/clusters/tnt-ID-NAME/environment.sh

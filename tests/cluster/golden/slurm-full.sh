@@ -11,6 +11,7 @@
 #SBATCH --signal=B:USR1@120
 #SBATCH --partition=gpu
 #SBATCH --account=physics
+#SBATCH --no-requeue
 #SBATCH --qos=high
 #SBATCH --exclusive
 umask 077

@@ -5,6 +5,7 @@
 #SBATCH --export=NIL
 #SBATCH --ntasks=4
 #SBATCH --signal=B:USR1@120
+#SBATCH --no-requeue
 umask 077
 . /home/user/clusters/tnt-ID-NAME/environment.sh
 cd NOTEBOOK 2> /dev/null || cd

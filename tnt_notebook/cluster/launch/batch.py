@@ -48,7 +48,8 @@ class System:
         engines: ipyparallel's launcher.
         submit: the command.
         variable: of the environment, which says that this is inside of an allocation.
-        directives: lines of the script's head, of a request, a job's name and an output file.
+        directives: lines of the script's head, of a request, a job's name and an output file. The
+            system must not run the job a second time: that is for the notebook to ask for.
         prepare: lines of the script before Open MPI's mpiexec; MPICH's finds out itself.
         mpi_arguments: of Open MPI's mpiexec in the script, as shell text.
         cancel: the command that cancels a job, by its name.

@@ -54,6 +54,7 @@ def _directives(request: Request, name: str, output: str) -> list[str]:
         "#PBS -S /bin/bash",  # not the user's shell, whatever the first line says
         "#PBS -j oe",
         f"#PBS -o {shlex.quote(output)}",
+        "#PBS -r n",
     ]
     if not any(re.match(r"-l\s*(select|nodes)\s*=", option) for option in request.extra):
         lines += [f"#PBS -l {said}" for said in _chunks(request)]

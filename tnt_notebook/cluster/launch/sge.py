@@ -28,6 +28,7 @@ def _directives(request: Request, name: str, output: str) -> list[str]:
         "#$ -j y",
         f"#$ -o {shlex.quote(output)}",
         "#$ -cwd",
+        "#$ -r n",
     ]
     # A site names its parallel environments; mpi is what most call it. --extra "-pe ..." says more.
     if not any(option.startswith("-pe ") for option in request.extra):

@@ -55,6 +55,7 @@ def _directives(request: Request, name: str, output: str) -> list[str]:
         "account": request.account,
     }
     lines = [f"#SBATCH --{key}={value}" for key, value in options.items() if value is not None]
+    lines.append("#SBATCH --no-requeue")
     return [*lines, *(f"#SBATCH {option}" for option in request.extra)]
 
 
