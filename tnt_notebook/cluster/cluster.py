@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,27 +11,22 @@ from tnt_notebook.cluster import begun, defaults, start
 from tnt_notebook.cluster import options as options_of
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.engines import Engines
-from tnt_notebook.cluster.execution import Abandoned, Execution, RanksDied, RanksStuck
+from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.fit import Fit
 from tnt_notebook.cluster.folder import RunFolder, tail
-from tnt_notebook.cluster.loss import death_error, stuck_error
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.record import Record
 from tnt_notebook.cluster.request import Request, hours_to_seconds
 from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
-from tnt_notebook.cluster.turns import Turns
 from tnt_notebook.cluster.values import packed
-from tnt_notebook.errors import ClusterError, DeathError, NoClusterError, RankError
+from tnt_notebook.cluster.work import ENGINE, Work
+from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.words import number
 
-Ticket = tuple[Turns, object]
+Ticket = tuple[Work, object]
 
-_ENGINE = "tnt_notebook.engine"
-_TURN_TICK_S = 0.05
-_RECOVER_S = 30.0
 _SNAPSHOT_S = 30.0  # between checkpoints that nobody has asked for, to go on from
-_STACKS_WAIT_S = 0.5  # for stuck ranks to write where they are
 
 
 def _silence(line: str) -> None:
@@ -107,10 +101,7 @@ class Cluster:
     def _begin(self, engines: Engines) -> None:
         self._engines: Engines | None = engines
         self.ranks = engines.size
-        # The first is the cell or fit that runs; the others wait.
-        self._turns = Turns()
-        self._running: Execution | None = None
-        self._needs_recovery = False
+        self._work = Work(self._alive, self.restart)
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
@@ -159,12 +150,13 @@ class Cluster:
             self.stop()
             raise
         atexit.unregister(self._at_exit)
+        self._work.over = True
         self._begin(engines)
 
     def status(self) -> list[RankStatus]:
         """A row per rank, without waiting for ranks that are busy."""
         engines = self._alive()
-        running = self._running
+        running = self._work.running
         return rank_statuses(engines.seats, running.pending if running else [], engines.dead())
 
     @property
@@ -182,7 +174,7 @@ class Cluster:
         engines = self._alive()
         gone = engines.dead()
         if not engines.lost.issuperset(gone):
-            self._needs_recovery = True
+            self._work.needs_recovery = True
             engines.lost.update(gone)
         return gone
 
@@ -220,7 +212,7 @@ class Cluster:
     @property
     def busy(self) -> bool:
         """A cell or a fit runs."""
-        return self._running is not None
+        return self._work.running is not None
 
     # Cells --------------------------------------------------------------------------------
 
@@ -242,10 +234,11 @@ class Cluster:
             ClusterError: a rank died or could not be freed.
         """
         self._check_ranks(ranks)
-        with self._turn_of(report) as engines:
+        work = self._work
+        with work.turn(report) as engines:
             where = self._living(ranks)
             execution = Execution(engines, where).execute(cell)
-            self._follow(execution)
+            work.follow(execution)
         if execution.failures:
             raise rank_error(execution.failures)
 
@@ -286,10 +279,11 @@ class Cluster:
             RankError: the function raised.
         """
         self._check_ranks(ranks)
-        with self._turn_of(report) as engines:
+        work = self._work
+        with work.turn(report) as engines:
             where = self._living(ranks)
-            execution = Execution(engines, where, on_data).call(f"{_ENGINE}.{function}", *arguments)
-            self._follow(execution)
+            execution = Execution(engines, where, on_data).call(f"{ENGINE}.{function}", *arguments)
+            work.follow(execution)
         if execution.failures:
             raise rank_error(execution.failures)
         return execution.answers
@@ -333,8 +327,8 @@ class Cluster:
     # For the handle of a fit --------------------------------------------------------------
 
     def draw(self) -> Ticket:
-        """A place in the queue of cells and fits, to be given back."""
-        return self._turns, self._turns.draw()
+        """A place behind the cells and fits that came before; to be given back."""
+        return self._work, self._work.draw()
 
     @contextmanager
     def fit_turn(
@@ -348,25 +342,23 @@ class Cluster:
         drawn: Ticket,
     ) -> Iterator[Execution]:
         """Waits for its turn and yields the execution of a fit cell, begun but not followed."""
-        with self._turn_of(_silence, drawn) as engines:
+        work, ticket = drawn
+        with work.turn(ticket=ticket) as engines:
             begun.note(engines.folder, self.ranks, note)
             kept = {**kept, "ranks": len(engines.living)}
             execution = Execution(engines, engines.living, on_data, on_tick=on_tick)
-            yield execution.call(f"{_ENGINE}.fit:run_fit_cell", cell, options, kept)
+            yield execution.call(f"{ENGINE}.fit:run_fit_cell", cell, options, kept)
 
     @contextmanager
     def begun_turn(
         self, fit: begun.Begun, on_tick: Callable[[], None], drawn: Ticket
     ) -> Iterator[Execution]:
         """Yields the execution of a fit that another notebook has begun: it ends with it."""
-        with self._turn_of(_silence, drawn) as engines:
+        work, ticket = drawn
+        with work.turn(ticket=ticket) as engines:
             tails = begun.Tails(engines.folder, fit.logs)
             execution = Execution(engines, engines.living, tails=tails, on_tick=on_tick)
-            yield execution.call(f"{_ENGINE}.fit:result_of", fit.run)
-
-    def follow(self, execution: Execution) -> None:
-        """Waits for an execution, and mends the cluster where it can when that fails."""
-        self._follow(execution)
+            yield execution.call(f"{ENGINE}.fit:result_of", fit.run)
 
     # Inside -------------------------------------------------------------------------------
 
@@ -400,79 +392,3 @@ class Cluster:
                 f"{number(len(gone), 'it', 'them')} again, without --missing all ranks."
             )
         return engines.living if ranks is None else sorted(set(ranks))
-
-    @contextmanager
-    def _turn_of(
-        self, report: Callable[[str], None], drawn: Ticket | None = None
-    ) -> Iterator[Engines]:
-        """One at a time: cells behind a fit wait here, then meet ranks that can communicate."""
-        engines = self._alive()
-        turns, ticket = drawn or self.draw()
-        try:
-            if not turns.wait(ticket, 0):
-                report("waiting for the fit to end")
-                while not turns.wait(ticket, _TURN_TICK_S):  # in steps, so that Ctrl-C is heard
-                    pass
-            if self._turns is not turns:
-                raise ClusterError("The cluster was stopped or restarted while this waited.")
-            if self._running is not None:
-                report("waiting for the interrupted cell to end")
-                self._follow(self._running)
-            if gone := [rank for rank in engines.dead() if rank not in engines.lost]:
-                raise self._death(engines, RanksDied(gone))  # at rest
-            self._recover(engines)
-            yield engines
-        finally:
-            turns.give_back(ticket)
-
-    def _recover(self, engines: Engines) -> None:
-        if self._needs_recovery and self.ranks > 1 and engines.living:
-            recovery = Execution(engines, engines.living).call(f"{_ENGINE}.cell:recover")
-            self._follow(recovery, timeout=_RECOVER_S)
-            if recovery.failures:
-                raise rank_error(recovery.failures)
-        self._needs_recovery = False
-
-    def _follow(self, execution: Execution, timeout: float | None = None) -> None:
-        engines = self._alive()
-        self._running = execution
-        try:
-            execution.wait(timeout)
-        except Abandoned:
-            self._needs_recovery = True
-            raise  # it stays the running one: the next cell waits for it
-        except RanksDied as death:
-            self._ended(execution)
-            raise self._death(engines, death) from None
-        except RanksStuck as stuck:
-            self._ended(execution)
-            raise self._free_by_restart(execution, stuck) from None
-        except ClusterError:
-            self._ended(execution)
-            raise
-        self._ended(execution)
-
-    def _ended(self, execution: Execution) -> None:
-        # After a restart in another thread this one's execution is history.
-        if self._running is execution:
-            self._running = None
-            self._needs_recovery = self._needs_recovery or bool(execution.failures)
-
-    def _death(self, engines: Engines, death: RanksDied) -> DeathError:
-        words = engines.last_words(death.ranks)
-        engines.lost.update(engines.dead())
-        self._needs_recovery = True
-        living = engines.living if engines.survives else []
-        with_host = engines.of_lost_hosts()
-        return death_error(with_host or death.ranks, engines.seats, bool(with_host), living, words)
-
-    def _free_by_restart(self, execution: Execution, stuck: RanksStuck) -> ClusterError:
-        failures = execution.failures
-        raised = rank_error(failures) if failures else RankError("It was interrupted.")
-        print(f"restarting the engines: {ranks_label(stuck.stuck)} cannot be freed", flush=True)
-        tails = begun.Tails(self.folder, [None] * self.ranks)
-        execution.request_stacks()
-        time.sleep(_STACKS_WAIT_S)
-        stacks = dict(tails.new())
-        self.restart()
-        return stuck_error(raised, {rank: stacks.get(rank, "") for rank in stuck.stuck})

@@ -282,8 +282,8 @@ class Fit:
             self.state = "failed"
             raise
         finally:
-            turns, ticket = self._ticket
-            turns.give_back(ticket)
+            work, ticket = self._ticket
+            work.give_back(ticket)
             state: State = "failed" if self.state == "queued" else self.state
             self._view.finish(state, str(self.error) if self.error else None)
             archive.conclude(self.folder, state, str(self.error or ""))
@@ -334,7 +334,7 @@ class Fit:
                 self.state = "running"
             if self._stop_asked_at is not None:
                 execution.request_stop()
-            self._cluster.follow(execution)
+            self._ticket[0].follow(execution)
         if self._begun is not None:
             self._read_kept()
         if execution.failures:

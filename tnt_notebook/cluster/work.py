@@ -1,0 +1,148 @@
+"""What runs on the ranks of a cluster: one cell or fit at a time, on ranks that can communicate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tnt_notebook.cluster import begun
+from tnt_notebook.cluster.engines import Engines
+from tnt_notebook.cluster.execution import Abandoned, Execution, RanksDied, RanksStuck
+from tnt_notebook.cluster.failure import rank_error
+from tnt_notebook.cluster.loss import death_error, stuck_error
+from tnt_notebook.cluster.output import ranks_label
+from tnt_notebook.cluster.turns import Turns
+from tnt_notebook.errors import ClusterError, DeathError, RankError
+
+ENGINE = "tnt_notebook.engine"  # where functions are that ranks are told to call
+_TURN_TICK_S = 0.05
+_RECOVER_S = 30.0
+_STACKS_WAIT_S = 0.5  # for stuck ranks to write where they are
+
+
+def _silence(line: str) -> None:
+    """Reports progress to nobody."""
+
+
+class Work:
+    """Of one set of ranks, from their start until they are stopped or started anew.
+
+    Args:
+        alive: the ranks, or an error that says why there are none.
+        restart: starts them anew, where one cannot be freed.
+
+    Attributes:
+        over: these ranks were started anew: there is other work now.
+        running: what runs, or was left running by a person who pressed interrupt twice.
+        needs_recovery: ranks have to free their communication before the next cell.
+    """
+
+    def __init__(self, alive: Callable[[], Engines], restart: Callable[[], None]) -> None:
+        self.over = False
+        self.running: Execution | None = None
+        self.needs_recovery = False
+        self._alive = alive
+        self._restart = restart
+        # The first is the cell or fit that runs; the others wait.
+        self._turns = Turns()
+
+    def draw(self) -> object:
+        """A place in the queue; it has to be given back."""
+        return self._turns.draw()
+
+    def give_back(self, ticket: object) -> None:
+        """Leaves the queue; a second time does nothing."""
+        self._turns.give_back(ticket)
+
+    @contextmanager
+    def turn(
+        self, report: Callable[[str], None] = _silence, ticket: object | None = None
+    ) -> Iterator[Engines]:
+        """One at a time: cells behind a fit wait here, then meet ranks that can communicate.
+
+        Args:
+            report: called when there is something to wait for.
+            ticket: drawn before; now when None.
+
+        Raises:
+            ClusterError: the ranks have been stopped or started anew meanwhile, or have died.
+        """
+        engines = self._alive()
+        ticket = ticket or self.draw()
+        try:
+            if not self._turns.wait(ticket, 0):
+                report("waiting for the fit to end")
+                while not self._turns.wait(ticket, _TURN_TICK_S):  # so that Ctrl-C is heard
+                    pass
+            if self.over:
+                raise ClusterError("The cluster was stopped or restarted while this waited.")
+            if self.running is not None:
+                report("waiting for the interrupted cell to end")
+                self.follow(self.running)
+            if gone := [rank for rank in engines.dead() if rank not in engines.lost]:
+                raise self._death(engines, RanksDied(gone))  # at rest
+            self._recover(engines)
+            yield engines
+        finally:
+            self.give_back(ticket)
+
+    def follow(self, execution: Execution, timeout: float | None = None) -> None:
+        """Waits for an execution, and mends the cluster where it can when that fails.
+
+        Raises:
+            DeathError: ranks died.
+            ClusterError: ranks could not be freed: all were started anew.
+        """
+        engines = self._alive()
+        self.running = execution
+        try:
+            execution.wait(timeout)
+        except Abandoned:
+            self.needs_recovery = True
+            raise  # it stays the running one: the next cell waits for it
+        except RanksDied as death:
+            self._ended(execution)
+            raise self._death(engines, death) from None
+        except RanksStuck as stuck:
+            self._ended(execution)
+            raise self._free_by_restart(engines, execution, stuck) from None
+        except ClusterError:
+            self._ended(execution)
+            raise
+        self._ended(execution)
+
+    def _recover(self, engines: Engines) -> None:
+        if self.needs_recovery and engines.size > 1 and engines.living:
+            recovery = Execution(engines, engines.living).call(f"{ENGINE}.cell:recover")
+            self.follow(recovery, timeout=_RECOVER_S)
+            if recovery.failures:
+                raise rank_error(recovery.failures)
+        self.needs_recovery = False
+
+    def _ended(self, execution: Execution) -> None:
+        # Another one may run by now, where a person did not wait for the end of this one.
+        if self.running is execution:
+            self.running = None
+            self.needs_recovery = self.needs_recovery or bool(execution.failures)
+
+    def _death(self, engines: Engines, death: RanksDied) -> DeathError:
+        words = engines.last_words(death.ranks)
+        engines.lost.update(engines.dead())
+        self.needs_recovery = True
+        living = engines.living if engines.survives else []
+        with_host = engines.of_lost_hosts()
+        return death_error(with_host or death.ranks, engines.seats, bool(with_host), living, words)
+
+    def _free_by_restart(
+        self, engines: Engines, execution: Execution, stuck: RanksStuck
+    ) -> ClusterError:
+        failures = execution.failures
+        raised = rank_error(failures) if failures else RankError("It was interrupted.")
+        print(f"restarting the engines: {ranks_label(stuck.stuck)} cannot be freed", flush=True)
+        tails = begun.Tails(engines.folder, [None] * engines.size)
+        execution.request_stacks()
+        time.sleep(_STACKS_WAIT_S)
+        stacks = dict(tails.new())
+        self._restart()
+        return stuck_error(raised, {rank: stacks.get(rank, "") for rank in stuck.stuck})
