@@ -23,9 +23,9 @@ PLAN = {
     "ask": [], "cancel": [], "listing": [], "sweep": [],
 }  # fmt: skip
 RECORD = record.Record(
-    id="1a2b3c4d", ranks=2, launcher="slurm", host="node1", began=1.8e9, request={"ranks": 2},
-    plan=PLAN, state="ready", controller=(77, 1.8e9), job="12", seats=({"host": "node1"},),
-    reached="10.0.0.1, on the way to node1 (eth0)",
+    id="1a2b3c4d", ranks=2, launcher="slurm", host="node1", pids="1", began=1.8e9, plan=PLAN,
+    request={"ranks": 2}, state="ready", controller=(77, 1.8e9), job="12",
+    seats=({"host": "node1"},), reached="10.0.0.1, on the way to node1 (eth0)",
 )  # fmt: skip
 FIT = begun.Begun(title="fit", run="/runs/1", options={"bucket_mb": 2}, cell="1", logs=(10, 20))
 #: Numbers that are none, or too large for what they count, among them.

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from tnt_notebook import files
+from tnt_notebook import files, warden
 from tnt_notebook.cluster import lease
 from tnt_notebook.cluster.folder import RunFolder, known
 from tnt_notebook.errors import ClusterError
@@ -27,6 +27,7 @@ class Record:
         ranks: how many.
         launcher: that started them.
         host: where controller and warden run.
+        pids: where their process numbers count, see :func:`tnt_notebook.warden.pids_count_in`.
         began: Unix time.
         state: ``starting`` or ``ready``.
         request: what was asked for, as plain data.
@@ -44,6 +45,7 @@ class Record:
     ranks: int
     launcher: str
     host: str
+    pids: str
     began: float
     request: dict[str, Any]
     plan: dict[str, Any]
@@ -154,6 +156,7 @@ def begin(
         ranks=request["ranks"],
         launcher=request["launcher"],
         host=platform.node(),
+        pids=warden.pids_count_in(),
         began=time.time(),
         request=request,
         plan=plan,
@@ -176,6 +179,7 @@ def _record(said: Any) -> Record:
         ranks=_a(int, said["ranks"]),
         launcher=_a(str, said["launcher"]),
         host=_a(str, said["host"]),
+        pids=_a(str, said["pids"]),
         began=float(said["began"]),
         request=_a(dict, said["request"]),
         plan=plan,

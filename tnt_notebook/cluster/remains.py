@@ -19,7 +19,7 @@ def remove() -> list[str]:
     removed = []
     for folder in known():
         record = records.read(folder)
-        if record is None or not record.here or record.plan["cancel"]:
+        if record is None or record.pids != warden.pids_count_in() or record.plan["cancel"]:
             continue
         if not warden.processes_of(record.id) and lease.status(record.plan) is None:
             warden.remove([str(path) for path in folder.all])

@@ -37,7 +37,7 @@ def prepare(home: Path, here: Seat) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
         _check_own(folder)
     # Told before anything can fail: a file for each rank, named by its pid, with where that counts.
-    (segments / warden.RANKS / str(os.getpid())).write_text(_pids())
+    (segments / warden.RANKS / str(os.getpid())).write_text(warden.pids_count_in())
     if here.local_rank == 0:
         _remove_remains(segments)
         subprocess.Popen(
@@ -65,16 +65,11 @@ def _remove_remains(own: Path) -> None:
             continue
         theirs = segments == own or status.st_uid != os.geteuid()
         begins = time.time() - status.st_mtime < 2 * warden.LINGER_S
-        elsewhere = not told or set(told) != {_pids()}  # /dev/shm may be shared by containers
+        elsewhere = set(told) != {warden.pids_count_in()}
         cluster_id = segments.name.split("-")[1]
         if not (theirs or begins or elsewhere or warden.ranks_on_host(cluster_id, str(segments))):
             temporary = Path(tempfile.gettempdir()) / segments.name
             warden.remove([str(segments), str(temporary)])
-
-
-def _pids() -> str:
-    """The namespace in which process numbers of this host, or container, count."""
-    return os.readlink("/proc/self/ns/pid")
 
 
 def _use(temporary: Path) -> None:
