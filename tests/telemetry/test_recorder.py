@@ -123,6 +123,20 @@ def test_rows_come_once_after_an_epoch_and_again_at_the_end():
     assert last["eta"] is None
 
 
+def test_a_run_that_goes_on_at_the_end_of_an_epoch_has_its_place():
+    """Nothing is left of the epoch but its end: no step tells where the run is."""
+    recorder = Recorder(2, "fit", 3, start=0.0)
+    recorder.earlier([1], {"loss": [0.5]}, epoch=2, step=10, steps=10)
+    frame = recorder.frame(0.1)
+    assert (frame["epoch"], frame["step"], frame["steps"]) == (2, 10, 10)
+    recorder.epoch_end(2, {"loss": 0.25}, 0.2)
+    frame = recorder.frame(0.2)
+    assert (frame["epoch"], frame["step"], frame["steps"]) == (2, 10, 10)
+    assert frame["rows"] == [{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.25}]
+    now = run_steps(recorder, 3, 5, begin=0.3)
+    assert recorder.frame(now)["eta"] == pytest.approx(0.5)
+
+
 def test_numbers_that_are_not_finite_are_none_and_arrays_are_left_out():
     recorder = Recorder(1, start=0.0)
     logs = {

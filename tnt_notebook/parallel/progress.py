@@ -71,9 +71,13 @@ class Progress:
                 begin, end = share_of(samples, *replica)
                 self._samples[rank] += end - begin
 
-    def goes_on(self, epochs: Sequence[int], history: Mapping[str, Sequence[float]]) -> None:
-        """Before the run begins: it does so after these epochs, counted from 0."""
-        self._recorder.earlier([epoch + 1 for epoch in epochs], history)
+    def goes_on(
+        self, epochs: Sequence[int], history: Mapping[str, Sequence[float]], epoch: int, step: int
+    ) -> None:
+        """Before the run begins: it does so after these epochs, and after so many steps of the
+        running one; epochs count from 0."""
+        ended = [epoch + 1 for epoch in epochs]
+        self._recorder.earlier(ended, history, epoch + 1, step, self._steps)
 
     def written(self, checkpoint: dict[str, float] | None) -> None:
         """The last checkpoint that is on disk."""

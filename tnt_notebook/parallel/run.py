@@ -87,7 +87,10 @@ def fit(
             initial_epoch = keeping.start.place.epoch
     progress = _progress(session, model, functions, "fit", epochs, steps)
     if keeping is not None and keeping.start is not None:
-        progress.goes_on(keeping.start.state.epochs, keeping.start.state.history)
+        start = keeping.start
+        progress.goes_on(
+            start.state.epochs, start.state.history, start.place.epoch, start.place.step
+        )
     finalized = finalized_where_it_is() if session.pipeline else contextlib.nullcontext()
     with _running(session, functions, progress, keeping), finalized, journal:
         history = keras_fit(

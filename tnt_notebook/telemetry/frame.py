@@ -28,8 +28,8 @@ Row = dict[str, float | None]
 class Frame(TypedDict):
     """One look at a run.
 
-    ``epoch`` and ``step`` count from 1 and are 0 before the first step has ended; ``steps`` is
-    ``None`` while the length of an epoch is unknown. Times are in seconds.
+    ``epoch`` and ``step`` count from 1. Before the first step has ended they are 0, or the place of
+    the checkpoint from which the run goes on. ``steps`` is ``None`` while the length of an epoch is unknown. Times are in seconds.
     """
 
     v: int

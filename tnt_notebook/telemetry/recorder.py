@@ -112,18 +112,29 @@ class Recorder:
             self._rows_are_new = True
             self._pace.epoch_ended(self._step, now)
 
-    def earlier(self, epochs: Sequence[int], logs: Mapping[str, Sequence[float]]) -> None:
+    def earlier(
+        self,
+        epochs: Sequence[int],
+        logs: Mapping[str, Sequence[float]],
+        epoch: int,
+        step: int,
+        steps: int | None,
+    ) -> None:
         """Tells what the run had come to before it went on.
 
         Args:
             epochs: that had ended, counted from 1.
             logs: of each, loss and metrics; columns of another length are left out.
+            epoch: The running epoch, counted from 1.
+            step: Steps of this epoch that have ended; maybe all of them.
+            steps: Steps of a whole epoch; ``None`` when not known.
         """
         whole = {name: column for name, column in logs.items() if len(column) == len(epochs)}
         with self._lock:
-            for i, epoch in enumerate(epochs):
+            self._epoch, self._step, self._steps = epoch, step, steps
+            for i, ended in enumerate(epochs):
                 row = finite_logs({name: column[i] for name, column in whole.items()})
-                self._rows.append({"epoch": epoch, **row})
+                self._rows.append({"epoch": ended, **row})
             self._rows = evenly(self._rows, MAX_ROWS, _epoch_of)
             self._rows_are_new = True
 
