@@ -172,7 +172,7 @@ class _Warden:
         self.asked_to_end: socket.socket | None = None
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(plan["socket"])
-        self.listener.listen(128)  # who finds no room is refused at once
+        self.listener.listen(128)  # who finds no room waits
 
     def ends_in_s(self) -> float | None:
         """Seconds until the lease is over; None while somebody owns the cluster."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import socket
+import struct
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -118,6 +121,27 @@ def test_many_connections(plan: dict[str, Any], held: Lease) -> None:
         check(plan, held)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+
+
+def test_a_warden_that_is_slow_to_answer_has_not_ended(plan: dict[str, Any], held: Lease) -> None:
+    """Its machine is busy, and more want to speak to it than it has room for."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(plan["socket"])
+        size = struct.calcsize("3i")
+        peer = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    pid = struct.unpack("3i", peer)[0]
+    with ExitStack() as stack:
+        os.kill(pid, signal.SIGSTOP)
+        again = threading.Timer(0.5, os.kill, (pid, signal.SIGCONT))
+        again.start()
+        stack.callback(again.join)
+        with pytest.raises(BlockingIOError):
+            while True:
+                waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
+                waiting.setblocking(False)
+                waiting.connect(plan["socket"])
+        check(plan, held)
+    check(plan, held)
 
 
 def test_then_it_ends_its_cluster(plan: dict[str, Any], held: Lease) -> None:

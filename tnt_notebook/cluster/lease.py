@@ -10,6 +10,7 @@ import json
 import os
 import select
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -164,8 +165,10 @@ def described(owner: dict[str, Any]) -> str:
 
 def _connected(address: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(_ANSWER_S)
     try:
+        # With Python's own timeout a full queue of the warden would be an error at once.
+        wait = struct.pack("ll", int(_ANSWER_S), 0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
         connection.connect(address)
     except BaseException:
         connection.close()
