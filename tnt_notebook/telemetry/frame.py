@@ -29,7 +29,8 @@ class Frame(TypedDict):
     """One look at a run.
 
     ``epoch`` and ``step`` count from 1. Before the first step has ended they are 0, or the place of
-    the checkpoint from which the run goes on. ``steps`` is ``None`` while the length of an epoch is unknown. Times are in seconds.
+    the checkpoint from which the run goes on. ``steps`` is ``None`` while the length of an epoch is
+    unknown. Times are in seconds.
     """
 
     v: int
