@@ -121,8 +121,8 @@ def end(plan: dict) -> list[int | str]:
     """Ends a cluster and removes its folders; returns what could not be ended.
 
     Args:
-        plan: id, folders, and, where there is such, ask, cancel and listing of a job, or sweep: a
-            command that cleans up on other hosts, where nobody could outlive the ranks.
+        plan: id and folders; commands, each empty where there is none: ask, cancel and listing of
+            a job, and sweep, which cleans up on other hosts, where nobody could outlive the ranks.
     """
     left: list[int | str] = []
     if plan["cancel"] and not end_job(plan["ask"], plan["cancel"], plan["listing"]):

@@ -20,17 +20,13 @@ from tnt_notebook.cluster.record import Record
 from tnt_notebook.cluster.request import Request, hours_to_seconds
 from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
 from tnt_notebook.cluster.values import packed
-from tnt_notebook.cluster.work import ENGINE, Work
+from tnt_notebook.cluster.work import ENGINE, Work, silence
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.words import number
 
 Ticket = tuple[Work, object]
 
 _SNAPSHOT_S = 30.0  # between checkpoints that nobody has asked for, to go on from
-
-
-def _silence(line: str) -> None:
-    """Reports progress to nobody."""
 
 
 def _never() -> bool:
@@ -67,7 +63,7 @@ class Cluster:
         self,
         ranks: int | None = None,
         *,
-        report: Callable[[str], None] = _silence,
+        report: Callable[[str], None] = silence,
         **options: Any,
     ) -> None:
         asked, how = options_of.asked(ranks, options)
@@ -131,7 +127,7 @@ class Cluster:
         engines.let_go()
         return engines.record
 
-    def restart(self, report: Callable[[str], None] = _silence) -> None:
+    def restart(self, report: Callable[[str], None] = silence) -> None:
         """Starts the ranks anew, with the same options; their variables are lost. A job goes on, if
         it still runs."""
         engines = self._alive()
@@ -220,7 +216,7 @@ class Cluster:
         self,
         cell: str,
         ranks: Sequence[int] | None = None,
-        report: Callable[[str], None] = _silence,
+        report: Callable[[str], None] = silence,
     ) -> None:
         """Runs a cell on ranks and shows their output while it runs.
 
@@ -267,7 +263,7 @@ class Cluster:
         *arguments: Any,
         ranks: Sequence[int] | None = None,
         on_data: Callable[[dict[str, Any]], None] | None = None,
-        report: Callable[[str], None] = _silence,
+        report: Callable[[str], None] = silence,
     ) -> dict[int, Any]:
         """Calls ``module:function`` of the engine side on ranks; returns answers by rank.
 

@@ -25,7 +25,10 @@ from pathlib import Path
 
 import platformdirs
 
+from tnt_notebook import warden
+
 _SHARED_MEMORY = Path("/dev/shm")
+_ROOM = 1 << 20  # a start writes less
 
 
 @dataclass(frozen=True)
@@ -37,18 +40,35 @@ class RunFolder:
 
     @classmethod
     def create(cls, cluster_id: str, on_all_nodes: bool = False) -> RunFolder:
-        """Makes the folders, in :func:`base`."""
+        """Makes the folders, in :func:`base`.
+
+        Raises:
+            OSError: they cannot be made, or there is no room for what a start writes.
+        """
         parent = base(on_all_nodes)
         parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = Path(tempfile.mkdtemp(prefix=f"tnt-{cluster_id}-", dir=parent))  # mode 0700
         folder = cls(path, local_folder(path.name) or path / "segments")
         parts = (folder.profile, folder.ipython, folder.logs, folder.mpi, folder.temporary)
-        for part in (*parts, folder.segments):
-            part.mkdir(mode=0o700)
-        for log in (folder.controller_log, folder.launcher_log, folder.job_log):
-            log.touch(0o600)  # others append to them, and would let everybody read
-        (folder.segments / "folder").symlink_to(path)
+        try:
+            for part in (*parts, folder.segments):
+                part.mkdir(mode=0o700)
+            for log in (folder.controller_log, folder.launcher_log, folder.job_log):
+                log.touch(0o600)  # others append to them, and would let everybody read
+            (folder.segments / "folder").symlink_to(path)
+            folder.check_room()
+        except OSError:
+            warden.remove([str(made) for made in folder.all])
+            raise
         return folder
+
+    def check_room(self) -> None:
+        """Raises OSError where nothing can be written: of a quota only a file tells that is."""
+        room = self.path / "room"
+        try:
+            room.write_bytes(bytes(_ROOM))
+        finally:
+            room.unlink(missing_ok=True)
 
     @property
     def all(self) -> tuple[Path, Path]:

@@ -7,7 +7,6 @@ import logging
 import secrets
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,12 @@ from tnt_notebook.cluster.launch import SYSTEMS, Controller, Launch, launch_of
 from tnt_notebook.cluster.launch.command import environment, local_environment
 from tnt_notebook.cluster.lease import Lease
 from tnt_notebook.cluster.network import LOOPBACK, address_for
+from tnt_notebook.cluster.registration import Report, wait_for_ranks
 from tnt_notebook.cluster.request import Request
 from tnt_notebook.errors import ClusterError
 
-Report = Callable[[str], None]
-
 _POLL_S = 0.05
 _GONE_S = 30.0  # for engines to end
-_LOOK_S = (2.0, 15.0)  # at a job that waits: at first, and after a while
 _PERIOD_MS = 250
 #: Seconds without a heartbeat until a rank counts as dead, on this host: there its nanny tells of a
 #: death at once, and a missing heartbeat may just be a busy machine.
@@ -63,14 +60,38 @@ def start(
     """
     for gone in remains.remove():
         report(f"removed what was left of cluster {gone}, which was killed")
-    cluster_id = secrets.token_hex(4)
-    folder = RunFolder.create(cluster_id, asked.on_other_hosts)
     try:
+        engines, launch = _begin(asked, agent, fit_s)
+    except OSError as error:
+        raise ClusterError(_full(error, asked)) from error
+    try:
+        silence = silence_s if asked.on_other_hosts else _SILENCE_S
+        _controller(engines, asked, interface, silence, report)
+        _launch(engines, launch)
+        engines.connect()
+        wait_for_ranks(engines, asked, report, queue_s)
+        engines.verify()
+        engines.update(state="ready")
+    except BaseException as error:  # Ctrl-C too
+        told = _closed(engines, asked, error)
+        if told is error:
+            raise
+        raise told from error
+    return engines
+
+
+def _begin(asked: Request, agent: str | None, fit_s: float) -> tuple[Engines, Launch]:
+    """Makes folders, lease and record of a cluster; none of its processes runs yet."""
+    cluster_id = secrets.token_hex(4)
+    with contextlib.ExitStack() as undo:
+        folder = RunFolder.create(cluster_id, asked.on_other_hosts)
+        folders = [str(path) for path in folder.all]
+        undo.callback(warden.remove, folders)
         launch = launch_of(asked, folder, cluster_id, agent=agent)
         launch.check()
         plan = {
             "id": cluster_id,
-            "folders": [str(path) for path in folder.all],
+            "folders": folders,
             "socket": str(folder.warden),
             "busy": str(folder.busy),
             "keep_s": asked.keep_s,
@@ -81,28 +102,32 @@ def start(
             "sweep": launch.sweep,
         }
         lease = Lease.begin(plan)
-    except BaseException:
-        warden.remove([str(path) for path in folder.all])
-        raise
-    record = records.begin(cluster_id, asked.as_json(), plan, folder)
-    engines = Engines(record, folder, lease)
-    try:
-        silence = silence_s if asked.on_other_hosts else _SILENCE_S
-        _controller(engines, asked, interface, silence, report)
-        _launch(engines, launch)
-        engines.connect()
-        _wait_for_ranks(engines, asked, report, queue_s)
-        engines.verify()
-        engines.update(state="ready")
-    except BaseException as error:  # Ctrl-C too
+        undo.callback(lease.release)
+        record = records.begin(cluster_id, asked.as_json(), plan, folder)
+        undo.pop_all()
+    return Engines(record, folder, lease), launch
+
+
+def _closed(engines: Engines, asked: Request, error: BaseException) -> BaseException:
+    """Ends what has begun of a cluster that did not start; returns what to raise."""
+    if isinstance(error, Exception):
         try:
-            engines.close()
-        except ClusterError as left:  # a batch system that does not answer, say
-            if not isinstance(error, ClusterError):
-                raise
-            raise ClusterError(f"{error}\n{left}") from error
-        raise
-    return engines
+            engines.folder.check_room()
+        except OSError as full:  # of which those who could not write may have said nothing
+            error = ClusterError(f"{_full(full, asked)}\n\n{error}")
+    try:
+        engines.close()
+    except ClusterError as left:  # a batch system that does not answer, say
+        return ClusterError(f"{error}\n{left}") if isinstance(error, ClusterError) else left
+    return error
+
+
+def _full(error: OSError, asked: Request) -> str:
+    return (
+        f"The files of a cluster cannot be written below {base(asked.on_other_hosts)}: "
+        f"{error.strerror or error}. Make room there (the disk may be full, or your quota), or "
+        "name another folder: TNT_RUN_DIR=/path"
+    )
 
 
 def planned(asked: Request, agent: str | None = None) -> str:
@@ -141,7 +166,7 @@ def again(engines: Engines, report: Report, agent: str | None = None) -> None:
     else:
         engines.folder.again(engines.record.rounds).touch(0o600)
         engines.update(rounds=engines.record.rounds + 1)
-    _wait_for_ranks(engines, asked, report, queue_s=_GONE_S)
+    wait_for_ranks(engines, asked, report, queue_s=_GONE_S)
     engines.verify()
 
 
@@ -225,106 +250,6 @@ def _launch(engines: Engines, launch: Launch) -> None:
 def _write(path: Path, text: str) -> None:
     with open(path, "w", opener=files.private) as file:
         file.write(text)
-
-
-def _wait_for_ranks(engines: Engines, asked: Request, report: Report, queue_s: float) -> None:
-    """Returns when all ranks have registered; a job's wait in its queue does not count."""
-    begin = time.monotonic()
-    if engines.record.job is not None:
-        _wait_in_queue(engines, report, queue_s)
-        begin = time.monotonic()
-    progress = _Changes(report)
-    looked = begin
-    processes: set[tuple[int, float]] = set()
-    while (answering := len(engines.client.ids)) < engines.size:
-        now = time.monotonic()
-        waited = now - begin
-        ranks = words.ranks(engines.size)
-        progress.tell(f"starting {ranks}: {answering} of {engines.size} answer ({waited:.0f} s)")
-        if engines.record.job is None:
-            processes |= _children(engines)
-            # mpiexec itself may hang when a rank fails in MPI_Init: the ranks are what counts.
-            ended = not all(map(records.runs, processes)) or not engines.launcher_runs()
-        else:
-            ended = engines.folder.ended(engines.record.rounds).exists()
-            if now - looked > _LOOK_S[0]:
-                looked = now
-                _check_job(engines)
-        if ended:
-            engines.wait_for_launcher()
-            raise ClusterError(f"Ranks ended while starting.\n{engines.start_output()}")
-        if refusals := engines.refusals():
-            raise ClusterError(f"Ranks ended while starting.\n{refusals}")
-        if waited > asked.timeout_s:
-            raise ClusterError(
-                f"{answering} of {ranks} answered within {asked.timeout_s:g} s.\n"
-                + engines.start_output()
-            )
-        time.sleep(_POLL_S)
-
-
-def _wait_in_queue(engines: Engines, report: Report, queue_s: float) -> None:
-    """Returns when the job runs."""
-    begin, pause = time.monotonic(), _LOOK_S[0]
-    progress = _Changes(report)
-    while True:
-        job = engines.job()
-        assert job is not None
-        waited = time.monotonic() - begin
-        if job.state == "running":
-            return
-        if job.state == "ended":
-            raise ClusterError(
-                f"Job {engines.record.job} {job}, before any rank began.\n{engines.start_output()}"
-            )
-        progress.tell(f"job {engines.record.job} {job}; waiting for {words.about(waited)}")
-        if waited > queue_s:
-            raise ClusterError(
-                f"Job {engines.record.job} {job}; after {words.about(queue_s)} it is cancelled."
-            )
-        _sleep(min(pause, 0.5) if waited < 5 else pause)
-        pause = min(_LOOK_S[1], pause * 1.1)
-
-
-def _check_job(engines: Engines) -> None:
-    job = engines.job()
-    assert job is not None
-    if job.state == "ended":
-        time.sleep(1.0)  # its output may come after it over a shared file system
-        raise ClusterError(
-            f"Job {engines.record.job} {job}, while ranks were starting.\n{engines.start_output()}"
-        )
-
-
-class _Changes:
-    """Tells a line once."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-        self._told = ""
-
-    def tell(self, line: str) -> None:
-        if line != self._told:
-            self._told = line
-            self._report(line)
-
-
-def _children(engines: Engines) -> set[tuple[int, float]]:
-    """The ranks that mpiexec has started on this machine, answering or not."""
-    if engines.record.engines is None or engines.record.launcher != "local":
-        return set()
-    try:
-        found = psutil.Process(engines.record.engines[0]).children()
-        return {(child.pid, child.create_time()) for child in found}
-    except psutil.NoSuchProcess:
-        return set()
-
-
-def _sleep(seconds: float) -> None:
-    """In pieces, so that Ctrl-C is heard at once."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, 0.1))
 
 
 def _silent() -> logging.Logger:

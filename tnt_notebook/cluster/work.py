@@ -21,7 +21,7 @@ _RECOVER_S = 30.0
 _STACKS_WAIT_S = 0.5  # for stuck ranks to write where they are
 
 
-def _silence(line: str) -> None:
+def silence(line: str) -> None:
     """Reports progress to nobody."""
 
 
@@ -57,7 +57,7 @@ class Work:
 
     @contextmanager
     def turn(
-        self, report: Callable[[str], None] = _silence, ticket: object | None = None
+        self, report: Callable[[str], None] = silence, ticket: object | None = None
     ) -> Iterator[Engines]:
         """One at a time: cells behind a fit wait here, then meet ranks that can communicate.
 

@@ -45,7 +45,8 @@ def given(arguments: Any) -> dict[str, Any]:
     allowed = {"start": set(OF_START), "detach": {"keep"}}.get(action, set())
     if wrong := [name for name in options if name not in allowed]:
         flag = "-n" if wrong[0] == "n" else "--" + wrong[0].replace("_", "-")
-        raise UsageError(f"{flag} goes with start only")
+        where = "start and detach" if flag == "--keep" else "start"
+        raise UsageError(f"{flag} goes with {where} only")
     if arguments.missing and action != "restart":
         raise UsageError("--missing goes with restart only")
     if arguments.force and action != "attach":

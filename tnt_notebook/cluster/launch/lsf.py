@@ -26,8 +26,12 @@ _NONE = "is not found|No unfinished job found|No matching job found"
 
 def _directives(request: Request, name: str, output: str) -> list[str]:
     per_node = request.per_node or (-(-request.ranks // request.nodes) if request.nodes else None)
-    lines = [f"#BSUB -J {name}", f"#BSUB -o {shlex.quote(output)}", f"#BSUB -n {request.ranks}"]
-    lines.append("#BSUB -rn")
+    lines = [
+        f"#BSUB -J {name}",
+        f"#BSUB -o {shlex.quote(output)}",
+        f"#BSUB -n {request.ranks}",
+        "#BSUB -rn",
+    ]
     if per_node:
         lines.append(f'#BSUB -R "span[ptile={per_node}]"')
     if request.cores:

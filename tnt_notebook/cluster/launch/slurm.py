@@ -54,9 +54,8 @@ def _directives(request: Request, name: str, output: str) -> list[str]:
         "partition": request.partition,
         "account": request.account,
     }
-    lines = [f"#SBATCH --{key}={value}" for key, value in options.items() if value is not None]
-    lines.append("#SBATCH --no-requeue")
-    return [*lines, *(f"#SBATCH {option}" for option in request.extra)]
+    lines = [f"--{key}={value}" for key, value in options.items() if value is not None]
+    return [f"#SBATCH {line}" for line in (*lines, "--no-requeue", *request.extra)]
 
 
 def _look(job: str) -> Job:

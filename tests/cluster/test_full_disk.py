@@ -1,0 +1,55 @@
+"""Where a disk is full a start says so, whichever of its files it is that finds no room."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STARTS = """
+import json, os, subprocess, sys
+from pathlib import Path
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.errors import ClusterError
+
+folder = Path(os.environ["TNT_RUN_DIR"])
+subprocess.run(["mount", "-t", "tmpfs", "-o", sys.argv[1], "none", folder], check=True)
+before = set(os.listdir("/dev/shm"))
+try:
+    Cluster(2).stop()
+    said = ""
+except ClusterError as error:
+    said = str(error)
+left = [*os.listdir(folder), *set(os.listdir("/dev/shm")) - before]
+print(json.dumps({"said": said, "left": left}))
+"""
+
+
+def _unavailable() -> str:
+    """Why a file system cannot be mounted for some processes only; "" if it can."""
+    if shutil.which("unshare") is None:
+        return "this machine has no unshare"
+    mount = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
+    tried = subprocess.run(mount, capture_output=True, text=True)
+    return f"this machine does not allow it: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+@pytest.mark.skipif(bool(_unavailable()), reason=_unavailable())
+@pytest.mark.parametrize(
+    "room",
+    ["size=16k", "nr_inodes=4", "nr_inodes=11", "nr_inodes=13"],
+    ids=["files", "folders", "configuration", "keys"],
+)
+def test_it_is_said_and_nothing_stays(
+    room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TNT_RUN_DIR", str(tmp_path))
+    start = ["unshare", "--mount", sys.executable, "-c", STARTS, room]
+    run = subprocess.run(start, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    told = json.loads(run.stdout.splitlines()[-1])
+    assert f"cannot be written below {tmp_path}: No space left on device" in told["said"]
+    assert told["left"] == []

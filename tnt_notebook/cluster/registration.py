@@ -1,0 +1,126 @@
+"""Waits for a job in its queue, and for ranks to register."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import psutil
+
+from tnt_notebook import words
+from tnt_notebook.cluster import record as records
+from tnt_notebook.cluster.engines import Engines
+from tnt_notebook.cluster.request import Request
+from tnt_notebook.errors import ClusterError
+
+Report = Callable[[str], None]
+
+_POLL_S = 0.05
+_LOOK_S = (2.0, 15.0)  # at a job that waits: at first, and after a while
+
+
+def wait_for_ranks(engines: Engines, asked: Request, report: Report, queue_s: float) -> None:
+    """Returns when all ranks have registered.
+
+    Args:
+        queue_s: how long a job may wait in its queue; that does not count against the time-out.
+
+    Raises:
+        ClusterError: they did not, with what they, MPI or the batch system say.
+    """
+    begin = time.monotonic()
+    if engines.record.job is not None:
+        _wait_in_queue(engines, report, queue_s)
+        begin = time.monotonic()
+    progress = _Changes(report)
+    looked = begin
+    processes: set[tuple[int, float]] = set()
+    while (answering := len(engines.client.ids)) < engines.size:
+        now = time.monotonic()
+        waited = now - begin
+        ranks = words.ranks(engines.size)
+        progress.tell(f"starting {ranks}: {answering} of {engines.size} answer ({waited:.0f} s)")
+        if engines.record.job is None:
+            processes |= _children(engines)
+            # mpiexec itself may hang when a rank fails in MPI_Init: the ranks are what counts.
+            ended = not all(map(records.runs, processes)) or not engines.launcher_runs()
+        else:
+            ended = engines.folder.ended(engines.record.rounds).exists()
+            if now - looked > _LOOK_S[0]:
+                looked = now
+                _check_job(engines)
+        if ended:
+            engines.wait_for_launcher()
+            raise ClusterError(f"Ranks ended while starting.\n{engines.start_output()}")
+        if refusals := engines.refusals():
+            raise ClusterError(f"Ranks ended while starting.\n{refusals}")
+        if waited > asked.timeout_s:
+            raise ClusterError(
+                f"{answering} of {ranks} answered within {asked.timeout_s:g} s.\n"
+                + engines.start_output()
+            )
+        time.sleep(_POLL_S)
+
+
+def _wait_in_queue(engines: Engines, report: Report, queue_s: float) -> None:
+    """Returns when the job runs."""
+    begin, pause = time.monotonic(), _LOOK_S[0]
+    progress = _Changes(report)
+    while True:
+        job = engines.job()
+        assert job is not None
+        waited = time.monotonic() - begin
+        if job.state == "running":
+            return
+        if job.state == "ended":
+            raise ClusterError(
+                f"Job {engines.record.job} {job}, before any rank began.\n{engines.start_output()}"
+            )
+        progress.tell(f"job {engines.record.job} {job}; waiting for {words.about(waited)}")
+        if waited > queue_s:
+            raise ClusterError(
+                f"Job {engines.record.job} {job}; after {words.about(queue_s)} it is cancelled."
+            )
+        _sleep(min(pause, 0.5) if waited < 5 else pause)
+        pause = min(_LOOK_S[1], pause * 1.1)
+
+
+def _check_job(engines: Engines) -> None:
+    job = engines.job()
+    assert job is not None
+    if job.state == "ended":
+        time.sleep(1.0)  # its output may come after it over a shared file system
+        raise ClusterError(
+            f"Job {engines.record.job} {job}, while ranks were starting.\n{engines.start_output()}"
+        )
+
+
+class _Changes:
+    """Tells a line once."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._told = ""
+
+    def tell(self, line: str) -> None:
+        if line != self._told:
+            self._told = line
+            self._report(line)
+
+
+def _children(engines: Engines) -> set[tuple[int, float]]:
+    """The ranks that mpiexec has started on this machine, answering or not."""
+    if engines.record.engines is None or engines.record.launcher != "local":
+        return set()
+    try:
+        found = psutil.Process(engines.record.engines[0]).children()
+        return {(child.pid, child.create_time()) for child in found}
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def _sleep(seconds: float) -> None:
+    """In pieces, so that Ctrl-C is heard at once."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, 0.1))
