@@ -160,7 +160,7 @@ def test_a_rank_without_memory_is_named_with_the_reason(memory_limit: MemoryLimi
                 "from tnt_notebook import comm\nif comm.rank() == 1: x = b'1' * 400_000_000"
             )
         assert time.monotonic() - begin < 5
-        assert re.search("Since this rank began on .*, 1 processes were killed", str(said.value))
+        assert "Since it began, 1 processes were killed there for lack of" in str(said.value)
         assert "Smaller batches" in str(said.value)
         cluster.run("1")
     finally:

@@ -45,8 +45,8 @@ def test_history_and_model_come_to_the_notebook(
 
 def test_stop_ends_it_after_the_current_step(cluster: Cluster) -> None:
     fit = cluster.fit(CELL.format(epochs=100_000), {})
-    eventually(lambda: len(fit.frames) > 3, 60)
-    assert len(fit.history["loss"]) >= 1 and {row.state for row in cluster.status()} == {"busy"}
+    eventually(lambda: fit.history.get("loss"), 60)
+    assert fit.frames and {row.state for row in cluster.status()} == {"busy"}
     with pytest.raises(TimeoutError, match="still runs"):
         fit.wait(0.01)
     fit.stop()

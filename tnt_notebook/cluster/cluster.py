@@ -20,7 +20,7 @@ from tnt_notebook.cluster.record import Record
 from tnt_notebook.cluster.request import Request, hours_to_seconds
 from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
 from tnt_notebook.cluster.values import packed
-from tnt_notebook.cluster.work import ENGINE, Work, silence
+from tnt_notebook.cluster.work import ENGINE, Work, no_report
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.words import number
 
@@ -63,7 +63,7 @@ class Cluster:
         self,
         ranks: int | None = None,
         *,
-        report: Callable[[str], None] = silence,
+        report: Callable[[str], None] = no_report,
         **options: Any,
     ) -> None:
         asked, how = options_of.asked(ranks, options)
@@ -127,7 +127,7 @@ class Cluster:
         engines.let_go()
         return engines.record
 
-    def restart(self, report: Callable[[str], None] = silence) -> None:
+    def restart(self, report: Callable[[str], None] = no_report) -> None:
         """Starts the ranks anew, with the same options; their variables are lost. A job goes on, if
         it still runs."""
         engines = self._alive()
@@ -216,7 +216,7 @@ class Cluster:
         self,
         cell: str,
         ranks: Sequence[int] | None = None,
-        report: Callable[[str], None] = silence,
+        report: Callable[[str], None] = no_report,
     ) -> None:
         """Runs a cell on ranks and shows their output while it runs.
 
@@ -263,7 +263,7 @@ class Cluster:
         *arguments: Any,
         ranks: Sequence[int] | None = None,
         on_data: Callable[[dict[str, Any]], None] | None = None,
-        report: Callable[[str], None] = silence,
+        report: Callable[[str], None] = no_report,
     ) -> dict[int, Any]:
         """Calls ``module:function`` of the engine side on ranks; returns answers by rank.
 

@@ -56,7 +56,7 @@ class ClusterDefaults(Configurable):
         168.0, min=0, help="hours that a fit may go on when the notebook's kernel has ended"
     ).tag(config=True)
     silence = Float(
-        3.0,
+        2.5,
         min=1,
         help="seconds without a sign of life until a rank on another host counts as dead",
     ).tag(config=True)

@@ -19,7 +19,7 @@ from tnt_notebook.cluster.lease import Lease
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.record import Known, Record
 from tnt_notebook.errors import ClusterError
-from tnt_notebook.words import NO_MEMORY
+from tnt_notebook.words import NO_MEMORY, ended
 
 TAIL_LINES = 25
 REMEMBERED = 1 << 12  # messages, so that none is taken twice; the default takes 13 MB
@@ -76,7 +76,7 @@ class Engines:
             if gone and not (engines.survives and engines.living):
                 raise ClusterError(
                     f"Of cluster {record.id} {ranks_label(gone)} died meanwhile. %tnt_cluster stop "
-                    f"{record.id} removes the rest.\n\n{engines.last_words(gone)}"
+                    f"{record.id} removes the rest.\n\n{engines.last_words(gone)[1]}"
                 )
         except BaseException:
             engines.let_go()
@@ -208,29 +208,36 @@ class Engines:
         except (psutil.NoSuchProcess, psutil.TimeoutExpired):
             pass  # ended already; or lives on, and then has nothing to say
 
-    def last_words(self, ranks: list[int]) -> str:
-        """What is known of ranks that died: where, their logs' tails, what MPI and the batch system
-        say of it."""
+    def last_words(self, ranks: list[int]) -> tuple[str, str]:
+        """What is known of ranks that died: why in a few words, "" where that is not known, and
+        their logs' tails, with what MPI and the batch system say of it."""
         # Where the others survive it lives on, and says nothing, unless it has lost a host.
         self.wait_for_launcher(1.5 if self.survives else _ENDED_AFTER_S)
-        parts = []
+        parts, why = [], ""
+        logs = {rank: tail(self.folder.rank_log(rank), TAIL_LINES) for rank in ranks}
         job = self.job()
         if job is not None and job.state == "ended":
             title = SYSTEMS[self.record.launcher].title
             parts.append(f"{title} says: job {self.record.job} {job}.")
-        for rank in ranks:
-            log = tail(self.folder.rank_log(rank), TAIL_LINES)
-            host = f" on {self.seats[rank]['host']}" if self.seats else ""
-            parts.append(f"Log of rank {rank}{host}:\n{log or '(empty)'}")
+        elif silent := [r for r, log in logs.items() if ended(self.seats[r]["pid"]) not in log]:
+            why = "it fell silent"
+            parts.append(
+                f"Nobody has told of an end of {ranks_label(silent)}: the host is cut off or down, "
+                "or its processes were stopped."
+            )
+        for rank, log in logs.items():
+            parts.append(f"Log of rank {rank} on {self.seats[rank]['host']}:\n{log or '(empty)'}")
         said = tail(self.folder.launcher_log, TAIL_LINES)
         if said:
             parts.append(f"MPI says:\n{said}")
-        if "signal 9" in said or "oom" in said.lower() or NO_MEMORY in "".join(parts):
+        if no_memory := any(NO_MEMORY in log for log in logs.values()):
+            why = "probably for lack of memory"
+        if no_memory or "signal 9" in said or "oom" in said.lower():
             parts.append(
                 "Signal 9 that nobody sent is mostly the system's: the host or the job ran out of "
                 "memory. Smaller batches, fewer ranks on a host, or a pipeline need less of it."
             )
-        return "\n\n".join(parts)
+        return why, "\n\n".join(parts)
 
     def of_lost_hosts(self) -> list[int]:
         """Ranks whose host was lost, as Open MPI says: it then ends all the others as well."""

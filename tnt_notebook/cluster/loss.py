@@ -8,13 +8,13 @@ from typing import Any
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.place import place
 from tnt_notebook.errors import ClusterError, DeathError, RankError
-from tnt_notebook.words import NO_MEMORY, number
+from tnt_notebook.words import number
 
 
 def death_error(
     ranks: Sequence[int],
     seats: Sequence[Mapping[str, Any]],
-    with_host: bool,
+    why: str,
     living: Sequence[int],
     last_words: str,
 ) -> DeathError:
@@ -22,14 +22,11 @@ def death_error(
 
     Args:
         seats: of all ranks, with their ``host``.
-        with_host: whether their hosts were lost as a whole.
+        why: in a few words; "" where that is not known.
         living: ranks that live on, with their variables.
         last_words: of the ranks, MPI, and the batch system.
     """
     hosts = ", ".join(sorted({seats[rank]["host"] for rank in ranks}))
-    why = ": the host was lost" if with_host else ""
-    if NO_MEMORY in last_words:
-        why = why or ": probably for lack of memory"
     next_step = "%tnt_cluster restart starts the ranks anew; variables on them are lost."
     if living:
         live, they = number(len(living), "lives", "live"), number(len(living), "its", "their")
@@ -38,7 +35,7 @@ def death_error(
             f"{ranks_label(living)} {live}, and so do {they} variables: the next cell runs there. "
             f"%tnt_cluster restart --missing starts {other} again, without --missing all ranks."
         )
-    said = f"{ranks_label(ranks)} died on {hosts}{why}. {next_step}"
+    said = f"{ranks_label(ranks)} died on {hosts}{why and f': {why}'}. {next_step}"
     return DeathError(f"{said}\n\n{last_words}", list(ranks))
 
 

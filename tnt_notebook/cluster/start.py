@@ -42,7 +42,7 @@ def start(
     agent: str | None = None,
     queue_s: float = 86_400.0,
     fit_s: float = 7 * 86_400.0,
-    silence_s: float = 3.0,
+    silence_s: float = 2.5,
 ) -> Engines:
     """Starts a cluster.
 
@@ -182,7 +182,7 @@ def _controller(
         address, why = address_for(hosts, interface)
         engines.update(reached=f"{address}, {why}")
         report(f"engines reach this notebook at {engines.record.reached}")
-    misses = round(silence_s * 1000 / _PERIOD_MS)
+    misses = round(silence_s * 1000 / _PERIOD_MS) - 1  # that may be; one more may not
     _write(
         folder.profile / "ipcontroller_config.py",  # no argument: those can be read by anybody
         f"c.Session.key = {secrets.token_hex(32).encode()!r}\n"

@@ -21,7 +21,7 @@ _RECOVER_S = 30.0
 _STACKS_WAIT_S = 0.5  # for stuck ranks to write where they are
 
 
-def silence(line: str) -> None:
+def no_report(line: str) -> None:
     """Reports progress to nobody."""
 
 
@@ -57,7 +57,7 @@ class Work:
 
     @contextmanager
     def turn(
-        self, report: Callable[[str], None] = silence, ticket: object | None = None
+        self, report: Callable[[str], None] = no_report, ticket: object | None = None
     ) -> Iterator[Engines]:
         """One at a time: cells behind a fit wait here, then meet ranks that can communicate.
 
@@ -127,12 +127,14 @@ class Work:
             self.needs_recovery = self.needs_recovery or bool(execution.failures)
 
     def _death(self, engines: Engines, death: RanksDied) -> DeathError:
-        words = engines.last_words(death.ranks)
+        why, words = engines.last_words(death.ranks)
         engines.lost.update(engines.dead())
         self.needs_recovery = True
         living = engines.living if engines.survives else []
-        with_host = engines.of_lost_hosts()
-        return death_error(with_host or death.ranks, engines.seats, bool(with_host), living, words)
+        ranks = death.ranks
+        if with_host := engines.of_lost_hosts():
+            ranks, why = with_host, "the host was lost"
+        return death_error(ranks, engines.seats, why, living, words)
 
     def _free_by_restart(
         self, engines: Engines, execution: Execution, stuck: RanksStuck

@@ -2,7 +2,8 @@
 
 It is ipyparallel's, but forked when the rank begins, and not started as a new Python when it
 registers: that one would first import what the rank has imported already, and the rank would wait.
-And in the rank's log it says of a rank that ends whether the host ran out of memory meanwhile.
+And in the rank's log it says that the rank has ended, so that one that is cut off can be told from
+one that died, and whether the host ran out of memory meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import IO, Any
 from ipyparallel.engine.nanny import KernelNanny
 
 from tnt_notebook.errors import ClusterError
-from tnt_notebook.words import NO_MEMORY
+from tnt_notebook.words import NO_MEMORY, ended
 
 _MOST_FILES = 1024  # more than any that are open when a rank begins
 
@@ -32,10 +33,10 @@ class _Nanny(KernelNanny):
 
     def finish(self) -> None:
         """The rank has ended: told before the controller is."""
-        killed = _killed_for_memory() - self._killed
-        if killed > 0 and not self._finish_called:
-            host = os.uname().nodename
-            os.write(1, f"Since this rank began on {host}, {killed} {NO_MEMORY}.\n".encode())
+        if not self._finish_called:
+            host, killed = os.uname().nodename, _killed_for_memory() - self._killed
+            memory = f" Since it began, {killed} {NO_MEMORY}." if killed > 0 else ""
+            os.write(1, f"{ended(self.pid)} on {host}.{memory}\n".encode())
         super().finish()
 
 
