@@ -24,6 +24,7 @@ from tnt_notebook.words import NO_MEMORY, ended
 TAIL_LINES = 25
 REMEMBERED = 1 << 12  # messages, so that none is taken twice; the default takes 13 MB
 _ENDED_AFTER_S = 3.0  # mpiexec ends, and says why, a moment after the first rank has died
+_JOB_ENDS_S = 5.0  # from when its processes are ended until a batch system says how it ended
 _DESCRIBE_S = 30.0
 #: Either its daemon's connection ends first, or the ssh that has started it.
 _LOST_HOST = re.compile(r"^\s*Remote (?:daemon:\s.* on node|host:)\s+(\S+)\s*$", re.MULTILINE)
@@ -190,6 +191,15 @@ class Engines:
             return None
         return system.look(self.record.job)
 
+    def _job_at_its_end(self) -> Job | None:
+        """The job, where it is ending with how it has ended, if that is known soon."""
+        deadline = time.monotonic() + _JOB_ENDS_S
+        while True:
+            job = self.job()
+            if job is None or job.state != "ending" or time.monotonic() > deadline:
+                return job
+            time.sleep(0.25)
+
     def launcher_runs(self) -> bool:
         """Whether mpiexec, or the job, is there."""
         if self.record.job is None:
@@ -215,8 +225,8 @@ class Engines:
         self.wait_for_launcher(1.5 if self.survives else _ENDED_AFTER_S)
         parts, why = [], ""
         logs = {rank: tail(self.folder.rank_log(rank), TAIL_LINES) for rank in ranks}
-        job = self.job()
-        if job is not None and job.state == "ended":
+        job = self._job_at_its_end()
+        if job is not None and job.state in ("ending", "ended"):
             title = SYSTEMS[self.record.launcher].title
             parts.append(f"{title} says: job {self.record.job} {job}.")
         elif silent := [r for r, log in logs.items() if ended(self.seats[r]["pid"]) not in log]:

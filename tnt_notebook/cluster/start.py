@@ -148,7 +148,7 @@ def again(engines: Engines, report: Report, agent: str | None = None) -> None:
         raise ClusterError("The cluster's controller has ended.")
     if engines.record.job is not None:
         job = engines.job()
-        if job is None or job.state == "ended":
+        if job is None or job.state in ("ending", "ended"):
             raise ClusterError(f"Job {engines.record.job} {job}.")
     report("ending the engines")
     # Through their nannies, which tell the controller; killed themselves, they could not.

@@ -21,12 +21,13 @@ class Job:
     """What a batch system says of a job.
 
     Attributes:
-        state: ``pending``, ``running``, ``ended``, or ``unknown`` where it could not be asked.
-        why: of a pending job what it waits for; of one that ended, how; else what is wrong.
+        state: ``pending``, ``running``, ``ending`` while the system ends what is left of it,
+            ``ended``, or ``unknown`` where it could not be asked.
+        why: of a pending job what it waits for; of one that ends, how; else what is wrong.
         more: when it is expected to begin, its place in the queue, or the time that is left.
     """
 
-    state: Literal["pending", "running", "ended", "unknown"]
+    state: Literal["pending", "running", "ending", "ended", "unknown"]
     why: str = ""
     more: str = ""
 

@@ -26,7 +26,7 @@ _PENDING = {
     "W": "its time has not come",
     "T": "it is being moved",
 }
-_RUNNING = {"R": "", "E": "", "B": "", "S": "it is suspended", "U": "it is suspended"}
+_RUNNING = {"R": "", "B": "", "S": "it is suspended", "U": "it is suspended"}
 _ENDED = {"F", "C", "X", "M"}
 #: Exit statuses that PBS itself gives; of Torque -10 to -12.
 _ENDS = {
@@ -101,6 +101,8 @@ def parsed(said: str) -> Job:
     if state in _RUNNING:
         used, limit = fields.get("resources_used.walltime"), fields.get("Resource_List.walltime")
         return Job("running", _RUNNING[state], f"{used} of {limit}" if used and limit else "")
+    if state == "E":
+        return Job("ending")
     if state in _ENDED:
         return Job("ended", _end(state, fields.get("Exit_status", "")), comment)
     if re.search(r"Unknown Job Id", said, re.IGNORECASE):

@@ -72,6 +72,8 @@ def parsed(said: str, job: str) -> Job:
                 held, stuck = "h" in state, "E" in state
                 why = "it is in error" if stuck else "it is held" if held else "it is in the queue"
                 return Job("pending", why)
+            if "d" in state:
+                return Job("ending", "it was cancelled")
             return Job("running", "it is suspended" if set(state) & set("sST") else "")
     if said.strip() and not said.lstrip().startswith("job-ID"):
         return silent(said)

@@ -35,7 +35,7 @@ _ENDS = {
     "BOOT_FAIL": "its nodes did not boot",
 }
 _PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED", "RESV_DEL_HOLD"}
-_RUNNING = {"RUNNING", "COMPLETING", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"}
+_RUNNING = {"RUNNING", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"}
 
 
 def _directives(request: Request, name: str, output: str) -> list[str]:
@@ -84,6 +84,8 @@ def parsed(said: str) -> Job:
         limit = fields.get("TimeLimit", "")
         until = fields.get("EndTime", "").replace("T", " ")
         return Job("running", "", f"until {until}" if limit[:1].isdigit() and until else "")
+    if state == "COMPLETING":
+        return Job("ending", _ENDS["TIMEOUT"] if reason == "TimeLimit" else "")
     if not state:
         if "Invalid job id" in said:
             return Job("ended", "Slurm knows nothing of it any more")
