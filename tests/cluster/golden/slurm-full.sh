@@ -31,7 +31,7 @@ for round in $(seq 1000); do
     kill -0 $ranks 2> /dev/null || break
   done
   echo $code > "$TNT_FOLDER/ended-$round"
-  timeout 20 env -u PRTE_MCA_prte_tmpdir_base MPIEXEC --map-by ppr:1:node:oversubscribe --bind-to none sh -c '[ -L "$1/folder" ] || rm -rf "$1" "${TMPDIR:-/tmp}/$2"' sweep /dev/shm/tnt-ID-NAME tnt-ID-NAME
+  timeout 20 env -u SLURM_NTASKS -u SLURM_NPROCS SLURM_OVERLAP=1 srun --ntasks-per-node=1 --mpi=none sh -c '[ -L "$1/folder" ] || rm -rf "$1" "${TMPDIR:-/tmp}/$2"' sweep /dev/shm/tnt-ID-NAME tnt-ID-NAME
   for wait in $(seq 120); do
     [ "$ending" ] && exit 0
     [ -e "$TNT_FOLDER/again-$round" ] && continue 2

@@ -62,6 +62,8 @@ class System:
         writes_at_once: whether the job's output file has what the job writes before it ends.
         ask: a command that sends SIGTERM to the script of a running job of that name, and to no
             other process of it; it fails where none runs. None where there is no such command.
+        each_node: a command that runs another one once on each node of the job that it is in; empty
+            where that is left to MPI.
         warns: whether it sends the script SIGUSR1 before the end of a job, as the directives ask.
     """
 
@@ -80,6 +82,7 @@ class System:
     tasks: Callable[[Mapping[str, str]], int | None]
     writes_at_once: bool = True
     ask: Callable[[str], list[str]] | None = None
+    each_node: tuple[str, ...] = ()
     warns: bool = False
 
 

@@ -86,22 +86,26 @@ def mpi_arguments(
     return arguments
 
 
-def sweep(mpiexec: Path, folder: RunFolder) -> list[str]:
+def sweep(mpiexec: Path, folder: RunFolder, each_node: Sequence[str] = ()) -> list[str]:
     """A command that removes the cluster's folders on all hosts of an allocation but the
-    notebook's, when its ranks have ended; none where the MPI cannot start one process on each.
+    notebook's, when its ranks have ended; none where nothing starts one process on each.
 
     The process that cleans up on a host ends, in a batch system, with the daemon that has started
     the ranks there.
+
+    Args:
+        each_node: the batch system's command for that; Open MPI has one, too.
     """
-    if not is_open_mpi(mpiexec):
+    if not each_node and is_open_mpi(mpiexec):
+        each_node = [
+            *("env", "-u", _SESSIONS),  # its own files must lie elsewhere
+            *(str(mpiexec), "{mpi}", "--map-by", "ppr:1:node:oversubscribe", "--bind-to", "none"),
+        ]
+    if not each_node:
         return []
     remove = '[ -L "$1/folder" ] || rm -rf "$1" "${TMPDIR:-/tmp}/$2"'
-    return [
-        # Its own files must lie elsewhere.
-        *("timeout", str(_SWEEP_S), "env", "-u", _SESSIONS, str(mpiexec), "{mpi}"),
-        *("--map-by", "ppr:1:node:oversubscribe", "--bind-to", "none"),
-        *("sh", "-c", remove, "sweep", str(folder.segments), folder.path.name),
-    ]
+    removes = ["sh", "-c", remove, "sweep", str(folder.segments), folder.path.name]
+    return ["timeout", str(_SWEEP_S), *each_node, *removes]
 
 
 def environment(folder: RunFolder, cluster_id: str) -> dict[str, str]:

@@ -110,11 +110,11 @@ def _process(
         words = ["exec", shlex.quote(str(mpiexec)), said, '"$@"']
         shell = [*prepare, " ".join(filter(None, words))]
         command = ["bash", "-c", "\n".join(shell), "mpiexec"]
-        if system is not None and open_mpi:
+        if system is not None and (sweeps := sweep(mpiexec, folder, system.each_node)):
             plain = environment(folder, cluster_id) | guarded(mpiexec, here=False)
             del plain[MARKER]  # those have been ended
             settings = [f"{name}={value}" for name, value in plain.items()]
-            shell = [*prepare, line(system, sweep(mpiexec, folder))]
+            shell = [*prepare, line(system, sweeps)]
             after = ["env", *settings, "bash", "-c", "\n".join(shell)]
     if asked.launcher == "local":
         own |= local_environment(folder)
@@ -178,7 +178,7 @@ def _job(
     ]
     name = job_name(cluster_id)
     job, variables = folder.path / "job.sh", folder.path / "environment.sh"
-    output, after = str(folder.launcher_log), sweep(mpiexec, folder)
+    output, after = str(folder.launcher_log), sweep(mpiexec, folder, system.each_node)
     text = script(system, asked, name, output, str(variables), command, after)
     return Launch(
         system.engines,

@@ -130,5 +130,10 @@ SLURM = System(
     nodes=_nodes,
     tasks=number_in("SLURM_NTASKS"),
     ask=_ask,
+    # The job's number of tasks is not that of its nodes. The step of the ranks may still be there.
+    each_node=(
+        *("env", "-u", "SLURM_NTASKS", "-u", "SLURM_NPROCS", "SLURM_OVERLAP=1"),
+        *("srun", "--ntasks-per-node=1", "--mpi=none"),
+    ),
     warns=True,
 )
