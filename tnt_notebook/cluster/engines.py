@@ -233,7 +233,7 @@ class Engines:
             why = "it fell silent"
             parts.append(
                 f"Nobody has told of an end of {ranks_label(silent)}: the host is cut off or down, "
-                "or its processes were stopped."
+                "or its processes were stopped, or all killed at once."
             )
         for rank, log in logs.items():
             parts.append(f"Log of rank {rank} on {self.seats[rank]['host']}:\n{log or '(empty)'}")
