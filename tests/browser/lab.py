@@ -54,6 +54,9 @@ READY = """async () => {
   await panel.context.ready;
   await panel.sessionContext.ready;
 }"""
+RESTART = """async () => {
+  await window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart();
+}"""
 RUN = """(cell) => {
   const app = window.jupyterapp;
   app.shell.currentWidget.content.activeCellIndex = cell;
@@ -202,6 +205,11 @@ class Notebook:
         self.page.wait_for_function("window.jupyterapp?.shell?.currentWidget?.sessionContext")
         self.page.evaluate(READY)
         self.page.wait_for_function(IDLE, timeout=1000 * timeout_s)
+
+    def restart_kernel(self) -> None:
+        """What the button does: a new kernel, and new connections to it."""
+        self.page.evaluate(RESTART)
+        self.wait_until_idle()
 
     def run(self, cell: int) -> None:
         """Runs a cell, counted from 0, and does not wait for its end."""

@@ -39,7 +39,7 @@ def test_without_a_file(site: Path) -> None:
         "fit_hours": 168.0,
         "keep": 0.25,
         "queue_hours": 24.0,
-        "silence": 3.0,
+        "silence": 2.5,
     }
 
 
@@ -58,7 +58,7 @@ def test_the_last_word_is_what_is_typed_then_the_persons_then_the_sites(
     assert found == {
         "launcher": "slurm", "partition": "gpu", "modules": ["cuda", "hdf5"], "time": "2h",
         "env": {"B": "2", "C": "3"}, "extra": ["--qos=low"], "keep": 0.0,
-        "queue_hours": 24.0, "fit_hours": 168.0, "silence": 3.0,
+        "queue_hours": 24.0, "fit_hours": 168.0, "silence": 2.5,
     }  # fmt: skip
     shown = Cluster.planned(4, time="2h")
     for line in ("#SBATCH --partition=gpu", "#SBATCH --time=02:00:00", "#SBATCH --qos=low",

@@ -82,9 +82,7 @@ def test_two_users_start_train_and_stop(hub: Hub, browser: Browser) -> None:
         eventually(lambda: kernel(hub, "bob")["last_activity"] > since)
 
         # A new kernel in her server finds ranks, training and live view as they were.
-        before = kernel(hub, "alice")
-        hub.ask("POST", f"/user/alice/api/kernels/{before['id']}/restart")
-        alice.wait_until_idle()
+        alice.restart_kernel()
         alice.run_and_wait(LOAD)
         alice.run_and_wait(ATTACH)
         expect(alice.outputs(ATTACH)).to_contain_text(f"of cluster {hers['id']} are here again")

@@ -16,6 +16,7 @@ from tests.load.footprint import FULL
 from tests.support.holes import written
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
+from tnt_notebook.engine.log import MOST_BYTES
 from tnt_notebook.errors import RankError
 
 RANKS = 3
@@ -139,7 +140,7 @@ def test_the_log_of_a_rank_keeps_its_end(cluster: Cluster) -> None:
     log: Path = cluster.folder.rank_log(1)
     cluster.run("import os\nos.system('yes | head -c 200000000')\nprint('the end')", [1])
     # Before blocks are given back, some file systems write them: slow disks take their time.
-    eventually(lambda: written(log) < (80 << 20), 100)
+    eventually(lambda: written(log) < MOST_BYTES + (1 << 20), 100)
     assert cluster.logs(1, 3).splitlines() == ["y", "y", "the end"]
     cluster.run("print('goes on')", [1])
     assert cluster.logs(1, 1) == "goes on"
