@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import secrets
 import signal
@@ -63,6 +64,8 @@ def start(
     try:
         engines, launch = _begin(asked, agent, fit_s)
     except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.ENOMEM):  # it is processes that there is no room for
+            raise
         raise ClusterError(_full(error, asked)) from error
     try:
         silence = silence_s if asked.on_other_hosts else _SILENCE_S
