@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,22 @@ def test_what_was_not_finished_does_not_count_and_is_removed(tmp_path):
     assert folder.whole(tmp_path) == []
     folder.remove_left_over(tmp_path)
     assert os.listdir(tmp_path) == []
+
+
+def test_what_others_remove_at_the_same_time_is_no_error(tmp_path):
+    seen = [tmp_path / f".seen-{rank:06d}" for rank in range(200)]
+
+    def remove() -> None:
+        for path in reversed(seen):
+            path.unlink(missing_ok=True)
+
+    for _ in range(20):
+        for path in seen:
+            path.touch()
+        other = threading.Thread(target=remove)
+        other.start()
+        folder.remove_left_over(tmp_path)
+        other.join()
 
 
 @given(

@@ -141,11 +141,12 @@ def give_up(folder: Path, name: str) -> None:
 
 
 def remove_left_over(folder: Path) -> None:
-    """Removes what a run that was killed had not finished."""
+    """Removes what a run that was killed had not finished. Others may remove theirs meanwhile: each
+    rank the file by which it saw that the folder is shared."""
     for name in os.listdir(folder):
         if _LEFT.fullmatch(name):
             path = folder / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def clear(folder: Path) -> None:
