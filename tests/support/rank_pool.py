@@ -47,7 +47,7 @@ class RankPool:
         n: int,
         function: Callable[..., Any],
         *args: Any,
-        timeout: float = 120,
+        timeout: float = 200,
         world: dict[str, Any] | None = None,
     ) -> list:
         """Calls ``function(*args)`` on n ranks, in a world of that size.
@@ -71,7 +71,7 @@ class RankPool:
         n: int,
         function: Callable[..., Any],
         *args: Any,
-        timeout: float = 120,
+        timeout: float = 200,
         world: dict[str, Any] | None = None,
     ) -> list[tuple[str, Any]]:
         """As `run`, but gives ``("returned", value)`` or ``("raised", traceback)`` of each rank."""
@@ -92,6 +92,9 @@ class RankPool:
                 f"{function.__qualname__} on {n} ranks did not end within {timeout} s "
                 f"({type(error).__name__}). Output of the ranks:\n{self.output()}"
             ) from None
+        except BaseException:  # pytest's own time-out: the next test must not get this one's answer
+            self.stop()
+            raise
 
     def output(self) -> str:
         """The last lines that the ranks printed."""
