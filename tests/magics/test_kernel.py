@@ -189,6 +189,9 @@ def test_a_fit_and_its_variables_outlive_a_restart_of_the_kernel(notebook: Noteb
     assert notebook.run("digits.state") == "'running'\n"
     assert "stopped" in notebook.run("digits.stop(); digits.wait().state")
     assert "loss" in notebook.run("digits.history")
+    notebook.run("%tnt_cluster detach")
+    again = notebook.run("%tnt_cluster attach\nprint(digits.state)")
+    assert "are here again\n" in again and again.endswith("stopped\n")  # not "queued"
     assert notebook.run("%%tnt\nprint(x)") == "ranks 0-1: 42\n"
     assert "this notebook" in notebook.run("%tnt_cluster list")
     assert notebook.run("%tnt_cluster stop") == "cluster stopped\n"

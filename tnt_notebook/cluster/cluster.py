@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tnt_notebook.cluster import begun, defaults, start
@@ -21,12 +21,13 @@ from tnt_notebook.cluster.request import Request, hours_to_seconds
 from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
 from tnt_notebook.cluster.values import packed
 from tnt_notebook.cluster.work import ENGINE, Work, no_report
-from tnt_notebook.errors import ClusterError, NoClusterError
+from tnt_notebook.errors import ClusterError, NoClusterError, TntError
 from tnt_notebook.words import number
 
 Ticket = tuple[Work, object]
 
 _SNAPSHOT_S = 30.0  # between checkpoints that nobody has asked for, to go on from
+_RESULT_S = 10.0  # for the ranks to give the result of a fit that has ended
 
 
 def _never() -> bool:
@@ -316,9 +317,17 @@ class Cluster:
 
     def begun_fit(self) -> Fit | None:
         """The fit that another notebook has begun last on these ranks, with its live view: it goes
-        on, or has ended; None where there was none."""
-        fit = begun.noted(self._alive().folder)
-        return None if fit is None else Fit(self, "", fit.options, fit.title, fit)
+        on, or has ended, and then its result is here; None where there was none."""
+        engines = self._alive()
+        noted = begun.noted(engines.folder)
+        if noted is None:
+            return None
+        goes_on = engines.busy()
+        fit = Fit(self, "", noted.options, noted.title, noted)
+        if not goes_on:  # what is run next has nothing to wait for
+            with suppress(TntError, TimeoutError):  # the fit tells its errors itself
+                fit.wait(_RESULT_S)
+        return fit
 
     # For the handle of a fit --------------------------------------------------------------
 
