@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -61,6 +62,9 @@ RUN = """(cell) => {
   const app = window.jupyterapp;
   app.shell.currentWidget.content.activeCellIndex = cell;
   void app.commands.execute("notebook:run-cell");
+}"""
+FORGET_NUMBER = """(cell) => {
+  window.jupyterapp.shell.currentWidget.content.model.cells.get(cell).executionCount = null;
 }"""
 SET_SOURCE = """([cell, source]) => {
   const { model } = window.jupyterapp.shell.currentWidget.content;
@@ -221,11 +225,12 @@ class Notebook:
 
     def run_and_wait(self, cell: int, timeout_s: float = 60) -> None:
         """Runs a cell and waits until it has ended."""
-        before = self.prompt(cell)
-        self.run(cell)
+        number = re.compile(r"\[\d+\]:")
         prompt = self.cells.nth(cell).locator(".jp-InputPrompt")
-        expect(prompt).not_to_have_text(before, timeout=1000 * timeout_s)
-        expect(prompt).not_to_have_text("[*]:", timeout=1000 * timeout_s)
+        self.page.evaluate(FORGET_NUMBER, cell)  # a new kernel may give the same one
+        expect(prompt).not_to_have_text(number)
+        self.run(cell)
+        expect(prompt).to_have_text(number, timeout=1000 * timeout_s)
 
     def prompt(self, cell: int) -> str:
         """What stands left of a cell: ``[3]:``."""
