@@ -1,6 +1,7 @@
 # make demo     train the first tutorial on 2 ranks, without a browser
 # make lab      open JupyterLab on notebooks/
 # make test     all tests: C++, Python on real ranks, notebooks
+# make test-all the same with every case and the long tests, before a release (hours)
 # make check    formatting, lint, types          make format        mend the formatting
 # make bench    benchmarks                       make test-kernels  C++ tests with sanitizers
 # make bench-comm          the backend beside MPI libraries, gloo and others, whichever are installed in
@@ -40,7 +41,7 @@ export XDG_DATA_HOME := $(LOCAL)/share
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup proxy demo lab test bench bench-comm bench-pipeline contestants check format test-kernels clean
+.PHONY: setup proxy demo lab test test-all bench bench-comm bench-pipeline contestants check format test-kernels clean
 
 setup: $(READY)
 
@@ -73,6 +74,9 @@ lab: $(READY)
 test: $(READY) build/tests/built
 	$(CTEST) --test-dir build/tests
 	$(BIN)/python -m pytest --nbval notebooks tests
+
+test-all: export TNT_THOROUGH := 1
+test-all: test-kernels test
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks

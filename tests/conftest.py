@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cases import THOROUGH
 from tests.support.rank_pool import RankPool
 
 
@@ -38,6 +39,14 @@ def short_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_CONFIG_PATH", str(folder))
         yield
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long tests run in ``make test-all`` only."""
+    if THOROUGH:
+        return
+    config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("thorough")])
+    items[:] = [item for item in items if not item.get_closest_marker("thorough")]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

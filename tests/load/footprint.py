@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import psutil
 
 from tnt_notebook import warden
 from tnt_notebook.cluster import Cluster
-
-#: Beyond what a continuous integration affords: ``TNT_LOAD=full``.
-FULL = os.environ.get("TNT_LOAD") == "full"
 
 
 @dataclass(frozen=True)

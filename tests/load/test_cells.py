@@ -7,12 +7,13 @@ import time
 
 import pytest
 
-from tests.load.footprint import FULL, footprints
+from tests.load.footprint import footprints
+from tests.support.cases import THOROUGH
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
 
 RANKS = 16
-CELLS = 600 if FULL else 200
+CELLS = 600 if THOROUGH else 200
 WARM = 20  # cells, until libraries have filled their caches
 KB = 64  # that each rank prints in a cell
 #: MB. What ranks print in all cells is 190 MB, and each of them 12; what the controller has not yet

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.dashboard.steps import step_of_a_pipeline
-from tests.load.footprint import FULL
+from tests.support.cases import THOROUGH
 from tests.support.waiting import eventually
 from tnt_notebook import telemetry
 from tnt_notebook.cluster import Cluster
@@ -20,7 +20,7 @@ from tnt_notebook.dashboard.view import MAX_FRAMES
 from tnt_notebook.telemetry.recorder import MAX_ROWS
 from tnt_notebook.telemetry.run_writer import RUN_BYTES
 
-FRAMES = 36_000 * (5 if FULL else 1)  # five a second, for two hours
+FRAMES = 36_000 * (5 if THOROUGH else 1)  # five a second, for two hours
 EPOCH = 20  # frames; so there are many epochs, which each of their frames lists
 MAY_GROW = 100 << 20  # bytes; all frames would take more than 1 GB, for what they say of epochs
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.load.footprint import FULL
+from tests.support.cases import THOROUGH
 from tests.support.holes import written
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
@@ -20,7 +20,7 @@ from tnt_notebook.engine.log import MOST_BYTES
 from tnt_notebook.errors import RankError
 
 RANKS = 3
-SECONDS = 60 if FULL else 3
+SECONDS = 60 if THOROUGH else 3
 LINE = 100  # bytes with its end and the label
 #: MB. Ten megabytes a second that were kept anywhere would be more in the long form; in the short
 #: one it is what waits to be shown at most.

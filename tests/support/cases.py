@@ -1,0 +1,25 @@
+"""Which cases of a large table are tested: a few of each kind, or all with ``TNT_THOROUGH=1``."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Collection
+from typing import Any
+
+#: Set by ``make test-all``: before a release everything runs.
+THOROUGH = os.environ.get("TNT_THOROUGH") == "1"
+
+
+def latin(*tables: Collection[Any], times: int = 1) -> list[tuple[Any, ...]]:
+    """Rows of a Latin rectangle: each value of the first table ``times`` times, beside those of
+    the other tables in turn. With ``TNT_THOROUGH=1`` the whole cross product.
+    """
+    if THOROUGH:
+        return list(itertools.product(*tables))
+    first, *others = map(list, tables)
+    return [
+        (value, *(other[((2 * i + 1) * row + turn) % len(other)] for i, other in enumerate(others)))
+        for turn in range(times)
+        for row, value in enumerate(first)
+    ]
