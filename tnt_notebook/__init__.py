@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from tnt_notebook.dashboard.trace import Trace
     from tnt_notebook.parallel.checkpoint import Checkpoint
     from tnt_notebook.parallel.model import Model
-    from tnt_notebook.parallel.pipeline import Pipeline
     from tnt_notebook.parallel.presence import lazy
     from tnt_notebook.parallel.scope import distributed
+    from tnt_notebook.plan import Pipeline
 
 _HOME = {
     "Checkpoint": "parallel.checkpoint",
     "Model": "parallel.model",
-    "Pipeline": "parallel.pipeline",
+    "Pipeline": "plan",
     "Trace": "dashboard.trace",
     "distributed": "parallel.scope",
     "lazy": "parallel.presence",

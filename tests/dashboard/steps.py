@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from tnt_notebook.parallel.pipeline.families import idle_time, make
-from tnt_notebook.parallel.pipeline.simulate import Costs, simulate
+from tnt_notebook.plan.families import idle_time, make
+from tnt_notebook.plan.simulate import Costs, simulate
 from tnt_notebook.telemetry.step_trace import Box, StepTrace, of_boxes
 
 FORWARD, INPUTS, WEIGHTS = 1e-3, 1e-3, 0.8e-3  # seconds of a micro-batch on a rank

@@ -7,12 +7,12 @@ import json
 
 import pytest
 
-from tests.pipeline.test_plan import WEIGHING, planned
+from tests.plan.test_prediction import WEIGHING, planned
 from tnt_notebook.dashboard.plan import comparison, headline, limit, memory
 from tnt_notebook.dashboard.timeline import MOST_PLAIN_BOXES, figure_of, trace_of
-from tnt_notebook.parallel.pipeline.families import make
-from tnt_notebook.parallel.pipeline.partition import Wiring
-from tnt_notebook.parallel.pipeline.plan import plan_of
+from tnt_notebook.plan.families import make
+from tnt_notebook.plan.partition import Wiring
+from tnt_notebook.plan.prediction import plan_of
 from tnt_notebook.sizes import parsed_size, size
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook.dashboard.planned import idle, planned, timeline_of
-from tnt_notebook.parallel.pipeline.families import FAMILIES
+from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.telemetry.step_trace import Box, of_boxes
 from tnt_notebook.telemetry.step_trace import boxes as boxes_of
 

@@ -7,7 +7,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from tests.magics.test_commands import typed
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.pipeline.schedule import Action
+from tnt_notebook.plan.schedule import Action
 
 CELL = """
 import keras, numpy as np

@@ -13,7 +13,7 @@ import pytest
 import tnt_notebook as tnt
 from tnt_notebook import telemetry
 from tnt_notebook.parallel.looks import about
-from tnt_notebook.parallel.pipeline.families import make
+from tnt_notebook.plan.families import make
 from tnt_notebook.telemetry import Frame
 from tnt_notebook.telemetry.bubble import hidden, idle_of
 from tnt_notebook.telemetry.step_trace import BESIDE, Box, boxes

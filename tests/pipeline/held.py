@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tnt_notebook.parallel.pipeline.parts import Part
 from tnt_notebook.parallel.pipeline.runtime import StageFunctions
-from tnt_notebook.parallel.pipeline.schedule import Action
+from tnt_notebook.plan.schedule import Action
 
 
 def peak_bytes(actions: Sequence[Action], stages: Mapping[int, StageFunctions], rows: int) -> int:

@@ -15,9 +15,9 @@ from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
 from tests.pipeline.models import MODELS, batch_for, mlp, numbers
 from tnt_notebook import choices, comm
 from tnt_notebook.errors import ModelError, PeerError, ScheduleError
-from tnt_notebook.parallel.pipeline.config import Placement
-from tnt_notebook.parallel.pipeline.families import FAMILIES
 from tnt_notebook.parallel.pipeline.graph import graph_of
+from tnt_notebook.plan.families import FAMILIES
+from tnt_notebook.plan.options import Placement
 
 SAMPLES = 25  # in batches of 10 the last is smaller than the others
 

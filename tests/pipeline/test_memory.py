@@ -256,7 +256,7 @@ import tensorflow as tf
 
 import tnt_notebook as tnt
 from tnt_notebook.parallel.data import Replica, shard
-from tnt_notebook.parallel.pipeline.families import make
+from tnt_notebook.plan.families import make
 from tests.pipeline.held import peak_bytes
 
 keras.utils.set_random_seed(1)

@@ -15,14 +15,14 @@ import tensorflow as tf
 from keras import layers
 
 from tests.pipeline.models import MODELS, numbers
-from tnt_notebook.parallel.pipeline import measurements
 from tnt_notebook.parallel.pipeline.graph import wiring_of
-from tnt_notebook.parallel.pipeline.measurements import MOST_ENTRIES, Measured
-from tnt_notebook.parallel.pipeline.partition import load_of, partition
 from tnt_notebook.parallel.pipeline.profile import _sample, slots_of, weigh
 from tnt_notebook.parallel.pipeline.runtime import StageFunctions
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
+from tnt_notebook.plan import measurements
+from tnt_notebook.plan.measurements import MOST_ENTRIES, Measured
+from tnt_notebook.plan.partition import load_of, partition
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ import tensorflow as tf
 import tnt_notebook as tnt
 from tests.pipeline.models import mlp, numbers, several_inputs_and_outputs
 from tnt_notebook.errors import DataError
-from tnt_notebook.parallel.pipeline.families import make
 from tnt_notebook.parallel.pipeline.graph import wiring_of
-from tnt_notebook.parallel.pipeline.partition import partition
 from tnt_notebook.parallel.pipeline.readers import readers_of
 from tnt_notebook.parallel.pipeline.survey import surveyed
+from tnt_notebook.plan.families import make
+from tnt_notebook.plan.partition import partition
 
 SAMPLES, BATCH = 25, 10  # the last batch is smaller
 X, Y = numbers(SAMPLES, 8), numbers(SAMPLES, 3, seed=9)

@@ -16,8 +16,8 @@ from tests.parallel.outcome import assert_identical, assert_same, train
 from tests.pipeline.models import numbers
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.pipeline.cut import begins_said
-from tnt_notebook.parallel.pipeline.families import make
 from tnt_notebook.parallel.pipeline.graph import graph_of
+from tnt_notebook.plan.families import make
 
 
 def split_here(**options):

@@ -9,9 +9,7 @@ import tensorflow as tf
 
 from tests.pipeline.models import MODELS, SAMPLES, batch_for
 from tnt_notebook import comm
-from tnt_notebook.parallel.pipeline import families
 from tnt_notebook.parallel.pipeline.graph import wiring_of
-from tnt_notebook.parallel.pipeline.partition import partition
 from tnt_notebook.parallel.pipeline.runtime import (
     MicroBatch,
     Place,
@@ -21,6 +19,8 @@ from tnt_notebook.parallel.pipeline.runtime import (
 )
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
+from tnt_notebook.plan import families
+from tnt_notebook.plan.partition import partition
 
 
 def loss_of(outputs, labels):

@@ -15,10 +15,10 @@ from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
 from tests.pipeline.models import numbers
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.pipeline.graph import wiring_of
-from tnt_notebook.parallel.pipeline.partition import begins_of, partition
 from tnt_notebook.parallel.pipeline.runtime import StageFunctions
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
+from tnt_notebook.plan.partition import begins_of, partition
 
 SAMPLES = 25  # in batches of 10 the last is smaller than the others
 

@@ -16,9 +16,9 @@ from tnt_notebook.cluster import mending, trained
 from tnt_notebook.cluster.begun import Begun
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
+from tnt_notebook.dashboard.measured import timeline_from
 from tnt_notebook.errors import DeathError, ModelError, RankError, SuspendedError, TntError
-from tnt_notebook.parallel.pipeline.measured import timeline_from
-from tnt_notebook.parallel.pipeline.simulate import Timeline
+from tnt_notebook.plan.simulate import Timeline
 from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
 from tnt_notebook.telemetry.run_reader import Reader
 

@@ -7,7 +7,7 @@ from statistics import fmean
 
 from tnt_notebook.dashboard.still import PLOTLY, Bundle
 from tnt_notebook.dashboard.wording import plural, rate, short_time, size, three_digits
-from tnt_notebook.parallel.pipeline.plan import PipelinePlan
+from tnt_notebook.plan.prediction import PipelinePlan
 
 #: Less of a step is not worth a word.
 _WORTH_A_WORD = 0.05

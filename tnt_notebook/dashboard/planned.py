@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, TypedDict
 
+from tnt_notebook.dashboard.measured import action_of
 from tnt_notebook.errors import ScheduleError
-from tnt_notebook.parallel.pipeline.measured import action_of
-from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
-from tnt_notebook.parallel.pipeline.simulate import Costs, simulate
+from tnt_notebook.plan.schedule import Action, Schedule
+from tnt_notebook.plan.simulate import Costs, simulate
 from tnt_notebook.telemetry.bubble import actions_s, covered_s
 from tnt_notebook.telemetry.step_trace import ACTIONS, WORK, Box, StepTrace, of_boxes, replicas
 from tnt_notebook.telemetry.step_trace import boxes as boxes_of

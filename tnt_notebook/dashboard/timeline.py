@@ -21,7 +21,7 @@ from tnt_notebook.dashboard.planned import idle
 from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale_of
 from tnt_notebook.dashboard.titles import lines_of, swatch
 from tnt_notebook.dashboard.wording import plural, short_time
-from tnt_notebook.parallel.pipeline.simulate import Timeline
+from tnt_notebook.plan.simulate import Timeline
 from tnt_notebook.telemetry.step_trace import (
     ACTIONS,
     BESIDE,

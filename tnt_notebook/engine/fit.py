@@ -74,8 +74,8 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
     global _model
     stop.forget_stop()  # now: a person may press Stop while TensorFlow is loading
     from tnt_notebook.parallel.checkpoint import Checkpoint
-    from tnt_notebook.parallel.pipeline import Pipeline
     from tnt_notebook.parallel.scope import distributed
+    from tnt_notebook.plan import Pipeline
 
     shell = get_ipython()
     result = None

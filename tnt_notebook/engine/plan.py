@@ -29,14 +29,14 @@ def plan(
 
     Returns:
         ``{"plans": [...], "measured": n}``: of each schedule what
-        :func:`tnt_notebook.parallel.pipeline.plan.as_json` gives, or
+        :func:`tnt_notebook.plan.prediction.as_json` gives, or
         ``{"schedule": name, "refused": why}``; and how many layers had to be measured. If no plan
         can be made, ``{"kind": class, "refused": why}``.
     """
     # They load TensorFlow: later, so that an engine begins without it.
-    from tnt_notebook.parallel.pipeline.config import Pipeline
-    from tnt_notebook.parallel.pipeline.plan import as_json
     from tnt_notebook.parallel.pipeline.predict import Planner
+    from tnt_notebook.plan.options import Pipeline
+    from tnt_notebook.plan.prediction import as_json
 
     progress = _Progress()
     plans: list[dict[str, Any]] = []

@@ -20,7 +20,7 @@ from tnt_notebook.magics.plan_table import (
     plan_text,
 )
 from tnt_notebook.magics.progress import StatusLine
-from tnt_notebook.parallel.pipeline.plan import PipelinePlan, from_json
+from tnt_notebook.plan.prediction import PipelinePlan, from_json
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster import Cluster

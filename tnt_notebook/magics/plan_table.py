@@ -8,7 +8,7 @@ from html import escape
 from tnt_notebook.dashboard.plan import comparison, fastest, headline, limit, memory
 from tnt_notebook.dashboard.wording import rate, short_time, size, three_digits
 from tnt_notebook.magics.table import aligned, html
-from tnt_notebook.parallel.pipeline.plan import PipelinePlan
+from tnt_notebook.plan.prediction import PipelinePlan
 
 _BEST = "*"
 _SHORT = 40  # characters of the names of a stage's first and last layer

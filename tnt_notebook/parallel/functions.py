@@ -18,8 +18,9 @@ from tnt_notebook.parallel import step
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.interpose import interposed, noting_optimizers
 from tnt_notebook.parallel.noted import noting_input
-from tnt_notebook.parallel.pipeline.config import Layout, Pipeline
+from tnt_notebook.parallel.pipeline.layout import Layout
 from tnt_notebook.parallel.pipeline.training import PipelineSteps
+from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.telemetry.events import PHASES
 
 # Keras looks these up on the instance first.

@@ -17,8 +17,8 @@ import numpy as np
 from tnt_notebook.comm import World
 from tnt_notebook.comm.clocks import Clocks
 from tnt_notebook.parallel.meters import Rapl, gpu, memory
-from tnt_notebook.parallel.pipeline.families import bubble_by_formula
-from tnt_notebook.parallel.pipeline.schedule import Schedule
+from tnt_notebook.plan.families import bubble_by_formula
+from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.telemetry.boxes import BOX, last_step
 from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, mean, of_steps
 from tnt_notebook.telemetry.events import PHASES, exchange_rate, is_of

@@ -14,9 +14,9 @@ from tnt_notebook.parallel.checkpoint import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
-from tnt_notebook.parallel.pipeline.config import Pipeline
 from tnt_notebook.parallel.scope import METHODS, call, current_session
 from tnt_notebook.parallel.session import Session
+from tnt_notebook.plan.options import Pipeline
 
 
 class Model:

@@ -15,9 +15,10 @@ from tnt_notebook.comm.stop import stop_requested
 from tnt_notebook.parallel.data import Replica
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.functions import DistributedFunctions
-from tnt_notebook.parallel.pipeline.config import Layout, Pipeline, layout_of
+from tnt_notebook.parallel.pipeline.layout import Layout, layout_of
 from tnt_notebook.parallel.progress import Progress, Report
 from tnt_notebook.parallel.step import Votes
+from tnt_notebook.plan.options import Pipeline
 
 if TYPE_CHECKING:
     from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints

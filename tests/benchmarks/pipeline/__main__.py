@@ -17,8 +17,8 @@ from tests.benchmarks.lineup import Lineup, tell
 from tests.benchmarks.pipeline.tasks import WITH_TORCH, Task
 from tests.benchmarks.report import markdown, three_digits
 from tests.benchmarks.rounds import machine, quartiles, ratio, rotating
-from tnt_notebook.parallel.pipeline import families
-from tnt_notebook.parallel.pipeline.simulate import bubble, even_costs, simulate
+from tnt_notebook.plan import families
+from tnt_notebook.plan.simulate import bubble, even_costs, simulate
 
 _HERE = "tests.benchmarks.pipeline."
 

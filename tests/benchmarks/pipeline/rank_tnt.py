@@ -18,7 +18,7 @@ if __name__ == "__main__":
     import tnt_notebook as tnt
     from tests.benchmarks.pipeline.keras_models import built
     from tests.benchmarks.pipeline.steps import steps_on
-    from tnt_notebook.parallel.pipeline.simulate import step_time
+    from tnt_notebook.plan.simulate import step_time
 
     over = tnt.world()
     assert over.size == seat.ranks, f"the world has {over.size} ranks"

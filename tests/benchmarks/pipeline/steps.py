@@ -6,8 +6,8 @@ from typing import cast
 
 import numpy as np
 
-from tnt_notebook.parallel.pipeline.schedule import Action, Kind
-from tnt_notebook.parallel.pipeline.simulate import Span
+from tnt_notebook.plan.schedule import Action, Kind
+from tnt_notebook.plan.simulate import Span
 from tnt_notebook.telemetry.events import EVENT_KINDS, EVENT_OF, NOT_TRAINING, is_of
 
 _KINDS = {EVENT_KINDS.index(name): cast(Kind, kind) for kind, name in EVENT_OF.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tnt_notebook.parallel.pipeline.config import Pipeline
-from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
+from tnt_notebook.plan import Action, Pipeline, Schedule
 
 __all__ = ["Action", "Pipeline", "Schedule"]

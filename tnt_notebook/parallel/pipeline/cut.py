@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.layers import SplitLayer
-from tnt_notebook.parallel.pipeline.config import Pipeline
 from tnt_notebook.parallel.pipeline.graph import Graph, wiring_of
-from tnt_notebook.parallel.pipeline.partition import (
+from tnt_notebook.plan.options import Pipeline
+from tnt_notebook.plan.partition import (
     LESS_MEMORY,
     Weighing,
     begins_of,
     best_begins,
 )
-from tnt_notebook.parallel.pipeline.plan import rank_bytes
-from tnt_notebook.parallel.pipeline.schedule import Schedule
+from tnt_notebook.plan.prediction import rank_bytes
+from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.sizes import size
 
 
@@ -48,7 +48,7 @@ def best_cut(
     """The calls with which stages begin, within the limit of memory; measures if it must.
 
     Args:
-        weigh: measures the model; see :func:`.partition.recomputing`.
+        weigh: measures the model; see :func:`.plan.partition.recomputing`.
 
     Raises:
         ModelError: as :func:`begins_said`; or no cut, or not the one asked for, fits into memory.

@@ -19,8 +19,8 @@ from keras.src import backend as keras_backend
 from keras.src.models.functional import Functional, operation_fn
 
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.pipeline.partition import Wiring
 from tnt_notebook.parallel.pipeline.parts import is_differentiable
+from tnt_notebook.plan.partition import Wiring
 
 #: The size of an axis: :data:`SAMPLES`, as many as there are samples; None, not known before.
 Dimension = int | None

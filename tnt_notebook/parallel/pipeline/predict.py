@@ -6,16 +6,17 @@ import functools
 
 import keras
 
-from tnt_notebook.parallel.pipeline.config import Pipeline, layout_of
 from tnt_notebook.parallel.pipeline.cut import best_cut
-from tnt_notebook.parallel.pipeline.families import make
 from tnt_notebook.parallel.pipeline.graph import wiring_of
-from tnt_notebook.parallel.pipeline.partition import Weighing, partition, recomputing
-from tnt_notebook.parallel.pipeline.plan import PipelinePlan, plan_of
+from tnt_notebook.parallel.pipeline.layout import layout_of
 from tnt_notebook.parallel.pipeline.profile import Report, weigh
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.training import check_model
+from tnt_notebook.plan.families import make
+from tnt_notebook.plan.options import Pipeline
+from tnt_notebook.plan.partition import Weighing, partition, recomputing
+from tnt_notebook.plan.prediction import PipelinePlan, plan_of
 
 
 class Planner:

@@ -3,7 +3,7 @@
 Each call is traced on its own into forward, input gradient and weight gradient, as a stage is, and
 each is timed. Up to `_MOST_ROWS` samples that is done with as many as asked for; beyond, the times
 lie on a line through those of two sizes. What was measured of Keras's layers and of ours is kept
-for the next time (:mod:`.measurements`).
+for the next time (:mod:`tnt_notebook.plan.measurements`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.parallel.pipeline import measurements
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
-from tnt_notebook.parallel.pipeline.measurements import Measured
-from tnt_notebook.parallel.pipeline.partition import Variable, Weighing
 from tnt_notebook.parallel.pipeline.parts import Part, parts_of
 from tnt_notebook.parallel.presence import is_here, stand_ins
+from tnt_notebook.plan import measurements
+from tnt_notebook.plan.measurements import Measured
+from tnt_notebook.plan.partition import Variable, Weighing
 
 #: The fastest of so many runs counts, after one that warms up; fewer where one takes long, and more
 #: where they are short: then whatever else the machine does may disturb several in a row.

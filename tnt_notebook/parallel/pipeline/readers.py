@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from tnt_notebook.comm import ops
 from tnt_notebook.parallel.data import Share
-from tnt_notebook.parallel.pipeline.partition import Partition
 from tnt_notebook.parallel.pipeline.runtime import FIRST_CHANNEL, Place
-from tnt_notebook.parallel.pipeline.schedule import Schedule
+from tnt_notebook.plan.partition import Partition
+from tnt_notebook.plan.schedule import Schedule
 
 #: Below those of a pipeline's values.
 _CHANNEL = FIRST_CHANNEL - 1

@@ -24,12 +24,11 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import World, ops
-from tnt_notebook.parallel.pipeline.measured import number_of
-from tnt_notebook.parallel.pipeline.partition import Edge, Partition
 from tnt_notebook.parallel.pipeline.parts import parts_of
-from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
 from tnt_notebook.parallel.pipeline.stage import StageModel
-from tnt_notebook.telemetry.events import EVENT_OF
+from tnt_notebook.plan.partition import Edge, Partition
+from tnt_notebook.plan.schedule import Action, Schedule
+from tnt_notebook.telemetry.events import EVENT_OF, NOT_TRAINING
 
 #: Channels of a pipeline's messages: apart from those of the exchanges of a step.
 FIRST_CHANNEL, LAST_CHANNEL = 1 << 12, 1 << 14
@@ -274,7 +273,7 @@ class _Step:
             with tf.control_dependencies(sent):
                 added = self._add_up(stage, values)
         with tf.control_dependencies([*made[:1], *sent, *added]):
-            number = number_of(action, stage.training)
+            number = action.stage << 16 | micro | (0 if stage.training else NOT_TRAINING)
             end = ops.clock(begin, EVENT_OF[action.kind], number, self.place.over)
         self._before = [end.op]
         return [values[name] for name in stage.results]

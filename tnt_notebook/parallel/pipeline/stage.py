@@ -22,7 +22,7 @@ from tnt_notebook.parallel.pipeline.graph import (
     layers_of,
     trained_values,
 )
-from tnt_notebook.parallel.pipeline.partition import Partition, Stage
+from tnt_notebook.plan.partition import Partition, Stage
 
 
 @dataclass(frozen=True)

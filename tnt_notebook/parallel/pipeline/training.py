@@ -24,16 +24,14 @@ from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.data import Share, samples_of, unpack
 from tnt_notebook.parallel.interpose import drawn_apart, interposed_losses
 from tnt_notebook.parallel.noted import noted
-from tnt_notebook.parallel.pipeline.config import Layout, Pipeline
 from tnt_notebook.parallel.pipeline.cut import best_cut
-from tnt_notebook.parallel.pipeline.families import make
 from tnt_notebook.parallel.pipeline.graph import (
     Graph,
     layers_of,
     standardized,
     wiring_of,
 )
-from tnt_notebook.parallel.pipeline.partition import Weighing, partition, recomputing
+from tnt_notebook.parallel.pipeline.layout import Layout
 from tnt_notebook.parallel.pipeline.profile import weigh
 from tnt_notebook.parallel.pipeline.readers import readers_of, told
 from tnt_notebook.parallel.pipeline.runtime import (
@@ -45,7 +43,6 @@ from tnt_notebook.parallel.pipeline.runtime import (
     add_step,
     enough_channels,
 )
-from tnt_notebook.parallel.pipeline.schedule import Schedule
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.weights import Weights
@@ -58,6 +55,10 @@ from tnt_notebook.parallel.step import (
     gather_rows,
     global_logs,
 )
+from tnt_notebook.plan.families import make
+from tnt_notebook.plan.options import Pipeline
+from tnt_notebook.plan.partition import Weighing, partition, recomputing
+from tnt_notebook.plan.schedule import Schedule
 
 #: The batch size for which a cut is found where it is not known.
 _USUAL_BATCH_SIZE = 32

@@ -23,7 +23,7 @@ from tnt_notebook.comm.groups import Group
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.interpose import replaced
-from tnt_notebook.parallel.pipeline.config import Layout
+from tnt_notebook.parallel.pipeline.layout import Layout
 from tnt_notebook.parallel.pipeline.runtime import FIRST_CHANNEL
 from tnt_notebook.parallel.pipeline.stage import StageModel
 from tnt_notebook.parallel.presence import distribute, drop, is_here, is_lazy

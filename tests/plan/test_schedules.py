@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tnt_notebook.errors import ScheduleError
-from tnt_notebook.parallel.pipeline.families import FAMILIES, held_at_most, idle_time, make
-from tnt_notebook.parallel.pipeline.schedule import Action, Schedule, check
-from tnt_notebook.parallel.pipeline.simulate import Costs, bubble, even_costs, simulate, step_time
+from tnt_notebook.plan.families import FAMILIES, held_at_most, idle_time, make
+from tnt_notebook.plan.schedule import Action, Schedule, check
+from tnt_notebook.plan.simulate import Costs, bubble, even_costs, simulate, step_time
 
 RANKS = range(1, 9)
 STAGES_PER_RANK = {"gpipe": (1, 2, 3), "interleaved": (1, 2, 3, 4), "zb-v": (2,)}

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
 from tnt_notebook.errors import ScheduleError
-from tnt_notebook.parallel.pipeline.schedule import Action, Kind, Schedule, check
+from tnt_notebook.plan.schedule import Action, Kind, Schedule, check
 
 #: Makes a schedule of so many ranks, micro-batches, and stages a rank.
 Family = Callable[[int, int, int], Schedule]
@@ -142,7 +142,7 @@ def make(
     if not isinstance(made, Schedule):
         raise ScheduleError(
             f"{getattr(family, '__name__', family)} gave a {type(made).__name__} instead of a "
-            "tnt_notebook.parallel.pipeline.Schedule."
+            "tnt_notebook.plan.Schedule."
         )
     check(made)
     return made

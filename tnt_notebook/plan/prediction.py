@@ -3,7 +3,7 @@
     weighing of the calls + cut  ->  costs of the stages  ->  simulated step  ->  PipelinePlan
 
 Plain numbers in and out, so that the ranks can measure and the notebook can draw. Messages take
-what :mod:`.profile` assumes of them; the exchange of gradients between replicas, the optimizer, and
+what the profile assumes of them; the exchange of gradients between replicas, the optimizer, and
 what TensorFlow takes between actions are not in the prediction.
 """
 
@@ -16,16 +16,16 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from tnt_notebook.parallel.pipeline.families import bubble_by_formula
-from tnt_notebook.parallel.pipeline.partition import (
+from tnt_notebook.plan.families import bubble_by_formula
+from tnt_notebook.plan.partition import (
     Partition,
     Weighing,
     Wiring,
     load_of,
     partition,
 )
-from tnt_notebook.parallel.pipeline.schedule import Schedule
-from tnt_notebook.parallel.pipeline.simulate import (
+from tnt_notebook.plan.schedule import Schedule
+from tnt_notebook.plan.simulate import (
     Costs,
     Span,
     Timeline,

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from tnt_notebook.parallel.pipeline.schedule import Action, Kind
-from tnt_notebook.parallel.pipeline.simulate import Span, Timeline
-from tnt_notebook.telemetry.events import NOT_TRAINING
+from tnt_notebook.plan.schedule import Action, Kind
+from tnt_notebook.plan.simulate import Span, Timeline
 from tnt_notebook.telemetry.step_trace import ACTIONS, Box, StepTrace, boxes, replicas
-
-
-def number_of(action: Action, training: bool) -> int:
-    """Of an action's event in the trace."""
-    return (0 if training else NOT_TRAINING) | action.stage << 16 | action.micro
 
 
 def action_of(box: Box) -> Action:

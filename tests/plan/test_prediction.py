@@ -8,10 +8,10 @@ import json
 import pytest
 
 from tnt_notebook.errors import ScheduleError
-from tnt_notebook.parallel.pipeline.config import Pipeline
-from tnt_notebook.parallel.pipeline.families import FAMILIES, make
-from tnt_notebook.parallel.pipeline.partition import Variable, Weighing, Wiring, recomputing
-from tnt_notebook.parallel.pipeline.plan import (
+from tnt_notebook.plan.families import FAMILIES, make
+from tnt_notebook.plan.options import Pipeline
+from tnt_notebook.plan.partition import Variable, Weighing, Wiring, recomputing
+from tnt_notebook.plan.prediction import (
     Losses,
     Memory,
     as_json,
@@ -19,8 +19,8 @@ from tnt_notebook.parallel.pipeline.plan import (
     plan_of,
     rank_bytes,
 )
-from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
-from tnt_notebook.parallel.pipeline.simulate import Span
+from tnt_notebook.plan.schedule import Action, Schedule
+from tnt_notebook.plan.simulate import Span
 
 #: Four calls in a chain that each take 1 s forward, 1 s and 2 s backward, keep what they take, and
 #: have 10 numbers; the last also has an untrained one. A value is 100 bytes; the loss keeps one.

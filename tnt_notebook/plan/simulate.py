@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tnt_notebook.parallel.pipeline.schedule import (
+from tnt_notebook.plan.schedule import (
     Action,
     Edges,
     Schedule,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.pipeline.partition import (
+from tnt_notebook.plan.partition import (
     Edge,
     Variable,
     Weighing,

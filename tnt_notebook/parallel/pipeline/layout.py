@@ -1,0 +1,46 @@
+"""Which rank does what in the pipelines that a person asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tnt_notebook.errors import ScheduleError
+from tnt_notebook.plan.options import Pipeline
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which pipeline each rank is in, and where.
+
+    Attributes:
+        ranks: of each replica, its ranks in the order of the pipeline.
+        replica, position: of this process.
+    """
+
+    ranks: tuple[tuple[int, ...], ...]
+    replica: int
+    position: int
+
+    @property
+    def replicas(self) -> int:
+        return len(self.ranks)
+
+
+def layout_of(pipeline: Pipeline, rank: int, size: int) -> Layout:
+    """
+    Raises:
+        ScheduleError: the ranks cannot be shared out evenly.
+    """
+    stages = pipeline.stages
+    if size % stages:
+        raise ScheduleError(
+            f"{size} ranks cannot form pipelines of {stages} stages: the number of ranks must be a "
+            f"multiple of {stages}."
+        )
+    replicas = size // stages
+    if pipeline.placement == "pipeline":
+        ranks = [range(r * stages, (r + 1) * stages) for r in range(replicas)]
+    else:
+        ranks = [range(r, size, replicas) for r in range(replicas)]
+    replica = next(r for r, members in enumerate(ranks) if rank in members)
+    return Layout(tuple(map(tuple, ranks)), replica, ranks[replica].index(rank))
