@@ -1,0 +1,219 @@
+"""Who knows whom, read from the sources: imports of the package, includes of the kernels.
+
+All imports count, also those inside functions and under ``TYPE_CHECKING``. A room is a folder; the
+files beside them, such as ``errors.py``, may be known by all and know each other alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[1]
+
+#: Whom each room may know; and, through them, those whom they may know.
+ROOMS = {
+    "magics": ("cluster", "dashboard", "plan", "telemetry"),
+    "cluster": ("dashboard", "telemetry"),
+    "dashboard": ("plan", "telemetry"),
+    "engine": ("parallel",),
+    "parallel": ("comm", "keras", "plan", "telemetry"),
+    "comm": (),
+    "keras": (),
+    "plan": (),
+    "telemetry": (),
+}
+
+#: Single files of another room that a room may know.
+FILES = {("comm", "telemetry.events")}  # which number each kind of event has
+
+#: The same for C++: the way of an operation down to the bytes.
+KERNELS = {
+    "tensorflow": ("engine",),
+    "python": ("engine",),
+    "engine": ("collective", "transport"),
+    "collective": (),
+    "transport": (),
+    "guard": (),
+}
+
+#: What does not hold yet, and why: (who, whom). Nothing is to be added; what holds goes.
+NOT_YET = {
+    ("cluster.launch.command", "comm.survival"): "options of mpiexec, which ranks know as well",
+    ("cluster.trained", "keras"): "registers our layers before a model of the ranks is read",
+    ("dashboard.assets", ""): "finds the package's folder",
+    ("cluster.fit", "cluster.cluster"): "type of the cluster that a fit was given to",
+    ("cluster.mending", "cluster.cluster"): "type of the cluster that goes on with fewer ranks",
+    ("comm.groups", "comm.world"): "type of the world that a group is of",
+    ("comm.recovery", "comm.world"): "type of the world that is left behind",
+    ("comm.rules", "comm.world"): "type of the world that has rules",
+    ("comm.schedules", "comm.collectives"): "names of the collectives, and their type",
+    ("dashboard.bench_figure", "dashboard.bench"): "type of what is drawn",
+    ("parallel.checkpoint.fit", "parallel.session"): "type of the session that is kept",
+    ("parallel.prepare", "parallel.session"): "type of the session that prepares",
+}
+
+
+class Use(NamedTuple):
+    """A line that makes a file depend on another; both named as a reader would."""
+
+    user: str
+    used: str
+    line: str
+
+    def __str__(self) -> str:
+        return f"{self.line}: {self.user} knows {self.used}"
+
+
+def imports(checkout: Path) -> list[Use]:
+    """What modules of the package import of it, without ``tnt_notebook.`` before their names.
+
+    Left out is what the package itself gives by name: ``tnt_notebook/__init__.py``.
+    """
+    package = checkout / "tnt_notebook"
+    paths = [*package.rglob("*.pyi"), *package.rglob("*.py")]
+    files = {_name(path, package): path for path in paths}
+    return [
+        Use(user, used, f"{path.relative_to(checkout)}:{line}")
+        for user, path in sorted(files.items())
+        if user and path.suffix == ".py"
+        for used, line in _imports(path, files)
+    ]
+
+
+def includes(checkout: Path) -> list[Use]:
+    """What files of the kernels include, but for their tests."""
+    kernels = checkout / "kernels"
+    return [
+        Use(str(path.relative_to(kernels)), match[1], f"{path.relative_to(checkout)}:{number}")
+        for path in sorted(kernels.rglob("*.[hc]*"))
+        if path.relative_to(kernels).parts[0] != "test"
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if (match := re.match(r'#include "(.*)"', line)) is not None
+    ]
+
+
+def strangers(uses: list[Use], rooms: Mapping[str, tuple[str, ...]], separator: str) -> list[Use]:
+    """Uses between rooms that may not know each other."""
+    may_know = {room: _reach(room, rooms) for room in rooms}
+
+    def room(name: str) -> str:
+        first, inside, _ = name.partition(separator)
+        return first if inside or first in rooms else ""
+
+    return [
+        use
+        for use in uses
+        if (mine := room(use.user)) != (other := room(use.used))
+        and (other or not use.used)
+        and other not in may_know.get(mine, ())
+        and (mine, use.used) not in FILES
+    ]
+
+
+def a_circle(uses: list[Use]) -> list[Use]:
+    """Files each of which needs the next, and the last the first; empty where there are none."""
+    needs: dict[str, set[str]] = {}
+    for use in uses:
+        needs.setdefault(use.user, set()).add(use.used)
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        around = error.args[1]  # each is needed by the next
+        found = {(use.user, use.used): use for use in uses}
+        return [found[user, used] for used, user in pairwise(around)]
+    return []
+
+
+@pytest.fixture(scope="module")
+def every_use() -> list[Use]:
+    return imports(CHECKOUT)
+
+
+@pytest.fixture
+def uses(every_use: list[Use]) -> list[Use]:
+    """Those of the package, but for known exceptions."""
+    return [use for use in every_use if (use.user, use.used) not in NOT_YET]
+
+
+def test_rooms_know_whom_they_may_know(uses):
+    assert not strangers(uses, ROOMS, "."), _lines(strangers(uses, ROOMS, "."))
+
+
+def test_no_file_needs_itself_through_others(uses):
+    assert not a_circle(uses), _lines(a_circle(uses))
+
+
+def test_the_backend_is_known_to_comm_alone(uses):
+    others = [u for u in uses if u.used == "comm._kernels" and not u.user.startswith("comm.")]
+    assert not others, _lines(others)
+
+
+def test_kernels_know_whom_they_may_know():
+    uses = includes(CHECKOUT)
+    assert not strangers(uses, KERNELS, "/"), _lines(strangers(uses, KERNELS, "/"))
+    assert not a_circle(uses), _lines(a_circle(uses))
+
+
+def test_exceptions_are_gone_when_they_are_mended(every_use):
+    mended = NOT_YET.keys() - {(use.user, use.used) for use in every_use}
+    assert not mended, f"They hold now: take them out of NOT_YET: {sorted(mended)}"
+
+
+def test_what_is_wrong_is_named_by_file_and_line(tmp_path):
+    files = {
+        "tnt_notebook/plan/schedule.py": "def make():\n    from tnt_notebook import comm\n",
+        "tnt_notebook/comm/__init__.py": "from tnt_notebook.comm.world import World\n",
+        "tnt_notebook/comm/world.py": "if TYPE_CHECKING:\n    import tnt_notebook.comm\n",
+        "kernels/transport/mpi.h": '#pragma once\n#include "engine/engine.h"\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = imports(tmp_path)
+    assert list(map(str, strangers(found, ROOMS, "."))) == [
+        "tnt_notebook/plan/schedule.py:2: plan.schedule knows comm"
+    ]
+    assert sorted(use.line for use in a_circle(found)) == [
+        "tnt_notebook/comm/__init__.py:1",
+        "tnt_notebook/comm/world.py:2",
+    ]
+    assert list(map(str, strangers(includes(tmp_path), KERNELS, "/"))) == [
+        "kernels/transport/mpi.h:2: transport/mpi.h knows engine/engine.h"
+    ]
+
+
+def _lines(uses: list[Use]) -> str:
+    return "\n" + "\n".join(map(str, uses))
+
+
+def _name(path: Path, package: Path) -> str:
+    """``comm.world`` of ``comm/world.py``, ``comm`` of its ``__init__.py``; "" of the package."""
+    parts = path.relative_to(package).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imports(path: Path, files: Mapping[str, Path]) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names):
+                wanted = [name.name for name in names]
+            case ast.ImportFrom(module, names, 0):
+                inside = [f"{module}.{name.name}" for name in names]
+                wanted = [n if n.removeprefix("tnt_notebook.") in files else module for n in inside]
+            case _:
+                continue
+        for name in dict.fromkeys(wanted):
+            if name.split(".")[0] == "tnt_notebook":
+                yield name.partition(".")[2], node.lineno
+
+
+def _reach(room: str, rooms: Mapping[str, tuple[str, ...]]) -> set[str]:
+    return {room}.union(*(_reach(other, rooms) for other in rooms[room]))
