@@ -24,4 +24,5 @@ DTYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8"
 ON_FAILURE = ("stop", "shrink", "restart")
 
 #: What starts the engines: this machine, hosts reached by ssh, or a batch system.
-LAUNCHERS = ("local", "ssh", "slurm", "pbs", "lsf", "sge")
+BATCH_SYSTEMS = ("slurm", "pbs", "lsf", "sge")
+LAUNCHERS = ("local", "ssh", *BATCH_SYSTEMS)

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tnt_notebook.cluster import Cluster, defaults
+from tnt_notebook.cluster.options import Request
+from tnt_notebook.cluster.request import asked
 from tnt_notebook.errors import ClusterError
 
 
@@ -33,14 +35,9 @@ def own(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_a_file(site: Path) -> None:
-    found = defaults.load()
-    assert (found.launcher, found.modules, found.keep) == (None, [], 0.25)
-    assert defaults.completed({}, found) == {
-        "fit_hours": 168.0,
-        "keep": 0.25,
-        "queue_hours": 24.0,
-        "silence": 2.5,
-    }
+    assert defaults.load() == {}
+    found = asked(2, {})
+    assert (found.launcher, found.modules, found.keep, found.silence) == ("local", (), 0.25, 2.5)
 
 
 def test_the_last_word_is_what_is_typed_then_the_persons_then_the_sites(
@@ -54,12 +51,10 @@ def test_the_last_word_is_what_is_typed_then_the_persons_then_the_sites(
     chosen = {"partition": "gpu", "env": {"B": "2", "C": "2"}, "keep": 0.0}
     (own / "tnt_config.json").write_text(json.dumps({"ClusterDefaults": chosen}))
     (own / "tnt_config.py").write_text("c.ClusterDefaults.modules.append('hdf5')\n")
-    found = defaults.completed({"time": "2h", "env": {"C": "3"}}, defaults.load())
-    assert found == {
-        "launcher": "slurm", "partition": "gpu", "modules": ["cuda", "hdf5"], "time": "2h",
-        "env": {"B": "2", "C": "3"}, "extra": ["--qos=low"], "keep": 0.0,
-        "queue_hours": 24.0, "fit_hours": 168.0, "silence": 2.5,
-    }  # fmt: skip
+    assert asked(4, {"time": "2h", "env": {"C": "3"}}) == Request(
+        4, "slurm", partition="gpu", modules=("cuda", "hdf5"), time="2h",
+        env={"B": "2", "C": "3"}, extra=("--qos=low",), keep=0.0,
+    )  # fmt: skip
     shown = Cluster.planned(4, time="2h")
     for line in ("#SBATCH --partition=gpu", "#SBATCH --time=02:00:00", "#SBATCH --qos=low",
                  "module load hdf5 || exit"):  # fmt: skip
@@ -69,7 +64,7 @@ def test_the_last_word_is_what_is_typed_then_the_persons_then_the_sites(
 def test_in_a_persons_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
     (tmp_path / "tnt_config.py").write_text("c.ClusterDefaults.account = 'me'\n")
-    assert defaults.load().account == "me"
+    assert defaults.load()["account"] == "me"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +73,8 @@ def test_in_a_persons_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (".py", "c.ClusterDefaults.launcher = 'torque'", "The 'launcher' trait of a Cluster"),
         (".py", "c.ClusterDefaults.nodes = 'two'", "The 'nodes' trait of a ClusterDefaults"),
         (".py", "c.ClusterDefaults.modules = 5", "The 'modules' trait of a ClusterDefaults"),
-        (".py", "c.ClusterDefaults.keep = -1", "The value of the 'keep' trait"),
+        (".py", "c.ClusterDefaults.keep = -1", "keep = -1: it must be a number of hours"),
+        (".py", "c.ClusterDefaults.time = 'soon'", "time = soon: write minutes (90), hours"),
         (".py", "c.ClusterDefaults.partitoin = 'x'", "ClusterDefaults has no 'partitoin'; it has"),
         (".py", "c.ClusterDefault.nodes = 1", "there is no 'ClusterDefault', only ClusterDefaults"),
         (".py", "this is no Python", "SyntaxError: invalid syntax"),

@@ -10,7 +10,7 @@ from tests.support import gpi2
 from tnt_notebook import choices
 from tnt_notebook.cluster import Cluster, Links
 from tnt_notebook.cluster.engines import reasons
-from tnt_notebook.cluster.exchange import exchange_settings
+from tnt_notebook.cluster.request import request
 from tnt_notebook.errors import ClusterError, RankError
 from tnt_notebook.warden import MARKER
 
@@ -89,11 +89,12 @@ def test_a_gpi_that_is_not_there_is_the_reason(monkeypatch: pytest.MonkeyPatch) 
 def test_the_environment_asks_too_and_the_argument_goes_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert exchange_settings(None, None) == {}
+    assert request(1).settings == {}
     monkeypatch.setenv("TNT_TRANSPORT", "mpi")
     monkeypatch.setenv("TNT_LANES", "3")
-    assert exchange_settings(None, None) == {"TNT_TRANSPORT": "mpi", "TNT_LANES": "3"}
-    assert exchange_settings("shm", 2) == {"TNT_TRANSPORT": "shm", "TNT_LANES": "2"}
+    assert request(1).settings == {"TNT_TRANSPORT": "mpi", "TNT_LANES": "3"}
+    asked = request(1, transport="shm", lanes=2)
+    assert asked.settings == {"TNT_TRANSPORT": "shm", "TNT_LANES": "2"}
 
 
 def test_a_transport_that_is_not_possible_is_the_reason_and_nothing_stays(

@@ -224,7 +224,7 @@ def test_interrupt_while_starting_leaves_nothing(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"ranks": 0}, "at least one rank"),
+        ({"ranks": 0}, "-n 0: a cluster has 1 to"),
         ({"ranks": 2, "gpus": -1}, "cannot be negative"),
         ({"ranks": 2, "gpus": 10_000}, "--gpus 10000: this machine has"),
         ({"ranks": 2, "cores": 10_000}, "--cores 10000: this machine offers 1 to"),

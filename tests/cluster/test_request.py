@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tnt_notebook.cluster.request import Request, request, seconds_of
+from tnt_notebook.cluster.options import OPTIONS, Option, Request, seconds_of
+from tnt_notebook.cluster.request import request
 from tnt_notebook.errors import ClusterError
 
 
@@ -17,12 +18,12 @@ from tnt_notebook.errors import ClusterError
     ("options", "message"),
     [
         ({"ranks": 2, "launcher": "torque"}, "--launcher torque: it must be one of local, ssh,"),
-        ({"ranks": 0}, "-n 0: a cluster needs at least one rank."),
-        ({"ranks": -3}, "-n -3: a cluster needs at least one rank."),
-        ({"ranks": 70_000}, "-n 70000: it must be at most 65536."),
-        ({"nodes": 0, "launcher": "slurm"}, "--nodes 0: it must be at least 1."),
-        ({"per_node": 0, "launcher": "slurm"}, "--per-node 0: it must be at least 1."),
-        ({"ranks": 1, "cores": 0}, "--cores 0: it must be at least 1."),
+        ({"ranks": 0}, "-n 0: a cluster has 1 to 65536 ranks."),
+        ({"ranks": -3}, "-n -3: a cluster has 1 to 65536 ranks."),
+        ({"ranks": 70_000}, "-n 70000: a cluster has 1 to 65536 ranks."),
+        ({"nodes": 0, "launcher": "slurm"}, "--nodes 0: it must be from 1 to 65536."),
+        ({"per_node": 0, "launcher": "slurm"}, "--per-node 0: it must be from 1 to 65536."),
+        ({"ranks": 1, "cores": 0}, "--cores 0: it must be from 1 to 65536."),
         ({"nodes": 60_000, "per_node": 60_000, "launcher": "slurm"}, "3600000000 ranks are more"),
         ({"ranks": 1, "gpus": -1}, "--gpus -1: the number of GPUs per node cannot be negative."),
         ({"ranks": 2, "time": "1h"}, "--time is for a batch system: add --launcher slurm, pbs,"),
@@ -39,16 +40,16 @@ from tnt_notebook.errors import ClusterError
         ({"ranks": 4, "per_node": 2, "launcher": "sge"}, "--per-node: in Grid Engine a parallel"),
         ({"ranks": 1, "modules": ["a b"]}, "--modules 'a b': this is no name."),
         ({"ranks": 1, "modules": ["$(rm x)"]}, "--modules '$(rm x)': this is no name."),
-        ({"ranks": 1, "modules": ["-x"]}, "--modules '-x': this is no name."),
+        ({"ranks": 1, "modules": ["-x"]}, "--modules -x: this is no name."),
         ({"ranks": 1, "launcher": "pbs", "partition": "a\nb"}, "--partition 'a\\nb': this is no"),
         ({"ranks": 1, "launcher": "pbs", "account": ""}, "--account '': this is no name."),
-        ({"ranks": 1, "launcher": "pbs", "account": "a;b"}, "--account 'a;b': this is no name."),
+        ({"ranks": 1, "launcher": "pbs", "account": "a;b"}, "--account a;b: this is no name."),
         ({"ranks": 1, "extra": ["a\n#SBATCH b"]}, "--extra 'a\\n#SBATCH b': it must be options on"),
         ({"ranks": 1, "extra": ["it's"]}, "--extra \"it's\": it must be options on one line."),
         ({"ranks": 1, "extra": [" "]}, "--extra ' ': it must be options on one line."),
         ({"ranks": 1, "env": {"A-B": "1"}}, "--env A-B: write it as NAME=VALUE, on one line."),
         ({"ranks": 1, "env": {"A": "1\n2"}}, "--env A: write it as NAME=VALUE, on one line."),
-        ({"ranks": 1, "env": {"": "1"}}, "--env : write it as NAME=VALUE, on one line."),
+        ({"ranks": 1, "env": {"": "1"}}, "--env '': write it as NAME=VALUE, on one line."),
         ({"ranks": 1, "keep": -1.0}, "--keep -1: it must be a number of hours, 0 or more."),
         ({"ranks": 1, "keep": float("nan")}, "--keep nan: it must be a number of hours"),
         ({"ranks": 1, "timeout": 0.0}, "--timeout 0: it must be a number of seconds above 0."),
@@ -131,7 +132,7 @@ def test_time_limits(text: str | float, seconds: int) -> None:
 )  # fmt: skip
 def test_what_is_no_time_limit(text: str) -> None:
     with pytest.raises(ClusterError, match="--time .*: write minutes"):
-        seconds_of(text)
+        request(1, launcher="slurm", time=text)
 
 
 def test_timeouts_allow_for_nodes_that_are_far() -> None:
@@ -142,6 +143,28 @@ def test_timeouts_allow_for_nodes_that_are_far() -> None:
 def test_a_request_comes_back_from_a_file() -> None:
     asked = request(
         4, launcher="pbs", nodes=2, gpus=1, cores=2, time="1h", partition="gpu", account="me",
-        modules=["a/1", "b"], env={"A": "b c"}, extra=["-x", "-l y=1"], keep=2, settings={"T": "1"},
+        modules=["a/1", "b"], env={"A": "b c"}, extra=["-x", "-l y=1"], keep=2, transport="mpi",
     )  # fmt: skip
     assert Request.from_json(json.loads(json.dumps(asked.as_json()))) == asked
+
+
+def test_an_option_that_there_is_not_is_named() -> None:
+    with pytest.raises(TypeError, match="no option 'partitoin'; it has ranks, launcher, nodes"):
+        request(1, partitoin="x")
+
+
+def row(option: Option) -> str:
+    """An option in the table of ``docs/clusters.md``."""
+    typed = f"`{option.flag} {option.metavar or option.name[0].upper()}`" if option.typed else ""
+    default = "" if option.default in (None, (), {}, 1) else f" = {option.default!r}"
+    site = f"`{option.name}{default}`" if option.site else ""
+    text = re.sub(r'("[^"]+")', r"`\1`", option.help)
+    if option.choices:
+        text += ": " + ", ".join(f"`{choice}`" for choice in option.choices)
+    return f"| {typed} | {text} | {site} |"
+
+
+def test_the_documentation_has_the_same_options() -> None:
+    page = Path(__file__).parents[2] / "docs" / "clusters.md"
+    for option in OPTIONS.values():
+        assert row(option) in page.read_text().splitlines(), row(option)

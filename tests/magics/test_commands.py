@@ -25,7 +25,7 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_cluster begin", "invalid choice: 'begin' (choose from"),
         ("%tnt_cluster start", "ClusterError: start needs the number of ranks"),
         ("%tnt_cluster start -n two", "argument -n: invalid int value: 'two'"),
-        ("%tnt_cluster start -n 0", "ClusterError: -n 0: a cluster needs at least one rank."),
+        ("%tnt_cluster start -n 0", "ClusterError: -n 0: a cluster has 1 to 65536 ranks."),
         ("%tnt_cluster start -n 2 --gpus 9999", "ClusterError: --gpus 9999: this machine has"),
         ("%tnt_cluster start -n 2 --transport tcp", "argument --transport: invalid choice: 'tcp'"),
         (

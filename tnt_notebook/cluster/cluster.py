@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tnt_notebook.cluster import begun, defaults, start
-from tnt_notebook.cluster import options as options_of
+from tnt_notebook.cluster import begun, start
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.fit import Fit
 from tnt_notebook.cluster.folder import RunFolder, tail
+from tnt_notebook.cluster.options import OPTIONS, Request
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.record import Record
-from tnt_notebook.cluster.request import Request, hours_to_seconds
+from tnt_notebook.cluster.request import asked
 from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
 from tnt_notebook.cluster.values import packed
 from tnt_notebook.cluster.work import ENGINE, Work, no_report
@@ -40,15 +40,13 @@ class Cluster:
     Args:
         ranks: how many; None where nodes or an allocation say it.
         report: called with a line of progress several times while starting.
-        options: those of ``%tnt_cluster start``, checked by
-            :func:`tnt_notebook.cluster.request.request`: launcher, nodes, per_node, gpus, cores,
-            time, partition, account, modules, env, extra, hostfile, keep, timeout; transport
-            ("auto", "shm", "mpi" or "gpi") and lanes (progress threads of a rank), without them
-            what ``TNT_TRANSPORT`` and ``TNT_LANES`` say; and interface. What is not given is taken
-            from :mod:`tnt_notebook.cluster.defaults`.
+        options: those of ``%tnt_cluster start``, by their names in
+            :class:`tnt_notebook.cluster.options.Request`. What is not given is taken from the
+            site's file, see :mod:`tnt_notebook.cluster.defaults`.
 
     Raises:
         ClusterError: a wrong value, or ranks that do not start; with their own reason, or MPI's.
+        TypeError: there is no such option.
 
     Example::
 
@@ -67,8 +65,7 @@ class Cluster:
         report: Callable[[str], None] = no_report,
         **options: Any,
     ) -> None:
-        asked, how = options_of.asked(ranks, options)
-        self._begin(start.start(asked, report, **how))
+        self._begin(start.start(asked(ranks, options), report))
 
     @classmethod
     def attach(cls, cluster_id: str | None = None, force: bool = False) -> Cluster:
@@ -92,8 +89,7 @@ class Cluster:
         Raises:
             ClusterError: a wrong value.
         """
-        asked, how = options_of.asked(ranks, options)
-        return start.planned(asked, how["agent"])
+        return start.planned(asked(ranks, options))
 
     def _begin(self, engines: Engines) -> None:
         self._engines: Engines | None = engines
@@ -122,7 +118,8 @@ class Cluster:
         """
         engines = self._alive()
         if keep is not None:
-            engines.keep(hours_to_seconds(keep))
+            OPTIONS["keep"].check(keep)
+            engines.keep(keep * 3600)
         atexit.unregister(self._at_exit)
         self._engines = None
         engines.let_go()
@@ -132,17 +129,15 @@ class Cluster:
         """Starts the ranks anew, with the same options; their variables are lost. A job goes on, if
         it still runs."""
         engines = self._alive()
-        asked = Request.from_json(engines.record.request)
-        site = defaults.load()
         try:
             if engines.folder.time_is_up.exists():
                 raise ClusterError(f"The time of job {engines.record.job} is over.")
-            start.again(engines, report, site.ssh)
+            start.again(engines, report)
             engines.lost.clear()
         except ClusterError as error:
             report(f"starting everything anew: {error}")
             self.stop()
-            engines = start.start(asked, report, **options_of.how_to_start(site, None))
+            engines = start.start(Request.from_json(engines.record.request), report)
         except BaseException:  # Ctrl-C: half of a cluster is of no use
             self.stop()
             raise

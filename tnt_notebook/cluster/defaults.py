@@ -15,56 +15,37 @@ from copy import deepcopy
 from typing import Any
 
 from jupyter_core.paths import jupyter_config_path
-from traitlets import Dict, Enum, Float, Integer, List, TraitError, Unicode
+from traitlets import Dict, Enum, Float, Integer, List, TraitError, TraitType, Unicode
 from traitlets.config import Config, Configurable
 from traitlets.config.loader import ConfigFileNotFound, JSONFileConfigLoader, PyFileConfigLoader
 
-from tnt_notebook.choices import LAUNCHERS
+from tnt_notebook.cluster.options import OPTIONS, Option
 from tnt_notebook.errors import ClusterError
 
 NAME = "tnt_config"
 _LOADERS = {".json": JSONFileConfigLoader, ".py": PyFileConfigLoader}
+_TRAITS = {int: Integer, float: Float, str: Unicode}
 
 
-class ClusterDefaults(Configurable):
-    """Options of ``%tnt_cluster start`` that need not be typed."""
-
-    launcher = Enum(LAUNCHERS, None, allow_none=True, help="what starts the engines").tag(
-        config=True
-    )
-    nodes = Integer(None, allow_none=True, help="how many nodes").tag(config=True)
-    per_node = Integer(None, allow_none=True, help="ranks on each node").tag(config=True)
-    gpus = Integer(None, allow_none=True, help="GPUs per node").tag(config=True)
-    cores = Integer(None, allow_none=True, help="cores per rank").tag(config=True)
-    time = Unicode(None, allow_none=True, help="time limit of a job: 12h").tag(config=True)
-    partition = Unicode(None, allow_none=True, help="partition or queue").tag(config=True)
-    account = Unicode(None, allow_none=True, help="who pays").tag(config=True)
-    modules = List(Unicode(), help="loaded before engines start").tag(config=True)
-    env = Dict(Unicode(), help="variables of the engines").tag(config=True)
-    extra = List(Unicode(), help="more options of the batch system, or of mpiexec").tag(config=True)
-    hostfile = Unicode(None, allow_none=True, help="hosts of --launcher ssh").tag(config=True)
-    keep = Float(
-        0.25, min=0, help="hours that engines live on when the notebook's kernel has ended"
-    ).tag(config=True)
-    interface = Unicode(
-        None, allow_none=True, help="network interface by which engines reach the notebook"
-    ).tag(config=True)
-    ssh = Unicode(None, allow_none=True, help="program that reaches hosts as ssh does").tag(
-        config=True
-    )
-    fit_hours = Float(
-        168.0, min=0, help="hours that a fit may go on when the notebook's kernel has ended"
-    ).tag(config=True)
-    silence = Float(
-        2.5,
-        min=1,
-        help="seconds without a sign of life until a rank on another host counts as dead",
-    ).tag(config=True)
-    queue_hours = Float(24.0, min=0, help="how long a job may wait in its queue").tag(config=True)
+def _trait(option: Option) -> TraitType[Any, Any]:
+    if option.kind in (tuple, dict):
+        trait: TraitType[Any, Any] = (List if option.kind is tuple else Dict)(Unicode())
+    elif option.choices:
+        trait = Enum(option.choices, None, allow_none=True)
+    else:
+        trait = _TRAITS[option.kind](None, allow_none=True)
+    return trait.tag(config=True)
 
 
-def load() -> ClusterDefaults:
-    """The defaults that hold here.
+ClusterDefaults: type[Configurable] = type(
+    "ClusterDefaults",
+    (Configurable,),
+    {name: _trait(option) for name, option in OPTIONS.items() if option.site},
+)
+
+
+def load() -> dict[str, Any]:
+    """What was chosen here, by the names of the options.
 
     Raises:
         ClusterError: a file is broken; it says which, and why.
@@ -79,13 +60,20 @@ def load() -> ClusterDefaults:
             except ConfigFileNotFound:
                 continue
             except (Exception, SystemExit) as error:  # whatever a file of Python raises
-                kind = "" if isinstance(error, _Wrong | TraitError) else f"{type(error).__name__}: "
+                ours = isinstance(error, _Wrong | TraitError | ClusterError)
+                kind = "" if ours else f"{type(error).__name__}: "
                 raise ClusterError(f"{folder}/{NAME}{suffix}: {kind}{error}") from None
-    return ClusterDefaults(config=config)
+    return _chosen(config)
+
+
+def _chosen(config: Config) -> dict[str, Any]:
+    settled = ClusterDefaults(config=config)
+    values = {name: getattr(settled, name) for name in settled.trait_names(config=True)}
+    return {name: value for name, value in values.items() if value not in (None, [], {})}
 
 
 def _check(config: Config) -> None:
-    """Raises where a file holds what nobody asks for, or a value of the wrong kind."""
+    """Raises where a file holds what nobody asks for, or a value that cannot be."""
     for section in config:
         if section != "ClusterDefaults":
             raise _Wrong(f"there is no {section!r}, only ClusterDefaults.")
@@ -96,18 +84,9 @@ def _check(config: Config) -> None:
     for name in chosen:
         if name not in known:
             raise _Wrong(f"ClusterDefaults has no {name!r}; it has {', '.join(sorted(known))}.")
-    ClusterDefaults(config=deepcopy(config))  # it settles what is to be appended to later
+    for name, value in _chosen(deepcopy(config)).items():  # settles what is to be appended to later
+        OPTIONS[name].check(value, f"{name} = ")
 
 
 class _Wrong(ValueError):
     """A file says something that means nothing."""
-
-
-def completed(given: dict[str, Any], defaults: ClusterDefaults) -> dict[str, Any]:
-    """What was typed, and for the rest what was chosen before."""
-    names = ClusterDefaults.class_trait_names(config=True)
-    chosen = {name: getattr(defaults, name) for name in names}
-    options = {name: value for name, value in chosen.items() if value not in (None, [], {})}
-    if "env" in given:
-        given = {**given, "env": {**options.get("env", {}), **given["env"]}}
-    return {**options, **given}

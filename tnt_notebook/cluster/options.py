@@ -1,69 +1,277 @@
-"""From what was typed, and what a site has chosen, to a request."""
+"""The options of ``%tnt_cluster start``, each declared once: as a field of :class:`Request`.
+
+From these rows come the magic's arguments with their help and completion, the keyword arguments of
+``Cluster``, the names in a site's file, every check of a value, and the table in
+``docs/clusters.md``.
+"""
 
 from __future__ import annotations
 
-import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any
 
-from tnt_notebook.cluster import defaults, launch
-from tnt_notebook.cluster.exchange import exchange_settings
-from tnt_notebook.cluster.gpus import check_gpus
-from tnt_notebook.cluster.request import Request, request
+from tnt_notebook.choices import BATCH_SYSTEMS, LAUNCHERS, MAX_LANES, TRANSPORTS
 from tnt_notebook.errors import ClusterError
 
+MAX_RANKS = 1 << 16
+_YEAR_H = 24 * 365
 
-def asked(ranks: int | None, options: dict[str, Any]) -> tuple[Request, dict[str, Any]]:
-    """What is asked for, checked, and how it is to be started.
 
-    Args:
-        ranks: how many; None where nodes or an allocation say it.
-        options: what was typed; the rest is the site's.
+@dataclass(frozen=True)
+class Option:
+    """How an option is given, described and checked.
 
-    Raises:
-        ClusterError: a wrong value, or a broken file of defaults.
+    Attributes:
+        kind: of its value: int, float, str, tuple (of texts) or dict (of texts).
+        help: what it says, in a line.
+        metavar: stands for the value in the help.
+        flag: in the notebook; ``--`` and the name unless given.
+        typed: whether it can be given in the notebook, and not by a site's file alone.
+        site: whether it can be given by a site's file.
+        repeated: several values are several flags, rather than one with commas.
+        launchers: to which it says something.
+        variable: of the environment, which gives it where nobody else does.
+        choices: the values there are; any when empty.
+        allowed: whether a value can be; of several, each.
+        must: what a value must be, to end a sentence.
+        name: of the field, the keyword argument, and in a site's file.
+        default: where nobody gives it.
     """
-    settings = exchange_settings(options.pop("transport", None), options.pop("lanes", None))
-    site = defaults.load()
-    given = {name: value for name, value in options.items() if value is not None}
-    if launch.allocation(os.environ) and "launcher" not in given and "hostfile" not in given:
-        site.launcher = site.hostfile = None  # inside of a job its nodes are the ones to use
-    options = defaults.completed(given, site)
-    how = how_to_start(site, options.pop("interface", None))
-    for name in ("ssh", "queue_hours", "fit_hours", "silence"):
-        options.pop(name, None)
-    launcher, inside = launch.chosen(
-        options.pop("launcher", None), options.get("hostfile"), os.environ
+
+    kind: type
+    help: str
+    metavar: str | None = None
+    flag: str = ""
+    typed: bool = True
+    site: bool = True
+    repeated: bool = False
+    launchers: tuple[str, ...] = LAUNCHERS
+    variable: str | None = None
+    choices: tuple[str, ...] = ()
+    allowed: Callable[[Any], bool] = lambda _: True
+    must: str = ""
+    name: str = ""
+    default: Any = None
+
+    def check(self, value: Any, origin: str | None = None) -> None:
+        """Refuses a value that cannot be.
+
+        Args:
+            origin: what stands before the value in the sentence; the flag when None.
+
+        Raises:
+            ClusterError: it names the origin and the value, and says what can be.
+        """
+        several = value.items() if self.kind is dict else value if self.kind is tuple else [value]
+        for one in several:
+            if self.choices:
+                allowed, must = one in self.choices, f"it must be one of {', '.join(self.choices)}"
+            else:
+                allowed, must = self.allowed(one), self.must
+            if not allowed:
+                said = _shown(one[0] if self.kind is dict else one)
+                raise ClusterError(f"{origin or f'{self.flag} '}{said}: {must}.")
+
+
+def seconds_of(time: str | float) -> int | None:
+    """A time limit in seconds: a number of minutes, ``[days-]hours:minutes:seconds``, or with a
+    unit: ``90s``, ``30m``, ``12h``, ``2d``. None if it is none of these.
+    """
+    text = str(time).strip()
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400, "": 60}
+    seconds = 0.0
+    # Of several parts, the first one may be any number.
+    clock = r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-5]?[0-9])(?::([0-5]?[0-9]))?"
+    if single := re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smhd]?)", text):
+        seconds = float(single[1]) * units[single[2]]
+    elif parts := re.fullmatch(clock, text):
+        days, first, second, third = (int(part or 0) for part in parts.groups())
+        if parts[4] is None and parts[1] is None:  # as Slurm reads it: minutes:seconds
+            seconds = first * 60 + second
+        else:
+            seconds = days * 86400 + first * 3600 + second * 60 + third
+    return int(seconds) if seconds >= 1 else None
+
+
+def _is_options(text: str) -> bool:
+    try:
+        shlex.split(text)
+    except ValueError:  # a quote without its other half
+        return False
+    return bool(text.strip()) and "\n" not in text
+
+
+def _is_variable(item: tuple[str, str]) -> bool:
+    name, value = item
+    named = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
+    return named and not {"\0", "\n"} & set(value)
+
+
+def _is_lanes(value: int | str) -> bool:  # a variable of the environment is text
+    return str(value).isdecimal() and 1 <= int(value) <= MAX_LANES
+
+
+def _option(kind: type, help: str, metavar: str | None = None, **more: Any) -> Any:
+    default = more.pop("default", () if kind is tuple else None)
+    metadata = {"option": Option(kind, help, metavar, **more)}
+    if kind is dict:
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+_COUNT = {"allowed": lambda n: 1 <= n <= MAX_RANKS, "must": f"it must be from 1 to {MAX_RANKS}"}
+_NAME = {
+    "allowed": lambda name: re.fullmatch(r"[\w.+@:/%=,][\w.+@:/%=,-]*", name) is not None,
+    "must": "this is no name",
+}
+_HOURS = {
+    "allowed": lambda hours: 0 <= hours <= _YEAR_H,
+    "must": "it must be a number of hours, 0 or more",
+}
+_JOBS = {"launchers": BATCH_SYSTEMS}
+
+
+@dataclass(frozen=True)
+class Request:
+    """Ranks to be started; made by :func:`tnt_notebook.cluster.request.request`.
+
+    The fields are the options, with what their ``help`` says, and what follows from them:
+
+    Attributes:
+        inside: in the allocation of that batch system that this process is in, and no new job.
+        hosts: of ``ssh``: names, and how many ranks each takes.
+        settings: how ranks exchange, as variables of their environment.
+    """
+
+    ranks: int = _option(
+        int, "ranks; not needed where nodes or an allocation say it", "N", default=1, flag="-n",
+        site=False, allowed=_COUNT["allowed"], must=f"a cluster has 1 to {MAX_RANKS} ranks",
+    )  # fmt: skip
+    launcher: str = _option(
+        str,
+        "what starts the ranks (without it this machine; inside of a job the nodes of that job)",
+        default="local", choices=LAUNCHERS,
+    )  # fmt: skip
+    nodes: int | None = _option(int, "nodes", "M", **_COUNT)
+    per_node: int | None = _option(int, "ranks on each node", "P", **_COUNT)
+    gpus: int | None = _option(
+        int, "GPUs per node: local rank i sees only GPU i mod G; 0 hides them all", "G",
+        allowed=lambda n: n >= 0, must="the number of GPUs per node cannot be negative",
+    )  # fmt: skip
+    cores: int | None = _option(
+        int, "cores per rank (without it the ranks of a node share all its cores)", "C", **_COUNT
     )
-    if launcher != "ssh" and "hostfile" not in given:
-        options.pop("hostfile", None)
-    if launcher in ("local", "ssh") or inside:  # a site's defaults for jobs are for jobs
-        for name in ("time", "partition", "account"):
-            if name not in given:
-                options.pop(name, None)
-    if launcher == "local":
-        if "nodes" not in given:
-            options.pop("nodes", None)
-        _check_this_machine(options.get("cores"), options.get("gpus"))
-    if ranks is None and inside and not {"nodes", "per_node"} & set(given):
-        ranks = launch.tasks(launcher, os.environ)
-    return request(ranks, launcher=launcher, inside=inside, settings=settings, **options), how
+    time: str | None = _option(
+        str, "time limit of a job: 90 (minutes), 30m, 12h, 2d, 1:30:00, 1-12:00:00", "T", **_JOBS,
+        allowed=lambda time: seconds_of(time) is not None,
+        must="write minutes (90), hours (12h) or days-hours:minutes:seconds (1-12:00:00)",
+    )  # fmt: skip
+    partition: str | None = _option(str, "partition or queue of a job", "Q", **_JOBS, **_NAME)
+    account: str | None = _option(str, "account or project that pays", "A", **_JOBS, **_NAME)
+    modules: tuple[str, ...] = _option(
+        tuple,
+        "modules to load before the ranks begin; if one cannot be loaded, none begins",
+        "M1,M2", **_NAME,
+    )  # fmt: skip
+    env: dict[str, str] = _option(  # noqa: RUF009
+        dict, 'variable of the ranks; with a blank: "K=two words"; repeat it for more', "K=V",
+        repeated=True, allowed=_is_variable, must="write it as NAME=VALUE, on one line",
+    )  # fmt: skip
+    extra: tuple[str, ...] = _option(
+        tuple,
+        'option as the batch system writes it, "--qos=high"; without one, for mpiexec; repeat it',
+        "OPTION", repeated=True, allowed=_is_options, must="it must be options on one line",
+    )  # fmt: skip
+    hostfile: str | None = _option(
+        str, "hosts of --launcher ssh, a line for each: node1 slots=4", "FILE", launchers=("ssh",)
+    )
+    interface: str | None = _option(
+        str, "network interface, or address, by which ranks reach this host; found out without it",
+        "I",
+    )  # fmt: skip
+    keep: float = _option(
+        float,
+        "how long ranks live on that nobody owns (without it 15 minutes after a kernel's "
+        "restart or crash, and not after its shutdown)",
+        "HOURS", default=0.25, **_HOURS,
+    )  # fmt: skip
+    timeout: float | None = _option(
+        float, "seconds until ranks that were launched must answer (60; in a job 180)", "S",
+        site=False, allowed=lambda s: s > 0, must="it must be a number of seconds above 0",
+    )  # fmt: skip
+    transport: str | None = _option(
+        str, "how ranks reach each other: shm is shared memory, mpi is MPI, gpi is GPI-2 between "
+        "nodes; auto (without it) is shared memory within a node, and MPI between nodes",
+        site=False, choices=TRANSPORTS, variable="TNT_TRANSPORT",
+    )  # fmt: skip
+    lanes: int | None = _option(
+        int, "progress threads of a rank (1 without it)", "L", site=False, variable="TNT_LANES",
+        allowed=_is_lanes, must=f"a rank has 1 to {MAX_LANES} progress threads",
+    )  # fmt: skip
+    ssh: str | None = _option(
+        str, "program that reaches hosts as ssh does", "PROGRAM", typed=False, launchers=("ssh",)
+    )
+    queue_hours: float = _option(
+        float, "how long a job may wait in its queue", "HOURS", typed=False, default=24.0, **_JOBS,
+        **_HOURS,
+    )  # fmt: skip
+    fit_hours: float = _option(
+        float, "how long a fit may go on when the notebook's kernel has ended", "HOURS",
+        typed=False, default=168.0, **_HOURS,
+    )  # fmt: skip
+    silence: float = _option(
+        float, "seconds without a sign of life until a rank on another host counts as dead", "S",
+        typed=False, default=2.5, allowed=lambda s: s >= 1, must="it must be 1 or more",
+        launchers=LAUNCHERS[1:],
+    )  # fmt: skip
+    inside: bool = False
+    hosts: tuple[tuple[str, int], ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def on_other_hosts(self) -> bool:
+        """Whether ranks may run on other hosts than this one."""
+        return self.launcher != "local"
+
+    @property
+    def time_s(self) -> int | None:
+        """What a batch system is asked for, in seconds; None: its default."""
+        return None if self.time is None else seconds_of(self.time)
+
+    @property
+    def timeout_s(self) -> float:
+        """Seconds until all ranks must answer, once they have been launched."""
+        return self.timeout or (180.0 if self.launcher in BATCH_SYSTEMS else 60.0)
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is kept beside the ranks."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Request:
+        """What :meth:`as_json` gave, after a way through a file."""
+        texts = {name: tuple(said[name]) for name in ("modules", "extra")}
+        hosts = tuple((str(name), int(slots)) for name, slots in said["hosts"])
+        return cls(**{**said, **texts, "hosts": hosts})
 
 
-def how_to_start(site: defaults.ClusterDefaults, interface: str | None) -> dict[str, Any]:
-    """Arguments of :func:`tnt_notebook.cluster.start.start`."""
-    return {
-        "interface": interface or site.interface,
-        "agent": site.ssh,
-        "queue_s": site.queue_hours * 3600.0,
-        "fit_s": site.fit_hours * 3600.0,
-        "silence_s": site.silence,
-    }
+#: By name, in the order of the help.
+OPTIONS: dict[str, Option] = {
+    f.name: replace(
+        option,
+        name=f.name,
+        flag=option.flag or "--" + f.name.replace("_", "-"),
+        default=f.default if f.default is not MISSING else {},
+    )
+    for f in fields(Request)
+    if (option := f.metadata.get("option")) is not None
+}
 
 
-def _check_this_machine(cores: int | None, gpus: int | None) -> None:
-    available = len(os.sched_getaffinity(0))
-    if cores is not None and not 1 <= cores <= available:
-        raise ClusterError(
-            f"--cores {cores}: this machine offers 1 to {available} cores to a rank."
-        )
-    check_gpus(gpus)
+def _shown(value: Any) -> str:
+    """As a sentence shows it: in quotes where it could be taken for something else."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if re.fullmatch(r"[^\s'\"]+", text) else repr(text)

@@ -10,7 +10,7 @@ import psutil
 from tnt_notebook import words
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.engines import Engines
-from tnt_notebook.cluster.request import Request
+from tnt_notebook.cluster.options import Request
 from tnt_notebook.errors import ClusterError
 
 Report = Callable[[str], None]

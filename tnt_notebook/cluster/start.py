@@ -24,8 +24,8 @@ from tnt_notebook.cluster.launch import SYSTEMS, Controller, Launch, launch_of
 from tnt_notebook.cluster.launch.command import environment, local_environment
 from tnt_notebook.cluster.lease import Lease
 from tnt_notebook.cluster.network import LOOPBACK, address_for
+from tnt_notebook.cluster.options import Request
 from tnt_notebook.cluster.registration import Report, wait_for_ranks
-from tnt_notebook.cluster.request import Request
 from tnt_notebook.errors import ClusterError
 
 _POLL_S = 0.05
@@ -36,25 +36,11 @@ _PERIOD_MS = 250
 _SILENCE_S = 30.0
 
 
-def start(
-    asked: Request,
-    report: Report,
-    interface: str | None = None,
-    agent: str | None = None,
-    queue_s: float = 86_400.0,
-    fit_s: float = 7 * 86_400.0,
-    silence_s: float = 2.5,
-) -> Engines:
+def start(asked: Request, report: Report) -> Engines:
     """Starts a cluster.
 
     Args:
         report: called with a line about the progress.
-        interface: by which other hosts reach this one; found out when None.
-        agent: the program that reaches hosts as ssh does.
-        queue_s: how long a job may wait in its queue.
-        fit_s: how long a fit may go on without an owner.
-        silence_s: without a heartbeat until a rank on another host counts as dead; all that tells
-            of a host which is cut off.
 
     Raises:
         ClusterError: with what batch system, MPI and engines wrote. Nothing is left behind.
@@ -62,17 +48,16 @@ def start(
     for gone in remains.remove():
         report(f"removed what was left of cluster {gone}, which was killed")
     try:
-        engines, launch = _begin(asked, agent, fit_s)
+        engines, launch = _begin(asked)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.ENOMEM):  # it is processes that there is no room for
             raise
         raise ClusterError(_full(error, asked)) from error
     try:
-        silence = silence_s if asked.on_other_hosts else _SILENCE_S
-        _controller(engines, asked, interface, silence, report)
+        _controller(engines, asked, report)
         _launch(engines, launch)
         engines.connect()
-        wait_for_ranks(engines, asked, report, queue_s)
+        wait_for_ranks(engines, asked, report, asked.queue_hours * 3600)
         engines.verify()
         engines.update(state="ready")
     except BaseException as error:  # Ctrl-C too
@@ -83,22 +68,22 @@ def start(
     return engines
 
 
-def _begin(asked: Request, agent: str | None, fit_s: float) -> tuple[Engines, Launch]:
+def _begin(asked: Request) -> tuple[Engines, Launch]:
     """Makes folders, lease and record of a cluster; none of its processes runs yet."""
     cluster_id = secrets.token_hex(4)
     with contextlib.ExitStack() as undo:
         folder = RunFolder.create(cluster_id, asked.on_other_hosts)
         folders = [str(path) for path in folder.all]
         undo.callback(warden.remove, folders)
-        launch = launch_of(asked, folder, cluster_id, agent=agent)
+        launch = launch_of(asked, folder, cluster_id)
         launch.check()
         plan = {
             "id": cluster_id,
             "folders": folders,
             "socket": str(folder.warden),
             "busy": str(folder.busy),
-            "keep_s": asked.keep_s,
-            "fit_s": fit_s,
+            "keep_s": asked.keep * 3600,
+            "fit_s": asked.fit_hours * 3600,
             "ask": launch.ask,
             "cancel": launch.cancel,
             "listing": launch.listing,
@@ -133,14 +118,14 @@ def _full(error: OSError, asked: Request) -> str:
     )
 
 
-def planned(asked: Request, agent: str | None = None) -> str:
+def planned(asked: Request) -> str:
     """What would be run or submitted for a request, as text."""
     path = base(asked.on_other_hosts) / "tnt-ID-NAME"
     folder = RunFolder(path, local_folder(path.name) or path / "segments")
-    return launch_of(asked, folder, "ID", agent=agent).shown.rstrip() + "\n"
+    return launch_of(asked, folder, "ID").shown.rstrip() + "\n"
 
 
-def again(engines: Engines, report: Report, agent: str | None = None) -> None:
+def again(engines: Engines, report: Report) -> None:
     """Ends the engines and starts them anew, with the same controller, and in the same job.
 
     Raises:
@@ -163,7 +148,7 @@ def again(engines: Engines, report: Report, agent: str | None = None) -> None:
             raise ClusterError(f"{words.ranks(len(engines.client.ids))} did not end.")
         time.sleep(_POLL_S)
     warden.end_processes(engines.cluster_id, warden.ENGINES_MARKER)
-    launch = launch_of(asked, engines.folder, engines.cluster_id, agent=agent)
+    launch = launch_of(asked, engines.folder, engines.cluster_id)
     if launch.system is None:
         _launch(engines, launch)
     else:
@@ -173,18 +158,17 @@ def again(engines: Engines, report: Report, agent: str | None = None) -> None:
     engines.verify()
 
 
-def _controller(
-    engines: Engines, asked: Request, interface: str | None, silence_s: float, report: Report
-) -> None:
+def _controller(engines: Engines, asked: Request, report: Report) -> None:
     """Starts the controller; only this host's loopback and one address for engines listen."""
     folder, address = engines.folder, LOOPBACK
     if asked.on_other_hosts:
         hosts = [name for name, _ in asked.hosts]
         if asked.launcher in SYSTEMS:
             hosts = SYSTEMS[asked.launcher].nodes()
-        address, why = address_for(hosts, interface)
+        address, why = address_for(hosts, asked.interface)
         engines.update(reached=f"{address}, {why}")
         report(f"engines reach this notebook at {engines.record.reached}")
+    silence_s = asked.silence if asked.on_other_hosts else _SILENCE_S
     misses = round(silence_s * 1000 / _PERIOD_MS) - 1  # that may be; one more may not
     _write(
         folder.profile / "ipcontroller_config.py",  # no argument: those can be read by anybody

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
+from IPython.core.magic_arguments import argument
 
 from tnt_notebook import words
+from tnt_notebook.cluster.options import OPTIONS, Option
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.magics.progress import StatusLine
 from tnt_notebook.magics.table import aligned
@@ -20,14 +22,24 @@ if TYPE_CHECKING:
     from tnt_notebook.cluster import Cluster
     from tnt_notebook.cluster.record import Known, Record
 
-#: Actions, and the options that go with each.
-OF_START = (
-    *("n", "launcher", "nodes", "per_node", "gpus", "cores", "time", "partition", "account"),
-    *("modules", "env", "extra", "hostfile", "interface", "keep", "timeout", "transport", "lanes"),
-    "dry_run",
-)
 ACTIONS = ("start", "status", "stop", "restart", "logs", "list", "attach", "detach")
 _HEADERS = ("id", "ranks", "launcher", "host", "began", "owner", "state")
+
+
+def start_arguments(magic: Callable[..., Any]) -> Callable[..., Any]:
+    """Declares the options of start as arguments of a magic."""
+    for option in reversed(OPTIONS.values()):
+        if option.typed:
+            magic = argument(
+                option.flag,
+                dest=option.name,
+                action="append" if option.repeated else "store",
+                type=option.kind if option.kind in (int, float) else str,
+                choices=option.choices or None,
+                metavar=option.metavar,
+                help=option.help,
+            )(magic)
+    return magic
 
 
 def given(arguments: Any) -> dict[str, Any]:
@@ -36,38 +48,45 @@ def given(arguments: Any) -> dict[str, Any]:
     Raises:
         UsageError: one that goes with another action.
     """
-    options = {
-        name: _unquoted(value)
-        for name in OF_START
-        if (value := getattr(arguments, name)) is not None and value is not False
-    }
     action = arguments.action
-    allowed = {"start": set(OF_START), "detach": {"keep"}}.get(action, set())
-    if wrong := [name for name in options if name not in allowed]:
-        flag = "-n" if wrong[0] == "n" else "--" + wrong[0].replace("_", "-")
-        where = "start and detach" if flag == "--keep" else "start"
-        raise UsageError(f"{flag} goes with {where} only")
-    if arguments.missing and action != "restart":
-        raise UsageError("--missing goes with restart only")
-    if arguments.force and action != "attach":
-        raise UsageError("--force goes with attach only")
+    options = {
+        name: _value(option, value)
+        for name, option in OPTIONS.items()
+        if option.typed and (value := getattr(arguments, name)) is not None
+    }
+    goes_with = {OPTIONS[name].flag: ["start"] for name in options}
+    if "keep" in options:
+        goes_with["--keep"] = ["start", "detach"]
+    goes_with |= {
+        flag: [only]
+        for flag, only, given in (
+            ("--dry-run", "start", arguments.dry_run),
+            ("--missing", "restart", arguments.missing),
+            ("--force", "attach", arguments.force),
+        )
+        if given
+    }
+    for flag, actions in goes_with.items():
+        if action not in actions:
+            raise UsageError(f"{flag} goes with {' and '.join(actions)} only")
     if arguments.which is not None and action not in ("logs", "attach", "stop"):
         raise UsageError(f"{action} takes no more: {arguments.which} is too much")
     return options
 
 
-def start(options: dict[str, Any], shell: InteractiveShell) -> Cluster | None:
-    """Starts a cluster, or shows how it would be started."""
+def plan(options: dict[str, Any]) -> None:
+    """Shows how a cluster would be started."""
     from tnt_notebook.cluster import Cluster
 
-    n = options.pop("n", None)
-    options["modules"] = _list(options.get("modules"))
-    options["env"] = _variables(options.get("env"))
-    if options.pop("dry_run", False):
-        print(Cluster.planned(n, **options), end="")
-        return None
+    print(Cluster.planned(**options), end="")
+
+
+def start(options: dict[str, Any], shell: InteractiveShell) -> Cluster:
+    """Starts a cluster."""
+    from tnt_notebook.cluster import Cluster
+
     progress = StatusLine()
-    cluster = Cluster(n, report=progress.update, **options)
+    cluster = Cluster(report=progress.update, **options)
     _outlive(cluster, shell, "keep" in options)
     progress.end(ready(cluster))
     return cluster
@@ -174,9 +193,17 @@ def _state(record: Record, kept: dict[str, Any] | None) -> str:
     return said
 
 
-def _variables(said: Sequence[str] | None) -> dict[str, str] | None:
-    if said is None:
-        return None
+def _value(option: Option, said: Any) -> Any:
+    """The value of an option, of what was typed."""
+    said = _unquoted(said)
+    if option.kind is dict:
+        return _variables(said)
+    if option.kind is tuple and not option.repeated:
+        return said.replace(",", " ").split()
+    return said
+
+
+def _variables(said: Sequence[str]) -> dict[str, str]:
     found = {}
     for text in said:
         name, equals, value = text.partition("=")
@@ -194,10 +221,6 @@ def _unquoted(said: Any) -> Any:
         return said
     found = re.fullmatch(r"""([\w-]*=)?(["'])(.*)\2""", said, re.DOTALL)
     return said if found is None else (found[1] or "") + found[3]
-
-
-def _list(said: str | None) -> list[str] | None:
-    return None if said is None else [word for word in said.replace(",", " ").split() if word]
 
 
 def _some(names: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from tnt_notebook.choices import DTYPES, LAUNCHERS, ON_FAILURE, PLACEMENTS, SCHEDULES, TRANSPORTS
+from tnt_notebook.choices import DTYPES, ON_FAILURE, PLACEMENTS, SCHEDULES
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.magics import cluster as cluster_magic
 from tnt_notebook.magics.completion import TntCompletion
@@ -65,58 +65,10 @@ class TntMagics(Magics):
     @magic_arguments()
     @argument("action", choices=list(cluster_magic.ACTIONS), help="what to do with a cluster")
     @argument("which", nargs="?", metavar="WHICH", help="logs: a rank; attach, stop: an ID")
-    @argument("-n", type=int, metavar="N", help="number of ranks")
-    @argument(
-        "--launcher",
-        choices=LAUNCHERS,
-        help="what starts the ranks: this machine, ssh to the hosts of --hostfile, or a batch "
-        "system (without it this machine; inside of a job the nodes of that job)",
-    )
-    @argument("--nodes", type=int, metavar="M", help="number of nodes")
-    @argument("--per-node", type=int, metavar="P", help="ranks on each node")
-    @argument(
-        "--gpus",
-        type=int,
-        metavar="G",
-        help="GPUs per node; local rank i sees only GPU i mod G, 0 hides them all",
-    )
-    @argument(
-        "--cores",
-        type=int,
-        metavar="C",
-        help="cores per rank (without it the ranks of a node share all its cores)",
-    )
-    @argument("--time", metavar="T", help="time limit of a job: 90 (minutes), 12h, 1-12:00:00")
-    @argument("--partition", metavar="Q", help="partition or queue of a job")
-    @argument("--account", metavar="A", help="account or project of a job")
-    @argument("--modules", metavar="M1,M2", help="modules to load before the ranks begin")
-    @argument("--env", action="append", metavar="K=V", help="variable of the ranks; repeat it")
-    @argument(
-        "--extra",
-        action="append",
-        metavar="OPTION",
-        help='an option for the batch system, "--qos=high", or for mpiexec; repeat it',
-    )
-    @argument("--hostfile", metavar="FILE", help="hosts for ssh, a line each: node1 slots=4")
-    @argument("--interface", metavar="I", help="network interface by which ranks reach this host")
-    @argument(
-        "--keep",
-        type=float,
-        metavar="HOURS",
-        help="how long ranks live on that nobody owns (without it 15 minutes after a kernel's "
-        "restart or crash, and not after its shutdown)",
-    )
-    @argument("--timeout", type=float, metavar="S", help="seconds until launched ranks answer")
+    @cluster_magic.start_arguments
     @argument("--dry-run", action="store_true", help="show the script or command, start nothing")
     @argument("--missing", action="store_true", help="restart: only ranks that have died")
     @argument("--force", action="store_true", help="attach: take it from an owner that lives")
-    @argument(
-        "--transport",
-        choices=TRANSPORTS,
-        help="how ranks reach each other: shm is shared memory, mpi is MPI, gpi is GPI-2 between "
-        "nodes; auto (without it) is shared memory within a node, and MPI between nodes",
-    )
-    @argument("--lanes", type=int, metavar="N", help="progress threads of a rank (1 without it)")
     def tnt_cluster(self, line: str) -> None:
         """Starts, watches, finds again and stops the ranks that cells run on.
 
@@ -142,10 +94,11 @@ class TntMagics(Magics):
         arguments = parse_argstring(TntMagics.tnt_cluster, line)
         action, which = arguments.action, arguments.which
         options = cluster_magic.given(arguments)
-        if action == "start":
-            if not options.get("dry_run"):
-                cluster_magic.check_none(self._cluster)
-            self._cluster = cluster_magic.start(options, self._shell) or self._cluster
+        if action == "start" and arguments.dry_run:
+            cluster_magic.plan(options)
+        elif action == "start":
+            cluster_magic.check_none(self._cluster)
+            self._cluster = cluster_magic.start(options, self._shell)
         elif action == "attach":
             cluster_magic.check_none(self._cluster)
             self._attach(which, arguments.force)

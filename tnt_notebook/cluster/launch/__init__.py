@@ -6,7 +6,7 @@ A batch system is a value, :class:`~tnt_notebook.cluster.launch.batch.System`, i
 from tnt_notebook.cluster.launch.batch import Job, System
 from tnt_notebook.cluster.launch.launch import Launch, launch_of
 from tnt_notebook.cluster.launch.processes import Controller
-from tnt_notebook.cluster.launch.systems import SYSTEMS, allocation, chosen, tasks
+from tnt_notebook.cluster.launch.systems import SYSTEMS, allocation, check, chosen, tasks
 
 __all__ = [
     "SYSTEMS",
@@ -15,6 +15,7 @@ __all__ = [
     "Launch",
     "System",
     "allocation",
+    "check",
     "chosen",
     "launch_of",
     "tasks",

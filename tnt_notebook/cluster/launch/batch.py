@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tnt_notebook.cluster.request import Request
+from tnt_notebook.cluster.options import Request
 
 _ASK_S = 30.0
 #: Seconds before the end of a job when its ranks are told.
@@ -44,7 +44,6 @@ class System:
     """A batch system.
 
     Attributes:
-        name: of the launcher.
         title: as people call it.
         engines: ipyparallel's launcher.
         submit: the command.
@@ -58,6 +57,7 @@ class System:
             that cannot be said.
         look: what is known of a job, by its id.
         nodes: addresses of nodes that may run ranks, as far as they are known beforehand.
+        check: raises a ClusterError where it cannot be asked for something.
         tasks: for how many ranks an allocation is, as its environment says.
         writes_at_once: whether the job's output file has what the job writes before it ends.
         ask: a command that sends SIGTERM to the script of a running job of that name, and to no
@@ -67,7 +67,6 @@ class System:
         warns: whether it sends the script SIGUSR1 before the end of a job, as the directives ask.
     """
 
-    name: str
     title: str
     engines: type[Any]
     submit: str
@@ -80,6 +79,7 @@ class System:
     look: Callable[[str], Job]
     nodes: Callable[[], list[str]]
     tasks: Callable[[Mapping[str, str]], int | None]
+    check: Callable[[Request], None] = lambda _: None
     writes_at_once: bool = True
     ask: Callable[[str], list[str]] | None = None
     each_node: tuple[str, ...] = ()

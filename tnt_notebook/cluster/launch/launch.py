@@ -26,7 +26,7 @@ from tnt_notebook.cluster.launch.command import (
 from tnt_notebook.cluster.launch.processes import MpiEngines
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, environment_script, line, script
 from tnt_notebook.cluster.launch.systems import SYSTEMS
-from tnt_notebook.cluster.request import Request
+from tnt_notebook.cluster.options import Request
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import ENGINES_MARKER, MARKER
 
@@ -72,7 +72,6 @@ def launch_of(
     folder: RunFolder,
     cluster_id: str,
     inherited: Mapping[str, str] = os.environ,
-    agent: str | None = None,
 ) -> Launch:
     """How the engines of a request are started.
 
@@ -80,22 +79,17 @@ def launch_of(
         folder: where output and session files go.
         cluster_id: marks every process of the cluster.
         inherited: environment of the notebook.
-        agent: the program that reaches hosts as ssh does; ssh itself when None.
 
     Raises:
         ClusterError: there is no mpiexec.
     """
     if asked.launcher in SYSTEMS and not asked.inside:
         return _job(asked, folder, cluster_id, SYSTEMS[asked.launcher], inherited)
-    return _process(asked, folder, cluster_id, inherited, agent)
+    return _process(asked, folder, cluster_id, inherited)
 
 
 def _process(
-    asked: Request,
-    folder: RunFolder,
-    cluster_id: str,
-    inherited: Mapping[str, str],
-    agent: str | None,
+    asked: Request, folder: RunFolder, cluster_id: str, inherited: Mapping[str, str]
 ) -> Launch:
     """Engines under an mpiexec that runs on this host."""
     mpiexec = find_mpiexec()
@@ -124,7 +118,7 @@ def _process(
         if foreign:
             command = ["env", *(word for k in foreign for word in ("-u", k)), *command]
     arguments = mpi_arguments(
-        mpiexec, asked.ranks, asked.per_node, asked.hosts, agent, here=system is None
+        mpiexec, asked.ranks, asked.per_node, asked.hosts, asked.ssh, here=system is None
     )
     if asked.modules:
         loads = " && ".join(f"module load {shlex.quote(module)}" for module in asked.modules)

@@ -8,7 +8,7 @@ import shlex
 from tnt_notebook.cluster.launch.batch import Job, System, asked, listed_in, number_in, silent
 from tnt_notebook.cluster.launch.processes import LsfJob
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, counted
-from tnt_notebook.cluster.request import Request
+from tnt_notebook.cluster.options import Request
 
 #: Without a width, which would cut the reasons.
 _FIELDS = "stat pend_reason time_left exit_reason exit_code delimiter='|'"
@@ -78,8 +78,7 @@ def parsed(said: str) -> Job:
     return silent(said)
 
 
-LSF = System(
-    name="lsf",
+SYSTEM = System(
     title="LSF",
     engines=LsfJob,
     submit="bsub",

@@ -18,7 +18,7 @@ from tnt_notebook.cluster.launch.batch import (
 )
 from tnt_notebook.cluster.launch.processes import PbsJob
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, counted
-from tnt_notebook.cluster.request import Request
+from tnt_notebook.cluster.options import Request
 
 _PENDING = {
     "Q": "it is in the queue",
@@ -124,8 +124,7 @@ def _tasks(environment: Mapping[str, str]) -> int | None:
     return len(lines_in("PBS_NODEFILE", environment)) or None
 
 
-PBS = System(
-    name="pbs",
+SYSTEM = System(
     title="PBS",
     engines=PbsJob,
     submit="qsub",

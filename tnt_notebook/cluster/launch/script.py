@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tnt_notebook.cluster.launch.batch import NOTICE_S, System
 from tnt_notebook.cluster.launch.inherited import inheritable
-from tnt_notebook.cluster.request import Request
+from tnt_notebook.cluster.options import Request
 
 #: Ranks on other hosts see what their daemon sees there, which reached by ssh or the like is next
 #: to nothing. So they are told all that is exported here, but for what is of one host only, and the

@@ -16,7 +16,8 @@ from tnt_notebook.cluster.launch.batch import (
 )
 from tnt_notebook.cluster.launch.processes import SgeJob
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED
-from tnt_notebook.cluster.request import Request
+from tnt_notebook.cluster.options import Request
+from tnt_notebook.errors import ClusterError
 
 _UNANSWERED = "qstat was not answered"
 
@@ -31,7 +32,7 @@ def _directives(request: Request, name: str, output: str) -> list[str]:
         "#$ -r n",
     ]
     # A site names its parallel environments; mpi is what most call it. --extra "-pe ..." says more.
-    if not any(option.startswith("-pe ") for option in request.extra):
+    if not _names_environment(request):
         lines.append(f"#$ -pe mpi {request.ranks * (request.cores or 1)}")
     if request.gpus:
         lines.append(f"#$ -l gpu={request.gpus}")
@@ -42,6 +43,20 @@ def _directives(request: Request, name: str, output: str) -> list[str]:
     if request.account:
         lines.append(f"#$ -A {request.account}")
     return [*lines, *(f"#$ {option}" for option in request.extra)]
+
+
+def _check(request: Request) -> None:
+    given = {"--per-node": request.per_node, "--nodes": request.nodes}
+    wrong = [flag for flag, number in given.items() if number is not None]
+    if wrong and not _names_environment(request):
+        raise ClusterError(
+            f"{wrong[0]}: in Grid Engine a parallel environment decides how ranks spread over "
+            'nodes. Name one: --extra "-pe NAME SLOTS" (qconf -spl lists them).'
+        )
+
+
+def _names_environment(request: Request) -> bool:
+    return any(option.startswith("-pe ") for option in request.extra)
 
 
 def _hosts(request: Request) -> str:
@@ -106,13 +121,13 @@ def ended(said: str) -> Job:
     return Job("ended", "its processes ended" if code == "0" else f"exit status {code}")
 
 
-SGE = System(
-    name="sge",
+SYSTEM = System(
     title="Grid Engine",
     engines=SgeJob,
     submit="qsub",
     variable="PE_HOSTFILE",
     directives=_directives,
+    check=_check,
     prepare=lambda request: [FORWARD, _hosts(request)],
     # Open MPI finds qrsh by itself, where it sees that it is in such a job.
     mpi_arguments=f'--hostfile "$TNT_FOLDER/hosts" {FORWARDED}',

@@ -8,7 +8,7 @@ import shlex
 
 from tnt_notebook.cluster.launch.batch import NOTICE_S, Job, System, asked, clock, number_in, silent
 from tnt_notebook.cluster.launch.processes import SlurmJob
-from tnt_notebook.cluster.request import Request
+from tnt_notebook.cluster.options import Request
 
 _WAITS = {
     "Resources": "nodes are not free yet",
@@ -114,8 +114,7 @@ def _nodes() -> list[str]:
     return asked(["sinfo", "--noheader", "--Node", "--format=%o"]).split()
 
 
-SLURM = System(
-    name="slurm",
+SYSTEM = System(
     title="Slurm",
     engines=SlurmJob,
     submit="sbatch",

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
+from tnt_notebook.choices import BATCH_SYSTEMS
 from tnt_notebook.cluster.launch.batch import System
-from tnt_notebook.cluster.launch.lsf import LSF
-from tnt_notebook.cluster.launch.pbs import PBS
-from tnt_notebook.cluster.launch.sge import SGE
-from tnt_notebook.cluster.launch.slurm import SLURM
+from tnt_notebook.cluster.options import Request
 
-SYSTEMS: dict[str, System] = {system.name: system for system in (SLURM, PBS, LSF, SGE)}
+#: Each is in a file of its own, of the same name.
+SYSTEMS: dict[str, System] = {
+    name: import_module(f"{__package__}.{name}").SYSTEM for name in BATCH_SYSTEMS
+}
 
 
-def allocation(environment: Mapping[str, str]) -> System | None:
+def allocation(environment: Mapping[str, str]) -> str | None:
     """The batch system of the job that this process is in."""
-    return next((s for s in SYSTEMS.values() if environment.get(s.variable)), None)
+    return next((name for name, s in SYSTEMS.items() if environment.get(s.variable)), None)
 
 
 def chosen(launcher: str | None, hostfile: Any, environment: Mapping[str, str]) -> tuple[str, bool]:
@@ -30,9 +32,19 @@ def chosen(launcher: str | None, hostfile: Any, environment: Mapping[str, str]) 
     if hostfile is not None:
         return "ssh", False
     system = allocation(environment)
-    return ("local", False) if system is None else (system.name, True)
+    return ("local", False) if system is None else (system, True)
 
 
 def tasks(launcher: str, environment: Mapping[str, str]) -> int | None:
     """How many ranks the allocation that this process is in was made for."""
     return SYSTEMS[launcher].tasks(environment) if launcher in SYSTEMS else None
+
+
+def check(asked: Request) -> None:
+    """Refuses what a batch system cannot be asked for.
+
+    Raises:
+        ClusterError: it names the option, and says what to do instead.
+    """
+    if asked.launcher in SYSTEMS and not asked.inside:
+        SYSTEMS[asked.launcher].check(asked)
