@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tnt_notebook.plan.families import idle_time, make
+from tnt_notebook.plan.families import bubble_by_formula, make
 from tnt_notebook.plan.simulate import Costs, simulate
 from tnt_notebook.telemetry.step_trace import Box, StepTrace, of_boxes
 
@@ -47,8 +47,6 @@ def step_of_a_pipeline(
         Box(rank, action.kind, action.stage, action.micro, begin, end)
         for rank, action, begin, end in simulate(plan, costs)
     ]
-    whole = ranks * micro_batches * (FORWARD + INPUTS + WEIGHTS) / ranks
-    lost = idle_time(schedule, ranks, FORWARD, INPUTS, WEIGHTS, plan.stages // ranks)
     if around:
         boxes += _around(boxes, plan.rank_of, message)
     late = 2e-4 / replicas
@@ -69,7 +67,7 @@ def step_of_a_pipeline(
         ranks=ranks * replicas,
         schedule=schedule,
         micro_batches=micro_batches,
-        formula=lost / (whole + lost),
+        formula=bubble_by_formula(plan, FORWARD, INPUTS, WEIGHTS),
     )
 
 

@@ -102,7 +102,7 @@ def test_memory_and_operations_are_told(ranks):
 def test_what_is_said_of_a_step_beside_its_boxes():
     assert about(None, []) == {}
     schedule = make("1f1b", 2, 3)
-    told = {"schedule": "1f1b", "micro_batches": 3}
+    told = {"schedule": "1f1b", "micro_batches": 3, "less_idle": "zb-h1"}
     assert about(schedule, []) == told  # the trace has forgotten, or nothing was recorded
     forwards = [Box(0, "F", 0, micro, 0.0, 1.0) for micro in range(3)]
     assert about(schedule, forwards) == told  # of evaluation

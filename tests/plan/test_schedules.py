@@ -4,53 +4,46 @@ from __future__ import annotations
 
 import dataclasses
 import graphlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tnt_notebook.errors import ScheduleError
-from tnt_notebook.plan.families import FAMILIES, held_at_most, idle_time, make
+from tnt_notebook.plan.families import FAMILIES, less_idle, make
 from tnt_notebook.plan.schedule import Action, Schedule, check
 from tnt_notebook.plan.simulate import Costs, bubble, even_costs, simulate, step_time
 
+README = Path(__file__).parents[2] / "README.md"
 RANKS = range(1, 9)
-STAGES_PER_RANK = {"gpipe": (1, 2, 3), "interleaved": (1, 2, 3, 4), "zb-v": (2,)}
 
 
-def cases(name):
+def cases(family):
     for p in RANKS:
-        for v in STAGES_PER_RANK.get(name, (1,)):
+        for v in range(1, 5) if family.any_stages else (family.stages_per_rank,):
             for m in range(1, 4 * p + 2):
                 yield p, m, v
 
 
-def formula_holds(name, p, m, v):
-    """Whether there are as many micro-batches as the formula of a family asks for."""
-    return {
-        "gpipe": v == 1 or m >= p,
-        "1f1b": True,
-        "interleaved": m % p == 0,
-        "zb-h1": m >= p,
-        "zb-v": m >= 2 * p - 1,
-    }[name]
+families = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_step_takes_as_long_as_the_formula_says(name):
-    for p, m, v in cases(name):
-        schedule = make(name, p, m, v)
+@families
+def test_a_step_takes_as_long_as_the_formula_says(family):
+    for p, m, v in cases(family):
+        schedule = make(family.name, p, m, v)
         costs = even_costs(schedule.stages, 1 / v, 1 / v, 1 / v)
         spans = simulate(schedule, costs)
-        idle = idle_time(name, p, 1, 1, 1, v)
-        if formula_holds(name, p, m, v):
+        idle = family.idle(p, 1, 1, 1, v)
+        if family.exact(p, m, v):
             assert step_time(spans) == pytest.approx(3 * m + idle), (p, m, v)
             assert bubble(spans, p) == pytest.approx(idle / (3 * m + idle)), (p, m, v)
         else:
             assert step_time(spans) >= 3 * m + idle - 1e-9, (p, m, v)
 
 
-@pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved", "zb-h1"])
+@pytest.mark.parametrize("name", [n for n in FAMILIES if n != "zb-v"])  # its own needs F = I = W
 @given(
     p=st.integers(1, 6),
     rounds=st.integers(1, 4),
@@ -64,15 +57,15 @@ def test_the_formula_holds_for_other_times(name, p, rounds, forward, inputs, par
     m = rounds * p
     schedule = make(name, p, m, 1)
     spans = simulate(schedule, even_costs(p, forward, inputs, weights))
-    idle = idle_time(name, p, forward, inputs, weights)
+    idle = FAMILIES[name].idle(p, forward, inputs, weights, 1)
     assert step_time(spans) == pytest.approx(m * (forward + inputs + weights) + idle)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_no_rank_holds_more_activations_than_it_may(name):
-    for p, m, v in cases(name):
-        schedule = make(name, p, m, v)
-        bounds = [held_at_most(name, rank, p, m, v) for rank in range(p)]
+@families
+def test_no_rank_holds_more_activations_than_it_may(family):
+    for p, m, v in cases(family):
+        schedule = make(family.name, p, m, v)
+        bounds = [family.held_at_most(rank, p, m, v) for rank in range(p)]
         assert all(held <= bound for held, bound in zip(schedule.held(), bounds, strict=True))
         if m >= 3 * p:
             assert max(schedule.held()) == max(bounds)
@@ -87,6 +80,19 @@ def test_skip_connections_over_several_stages_fit_into_every_schedule(name):
         check(schedule, edges)
         costs = even_costs(schedule.stages)
         assert step_time(simulate(schedule, costs, edges)) == step_time(simulate(schedule, costs))
+
+
+def test_the_readme_shows_the_table():
+    rows = [
+        f"| `{f.name}` | {f.description} | {f.idle_formula} | {f.held_formula} |\n"
+        for f in FAMILIES.values()
+    ]
+    assert "|---|---|---|---|\n" + "".join(rows) + "\n" in README.read_text(encoding="utf-8")
+
+
+def test_a_schedule_that_is_idle_less_is_known_where_there_is_one():
+    known = {name: less_idle(name) for name in [*FAMILIES, "lifo"]}
+    assert known == dict.fromkeys(known, "zb-h1") | {"zb-h1": None, "zb-v": None}
 
 
 def test_a_timeline_keeps_order_and_counts_transfers():
@@ -205,6 +211,7 @@ def test_a_function_of_ones_own_makes_a_schedule():
         (("1f1b", 2, 0), "one micro-batch"),
         (("1f1b", 2, 4, 2), "1f1b has 1 stage a rank, not 2"),
         (("zb-v", 2, 4, 3), "zb-v has 2 stages a rank, not 3"),
+        (("gpipe", 2, 4, 0), "at least one stage, not 0"),
         ((lambda *_: [], 2, 4), "gave a list instead of"),
     ],
 )

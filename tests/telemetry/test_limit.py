@@ -49,7 +49,14 @@ def waiting(sent_at: float) -> StepTrace:
         Box(1, "F", 1, 0, 5, 10),
     ]  # fmt: skip
     return of_boxes(
-        made, time=0.0, clock_error=0.0, pipeline=2, ranks=2, schedule="gpipe", formula=0.31
+        made,
+        time=0.0,
+        clock_error=0.0,
+        pipeline=2,
+        ranks=2,
+        schedule="gpipe",
+        less_idle="zb-h1",
+        formula=0.31,
     )
 
 

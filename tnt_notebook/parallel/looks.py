@@ -17,7 +17,7 @@ import numpy as np
 from tnt_notebook.comm import World
 from tnt_notebook.comm.clocks import Clocks
 from tnt_notebook.parallel.meters import Rapl, gpu, memory
-from tnt_notebook.plan.families import bubble_by_formula
+from tnt_notebook.plan.families import bubble_by_formula, less_idle
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.telemetry.boxes import BOX, last_step
 from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, mean, of_steps
@@ -187,6 +187,8 @@ def about(schedule: Schedule | None, boxes: Sequence[Box]) -> dict[str, Any]:
     if schedule is None:
         return {}
     told = {"schedule": schedule.name, "micro_batches": schedule.micro_batches}
+    if other := less_idle(schedule.name):
+        told["less_idle"] = other
     forwards = sum(box.kind == "F" for box in boxes)
     if not forwards or all(box.kind not in "BW" for box in boxes):
         return told
@@ -195,9 +197,7 @@ def about(schedule: Schedule | None, boxes: Sequence[Box]) -> dict[str, Any]:
         per_rank * sum(box.end - box.begin for box in boxes if box.kind in kinds) / forwards
         for kinds in ("F", "BI", "W")
     )
-    bubble = bubble_by_formula(
-        schedule.name, schedule.ranks, schedule.micro_batches, forward, inputs, weights, per_rank
-    )
+    bubble = bubble_by_formula(schedule, forward, inputs, weights)
     return told if bubble is None else {**told, "formula": round(bubble, 4)}
 
 

@@ -1,36 +1,18 @@
-"""The schedules that come with tnt_notebook, each a function that makes one.
+"""The schedules that come with tnt_notebook, each a function that makes one and its entry below.
 
-With times F, I, W of a rank's forward, input gradient and weight gradient of one micro-batch (all
-its stages together), p ranks and m micro-batches, the ranks of each are idle for:
-
-==============  ===========================  =====================================================
-``gpipe``       (p - 1) (F + I + W)          holds all micro-batches
-``1f1b``        (p - 1) (F + I + W)          holds p micro-batches at most
-``interleaved`` (p - 1) (F + I + W) / v      v stages a rank; m a multiple of p
-``zb-h1``       (p - 1) (F + I - W)          weight gradients fill the end; m >= p, W <= F, I
-``zb-v``        (p - 1) F / 2                two stages a rank; F = I = W, m >= 2p - 1
-==============  ===========================  =====================================================
-
-Sources: GPipe (Huang et al. 2019); 1F1B: PipeDream-Flush (Narayanan et al. 2021, "Memory-Efficient
-Pipeline-Parallel DNN Training"); interleaved: Megatron-LM (Narayanan et al. 2021, "Efficient
-Large-Scale Language Model Training on GPU Clusters", 2.2); ZB-H1: Qi et al. 2023, "Zero Bubble
-Pipeline Parallelism", 2.3; ZB-V: Qi et al. 2024, "Pipeline Parallelism with Controllable Memory".
-
-All but GPipe hold as many micro-batches on a rank as :func:`held_at_most` says, and any number of
-micro-batches works: a schedule for more stays valid when what belongs to the last ones is left out.
+Any number of micro-batches works: a schedule for more stays valid when what belongs to the last
+ones is left out.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import zip_longest
 
 from tnt_notebook.errors import ScheduleError
+from tnt_notebook.plan.family import Family, Maker
 from tnt_notebook.plan.schedule import Action, Kind, Schedule, check
-
-#: Makes a schedule of so many ranks, micro-batches, and stages a rank.
-Family = Callable[[int, int, int], Schedule]
 
 
 def gpipe(ranks: int, micro_batches: int, stages_per_rank: int = 1) -> Schedule:
@@ -46,7 +28,6 @@ def gpipe(ranks: int, micro_batches: int, stages_per_rank: int = 1) -> Schedule:
 
 def one_f_one_b(ranks: int, micro_batches: int, stages_per_rank: int = 1) -> Schedule:
     """A backward as soon as there is one: no rank holds more micro-batches than ranks follow it."""
-    _check_stages("1f1b", stages_per_rank, 1)
     micros = range(micro_batches)
     actions = []
     for rank in range(ranks):
@@ -75,7 +56,6 @@ def interleaved(ranks: int, micro_batches: int, stages_per_rank: int = 2) -> Sch
 
 def zb_h1(ranks: int, micro_batches: int, stages_per_rank: int = 1) -> Schedule:
     """1F1B whose weight gradients wait until there is nothing more urgent, within its memory."""
-    _check_stages("zb-h1", stages_per_rank, 1)
     micros = range(micro_batches)
     actions = []
     for rank in range(ranks):
@@ -92,33 +72,85 @@ def zb_v(ranks: int, micro_batches: int, stages_per_rank: int = 2) -> Schedule:
     Where a forward, an input gradient and a weight gradient take the same time, a rank that has
     begun is never idle.
     """
-    _check_stages("zb-v", stages_per_rank, 2)
     count = max(micro_batches, 2 * ranks - 1)
     actions = [_v_of_rank(rank, ranks, count) for rank in range(ranks)]
     rank_of = (*range(ranks), *reversed(range(ranks)))
     return _schedule("zb-v", rank_of, micro_batches, actions)
 
 
-FAMILIES: dict[str, Family] = {
-    "gpipe": gpipe,
-    "1f1b": one_f_one_b,
-    "interleaved": interleaved,
-    "zb-h1": zb_h1,
-    "zb-v": zb_v,
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family(
+            "gpipe",
+            gpipe,
+            "all forwards, then all backwards",
+            lambda p, f, i, w, v: (p - 1) * (f + i + w) / v,
+            "(p - 1) (F + B) / v",
+            lambda rank, p, m, v: m * v,
+            "all micro-batches",
+            "GPipe (Huang et al. 2019)",
+            any_stages=True,
+            exact=lambda p, m, v: v == 1 or m >= p,
+        ),
+        Family(
+            "1f1b",
+            one_f_one_b,
+            "a backward as soon as there is one",
+            lambda p, f, i, w, v: (p - 1) * (f + i + w),
+            "(p - 1) (F + B)",
+            lambda rank, p, m, v: p - rank,
+            "p micro-batches",
+            "PipeDream-Flush (Narayanan et al. 2021, Memory-Efficient Pipeline-Parallel Training)",
+        ),
+        Family(
+            "interleaved",
+            interleaved,
+            "1F1B with v stages a rank",
+            lambda p, f, i, w, v: (p - 1) * (f + i + w) / v,
+            "(p - 1) (F + B) / v",
+            lambda rank, p, m, v: p - rank if v == 1 else 2 * (p - rank) - 1 + (v - 1) * p,
+            "about p (1 + 1/v) of them",
+            "Megatron-LM (Narayanan et al. 2021, Large-Scale Language Model Training, 2.2)",
+            stages_per_rank=2,
+            any_stages=True,
+            exact=lambda p, m, v: m % p == 0,
+        ),
+        Family(
+            "zb-h1",
+            zb_h1,
+            "backward in two halves, the second where there is time",
+            lambda p, f, i, w, v: (p - 1) * (f + i - w),
+            "(p - 1) (F + I - W)",
+            lambda rank, p, m, v: p,
+            "p",
+            "Zero Bubble Pipeline Parallelism (Qi et al. 2023, 2.3)",
+            exact=lambda p, m, v: m >= p,
+        ),
+        Family(
+            "zb-v",
+            zb_v,
+            "two stages a rank, there and back",
+            lambda p, f, i, w, v: (p - 1) * f / 2,
+            "(p - 1) F / 2",
+            lambda rank, p, m, v: 2 * p,
+            "p",
+            "Pipeline Parallelism with Controllable Memory (Qi et al. 2024)",
+            stages_per_rank=2,
+            exact=lambda p, m, v: m >= 2 * p - 1,
+        ),
+    )
 }
-
-#: Stages a rank has unless more are asked for.
-USUAL_STAGES = {"interleaved": 2, "zb-v": 2}
 
 
 def make(
-    schedule: str | Family, ranks: int, micro_batches: int, stages_per_rank: int | None = None
+    schedule: str | Maker, ranks: int, micro_batches: int, stages_per_rank: int | None = None
 ) -> Schedule:
     """A checked schedule.
 
     Args:
         schedule: a name in :data:`FAMILIES`, or a function of one's own.
-        stages_per_rank: default: 2 for ``interleaved`` and ``zb-v``, else 1.
+        stages_per_rank: default: what the family usually has; 1 for a function.
 
     Raises:
         ScheduleError: there is no such schedule, or it is not one.
@@ -135,82 +167,45 @@ def make(
                 f"There is no schedule {schedule!r}. There are {', '.join(FAMILIES)}, and any "
                 "function that makes one."
             )
+        made = family.make(ranks, micro_batches, family.stages(stages_per_rank))
     else:
-        family = schedule
-    usual = USUAL_STAGES.get(schedule, 1) if isinstance(schedule, str) else 1
-    made = family(ranks, micro_batches, stages_per_rank or usual)
+        made = schedule(ranks, micro_batches, stages_per_rank or 1)
     if not isinstance(made, Schedule):
         raise ScheduleError(
-            f"{getattr(family, '__name__', family)} gave a {type(made).__name__} instead of a "
+            f"{getattr(schedule, '__name__', schedule)} gave a {type(made).__name__} instead of a "
             "tnt_notebook.plan.Schedule."
         )
     check(made)
     return made
 
 
-def idle_time(
-    name: str, ranks: int, forward: float, inputs: float, weights: float, stages_per_rank: int = 1
-) -> float:
-    """How long a rank of a named schedule is idle in a step: the table above, in seconds."""
-    whole = forward + inputs + weights
-    return (ranks - 1) * {
-        "gpipe": whole / stages_per_rank,
-        "1f1b": whole,
-        "interleaved": whole / stages_per_rank,
-        "zb-h1": forward + inputs - weights,
-        "zb-v": forward / 2,
-    }[name]
-
-
 def bubble_by_formula(
-    name: str,
-    ranks: int,
-    micro_batches: int,
-    forward: float,
-    inputs: float,
-    weights: float,
-    stages_per_rank: int = 1,
+    schedule: Schedule, forward: float, inputs: float, weights: float
 ) -> float | None:
-    """The part of a step that a rank is idle, by the table above; None for other schedules.
+    """The part of a step that a rank is idle, 0 to 1; None for a schedule of one's own.
 
     Args:
         forward, inputs, weights: of a rank and a micro-batch, all its stages together.
     """
-    if name not in FAMILIES:
+    family = FAMILIES.get(schedule.name)
+    if family is None:
         return None
-    # zb-h1 cannot do more than fill the end with weight gradients.
-    idle = max(0.0, idle_time(name, ranks, forward, inputs, weights, stages_per_rank))
-    whole = idle + micro_batches * (forward + inputs + weights)
-    return idle / whole if whole else 0.0
+    v = schedule.stages // schedule.ranks
+    return family.bubble(schedule.ranks, schedule.micro_batches, forward, inputs, weights, v)
 
 
-def held_at_most(name: str, rank: int, ranks: int, micro_batches: int, stages_per_rank: int) -> int:
-    """How many pairs of stage and micro-batch a rank of a named schedule holds at most."""
-    behind = ranks - rank - 1
-    most = {
-        "gpipe": micro_batches * stages_per_rank,
-        "1f1b": behind + 1,
-        "interleaved": behind + 1
-        if stages_per_rank == 1
-        else 2 * behind + (stages_per_rank - 1) * ranks + 1,
-        "zb-h1": ranks,
-        "zb-v": 2 * ranks,
-    }[name]
-    return min(most, micro_batches * stages_per_rank)
+def less_idle(name: str) -> str | None:
+    """The schedule of one stage a rank that is idle least, if that is less than a named one is."""
+
+    def idle(family: Family) -> float:
+        return family.idle(2, 1.0, 1.0, 1.0, family.stages_per_rank)
+
+    best = min((f for f in FAMILIES.values() if f.stages_per_rank == 1), key=idle)
+    return best.name if name not in FAMILIES or idle(best) < idle(FAMILIES[name]) else None
 
 
 def _in_a_loop(ranks: int, stages_per_rank: int) -> tuple[int, ...]:
-    if stages_per_rank < 1:
-        raise ScheduleError(f"A rank has at least one stage, not {stages_per_rank}.")
     return tuple(stage % ranks for stage in range(ranks * stages_per_rank))
-
-
-def _check_stages(name: str, stages_per_rank: int, possible: int) -> None:
-    if stages_per_rank != possible:
-        raise ScheduleError(
-            f"Schedule {name} has {possible} stage{'s' * (possible > 1)} a rank, not "
-            f"{stages_per_rank}."
-        )
 
 
 def _of_all(kind: Kind, stages: Iterable[int], micros: Iterable[int]) -> list[Action]:

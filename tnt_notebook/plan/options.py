@@ -8,7 +8,7 @@ from typing import Literal
 
 from tnt_notebook.choices import PLACEMENTS
 from tnt_notebook.errors import ScheduleError
-from tnt_notebook.plan.families import Family
+from tnt_notebook.plan.family import Maker
 from tnt_notebook.sizes import parsed_size
 
 Placement = Literal["pipeline", "replicas"]
@@ -22,10 +22,10 @@ class Pipeline:
         stages: ranks in a pipeline. With more ranks there are several pipelines, which share the
             data: 8 ranks and ``stages=2`` are 4 replicas.
         micro_batches: how many parts a replica's share of a batch goes through the stages in.
-        schedule: ``"gpipe"``, ``"1f1b"``, ``"interleaved"``, ``"zb-h1"``, ``"zb-v"``, or a function
+        schedule: a name in ``tnt_notebook.plan.FAMILIES``, such as ``"1f1b"``, or a function
             ``(ranks, micro_batches, stages_per_rank) -> Schedule``.
-        stages_per_rank: parts of the model that each rank has; default: 2 for ``"interleaved"`` and
-            ``"zb-v"``, else 1.
+        stages_per_rank: parts of the model that each rank has; default: as the schedule has them,
+            most of them 1.
         cut_at: names of the layers that begin a stage, one less than there are parts of the model;
             default: at the model's ``tnt.keras.layers.SplitLayer``; without them, where the slowest
             stage is fastest.
@@ -39,7 +39,7 @@ class Pipeline:
 
     stages: int
     micro_batches: int = 8
-    schedule: str | Family = "1f1b"
+    schedule: str | Maker = "1f1b"
     stages_per_rank: int | None = None
     cut_at: Sequence[str] | Literal["auto"] = "auto"
     recompute: bool = False

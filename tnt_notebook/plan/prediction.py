@@ -247,9 +247,7 @@ def _formula(schedule: Schedule, costs: Costs) -> float | None:
     forward, inputs, weights = (
         per_rank * fmean(of_stages) for of_stages in (costs.forward, costs.inputs, costs.weights)
     )
-    return bubble_by_formula(
-        schedule.name, schedule.ranks, schedule.micro_batches, forward, inputs, weights, per_rank
-    )
+    return bubble_by_formula(schedule, forward, inputs, weights)
 
 
 def _stages(

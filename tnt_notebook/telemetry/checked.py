@@ -164,6 +164,7 @@ _STEP: dict[str, Check] = {
     "pipeline": _count,
     "ranks": _count,
     "schedule?": lambda value: isinstance(value, str),
+    "less_idle?": lambda value: isinstance(value, str),
     "micro_batches?": _count,
     "formula?": _number,
     "rows": lambda value: isinstance(value, list),

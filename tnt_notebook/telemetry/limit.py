@@ -130,8 +130,8 @@ def _idle(share: float, step: StepTrace | None) -> str:
     what = f"Ranks of the pipeline wait for each other during {share:.0%} of a step"
     idle = list(idle_of(step).values()) if step else []
     if step is None or not idle:
-        return f"{what}: use more micro-batches, or schedule zb-h1."
+        return f"{what}: use more micro-batches, or another schedule."
     ends = fmean(each.fill + each.drain for each in idle) / step["seconds"]
     formula = f" ({step['formula']:.0%} by the formula)" if "formula" in step else ""
-    other = "" if step.get("schedule") in ("zb-h1", "zb-v") else ", or schedule zb-h1"
+    other = f", or schedule {step['less_idle']}" if "less_idle" in step else ""
     return f"{what}, {ends:.0%} to fill and drain it{formula}: use more micro-batches{other}."

@@ -68,6 +68,8 @@ class StepTrace(TypedDict):
     ranks: int
     """Of the run; not all of them need have a row."""
     schedule: NotRequired[str]
+    less_idle: NotRequired[str]
+    """Another schedule, which is idle less, where there is one."""
     micro_batches: NotRequired[int]
     formula: NotRequired[float]
     """The bubble by the formula of the schedule, 0 to 1, where there is one."""
