@@ -11,6 +11,7 @@ import pytest
 
 from tests.comm.reference import assert_reduced, small_integers
 from tnt_notebook import comm
+from tnt_notebook.comm.channels import GRAPH
 from tnt_notebook.telemetry.events import EVENT_KINDS
 
 #: Of each op: what it does, on what, and its tensors.
@@ -108,13 +109,11 @@ def reduce(bucket, times, faults):
 
 def begun_since(moment_ns):
     """The channels of ops that have begun here since then, in order."""
-    from tnt_notebook.comm import ops
-
     events = comm.world().trace()
     ready = events["kind"] == EVENT_KINDS.index("ready")
     channels = events["channel"][ready & (events["begin_ns"] >= moment_ns)].tolist()
     # An allgather begins twice on its channel.
-    return [c for c in dict.fromkeys(channels) if 0 <= c - ops.FIRST_CHANNEL < len(OPS)]
+    return [c for c in dict.fromkeys(channels) if 0 <= c - GRAPH.first < len(OPS)]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tnt_notebook import comm
 from tnt_notebook.comm import ops
+from tnt_notebook.comm.channels import GRAPH
 
 WORLDS = [None, {"transport": "mpi"}, {"nodes": (0, 0, 1)}]
 SHAPES = [(), (1,), (0, 7), (3, 5), (1000, 33), (7, 50_000)]
@@ -25,9 +26,9 @@ def send_around(shape, dtype, times):
 
     @tf.function
     def around(tensor):
-        with ops.channels(100 + w.rank):
+        with ops.channels(GRAPH.only(w.rank)):
             ops.send(tensor, to, "ring")
-        with ops.channels(100 + source):
+        with ops.channels(GRAPH.only(source)):
             return ops.receive(tensor.shape, tensor.dtype, source, "ring")
 
     for _ in range(times):
@@ -54,7 +55,7 @@ def many_at_once(count):
     def run():
         result = []
         for i in range(count) if w.rank == 0 else reversed(range(count)):
-            with ops.channels(100 + i):
+            with ops.channels(GRAPH.only(i)):
                 if w.rank == 0:
                     ops.send(tf.fill([i, 10_000], float(i)), 1)
                 else:
@@ -75,7 +76,7 @@ def test_receives_hold_no_thread(ranks, world):
 def of_another_kind(sent, wanted, label):
     """Rank 0 sends one shape and dtype, rank 1 expects another."""
     w = comm.world()
-    with pytest.raises(tf.errors.OpError) as e, ops.channels(100):
+    with pytest.raises(tf.errors.OpError) as e, ops.channels():
         if w.rank == 0:
             ops.send(tf.ones(*sent), 1, label)
             ops.receive([1], tf.float32, 1, "what never comes")

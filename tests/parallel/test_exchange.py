@@ -14,8 +14,8 @@ import tnt_notebook as tnt
 from tests.parallel.models import classification, mlp
 from tnt_notebook import comm
 from tnt_notebook.comm import ops
+from tnt_notebook.comm.channels import TRAINING
 from tnt_notebook.parallel.exchange.buckets import BucketSizes, plan
-from tnt_notebook.parallel.step import TRAIN_CHANNELS
 from tnt_notebook.telemetry.events import EVENT_KINDS
 
 
@@ -67,15 +67,15 @@ def test_a_bucket_is_exchanged_before_the_last_gradient_exists(ranks):
         ready, exchange = (
             {
                 channel: trace[(trace["kind"] == EVENT_KINDS.index(kind)) & on]
-                for channel in range(TRAIN_CHANNELS, TRAIN_CHANNELS + 12)
+                for channel in map(TRAINING.__getitem__, range(12))
                 for on in [trace["channel"] == channel]
             }
             for kind in ("ready", "exchange")
         )
         # Channel 0 of a step is the first bucket, 11 more follow; take the steps one by one.
-        steps = len(ready[TRAIN_CHANNELS])
+        steps = len(ready[TRAINING.first])
         assert steps == 12
-        begun = exchange[TRAIN_CHANNELS]["begin_ns"]
+        begun = exchange[TRAINING.first]["begin_ns"]
         last = np.max([ready[c]["begin_ns"] for c in list(ready)[:12]], axis=0)
         # Were it tied to the end, it would be so in no step; a busy machine may delay a few.
         assert (begun < last).sum() > steps / 2

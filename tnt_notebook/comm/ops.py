@@ -19,14 +19,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tnt_notebook.comm.channels import GRAPH, Range
 from tnt_notebook.comm.current import world
 from tnt_notebook.comm.groups import Group
 from tnt_notebook.comm.world import World
 from tnt_notebook.errors import CommunicationError
 from tnt_notebook.telemetry.events import EVENT_KINDS
-
-#: Channels below are for calls outside of graphs.
-FIRST_CHANNEL = 16
 
 #: dtypes that can be reduced.
 DTYPES = (tf.float32, tf.float64, tf.bfloat16, tf.float16, tf.int32, tf.int64)
@@ -41,14 +39,14 @@ _scope = threading.local()
 
 
 @contextlib.contextmanager
-def channels(first: int = FIRST_CHANNEL) -> Iterator[None]:
-    """Counts channels from ``first`` inside the ``with`` block.
+def channels(range_: Range = GRAPH) -> Iterator[None]:
+    """Counts the channels of a range inside the ``with`` block.
 
     Put it around what is traced as one function: the ranks trace the same ops in the same order,
     and so agree on channels without talking; a function that is traced again gets the same ones.
     """
     before = getattr(_scope, "counter", None)
-    _scope.counter = itertools.count(first)
+    _scope.counter = map(range_.__getitem__, itertools.count())
     try:
         yield
     finally:
@@ -275,7 +273,7 @@ def _collection(channel: int) -> str:
 
 
 def _next_channel() -> int:
-    counter = getattr(_scope, "counter", None)
+    counter: Iterator[int] | None = getattr(_scope, "counter", None)
     if counter is None:
         raise RuntimeError("an exchange inside a graph needs `with ops.channels():` around it")
     return next(counter)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tnt_notebook.comm import clocks, links, mpi, recovery, rules, survival
+from tnt_notebook.comm import channels, clocks, links, mpi, recovery, rules, survival
 from tnt_notebook.comm.collectives import Collectives, Prepared
 from tnt_notebook.comm.groups import Bucket, Group, refused
 from tnt_notebook.errors import CommunicationError, PeerError
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from tnt_notebook.comm import _kernels
 
 DEFAULT_TIMEOUT_S = 600.0
-
-#: Channel of the calls below. Those inside TensorFlow graphs are counted from ops.FIRST_CHANNEL,
-#: those of groups and buckets downward from the last one.
-_EAGER_CHANNEL = 0
 
 
 class World(Collectives):
@@ -331,7 +327,7 @@ class World(Collectives):
         from tnt_notebook.comm import _kernels
 
         return _kernels.Operation(
-            engine=self._engine, channel=_EAGER_CHANNEL, group=0, label=label, **request
+            engine=self._engine, channel=channels.EAGER.first, group=0, label=label, **request
         )
 
     def _run(self, prepared: Prepared, array: np.ndarray, output: np.ndarray | None) -> None:
@@ -351,12 +347,8 @@ class World(Collectives):
             raise self.error(prepared.label)
 
     def _next_channel(self) -> int:
-        from tnt_notebook.comm import _kernels
-
         self._channels_taken += 1
-        if self._channels_taken > _kernels.max_channels // 2:
-            raise CommunicationError("too many groups and buckets have been made")
-        return _kernels.max_channels - self._channels_taken
+        return channels.MADE[self._channels_taken - 1]
 
 
 def _close(world: int, engine: _kernels.Engine) -> None:

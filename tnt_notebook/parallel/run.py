@@ -14,6 +14,7 @@ from typing import Any
 import keras
 from keras.src.trainers.data_adapters import array_slicing
 
+from tnt_notebook.comm import channels
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.callbacks import shared_callbacks
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
@@ -21,7 +22,7 @@ from tnt_notebook.parallel.data import Sharded, sharded, unpack
 from tnt_notebook.parallel.flops import forward_flops
 from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.looks import Looks, Ranks
-from tnt_notebook.parallel.pipeline.weights import GRADIENT_CHANNELS, finalized_where_it_is
+from tnt_notebook.parallel.pipeline.weights import finalized_where_it_is
 from tnt_notebook.parallel.prepare import prepare, state_of
 from tnt_notebook.parallel.progress import Progress
 from tnt_notebook.parallel.session import Run, Session
@@ -206,7 +207,7 @@ def _progress(
     cut = functions.pipeline
     ranks = Ranks([(rank,) for rank in range(session.over.size)])
     if session.layout is not None and cut is not None:
-        ranks = Ranks(session.layout.ranks, GRADIENT_CHANNELS, cut.schedule)
+        ranks = Ranks(session.layout.ranks, channels.GRADIENTS.first, cut.schedule)
     looks = Looks(session.over, ranks, phase)
     is_told = session.report is not None and session.over.rank == 0
     flops = forward_flops(model) if is_told else None

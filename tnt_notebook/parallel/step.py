@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import World, ops
+from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.data import Share, samples_of
 from tnt_notebook.parallel.exchange import Exchange
@@ -29,9 +29,6 @@ from tnt_notebook.parallel.exchange import Exchange
 #: The key under which a step returns, beside its logs, [samples of the global batch, the votes,
 #: whether all ranks read the same batch], float64; on one rank the samples alone.
 NEWS = "__tnt_news__"
-
-# Apart, so that a rank that trains and one that evaluates never mix their messages.
-TRAIN_CHANNELS, TEST_CHANNELS, PREDICT_CHANNELS = 1 << 10, 1 << 14, 3 << 13
 
 
 @dataclass
@@ -97,14 +94,14 @@ def train_step(
         _check_exchanged(step)
         _average_other_variables(step)
 
-    return _whole_batch_step(setting, model, own_step, TRAIN_CHANNELS, finish)
+    return _whole_batch_step(setting, model, own_step, channels.TRAINING, finish)
 
 
 def test_step(
     setting: Setting, model: keras.Model, own_step: Callable[[Any], Any]
 ) -> Callable[[Any], dict[str, Any]]:
     """A ``test_step`` for batches of ``(slice, Share)``."""
-    return _whole_batch_step(setting, model, own_step, TEST_CHANNELS, lambda step: None)
+    return _whole_batch_step(setting, model, own_step, channels.EVALUATION, lambda step: None)
 
 
 def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any], Any]:
@@ -114,7 +111,7 @@ def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any],
         data, share = batch
         local = tf.cast(Share(*share).local, tf.int32)
         outputs = own_step(data)
-        with ops.channels(PREDICT_CHANNELS):
+        with ops.channels(channels.PREDICTION):
             return keras.tree.map_structure(
                 lambda output: gather_rows(output[:local], over), outputs
             )
@@ -126,7 +123,7 @@ def _whole_batch_step(
     setting: Setting,
     model: keras.Model,
     own_step: Callable[[Any], Any],
-    first_channel: int,
+    over_channels: channels.Range,
     finish: Callable[[Step], None],
 ) -> Callable[[Any], dict[str, Any]]:
     def run_alone(batch: Any) -> dict[str, Any]:
@@ -137,7 +134,7 @@ def _whole_batch_step(
         data, share = batch
         step = Step(setting.over, setting.exchange, model, Share(*share))
         before = _metric_states(model)
-        with ops.channels(first_channel), setting.interpose(step):
+        with ops.channels(over_channels), setting.interpose(step):
             logs = _checked_logs(own_step(data))
             finish(step)
             return global_logs(step, logs, before, setting.votes)

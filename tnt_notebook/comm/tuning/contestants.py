@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import ml_dtypes
 import numpy as np
 
 from tnt_notebook.comm import rules, schedules
+from tnt_notebook.comm.channels import TUNING
 from tnt_notebook.comm.collectives import TYPES
 from tnt_notebook.comm.groups import Bucket
 from tnt_notebook.comm.tuning.question import KB, Question
@@ -66,28 +66,19 @@ def chosen(over: World, question: Question, size: int) -> str:
 
 @dataclass(frozen=True)
 class Memory:
-    """A channel of the backend for buckets, and what vectors of all sizes are cut from."""
+    """What vectors of all sizes are cut from."""
 
-    channel: int
     given: np.ndarray
     found: np.ndarray
 
 
-#: The latest of each world: its channel serves all measurements there.
-_memories: WeakKeyDictionary[World, Memory] = WeakKeyDictionary()
-
-
 def memory_for(over: World, question: Question) -> Memory:
     """Memory for vectors of all sizes that are asked for."""
-    before = _memories.get(over)
-    channel = before.channel if before else over._next_channel()
     dtype = _dtype(question)
     count = question.sizes[-1] // dtype.itemsize
     if question.in_place:
-        Bucket(over, count, dtype, channel)  # smaller ones will share its memory
-    memory = Memory(channel, np.ones(count, dtype), np.zeros(count, dtype))
-    _memories[over] = memory
-    return memory
+        Bucket(over, count, dtype, TUNING.first)  # smaller ones will share its memory
+    return Memory(np.ones(count, dtype), np.zeros(count, dtype))
 
 
 def contestants_at(
@@ -105,7 +96,7 @@ def contestants_at(
 
     contestants: dict[str, Call] = {}
     if question.in_place:
-        bucket = Bucket(over, count, dtype, memory.channel)
+        bucket = Bucket(over, count, dtype, TUNING.first)
         for name in names:
             bucket.array.fill(1)
             contestants[name] = functools.partial(bucket.allreduce, algorithm=name)

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from tnt_notebook.comm import ops
+from tnt_notebook.comm import channels, ops
 from tnt_notebook.parallel.data import Share
-from tnt_notebook.parallel.pipeline.runtime import FIRST_CHANNEL, Place
+from tnt_notebook.parallel.pipeline.runtime import Place
 from tnt_notebook.plan.partition import Partition
 from tnt_notebook.plan.schedule import Schedule
-
-#: Below those of a pipeline's values.
-_CHANNEL = FIRST_CHANNEL - 1
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ def told(readers: Readers, place: Place, share: Share | None = None) -> Share:
     """The share of a rank's pipeline, on all its ranks; those that read have it. In a graph."""
     label = "how many samples there are"
     if share is None:
-        with ops.channels(_CHANNEL):
+        with ops.channels(channels.READERS):
             numbers = ops.receive([3], tf.int64, place.ranks[readers.first], label, place.over)
         return Share(*tf.unstack(tf.ensure_shape(numbers, [3])))
     if place.rank != readers.first:
@@ -53,7 +50,7 @@ def told(readers: Readers, place: Place, share: Share | None = None) -> Share:
     numbers = tf.stack([tf.cast(number, tf.int64) for number in share])
     sent = []
     for rank in readers.others:
-        with ops.channels(_CHANNEL):
+        with ops.channels(channels.READERS):
             sent.append(ops.send(numbers, place.ranks[rank], label, place.over))
     with tf.control_dependencies(sent):
         return Share(*map(tf.identity, share))

@@ -23,15 +23,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import World, ops
+from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.parallel.pipeline.parts import parts_of
 from tnt_notebook.parallel.pipeline.stage import StageModel
 from tnt_notebook.plan.partition import Edge, Partition
 from tnt_notebook.plan.schedule import Action, Schedule
 from tnt_notebook.telemetry.events import EVENT_OF, NOT_TRAINING
-
-#: Channels of a pipeline's messages: apart from those of the exchanges of a step.
-FIRST_CHANNEL, LAST_CHANNEL = 1 << 12, 1 << 14
 
 #: Messages of an edge under way at a time; each holds memory of the backend.
 _IN_FLIGHT = 2
@@ -165,11 +162,6 @@ class StageFunctions:
         after = [f"y{len(self.given) + i}" for i in range(len(last))]
         self.loss = after[0] if after and not predicts else None
         self.results = after if predicts else []
-
-
-def enough_channels(cut: Partition, schedule: Schedule) -> bool:
-    """Whether every value has one in each micro-batch, there and back."""
-    return FIRST_CHANNEL + 2 * len(cut.edges) * schedule.micro_batches <= LAST_CHANNEL
 
 
 def add_step(
@@ -418,7 +410,7 @@ class _Step:
     def _channel(self, edge: int, micro: int, forward: bool) -> AbstractContextManager[None]:
         micros = self.plan.schedule.micro_batches
         turn = micro % _IN_FLIGHT if self._in_turns[edge, forward] else micro
-        return ops.channels(FIRST_CHANNEL + (edge * 2 + forward) * micros + turn)
+        return ops.channels(channels.EDGES.only((edge * 2 + forward) * micros + turn))
 
     def _come_in_order(self, edge: Edge, forward: bool) -> bool:
         """Whether both ends of an edge go through the micro-batches in the same order."""

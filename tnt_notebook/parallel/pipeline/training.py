@@ -18,7 +18,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import World, ops
+from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.data import Share, samples_of, unpack
@@ -41,15 +41,11 @@ from tnt_notebook.parallel.pipeline.runtime import (
     StageFunctions,
     add_forward,
     add_step,
-    enough_channels,
 )
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.weights import Weights
 from tnt_notebook.parallel.step import (
-    PREDICT_CHANNELS,
-    TEST_CHANNELS,
-    TRAIN_CHANNELS,
     Setting,
     Step,
     gather_rows,
@@ -99,11 +95,11 @@ class PipelineSteps:
         rows = pipeline.rows_of(batch_size or _USUAL_BATCH_SIZE, layout.replicas)
         begins = _agreed_begins(setting.over, model, self._graph, pipeline, schedule, rows)
         cut = partition(wiring_of(self._graph), begins)
-        if not enough_channels(cut, schedule):
+        if 2 * len(cut.edges) * schedule.micro_batches > channels.EDGES.count:
             raise ModelError(
                 f"{len(cut.edges)} values go from stage to stage in each of "
                 f"{schedule.micro_batches} micro-batches: that is more than there are channels. "
-                "Use fewer micro-batches, or cut where fewer layers are connected."
+                f"{channels.EDGES.remedy}"
             )
         self._plan = Plan(cut, schedule, pipeline.recompute)
         self._own = schedule.stages_of(layout.position)
@@ -142,7 +138,7 @@ class PipelineSteps:
         """Logs of a batch, after which the own stages have learnt from it."""
         model, over = self._model, self._setting.over
         data, share = self._with_share(batch)
-        with ops.channels(TRAIN_CHANNELS):
+        with ops.channels(channels.TRAINING):
             scale = _loss_scale(model.optimizer)
             stages, micro_batches = self._prepared(data, share, "train", scale)
             result = add_step(self._plan, self._place, stages, micro_batches)
@@ -159,7 +155,7 @@ class PipelineSteps:
     def test_step(self, batch: Any) -> dict[str, Any]:
         """Logs of a batch."""
         data, share = self._with_share(batch)
-        with ops.channels(TEST_CHANNELS):
+        with ops.channels(channels.EVALUATION):
             stages, micro_batches = self._prepared(data, share, "test")
             loss, _ = add_forward(self._plan, self._place, stages, micro_batches)
             return self._logs(loss, share, self._setting.over)
@@ -168,7 +164,7 @@ class PipelineSteps:
         """The model's outputs for the global batch, on all ranks."""
         data, share = self._with_share(batch)
         over = self._setting.over
-        with ops.channels(PREDICT_CHANNELS):
+        with ops.channels(channels.PREDICTION):
             stages, micro_batches = self._prepared(data, share, "predict")
             _, results = add_forward(self._plan, self._place, stages, micro_batches)
             outputs = [None] * len(self._graph.outputs)

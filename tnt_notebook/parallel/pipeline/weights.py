@@ -18,22 +18,17 @@ import keras
 import tensorflow as tf
 from keras.src.optimizers import base_optimizer
 
-from tnt_notebook.comm import World, ops
+from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.comm.groups import Group
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.interpose import replaced
 from tnt_notebook.parallel.pipeline.layout import Layout
-from tnt_notebook.parallel.pipeline.runtime import FIRST_CHANNEL
 from tnt_notebook.parallel.pipeline.stage import StageModel
 from tnt_notebook.parallel.presence import distribute, drop, is_here, is_lazy
-from tnt_notebook.parallel.step import TRAIN_CHANNELS
 
-#: Of an exchange of gradients.
+#: Of an exchange of gradients, at least.
 _CHANNELS_OF_GROUP = 64
-
-#: The first of those.
-GRADIENT_CHANNELS = TRAIN_CHANNELS + _CHANNELS_OF_GROUP
 
 
 class Weights:
@@ -93,7 +88,7 @@ class Weights:
     def exchanged(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
         """The sum over all ranks that have the same weights: replicas, and stages that share."""
         result = list(gradients)
-        for number, (holders, group) in enumerate(self._groups.items(), 1):
+        for number, (holders, group) in enumerate(self._groups.items()):
             chosen = [i for i, v in enumerate(variables) if self._holders[id(v)] == holders]
             if not chosen or group.size == 1:
                 continue
@@ -101,7 +96,7 @@ class Weights:
             one = tf.constant(1.0, tf.float64)
             exchange: Callable[..., list[Any]] = self._exchange
             # Ranks outside of the group do not count its channels.
-            with ops.channels(TRAIN_CHANNELS + number * _CHANNELS_OF_GROUP):
+            with ops.channels(channels.GRADIENTS.part(number, len(self._groups))):
                 summed = exchange(dense, [variables[i] for i in chosen], one, group)
             for i, gradient in zip(chosen, summed, strict=True):
                 # Where TensorFlow knows the shape of a gradient, it multiplies it in another order
@@ -185,7 +180,7 @@ class Weights:
         """For each set of positions that share weights, its ranks in all replicas. Collective."""
         trainable = {id(v) for v in self._model.trainable_variables}
         sets = sorted({held for key, held in self._holders.items() if key in trainable})
-        if TRAIN_CHANNELS + (len(sets) + 1) * _CHANNELS_OF_GROUP >= FIRST_CHANNEL:
+        if len(sets) * _CHANNELS_OF_GROUP > channels.GRADIENTS.count:
             raise ModelError("Too many sets of stages share weights. Ask for fewer stages.")
         return {
             positions: over.split(int(self._layout.position in positions)) for positions in sets
