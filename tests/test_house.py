@@ -47,10 +47,10 @@ KERNELS = {
 #: What does not hold yet, and why: (who, whom). Nothing is to be added; what holds goes.
 NOT_YET = {
     ("cluster.launch.command", "comm.survival"): "options of mpiexec, which ranks know as well",
-    ("cluster.trained", "keras"): "registers our layers before a model of the ranks is read",
+    ("cluster.trained_model", "keras"): "registers our layers before a model of the ranks is read",
     ("dashboard.assets", ""): "finds the package's folder",
     ("cluster.fit", "cluster.cluster"): "type of the cluster that a fit was given to",
-    ("cluster.mending", "cluster.cluster"): "type of the cluster that goes on with fewer ranks",
+    ("cluster.recovery", "cluster.cluster"): "type of the cluster that goes on with fewer ranks",
     ("comm.groups", "comm.world"): "type of the world that a group is of",
     ("comm.recovery", "comm.world"): "type of the world that is left behind",
     ("comm.rules", "comm.world"): "type of the world that has rules",

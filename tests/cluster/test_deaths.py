@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
-from tnt_notebook.cluster.mending import fill
+from tnt_notebook.cluster.recovery import start_missing
 from tnt_notebook.errors import ClusterError, DeathError
 
 CELL = """
@@ -91,7 +91,7 @@ def test_the_others_live_and_cells_go_on_there(capsys: pytest.CaptureFixture[str
         with pytest.raises(ClusterError, match="rank 1 died. %tnt_cluster restart --missing"):
             cluster.run("1", [1])
         assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(60).state == "finished"
-        fill(cluster)
+        start_missing(cluster)
         assert [row.state for row in cluster.status()] == ["idle"] * 3
         cluster.run("from tnt_notebook import comm; print(comm.rank(), comm.world().size)")
         capsys.readouterr()

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tnt_notebook.cluster import begun, record
+from tnt_notebook.cluster import fit_note, record
 from tnt_notebook.cluster.folder import RunFolder
+from tnt_notebook.cluster.log_tails import LogTails
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.magics import cluster as magic
 
@@ -27,7 +28,9 @@ RECORD = record.Record(
     request={"ranks": 2}, state="ready", controller=(77, 1.8e9), job="12",
     seats=({"host": "node1"},), reached="10.0.0.1, on the way to node1 (eth0)",
 )  # fmt: skip
-FIT = begun.Begun(title="fit", run="/runs/1", options={"bucket_mb": 2}, cell="1", logs=(10, 20))
+FIT = fit_note.FitNote(
+    title="fit", run="/runs/1", options={"bucket_mb": 2}, cell="1", logs=(10, 20)
+)
 #: Numbers that are none, or too large for what they count, among them.
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3)
@@ -99,6 +102,6 @@ def test_any_record_can_be_listed(folder: RunFolder, text: str) -> None:
 @given(text=broken(dataclasses.asdict(FIT)))
 def test_any_note_of_a_fit_can_be_read(folder: RunFolder, text: str) -> None:
     (folder.path / "fit.json").write_text(text)
-    found = begun.noted(folder)
+    found = fit_note.read(folder)
     if found is not None:
-        assert begun.Tails(folder, found.logs).new() == []
+        assert LogTails(folder, found.logs).new() == []

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.holes import written
-from tnt_notebook.cluster.begun import Tails
 from tnt_notebook.cluster.folder import RunFolder, tail
+from tnt_notebook.cluster.log_tails import LogTails
 from tnt_notebook.engine import log
 
 MB = 1 << 20
@@ -30,7 +30,7 @@ def test_the_end_stays_and_readers_go_on(
     path = folder.rank_log(0)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
-        tails = Tails(folder, [0])
+        tails = LogTails(folder, [0])
         os.write(file, b"first\n")
         assert tails.new() == [(0, "first\n")]
         os.write(file, b"y\n" * (2 * MB) + b"before\n")
@@ -53,6 +53,6 @@ def test_the_end_stays_and_readers_go_on(
 def test_a_reader_is_not_held_up_by_what_has_no_end_of_line(folder: RunFolder) -> None:
     path = folder.rank_log(0)
     path.write_bytes(b"x" * (2 * MB) + b"\nend\n")
-    tails = Tails(folder, [0], most=MB)
+    tails = LogTails(folder, [0], most=MB)
     tails._at = [0]
     assert [text[-4:] for _ in range(3) for _, text in tails.new()] == ["xxxx", "xxxx", "end\n"]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
-from tnt_notebook.cluster.mending import fill
+from tnt_notebook.cluster.recovery import start_missing
 from tnt_notebook.errors import DeathError
 
 SUMS = """
@@ -33,7 +33,7 @@ def test_rank_0_dies_and_then_its_successor() -> None:
                 os.kill(pid, signal.SIGKILL)
                 with pytest.raises(DeathError, match=f"rank {victim} died on "):
                     sums.result(10)
-            fill(cluster)
+            start_missing(cluster)
             cluster.run("from tnt_notebook import comm")
             cluster.run("all_ = comm.world().gather_numbers(comm.rank())")
             assert [cluster.pull("all_", rank) for rank in range(3)] == [[0, 1, 2]] * 3

@@ -7,24 +7,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tnt_notebook.cluster import begun, start
+from tnt_notebook.cluster import fit_note, start
 from tnt_notebook.cluster import record as records
+from tnt_notebook.cluster.cell_queue import ENGINE, CellQueue, no_report
 from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.fit import Fit
+from tnt_notebook.cluster.fit_note import FitNote
 from tnt_notebook.cluster.folder import RunFolder, tail
+from tnt_notebook.cluster.log_tails import LogTails
 from tnt_notebook.cluster.options import OPTIONS, Request
 from tnt_notebook.cluster.output import ranks_label
+from tnt_notebook.cluster.pushed_values import packed
 from tnt_notebook.cluster.record import Record
 from tnt_notebook.cluster.request import asked
 from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
-from tnt_notebook.cluster.values import packed
-from tnt_notebook.cluster.work import ENGINE, Work, no_report
 from tnt_notebook.errors import ClusterError, NoClusterError, TntError
 from tnt_notebook.words import number
 
-Ticket = tuple[Work, object]
+Ticket = tuple[CellQueue, object]
 
 _SNAPSHOT_S = 30.0  # between checkpoints that nobody has asked for, to go on from
 _RESULT_S = 10.0  # for the ranks to give the result of a fit that has ended
@@ -94,7 +96,7 @@ class Cluster:
     def _begin(self, engines: Engines) -> None:
         self._engines: Engines | None = engines
         self.ranks = engines.size
-        self._work = Work(self._alive, self.restart)
+        self._queue = CellQueue(self._alive, self.restart)
         atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
@@ -142,13 +144,13 @@ class Cluster:
             self.stop()
             raise
         atexit.unregister(self._at_exit)
-        self._work.over = True
+        self._queue.closed = True
         self._begin(engines)
 
     def status(self) -> list[RankStatus]:
         """A row per rank, without waiting for ranks that are busy."""
         engines = self._alive()
-        running = self._work.running
+        running = self._queue.running
         return rank_statuses(engines.seats, running.pending if running else [], engines.dead())
 
     @property
@@ -166,7 +168,7 @@ class Cluster:
         engines = self._alive()
         gone = engines.dead()
         if not engines.lost.issuperset(gone):
-            self._work.needs_recovery = True
+            self._queue.needs_recovery = True
             engines.lost.update(gone)
         return gone
 
@@ -204,7 +206,7 @@ class Cluster:
     @property
     def busy(self) -> bool:
         """A cell or a fit runs."""
-        return self._work.running is not None
+        return self._queue.running is not None
 
     # Cells --------------------------------------------------------------------------------
 
@@ -226,11 +228,11 @@ class Cluster:
             ClusterError: a rank died or could not be freed.
         """
         self._check_ranks(ranks)
-        work = self._work
-        with work.turn(report) as engines:
+        queue = self._queue
+        with queue.turn(report) as engines:
             where = self._living(ranks)
             execution = Execution(engines, where).execute(cell)
-            work.follow(execution)
+            queue.follow(execution)
         if execution.failures:
             raise rank_error(execution.failures)
 
@@ -271,11 +273,11 @@ class Cluster:
             RankError: the function raised.
         """
         self._check_ranks(ranks)
-        work = self._work
-        with work.turn(report) as engines:
+        queue = self._queue
+        with queue.turn(report) as engines:
             where = self._living(ranks)
             execution = Execution(engines, where, on_data).call(f"{ENGINE}.{function}", *arguments)
-            work.follow(execution)
+            queue.follow(execution)
         if execution.failures:
             raise rank_error(execution.failures)
         return execution.answers
@@ -308,17 +310,17 @@ class Cluster:
     def has_begun_fit(self) -> bool:
         """Whether a fit goes on that another notebook has begun."""
         engines = self._alive()
-        return begun.noted(engines.folder) is not None and engines.busy()
+        return fit_note.read(engines.folder) is not None and engines.busy()
 
     def begun_fit(self) -> Fit | None:
         """The fit that another notebook has begun last on these ranks, with its live view: it goes
         on, or has ended, and then its result is here; None where there was none."""
         engines = self._alive()
-        noted = begun.noted(engines.folder)
-        if noted is None:
+        note = fit_note.read(engines.folder)
+        if note is None:
             return None
         goes_on = engines.busy()
-        fit = Fit(self, "", noted.options, noted.title, noted)
+        fit = Fit(self, "", note.options, note.title, note)
         if not goes_on:  # what is run next has nothing to wait for
             with suppress(TntError, TimeoutError):  # the fit tells its errors itself
                 fit.wait(_RESULT_S)
@@ -328,7 +330,7 @@ class Cluster:
 
     def draw(self) -> Ticket:
         """A place behind the cells and fits that came before; to be given back."""
-        return self._work, self._work.draw()
+        return self._queue, self._queue.draw()
 
     @contextmanager
     def fit_turn(
@@ -338,25 +340,25 @@ class Cluster:
         options: dict[str, Any],
         kept: dict[str, Any],
         on_tick: Callable[[], None],
-        note: begun.Begun,
+        note: FitNote,
         drawn: Ticket,
     ) -> Iterator[Execution]:
         """Waits for its turn and yields the execution of a fit cell, begun but not followed."""
-        work, ticket = drawn
-        with work.turn(ticket=ticket) as engines:
-            begun.note(engines.folder, self.ranks, note)
+        queue, ticket = drawn
+        with queue.turn(ticket=ticket) as engines:
+            fit_note.write(engines.folder, self.ranks, note)
             kept = {**kept, "ranks": len(engines.living)}
             execution = Execution(engines, engines.living, on_data, on_tick=on_tick)
             yield execution.call(f"{ENGINE}.fit:run_fit_cell", cell, options, kept)
 
     @contextmanager
     def begun_turn(
-        self, fit: begun.Begun, on_tick: Callable[[], None], drawn: Ticket
+        self, fit: FitNote, on_tick: Callable[[], None], drawn: Ticket
     ) -> Iterator[Execution]:
         """Yields the execution of a fit that another notebook has begun: it ends with it."""
-        work, ticket = drawn
-        with work.turn(ticket=ticket) as engines:
-            tails = begun.Tails(engines.folder, fit.logs)
+        queue, ticket = drawn
+        with queue.turn(ticket=ticket) as engines:
+            tails = LogTails(engines.folder, fit.logs)
             execution = Execution(engines, engines.living, tails=tails, on_tick=on_tick)
             yield execution.call(f"{ENGINE}.fit:result_of", fit.run)
 

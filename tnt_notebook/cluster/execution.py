@@ -18,11 +18,11 @@ import ipyparallel as ipp
 from ipyparallel.serialize import PrePickled
 
 from tnt_notebook import signals
-from tnt_notebook.cluster.begun import Tails
 from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.failure import Failure, failure_of
+from tnt_notebook.cluster.log_tails import LogTails
 from tnt_notebook.cluster.output import Item, Merger, ranks_label
-from tnt_notebook.cluster.show import show
+from tnt_notebook.cluster.print_output import show
 from tnt_notebook.errors import ClusterError
 
 TICK_S = 0.05
@@ -73,7 +73,7 @@ class Execution:
         engines: Engines,
         ranks: Sequence[int],
         on_data: Callable[[dict[str, Any]], None] | None = None,
-        tails: Tails | None = None,
+        tails: LogTails | None = None,
         on_tick: Callable[[], None] | None = None,
     ) -> None:
         self.ranks = list(ranks)

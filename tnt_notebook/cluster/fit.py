@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tnt_notebook import telemetry
-from tnt_notebook.cluster import mending, trained
-from tnt_notebook.cluster.begun import Begun
+from tnt_notebook.cluster import recovery, trained_model
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
+from tnt_notebook.cluster.fit_note import FitNote
 from tnt_notebook.dashboard.measured import timeline_from
 from tnt_notebook.errors import DeathError, ModelError, RankError, SuspendedError, TntError
 from tnt_notebook.plan.simulate import Timeline
@@ -50,22 +50,22 @@ class Fit:
         cell: str,
         options: dict[str, Any],
         title: str = "fit",
-        begun: Begun | None = None,
+        note: FitNote | None = None,
         on_failure: str = "stop",
         restarts: int = 0,
     ) -> None:
         self.title = title
         self.state: Literal["queued", State] = "queued"
         self.error: TntError | None = None
-        self.folder = archive.new_folder(title) if begun is None else Path(begun.run)
-        self._begun = begun
+        self.folder = archive.new_folder(title) if note is None else Path(note.run)
+        self._note = note
         self._read_at = 0.0
         self._reader = Reader(self.folder)
         self._cluster = cluster
-        self._cell = cell if begun is None else begun.cell
+        self._cell = cell if note is None else note.cell
         self._options = options
-        self._on_failure = on_failure if begun is None else begun.on_failure
-        self._restarts = restarts if begun is None else begun.restarts
+        self._on_failure = on_failure if note is None else note.on_failure
+        self._restarts = restarts if note is None else note.restarts
         self._failures = 0
         self._rows: list[Row] = []
         self._result: dict[str, Any] = {}
@@ -111,7 +111,7 @@ class Fit:
         """
         self.wait()
         if self._model is None:
-            self._model = trained.model(self.model_bytes())
+            self._model = trained_model.load_model(self.model_bytes())
         return self._model
 
     def model_bytes(self) -> bytes:
@@ -305,15 +305,17 @@ class Fit:
         self._view.finish("failed", reason)
         archive.conclude(self.folder, "failed", reason)
         policy = "restart" if self._on_failure == "stop" else self._on_failure
-        suspended = isinstance(error, SuspendedError)
-        done = mending.again(self._cluster) if suspended else mending.mend(self._cluster, policy)
+        if isinstance(error, SuspendedError):
+            done = recovery.start_all(self._cluster)
+        else:
+            done = recovery.recover(self._cluster, policy)
         number = f"{self._failures} of at most {self._restarts}"
         print(f"{reason.split('. ')[0]}: {done}, from the last checkpoint ({number})", flush=True)
         if not Path(self._options["checkpoint"]["folder"] or "/").is_dir():
             print("No checkpoint was kept: it begins anew. --checkpoint DIR keeps them.")
         kept = {**self._options["checkpoint"], "resume": True}
         self._options = {**self._options, "checkpoint": kept}
-        self._begun = None
+        self._note = None
         self.folder = archive.new_folder(self.title)
         self._rows = []
         self._view = self._new_view()
@@ -335,7 +337,7 @@ class Fit:
             if self._stop_asked_at is not None:
                 execution.request_stop()
             self._ticket[0].follow(execution)
-        if self._begun is not None:
+        if self._note is not None:
             self._read_kept()
         if execution.failures:
             if {failure.ename for failure in execution.failures.values()} == {"SuspendedError"}:
@@ -346,15 +348,15 @@ class Fit:
 
     def _turn(self) -> AbstractContextManager[Execution]:
         """Begins, or joins what was begun."""
-        if self._begun is not None:
-            return self._cluster.begun_turn(self._begun, self._on_tick, self._ticket)
+        if self._note is not None:
+            return self._cluster.begun_turn(self._note, self._on_tick, self._ticket)
         kept = {
             "title": self.title,
             "folder": str(self.folder),
             "options": self._options,
             "kernel": os.getpid(),
         }
-        note = Begun(
+        note = FitNote(
             self.title, str(self.folder), self._options, self._cell, self._on_failure,
             self._restarts - self._failures,
         )  # fmt: skip
@@ -363,7 +365,7 @@ class Fit:
         )
 
     def _on_tick(self) -> None:
-        if self._begun is not None:
+        if self._note is not None:
             self._read_kept()
         execution, asked = self._execution, self._stop_asked_at
         if execution is None or asked is None or self._aborted:

@@ -16,8 +16,8 @@ import psutil
 from traitlets.config import Config
 
 from tnt_notebook import files, warden, words
+from tnt_notebook.cluster import cleanup
 from tnt_notebook.cluster import record as records
-from tnt_notebook.cluster import remains
 from tnt_notebook.cluster.engines import REMEMBERED, TAIL_LINES, Engines
 from tnt_notebook.cluster.folder import RunFolder, base, local_folder, tail
 from tnt_notebook.cluster.launch import SYSTEMS, Controller, Launch, launch_of
@@ -45,7 +45,7 @@ def start(asked: Request, report: Report) -> Engines:
     Raises:
         ClusterError: with what batch system, MPI and engines wrote. Nothing is left behind.
     """
-    for gone in remains.remove():
+    for gone in cleanup.remove_dead():
         report(f"removed what was left of cluster {gone}, which was killed")
     try:
         engines, launch = _begin(asked)

@@ -14,12 +14,11 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from tnt_notebook.choices import DTYPES, ON_FAILURE, PLACEMENTS, SCHEDULES
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.magics import cluster as cluster_magic
+from tnt_notebook.magics.argument_types import byte_count, name_list, rank_list
 from tnt_notebook.magics.completion import TntCompletion
-from tnt_notebook.magics.idle import interrupt_reaches
-from tnt_notebook.magics.names import byte_count, name_list
-from tnt_notebook.magics.plain import plainly
+from tnt_notebook.magics.idle_interrupt import interrupt_reaches
+from tnt_notebook.magics.plain_errors import plainly
 from tnt_notebook.magics.progress import StatusLine, noninteractive
-from tnt_notebook.magics.ranks import rank_list
 from tnt_notebook.magics.table import links_line, status_table
 
 if TYPE_CHECKING:
@@ -131,9 +130,9 @@ class TntMagics(Magics):
     def _restart(self, missing: bool) -> None:
         progress = StatusLine()
         if missing:
-            from tnt_notebook.cluster.mending import fill
+            from tnt_notebook.cluster.recovery import start_missing
 
-            fill(self.cluster)
+            start_missing(self.cluster)
             progress.end(cluster_magic.ready(self.cluster))
             return
         try:

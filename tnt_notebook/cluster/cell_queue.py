@@ -1,18 +1,19 @@
-"""What runs on the ranks of a cluster: one cell or fit at a time, on ranks that can communicate."""
+"""Cells and fits on the ranks of a cluster: one at a time, in the order in which they came."""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tnt_notebook.cluster import begun
 from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.execution import Abandoned, Execution, RanksDied, RanksStuck
 from tnt_notebook.cluster.failure import rank_error
-from tnt_notebook.cluster.loss import death_error, stuck_error
+from tnt_notebook.cluster.log_tails import LogTails
+from tnt_notebook.cluster.lost_ranks import death_error, stuck_error
 from tnt_notebook.cluster.output import ranks_label
-from tnt_notebook.cluster.turns import Turns
 from tnt_notebook.errors import ClusterError, DeathError, RankError
 
 ENGINE = "tnt_notebook.engine"  # where functions are that ranks are told to call
@@ -25,35 +26,35 @@ def no_report(line: str) -> None:
     """Reports progress to nobody."""
 
 
-class Work:
-    """Of one set of ranks, from their start until they are stopped or started anew.
+class CellQueue:
+    """The queue of one set of ranks, from their start until they are stopped or started anew.
 
     Args:
         alive: the ranks, or an error that says why there are none.
         restart: starts them anew, where one cannot be freed.
 
     Attributes:
-        over: these ranks were started anew: there is other work now.
+        closed: these ranks were started anew, and have another queue.
         running: what runs, or was left running by a person who pressed interrupt twice.
         needs_recovery: ranks have to free their communication before the next cell.
     """
 
     def __init__(self, alive: Callable[[], Engines], restart: Callable[[], None]) -> None:
-        self.over = False
+        self.closed = False
         self.running: Execution | None = None
         self.needs_recovery = False
         self._alive = alive
         self._restart = restart
         # The first is the cell or fit that runs; the others wait.
-        self._turns = Turns()
+        self._tickets = _Tickets()
 
     def draw(self) -> object:
         """A place in the queue; it has to be given back."""
-        return self._turns.draw()
+        return self._tickets.draw()
 
     def give_back(self, ticket: object) -> None:
         """Leaves the queue; a second time does nothing."""
-        self._turns.give_back(ticket)
+        self._tickets.give_back(ticket)
 
     @contextmanager
     def turn(
@@ -71,11 +72,11 @@ class Work:
         engines = self._alive()
         ticket = ticket or self.draw()
         try:
-            if not self._turns.wait(ticket, 0):
+            if not self._tickets.wait(ticket, 0):
                 report("waiting for the fit to end")
-                while not self._turns.wait(ticket, _TURN_TICK_S):  # so that Ctrl-C is heard
+                while not self._tickets.wait(ticket, _TURN_TICK_S):  # so that Ctrl-C is heard
                     pass
-            if self.over:
+            if self.closed:
                 raise ClusterError("The cluster was stopped or restarted while this waited.")
             if self.running is not None:
                 report("waiting for the interrupted cell to end")
@@ -142,9 +143,33 @@ class Work:
         failures = execution.failures
         raised = rank_error(failures) if failures else RankError("It was interrupted.")
         print(f"restarting the engines: {ranks_label(stuck.stuck)} cannot be freed", flush=True)
-        tails = begun.Tails(engines.folder, [None] * engines.size)
+        tails = LogTails(engines.folder, [None] * engines.size)
         execution.request_stacks()
         time.sleep(_STACKS_WAIT_S)
         stacks = dict(tails.new())
         self._restart()
         return stuck_error(raised, {rank: stacks.get(rank, "") for rank in stuck.stuck})
+
+
+class _Tickets:
+    """A queue: whoever drew first is first, whenever it begins to wait."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._tickets: deque[object] = deque()
+
+    def draw(self) -> object:
+        ticket = object()
+        with self._changed:
+            self._tickets.append(ticket)
+        return ticket
+
+    def wait(self, ticket: object, timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._tickets[0] is ticket, timeout_s)
+
+    def give_back(self, ticket: object) -> None:
+        with self._changed:
+            if ticket in self._tickets:
+                self._tickets.remove(ticket)
+                self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Ranks that a fit can go on with, after some have died or their job has ended."""
+"""Makes ranks for a fit to go on with, after some have died or their job has ended."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _REGISTER_S = 30.0
 _POLL_S = 0.05
 
 
-def mend(cluster: Cluster, on_failure: str) -> str:
-    """Makes ranks that a fit can go on with, after some have died.
+def recover(cluster: Cluster, on_failure: str) -> str:
+    """Makes ranks for a fit to go on with, after some have died.
 
     Args:
         on_failure: ``shrink``: those that live, where any does; else all of them.
@@ -26,14 +26,14 @@ def mend(cluster: Cluster, on_failure: str) -> str:
         What was done, in a sentence.
 
     Raises:
-        ClusterError: nothing can be mended.
+        ClusterError: there is no way to go on.
     """
     lost = cluster.missing()
     if cluster.survives and lost and cluster.living:
         if on_failure == "shrink":
             return f"going on with {ranks_label(cluster.living)}"
         try:
-            fill(cluster)
+            start_missing(cluster)
             return f"{ranks_label(lost)} {number(len(lost), 'was', 'were')} started again"
         except (ClusterError, RankError) as error:
             print(f"{ranks_label(lost)} cannot be started again alone: {error}", flush=True)
@@ -42,14 +42,14 @@ def mend(cluster: Cluster, on_failure: str) -> str:
     return f"all ranks were started again{'' if survived else ': this MPI ends all with one'}"
 
 
-def again(cluster: Cluster) -> str:
+def start_all(cluster: Cluster) -> str:
     """Starts all ranks again: in a new job, where theirs is at its end. A sentence says so."""
     cluster.restart()
     job = cluster.record.job
     return f"ranks were started again{f' in job {job}' if job else ''}"
 
 
-def fill(cluster: Cluster) -> None:
+def start_missing(cluster: Cluster) -> None:
     """Starts the ranks again that have died; the others keep their variables.
 
     Raises:

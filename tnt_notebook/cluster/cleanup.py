@@ -1,4 +1,4 @@
-"""Clusters that belong to nobody any more: to end one, or to remove what is left of it."""
+"""Ends clusters that nobody owns, and removes what is left of those that were killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tnt_notebook.cluster.record import Known
 from tnt_notebook.errors import ClusterError
 
 
-def remove() -> list[str]:
+def remove_dead() -> list[str]:
     """Removes the folders of clusters that nobody keeps and of which no process is left; returns
     their ids. What may have a job is left for ``%tnt_cluster stop``.
 

@@ -9,7 +9,7 @@ from typing import Any
 from tnt_notebook.errors import ModelError
 
 
-def model(file: bytes) -> Any:
+def load_model(file: bytes) -> Any:
     """A Keras model from the bytes of a ``.keras`` file; loads Keras here.
 
     Raises:

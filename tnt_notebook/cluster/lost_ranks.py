@@ -1,14 +1,19 @@
-"""What a person is told of ranks that have died, or could not be freed."""
+"""Errors that tell a person of ranks that died, or that could not be freed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tnt_notebook.cluster.output import ranks_label
-from tnt_notebook.cluster.place import place
 from tnt_notebook.errors import ClusterError, DeathError, RankError
 from tnt_notebook.words import number
+
+_LINES = 12
+_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):")
+#: Neither code of a cell nor of a file of the user's.
+_LIBRARY = re.compile(r'File "[^"]*(/site-packages/|/lib/python\d|/tnt_notebook/|<frozen )')
 
 
 def death_error(
@@ -46,9 +51,27 @@ def stuck_error(raised: RankError, stacks: Mapping[int, str]) -> ClusterError:
         raised: what the others raised.
         stacks: what those have written of their threads, by rank.
     """
-    where = [f"Rank {rank} was here:\n{place(stack)}" for rank, stack in stacks.items()]
+    where = [f"Rank {rank} was here:\n{_innermost_calls(stack)}" for rank, stack in stacks.items()]
     return ClusterError(
         f"{raised}\n{ranks_label(list(stacks))} did not end: in a call that cannot be interrupted. "
         "The engines were restarted: variables on all ranks are lost.\n\n"
         + "\n".join([*(raised.rendered or []), *where])
     )
+
+
+def _innermost_calls(dump: str) -> str:
+    """Where a rank is, from what faulthandler wrote: calls of one thread, innermost first.
+
+    That is a thread beside the main one which runs code of the user's, as TensorFlow's when it
+    reads input from Python; else the main thread, which is the last.
+    """
+    threads: list[list[str]] = []
+    for line in dump.splitlines():
+        if _THREAD.match(line):
+            threads.append([])
+        elif threads and line.startswith("  File "):
+            threads[-1].append(line)
+    if not threads:
+        return "(it did not say: it is stopped, or waits for a device or a file system)"
+    users = [t for t in threads[:-1] if any(not _LIBRARY.search(line) for line in t)]
+    return "\n".join([*users, threads[-1]][0][:_LINES])
