@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from typing import get_args
 
 import keras
@@ -13,6 +11,7 @@ import pytest
 import tnt_notebook as tnt
 from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
 from tests.pipeline.models import MODELS, batch_for, mlp, numbers
+from tests.support.cases import latin
 from tnt_notebook import choices, comm
 from tnt_notebook.errors import ModelError, PeerError, ScheduleError
 from tnt_notebook.parallel.pipeline.graph import graph_of
@@ -82,20 +81,10 @@ def compare(ranks, n, name, options, *more, same_parts=False, **tolerance):
         np.testing.assert_allclose(ours, theirs, 1e-4, 1e-6)
 
 
-def combinations():
-    """(model, schedule, ranks, micro-batches): each model with each schedule, and both with all
-    numbers of ranks and micro-batches. ``TNT_EVERY_PIPELINE=1``: all of them, for 90 minutes.
-    """
-    if os.environ.get("TNT_EVERY_PIPELINE") == "1":
-        return list(itertools.product(MODELS, FAMILIES, range(1, 5), range(1, 9)))
-    return [
-        (name, schedule, 4 - (i + j) % 4, 1 + (3 * i + 2 * j) % 8)
-        for i, name in enumerate(MODELS)
-        for j, schedule in enumerate(FAMILIES)
-    ]
-
-
-@pytest.mark.parametrize(("name", "schedule", "n", "micro_batches"), combinations())
+@pytest.mark.parametrize(
+    ("name", "schedule", "n", "micro_batches"),
+    latin(MODELS, FAMILIES, (4, 2, 3), (4, 1, 7, 2, 5, 3, 8, 6), times=2),
+)
 def test_equality(ranks, name, schedule, n, micro_batches):
     n = min(n, len(graph_of(MODELS[name]()).calls) // STAGES_PER_RANK.get(schedule, 1))
     options = {"stages": n, "micro_batches": micro_batches, "schedule": schedule}
@@ -158,13 +147,12 @@ def several_steps_at_a_time(stages, count):
     return train(compiled, fit, stages > 0, {"x": x, "y": y, "batch_size": 7}, pipeline)
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_several_steps_per_execution(ranks, count):
+@pytest.mark.parametrize(("n", "count"), latin((2, 4), (2, 3)))
+def test_several_steps_per_execution(ranks, n, count):
     (plain,) = ranks.run(1, several_steps_at_a_time, 0, count)
-    for n in (2, 4):
-        outcomes = ranks.run(n, several_steps_at_a_time, 2, count)
-        assert_same(outcomes[0], plain)
-        assert_identical(outcomes)
+    outcomes = ranks.run(n, several_steps_at_a_time, 2, count)
+    assert_same(outcomes[0], plain)
+    assert_identical(outcomes)
 
 
 def saved_and_loaded(folder):

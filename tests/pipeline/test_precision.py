@@ -12,6 +12,7 @@ from keras import layers
 import tnt_notebook as tnt
 from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
 from tests.pipeline.models import numbers
+from tests.support.cases import latin
 
 SAMPLES = 25
 
@@ -74,8 +75,7 @@ def compare(ranks, n, policy, cut_at, target=0.0, **options):
     return plain, outcomes[0]
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
-@pytest.mark.parametrize("policy", ROUNDING)
+@pytest.mark.parametrize(("policy", "schedule"), latin(ROUNDING, ["1f1b", "zb-h1"]))
 def test_mixed_precision(ranks, policy, schedule):
     compare(ranks, 2, policy, ("dense_2",), schedule=schedule)
 
@@ -84,7 +84,7 @@ def test_mixed_precision_on_replicas(ranks):
     compare(ranks, 4, "mixed_float16", ("dense_2",))
 
 
-@pytest.mark.parametrize("cut_at", [("dense_2",), ("end",), ("dense_1", "dense_3")], ids=str)
+@pytest.mark.parametrize("cut_at", [("end",), ("dense_1", "dense_3")], ids=str)
 def test_a_step_that_overflows_is_skipped_on_all_ranks(ranks, cut_at):
     plain, ours = compare(ranks, len(cut_at) + 1, "mixed_float16", cut_at, 1e4)
     # The second batch of each epoch overflows, which halves the scale; two others double it.

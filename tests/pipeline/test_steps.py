@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.pipeline.models import MODELS, SAMPLES, batch_for
+from tests.support.cases import latin
 from tnt_notebook import comm
 from tnt_notebook.parallel.pipeline.graph import wiring_of
 from tnt_notebook.parallel.pipeline.runtime import (
@@ -123,17 +124,16 @@ def check(outcomes):
     assert total == pytest.approx(loss, rel=1e-5)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "n"), latin(MODELS, (4, 2, 1, 3)))
 def test_models(ranks, name, n):
     check(ranks.run(n, step, name, "1f1b", 4))
 
 
-@pytest.mark.parametrize("micro_batches", [1, 3, 8])
-@pytest.mark.parametrize("schedule", families.FAMILIES)
-def test_schedules(ranks, schedule, micro_batches):
-    for n in (2, 3) if schedule != "zb-v" else (2,):
-        check(ranks.run(n, step, "mlp", schedule, micro_batches))
+@pytest.mark.parametrize(
+    ("schedule", "n", "micro_batches"), latin(families.FAMILIES, (3, 2), (8, 1, 3), times=2)
+)
+def test_schedules(ranks, schedule, n, micro_batches):
+    check(ranks.run(2 if schedule == "zb-v" else n, step, "mlp", schedule, micro_batches))
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 #: Set by ``make test-all``: before a release everything runs.
@@ -18,8 +18,9 @@ def latin(*tables: Collection[Any], times: int = 1) -> list[tuple[Any, ...]]:
     if THOROUGH:
         return list(itertools.product(*tables))
     first, *others = map(list, tables)
-    return [
-        (value, *(other[((2 * i + 1) * row + turn) % len(other)] for i, other in enumerate(others)))
-        for turn in range(times)
-        for row, value in enumerate(first)
-    ]
+
+    def beside(row: int, turn: int) -> Iterator[Any]:
+        for i, other in enumerate(others):
+            yield other[(row * (i + 1) + row // len(other) + turn) % len(other)]
+
+    return [(value, *beside(row, turn)) for turn in range(times) for row, value in enumerate(first)]

@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class RankPool:
         self._log = folder / "ranks.log"
         self._address = folder / "ranks.sock"
         self._process: subprocess.Popen[bytes] | None = None
-        self._connection: socket.socket | None = None
+        self._connections: list[socket.socket] = []  # one to each rank
         self._options: dict[int, dict[str, Any]] = {}  # of the latest special world of n ranks
 
     def run(
@@ -77,16 +78,16 @@ class RankPool:
         """As `run`, but gives ``("returned", value)`` or ``("raised", traceback)`` of each rank."""
         if self._process is None or self._process.poll() is not None:
             self._start()
-        assert self._connection is not None
-        self._connection.settimeout(timeout)
+        deadline = time.monotonic() + timeout
         try:
             renew = world is not None and self._options.get(n) != world
             job = (n, function.__module__, function.__qualname__, args, world, renew)
-            _send(self._connection, job)
+            for connection in self._connections[:n]:
+                _send(connection, job)
             if world is not None:
                 self._options[n] = world
-            return _receive(self._connection)
-        except (TimeoutError, ConnectionError, struct.error) as error:
+            return [_receive(connection, deadline) for connection in self._connections[:n]]
+        except (TimeoutError, ConnectionError) as error:
             self.stop()
             raise RankError(
                 f"{function.__qualname__} on {n} ranks did not end within {timeout} s "
@@ -102,8 +103,8 @@ class RankPool:
 
     def stop(self) -> None:
         """Ends the job and everything it has started."""
-        if self._connection is not None:
-            self._connection.close()
+        for connection in self._connections:
+            connection.close()
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGTERM)
             try:
@@ -111,15 +112,14 @@ class RankPool:
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
-        self._process = self._connection = None
+        self._process, self._connections = None, []
 
     def _start(self) -> None:
         self._address.unlink(missing_ok=True)
         self._options.clear()
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(self._address))
-        listener.listen(1)
-        listener.settimeout(120)
+        listener.listen(SIZE)
         command = [*mpiexec(SIZE), sys.executable, "-m", "tests.support.rank_server"]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -132,13 +132,19 @@ class RankPool:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        deadline = time.monotonic() + 120
+        by_rank: dict[int, socket.socket] = {}
         try:
-            self._connection, _ = listener.accept()
-        except TimeoutError:
+            while len(by_rank) < SIZE:
+                listener.settimeout(max(0.01, deadline - time.monotonic()))
+                connection, _ = listener.accept()
+                by_rank[_receive(connection, deadline)] = connection
+        except (TimeoutError, ConnectionError):
             self.stop()
             raise RankError(f"the MPI job did not start:\n{self.output()}") from None
         finally:
             listener.close()
+        self._connections = [by_rank[rank] for rank in range(SIZE)]
 
     @staticmethod
     def _checked(outcomes: list[tuple[str, Any]]) -> list:
@@ -177,14 +183,16 @@ def _send(connection: socket.socket, value: Any) -> None:
     connection.sendall(struct.pack("!Q", len(message)) + message)
 
 
-def _receive(connection: socket.socket) -> Any:
-    (length,) = struct.unpack("!Q", _read(connection, 8))
-    return pickle.loads(_read(connection, length))
+def _receive(connection: socket.socket, deadline: float | None = None) -> Any:
+    (length,) = struct.unpack("!Q", _read(connection, 8, deadline))
+    return pickle.loads(_read(connection, length, deadline))
 
 
-def _read(connection: socket.socket, length: int) -> bytes:
+def _read(connection: socket.socket, length: int, deadline: float | None) -> bytes:
     parts = bytearray()
     while len(parts) < length:
+        if deadline is not None:
+            connection.settimeout(max(0.01, deadline - time.monotonic()))
         part = connection.recv(min(1 << 20, length - len(parts)))
         if not part:
             raise ConnectionError("the ranks have gone")

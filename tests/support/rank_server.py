@@ -1,7 +1,4 @@
-"""What runs on each rank of the tests' MPI job: ``mpiexec -n 4 python -m ... SOCKET``.
-
-Rank 0 takes jobs from the socket and hands them to the first n ranks.
-"""
+"""What runs on each rank of the tests' MPI job: ``mpiexec -n 4 python -m ... SOCKET``."""
 
 from __future__ import annotations
 
@@ -9,10 +6,10 @@ import importlib
 import pickle
 import socket
 import sys
-import time
 import traceback
 from typing import Any
 
+import tensorflow as tf
 from mpi4py import MPI
 
 from tests.support import rank_nodes
@@ -20,15 +17,15 @@ from tests.support.rank_pool import _receive, _send
 from tnt_notebook import comm
 
 _everyone = MPI.COMM_WORLD
-_JOB, _OUTCOME = 1, 2
 
 
 def serve(address: str) -> None:
     """Runs jobs until the test session closes the socket."""
-    connection = None
-    if _everyone.rank == 0:
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(address)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
+    _send(connection, _everyone.rank)
+    # Graphs of a few steps are not worth optimizing; cells, scripts and notebooks under test are.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     # All worlds are made here: making one is collective over the whole job.
     groups, worlds, special = {}, {}, {}
     for n in range(1, _everyone.size + 1):
@@ -37,39 +34,19 @@ def serve(address: str) -> None:
             groups[n] = group if n > 1 else None
             worlds[n] = comm.World(groups[n], timeout_s=60)
     while True:
-        job = _next_job(connection)
-        if job is None:
+        try:
+            # Asleep until there is a job: a rank that polls takes a core from those that work.
+            n, module, name, args, options, renew = _receive(connection)
+        except ConnectionError:
             break
-        n, module, name, args, options, renew = job
         if renew:
             if n in special:
                 special[n].close()
             special[n] = rank_nodes.make_world(groups[n], timeout_s=60, **options)
         rank_nodes.communicator = groups[n]
-        outcome = _run(worlds[n] if options is None else special[n], module, name, args)
-        if connection is None:
-            _everyone.send(outcome, 0, _OUTCOME)
-        else:
-            _send(connection, [outcome, *(_everyone.recv(None, r, _OUTCOME) for r in range(1, n))])
+        _send(connection, _run(worlds[n] if options is None else special[n], module, name, args))
     for world in (*worlds.values(), *special.values()):
         world.close()
-
-
-def _next_job(connection: socket.socket | None) -> Any:
-    if connection is None:
-        # A blocking receive would spin, and take the cores from the ranks that work.
-        while not _everyone.Iprobe(0, _JOB):
-            time.sleep(0.001)
-        return _everyone.recv(None, 0, _JOB)
-    try:
-        job = _receive(connection)
-    except ConnectionError:
-        for rank in range(1, _everyone.size):
-            _everyone.send(None, rank, _JOB)
-        return None
-    for rank in range(1, job[0]):
-        _everyone.send(job, rank, _JOB)
-    return job
 
 
 def _run(world: comm.World, module: str, name: str, args: Any) -> tuple[str, Any]:
