@@ -46,6 +46,7 @@ export PATH := $(BIN):$(PATH)
 setup: $(READY)
 
 BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard widgets/*.js widgets/*.css) \
+	tnt_notebook/telemetry/kinds.json kernels/engine/event_kind.h.in \
 	$(filter-out kernels/test/%,$(wildcard kernels/*/*.cpp kernels/*/*.h))
 
 $(READY): $(BUILT_FROM)

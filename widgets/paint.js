@@ -2,8 +2,9 @@
 
 import { percent } from "./format.js";
 import { topOf } from "./lanes.js";
+import { KINDS } from "./kinds.js";
 import { ticksOf } from "./sight.js";
-import { KINDS, fromTheTop, markOf } from "./step.js";
+import { fromTheTop, markOf } from "./step.js";
 
 const FAINT = 0.62; // opacity of the boxes of a rank's second stage
 const PLANNED = 0.6; // so that it stands back

@@ -1,31 +1,7 @@
 // One step on all ranks, as the timeline reads it. Pure functions over tnt_notebook's step traces.
 
 import { percent, shortTime } from "./format.js";
-
-const BLACK = "#000000";
-const WHITE = "#ffffff";
-
-/**
- * What a box is, by its letter: its name, its colour (Okabe and Ito's) and that of words on it.
- *
- * The letters are those of tnt_notebook/telemetry/step_trace.py; they are drawn too, so that nobody has to
- * tell the colours apart.
- */
-export const KINDS = {
-  F: { name: "forward", colour: "#0072b2", ink: WHITE },
-  B: { name: "backward", colour: "#d55e00", ink: WHITE },
-  I: { name: "input gradient", colour: "#e69f00", ink: BLACK },
-  W: { name: "weight gradient", colour: "#009e73", ink: WHITE },
-  C: { name: "forward and backward", colour: "#0072b2", ink: WHITE },
-  D: { name: "wait for data", colour: "#f0e442", ink: BLACK },
-  R: { name: "wait for a message", colour: "rgba(128, 128, 128, 0.3)", ink: null },
-  O: { name: "optimizer", colour: "#999999", ink: BLACK },
-  S: { name: "send", colour: "#56b4e9", ink: BLACK },
-  X: { name: "exchange", colour: "#cc79a7", ink: BLACK },
-};
-const ACTIONS = new Set("FBIW");
-const BESIDE = new Set("SX");
-const BELOW = new Set("OX"); // an optimizer and exchanges go on while the last gradients are computed and sent
+import { KINDS } from "./kinds.js";
 
 /**
  * A timeline of the card as rows: {seconds, begin, rows: [{rank, idle, boxes, planned}], ...}.
@@ -83,20 +59,16 @@ export function summaryOf(step) {
 
 /** A box in two lines: what it is, and where and when it was. */
 export function wordsOf(box, rank, isPlanned = false) {
-  const { name } = KINDS[box.kind] ?? { name: "idle" };
-  const what = ACTIONS.has(box.kind) ? `${name} of micro-batch ${box.number}, stage ${box.stage}`
-    : box.kind === "S" ? `send to rank ${box.stage}`
-      : box.kind === "R" ? `${name} from rank ${box.stage}, for micro-batch ${box.number}`
-        : box.kind === "X" ? `exchange of gradients, number ${box.number}`
-          : name;
+  const { detail } = KINDS[box.kind] ?? { detail: "idle" };
+  const what = detail.replace("{number}", box.number).replace("{stage}", box.stage);
   const when = `${shortTime(box.begin)} to ${shortTime(box.end)}: ${shortTime(box.end - box.begin)}`;
   return [isPlanned ? `planned: ${what}` : what, `rank ${rank}, ${when}`];
 }
 
 /** What is written on a box that is so many pixels wide: as much as fits. */
 export function markOf({ kind, number }, width) {
-  const { name } = KINDS[kind];
-  const choices = ACTIONS.has(kind) ? [`${kind}${number}`, `${number}`] : [name, kind];
+  const { role, words: name } = KINDS[kind];
+  const choices = role === "action" ? [`${kind}${number}`, `${number}`] : [name, kind];
   return choices.find((words) => 6.3 * words.length + 3 <= width) ?? "";
 }
 
@@ -113,7 +85,7 @@ export function boxAt(boxes, seconds, reach = 0) {
 
 /** Sorts boxes of a lane: those that lie below others are the last. */
 export function fromTheTop(one, other) {
-  return BELOW.has(one.kind) - BELOW.has(other.kind);
+  return (KINDS[one.kind].below ?? false) - (KINDS[other.kind].below ?? false);
 }
 
 /** The gap between boxes of a lane at a time, as a box of no kind; `end` is that of the step. */
@@ -124,14 +96,18 @@ export function gapAt(boxes, seconds, end) {
 }
 
 function boxesOf({ kinds, stages, numbers, begins, lengths }, tick) {
-  const first = Math.min(...stages.filter((_, i) => ACTIONS.has(kinds[i])));
+  const first = Math.min(...stages.filter((_, i) => isAction(kinds[i])));
   return [...kinds].map((kind, i) => ({
     kind,
     stage: stages[i],
     number: numbers[i],
     begin: begins[i] * tick,
     end: (begins[i] + lengths[i]) * tick,
-    faint: ACTIONS.has(kind) && stages[i] !== first,
-    beside: BESIDE.has(kind),
+    faint: isAction(kind) && stages[i] !== first,
+    beside: KINDS[kind].role === "beside",
   }));
+}
+
+function isAction(kind) {
+  return KINDS[kind].role === "action";
 }

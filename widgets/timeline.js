@@ -1,10 +1,11 @@
 // The last step on all ranks: one canvas, to look at by pointer and by keyboard.
 
 import { button, make, setText, sharpContext } from "./dom.js";
+import { KINDS } from "./kinds.js";
 import { laneAt, lanesOf, topOf } from "./lanes.js";
 import { extentOf, paint } from "./paint.js";
 import { moved, showing, zoomed } from "./sight.js";
-import { KINDS, boxAt, gapAt, headingOf, remarksOn, stepOf, summaryOf, wordsOf } from "./step.js";
+import { boxAt, gapAt, headingOf, remarksOn, stepOf, summaryOf, wordsOf } from "./step.js";
 import { tip } from "./tip.js";
 
 const SWEEP_MS = 400;
@@ -299,11 +300,11 @@ function themeOf(element) {
 /** What is in this step, and no more. */
 function legendOf(step) {
   const entries = step.kinds.map((kind) => {
-    const { name, colour, ink } = KINDS[kind];
+    const { words: about, colour, ink } = KINDS[kind];
     const letter = make("i", "tnt-letter", {}, [kind]);
     letter.style.background = colour;
     letter.style.color = ink ?? "inherit";
-    return make("span", "", {}, [letter, name]);
+    return make("span", "", {}, [letter, about]);
   });
   const others = [
     make("span", "", {}, [make("i", "tnt-letter tnt-idle"), "idle"]),

@@ -10,35 +10,22 @@
 #include <memory>
 #include <vector>
 
+#include "engine/event_kind.h"
+
 namespace tnt {
 
-enum class EventKind : std::uint16_t {
-  ready = 0,     // the last input of a bucket is there (an instant)
-  copy_in = 1,   // inputs are weighted into the bucket, before the first message
-  exchange = 2,  // first message posted until the last has arrived; large buckets are copied in and
-                 // out meanwhile, piece by piece
-  copy_out = 3,  // results leave the bucket, after the last message
-  step = 4,      // as seen by the caller; channel 0: of training, 1: evaluation, 2: prediction
-  // Actions of a pipeline, of micro-batch channel & 0xffff, and of stage channel >> 16 & 0x7fff;
-  // the highest bit is set in evaluation and prediction.
-  forward = 5,
-  backward = 6,         // a whole one
-  input_gradient = 7,   // its half that the stage before waits for
-  weight_gradient = 8,  // its other half
-  input = 9,            // from the begin of a step until its batch is there
-  // Of a message between two ranks; `algorithm` is the other one. A send ends when the other has
-  // it, a receive begins when there is room and ends when it is there.
-  send = 10,
-  receive = 11,
-  optimizer = 12,
-};
-
+// What the fields of an event say beside the meaning of its kind (event_kind.h):
+//   an action of a pipeline   channel: the micro-batch, channel & 0xffff, and the stage,
+//                             channel >> 16 & 0x7fff; the highest bit is set in evaluation and
+//                             prediction
+//   send, receive             algorithm: the other rank
+//   exchange                  algorithm: its number in algorithms()
 struct Event {
   std::uint64_t begin_ns = 0;  // CLOCK_MONOTONIC
   std::uint64_t end_ns = 0;
   std::uint64_t bytes = 0;
-  std::uint16_t kind = 0;       // EventKind
-  std::uint16_t algorithm = 0;  // of an exchange: its number in algorithms(); see EventKind::send
+  std::uint16_t kind = 0;  // EventKind
+  std::uint16_t algorithm = 0;
   std::uint32_t channel = 0;
 };
 

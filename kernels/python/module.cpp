@@ -201,6 +201,9 @@ NB_MODULE(_kernels, m) {
   m.def("register_engine", &register_engine, "world"_a, "engine"_a.none(), release_gil());
   m.def("take_mpi_turn", [] { mpi_turn().lock(); }, release_gil());
   m.def("give_mpi_turn", [] { mpi_turn().unlock(); });
+  nb::list event_names;
+  for (const char* name : event_kinds) event_names.append(name);
+  m.attr("event_kinds") = nb::tuple(event_names);
   m.attr("first_user_kind") = Engine::first_user_kind;
   m.attr("max_notice_bytes") = Transport::max_notice_bytes;
   m.attr("max_channels") = Transport::max_channels;

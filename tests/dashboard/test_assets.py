@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tnt_notebook.dashboard import assets, wording
-from tnt_notebook.dashboard.picture import COLOURS
-from tnt_notebook.telemetry import step_trace
+from tnt_notebook.telemetry.kinds import BOX_KINDS, Kind
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +63,14 @@ def test_numbers_read_the_same_in_python_and_in_the_browser(node):
     ]
 
 
-def test_the_browser_knows_all_kinds_of_boxes(node):
-    module = (assets.folder() / "step.js").as_uri()
-    script = f"import {{ KINDS }} from '{module}'; console.log(JSON.stringify(KINDS));"
-    kinds = json.loads(run(node, "--input-type=module", "-e", script))
-    assert {letter: kind["name"] for letter, kind in kinds.items()} == step_trace.KINDS
-    colours = {letter: (kind["colour"], kind["ink"] or "inherit") for letter, kind in kinds.items()}
-    assert colours == COLOURS  # of the still picture
+def test_the_browser_draws_the_kinds_of_boxes_that_python_knows(node):
+    script = (
+        f"const {{ KINDS }} = await import('{(assets.folder() / 'kinds.js').as_uri()}');"
+        "console.log(JSON.stringify(KINDS));"
+    )
+    browser = json.loads(run(node, "--input-type=module", "-e", script))
+    assert {letter: Kind(**row) for letter, row in browser.items()} == BOX_KINDS
+    assert list(browser) == list(BOX_KINDS)
 
 
 def test_each_module_is_joined_once_after_those_it_imports(tmp_path: Path):

@@ -55,7 +55,9 @@ def test_the_timeline_has_a_box_for_each_action():
     first = next(span for span in plan.spans if span.action.kind == "B")
     i = [*backward.base].index(first.begin)
     assert backward.x[i] == 6 and backward.y[i] == f"rank {first.rank}"
-    assert backward.customdata[i].startswith(f"micro-batch {first.action.micro}, stage ")
+    assert backward.customdata[i].startswith(
+        f"backward of micro-batch {first.action.micro}, stage "
+    )
 
 
 @pytest.mark.parametrize(("ranks", "micro_batches"), [(2, 4), (16, 64), (64, 128)])

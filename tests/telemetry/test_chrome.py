@@ -11,7 +11,8 @@ import pytest
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tests.telemetry.kept_runs import frames_with_steps
 from tnt_notebook.telemetry.chrome import MESSAGES, chrome_trace
-from tnt_notebook.telemetry.step_trace import BESIDE, KINDS, Box, boxes, of_boxes
+from tnt_notebook.telemetry.kinds import BOX_KINDS
+from tnt_notebook.telemetry.step_trace import BESIDE, Box, boxes, of_boxes
 
 ABOUT = {"clock_error": 0.0, "pipeline": 2, "ranks": 2}
 
@@ -97,7 +98,12 @@ def test_all_boxes_are_there_and_none_overlap_within_a_thread(ranks):
     steps = [frame["step_trace"] for frame in frames]
     assert len(events) == sum(len(row["kinds"]) for step in steps for row in step["rows"])
     expected = sorted(
-        (1e6 * (step["time"] + box.begin), 1e6 * (box.end - box.begin), box.rank, KINDS[box.kind])
+        (
+            1e6 * (step["time"] + box.begin),
+            1e6 * (box.end - box.begin),
+            box.rank,
+            BOX_KINDS[box.kind].words,
+        )
         for step in steps
         for box in boxes(step)
     )
@@ -107,7 +113,9 @@ def test_all_boxes_are_there_and_none_overlap_within_a_thread(ranks):
     threads = defaultdict(list)
     for event in events:
         threads[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
-        assert (event["tid"] >= MESSAGES) == (event["cat"] in [KINDS[kind] for kind in BESIDE])
+        assert (event["tid"] >= MESSAGES) == (
+            event["cat"] in [BOX_KINDS[kind].words for kind in BESIDE]
+        )
     for spans in threads.values():
         assert all(one[1] <= next_[0] + 1e-3 for one, next_ in pairwise(sorted(spans)))
 

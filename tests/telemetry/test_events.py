@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.telemetry.by_hand import events
-from tnt_notebook.telemetry.events import under_way, union_s
+from tnt_notebook.comm import _kernels
+from tnt_notebook.telemetry.events import EVENT_KINDS, under_way, union_s
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,7 @@ def test_steps_and_the_readiness_of_buckets_are_no_communication():
                    ("copy_out", 20, 21), ("exchange", 15, 30))  # fmt: skip
     assert under_way(trace) == pytest.approx(20e-9)
     assert under_way(trace, since_ns=13) == pytest.approx(15e-9)
+
+
+def test_the_backend_records_the_kinds_of_events_that_python_knows():
+    assert _kernels.event_kinds == EVENT_KINDS

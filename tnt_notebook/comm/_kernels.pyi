@@ -5,6 +5,7 @@ from typing import final
 
 import numpy as np
 
+event_kinds: tuple[str, ...]
 first_user_kind: int
 max_notice_bytes: int
 max_channels: int

@@ -2,7 +2,8 @@
 
 anywidget loads a single ES module from its text, where a relative import has nothing to resolve
 against. So the modules of ``widgets/`` are joined when the package is loaded: each after those it
-imports, without its import and export words. They stay plain modules for Node, which tests them.
+imports, without its import and export words; tables in JSON, which live in the package, become
+constants. They stay plain modules for Node, which tests them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from pathlib import Path
 import tnt_notebook
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.-]+)";\n', re.MULTILINE)
+_TABLE = re.compile(
+    r'^import (\w+) from "\.\./tnt_notebook/([\w./]+\.json)" with \{ type: "json" \};$',
+    re.MULTILINE,
+)
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 _TOP_LEVEL_NAME = re.compile(r"^(?:function|const|let|class) (\w+)", re.MULTILINE)
 
@@ -42,6 +47,7 @@ def module(name: str, where: Path | None = None) -> str:
     """
     parts = [text(part, where) for part in _in_order(name, where, [])]
     joined = "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts)
+    joined = _TABLE.sub(_table, joined)
     twice = [word for word, n in Counter(_TOP_LEVEL_NAME.findall(joined)).items() if n > 1]
     if twice:
         raise ValueError(f"Several modules that {name} imports define {', '.join(twice)}.")
@@ -54,3 +60,9 @@ def _in_order(name: str, where: Path | None, seen: list[str]) -> list[str]:
             _in_order(imported, where, seen)
     seen.append(name)
     return seen
+
+
+def _table(found: re.Match[str]) -> str:
+    """A table of the package as a constant."""
+    table = text(found[2], Path(tnt_notebook.__file__).parent)
+    return f"const {found[1]} = {table.rstrip()};"

@@ -6,27 +6,14 @@ from collections import defaultdict
 
 from tnt_notebook.dashboard.planned import idle
 from tnt_notebook.dashboard.wording import short_time
-from tnt_notebook.telemetry.step_trace import ACTIONS, BESIDE, KINDS, RankTrace, StepTrace
+from tnt_notebook.telemetry.kinds import BOX_KINDS
+from tnt_notebook.telemetry.step_trace import ACTIONS, BESIDE, RankTrace, StepTrace
 from tnt_notebook.telemetry.thin import spread
 
-#: What a box is drawn in, by its letter: its colour and that of words on it; as in widgets/step.js.
-COLOURS = {
-    "F": ("#0072b2", "#ffffff"),
-    "B": ("#d55e00", "#ffffff"),
-    "I": ("#e69f00", "#000000"),
-    "W": ("#009e73", "#ffffff"),
-    "C": ("#0072b2", "#ffffff"),
-    "O": ("#999999", "#000000"),
-    "D": ("#f0e442", "#000000"),
-    "R": ("rgba(128, 128, 128, 0.3)", "inherit"),
-    "S": ("#56b4e9", "#000000"),
-    "X": ("#cc79a7", "#000000"),
-}
 MOST_ROWS = 16
 MOST_BOXES = 1500  # 20 bytes each
 WIDTH = 2000  # units of the picture: half a pixel of most screens
 GAP = 4  # units, so that equal neighbours are two
-BELOW = "OXR"  # are drawn first: others may lie over them
 FAINT = 0.62  # opacity of the boxes of a rank's second stage
 
 
@@ -49,10 +36,10 @@ def step_html(trace: StepTrace | None) -> str:
     )
     shown = "".join(row["kinds"] for row in trace["rows"])
     legend = "".join(
-        f'<span><i class="tnt-letter" style="background: {COLOURS[kind][0]}; '
-        f'color: {COLOURS[kind][1]}">{kind}</i>{name}</span>'
-        for kind, name in KINDS.items()
-        if kind in shown
+        f'<span><i class="tnt-letter" style="background: {kind.colour}; '
+        f'color: {kind.ink or "inherit"}">{letter}</i>{kind.words}</span>'
+        for letter, kind in BOX_KINDS.items()
+        if letter in shown
     )
     return (
         '<div class="tnt-timeline"><div class="tnt-line tnt-heading"><span>'
@@ -76,8 +63,10 @@ def _svg(row: RankTrace, trace: StepTrace) -> str:
         faint = kind in ACTIONS and stage != first
         paths[kind, faint] += f"M{x} {y}h{width}v{height}h-{width}"
     drawn = "".join(
-        f'<path fill="{COLOURS[kind][0]}" opacity="{FAINT if faint else 1}" d="{path}"/>'
-        for (kind, faint), path in sorted(paths.items(), key=lambda item: item[0][0] not in BELOW)
+        f'<path fill="{BOX_KINDS[kind].colour}" opacity="{FAINT if faint else 1}" d="{path}"/>'
+        for (kind, faint), path in sorted(
+            paths.items(), key=lambda item: not BOX_KINDS[item[0][0]].below
+        )
     )
     return (
         f'<svg viewBox="0 0 {WIDTH} 22" preserveAspectRatio="none" shape-rendering="crispEdges">'

@@ -16,16 +16,16 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from tnt_notebook.dashboard.grid import OKABE_ITO, Panel
+from tnt_notebook.dashboard.grid import Panel
 from tnt_notebook.dashboard.planned import idle
 from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale_of
 from tnt_notebook.dashboard.titles import lines_of, swatch
 from tnt_notebook.dashboard.wording import plural, short_time
 from tnt_notebook.plan.simulate import Timeline
+from tnt_notebook.telemetry.kinds import BOX_KINDS
 from tnt_notebook.telemetry.step_trace import (
     ACTIONS,
     BESIDE,
-    KINDS,
     Box,
     StepTrace,
     boxes,
@@ -39,19 +39,6 @@ MOST_BOXES = 1500
 MOST_PLAIN_BOXES = 7000
 
 IDLE = "rgba(128,128,128,0.18)"
-#: The colour of a kind of box, and that of the number on it.
-COLOURS = {
-    "F": (OKABE_ITO[0], "white"),
-    "B": (OKABE_ITO[1], "white"),
-    "I": (OKABE_ITO[4], "black"),
-    "W": (OKABE_ITO[2], "white"),
-    "C": (OKABE_ITO[0], "white"),
-    "D": ("#F0E442", "black"),
-    "R": ("rgba(128,128,128,0.4)", "black"),
-    "O": (OKABE_ITO[6], "black"),
-    "S": (OKABE_ITO[5], "black"),
-    "X": (OKABE_ITO[3], "black"),
-}
 _FADED = 0.62  # opacity of a rank's second stage
 
 
@@ -151,7 +138,7 @@ def panel(step: StepTrace) -> Panel:
 
 
 def _legend(step: StepTrace) -> str:
-    words = [swatch(KINDS[kind], COLOURS[kind][0]) for kind in _kinds(step)]
+    words = [swatch(BOX_KINDS[kind].words, BOX_KINDS[kind].colour) for kind in _kinds(step)]
     return lines_of([*words, swatch("idle", IDLE)], 90)
 
 
@@ -175,9 +162,9 @@ def _count(step: StepTrace) -> int:
 
 
 def _kinds(step: StepTrace) -> list[str]:
-    """The kinds of boxes that there are, as `KINDS` has them in order."""
+    """The kinds of boxes that there are, in the order of a legend."""
     there = {kind for row in step["rows"] for kind in row["kinds"]}
-    return [kind for kind in KINDS if kind in there]
+    return [kind for kind in BOX_KINDS if kind in there]
 
 
 def _place(is_beside: bool, beside: bool) -> dict[str, float]:
@@ -193,18 +180,17 @@ def _bar(kind: str, own: Sequence[Box], factor: float) -> dict[str, Any]:
         "y": [f"rank {box.rank}" for box in own],
         "base": [_short(factor * box.begin) for box in own],
         "x": [_short(factor * (box.end - box.begin)) for box in own],
-        "name": KINDS[kind],
+        "name": BOX_KINDS[kind].words,
         "orientation": "h",
-        "marker": {"color": COLOURS[kind][0], "line": {"width": 0}},
+        "marker": {"color": BOX_KINDS[kind].colour, "line": {"width": 0}},
         "hovertemplate": "%{y}, from %{base}<extra>%{fullData.name}</extra>",
     }
 
 
 def _in_full(kind: str, own: Sequence[Box], first: dict[int, int]) -> dict[str, Any]:
     """What tells boxes of one kind apart: their numbers, and that later stages are faint."""
-    colour, ink = COLOURS[kind]
     marker: dict[str, Any] = {
-        "color": colour,
+        "color": BOX_KINDS[kind].colour,
         "line": {"color": "rgba(255,255,255,0.7)", "width": 0.5 if kind in BESIDE else 1},
     }
     text = {}
@@ -215,28 +201,19 @@ def _in_full(kind: str, own: Sequence[Box], first: dict[int, int]) -> dict[str, 
             "textposition": "inside",
             "insidetextanchor": "middle",
             "textangle": 0,
-            "textfont": {"color": ink, "size": 11},
+            "textfont": {"color": BOX_KINDS[kind].ink, "size": 11},
         }
     return {
         "marker": marker,
         "customdata": [
-            f"{_which(box)}from {short_time(box.begin)} to {short_time(box.end)}: "
+            f"{BOX_KINDS[kind].detail.format(number=box.number, stage=box.stage)}<br>"
+            f"from {short_time(box.begin)} to {short_time(box.end)}: "
             f"{short_time(box.end - box.begin)}"
             for box in own
         ],
-        "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>",
+        "hovertemplate": "%{customdata}<extra></extra>",
         **text,
     }
-
-
-def _which(box: Box) -> str:
-    if box.kind in ACTIONS:
-        return f"micro-batch {box.number}, stage {box.stage}<br>"
-    return {
-        "S": f"message {box.number} to rank {box.stage}<br>",
-        "R": f"of rank {box.stage}, for micro-batch {box.number}<br>",
-        "X": f"number {box.number}<br>",
-    }.get(box.kind, "")
 
 
 def _title(step: StepTrace, shown: Sequence[int], measured: bool) -> str:

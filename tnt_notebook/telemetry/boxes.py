@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from tnt_notebook.telemetry.events import EVENT_OF, NOT_TRAINING, is_of
+from tnt_notebook.telemetry.kinds import BOX_KINDS
+from tnt_notebook.telemetry.step_trace import ACTIONS
 
 #: A box as it travels between ranks; times on the clock of its rank.
 BOX = np.dtype(
     [("begin_ns", "i8"), ("end_ns", "i8"), ("number", "u4"), ("stage", "u2"), ("kind", "S1")]
 )
 
+#: Boxes with numbers of their own, or made of several events; the others are as recorded.
+_DERIVED = f"{ACTIONS}CRSX"
 #: Shorter waits are not worth a box: parts of a step.
 _WORTH_A_BOX = 2e-3
 
@@ -30,22 +34,26 @@ def last_step(events: np.ndarray, phase: int = 0) -> np.ndarray:
         ~is_of(events, "step") & (events["begin_ns"] >= begin) & (events["begin_ns"] <= end)
     ]
     short = _WORTH_A_BOX * (end - begin)
-    data = _of(inside[is_of(inside, "input")], "D")
-    arrived = int(data["end_ns"].max(initial=begin))
-    data = data[data["end_ns"] - data["begin_ns"] > short]
-    optimizer = _of(inside[is_of(inside, "optimizer")], "O")
-    exchanges = _exchanges(inside)
+    made = {letter: _recorded(inside, letter) for letter in BOX_KINDS if letter not in _DERIVED}
+    arrived = int(made["D"]["end_ns"].max(initial=begin))
+    made["D"] = made["D"][made["D"]["end_ns"] - made["D"]["begin_ns"] > short]
     actions = _actions(inside, training=phase == 0)
     if len(actions):
-        computed = np.concatenate([actions, _waits(inside, actions, arrived, short)])
+        made["R"] = _waits(inside, actions, arrived, short)
     else:
-        computed = _computed(inside, arrived, int(optimizer["begin_ns"].min(initial=end)))
-    return np.concatenate([data, computed, optimizer, exchanges, _sends(inside)])
+        computed_by = int(made["O"]["begin_ns"].min(initial=end))
+        made["C"] = _computed(inside, arrived, computed_by)
+    return np.concatenate([*made.values(), actions, _exchanges(inside), _sends(inside)])
 
 
-def _of(events: np.ndarray, kind: str) -> np.ndarray:
+def _recorded(events: np.ndarray, letter: str) -> np.ndarray:
+    """A box for each event of a kind, as it was recorded."""
+    return _of(events[is_of(events, BOX_KINDS[letter].event)], letter)
+
+
+def _of(events: np.ndarray, letter: str) -> np.ndarray:
     made = np.zeros(len(events), BOX)
-    made["begin_ns"], made["end_ns"], made["kind"] = events["begin_ns"], events["end_ns"], kind
+    made["begin_ns"], made["end_ns"], made["kind"] = events["begin_ns"], events["end_ns"], letter
     return made
 
 
@@ -101,7 +109,7 @@ def _sends(events: np.ndarray) -> np.ndarray:
 
 
 def _waits(events: np.ndarray, actions: np.ndarray, arrived: int, short: float) -> np.ndarray:
-    """Before an action, until the last message has come that came meanwhile."""
+    """Before an action: until the last of the messages that came since the action before it."""
     received = np.sort(events[is_of(events, "receive")], order="end_ns")
     ends = received["end_ns"].astype(np.int64)
     free = np.maximum(arrived, np.concatenate([[arrived], actions["end_ns"][:-1]]))

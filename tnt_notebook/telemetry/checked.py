@@ -9,7 +9,8 @@ from typing import Any, get_args
 
 from tnt_notebook.telemetry.breakdown import PARTS
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, State
-from tnt_notebook.telemetry.step_trace import KINDS, StepTrace
+from tnt_notebook.telemetry.kinds import BOX_KINDS
+from tnt_notebook.telemetry.step_trace import StepTrace
 
 Check = Callable[[Any], bool]
 
@@ -136,7 +137,7 @@ def _breakdown(value: Any) -> bool:
 
 
 def _kinds(value: Any) -> bool:
-    return isinstance(value, str) and set(value) <= set(KINDS)
+    return isinstance(value, str) and set(value) <= set(BOX_KINDS)
 
 
 _FRAME: dict[str, Check] = {

@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tnt_notebook.telemetry.frame import Frame
+from tnt_notebook.telemetry.kinds import BOX_KINDS
 from tnt_notebook.telemetry.runs import runs
-from tnt_notebook.telemetry.step_trace import ACTIONS, BESIDE, KINDS, Box, boxes
+from tnt_notebook.telemetry.step_trace import BESIDE, Box, boxes
 from tnt_notebook.telemetry.thin import thinned
 
 #: Of loss and samples per second: with 64 ranks and twice as many the file has 20 MB.
@@ -96,7 +97,7 @@ def _of_boxes(rank: int, some: Iterable[tuple[int, Box]]) -> Iterator[Event]:
         yield {
             "ph": "X",
             "name": name_of(box),
-            "cat": KINDS[box.kind],
+            "cat": BOX_KINDS[box.kind].words,
             "pid": rank,
             "tid": tid,
             "ts": begin,
@@ -111,17 +112,14 @@ def _of_boxes(rank: int, some: Iterable[tuple[int, Box]]) -> Iterator[Event]:
 
 def name_of(box: Box) -> str:
     """``F3``: forward of micro-batch 3; ``X0``: the first exchange; ``O``: the optimizer."""
-    return f"{box.kind}{box.number}" if box.kind in f"{ACTIONS}RSX" else box.kind
+    return f"{box.kind}{box.number}" if BOX_KINDS[box.kind].number else box.kind
 
 
 def _args(box: Box) -> dict[str, int]:
-    if box.kind in ACTIONS:
-        return {"stage": box.stage, "micro_batch": box.number}
+    kind = BOX_KINDS[box.kind]
     return {
-        "S": {"to_rank": box.stage, "message": box.number},
-        "R": {"from_rank": box.stage, "micro_batch": box.number},
-        "X": {"exchange": box.number},
-    }.get(box.kind, {})
+        name: value for name, value in ((kind.stage, box.stage), (kind.number, box.number)) if name
+    }
 
 
 def _named(what: str, pid: int, tid: int, args: dict[str, Any]) -> Event:

@@ -6,6 +6,8 @@ import functools
 
 import numpy as np
 
+from tnt_notebook.telemetry.kinds import KINDS
+
 #: One record of :meth:`World.trace`; times in nanoseconds of CLOCK_MONOTONIC.
 EVENT = np.dtype(
     [
@@ -18,28 +20,9 @@ EVENT = np.dtype(
     ]
 )
 #: The names of an event's ``kind``, in order.
-EVENT_KINDS = (
-    "ready",
-    "copy_in",
-    "exchange",
-    "copy_out",
-    "step",
-    "forward",
-    "backward",
-    "input_gradient",
-    "weight_gradient",
-    "input",
-    "send",
-    "receive",
-    "optimizer",
-)
-#: What an action of a pipeline is called in the trace, by the letter of its kind.
-EVENT_OF = {
-    "F": "forward",
-    "B": "backward",
-    "I": "input_gradient",
-    "W": "weight_gradient",
-}
+EVENT_KINDS = tuple(kind.event for kind in KINDS)
+#: What an action of a pipeline is called in the trace, by its letter.
+EVENT_OF = {kind.letter: kind.event for kind in KINDS if kind.role == "action"}
 #: What a step is of, by number.
 PHASES = ("fit", "evaluate", "predict")
 

@@ -2,7 +2,7 @@
 
 ::
 
-    rank 0   FFFF....BB.B.B      a letter a box, see KINDS; between boxes a rank is idle
+    rank 0   FFFF....BB.B.B      a letter a box, see kinds.py; between boxes a rank is idle
     rank 1     FBFBFBFB  X
 
 A step trace is what the live timeline draws, what a run's folder keeps, and what is exported.
@@ -13,26 +13,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import NamedTuple, NotRequired, TypedDict
 
-#: What a box is, by its letter. Those in `BESIDE` go on beside the others.
-KINDS = {
-    "F": "forward",
-    "B": "backward",
-    "I": "input gradient",
-    "W": "weight gradient",
-    "C": "forward and backward",
-    "D": "wait for data",
-    "R": "wait for a message",
-    "O": "optimizer",
-    "S": "send",
-    "X": "exchange",
-}
+from tnt_notebook.telemetry.kinds import letters
 
-#: What a rank does while it computes or waits: it has a row of its own in a drawing.
-BESIDE = "SX"
+#: What goes on beside the rest that a rank does: it has a lane of its own in a drawing.
+BESIDE = letters("beside")
 #: What a rank computes.
-WORK = "FBIWCO"
+WORK = letters("action", "work")
 #: Boxes of a pipeline, which have a stage and a micro-batch.
-ACTIONS = "FBIW"
+ACTIONS = letters("action")
 
 
 class RankTrace(TypedDict):
@@ -40,7 +28,7 @@ class RankTrace(TypedDict):
 
     rank: int
     kinds: str
-    """A letter of `KINDS` for each box."""
+    """A letter for each box."""
     stages: list[int]
     """Of an action; of S and R: the other rank; else 0."""
     numbers: list[int]

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tnt_notebook.telemetry.step_trace import KINDS, StepTrace, boxes
+from tnt_notebook.telemetry.kinds import BOX_KINDS
+from tnt_notebook.telemetry.step_trace import StepTrace, boxes
 
 
 class BoxRow(NamedTuple):
@@ -41,7 +42,7 @@ def box_rows(steps: Iterable[StepTrace], began: float) -> Iterator[BoxRow]:
         shift = step["time"] - began
         for box in boxes(step):
             yield BoxRow(
-                number, box.rank, box.kind, KINDS[box.kind], box.stage, box.number,
+                number, box.rank, box.kind, BOX_KINDS[box.kind].words, box.stage, box.number,
                 shift + box.begin, shift + box.end, box.end - box.begin,
             )  # fmt: skip
 
