@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import random
@@ -28,7 +27,7 @@ from tnt_notebook.errors import CheckpointError, SuspendedError
 from tnt_notebook.parallel.checkpoint import folder
 from tnt_notebook.parallel.checkpoint import run as checkpoint_run
 from tnt_notebook.parallel.checkpoint.opening import check_shared
-from tnt_notebook.telemetry import checked
+from tnt_notebook.telemetry import codec
 
 INPUTS = (
     "tf.data",
@@ -282,7 +281,7 @@ def frames_of(folder: str) -> list[dict[str, Any]]:
     options = tnt.Checkpoint(folder, every_steps=1, run="plain")
     with tnt.distributed(report=frames.append, checkpoint=options):
         interrupted.plain([Patient(Path(folder))])
-    return [checked.frame_of(json.dumps(frame).encode()) for frame in frames]
+    return [codec.decode_frame(codec.encode(frame)) for frame in frames]
 
 
 class Patient(keras.callbacks.Callback):

@@ -20,8 +20,8 @@ from tnt_notebook.errors import TntError, TraceError
 from tnt_notebook.telemetry import (
     Recorder,
     archive,
-    checked,
     chrome,
+    codec,
     run_folder,
     run_writer,
     sparse,
@@ -195,8 +195,8 @@ def test_values_that_cannot_be_are_refused():
     ]  # fmt: skip
     for change in wrong:
         with pytest.raises(ValueError, match="frame|step trace"):
-            checked.frame_of(json.dumps({**frame, **change}).encode())
-    checked.frame_of(json.dumps({**frame, "of a later version": 1}).encode())
+            codec.decode_frame(json.dumps({**frame, **change}).encode())
+    codec.decode_frame(json.dumps({**frame, "of a later version": 1}).encode())
 
 
 @pytest.fixture(scope="module")

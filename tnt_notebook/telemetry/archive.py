@@ -16,7 +16,7 @@ import psutil
 from tnt_notebook import files
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry import run_folder
-from tnt_notebook.telemetry.checked import frame_of
+from tnt_notebook.telemetry.codec import decode_frame
 from tnt_notebook.telemetry.frame import Frame, State
 from tnt_notebook.telemetry.run_writer import measures
 
@@ -229,6 +229,6 @@ def _last_frame(folder: Path) -> Frame | None:
             lines = file.read().split(b"\n")[:-1]
         if lines:
             with contextlib.suppress(ValueError):
-                return frame_of(lines[-1])
+                return decode_frame(lines[-1])
             return None
     return None

@@ -1,16 +1,18 @@
 """The frame: what rank 0 says about a run, a few times a second.
 
 A frame is a plain dict of JSON values, so that it crosses any channel and lies in any file as it
-is. JSON knows no NaN and no infinity: a number that is not finite travels as ``None``.
+is. JSON knows no NaN and no infinity: a number that is not finite travels as ``None``. What is read
+is checked against these types, see :mod:`.codec`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from tnt_notebook.telemetry.step_trace import StepTrace
+from tnt_notebook.telemetry.breakdown import PARTS
+from tnt_notebook.telemetry.step_trace import Count, StepTrace
 
 FRAME_VERSION = 1
 #: What a frame has only when there is something new about it.
@@ -22,7 +24,11 @@ Phase = Literal["fit", "evaluate", "predict"]
 State = Literal["running", "finished", "stopped", "failed"]
 
 Row = dict[str, float | None]
+"""Loss and metrics, or other numbers with names."""
+EpochRow = Annotated[Row, lambda row: row.get("epoch") is not None]
 """One finished epoch: ``{"epoch": 1, "loss": 0.7, "val_loss": 0.8}``."""
+Parts = Annotated[list[float], lambda seconds: len(seconds) == len(PARTS)]
+"""Seconds of a step, as in `breakdown.PARTS`."""
 
 
 class Frame(TypedDict):
@@ -33,30 +39,30 @@ class Frame(TypedDict):
     unknown. Times are in seconds.
     """
 
-    v: int
-    seq: int
+    v: Count
+    seq: Count
     time: float
     """Unix time of the frame."""
     start: float
     """Unix time at which the run began: tells the runs of one cell apart."""
     phase: Phase
     state: State
-    epoch: int
-    epochs: int
-    step: int
-    steps: int | None
+    epoch: Count
+    epochs: Count
+    step: Count
+    steps: Count | None
     elapsed: float
     eta: float | None
     logs: Row
     rates: list[float]
     """Samples per second of each rank, over about the last second."""
-    samples: list[int]
+    samples: list[Count]
     """Samples each rank has processed since the run began."""
-    sharing: int
+    sharing: Annotated[int, lambda ranks: ranks > 0]
     """Ranks that process the same samples: those of one pipeline; without, 1."""
-    breakdown: NotRequired[list[list[float]]]
-    """Of each rank the seconds of a step, as in `breakdown.PARTS`; in frames after a look."""
-    memory: NotRequired[list[int]]
+    breakdown: NotRequired[list[Parts]]
+    """Of each rank; in frames after a look."""
+    memory: NotRequired[list[Count]]
     """MiB of each rank; in frames after a look."""
     energy: NotRequired[float]
     """Joules since the run began, of hosts and GPUs that count them."""
@@ -69,7 +75,7 @@ class Frame(TypedDict):
     the seconds that it took; in the frame after it was written."""
     step_trace: NotRequired[StepTrace]
     """The latest step, box by box; in frames after a look."""
-    rows: NotRequired[list[Row]]
+    rows: NotRequired[list[EpochRow]]
     """All epochs finished so far; only in frames that follow the end of an epoch or end the run."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry import run_folder
-from tnt_notebook.telemetry.checked import NewerError, frame_of, step_of
+from tnt_notebook.telemetry.codec import NewerError, decode_frame, decode_step
 from tnt_notebook.telemetry.frame import Frame, Row
 from tnt_notebook.telemetry.recorder import MAX_ROWS
 from tnt_notebook.telemetry.step_trace import StepTrace
@@ -68,7 +68,7 @@ class Reader:
         for line in lines:
             self._line += 1
             try:
-                frames.append(self._whole(frame_of(line)))
+                frames.append(self._whole(decode_frame(line)))
             except NewerError as error:
                 raise TraceError(f"{path} was written by a newer version: {error}.") from None
             except ValueError as error:
@@ -109,6 +109,6 @@ class Reader:
             return None
         self._step_stamp = stamp
         try:
-            return step_of(text)
+            return decode_step(text)
         except ValueError as error:
             raise TraceError(f"{path}: {error}.") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
@@ -13,6 +12,7 @@ import psutil
 
 from tnt_notebook import files
 from tnt_notebook.telemetry import run_folder
+from tnt_notebook.telemetry.codec import encode
 from tnt_notebook.telemetry.frame import NOW_AND_THEN, Frame, Row, State
 from tnt_notebook.telemetry.sparse import Sparse, without_step
 
@@ -98,7 +98,7 @@ class Writer:
         if kept["state"] != "running":
             del self._runs[kept["start"]]
             self._sparse.forget(kept["start"])
-        line = json.dumps(kept, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        line = encode(kept)
         if 0 < self._file.tell() > self._part_bytes - len(line):
             self._next_part()
         self._file.write(line)

@@ -11,9 +11,9 @@ A step trace is what the live timeline draws, what a run's folder keeps, and wha
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple, NotRequired, TypedDict
+from typing import Annotated, NamedTuple, NotRequired, TypedDict
 
-from tnt_notebook.telemetry.kinds import letters
+from tnt_notebook.telemetry.kinds import BOX_KINDS, letters
 
 #: What goes on beside the rest that a rank does: it has a lane of its own in a drawing.
 BESIDE = letters("beside")
@@ -22,22 +22,29 @@ WORK = letters("action", "work")
 #: Boxes of a pipeline, which have a stage and a micro-batch.
 ACTIONS = letters("action")
 
+Count = Annotated[int, lambda number: number >= 0]
+
 
 class RankTrace(TypedDict):
     """The boxes of a rank, in columns of equal length, in order of their begin."""
 
-    rank: int
-    kinds: str
+    rank: Count
+    kinds: Annotated[str, lambda letters: set(letters) <= set(BOX_KINDS)]
     """A letter for each box."""
-    stages: list[int]
+    stages: list[Count]
     """Of an action; of S and R: the other rank; else 0."""
-    numbers: list[int]
+    numbers: list[Count]
     """Of an action and of R before it: the micro-batch; of S: which one to that rank; of X: which
     exchange of the step; else 0."""
-    begins: list[int]
+    begins: list[Count]
     """Ticks since the begin of the step."""
-    lengths: list[int]
+    lengths: list[Count]
     """Ticks."""
+
+
+def _is_even(row: RankTrace) -> bool:
+    columns = (row["kinds"], row["stages"], row["numbers"], row["begins"], row["lengths"])
+    return len(set(map(len, columns))) == 1
 
 
 class StepTrace(TypedDict):
@@ -47,21 +54,21 @@ class StepTrace(TypedDict):
     """Unix time of its begin, in seconds."""
     seconds: float
     """From the first begin to the last end, over all ranks."""
-    tick: float
+    tick: Annotated[float, lambda seconds: seconds > 0]
     """Seconds of a tick."""
     clock_error: float
     """Seconds by which clocks of different hosts may be apart; 0 on one host."""
-    pipeline: int
+    pipeline: Count
     """Ranks of a pipeline; 1 without."""
-    ranks: int
+    ranks: Count
     """Of the run; not all of them need have a row."""
     schedule: NotRequired[str]
     less_idle: NotRequired[str]
     """Another schedule, which is idle less, where there is one."""
-    micro_batches: NotRequired[int]
+    micro_batches: NotRequired[Count]
     formula: NotRequired[float]
     """The bubble by the formula of the schedule, 0 to 1, where there is one."""
-    rows: list[RankTrace]
+    rows: list[Annotated[RankTrace, _is_even]]
 
 
 class Box(NamedTuple):
