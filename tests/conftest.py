@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.cases import THOROUGH
 from tests.support.rank_pool import RankPool
+from tests.support.shared_cluster import SharedCluster
+from tnt_notebook.cluster import Cluster
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +21,43 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
     pool = RankPool(tmp_path_factory.mktemp("ranks"))
     yield pool
     pool.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_clusters(short_leases: None) -> Iterator[dict[int, SharedCluster]]:
+    """Of two ranks, and of three."""
+    clusters = {ranks: SharedCluster(ranks) for ranks in (2, 3)}
+    yield clusters
+    for cluster in clusters.values():
+        cluster.stop()
+
+
+@pytest.fixture
+def cluster(shared_clusters: dict[int, SharedCluster]) -> Iterator[Cluster]:
+    """Three ranks, which other tests have had and will have."""
+    with shared_clusters[3].used() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def pair(shared_clusters: dict[int, SharedCluster]) -> Iterator[Cluster]:
+    """Two ranks, which other tests have had and will have."""
+    with shared_clusters[2].used() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def two_ranks(shared_clusters: dict[int, SharedCluster]) -> Iterator[str]:
+    """The id of a cluster to attach to, which other tests have had and will have."""
+    with shared_clusters[2].lent() as known:
+        yield known
+
+
+@pytest.fixture
+def three_ranks(shared_clusters: dict[int, SharedCluster]) -> Iterator[str]:
+    """As `two_ranks`."""
+    with shared_clusters[3].lent() as known:
+        yield known
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,12 +6,9 @@ from pathlib import Path
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from tests.magics.notebook import PLOTLY, Notebook, ended, shown
 from tests.magics.test_commands import typed
-from tests.magics.test_kernel import Notebook, ended, notebook, shown
 
-__all__ = ["notebook"]
-
-PLOTLY = "application/vnd.plotly.v1+json"
 SMALL = "--max-mb 0.02 --rounds 3"
 
 

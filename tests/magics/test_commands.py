@@ -162,15 +162,15 @@ def test_a_day_with_a_cluster(shell: InteractiveShell) -> None:
 
 
 def test_a_fit_is_bound_to_a_name_and_waited_for(
-    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+    shell_with_ranks: InteractiveShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shell = shell_with_ranks
     train = """
 import keras, numpy as np
 model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 model.fit(np.ones((16, 2)), np.ones((16, 1)), epochs=2)
 """
-    assert typed(shell, "%tnt_cluster start -n 2") == "2 ranks are ready\n"
     shown = typed(shell, f"%%tnt_fit --wait --name first --bucket-mb 2{train}")
     assert "first · finished in" in shown
     assert "ranks 0-1: <History of 2 epochs: loss" in shown

@@ -1,89 +1,12 @@
 """The whole way through a real Jupyter kernel: what a notebook would show, and what is left."""
 
-import re
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
-import pytest
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import KernelManager, start_new_kernel
 
+from tests.magics.notebook import TRAIN, Notebook, ended, shown
 from tests.support.waiting import eventually
 from tnt_notebook.warden import processes_of
-
-Messages = list[dict[str, Any]]
-
-TRAIN = """
-import keras, numpy as np
-print("building")
-model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-model.fit(np.ones((64, 4)), np.ones((64, 1)), epochs={epochs}, batch_size=16)
-"""
-
-
-class Notebook:
-    """Types cells into a kernel."""
-
-    def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
-        self.manager = manager
-        self.client = client
-
-    def begin(self, cell: str) -> str:
-        return str(self.client.execute(cell))
-
-    def messages_until(
-        self, msg_id: str, enough: Callable[[Messages], object], seconds: float = 60
-    ) -> Messages:
-        """All outputs of a cell until ``enough`` is true of them."""
-        messages: Messages = []
-        deadline = time.monotonic() + seconds
-        while not enough(messages):
-            message = self.client.get_iopub_msg(timeout=max(0.1, deadline - time.monotonic()))
-            if message["parent_header"].get("msg_id") == msg_id:
-                messages.append(message)
-        return messages
-
-    def run(self, cell: str, seconds: float = 60) -> str:
-        """Runs a cell to its end and returns what it shows as text."""
-        return shown(self.messages_until(self.begin(cell), ended, seconds))
-
-
-def ended(messages: Messages) -> bool:
-    return any(m["content"].get("execution_state") == "idle" for m in messages)
-
-
-def shown(messages: Messages) -> str:
-    text = []
-    for message in messages:
-        content = message["content"]
-        if message["msg_type"] == "stream":
-            text.append(content["text"])
-        elif message["msg_type"] in ("display_data", "execute_result", "update_display_data"):
-            text.append(content["data"].get("text/plain", "") + "\n")
-        elif message["msg_type"] == "error":
-            text.append("\n".join(content["traceback"]) + "\n")
-    return re.sub(r"\x1b\[[0-9;]*m", "", "".join(text))
-
-
-@pytest.fixture
-def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
-    """A kernel of its own, with two ranks."""
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.delenv("TNT_NONINTERACTIVE", raising=False)
-    manager, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
-    notebook = Notebook(manager, client)
-    try:
-        notebook.run("%load_ext tnt_notebook")
-        started = notebook.run("%tnt_cluster start -n 2")
-        assert "starting 2 ranks: 0 of 2 answer" in started and "2 ranks are ready" in started
-        yield notebook
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
 
 
 def cluster_id(notebook: Notebook) -> str:
@@ -167,9 +90,9 @@ def test_an_interrupt_of_the_idle_kernel_stops_the_fit(notebook: Notebook) -> No
     assert notebook.run("%%tnt\nprint(len(model.history.epoch) > 0)") == "ranks 0-1: True\n"
 
 
-def test_a_fit_and_its_variables_outlive_a_restart_of_the_kernel(notebook: Notebook) -> None:
+def test_ranks_and_a_fit_outlive_a_restart_and_a_kill_of_the_kernel(own_notebook: Notebook) -> None:
+    notebook = own_notebook
     marker = cluster_id(notebook)
-    assert "2 ranks are ready" in notebook.run("%tnt_cluster restart")
     notebook.run("%%tnt\nx = 42")
     notebook.run("%%tnt_fit --name digits" + TRAIN.format(epochs=100_000))
     notebook.run("import time\nwhile not digits.frames: time.sleep(0.05)")
@@ -194,15 +117,7 @@ def test_a_fit_and_its_variables_outlive_a_restart_of_the_kernel(notebook: Noteb
     assert "are here again\n" in again and again.endswith("stopped\n")  # not "queued"
     assert notebook.run("%%tnt\nprint(x)") == "ranks 0-1: 42\n"
     assert "this notebook" in notebook.run("%tnt_cluster list")
-    assert notebook.run("%tnt_cluster stop") == "cluster stopped\n"
-    assert processes_of(marker) == []
 
-
-def test_a_killed_kernel_leaves_ranks_to_the_next_one_until_their_lease_is_over(
-    notebook: Notebook,
-) -> None:
-    marker = cluster_id(notebook)
-    notebook.run("%%tnt\nx = 42")
     owner = notebook.manager.provisioner.process.pid
     notebook.run("%tnt_cluster detach --keep 0.1")
     psutil.Process(owner).kill()
@@ -217,7 +132,7 @@ def test_a_killed_kernel_leaves_ranks_to_the_next_one_until_their_lease_is_over(
     eventually(lambda: not processes_of(marker))
 
 
-def test_a_kernel_that_shuts_down_leaves_nothing(notebook: Notebook) -> None:
-    marker = cluster_id(notebook)
-    notebook.manager.shutdown_kernel()
+def test_a_kernel_that_shuts_down_leaves_nothing(own_notebook: Notebook) -> None:
+    marker = cluster_id(own_notebook)
+    own_notebook.manager.shutdown_kernel()
     assert processes_of(marker) == []

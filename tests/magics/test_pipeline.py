@@ -35,8 +35,8 @@ def last_in_first_out(ranks, micro_batches, stages_per_rank):
 """
 
 
-def test_a_schedule_of_ones_own_in_a_cell(shell: InteractiveShell) -> None:
-    assert typed(shell, "%tnt_cluster start -n 2") == "2 ranks are ready\n"
+def test_a_schedule_of_ones_own_in_a_cell(shell_with_ranks: InteractiveShell) -> None:
+    shell = shell_with_ranks
     wrapped = "model = tnt.Model(model, pipeline=tnt.Pipeline(2, 4, last_in_first_out))\nhistory ="
     cell = OWN_SCHEDULE + CELL.replace("history =", wrapped)
     typed(shell, f"%%tnt_fit --wait --name own\n{cell}")
@@ -47,8 +47,8 @@ def test_a_schedule_of_ones_own_in_a_cell(shell: InteractiveShell) -> None:
     assert "--placement: only with --pipeline" in shown
 
 
-def test_a_pipeline_in_a_cell(shell: InteractiveShell) -> None:
-    assert typed(shell, "%tnt_cluster start -n 2") == "2 ranks are ready\n"
+def test_a_pipeline_in_a_cell(shell_with_ranks: InteractiveShell) -> None:
+    shell = shell_with_ranks
     typed(shell, f"%%tnt_fit --wait --name whole\n{CELL}")
     options = "--pipeline 2 --micro-batches 4 --schedule zb-h1 --cut-at last --recompute"
     typed(shell, f"%%tnt_fit --wait --name staged {options}\n{CELL}")

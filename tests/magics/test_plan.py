@@ -6,11 +6,8 @@ import json
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from tests.magics.test_bench import PLOTLY
+from tests.magics.notebook import PLOTLY, Notebook, ended, shown
 from tests.magics.test_commands import typed
-from tests.magics.test_kernel import Notebook, ended, notebook, shown
-
-__all__ = ["notebook"]
 
 CELL = """%%tnt
 import keras
@@ -23,8 +20,8 @@ number = 3
 """
 
 
-def test_a_plan_of_a_model(shell: InteractiveShell) -> None:
-    typed(shell, "%tnt_cluster start -n 2")
+def test_a_plan_of_a_model(shell_with_ranks: InteractiveShell) -> None:
+    shell = shell_with_ranks
     assert typed(shell, "%tnt_plan") == (
         "ModelError: 'model' is not defined in the cells of the ranks. Define the model there "
         "first: in a cell of %%tnt, or of %%tnt_fit.\n"

@@ -13,17 +13,15 @@ from pathlib import Path
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from tests.magics.test_bench import PLOTLY
+from tests.magics.notebook import PLOTLY, TRAIN, Notebook, ended, shown
 from tests.magics.test_commands import typed
 from tests.magics.test_completion import completed
-from tests.magics.test_kernel import TRAIN, Notebook, cluster_id, ended, notebook, shown
+from tests.magics.test_kernel import cluster_id
 from tests.support.waiting import eventually
 from tests.telemetry.kept_runs import frames_with_steps, keep
 from tnt_notebook.telemetry import archive, run_writer
 from tnt_notebook.telemetry.run_reader import read
 from tnt_notebook.warden import processes_of
-
-__all__ = ["notebook"]
 
 
 @pytest.fixture(autouse=True)
@@ -189,7 +187,8 @@ def test_a_notebook_shows_its_last_run_and_those_of_others(notebook: Notebook) -
         assert notebook.run(figure.format(plot)) == "True\n"
 
 
-def test_a_killed_kernel_leaves_the_frames_of_its_run(notebook: Notebook, base: Path) -> None:
+def test_a_killed_kernel_leaves_the_frames_of_its_run(own_notebook: Notebook) -> None:
+    notebook = own_notebook
     notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
     eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()), 60)
     (run,) = archive.listed()
@@ -221,18 +220,18 @@ def test_a_new_kernel_follows_a_run_of_another(notebook: Notebook, shell: Intera
     assert notebook.run("print(long.wait().state)") == "stopped\n"
 
 
-def test_ranks_that_die_leave_their_frames_and_the_reason(notebook: Notebook, base: Path) -> None:
+def test_a_rank_that_dies_leaves_its_frames_and_the_reason(notebook: Notebook) -> None:
     notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
     eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()), 60)
-    cell = "%%tnt --ranks 0\n1"  # waits for the fit, and so for its end
     notebook.run("registry = get_ipython().magics_manager.registry")
-    notebook.run("pids = [row.pid for row in registry['TntMagics'].cluster.status()]")
-    notebook.run("import os, signal; [os.kill(pid, signal.SIGKILL) for pid in pids]")
-    notebook.run(cell)
+    notebook.run("pid = registry['TntMagics'].cluster.status()[1].pid")
+    notebook.run("import os, signal; os.kill(pid, signal.SIGKILL)")
+    notebook.run("%%tnt --ranks 0\n1")  # waits for the fit, and so for its end
     eventually(lambda: archive.find().state == "failed")
     assert "died" in archive.find().error
     said = notebook.run("%tnt_trace show")
     assert said.startswith("long · failed after ") and "died" in said
+    assert "2 ranks are ready" in notebook.run("%tnt_cluster restart --missing")
 
 
 def test_a_folder_that_cannot_be_written_is_said_once_and_training_goes_on(

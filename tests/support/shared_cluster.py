@@ -1,0 +1,116 @@
+"""Clusters that live as long as the test session, and are lent from test to test.
+
+A start takes seconds, and TensorFlow on its ranks as many again; ranks that are there answer at
+once. What a test leaves on them is removed after it. Where they do not answer then, or are not
+all there, that test fails, and the next one gets new ranks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.errors import TntError
+
+CLEAN_S = 60.0
+
+#: On every rank after each test: nothing but what was there at first, and a world that is whole.
+CLEAN = """
+def clean(ranks):
+    import os, sys
+
+    first = sys.__dict__.setdefault("of_no_test", (set(globals()), dict(os.environ), os.getcwd()))
+    names, environment, folder = first
+    for name in set(globals()) - names:
+        del globals()[name]
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    if "keras" in sys.modules:
+        sys.modules["keras"].backend.clear_session()
+    from tnt_notebook import comm
+    import numpy
+
+    world = comm.world()
+    assert world.size == ranks == world.allreduce(numpy.ones(1))[0], world
+
+clean({ranks})
+del clean
+"""
+
+
+class SharedCluster:
+    """Ranks that are started when the first test wants them.
+
+    Args:
+        ranks: how many.
+    """
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks = ranks
+        self._cluster: Cluster | None = None
+
+    @contextmanager
+    def used(self) -> Iterator[Cluster]:
+        """Within the block it is a test's, in this process.
+
+        Raises:
+            AssertionError: after the block: some ranks are not there, or do not answer.
+        """
+        yield self._started()
+        self._clean()
+
+    @contextmanager
+    def lent(self) -> Iterator[str]:
+        """Within the block it is nobody's, and any process may attach to it by this id.
+
+        Raises:
+            AssertionError: as `used`, or it has ended.
+        """
+        cluster = self._started()
+        known = cluster.id
+        cluster.let_go()
+        yield known
+        try:
+            self._cluster = Cluster.attach(known, force=True)
+        except TntError as error:
+            self._cluster = None
+            raise AssertionError(
+                f"The test has ended the ranks that it was lent: {error}"
+            ) from None
+        self._clean()
+
+    def stop(self) -> None:
+        """Ends the ranks."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.stop()
+
+    def _started(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._ranks)
+            self._clean()
+        return self._cluster
+
+    def _clean(self) -> None:
+        cluster = self._cluster
+        assert cluster is not None
+        said: list[BaseException] = []
+
+        def clean() -> None:
+            try:
+                cluster.run(CLEAN.format(ranks=self._ranks))
+            except Exception as error:
+                said.append(error)
+
+        cleaning = threading.Thread(target=clean)
+        cleaning.start()
+        cleaning.join(CLEAN_S)
+        if said or cleaning.is_alive():
+            self.stop()
+            cleaning.join()
+            why = str(said[0]) if said else f"they did not answer within {CLEAN_S:g} s."
+            raise AssertionError(f"The test did not leave the ranks as they have to be: {why}")
+        (cluster.folder.path / "fit.json").unlink(missing_ok=True)
