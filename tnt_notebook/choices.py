@@ -8,12 +8,6 @@ from __future__ import annotations
 #: How ranks reach each other.
 TRANSPORTS = ("auto", "shm", "mpi", "gpi")
 
-#: In which order the ranks of a pipeline work.
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-v")
-
-#: Who lies on neighbouring ranks: the stages of a pipeline, or the replicas of a stage.
-PLACEMENTS = ("pipeline", "replicas")
-
 #: How many progress threads a rank may have.
 MAX_LANES = 8
 

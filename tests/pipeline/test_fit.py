@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import keras
 import numpy as np
 import pytest
@@ -12,11 +10,10 @@ import tnt_notebook as tnt
 from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
 from tests.pipeline.models import MODELS, batch_for, mlp, numbers
 from tests.support.cases import latin
-from tnt_notebook import choices, comm
+from tnt_notebook import comm
 from tnt_notebook.errors import ModelError, PeerError, ScheduleError
 from tnt_notebook.parallel.pipeline.graph import graph_of
 from tnt_notebook.plan.families import FAMILIES
-from tnt_notebook.plan.options import Placement
 
 SAMPLES = 25  # in batches of 10 the last is smaller than the others
 
@@ -246,8 +243,3 @@ def test_what_cannot_be_done_is_said_before_training(ranks):
     assert "7000 micro-batches: that is more than there are channels" in many
     assert "Own has a train_step of its own" in step
     assert "reduction='mean_with_sample_weight'" in loss
-
-
-def test_the_notebook_knows_schedules_and_placements():
-    assert tuple(FAMILIES) == choices.SCHEDULES
-    assert get_args(Placement) == choices.PLACEMENTS

@@ -1,10 +1,8 @@
-"""Ranks, names and sizes as a person writes them: ``0,2-3``, ``ring,direct``, ``4GB``."""
+"""Ranks and names as a person writes them: ``0,2-3``, ``ring,direct``."""
 
 from __future__ import annotations
 
 import argparse
-
-from tnt_notebook.sizes import parsed_size
 
 
 def name_list(text: str) -> list[str]:
@@ -13,14 +11,6 @@ def name_list(text: str) -> list[str]:
     if not all(names):
         raise argparse.ArgumentTypeError(f"{text!r}: write names like ring,direct")
     return list(dict.fromkeys(names))
-
-
-def byte_count(text: str) -> int:
-    """Parses ``4GB`` into bytes; for use as an argparse type."""
-    try:
-        return parsed_size(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def rank_list(text: str) -> list[int]:

@@ -11,15 +11,17 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from tnt_notebook.choices import DTYPES, ON_FAILURE, PLACEMENTS, SCHEDULES
+from tnt_notebook.choices import DTYPES, ON_FAILURE
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.magics import cluster as cluster_magic
-from tnt_notebook.magics.argument_types import byte_count, name_list, rank_list
+from tnt_notebook.magics.argument_types import name_list, rank_list
 from tnt_notebook.magics.completion import TntCompletion
 from tnt_notebook.magics.idle_interrupt import interrupt_reaches
+from tnt_notebook.magics.pipeline import given, given_pipeline, pipeline_arguments
 from tnt_notebook.magics.plain_errors import plainly
 from tnt_notebook.magics.progress import StatusLine, noninteractive
 from tnt_notebook.magics.table import links_line, status_table
+from tnt_notebook.plan.families import FAMILIES
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -218,20 +220,7 @@ class TntMagics(Magics):
     )
     @argument("--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time")
     @argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
-    @argument("--pipeline", type=int, metavar="P", help="cut the model into stages on P ranks")
-    @argument("--micro-batches", type=int, metavar="M", help="parts of a batch (default: 8)")
-    @argument("--schedule", choices=SCHEDULES, help="order of work (default: 1f1b)")
-    @argument("--stages-per-rank", type=int, metavar="V", help="of interleaved (default: 2)")
-    @argument("--cut-at", metavar="LAYERS", help="layers that begin a stage: conv3,conv5")
-    @argument("--recompute", action="store_true", help="less memory: compute activations again")
-    @argument(
-        "--memory-limit", type=byte_count, metavar="X", help="of a rank: 4GB; the cut fits it"
-    )
-    @argument(
-        "--placement",
-        choices=PLACEMENTS,
-        help="who are neighbours: the stages of a pipeline (default), or replicas of a stage",
-    )
+    @pipeline_arguments()
     @argument("--checkpoint", metavar="DIR", help="keeps the state of training there now and then")
     @argument("--every", type=float, metavar="S", help="seconds between two (default: 600)")
     @argument(
@@ -289,7 +278,7 @@ class TntMagics(Magics):
             for name in ("bucket_mb", "timeout")
             if (value := getattr(arguments, name)) is not None
         }
-        if (pipeline := _pipeline(arguments)) is not None:
+        if (pipeline := given_pipeline(arguments)) is not None:
             options["pipeline"] = pipeline
         kept, goes_on = _checkpoint(arguments)
         options |= kept
@@ -304,19 +293,16 @@ class TntMagics(Magics):
     @plainly
     @magic_arguments()
     @argument("model", nargs="?", default="model", help="its name on the ranks (default: model)")
-    @argument("--pipeline", type=int, metavar="P", help="ranks of a pipeline (default: all)")
-    @argument("--micro-batches", type=int, metavar="M", help="parts of a batch (default: 8)")
-    @argument(
-        "--schedule", choices=[*SCHEDULES, "all"], default="1f1b",
-        help="order of work (default: 1f1b); all: compares them",
-    )  # fmt: skip
-    @argument("--stages-per-rank", type=int, metavar="V", help="of interleaved (default: 2)")
-    @argument("--cut-at", metavar="LAYERS", help="layers that begin a stage: conv3,conv5")
-    @argument("--batch-size", type=int, default=32, metavar="N", help="of a batch (default: 32)")
-    @argument(
-        "--memory-limit", type=byte_count, metavar="X", help="of a rank: 4GB; the cut fits it"
+    @pipeline_arguments(
+        stages={"help": "ranks of a pipeline (default: all)"},
+        schedule={
+            "choices": [*FAMILIES, "all"],
+            "default": "1f1b",
+            "help": "order of work (default: 1f1b); all: compares them",
+        },
+        placement=None,
     )
-    @argument("--recompute", action="store_true", help="less memory: compute activations again")
+    @argument("--batch-size", type=int, default=32, metavar="N", help="of a batch (default: 32)")
     @argument("--name", default="plan", help="variable that gets the result (default: plan)")
     def tnt_plan(self, line: str) -> None:
         """Says what to expect of a model in a pipeline, and where it would be cut, before training.
@@ -348,11 +334,10 @@ class TntMagics(Magics):
         compares = arguments.schedule == "all"
         if compares and arguments.stages_per_rank is not None:
             raise UsageError("--stages-per-rank goes with one schedule, and not with all")
-        schedules = SCHEDULES if compares else (arguments.schedule,)
-        options = _stages(arguments)
+        options = given(arguments)
+        options.setdefault("stages", self.cluster.ranks)
         del options["schedule"]
-        ranks = self.cluster.ranks
-        options["stages"] = ranks if arguments.pipeline is None else arguments.pipeline
+        schedules = tuple(FAMILIES) if compares else (arguments.schedule,)
         plans = plan.run(self.cluster, arguments.model, options, schedules, arguments.batch_size)
         self._shell.push({arguments.name: plans if compares else plans[0]})
 
@@ -514,19 +499,6 @@ def _check_name(name: str) -> None:
         raise UsageError(f"--name {name}: a variable cannot have this name")
 
 
-def _pipeline(arguments: Any) -> dict[str, Any] | None:
-    """What --pipeline and its like say, as the ranks take it."""
-    said = _stages(arguments)
-    if arguments.placement is not None:
-        said["placement"] = arguments.placement
-    if arguments.pipeline is None:
-        if said:
-            names = ", ".join(f"--{name.replace('_', '-')}" for name in said)
-            raise UsageError(f"{names}: only with --pipeline, which says on how many ranks")
-        return None
-    return {"stages": arguments.pipeline, **said}
-
-
 def _checkpoint(arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """What --checkpoint and its like say: to the ranks, and to what happens when they die."""
     on_failure, restarts = arguments.on_failure or "stop", arguments.restarts
@@ -538,7 +510,7 @@ def _checkpoint(arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         raise UsageError(f"--restarts must be at least 0, not {restarts}")
     if restarts and arguments.checkpoint is None and on_failure == "stop":
         raise UsageError("--restarts: only with --checkpoint, which says from where to go on")
-    if on_failure == "shrink" and arguments.pipeline is not None:
+    if on_failure == "shrink" and arguments.stages is not None:
         raise UsageError("--on-failure shrink: a pipeline needs all its ranks; use restart")
     if restarts is None:
         restarts = 0 if on_failure == "stop" else 3
@@ -548,20 +520,3 @@ def _checkpoint(arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     folder = str(Path(arguments.checkpoint).expanduser().absolute())
     resume = {"yes": True, "no": False}.get(arguments.resume)
     return {"checkpoint": {"folder": folder, "every_s": arguments.every, "resume": resume}}, goes_on
-
-
-def _stages(arguments: Any) -> dict[str, Any]:
-    """What is said beside --pipeline."""
-    more = {
-        "micro_batches": arguments.micro_batches,
-        "schedule": arguments.schedule,
-        "stages_per_rank": arguments.stages_per_rank,
-        "cut_at": arguments.cut_at and arguments.cut_at.split(","),
-        "recompute": arguments.recompute or None,
-        "memory_limit": arguments.memory_limit,
-    }
-    said = {name: value for name, value in more.items() if value is not None}
-    for name, value in {"pipeline": arguments.pipeline, **said}.items():
-        if isinstance(value, int) and value < 1:
-            raise UsageError(f"--{name.replace('_', '-')} must be at least 1, not {value}")
-    return said

@@ -1,17 +1,38 @@
-"""What a person says about a pipeline."""
+"""What a person says about a pipeline: each option declared once, as a field of :class:`Pipeline`.
+
+From these come its checks, and the arguments of ``%%tnt_fit`` and ``%tnt_plan`` with their help and
+completion.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
 
-from tnt_notebook.choices import PLACEMENTS
 from tnt_notebook.errors import ScheduleError
+from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.family import Maker
 from tnt_notebook.sizes import parsed_size
 
+#: Who lies on neighbouring ranks: the stages of a pipeline, or the replicas of a stage.
 Placement = Literal["pipeline", "replicas"]
+
+_OF_ANY_STAGES = " or ".join(name for name, family in FAMILIES.items() if family.any_stages)
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _typed(flag: str = "", **argument: Any) -> dict[str, Any]:
+    """How a field is typed in the notebook.
+
+    Args:
+        flag: default: ``--`` and the field's name.
+        argument: help, metavar, type, choices or action, as argparse takes them.
+    """
+    return {"flag": flag, "argument": argument}
 
 
 @dataclass(frozen=True)
@@ -37,14 +58,45 @@ class Pipeline:
             that keeps to it. Default: no limit.
     """
 
-    stages: int
-    micro_batches: int = 8
-    schedule: str | Maker = "1f1b"
-    stages_per_rank: int | None = None
-    cut_at: Sequence[str] | Literal["auto"] = "auto"
-    recompute: bool = False
-    placement: Placement = field(default="pipeline")
-    memory_limit: int | str | None = None
+    stages: int = field(
+        metadata=_typed(
+            "--pipeline", type=int, metavar="P", help="cut the model into stages on P ranks"
+        ),
+    )
+    micro_batches: int = field(
+        default=8, metadata=_typed(type=int, metavar="M", help="parts of a batch (default: 8)")
+    )
+    schedule: str | Maker = field(
+        default="1f1b",
+        metadata=_typed(choices=tuple(FAMILIES), help="order of work (default: 1f1b)"),
+    )
+    stages_per_rank: int | None = field(
+        default=None,
+        metadata=_typed(
+            type=int, metavar="V", help=f"of {_OF_ANY_STAGES} (default: its usual number)"
+        ),
+    )
+    cut_at: Sequence[str] | Literal["auto"] = field(
+        default="auto",
+        metadata=_typed(
+            type=_names, metavar="LAYERS", help="layers that begin a stage: conv3,conv5"
+        ),
+    )
+    recompute: bool = field(
+        default=False,
+        metadata=_typed(action="store_true", help="less memory: compute activations again"),
+    )
+    placement: Placement = field(
+        default="pipeline",
+        metadata=_typed(
+            choices=get_args(Placement),
+            help="who are neighbours: the stages of a pipeline (default), or replicas of a stage",
+        ),
+    )
+    memory_limit: int | str | None = field(
+        default=None,
+        metadata=_typed(type=parsed_size, metavar="X", help="of a rank: 4GB; the cut fits it"),
+    )
 
     def __post_init__(self) -> None:
         if self.stages < 1 or self.micro_batches < 1:
@@ -52,7 +104,7 @@ class Pipeline:
                 "A pipeline has at least one stage and one micro-batch, not "
                 f"{self.stages} and {self.micro_batches}."
             )
-        if self.placement not in PLACEMENTS:
+        if self.placement not in get_args(Placement):
             raise ScheduleError(f"placement is 'pipeline' or 'replicas', not {self.placement!r}.")
         try:
             possible = self.limit_bytes > 0
@@ -71,3 +123,10 @@ class Pipeline:
     def rows_of(self, batch_size: int, replicas: int) -> int:
         """Samples of the largest micro-batch, of a batch that replicas share."""
         return -(-batch_size // (replicas * self.micro_batches))
+
+
+#: How each option is typed, by the name of its field: its flag, and its argument of argparse.
+OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    f.name: (f.metadata["flag"] or f"--{f.name.replace('_', '-')}", dict(f.metadata["argument"]))
+    for f in fields(Pipeline)
+}
