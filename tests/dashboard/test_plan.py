@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.plan.test_prediction import WEIGHING, planned
+from tests.plan.test_prediction import PROFILE, planned
 from tnt_notebook.dashboard.plan import comparison, headline, limit, memory
 from tnt_notebook.dashboard.timeline import MOST_PLAIN_BOXES, figure_of, trace_of
 from tnt_notebook.plan.families import make
@@ -28,8 +28,8 @@ def test_words():
         "Stage 0 (a to c) takes 3 times as long as the others, and they wait for it. With equal "
         "stages a step would be 32% shorter."
     )
-    slow = dataclasses.replace(WEIGHING, transfer={2: 20.0})
-    assert limit(planned(weighing=slow)).startswith("Messages between ranks cost 45% of a step")
+    slow = dataclasses.replace(PROFILE, transfer={2: 20.0})
+    assert limit(planned(profile=slow)).startswith("Messages between ranks cost 45% of a step")
     assert limit(planned(micro_batches=256)).startswith("Nothing in particular limits it")
     assert memory(planned()) == (
         "Rank 0 needs most memory, 734 B: weights, gradients, optimizer state and activations."
@@ -64,13 +64,13 @@ def test_the_timeline_has_a_box_for_each_action():
 def test_the_timeline_stays_small(ranks, micro_batches):
     n = 2 * ranks
     wiring = Wiring(tuple(((i,), (i + 1,)) for i in range(n)), (0,), (n,))
-    weighing = dataclasses.replace(
-        WEIGHING, forward=[1e-3] * n, inputs=[1e-3] * n, weights=[1e-3] * n, kept=[()] * n,
+    profile = dataclasses.replace(
+        PROFILE, forward=[1e-3] * n, inputs=[1e-3] * n, weights=[1e-3] * n, kept=[()] * n,
         inner_bytes=[0] * n, uses=[(0,)] * n,
     )  # fmt: skip
     schedule = make("zb-v", ranks, micro_batches)
     names = [str(i) for i in range(n)]
-    plan = plan_of(wiring, weighing, names, schedule, range(1, n), 1024)
+    plan = plan_of(wiring, profile, names, schedule, range(1, n), 1024)
     figure = figure_of(trace_of(plan.timeline), measured=False)
     boxes = sum(len(trace.x) for trace in figure.data[1:])
     assert boxes <= max(MOST_PLAIN_BOXES, 2 * len(plan.spans) // ranks)

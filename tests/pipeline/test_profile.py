@@ -16,13 +16,14 @@ from keras import layers
 
 from tests.pipeline.models import MODELS, numbers
 from tnt_notebook.parallel.pipeline.graph import wiring_of
-from tnt_notebook.parallel.pipeline.profile import _sample, slots_of, weigh
+from tnt_notebook.parallel.pipeline.profile import _sample, profile_of, slots_of
 from tnt_notebook.parallel.pipeline.runtime import StageFunctions
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan import measurements
 from tnt_notebook.plan.measurements import MOST_ENTRIES, Measured
-from tnt_notebook.plan.partition import load_of, partition
+from tnt_notebook.plan.partition import partition
+from tnt_notebook.plan.profile import load_of
 
 
 @pytest.fixture
@@ -32,10 +33,10 @@ def cache(tmp_path, monkeypatch):
 
 
 def counted(model, rows=4):
-    """A weighing, and how many measurements it took."""
+    """A profile, and how many measurements it took."""
     seen = []
-    weighing = weigh(model, surveyed(model), rows, lambda done, total: seen.append(total))
-    return weighing, max(seen, default=0)
+    profile = profile_of(model, surveyed(model), rows, lambda done, total: seen.append(total))
+    return profile, max(seen, default=0)
 
 
 def measured_twice(folder, name):
@@ -78,14 +79,14 @@ def test_the_second_time_nothing_is_measured(ranks, tmp_path, name, different):
     assert sum(third.value_bytes.values()) * 4 == sum(first.value_bytes.values()) * 5
 
 
-def weighed(name, rows):
+def profiled(name, rows):
     model = MODELS[name]()
     model.compile("adam", "mse")
-    return weigh(model, surveyed(model), rows)
+    return profile_of(model, surveyed(model), rows)
 
 
 def test_what_is_kept_for_backward(ranks):
-    (of_mlp,) = ranks.run(1, weighed, "mlp", 4)
+    (of_mlp,) = ranks.run(1, profiled, "mlp", 4)
     # A Dense keeps what it takes and, for the slope of tanh, what it gives; the last has no slope.
     assert of_mlp.kept[0] == (0, 1) and of_mlp.kept[-1] == (6,)
     assert set(of_mlp.inner_bytes) == {0}
@@ -95,11 +96,11 @@ def test_what_is_kept_for_backward(ranks):
     assert of_mlp.variables[0].elements == 8 * 16
     weights = 4 * (8 * 16 + 16 + 5 * (16 * 16 + 16) + 16 * 3 + 3)
     assert sum(map(of_mlp.state_bytes, range(len(of_mlp.variables)))) == 3 * weights
-    (large,) = ranks.run(1, weighed, "transformer", 128)
-    (small,) = ranks.run(1, weighed, "transformer", 64)
+    (large,) = ranks.run(1, profiled, "transformer", 128)
+    (small,) = ranks.run(1, profiled, "transformer", 64)
     assert sum(large.inner_bytes) == pytest.approx(2 * sum(small.inner_bytes), rel=0.05)
-    (more,) = ranks.run(1, weighed, "mlp", 128)
-    (fewer,) = ranks.run(1, weighed, "mlp", 64)  # on which the line goes on
+    (more,) = ranks.run(1, profiled, "mlp", 128)
+    (fewer,) = ranks.run(1, profiled, "mlp", 64)  # on which the line goes on
     assert all(a >= b for a, b in zip(more.seconds, fewer.seconds, strict=True))
 
 
@@ -158,14 +159,14 @@ def square(outputs, labels):
 
 
 def kept_by_stages(name, rows):
-    """Bytes that backward of each stage takes: as weighed, and as its functions have them."""
+    """Bytes that backward of each stage takes: as profiled, and as its functions have them."""
     model = MODELS[name]()
     graph, found = surveyed(model), []
-    weighing, wiring = weigh(model, graph, rows), wiring_of(graph)
+    profile, wiring = profile_of(model, graph, rows), wiring_of(graph)
     begins = [len(graph.calls) // 2]
     cut = partition(wiring, begins)
     for stage in stage_models(model, graph, cut):
-        load = load_of(wiring, weighing, stage.stage.begin, stage.stage.end)
+        load = load_of(wiring, profile, stage.stage.begin, stage.stage.end)
         functions = StageFunctions(
             stage, [tf.TensorSpec((), tf.int64)], square, "FB", training=True
         )

@@ -9,17 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tnt_notebook.errors import ModelError
-from tnt_notebook.plan.partition import (
-    Edge,
-    Variable,
-    Weighing,
-    Wiring,
-    begins_of,
-    best_begins,
-    load_of,
-    partition,
-    recomputing,
-)
+from tnt_notebook.plan.partition import Edge, Wiring, begins_of, partition
+from tnt_notebook.plan.profile import Profile, Variable, load_of, recomputing
+from tnt_notebook.plan.search import best_begins
 
 #: Values 0 and 1 go in; 2 skips over the middle; the model returns 3 and 6.
 SKIPPING = Wiring(
@@ -77,48 +69,48 @@ def problems(draw):
         Variable(count, 4 * count, draw(st.booleans()))
         for count in draw(st.lists(st.integers(1, 5), min_size=5, max_size=5))
     ]
-    weighing = Weighing(
+    profile = Profile(
         draw(numbers), draw(numbers), draw(numbers), draw(by_value), draw(by_value), kept,
         draw(numbers), uses, variables, draw(st.integers(0, 2)),
     )  # fmt: skip
     if draw(st.booleans()):
-        weighing = recomputing(weighing)
+        profile = recomputing(profile)
     stages = draw(st.integers(1, min(4, n)))
     held = draw(st.lists(st.integers(1, 4), min_size=stages, max_size=stages))
     limit = draw(st.one_of(st.just(float("inf")), st.integers(20, 300)))
-    return Wiring(tuple(calls), (0,), (n, *outputs)), weighing, stages, held, limit
+    return Wiring(tuple(calls), (0,), (n, *outputs)), profile, stages, held, limit
 
 
-def time_of(wiring, weighing, begin, end):
+def time_of(wiring, profile, begin, end):
     taken = stage_of(wiring, begin, end).takes
-    parts = (weighing.forward, weighing.inputs, weighing.weights)
+    parts = (profile.forward, profile.inputs, profile.weights)
     return sum(sum(part[begin:end]) for part in parts) + sum(
-        weighing.transfer.get(v, 0) for v in taken
+        profile.transfer.get(v, 0) for v in taken
     )
 
 
-def trained_bytes(weighing, begin, end):
-    used = {v for uses in weighing.uses[begin:end] for v in uses}
-    return sum(weighing.variables[v].bytes for v in used if weighing.variables[v].trained)
+def trained_bytes(profile, begin, end):
+    used = {v for uses in profile.uses[begin:end] for v in uses}
+    return sum(profile.variables[v].bytes for v in used if profile.variables[v].trained)
 
 
-def bytes_of(wiring, weighing, begin, end, held):
+def bytes_of(wiring, profile, begin, end, held):
     """Weights, their slots and gradients; what micro-batches keep."""
     stage = stage_of(wiring, begin, end)
-    kept = {v for values in weighing.kept[begin:end] for v in values}
+    kept = {v for values in profile.kept[begin:end] for v in values}
     kept |= set(wiring.outputs if end == len(wiring.calls) else ())
-    activations = sum(weighing.inner_bytes[begin:end]) + bytes_in(weighing, kept)
-    if weighing.recompute:
-        activations += held * bytes_in(weighing, {*stage.takes, *stage.inputs})
+    activations = sum(profile.inner_bytes[begin:end]) + bytes_in(profile, kept)
+    if profile.recompute:
+        activations += held * bytes_in(profile, {*stage.takes, *stage.inputs})
     else:
         activations *= held
-    used = {v for uses in weighing.uses[begin:end] for v in uses}
-    weights = sum(map(weighing.state_bytes, used))
-    return weights + trained_bytes(weighing, begin, end) + activations
+    used = {v for uses in profile.uses[begin:end] for v in uses}
+    weights = sum(map(profile.state_bytes, used))
+    return weights + trained_bytes(profile, begin, end) + activations
 
 
-def bytes_in(weighing, values):
-    return sum(weighing.value_bytes.get(v, 0) for v in values)
+def bytes_in(profile, values):
+    return sum(profile.value_bytes.get(v, 0) for v in values)
 
 
 def stage_of(wiring, begin, end):
@@ -126,13 +118,13 @@ def stage_of(wiring, begin, end):
     return next(s for s in partition(wiring, begins).stages if s.begin == begin)
 
 
-def slowest(wiring, weighing, begins):
-    return max(time_of(wiring, weighing, a, b) for a, b in bounds_of(wiring, begins))
+def slowest(wiring, profile, begins):
+    return max(time_of(wiring, profile, a, b) for a, b in bounds_of(wiring, begins))
 
 
-def fits(wiring, weighing, begins, held, limit):
+def fits(wiring, profile, begins, held, limit):
     return all(
-        bytes_of(wiring, weighing, a, b, h) <= limit
+        bytes_of(wiring, profile, a, b, h) <= limit
         for (a, b), h in zip(bounds_of(wiring, begins), held, strict=True)
     )
 
@@ -144,39 +136,39 @@ def bounds_of(wiring, begins):
 @given(problems())
 @settings(max_examples=500, deadline=None)
 def test_no_cut_is_better_than_the_one_that_is_found(problem):
-    wiring, weighing, stages, held, limit = problem
+    wiring, profile, stages, held, limit = problem
     cuts = list(itertools.combinations(range(1, len(wiring.calls)), stages - 1))
-    possible = [cut for cut in cuts if fits(wiring, weighing, cut, held, limit)]
+    possible = [cut for cut in cuts if fits(wiring, profile, cut, held, limit)]
     if not possible:
         with pytest.raises(ModelError, match="No cut into"):
-            best_begins(wiring, weighing, stages, held, limit)
+            best_begins(wiring, profile, stages, held, limit)
         return
-    found = best_begins(wiring, weighing, stages, held, limit)
-    assert fits(wiring, weighing, found, held, limit)
-    best = min(slowest(wiring, weighing, cut) for cut in possible)
-    assert slowest(wiring, weighing, found) == best
+    found = best_begins(wiring, profile, stages, held, limit)
+    assert fits(wiring, profile, found, held, limit)
+    best = min(slowest(wiring, profile, cut) for cut in possible)
+    assert slowest(wiring, profile, found) == best
 
 
 def chain_of(seconds, megabytes):
     """Calls one after the other, that keep so much each, with a weight of 1 MB each."""
     n = len(seconds)
-    return Wiring(tuple(((i,), (i + 1,)) for i in range(n)), (0,), (n,)), Weighing(
+    return Wiring(tuple(((i,), (i + 1,)) for i in range(n)), (0,), (n,)), Profile(
         seconds, [0] * n, [0] * n, {}, {}, [()] * n, [m << 20 for m in megabytes],
         [(i,) for i in range(n)], [Variable(1 << 18, 1 << 20)] * n,
     )  # fmt: skip
 
 
 def test_memory_moves_the_cut_and_what_the_best_needs_is_said():
-    wiring, weighing = chain_of([1, 1, 1, 3], [4, 4, 4, 0])
-    assert best_begins(wiring, weighing, 2, [2, 1]) == [3]
+    wiring, profile = chain_of([1, 1, 1, 3], [4, 4, 4, 0])
+    assert best_begins(wiring, profile, 2, [2, 1]) == [3]
     # Calls 0 to 1: 2 MB of weights, 2 MB of gradients, and 2 micro-batches of 8 MB.
-    assert load_of(wiring, weighing, 0, 2).bytes(2) == 20 << 20
-    assert best_begins(wiring, weighing, 2, [2, 1], 22 << 20) == [2]
+    assert load_of(wiring, profile, 0, 2).bytes(2) == 20 << 20
+    assert best_begins(wiring, profile, 2, [2, 1], 22 << 20) == [2]
     with pytest.raises(ModelError, match=r"fits into 10 MB a rank: .* needs least takes 14 MB"):
-        best_begins(wiring, weighing, 2, [2, 1], 10 << 20)
+        best_begins(wiring, profile, 2, [2, 1], 10 << 20)
 
 
 def test_a_model_of_few_layers_has_few_stages():
-    wiring, weighing = chain_of([1] * 5, [0] * 5)
+    wiring, profile = chain_of([1] * 5, [0] * 5)
     with pytest.raises(ModelError, match="5 layer calls, so it cannot be cut into 6"):
-        best_begins(wiring, weighing, 6)
+        best_begins(wiring, profile, 6)

@@ -10,7 +10,7 @@ import pytest
 from tnt_notebook.errors import ScheduleError
 from tnt_notebook.plan.families import FAMILIES, make
 from tnt_notebook.plan.options import Pipeline
-from tnt_notebook.plan.partition import Variable, Weighing, Wiring, recomputing
+from tnt_notebook.plan.partition import Wiring
 from tnt_notebook.plan.prediction import (
     Losses,
     Memory,
@@ -19,13 +19,14 @@ from tnt_notebook.plan.prediction import (
     plan_of,
     rank_bytes,
 )
+from tnt_notebook.plan.profile import Profile, Variable, recomputing
 from tnt_notebook.plan.schedule import Action, Schedule
 from tnt_notebook.plan.simulate import Span
 
 #: Four calls in a chain that each take 1 s forward, 1 s and 2 s backward, keep what they take, and
 #: have 10 numbers; the last also has an untrained one. A value is 100 bytes; the loss keeps one.
 CHAIN = Wiring(tuple(((i,), (i + 1,)) for i in range(4)), (0,), (4,))
-WEIGHING = Weighing(
+PROFILE = Profile(
     [1.0] * 4,
     [1.0] * 4,
     [2.0] * 4,
@@ -40,9 +41,9 @@ WEIGHING = Weighing(
 NAMES = ["a", "b", "c", "d"]
 
 
-def planned(schedule="1f1b", ranks=2, micro_batches=2, weighing=WEIGHING, begins=(2,), **more):
+def planned(schedule="1f1b", ranks=2, micro_batches=2, profile=PROFILE, begins=(2,), **more):
     made = make(schedule, ranks, micro_batches)
-    return plan_of(CHAIN, weighing, NAMES, made, list(begins), 32, **more)
+    return plan_of(CHAIN, profile, NAMES, made, list(begins), 32, **more)
 
 
 def test_two_equal_stages():
@@ -71,8 +72,8 @@ def test_what_costs_most_is_told():
     uneven = planned(begins=(3,))  # 3 + 9 s and 1 + 3 s
     # Rank 0 does two forwards, waits from 6 s to 7 s for rank 1's first backward, then has two.
     assert uneven.step_s == 6 + 1 + 18 and uneven.losses.imbalance == 25 - 24
-    slow = dataclasses.replace(WEIGHING, transfer={2: 8.0})  # 4 s there, 4 s back
-    sending = planned(weighing=slow)
+    slow = dataclasses.replace(PROFILE, transfer={2: 8.0})  # 4 s there, 4 s back
+    sending = planned(profile=slow)
     assert sending.step_s == 24 + 8 and sending.losses == Losses(0, 8, 8)
 
 
@@ -83,7 +84,7 @@ def test_replicas_share_a_batch():
 
 
 def test_recomputation_keeps_what_a_stage_takes():
-    plan = planned(weighing=recomputing(WEIGHING))
+    plan = planned(profile=recomputing(PROFILE))
     first, second = plan.stages
     assert (first.forward_s, first.backward_s) == (2, 8)
     assert first.memory.activations == 2 * 100 + 207
@@ -105,7 +106,7 @@ def test_ranks_with_two_stages():
 def test_memory_follows_the_actions(name):
     schedule = make(name, 2, 5)
     begins = [2] if schedule.stages == 2 else [1, 2, 3]
-    needs = rank_bytes(CHAIN, WEIGHING, schedule, begins)
+    needs = rank_bytes(CHAIN, PROFILE, schedule, begins)
     assert len(needs) == 2 and all(need >= 320 + 200 for need in needs)
     assert sum(schedule.held_by_stage()) >= sum(schedule.held())
 
@@ -113,7 +114,7 @@ def test_memory_follows_the_actions(name):
 def test_a_schedule_of_ones_own_has_no_formula():
     usual = make("gpipe", 2, 2)
     own = Schedule("own", usual.rank_of, 2, usual.actions)
-    assert plan_of(CHAIN, WEIGHING, NAMES, own, [2], 32).formula_bubble is None
+    assert plan_of(CHAIN, PROFILE, NAMES, own, [2], 32).formula_bubble is None
 
 
 @pytest.mark.parametrize("name", FAMILIES)

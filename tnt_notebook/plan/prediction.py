@@ -1,6 +1,6 @@
 """What to expect of a pipeline before it runs: time, idle time and memory, from what layers take.
 
-    weighing of the calls + cut  ->  costs of the stages  ->  simulated step  ->  PipelinePlan
+    profile of the calls + cut  ->  costs of the stages  ->  simulated step  ->  PipelinePlan
 
 Plain numbers in and out, so that the ranks can measure and the notebook can draw. Messages take
 what the profile assumes of them; the exchange of gradients between replicas, the optimizer, and
@@ -17,13 +17,8 @@ from statistics import fmean
 from typing import Any
 
 from tnt_notebook.plan.families import bubble_by_formula
-from tnt_notebook.plan.partition import (
-    Partition,
-    Weighing,
-    Wiring,
-    load_of,
-    partition,
-)
+from tnt_notebook.plan.partition import Partition, Wiring, partition
+from tnt_notebook.plan.profile import Profile, load_of
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.plan.simulate import (
     Costs,
@@ -139,7 +134,7 @@ class PipelinePlan:
 
 def plan_of(
     wiring: Wiring,
-    weighing: Weighing,
+    profile: Profile,
     names: Sequence[str],
     schedule: Schedule,
     begins: Sequence[int],
@@ -149,7 +144,7 @@ def plan_of(
     """Predicts a step.
 
     Args:
-        weighing: of the largest micro-batch; with recomputation as :func:`.partition.recomputing`
+        profile: of the largest micro-batch; with recomputation as :func:`.partition.recomputing`
             gives it.
         names: of the layer of each call.
         begins: the calls with which stages but the first begin.
@@ -159,7 +154,7 @@ def plan_of(
         ModelError: a stage would be empty.
     """
     cut = partition(wiring, begins)
-    costs = _costs(weighing, cut)
+    costs = _costs(profile, cut)
     edges = cut.pairs()
     spans = simulate(schedule, costs, edges)
     step, work = step_time(spans), sum(span.end - span.begin for span in spans)
@@ -173,9 +168,9 @@ def plan_of(
         batch_size,
         schedule.micro_batches,
         -(-batch_size // (replicas * schedule.micro_batches)),
-        weighing.recompute,
-        tuple(_stages(wiring, weighing, names, schedule, cut, costs)),
-        tuple(rank_bytes(wiring, weighing, schedule, begins)),
+        profile.recompute,
+        tuple(_stages(wiring, profile, names, schedule, cut, costs)),
+        tuple(rank_bytes(wiring, profile, schedule, begins)),
         _formula(schedule, costs),
         batch_size / step,
         replicas * work / step,
@@ -185,11 +180,11 @@ def plan_of(
 
 
 def rank_bytes(
-    wiring: Wiring, weighing: Weighing, schedule: Schedule, begins: Sequence[int]
+    wiring: Wiring, profile: Profile, schedule: Schedule, begins: Sequence[int]
 ) -> list[int]:
     """The most memory that each rank needs in a step, in bytes."""
     bounds = pairwise([0, *begins, len(wiring.calls)])
-    loads = [load_of(wiring, weighing, begin, end) for begin, end in bounds]
+    loads = [load_of(wiring, profile, begin, end) for begin, end in bounds]
     needs = []
     for rank in range(schedule.ranks):
         most = schedule.peak(rank, [load.held_bytes for load in loads])
@@ -217,18 +212,18 @@ def from_json(data: dict[str, Any]) -> PipelinePlan:
     return PipelinePlan(**{**data, **plain})
 
 
-def _costs(weighing: Weighing, cut: Partition) -> Costs:
+def _costs(profile: Profile, cut: Partition) -> Costs:
     def by_stage(seconds: Sequence[float]) -> list[float]:
         return [sum(seconds[stage.begin : stage.end]) for stage in cut.stages]
 
     transfer: dict[tuple[int, int], float] = defaultdict(float)
     for value, maker, user in cut.edges:
-        transfer[maker, user] += weighing.transfer.get(value, 0.0) / 2  # there; the rest is back
-    inputs, weights = by_stage(weighing.inputs), by_stage(weighing.weights)
+        transfer[maker, user] += profile.transfer.get(value, 0.0) / 2  # there; the rest is back
+    inputs, weights = by_stage(profile.inputs), by_stage(profile.weights)
     for number, stage in enumerate(cut.stages):
         if not stage.takes:  # no other stage waits for its gradients: all of them are W's
             inputs[number], weights[number] = 0.0, inputs[number] + weights[number]
-    return Costs(by_stage(weighing.forward), inputs, weights, transfer)
+    return Costs(by_stage(profile.forward), inputs, weights, transfer)
 
 
 def _evened(costs: Costs) -> Costs:
@@ -252,7 +247,7 @@ def _formula(schedule: Schedule, costs: Costs) -> float | None:
 
 def _stages(
     wiring: Wiring,
-    weighing: Weighing,
+    profile: Profile,
     names: Sequence[str],
     schedule: Schedule,
     cut: Partition,
@@ -261,9 +256,9 @@ def _stages(
     held = schedule.held_by_stage()
     result = []
     for number, stage in enumerate(cut.stages):
-        load = load_of(wiring, weighing, stage.begin, stage.end)
-        used = {v for uses in weighing.uses[stage.begin : stage.end] for v in uses}
-        variables = [weighing.variables[v] for v in used]
+        load = load_of(wiring, profile, stage.begin, stage.end)
+        used = {v for uses in profile.uses[stage.begin : stage.end] for v in uses}
+        variables = [profile.variables[v] for v in used]
         away = {
             edge.value
             for edge in cut.edges
@@ -280,13 +275,13 @@ def _stages(
                 Memory(
                     sum(v.bytes for v in variables),
                     load.gradient_bytes,
-                    round(weighing.slots * load.gradient_bytes),
+                    round(profile.slots * load.gradient_bytes),
                     held[number] * load.held_bytes + load.once_bytes,
                 ),
                 held[number],
                 costs.forward[number],
                 costs.inputs[number] + costs.weights[number],
-                sum(weighing.value_bytes.get(v, 0) for v in away),
+                sum(profile.value_bytes.get(v, 0) for v in away),
             )
         )
     return result

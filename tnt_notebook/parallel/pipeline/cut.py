@@ -8,14 +8,11 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.layers import SplitLayer
 from tnt_notebook.parallel.pipeline.graph import Graph, wiring_of
 from tnt_notebook.plan.options import Pipeline
-from tnt_notebook.plan.partition import (
-    LESS_MEMORY,
-    Weighing,
-    begins_of,
-    best_begins,
-)
+from tnt_notebook.plan.partition import begins_of
 from tnt_notebook.plan.prediction import rank_bytes
+from tnt_notebook.plan.profile import Profile
 from tnt_notebook.plan.schedule import Schedule
+from tnt_notebook.plan.search import LESS_MEMORY, best_begins
 from tnt_notebook.sizes import size
 
 
@@ -43,12 +40,12 @@ def begins_said(graph: Graph, pipeline: Pipeline, schedule: Schedule) -> list[in
 
 
 def best_cut(
-    graph: Graph, pipeline: Pipeline, schedule: Schedule, weigh: Callable[[], Weighing]
+    graph: Graph, pipeline: Pipeline, schedule: Schedule, profiled: Callable[[], Profile]
 ) -> list[int]:
     """The calls with which stages begin, within the limit of memory; measures if it must.
 
     Args:
-        weigh: measures the model; see :func:`.plan.partition.recomputing`.
+        profiled: measures the model; see :func:`tnt_notebook.plan.profile.recomputing`.
 
     Raises:
         ModelError: as :func:`begins_said`; or no cut, or not the one asked for, fits into memory.
@@ -58,9 +55,9 @@ def best_cut(
     if said is None:
         per_rank = max(len(schedule.stages_of(rank)) for rank in range(schedule.ranks))
         held = schedule.held_by_stage()
-        return best_begins(wiring, weigh(), schedule.stages, held, limit, per_rank)
+        return best_begins(wiring, profiled(), schedule.stages, held, limit, per_rank)
     if limit < float("inf"):
-        needs = rank_bytes(wiring, weigh(), schedule, said)
+        needs = rank_bytes(wiring, profiled(), schedule, said)
         if max(needs) > limit:
             raise ModelError(
                 f"With this cut rank {needs.index(max(needs))} needs {size(max(needs))}, which is "

@@ -9,14 +9,15 @@ import keras
 from tnt_notebook.parallel.pipeline.cut import best_cut
 from tnt_notebook.parallel.pipeline.graph import wiring_of
 from tnt_notebook.parallel.pipeline.layout import layout_of
-from tnt_notebook.parallel.pipeline.profile import Report, weigh
+from tnt_notebook.parallel.pipeline.profile import Report, profile_of
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.training import check_model
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.options import Pipeline
-from tnt_notebook.plan.partition import Weighing, partition, recomputing
+from tnt_notebook.plan.partition import partition
 from tnt_notebook.plan.prediction import PipelinePlan, plan_of
+from tnt_notebook.plan.profile import Profile, recomputing
 
 
 class Planner:
@@ -36,7 +37,9 @@ class Planner:
     ) -> None:
         self._model, self._batch_size, self._ranks = model, batch_size, ranks
         self._graph = surveyed(model)
-        self._weigh = functools.cache(lambda rows: weigh(model, self._graph, rows, report))
+        self._profile_of = functools.cache(
+            lambda rows: profile_of(model, self._graph, rows, report)
+        )
 
     def plan(self, pipeline: Pipeline) -> PipelinePlan:
         """What to expect of a pipeline.
@@ -52,9 +55,9 @@ class Planner:
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
 
-        def measured() -> Weighing:
-            weighing = self._weigh(pipeline.rows_of(self._batch_size, replicas))
-            return recomputing(weighing) if pipeline.recompute else weighing
+        def measured() -> Profile:
+            profile = self._profile_of(pipeline.rows_of(self._batch_size, replicas))
+            return recomputing(profile) if pipeline.recompute else profile
 
         wiring = wiring_of(self._graph)
         begins = best_cut(self._graph, pipeline, schedule, measured)

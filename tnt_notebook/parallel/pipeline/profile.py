@@ -26,7 +26,7 @@ from tnt_notebook.parallel.pipeline.parts import Part, parts_of
 from tnt_notebook.parallel.presence import is_here, stand_ins
 from tnt_notebook.plan import measurements
 from tnt_notebook.plan.measurements import Measured
-from tnt_notebook.plan.partition import Variable, Weighing
+from tnt_notebook.plan.profile import Profile, Variable
 
 #: The fastest of so many runs counts, after one that warms up; fewer where one takes long, and more
 #: where they are short: then whatever else the machine does may disturb several in a row.
@@ -53,7 +53,9 @@ _METHOD = 2
 Report = Callable[[int, int], None]
 
 
-def weigh(model: keras.Model, graph: Graph, rows: int, report: Report | None = None) -> Weighing:
+def profile_of(
+    model: keras.Model, graph: Graph, rows: int, report: Report | None = None
+) -> Profile:
     """Times each call of a model on a micro-batch of ``rows`` samples, unless it is known.
 
     The model's variables are as before afterwards. Equal layers on equal shapes are measured once.
@@ -94,12 +96,10 @@ def weigh(model: keras.Model, graph: Graph, rows: int, report: Report | None = N
     per_call = [
         _at(rows, sizes, [known[tasks[n, size]] for size in sizes]) for n in range(len(graph.calls))
     ]
-    return _weighing(model, graph, rows, per_call)
+    return _profile(model, graph, rows, per_call)
 
 
-def _weighing(
-    model: keras.Model, graph: Graph, rows: int, measured: Sequence[Measured]
-) -> Weighing:
+def _profile(model: keras.Model, graph: Graph, rows: int, measured: Sequence[Measured]) -> Profile:
     trained = {id(v) for v in model.trainable_variables}
     variables = {id(v): v for v in model.weights}
     numbers = {key: number for number, key in enumerate(variables)}
@@ -109,7 +109,7 @@ def _weighing(
         places = {f"x{i}": n for i, n in enumerate(_inputs(call, _learning(graph)))}
         places |= {f"y{i}": n for i, n in enumerate(call.gives)}
         kept.append(tuple(places[name] for name in m.kept if name in places))
-    return Weighing(
+    return Profile(
         [m.forward for m in measured],
         [m.inputs for m in measured],
         [m.weights for m in measured],

@@ -32,7 +32,7 @@ from tnt_notebook.parallel.pipeline.graph import (
     wiring_of,
 )
 from tnt_notebook.parallel.pipeline.layout import Layout
-from tnt_notebook.parallel.pipeline.profile import weigh
+from tnt_notebook.parallel.pipeline.profile import profile_of
 from tnt_notebook.parallel.pipeline.readers import readers_of, told
 from tnt_notebook.parallel.pipeline.runtime import (
     MicroBatch,
@@ -53,7 +53,8 @@ from tnt_notebook.parallel.step import (
 )
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.options import Pipeline
-from tnt_notebook.plan.partition import Weighing, partition, recomputing
+from tnt_notebook.plan.partition import partition
+from tnt_notebook.plan.profile import Profile, recomputing
 from tnt_notebook.plan.schedule import Schedule
 
 #: The batch size for which a cut is found where it is not known.
@@ -302,7 +303,7 @@ def _agreed_begins(
     found: dict[str, Any] = {}
     if over.rank == 0:
         try:
-            measure = functools.partial(_weigh, model, graph, pipeline, rows)
+            measure = functools.partial(_profile_of, model, graph, pipeline, rows)
             found = {"begins": best_cut(graph, pipeline, schedule, measure)}
         except ModelError as error:
             found = {"refused": str(error)}
@@ -317,13 +318,13 @@ def _agreed_begins(
     return list(found["begins"])
 
 
-def _weigh(model: keras.Model, graph: Graph, pipeline: Pipeline, rows: int) -> Weighing:
+def _profile_of(model: keras.Model, graph: Graph, pipeline: Pipeline, rows: int) -> Profile:
     begun = time.monotonic()
-    weighing = weigh(model, graph, rows)
+    profile = profile_of(model, graph, rows)
     took = time.monotonic() - begun
     if took > _WORTH_A_LINE_S:
         print(f"measured the model's layers in {took:.0f} s, to cut it where that is best")
-    return recomputing(weighing) if pipeline.recompute else weighing
+    return recomputing(profile) if pipeline.recompute else profile
 
 
 def check_model(model: keras.Model, graph: Graph, parts: int) -> None:

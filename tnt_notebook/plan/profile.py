@@ -1,0 +1,127 @@
+"""What the calls of a model take and keep, and what runs of them ask of the rank that has them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+
+from tnt_notebook.plan.partition import Wiring
+
+
+class Variable(NamedTuple):
+    """A weight: its numbers, their bytes, and whether it is trained."""
+
+    elements: int
+    bytes: int
+    trained: bool = True
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a cut is judged by, and a step is predicted from; all times are of a micro-batch.
+
+    Attributes:
+        forward, inputs, weights: seconds of each call: its forward, the gradient of what it takes,
+            and that of its weights.
+        transfer: seconds that it takes to bring a value to another rank and its gradient back.
+        value_bytes: of each value.
+        kept: of each call, the values that its backward needs.
+        inner_bytes: of each call, what its backward needs beside them.
+        uses: of each call, the variables that it has, as numbers.
+        variables: by number.
+        slots: bytes of the optimizer's state for a byte of trained weights.
+        recompute: whether activations are computed again rather than kept; see :func:`recomputing`.
+    """
+
+    forward: Sequence[float]
+    inputs: Sequence[float]
+    weights: Sequence[float]
+    transfer: Mapping[int, float]
+    value_bytes: Mapping[int, int]
+    kept: Sequence[tuple[int, ...]]
+    inner_bytes: Sequence[int]
+    uses: Sequence[tuple[int, ...]]
+    variables: Sequence[Variable]
+    slots: float = 0.0
+    recompute: bool = False
+
+    @functools.cached_property
+    def seconds(self) -> list[float]:
+        """Forward and backward of each call."""
+        return list(map(sum, zip(self.forward, self.inputs, self.weights, strict=True)))
+
+    def state_bytes(self, variable: int) -> int:
+        """A variable and what the optimizer keeps for it."""
+        v = self.variables[variable]
+        return v.bytes + round(self.slots * v.bytes * v.trained)
+
+
+def recomputing(profile: Profile) -> Profile:
+    """The same for stages that keep only what they take, and begin backward with a forward."""
+    pairs = zip(profile.forward, profile.inputs, strict=True)
+    return replace(profile, inputs=[f + i for f, i in pairs], recompute=True)
+
+
+class Load(NamedTuple):
+    """What consecutive calls ask of the rank that runs them.
+
+    Attributes:
+        seconds: for a micro-batch, with what it takes from other stages.
+        state_bytes: of their weights, and of the optimizer's state for them.
+        gradient_bytes: of their weights.
+        held_bytes: what each micro-batch under way keeps: what its backward needs, or with
+            recomputation what the stage takes.
+        once_bytes: what the backward that is just being done needs beside that.
+    """
+
+    seconds: float
+    state_bytes: int
+    gradient_bytes: int
+    held_bytes: int
+    once_bytes: int
+
+    def bytes(self, held: int) -> int:
+        """With so many micro-batches under way."""
+        weights = self.state_bytes + self.gradient_bytes
+        return weights + held * self.held_bytes + self.once_bytes
+
+
+def loads_from(wiring: Wiring, profile: Profile, begin: int) -> Iterator[Load]:
+    """Of calls ``begin`` to each later end, the shortest first: with one pass over the calls."""
+    made_before = set(wiring.made(0, begin))
+    before = made_before | set(wiring.inputs)
+    taken: set[int] = set()
+    kept: set[int] = set()
+    used: set[int] = set()
+    seconds, brought = 0.0, 0.0
+    state = gradients = activations = held = 0
+    for call in range(begin, len(wiring.calls)):
+        takes, keeps = set(wiring.calls[call][0]), set(profile.kept[call])
+        if call + 1 == len(wiring.calls):  # the loss takes all outputs
+            takes |= set(wiring.outputs)
+            keeps |= set(wiring.outputs)
+        new = takes & before - taken
+        taken |= new
+        seconds += profile.seconds[call]
+        brought += sum(profile.transfer.get(v, 0.0) for v in new & made_before)
+        held += sum(profile.value_bytes.get(v, 0) for v in new)
+        fresh = keeps - kept
+        kept |= fresh
+        activations += profile.inner_bytes[call]
+        activations += sum(profile.value_bytes.get(v, 0) for v in fresh)
+        variables = set(profile.uses[call]) - used
+        used |= variables
+        state += sum(map(profile.state_bytes, variables))
+        gradients += sum(
+            profile.variables[v].bytes for v in variables if profile.variables[v].trained
+        )
+        kept_bytes, once = (held, activations) if profile.recompute else (activations, 0)
+        yield Load(seconds + brought, state, gradients, kept_bytes, once)
+
+
+def load_of(wiring: Wiring, profile: Profile, begin: int, end: int) -> Load:
+    """What calls ``begin`` to ``end`` (without it) ask for."""
+    return next(islice(loads_from(wiring, profile, begin), end - begin - 1, None))
