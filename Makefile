@@ -4,6 +4,7 @@
 # make test-all the same with every case and the long tests, before a release (hours)
 # make check    formatting, lint, types          make format        mend the formatting
 # make bench    benchmarks                       make test-kernels  C++ tests with sanitizers
+# make test-gpu tests on an NVIDIA GPU, and ResNet-50 there; GPU_PYTHON=python3: with a Python of your own
 # make bench-comm          the backend beside MPI libraries, gloo and others, whichever are installed in
 #                          the folder that TNT_BENCH_VENVS names; make contestants puts them there
 # make bench-pipeline      schedules of pipelines, beside one rank alone and torch's
@@ -14,13 +15,23 @@
 # Nothing outside of this folder is changed.
 
 PYTHON ?= python3
-# Which TensorFlow: cpu or cuda, the extras of pyproject.toml.
-TENSORFLOW ?= $(if $(wildcard /proc/driver/nvidia/gpus/*),cuda,cpu)
 LAB_FLAGS ?=
+# For the benchmarks: 1 measures everything, however long that takes.
+THOROUGH ?=
 
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+
+# Which TensorFlow: cpu or cuda, the extras of pyproject.toml; by default the one that .venv has.
+PACKAGES := $(VENV)/lib/python*/site-packages
+INSTALLED := $(if $(wildcard $(PACKAGES)/tensorflow_cpu-*.dist-info),cpu,$(if \
+	$(wildcard $(PACKAGES)/tensorflow-[0-9]*.dist-info),cuda))
+TENSORFLOW ?= $(or $(INSTALLED),$(if $(wildcard /proc/driver/nvidia/gpus/*),cuda,cpu))
+
+# A Python of your own for make test-gpu, with TensorFlow for CUDA; by default that of .venv.
+GPU_PYTHON ?=
+OWN_PATH := $(PATH)
 # Sanitizers want the address space that they know: not a random one, where that can be had.
 CTEST := $(shell setarch -R true 2>/dev/null && echo setarch -R) $(BIN)/ctest --output-on-failure
 
@@ -41,7 +52,7 @@ export XDG_DATA_HOME := $(LOCAL)/share
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup proxy demo lab test test-all bench bench-comm bench-pipeline contestants check format test-kernels clean
+.PHONY: setup no-venv proxy demo lab test test-all test-gpu bench bench-comm bench-pipeline contestants check format test-kernels clean
 
 setup: $(READY)
 
@@ -49,7 +60,7 @@ BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard widgets/*
 	tnt_notebook/telemetry/kinds.json kernels/engine/event_kind.h.in \
 	$(filter-out kernels/test/%,$(wildcard kernels/*/*.cpp kernels/*/*.h))
 
-$(READY): $(BUILT_FROM)
+$(READY): $(BUILT_FROM) $(if $(filter-out $(TENSORFLOW),$(INSTALLED)),no-venv)
 	@$(PYTHON) .ci/prerequisites.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt cmake nanobind ninja scikit-build-core
@@ -57,6 +68,10 @@ $(READY): $(BUILT_FROM)
 		--editable '.[$(TENSORFLOW),mpi,lab,test,check]'
 	@mkdir -p $(LOCAL)
 	@touch $@
+
+# TensorFlow for CPUs and for CUDA are the same files: one is not installed over the other.
+no-venv:
+	rm -rf $(VENV)
 
 # 5 would need Node.js 20.
 PROXY := $(LOCAL)/proxy/node_modules/configurable-http-proxy/package.json
@@ -78,6 +93,18 @@ test: $(READY) build/tests/built
 
 test-all: export TNT_THOROUGH := 1
 test-all: test-kernels test
+
+# In .venv this sets up TensorFlow for CUDA, if there is a GPU to use it on.
+test-gpu: AT_HAND := $(if $(GPU_PYTHON),env 'PATH=$(OWN_PATH)' $(GPU_PYTHON),$(PYTHON))
+test-gpu: CHOSEN := $(if $(GPU_PYTHON),$(AT_HAND),$(BIN)/python)
+test-gpu:
+	@$(AT_HAND) tests/gpu/required.py driver
+	$(if $(GPU_PYTHON),,$(MAKE) TENSORFLOW=cuda setup)
+	@$(CHOSEN) tests/gpu/required.py
+	$(CHOSEN) -m pytest tests/gpu
+	$(CHOSEN) -m tests.benchmarks.gpu
+
+bench bench-comm bench-pipeline: export TNT_THOROUGH := $(THOROUGH)
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks

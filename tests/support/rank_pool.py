@@ -15,7 +15,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,11 @@ class RankPool:
 
     Args:
         folder: where the job's output goes.
+        environment: variables of the ranks, beside those that ranks of tests have anyway.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = environment or {}
         self._log = folder / "ranks.log"
         self._address = folder / "ranks.sock"
         self._process: subprocess.Popen[bytes] | None = None
@@ -126,7 +128,11 @@ class RankPool:
                 [*command, str(self._address)],
                 cwd=ROOT,
                 # What one test measured is not to be another's, nor the user's.
-                env={**rank_environment(), "XDG_CACHE_HOME": str(self._log.parent)},
+                env={
+                    **rank_environment(),
+                    "XDG_CACHE_HOME": str(self._log.parent),
+                    **self._environment,
+                },
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ def load_model(file: bytes) -> Any:
     Raises:
         ModelError: it cannot be rebuilt here; the message says what to do.
     """
+    # The GPUs are the ranks': looking at a model must not take all of their memory.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     import keras
 
     import tnt_notebook.keras  # noqa: F401  its layers may be in the model

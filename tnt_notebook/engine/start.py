@@ -135,6 +135,8 @@ def _place(here: Seat, cores_per_rank: int | None, gpus: int | None) -> None:
     cores = cores_of(here.local_rank, here.local_size, allowed, cores_per_rank)
     os.sched_setaffinity(0, cores)
     os.environ.update(thread_environment(len(cores)))
+    # The numbers of nvidia-smi, and of NVML that measures them.
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     gpu = gpu_of(here.local_rank, gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu

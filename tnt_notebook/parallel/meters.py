@@ -90,6 +90,7 @@ class Gpu:
                 else pynvml.nvmlDeviceGetHandleByUUID(visible)
             )
             self._begin = pynvml.nvmlDeviceGetTotalEnergyConsumption(self._device)
+            self._now = self._begin
             uuid = pynvml.nvmlDeviceGetUUID(self._device)
             self.id = zlib.crc32(uuid if isinstance(uuid, bytes) else uuid.encode())
             self._nvml = pynvml
@@ -98,8 +99,10 @@ class Gpu:
         """0 where there is no counter."""
         if self._nvml is None:
             return 0.0
-        now = self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._device)
-        return 1e-3 * float(now - self._begin)
+        # A counter that fails from now on must not end the training: what it had counted stays.
+        with contextlib.suppress(self._nvml.NVMLError):
+            self._now = self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._device)
+        return 1e-3 * float(self._now - self._begin)
 
 
 def _number(file: Path) -> int:
