@@ -14,10 +14,11 @@ import numpy as np
 
 import tnt_notebook as tnt
 from tests.benchmarks.rounds import interleaved
-from tests.benchmarks.step_overhead import Stopwatch
+from tests.benchmarks.training.keras_task import stopwatch
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 
 STEPS, BATCH, WIDTH = 150, 64, 2048
+ROUNDS, SECONDS = 15, 90.0
 EVERY_S = 1.0
 
 
@@ -30,7 +31,7 @@ def mlp() -> keras.Model:
     return model
 
 
-def measure(rounds: int = 15) -> str:
+def measure() -> str:
     """Some lines: the ratio of step times, and what one checkpoint takes."""
     x = np.random.default_rng(0).normal(size=(STEPS * BATCH, 784)).astype("float32")
     y = np.arange(STEPS * BATCH) % 10
@@ -51,17 +52,16 @@ def measure(rounds: int = 15) -> str:
         without = tnt.Model(mlp())
 
         def epoch(model: keras.Model) -> float:
-            watch = Stopwatch()
+            watch = stopwatch(keras)
             model.fit(x, y, batch_size=BATCH, verbose=0, shuffle=False, callbacks=[watch])
             return watch.seconds
 
         epoch(keeps), epoch(without)  # traces
-        ratio = interleaved(lambda: epoch(keeps), lambda: epoch(without), rounds)
+        ratio = interleaved(lambda: epoch(keeps), lambda: epoch(without), ROUNDS, SECONDS)
     size = sum(int(np.prod(v.shape)) * 4 for v in keeps.keras_model.optimizer.variables) * 1.5
     return (
         f"step with a checkpoint every {EVERY_S:g} s / without "
-        f"(1 rank, MLP 784-{WIDTH}-{WIDTH}-10, Adam, {size / 1e6:.0f} MB): {ratio.median:.3f} "
-        f"(quartiles {ratio.low:.3f} to {ratio.high:.3f}), fastest rounds {ratio.fastest:.3f}; "
+        f"(1 rank, MLP 784-{WIDTH}-{WIDTH}-10, Adam, {size / 1e6:.0f} MB): {ratio.sentence()}; "
         f"{1e3 * ratio.b_seconds / STEPS:.1f} ms a step without\n"
         f"of {len(held)} checkpoints: the step waits {1e3 * statistics.median(held):.0f} ms, on "
         f"disk after {1e3 * statistics.median(written.values()):.0f} ms (medians)"

@@ -8,9 +8,10 @@ from tests.benchmarks.rounds import interleaved
 from tnt_notebook.cluster import Cluster
 
 RANKS = 4
+ROUNDS, SECONDS = 30, 30.0
 
 
-def measure(rounds: int = 30) -> str:
+def measure() -> str:
     """One line: seconds of a cell, and the ratio to ``%%px`` on the same engines."""
     cluster = Cluster(RANKS)
     try:
@@ -28,12 +29,12 @@ def measure(rounds: int = 30) -> str:
 
         for _ in range(3):
             ours(), theirs()
-        ratio = interleaved(ours, theirs, rounds)
+        ratio = interleaved(ours, theirs, ROUNDS, SECONDS)
     finally:
         cluster.stop()
     return (
-        f"warm empty cell on {RANKS} ranks, %%tnt / ipyparallel's execute: {ratio.median:.2f} "
-        f"(quartiles {ratio.low:.2f} to {ratio.high:.2f}); {1e3 * ratio.a_seconds:.0f} ms a cell"
+        f"warm empty cell on {RANKS} ranks, %%tnt / ipyparallel's execute: {ratio.sentence(2)}; "
+        f"{1e3 * ratio.a_seconds:.0f} ms a cell"
     )
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.benchmarks.job import Job, JobError
-
-
-def tell(line: str) -> None:
-    """Says something to whoever waits; standard output is for the results."""
-    print(line, file=sys.stderr, flush=True)
+from tests.benchmarks.rounds import tell
 
 
 class Lineup:

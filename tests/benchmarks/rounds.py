@@ -5,12 +5,19 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from tests.support.cases import THOROUGH
+
 T = TypeVar("T")
+
+#: Seconds between two lines about how far the rounds are.
+_SAY_EVERY = 15.0
 
 
 @dataclass(frozen=True)
@@ -23,25 +30,69 @@ class Ratio:
     fastest: float
     a_seconds: float
     b_seconds: float
+    rounds: int
 
     def __str__(self) -> str:
         return f"{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
 
+    def sentence(self, digits: int = 3) -> str:
+        """The ratio, how far it may be trusted, and from how many rounds it is."""
+        low, high, fastest = (f"{x:.{digits}f}" for x in (self.low, self.high, self.fastest))
+        return (
+            f"{self.median:.{digits}f} (quartiles {low} to {high}; fastest rounds {fastest}; "
+            f"{counted(self.rounds)})"
+        )
 
-def interleaved(a: Callable[[], float], b: Callable[[], float], rounds: int) -> Ratio:
-    """Runs A B, B A, A B, ...; each returns the seconds it took."""
-    first, second = rotating((a, b), rounds)
+
+def counted(rounds: int) -> str:
+    """How many there were, in words."""
+    return "1 round: it says little" if rounds == 1 else f"{rounds} rounds"
+
+
+def tell(line: str) -> None:
+    """Says something to whoever waits; standard output is for the results."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def interleaved(
+    a: Callable[[], float],
+    b: Callable[[], float],
+    rounds: int,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Ratio:
+    """Runs A B, B A, A B, ...; each returns the seconds it took. Bounded as `rotating`."""
+    first, second = rotating((a, b), rounds, seconds, clock)
     return ratio(first, second)
 
 
-def rotating(contestants: Sequence[Callable[[], T]], rounds: int) -> list[list[T]]:
+def rotating(
+    contestants: Sequence[Callable[[], T]],
+    rounds: int,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[list[T]]:
     """Runs all of them in each round; who begins, and which way round, changes.
+
+    Args:
+        rounds: at most.
+        seconds: no round begins that would probably end later, but for the first; with
+            ``TNT_THOROUGH=1`` there is no such limit.
+        clock: which time it is; for several ranks that run the same rounds, the same on all.
 
     Returns:
         For each contestant what it returned in each round.
     """
     results: list[list[T]] = [[] for _ in contestants]
+    began = said = clock()
     for i in range(rounds):
+        now = clock()
+        if i and not THOROUGH and (now - began) * (i + 1) / i > seconds:
+            tell(f"  {i} of {rounds} rounds in {now - began:.0f} s: there is no time for more")
+            break
+        if now - said > _SAY_EVERY:
+            tell(f"  {i} of {rounds} rounds")
+            said = now
         order = [(i + k) % len(contestants) for k in range(len(contestants))]
         for k in reversed(order) if i // len(contestants) % 2 else order:
             results[k].append(contestants[k]())
@@ -52,7 +103,8 @@ def ratio(a: Sequence[float], b: Sequence[float]) -> Ratio:
     """A over B, from seconds that were measured in the same rounds."""
     ratios = [first / second for first, second in zip(a, b, strict=True)]
     low, median, high = quartiles(ratios)
-    return Ratio(median, low, high, min(a) / min(b), statistics.median(a), statistics.median(b))
+    times = statistics.median(a), statistics.median(b)
+    return Ratio(median, low, high, min(a) / min(b), *times, len(ratios))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

@@ -8,21 +8,22 @@ import subprocess
 import sys
 import time
 
-from tests.benchmarks.rounds import interleaved
+from tests.benchmarks.rounds import Ratio, interleaved
 from tests.support.rank_pool import ROOT, mpiexec, rank_environment
 
-ROUNDS, STEPS = 21, 100
+ROUNDS, SECONDS, STEPS = 21, 40.0, 100
 
 #: Name, ranks, and stages.
 CASES = [("one rank", 1, 1), ("two ranks", 2, 1), ("a pipeline of two", 2, 2)]
 
 
-def compared(stages: int) -> dict[str, float]:
-    """On a rank: the ratio of step times."""
+def compared(stages: int) -> Ratio | None:
+    """The ratio of step times, on rank 0."""
     import keras
     import numpy as np
 
     import tnt_notebook as tnt
+    from tests.benchmarks.training.keras_task import stopwatch
     from tnt_notebook.telemetry import Frame
 
     frames: list[Frame] = []
@@ -43,24 +44,19 @@ def compared(stages: int) -> dict[str, float]:
         return made
 
     def epoch(model: keras.Model) -> float:
-        watch = Stopwatch()
+        watch = stopwatch(keras)
         model.fit(x, y, batch_size=64, verbose=0, shuffle=False, callbacks=[watch])
         return float(tnt.world().broadcast(np.array([watch.seconds]))[0])
 
-    class Stopwatch(keras.callbacks.Callback):
-        seconds = 0.0
-
-        def on_epoch_begin(self, epoch, logs=None):
-            self.began = time.perf_counter()
-
-        def on_epoch_end(self, epoch, logs=None):
-            self.seconds = time.perf_counter() - self.began
+    def clock() -> float:
+        """Rank 0's: all run the same number of rounds."""
+        return float(tnt.world().broadcast(np.array([time.monotonic()]))[0])
 
     on, off = fitted(True), fitted(False)
-    ratio = interleaved(lambda: epoch(on), lambda: epoch(off), ROUNDS)
+    ratio = interleaved(lambda: epoch(on), lambda: epoch(off), ROUNDS, SECONDS, clock)
     if tnt.world().rank == 0 and not any("step_trace" in frame for frame in frames):
         raise RuntimeError("nothing was seen")
-    return {**vars(ratio), "rank": tnt.world().rank}
+    return ratio if tnt.world().rank == 0 else None
 
 
 def main() -> None:
@@ -73,18 +69,17 @@ def main() -> None:
             text=True,
             check=True,
         )
-        found = json.loads(run.stdout.strip().splitlines()[-1])
+        ratio = Ratio(**json.loads(run.stdout.strip().splitlines()[-1]))
         print(
-            f"a step on {name}, with the trace / without: {found['median']:.4f} "
-            f"(quartiles {found['low']:.4f} to {found['high']:.4f}); "
-            f"{1e3 * found['b_seconds'] / STEPS:.2f} ms without"
+            f"a step on {name}, with the trace / without: {ratio.sentence(4)}; "
+            f"{1e3 * ratio.b_seconds / STEPS:.2f} ms without",
+            flush=True,
         )
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        found = compared(int(sys.argv[1]))
-        if found.pop("rank") == 0:
-            print(json.dumps(found))
+        if found := compared(int(sys.argv[1])):
+            print(json.dumps(vars(found)))
     else:
         main()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from tests.benchmarks import native
 from tests.benchmarks.allreduce.field import FIELD, FLOOR, MODES, Contestant, Entrant
@@ -15,8 +13,8 @@ from tests.benchmarks.allreduce.rank_floor import CAPACITY
 from tests.benchmarks.contestants import commands
 from tests.benchmarks.cores import cache_line_ns
 from tests.benchmarks.job import Job
-from tests.benchmarks.lineup import Lineup, tell
-from tests.benchmarks.rounds import rotating
+from tests.benchmarks.lineup import Lineup
+from tests.benchmarks.rounds import counted, ratio, rotating, tell
 
 
 @dataclass(frozen=True)
@@ -48,17 +46,21 @@ class Race:
 
 
 def run(
-    ranks: int, sizes: Sequence[int], rounds: int, contestants: Sequence[Contestant] = FIELD
+    ranks: int,
+    sizes: Sequence[int],
+    rounds: int,
+    seconds: float,
+    contestants: Sequence[Contestant] = FIELD,
 ) -> Race:
     """Races them on this machine.
 
     Args:
         sizes: bytes of the vectors.
         rounds: how often each contestant runs at each size; between its turns all others do.
+        seconds: after which no round of a size begins.
     """
     race = Race(ranks)
-    with tempfile.TemporaryDirectory(prefix="tnt-race-") as folder:
-        library = native.compiled(Path(folder))
+    with native.library() as library:
         probe = native.loaded(library)
 
         def start(contestant: Contestant) -> Job:
@@ -70,29 +72,31 @@ def run(
         with Lineup({c.name: partial(start, c) for c in contestants}) as lineup:
             for size in sizes:
                 before = cache_line_ns(probe)
-                race.entries += measured(lineup, entrants, size, rounds)
+                race.entries += measured(lineup, entrants, size, rounds, seconds)
                 race.line_ns[size] = before, cache_line_ns(probe)
-                tell(f"{ranks} ranks, {size} bytes: done")
+                tell(f"  {ranks} ranks, {size} bytes: done")
             race.notes = lineup.notes()
     return race
 
 
-def measured(lineup: Lineup, entrants: Sequence[Entrant], size: int, rounds: int) -> list[Entry]:
+def measured(
+    lineup: Lineup, entrants: Sequence[Entrant], size: int, rounds: int, seconds: float
+) -> list[Entry]:
     """The rounds of one size, of all entrants whose job takes part."""
     count = iterations(size)
 
     def turn(entrant: Entrant) -> tuple[float, float] | None:
         """Median and fastest of what the slowest rank took in each iteration."""
         how = {"mode": entrant.mode, "algorithm": entrant.algorithm}
-        seconds = lineup.ask(entrant.contestant, bytes=size, iterations=count, **how)
-        if seconds is None:
+        answers = lineup.ask(entrant.contestant, bytes=size, iterations=count, **how)
+        if answers is None:
             return None
-        slowest = [max(of_ranks) for of_ranks in zip(*seconds, strict=True)]
+        slowest = [max(of_ranks) for of_ranks in zip(*answers, strict=True)]
         return statistics.median(slowest), min(slowest)
 
     present = set(lineup)
     entrants = [entrant for entrant in entrants if entrant.contestant in present]
-    results = rotating([partial(turn, entrant) for entrant in entrants], rounds)
+    results = rotating([partial(turn, entrant) for entrant in entrants], rounds, seconds)
     return [
         Entry(size, entrant.mode, entrant.label, *map(list, zip(*turns, strict=True)))
         for entrant, turns in zip(entrants, results, strict=True)
@@ -103,3 +107,19 @@ def measured(lineup: Lineup, entrants: Sequence[Entrant], size: int, rounds: int
 def iterations(size: int) -> int:
     """How often a contestant repeats in its turn: some 64 MB worth, 3 to 200 times."""
     return max(3, min(200, (64 << 20) // size))
+
+
+def best_over(here: Mapping[str, Entry], others: Iterable[str], ours: str) -> str:
+    """The time of the one of the others with the lowest median over ours, and who that is."""
+    present = [here[label] for label in others if label in here]
+    if ours not in here or not present:
+        return ""
+    best = min(present, key=lambda entry: statistics.median(entry.medians))
+    return f"{ratio(best.medians, here[ours].medians)} {best.label}"
+
+
+def rounds_of(entries: Sequence[Entry]) -> str:
+    """How many rounds there were, in words: not the same for all sizes where time was short."""
+    made = [len(entry.medians) for entry in entries] or [0]
+    few, many = min(made), max(made)
+    return counted(many) if few == many else f"{few} to {many} rounds"

@@ -5,18 +5,17 @@ from __future__ import annotations
 import statistics
 
 from tests.benchmarks.allreduce.field import FLOOR, MODES, OTHERS, OURS
-from tests.benchmarks.allreduce.race import Entry, Race
-from tests.benchmarks.report import line, markdown, sized, three_digits
+from tests.benchmarks.allreduce.race import Entry, Race, best_over, rounds_of
+from tests.benchmarks.report import line, section, sized, three_digits
 from tests.benchmarks.rounds import ratio
 
 
 def tables(race: Race) -> str:
     """A table for each mode, and who took part."""
-    notes = "\n".join(f"- {note}" for note in race.notes)
-    return "\n\n".join([*(_table(race, mode) for mode in MODES), notes])
+    return "\n\n".join([_table(race, MODES[0], []), _table(race, MODES[1], race.notes)])
 
 
-def _table(race: Race, mode: str) -> str:
+def _table(race: Race, mode: str, notes: list[str]) -> str:
     entries = {(e.size, e.label): e for e in race.entries if e.mode == mode}
     names = [c.name for c in (OURS, *OTHERS, FLOOR) if any(n == c.name for _, n in entries)]
     heads = ["size", "cache line, ns", *(f"{name}, µs" for name in names)]
@@ -24,9 +23,11 @@ def _table(race: Race, mode: str) -> str:
     for size, trips in race.line_ns.items():
         here = {name: entries[size, name] for name in names if (size, name) in entries}
         times = [_microseconds(here.get(name)) for name in names]
-        rows.append([sized(size), line(trips), *times, _against_best(here), _against_floor(here)])
-    title = f"Allreduce, float32, {race.ranks} ranks, {mode}: median of rounds (fastest)"
-    return f"{title}\n\n{markdown(rows)}"
+        best = best_over(here, [c.name for c in OTHERS], OURS.name)
+        rows.append([sized(size), line(trips), *times, best, _against_floor(here)])
+    of = rounds_of(list(entries.values()))
+    title = f"Allreduce, float32, {race.ranks} ranks, {mode}: median of {of} (fastest)"
+    return section(title, rows, notes)
 
 
 def _microseconds(entry: Entry | None) -> str:
@@ -34,15 +35,6 @@ def _microseconds(entry: Entry | None) -> str:
         return ""
     median, fastest = statistics.median(entry.medians), min(entry.fastest)
     return f"{three_digits(1e6 * median)} ({three_digits(1e6 * fastest)})"
-
-
-def _against_best(here: dict[str, Entry]) -> str:
-    """The ratio to the one of the others that has the lowest median."""
-    others = [here[c.name] for c in OTHERS if c.name in here]
-    if OURS.name not in here or not others:
-        return ""
-    best = min(others, key=lambda entry: statistics.median(entry.medians))
-    return f"{ratio(best.medians, here[OURS.name].medians)} {best.label}"
 
 
 def _against_floor(here: dict[str, Entry]) -> str:

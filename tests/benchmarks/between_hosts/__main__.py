@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 import statistics
 import sys
+from argparse import Namespace
 from functools import partial
-from pathlib import Path
 
 from tests.benchmarks import native
 from tests.benchmarks.allreduce.field import OTHERS, OURS, Contestant, Entrant
-from tests.benchmarks.allreduce.race import Entry, measured
+from tests.benchmarks.allreduce.race import Entry, best_over, measured, rounds_of
 from tests.benchmarks.cores import POLICY, are_shared
 from tests.benchmarks.job import Command, Job
-from tests.benchmarks.lineup import Lineup, tell
-from tests.benchmarks.report import markdown, sized
-from tests.benchmarks.rounds import machine, ratio
+from tests.benchmarks.lineup import Lineup
+from tests.benchmarks.report import keep, parser, section, sized
+from tests.benchmarks.rounds import machine, tell
+from tests.support.cases import THOROUGH
 from tests.support.goodput import Link
 from tests.support.goodput import measured as measured_link
 from tests.support.hosts import hosts, unavailable
 
+HOSTS, RANKS_PER_HOST = ((2, 4), (1, 2)) if THOROUGH else ((2,), (1,))
 SIZES = tuple(1024 * kb for kb in (64, 1024, 4096, 16384))
 OPEN_MPI = OTHERS[0]
 FLAT, HIERARCHICAL = ("ring", "recursive_doubling"), "hierarchical"
@@ -39,12 +39,12 @@ class Figures:
     notes: list[str]
 
 
-def measure(count: int, ranks_per_host: int, rate: str, delay_us: int, rounds: int) -> Figures:
+def measure(count: int, ranks_per_host: int, options: Namespace) -> Figures:
     """Makes the hosts, measures their links, and lets the contestants run."""
     algorithms = ["", *FLAT, *([HIERARCHICAL] if ranks_per_host > 1 else [])]
     entrants = [Entrant(OURS.name, algorithm=name) for name in algorithms]
     entrants.append(Entrant(OPEN_MPI.name))
-    with hosts(count, rate, delay_us) as rack:
+    with hosts(count, options.rate, options.delay_us) as rack:
         link = measured_link(rack[0], rack[1])
         library = native.compiled(rack.folder)
 
@@ -58,8 +58,8 @@ def measure(count: int, ranks_per_host: int, rate: str, delay_us: int, rounds: i
         with Lineup({c.name: partial(start, c) for c in (OURS, OPEN_MPI)}) as lineup:
             entries = []
             for size in SIZES:
-                entries += measured(lineup, entrants, size, rounds)
-                tell(f"{count} hosts, {ranks_per_host} ranks each, {size} bytes: done")
+                entries += measured(lineup, entrants, size, options.rounds, options.seconds)
+                tell(f"  {count} hosts, {ranks_per_host} ranks each, {size} bytes: done")
             return Figures(count, ranks_per_host, rack.delay_us, link, entries, lineup.notes())
 
 
@@ -71,15 +71,16 @@ def table(figures: Figures) -> str:
         here = {entry.label: entry for entry in figures.entries if entry.size == size}
         cells = [_cell(here[label], figures) if label in here else "" for label in labels]
         flat = [f"{OURS.name} {name}" for name in FLAT]
-        against = _ratio(here, [OPEN_MPI.name], OURS.name)
-        rows.append([sized(size), *cells, against, _ratio(here, flat, f"{OURS.name} hierarchical")])
+        against = best_over(here, [OPEN_MPI.name], OURS.name)
+        hierarchical = best_over(here, flat, f"{OURS.name} {HIERARCHICAL}")
+        rows.append([sized(size), *cells, against, hierarchical])
     title = (
         f"{figures.hosts} hosts, {figures.ranks_per_host} ranks each; one link carries "
         f"{figures.link.bits_per_second / 1e6:.0f} Mbit/s of TCP payload, a round trip takes "
-        f"{1e6 * figures.link.round_trip_s:.0f} µs. In ms, and how much of the link is used:"
+        f"{1e6 * figures.link.round_trip_s:.0f} µs. In ms, medians of "
+        f"{rounds_of(figures.entries)}, and how much of the link is used:"
     )
-    notes = "\n".join(f"- {note}" for note in figures.notes)
-    return f"{title}\n\n{markdown(rows)}\n\n{notes}"
+    return section(title, rows, figures.notes)
 
 
 def _cell(entry: Entry, figures: Figures) -> str:
@@ -89,37 +90,23 @@ def _cell(entry: Entry, figures: Figures) -> str:
     return f"{1e3 * seconds:.2f} ({bits / seconds / figures.link.bits_per_second:.0%})"
 
 
-def _ratio(here: dict[str, Entry], others: list[str], ours: str) -> str:
-    present = [here[label] for label in others if label in here]
-    if ours not in here or not present:
-        return ""
-    best = min(present, key=lambda entry: statistics.median(entry.medians))
-    return str(ratio(best.medians, here[ours].medians))
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--ranks-per-host", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--rate", default="1gbit")
-    parser.add_argument("--delay-us", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", type=Path, help="a file for all figures")
-    options = parser.parse_args()
+    asked = parser(__doc__, rounds=9, seconds=10)
+    asked.add_argument("--hosts", type=int, nargs="+", default=HOSTS)
+    asked.add_argument("--ranks-per-host", type=int, nargs="+", default=RANKS_PER_HOST)
+    asked.add_argument("--rate", default="1gbit")
+    asked.add_argument("--delay-us", type=int, default=100)
+    options = asked.parse_args()
     if unavailable():
         print(f"LEFT OUT: between hosts: {unavailable()}")
         return
-    results = [
-        measure(count, ranks, options.rate, options.delay_us, options.rounds)
-        for count in options.hosts
-        for ranks in options.ranks_per_host
-    ]
-    print(f"{machine()}; {POLICY}")
-    for figures in results:
-        print(f"\n{table(figures)}")
-    if options.json:
-        figures = [dataclasses.asdict(figures) for figures in results]
-        options.json.write_text(json.dumps({"machine": machine(), "hosts": figures}))
+    print(f"{machine()}; {POLICY}", flush=True)
+    results = []
+    for count in options.hosts:
+        for ranks in options.ranks_per_host:
+            results.append(measure(count, ranks, options))
+            print(f"\n{table(results[-1])}", flush=True)
+    keep(options.json, hosts=[dataclasses.asdict(figures) for figures in results])
 
 
 if __name__ == "__main__":

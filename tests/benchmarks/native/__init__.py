@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+
+@contextlib.contextmanager
+def library() -> Iterator[Path]:
+    """Compiles them; the file is gone after the ``with`` block."""
+    with tempfile.TemporaryDirectory(prefix="tnt-benchmark-") as folder:
+        yield compiled(Path(folder))
 
 
 def compiled(folder: Path) -> Path:
@@ -17,18 +27,18 @@ def compiled(folder: Path) -> Path:
     Raises:
         RuntimeError: no C compiler was found, or it failed; with what it said.
     """
-    library = folder / "benchmarks.so"
+    made = folder / "benchmarks.so"
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise RuntimeError("the benchmarks need a C compiler (cc) on PATH")
     sources = [str(source) for source in sorted(Path(__file__).parent.glob("*.c"))]
     flags = ["-O3", "-march=native", "-shared", "-fPIC", "-pthread"]
     run = subprocess.run(
-        [compiler, *flags, *sources, "-o", str(library)], capture_output=True, text=True
+        [compiler, *flags, *sources, "-o", str(made)], capture_output=True, text=True
     )
     if run.returncode:
         raise RuntimeError(f"the C parts of the benchmarks do not compile:\n{run.stderr}")
-    return library
+    return made
 
 
 def loaded(library: Path) -> ctypes.CDLL:

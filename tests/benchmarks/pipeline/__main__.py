@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import tempfile
+from argparse import Namespace
 from functools import partial
-from pathlib import Path
 
 from tests.benchmarks import native
 from tests.benchmarks.contestants import OPEN_MPI, PROCESSES, TORCH, Runtime, commands
 from tests.benchmarks.cores import POLICY
 from tests.benchmarks.job import Job
-from tests.benchmarks.lineup import Lineup, tell
-from tests.benchmarks.pipeline.tasks import WITH_TORCH, Task
-from tests.benchmarks.report import markdown, three_digits
-from tests.benchmarks.rounds import machine, quartiles, ratio, rotating
+from tests.benchmarks.lineup import Lineup
+from tests.benchmarks.pipeline.tasks import DENSE, WITH_TORCH, Task
+from tests.benchmarks.report import keep, parser, section, three_digits
+from tests.benchmarks.rounds import counted, machine, quartiles, ratio, rotating, tell
+from tests.support.cases import THOROUGH
 from tnt_notebook.plan import families
 from tnt_notebook.plan.simulate import bubble, even_costs, simulate
+
+TASKS, MICRO_BATCHES = (list(WITH_TORCH), [8, 16]) if THOROUGH else ([DENSE.name], [8])
 
 _HERE = "tests.benchmarks.pipeline."
 
@@ -31,12 +31,12 @@ CONTESTANTS: dict[str, tuple[Runtime, str, bool]] = {
 }
 
 
-def measure(task: Task, ranks: int, micro: int, schedules: list[str], rounds: int) -> dict:
+def measure(task: Task, micro: int, options: Namespace) -> dict:
     """Figures of each contestant's rounds."""
+    ranks = options.ranks
     # Its stages are cut for two.
     field = [name for name in CONTESTANTS if ranks == 2 or not name.startswith("torch")]
-    with tempfile.TemporaryDirectory(prefix="tnt-pipeline-") as folder:
-        library = native.compiled(Path(folder))
+    with native.library() as library:
 
         def start(name: str) -> Job:
             runtime, module, single = CONTESTANTS[name]
@@ -49,12 +49,14 @@ def measure(task: Task, ranks: int, micro: int, schedules: list[str], rounds: in
                 answers = lineup.ask(name, micro_batches=micro, **request)
                 return None if answers is None else merged(answers)
 
-            turns = {s: partial(turn, "tnt", schedule=s) for s in schedules if "tnt" in lineup}
+            turns = {
+                s: partial(turn, "tnt", schedule=s) for s in options.schedules if "tnt" in lineup
+            }
             turns |= {name: partial(turn, name) for name in field[1:] if name in lineup}
             for begin in turns.values():
                 begin()  # traces
-            tell(f"{task.title}, {micro} micro-batches: begins")
-            results = rotating(list(turns.values()), rounds)
+            tell(f"  {task.title}, {micro} micro-batches: begins")
+            results = rotating(list(turns.values()), options.rounds, options.seconds)
             found = dict(zip(turns, results, strict=True))
             return {
                 "task": task.name,
@@ -98,9 +100,9 @@ def table(task: Task, figures: dict) -> str:
         shared = [s / ranks for s in seconds[reference]]
         row += [measured, f"{100 * formula:.1f} %", str(ratio(seconds[name], ideal))]
         rows.append([*row, str(ratio(shared, seconds[name]))])
-    title = f"{task.title}, {ranks} ranks, {micro} micro-batches"
-    notes = "\n".join(f"- {note}" for note in figures["notes"])
-    return f"{title}\n\n{markdown(rows)}\n\n{notes}"
+    of = counted(max(map(len, rounds.values()), default=0))
+    title = f"{task.title}, {ranks} ranks, {micro} micro-batches; medians of {of}"
+    return section(title, rows, figures["notes"])
 
 
 def formula_of(name: str, ranks: int, micro: int) -> float:
@@ -110,22 +112,19 @@ def formula_of(name: str, ranks: int, micro: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", nargs="+", choices=WITH_TORCH, default=list(WITH_TORCH))
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--micro-batches", type=int, nargs="+", default=[8, 16])
-    parser.add_argument("--schedules", nargs="+", default=["1f1b", "zb-h1"])
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", type=Path, help="a file for all figures")
-    options = parser.parse_args()
+    asked = parser(__doc__, rounds=7, seconds=60)
+    asked.add_argument("--tasks", nargs="+", choices=WITH_TORCH, default=TASKS)
+    asked.add_argument("--ranks", type=int, default=2)
+    asked.add_argument("--micro-batches", type=int, nargs="+", default=MICRO_BATCHES)
+    asked.add_argument("--schedules", nargs="+", default=["1f1b", "zb-h1"])
+    options = asked.parse_args()
     print(f"{machine()}; {POLICY}; one compute thread a rank", flush=True)
     results = []
     for task in (WITH_TORCH[name] for name in options.tasks):
         for micro in options.micro_batches:
-            results.append(measure(task, options.ranks, micro, options.schedules, options.rounds))
+            results.append(measure(task, micro, options))
             print(f"\n{table(task, results[-1])}", flush=True)
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine(), "pipeline": results}))
+    keep(options.json, pipeline=results)
 
 
 if __name__ == "__main__":

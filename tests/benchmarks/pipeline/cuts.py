@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import tempfile
 from functools import partial
-from pathlib import Path
 
 from tests.benchmarks import native
 from tests.benchmarks.contestants import OPEN_MPI, commands
 from tests.benchmarks.cores import POLICY
 from tests.benchmarks.job import Job
 from tests.benchmarks.pipeline.tasks import DENSE, FUNNEL, TASKS, Task
-from tests.benchmarks.report import markdown, three_digits
-from tests.benchmarks.rounds import machine, ratio, rotating
+from tests.benchmarks.report import keep, parser, section, three_digits
+from tests.benchmarks.rounds import counted, machine, ratio, rotating, tell
+from tests.support.cases import THOROUGH
 
 _RANKS = 2
+DEFAULT = [DENSE.name, FUNNEL.name] if THOROUGH else [DENSE.name]
 _AUTO = "auto"
 
 
@@ -29,25 +28,21 @@ def names_of_layers(task: Task) -> list[str]:
     return [layer.name for layer in layers[first + 1 :]]
 
 
-def measure(task: Task, micro_batches: int, rounds: int) -> dict[str, list[float]]:
+def measure(task: Task, micro_batches: int, rounds: int, limit: float) -> dict[str, list[float]]:
     """Seconds of a step, in each round, by the layer at which the model is cut."""
     cuts = [_AUTO, *names_of_layers(task)]
-    with tempfile.TemporaryDirectory(prefix="tnt-cuts-") as folder:
-        library = native.compiled(Path(folder))
-        command = commands(OPEN_MPI, _RANKS, ["tests.benchmarks.pipeline.rank_tnt", task.name])
-        job = Job(_RANKS, command, library, timeout=600)
-        try:
+    command = commands(OPEN_MPI, _RANKS, ["tests.benchmarks.pipeline.rank_tnt", task.name])
+    with native.library() as library, Job(_RANKS, command, library, timeout=600) as job:
 
-            def turn(cut: str) -> float:
-                answers = job.ask(schedule="1f1b", micro_batches=micro_batches, cut_at=cut)
-                return max(answer["seconds"] for answer in answers)
+        def turn(cut: str) -> float:
+            answers = job.ask(schedule="1f1b", micro_batches=micro_batches, cut_at=cut)
+            return max(answer["seconds"] for answer in answers)
 
-            turns = [partial(turn, cut) for cut in cuts]
-            for begin in turns:
-                begin()  # traces
-            return dict(zip(cuts, rotating(turns, rounds), strict=True))
-        finally:
-            job.stop()
+        turns = [partial(turn, cut) for cut in cuts]
+        for cut, begin in zip(cuts, turns, strict=True):
+            begin()  # traces
+            tell(f"  {task.title}, cut at {cut}: traced")
+        return dict(zip(cuts, rotating(turns, rounds, limit), strict=True))
 
 
 def table(task: Task, micro_batches: int, seconds: dict[str, list[float]]) -> str:
@@ -58,19 +53,23 @@ def table(task: Task, micro_batches: int, seconds: dict[str, list[float]]) -> st
     for cut in by_time:
         median = three_digits(1e3 * statistics.median(seconds[cut]))
         rows.append([cut, median, str(ratio(seconds[cut], seconds[best]))])
-    return f"{task.title}, {_RANKS} ranks, 1F1B, {micro_batches} micro-batches\n\n{markdown(rows)}"
+    of = counted(len(seconds[best]))
+    title = f"{task.title}, {_RANKS} ranks, 1F1B, {micro_batches} micro-batches; medians of {of}"
+    return section(title, rows, [])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=[DENSE.name, FUNNEL.name])
-    parser.add_argument("--micro-batches", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
+    asked = parser(__doc__, rounds=5, seconds=45)
+    asked.add_argument("--tasks", nargs="+", choices=TASKS, default=DEFAULT)
+    asked.add_argument("--micro-batches", type=int, default=8)
+    options = asked.parse_args()
     print(f"{machine()}; {POLICY}; one compute thread a rank", flush=True)
+    results = {}
     for task in (TASKS[name] for name in options.tasks):
-        seconds = measure(task, options.micro_batches, options.rounds)
+        seconds = measure(task, options.micro_batches, options.rounds, options.seconds)
+        results[task.name] = seconds
         print(f"\n{table(task, options.micro_batches, seconds)}", flush=True)
+    keep(options.json, cuts=results)
 
 
 if __name__ == "__main__":

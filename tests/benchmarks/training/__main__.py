@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import tempfile
 from functools import partial
-from pathlib import Path
 
 from tests.benchmarks import native
 from tests.benchmarks.contestants import OPEN_MPI, PROCESSES, TF_KERAS, TORCH, Runtime, commands
 from tests.benchmarks.cores import POLICY, cache_line_ns
 from tests.benchmarks.job import Job
-from tests.benchmarks.lineup import Lineup, tell
-from tests.benchmarks.report import line, markdown, three_digits
-from tests.benchmarks.rounds import machine, ratio, rotating
+from tests.benchmarks.lineup import Lineup
+from tests.benchmarks.report import keep, line, parser, section, three_digits
+from tests.benchmarks.rounds import counted, machine, ratio, rotating, tell
 from tests.benchmarks.training.tasks import MLP, RESNET50, TASKS, Task
+from tests.support.cases import THOROUGH
 
 OURS, ALONE = "tnt", "alone"
 _HERE = "tests.benchmarks.training."
@@ -28,14 +25,15 @@ CONTESTANTS = {
     "ddp": (TORCH, _HERE + "rank_ddp"),
     ALONE: (PROCESSES, _HERE + "rank_alone"),
 }
+#: ResNet-50 is traced for a minute: a first look does without.
+DEFAULT = list(TASKS) if THOROUGH else [MLP.name]
 #: ResNet-50 is a matter of the exchange only: it is not written for the others.
 FIELD = {MLP: tuple(CONTESTANTS), RESNET50: (OURS, ALONE)}
 
 
-def measure(task: Task, ranks: int, rounds: int) -> dict:
+def measure(task: Task, ranks: int, rounds: int, limit: float) -> dict:
     """Seconds of each contestant's rounds, and what is to be said beside them."""
-    with tempfile.TemporaryDirectory(prefix="tnt-training-") as folder:
-        library = native.compiled(Path(folder))
+    with native.library() as library:
 
         def start(runtime: Runtime, module: str) -> Job:
             return Job(ranks, commands(runtime, ranks, [module, task.name]), library, timeout=600)
@@ -59,8 +57,8 @@ def measure(task: Task, ranks: int, rounds: int) -> dict:
                 return seconds
 
             turns = [turn_of_ours if n == OURS else partial(turn, n) for n in names]
-            results = rotating(turns, rounds)
-            tell(f"{task.title}: done")
+            results = rotating(turns, rounds, limit)
+            tell(f"  {task.title}: done")
             return {
                 "task": task.name,
                 "ranks": ranks,
@@ -81,9 +79,12 @@ def table(task: Task, figures: dict) -> str:
         of_alone = ratio(seconds[ALONE], turns) if ALONE in seconds and name != ALONE else ""
         time = f"{three_digits(median)} ({three_digits(fastest)})"
         rows.append([name, three_digits(1e3 / median), time, str(over_it), str(of_alone)])
-    title = f"{task.title}, {figures['ranks']} ranks; cache line {line(figures['line_ns'])} ns"
-    notes = "\n".join(f"- {note}" for note in figures["notes"])
-    return f"{title}\n\n{markdown(rows)}\n\n{overlap(task, figures)}\n\n{notes}"
+    of = counted(max(map(len, seconds.values()), default=0))
+    title = (
+        f"{task.title}, {figures['ranks']} ranks, medians of {of}; "
+        f"cache line {line(figures['line_ns'])} ns"
+    )
+    return section(title, rows, figures["notes"], overlap(task, figures))
 
 
 def overlap(task: Task, figures: dict) -> str:
@@ -101,19 +102,16 @@ def overlap(task: Task, figures: dict) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--json", type=Path, help="a file for all figures")
-    options = parser.parse_args()
-    tasks = [TASKS[name] for name in options.tasks]
-    results = [measure(task, options.ranks, options.rounds) for task in tasks]
-    print(f"{machine()}; {POLICY}; one compute thread a rank")
-    for task, figures in zip(tasks, results, strict=True):
-        print(f"\n{table(task, figures)}")
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine(), "training": results}))
+    asked = parser(__doc__, rounds=11, seconds=45)
+    asked.add_argument("--tasks", nargs="+", choices=TASKS, default=DEFAULT)
+    asked.add_argument("--ranks", type=int, default=2)
+    options = asked.parse_args()
+    print(f"{machine()}; {POLICY}; one compute thread a rank", flush=True)
+    results = []
+    for task in (TASKS[name] for name in options.tasks):
+        results.append(measure(task, options.ranks, options.rounds, options.seconds))
+        print(f"\n{table(task, results[-1])}", flush=True)
+    keep(options.json, training=results)
 
 
 if __name__ == "__main__":
