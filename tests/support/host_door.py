@@ -11,17 +11,13 @@ import json
 import os
 import select
 import socket
-import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-
-class Place(Protocol):
-    """Where programs can be started."""
-
-    def popen(self, command: list[str], **options: object) -> subprocess.Popen: ...
+if TYPE_CHECKING:
+    from tests.support.hosts import Host
 
 
 class Door:
@@ -29,12 +25,12 @@ class Door:
 
     Args:
         address: of its Unix socket.
-        places: hosts by name.
+        hosts: by name.
     """
 
-    def __init__(self, address: Path, places: Mapping[str, Place]) -> None:
+    def __init__(self, address: Path, hosts: Mapping[str, Host]) -> None:
         self.address = address
-        self._places = places
+        self._hosts = hosts
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(address))
         self._listener.listen()
@@ -69,7 +65,7 @@ class Door:
                 agent.sendall(b"%d" % status)
 
     def _run(self, agent: socket.socket, request: dict, streams: list[int]) -> int:
-        process = self._places[request["host"]].popen(
+        process = self._hosts[request["host"]].popen(
             ["sh", "-c", request["command"]],
             env=request["environment"],
             cwd=request["folder"],

@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.support import init_process
+
 _TUN = Path("/dev/net/tun")
 
 
@@ -64,14 +66,15 @@ def _switch(pids: Sequence[int], rate: int, delay_ns: int, folder: Path) -> Iter
     subprocess.run(["cc", "-O2", str(source), "-o", str(program)], check=True)
     # A little faster than hosts send, so that a queue forms here only if several send to one.
     words = [str(program), str(1.02 * rate), str(delay_ns), *map(str, pids)]
-    with _until_exit(words):
+    with init_process.running(words):
         yield
 
 
 @contextlib.contextmanager
 def _bridge(pids: Sequence[int], rate: int) -> Iterator[None]:
     """In a network namespace of its own, so that the machine has no interface more than before."""
-    with _until_exit(["unshare", "--net", "sh", "-c", "echo ready; read -r _"]) as middle:
+    wait = ["unshare", "--net", "sh", "-c", "echo ready; read -r _"]
+    with init_process.running(wait) as middle:
         _ip(middle, "link", "add", "bridge", "type", "bridge")
         _ip(middle, "link", "set", "bridge", "up")
         for number, pid in enumerate(pids, 1):
@@ -93,22 +96,3 @@ def _limit(pid: int, interface: str, rate: int) -> None:
     shape = ("tbf", "rate", f"{rate}bit", "burst", "128kb", "latency", "20ms")
     words = ("tc", "qdisc", "add", "dev", interface, "root", *shape)
     subprocess.run(["nsenter", f"--net=/proc/{pid}/ns/net", *words], check=True)
-
-
-@contextlib.contextmanager
-def _until_exit(command: list[str]) -> Iterator[int]:
-    """Runs a program that says "ready", and ends when its standard input does. Yields its pid."""
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        assert process.stdout is not None and process.stderr is not None
-        if process.stdout.readline() != "ready\n":
-            process.kill()
-            raise RuntimeError(f"{command[0]} did not start: {process.stderr.read()}")
-        yield process.pid
-        process.communicate()  # closes its input

@@ -1,12 +1,13 @@
-"""The first process of an emulated host: everything there ends with it, and it with this process.
+"""Processes that end with this one, however that ends: they read from a pipe that it alone holds.
 
-It reads from a pipe that only this process holds, so it ends however this process does.
+Such is the first process of an emulated host, with which everything there ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 
 def begin(name: str, spaces: Sequence[str], script: str, *arguments: str) -> subprocess.Popen[str]:
@@ -19,11 +20,28 @@ def begin(name: str, spaces: Sequence[str], script: str, *arguments: str) -> sub
     Raises:
         RuntimeError: it did not start; with what it wrote.
     """
+    unshare = ("unshare", *spaces, "--fork", "--kill-child", "--mount-proc")
+    return started(name, [*unshare, "bash", "-c", script, f"init of {name}", *arguments])
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str]) -> Iterator[int]:
+    """The process number of a program, as `started` takes it, until the end of a ``with`` block."""
+    process = started(command[0], command)
+    try:
+        yield process.pid
+    finally:
+        end(process, 10)
+
+
+def started(name: str, command: Sequence[str]) -> subprocess.Popen[str]:
+    """Starts any program that prints ``ready`` and waits for the end of its stdin.
+
+    Raises:
+        RuntimeError: as `begin`.
+    """
     process = subprocess.Popen(
-        [
-            *("unshare", *spaces, "--fork", "--kill-child", "--mount-proc"),
-            *("bash", "-c", script, f"init of {name}", *arguments),
-        ],
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -112,7 +112,7 @@ def formula_of(name: str, ranks: int, micro: int) -> float:
 
 
 def main() -> None:
-    asked = parser(__doc__, rounds=7, seconds=60)
+    asked = parser(__doc__, rounds=7, seconds=100)
     asked.add_argument("--tasks", nargs="+", choices=WITH_TORCH, default=TASKS)
     asked.add_argument("--ranks", type=int, default=2)
     asked.add_argument("--micro-batches", type=int, nargs="+", default=MICRO_BATCHES)

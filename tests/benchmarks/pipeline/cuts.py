@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from functools import partial
 
@@ -21,6 +22,7 @@ _AUTO = "auto"
 
 def names_of_layers(task: Task) -> list[str]:
     """Those that a second stage may begin with."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from tests.benchmarks.pipeline.keras_models import built
 
     layers = built(task).layers
