@@ -16,7 +16,7 @@ from tests.benchmarks.rounds import counted, machine, ratio, rotating, tell
 from tests.support.cases import THOROUGH
 
 _RANKS = 2
-DEFAULT = [DENSE.name, FUNNEL.name] if THOROUGH else [DENSE.name]
+DEFAULT = [DENSE.name, FUNNEL.name] if THOROUGH else [FUNNEL.name]
 _AUTO = "auto"
 
 
