@@ -44,7 +44,7 @@ function pointOf({ start, seq, elapsed, logs, rates }) {
   return { start, seq, elapsed, logs, rates };
 }
 
-// Evenly over time, as in telemetry/thin.py: of every other point, after many times, the beginning
+// Evenly over time, as in telemetry/sampling.py: of every other point, after many times, the beginning
 // would be lost.
 function thin(items) {
   const begin = items[0].elapsed;

@@ -9,7 +9,7 @@ import { KINDS } from "./kinds.js";
  * A box is {kind, stage, number, begin, end, faint, beside}, times in seconds since the begin of the step;
  * faint are those of a rank's later stages, beside those that go on while the rank does something else.
  */
-export function stepOf({ measured, planned, idle, bubble, formula }) {
+export function stepOf({ measured, planned, idle, heading, remarks }) {
   const plans = new Map((planned?.rows ?? []).map((row) => [row.rank, boxesOf(row, planned.tick)]));
   const rows = measured.rows.map((row, index) => ({
     rank: row.rank,
@@ -22,28 +22,13 @@ export function stepOf({ measured, planned, idle, bubble, formula }) {
     rows,
     seconds: measured.seconds,
     end: every.reduce((latest, { end }) => Math.max(latest, end), 0),
-    ranks: measured.ranks,
-    schedule: measured.schedule,
-    clockError: measured.clock_error,
-    bubble,
-    formula,
+    heading,
+    remarks,
     isPlanned: plans.size > 0,
     isBeside: every.some(({ beside }) => beside),
     isFaint: every.some(({ faint }) => faint),
     kinds: Object.keys(KINDS).filter((kind) => every.some((box) => box.kind === kind)),
   };
-}
-
-/** The heading of a timeline. */
-export function headingOf(step) {
-  const formula = step.formula === null ? "" : `, by the formula of ${step.schedule} ${percent(step.formula)}`;
-  return `Last step ${shortTime(step.seconds)} · idle ${percent(step.bubble)}${formula}`;
-}
-
-/** What should be known of a timeline beside; empty mostly. */
-export function remarksOn({ rows, ranks, clockError }) {
-  const shown = rows.length < ranks ? [`${rows.length} of ${ranks} ranks shown`] : [];
-  return [...shown, ...(clockError > 0 ? [`clocks of hosts agree to ${shortTime(clockError)}`] : [])].join(" · ");
 }
 
 /** A timeline in words, for those who do not see it. */
@@ -53,7 +38,7 @@ export function summaryOf(step) {
   const idle = step.rows.length <= 16
     ? step.rows.map(one).join(", ")
     : `the least ${one(byIdle[0])}, the most ${one(byIdle.at(-1))}`;
-  return `Timeline of ${step.rows.length} ranks. ${headingOf(step)}. Idle: ${idle}. `
+  return `Timeline of ${step.rows.length} ranks. ${step.heading}. Idle: ${idle}. `
     + "Arrow keys go from box to box, plus, minus and 0 zoom.";
 }
 

@@ -5,7 +5,7 @@ import { KINDS } from "./kinds.js";
 import { laneAt, lanesOf, topOf } from "./lanes.js";
 import { extentOf, paint } from "./paint.js";
 import { moved, showing, zoomed } from "./sight.js";
-import { boxAt, gapAt, headingOf, remarksOn, stepOf, summaryOf, wordsOf } from "./step.js";
+import { boxAt, gapAt, stepOf, summaryOf, wordsOf } from "./step.js";
 import { tip } from "./tip.js";
 
 const SWEEP_MS = 400;
@@ -64,9 +64,9 @@ export function timeline() {
     const sight = state.sight && moved(state.sight, step.end, 0);
     change({ sight, selected: again(state.selected), hovered: null });
     words.hide();
-    setText(heading, headingOf(step));
-    setText(remarks, remarksOn(step));
-    remarks.hidden = !remarks.textContent;
+    setText(heading, step.heading);
+    setText(remarks, step.remarks);
+    remarks.hidden = !step.remarks;
     canvas.setAttribute("aria-label", summaryOf(step));
     plan.hidden = !step.isPlanned;
     legend.replaceChildren(...legendOf(step));

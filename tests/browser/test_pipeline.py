@@ -31,7 +31,7 @@ history = model.fit(x, x[:, :1], batch_size=64, epochs=100_000)  # until it is s
 """
 NUMBERS = """
 import json
-from tnt_notebook.dashboard.planned import idle
+from tnt_notebook.dashboard.step_layout import idle
 from tnt_notebook.dashboard.wording import short_time
 
 fit.wait()

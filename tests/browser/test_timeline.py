@@ -43,7 +43,7 @@ run = Run("MLP in stages", 4, epochs=50, trace=lambda _: step).start()
 """
 NUMBERS = """
 import json
-from tnt_notebook.dashboard.planned import idle, planned
+from tnt_notebook.dashboard.step_layout import idle
 from tnt_notebook.dashboard.wording import short_time
 step = run.view._card.timeline["measured"]
 seconds = short_time(step["seconds"])

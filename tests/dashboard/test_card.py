@@ -10,7 +10,7 @@ import pytest
 from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook.dashboard.card import HISTORY_LIMIT, ROWS_DRAWN, TIMELINE_BYTES_PER_S, Card
-from tnt_notebook.dashboard.planned import timeline_of
+from tnt_notebook.dashboard.step_layout import card_step
 from tnt_notebook.dashboard.time import time_of
 from tnt_notebook.telemetry import Breakdown
 
@@ -60,7 +60,7 @@ def test_the_timeline_is_that_of_the_latest_step_of_this_run():
     card = Card("MLP", 4)
     frame = {**frames_of_a_run(4)[0], "step_trace": step_of_a_pipeline()}
     card.draw(frame, [])
-    assert card.timeline == timeline_of(step_of_a_pipeline())
+    assert card.timeline == card_step(step_of_a_pipeline())
     sent = card.get_state()["timeline"]["deflated"]
     assert json.loads(zlib.decompress(sent)) == card.timeline
     assert len(sent) < len(json.dumps(step_of_a_pipeline()))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.plan.test_prediction import PROFILE, planned
 from tnt_notebook.dashboard.plan import comparison, headline, limit, memory
-from tnt_notebook.dashboard.timeline import MOST_PLAIN_BOXES, figure_of, trace_of
+from tnt_notebook.dashboard.step_figure import MOST_PLAIN_BOXES, figure_of, trace_of
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.partition import Wiring
 from tnt_notebook.plan.prediction import plan_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.dashboard.steps import step_of_a_pipeline
-from tnt_notebook.dashboard.planned import idle, planned, timeline_of
+from tnt_notebook.dashboard.planned import planned
+from tnt_notebook.dashboard.step_layout import heading, idle, remarks
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.telemetry.step_trace import Box, of_boxes
 from tnt_notebook.telemetry.step_trace import boxes as boxes_of
@@ -49,7 +50,11 @@ def test_without_a_pipeline_all_that_a_rank_computes_counts():
     trace = of_boxes(boxes, **{**ABOUT, "pipeline": 1, "ranks": 4})
     assert idle(trace) == {"idle": [0.3, 0.1], "bubble": 0.2}
     assert planned(trace) is None
-    assert timeline_of(trace)["formula"] is None
+    assert heading(trace) == "Last step 10 s · idle 20%"
+    assert heading({**trace, "formula": 0.234}).endswith("idle 20%, by the formula of 1f1b 23%")
+    assert remarks(trace) == "2 of 4 ranks shown"
+    there = "2 of 4 ranks shown · clocks of hosts agree to 40 µs"
+    assert remarks({**trace, "clock_error": 4e-5}) == there
 
 
 def test_the_plan_has_no_messages_and_mean_times():

@@ -94,7 +94,7 @@ def test_a_timeline_of_any_step():
     assert "rank 0 is idle for 75% of a step" in idle.hovertemplate[0]
     # Messages have a row of their own beneath.
     assert send.offset >= forward.offset + forward.width
-    assert "idle for 56% of it" in trace.plot_timeline().layout.title.text
+    assert "idle for 56%" in trace.plot_timeline().layout.title.text
     for step in (2, -3):
         with pytest.raises(TraceError, match=f"has no step {step}: 2 steps were looked at"):
             trace.plot_timeline(step)

@@ -16,9 +16,8 @@ from tests.support.waiting import eventually
 from tnt_notebook import telemetry
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.dashboard.trace import Trace
-from tnt_notebook.dashboard.view import MAX_FRAMES
+from tnt_notebook.telemetry.bounds import MAX_FRAMES, RUN_BYTES
 from tnt_notebook.telemetry.recorder import MAX_ROWS
-from tnt_notebook.telemetry.run_writer import RUN_BYTES
 
 FRAMES = 36_000 * (5 if THOROUGH else 1)  # five a second, for two hours
 EPOCH = 20  # frames; so there are many epochs, which each of their frames lists

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from tnt_notebook import telemetry
-from tnt_notebook.telemetry import Recorder, thin
+from tnt_notebook.telemetry import Recorder, sampling
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_thinned_keeps_the_limit_and_both_ends(count):
 def test_a_list_that_grows_for_very_long_stays_even():
     kept: list[int] = []
     for number in range(10_000):
-        kept = thin.evenly([*kept, number], 100, float)
+        kept = sampling.evenly([*kept, number], 100, float)
         assert len(kept) <= 100 and (kept[0], kept[-1]) == (0, number)
     gaps = [later - sooner for sooner, later in itertools.pairwise(kept)]
     assert max(gaps) <= 4 * 10_000 / 50 and len(kept) >= 25

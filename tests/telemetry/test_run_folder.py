@@ -20,11 +20,11 @@ from tnt_notebook.errors import TntError, TraceError
 from tnt_notebook.telemetry import (
     Recorder,
     archive,
+    bounds,
     chrome,
     codec,
     run_folder,
     run_writer,
-    sparse,
 )
 from tnt_notebook.telemetry.run_reader import Reader, read
 
@@ -97,7 +97,7 @@ def test_a_run_is_bounded_and_keeps_its_beginning_and_its_end(base):
 def test_step_traces_of_a_long_run_are_few_and_the_latest_is_there():
     step = frames_with_steps(until=2)[-1]["step_trace"]
     frames = frames_of_a_run(epochs=40, steps=1800)  # two hours
-    chosen, kept = sparse.Sparse(), []
+    chosen, kept = bounds.FewerSteps(), []
     for frame in frames:
         chosen.add(kept, {**frame, "step_trace": step})
         assert "step_trace" in kept[-1]

@@ -19,7 +19,7 @@ from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale
 from tnt_notebook.dashboard.titles import lines_of, swatch
 from tnt_notebook.dashboard.wording import plural, short_time
 from tnt_notebook.telemetry import PARTS, Breakdown
-from tnt_notebook.telemetry.thin import spread
+from tnt_notebook.telemetry.sampling import spread
 
 #: More rows would be too thin: then some ranks stand for all.
 MOST_ROWS = 64

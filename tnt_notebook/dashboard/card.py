@@ -11,10 +11,10 @@ import anywidget
 import traitlets
 
 from tnt_notebook.dashboard import assets
-from tnt_notebook.dashboard.planned import timeline_of
+from tnt_notebook.dashboard.step_layout import card_step
 from tnt_notebook.dashboard.time import time_of
 from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
-from tnt_notebook.telemetry.thin import evenly
+from tnt_notebook.telemetry.sampling import evenly
 
 HISTORY_LIMIT = 500  # points; the same number is in widgets/history.js
 POINT = {"start", "seq", "elapsed", "logs", "rates"}
@@ -82,7 +82,7 @@ class Card(anywidget.AnyWidget):
     time: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """Where the time of a step goes, see :func:`~tnt_notebook.dashboard.time.time_of`."""
     timeline: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, to_json=_packed)
-    """The latest step, see :func:`~tnt_notebook.dashboard.planned.timeline_of`."""
+    """The latest step, see :func:`~tnt_notebook.dashboard.step_layout.card_step`."""
     left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """What stays when the run has ended, for a browser that lost the displays to a refresh."""
     stop_requested = traitlets.Bool(False).tag(sync=True)
@@ -117,7 +117,7 @@ class Card(anywidget.AnyWidget):
         now, over = frame["time"], frame["state"] != "running"
         if "step_trace" not in frame or (now < self._next_timeline and not over):
             return
-        self.timeline = timeline_of(frame["step_trace"])
+        self.timeline = card_step(frame["step_trace"])
         size = len(_packed(self.timeline)["deflated"])
         self._next_timeline = now + max(TIMELINE_INTERVAL, size / TIMELINE_BYTES_PER_S)
 

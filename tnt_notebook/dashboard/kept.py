@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard import breakdown, timeline
+from tnt_notebook.dashboard import breakdown, step_figure
 from tnt_notebook.dashboard.figures import overview
 from tnt_notebook.telemetry import Frame
 
@@ -30,7 +30,7 @@ def kept_figure(frames: Sequence[Frame]) -> go.Figure:
     """
     more = []
     if (step := telemetry.last_step(frames)) is not None:
-        more.append(timeline.panel(step))
+        more.append(step_figure.panel(step))
     if of_ranks := telemetry.breakdowns(frames):
         more.append(breakdown.panel(of_ranks))
     figure = overview(frames, more)

@@ -80,7 +80,10 @@ def fastest(plans: Sequence[PipelinePlan]) -> PipelinePlan:
 
 def figure_bundle(plan: PipelinePlan) -> Bundle:
     """The timeline as it stays in a notebook."""
-    from tnt_notebook.dashboard.timeline import figure_of, trace_of  # plotly takes a while to load
+    from tnt_notebook.dashboard.step_figure import (  # plotly takes a while to load
+        figure_of,
+        trace_of,
+    )
 
     return {
         PLOTLY: figure_of(trace_of(plan.timeline), measured=False).to_plotly_json(),

@@ -9,61 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any, TypedDict
+from typing import Any
 
 from tnt_notebook.dashboard.measured import action_of
 from tnt_notebook.errors import ScheduleError
 from tnt_notebook.plan.schedule import Action, Schedule
 from tnt_notebook.plan.simulate import Costs, simulate
-from tnt_notebook.telemetry.bubble import actions_s, covered_s
-from tnt_notebook.telemetry.step_trace import ACTIONS, WORK, Box, StepTrace, of_boxes, replicas
+from tnt_notebook.telemetry.step_trace import ACTIONS, Box, StepTrace, of_boxes, replicas
 from tnt_notebook.telemetry.step_trace import boxes as boxes_of
-
-ROWS_WITH_A_PLAN = 32  # more leave no room for it, see widgets/lanes.js
-
-
-class Idle(TypedDict):
-    """The part of a step that ranks are idle, 0 to 1."""
-
-    idle: list[float]
-    """Of each row of the trace."""
-    bubble: float
-    """Of all rows together."""
-
-
-def timeline_of(trace: StepTrace) -> dict[str, Any]:
-    """``{"measured", "planned", "idle", "bubble", "formula"}``: what the card draws of a step.
-
-    The first two are step traces, the others parts of the step, 0 to 1; ``planned`` and ``formula``
-    are ``None`` where there is none, or no room for it.
-    """
-    return {
-        "measured": trace,
-        "planned": planned(trace) if len(trace["rows"]) <= ROWS_WITH_A_PLAN else None,
-        **idle(trace),
-        "formula": trace.get("formula"),
-    }
-
-
-def idle(trace: StepTrace) -> Idle:
-    """How much of a step ranks do not work.
-
-    Of a pipeline only actions count, from the first one's begin to the last one's end, as in
-    `Timeline.bubble`; without one all that a rank computes, over the whole step.
-    """
-    boxes = boxes_of(trace)
-    kinds, seconds = WORK, trace["seconds"]
-    if trace["pipeline"] > 1:
-        kinds, seconds = ACTIONS, actions_s(trace)
-    work: dict[int, list[Box]] = {row["rank"]: [] for row in trace["rows"]}
-    for box in boxes:
-        if box.kind in kinds:
-            work[box.rank].append(box)
-    shares = [1 - covered_s(own) / seconds if seconds else 0.0 for own in work.values()]
-    return {
-        "idle": [round(share, 4) for share in shares],
-        "bubble": round(fmean(shares), 4) if shares else 0.0,
-    }
 
 
 def planned(trace: StepTrace) -> StepTrace | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import assets
-from tnt_notebook.dashboard.picture import step_html
+from tnt_notebook.dashboard.step_svg import step_html
 from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE, metric_pairs, other_runs, summary
 from tnt_notebook.dashboard.time import time_html, time_of
 from tnt_notebook.dashboard.wording import clock, number, plural, rate

@@ -127,7 +127,7 @@ class Trace:
         Raises:
             TraceError: there is no such step.
         """
-        from tnt_notebook.dashboard.timeline import figure_of  # plotly takes a while to load
+        from tnt_notebook.dashboard.step_figure import figure_of  # plotly takes a while to load
 
         steps = self.steps
         if not -len(steps) <= step < len(steps):

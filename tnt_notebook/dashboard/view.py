@@ -26,13 +26,11 @@ from tnt_notebook.dashboard import still
 from tnt_notebook.dashboard.card import Card
 from tnt_notebook.dashboard.pace import Paced
 from tnt_notebook.telemetry import Frame, Row, State
-from tnt_notebook.telemetry.bounded import Bounded
+from tnt_notebook.telemetry.bounds import MAX_FRAMES, MAX_RUNS, Bounded
+from tnt_notebook.telemetry.frame import news
 
 INTERVAL = 0.2  # seconds between two frames sent to the browser
 RANKS_AT_FULL_PACE = 64
-MAX_FRAMES = 1000  # of a run; with 1,024 ranks they take 60 MB
-MAX_RUNS = 16  # of a cell, which may predict in a loop
-LOOKS = ("breakdown", "step_trace", "rate")  # what only some frames have
 
 
 def interval_of(ranks: int) -> float:
@@ -75,7 +73,7 @@ class LiveView:
         self._kept = Bounded(MAX_FRAMES, MAX_RUNS)
         self._drawn: Frame | None = None
         self._rows: list[Row] = []
-        self._looks: dict[str, Any] = {}  # not yet drawn
+        self._news: dict[str, Any] = {}  # not yet drawn
         self._ended = False
         self._places: list[DisplayHandle] = []
         self._placeholder = still.placeholder(title, ranks)
@@ -136,8 +134,7 @@ class LiveView:
             return False
         # These are kept apart: the frame that brings them may be dropped on the way to the browser.
         self._rows = frame.get("rows") or (self._rows if same_run else [])
-        looks = {name: look for name, look in frame.items() if name in LOOKS}
-        self._looks = {**self._looks, **looks} if same_run else looks
+        self._news = {**self._news, **news(frame)} if same_run else news(frame)
         self._drawn = frame
         return True
 
@@ -145,8 +142,8 @@ class LiveView:
         if self._card.state == "starting" and frame["step"]:
             self._card.state = "running"
         with self._lock:
-            looks, self._looks = self._looks, {}
-        self._card.draw(cast(Frame, {**frame, **looks}), self._rows)
+            undrawn, self._news = self._news, {}
+        self._card.draw(cast(Frame, {**frame, **undrawn}), self._rows)
 
     def _stop_pressed(self, change: dict[str, Any]) -> None:
         if change["new"] and not self._ended:

@@ -23,8 +23,8 @@ from tnt_notebook.telemetry.boxes import BOX, last_step
 from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, mean, of_steps
 from tnt_notebook.telemetry.events import PHASES, exchange_rate, is_of
 from tnt_notebook.telemetry.frame import Phase
+from tnt_notebook.telemetry.sampling import spread
 from tnt_notebook.telemetry.step_trace import Box, StepTrace, of_boxes
-from tnt_notebook.telemetry.thin import spread
 
 #: Boxes of all ranks in a look: of more ranks some stand for all, but a pipeline is shown whole.
 MOST_BOXES = 600

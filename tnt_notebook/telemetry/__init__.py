@@ -25,8 +25,8 @@ from tnt_notebook.telemetry.breakdown import PARTS, Breakdown
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
 from tnt_notebook.telemetry.recorder import Recorder
 from tnt_notebook.telemetry.runs import main_run, runs
+from tnt_notebook.telemetry.sampling import thinned
 from tnt_notebook.telemetry.step_trace import StepTrace
-from tnt_notebook.telemetry.thin import thinned
 
 __all__ = [
     "FRAME_VERSION",

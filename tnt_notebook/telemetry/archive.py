@@ -16,11 +16,11 @@ import psutil
 from tnt_notebook import files
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry import run_folder
+from tnt_notebook.telemetry.bounds import TOTAL_BYTES
 from tnt_notebook.telemetry.codec import decode_frame
 from tnt_notebook.telemetry.frame import Frame, State
 from tnt_notebook.telemetry.run_writer import measures
 
-TOTAL_BYTES = 512 << 20
 #: Seconds after which a writer on another host that has not written is taken for dead.
 _QUIET_S = 600.0
 _SILENT = "ended without a word"

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tnt_notebook.telemetry.events import COLLECTIVE, EVENT_OF, NOT_TRAINING, is_of, union_s
-from tnt_notebook.telemetry.thin import spread
+from tnt_notebook.telemetry.sampling import spread
 
 
 class Breakdown(NamedTuple):

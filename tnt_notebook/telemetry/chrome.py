@@ -19,8 +19,8 @@ from typing import Any
 from tnt_notebook.telemetry.frame import Frame
 from tnt_notebook.telemetry.kinds import BOX_KINDS
 from tnt_notebook.telemetry.runs import runs
+from tnt_notebook.telemetry.sampling import thinned
 from tnt_notebook.telemetry.step_trace import BESIDE, Box, boxes
-from tnt_notebook.telemetry.thin import thinned
 
 #: Of loss and samples per second: with 64 ranks and twice as many the file has 20 MB.
 MAX_POINTS = 1000

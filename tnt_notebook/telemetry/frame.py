@@ -79,6 +79,11 @@ class Frame(TypedDict):
     """All epochs finished so far; only in frames that follow the end of an epoch or end the run."""
 
 
+def news(frame: Frame) -> dict[str, Any]:
+    """What must not be lost with a frame that is dropped: the next one takes it along."""
+    return {name: value for name, value in frame.items() if name in NOW_AND_THEN}
+
+
 def finite_logs(logs: Mapping[str, Any]) -> Row:
     """The scalar entries of Keras logs as Python floats.
 

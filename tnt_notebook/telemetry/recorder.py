@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tnt_notebook.telemetry.breakdown import Breakdown
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
+from tnt_notebook.telemetry.sampling import evenly
 from tnt_notebook.telemetry.step_trace import StepTrace
-from tnt_notebook.telemetry.thin import evenly
 
 RATE_WINDOW = 1.0  # seconds; shorter windows make rates jump with every step
 RECENT_STEPS = 64

@@ -9,8 +9,8 @@ from tnt_notebook.telemetry import run_folder
 from tnt_notebook.telemetry.codec import NewerError, decode_frame, decode_step
 from tnt_notebook.telemetry.frame import Frame, Row
 from tnt_notebook.telemetry.recorder import MAX_ROWS
+from tnt_notebook.telemetry.sampling import thinned
 from tnt_notebook.telemetry.step_trace import StepTrace
-from tnt_notebook.telemetry.thin import thinned
 
 
 def read(folder: Path) -> list[Frame]:

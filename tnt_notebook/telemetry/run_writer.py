@@ -12,13 +12,16 @@ import psutil
 
 from tnt_notebook import files
 from tnt_notebook.telemetry import run_folder
+from tnt_notebook.telemetry.bounds import (
+    INTERVAL_S,
+    PART_BYTES,
+    RUN_BYTES,
+    FewerSteps,
+    without_step,
+)
 from tnt_notebook.telemetry.codec import encode
-from tnt_notebook.telemetry.frame import NOW_AND_THEN, Frame, Row, State
-from tnt_notebook.telemetry.sparse import Sparse, without_step
+from tnt_notebook.telemetry.frame import Frame, Row, State, news
 
-PART_BYTES = 4 << 20
-RUN_BYTES = 16 << 20
-INTERVAL_S = 0.25
 _JITTER_S = 0.01
 
 
@@ -74,7 +77,7 @@ class Writer:
         self.folder = folder
         self._about = about
         self._part_bytes, self._run_bytes = part_bytes, run_bytes
-        self._sparse = Sparse()
+        self._steps = FewerSteps()
         self._runs: dict[float, _Pending] = {}
         self._main: Frame | None = None
         self._number = 0
@@ -91,13 +94,13 @@ class Writer:
         run = self._runs.setdefault(frame["start"], _Pending())
         if "step_trace" in frame:
             files.replace(self.folder / run_folder.STEP, frame["step_trace"])
-            if not self._sparse.wants(frame):
+            if not self._steps.wants(frame):
                 frame = without_step(frame)
         if (kept := run.take(frame)) is None:
             return
         if kept["state"] != "running":
             del self._runs[kept["start"]]
-            self._sparse.forget(kept["start"])
+            self._steps.forget(kept["start"])
         line = encode(kept)
         if 0 < self._file.tell() > self._part_bytes - len(line):
             self._next_part()
@@ -150,7 +153,7 @@ class _Pending:
     def take(self, frame: Frame) -> Frame | None:
         """The frame to write now, with what was held back; ``None``: hold this one back."""
         if frame["state"] == "running" and frame["time"] < self._next:
-            self._held |= {name: frame[name] for name in NOW_AND_THEN if name in frame}  # type: ignore[literal-required]
+            self._held |= news(frame)
             return None
         self._next = frame["time"] + INTERVAL_S - _JITTER_S
         whole: Frame = {**self._held, **frame}  # type: ignore[typeddict-item]

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { boxAt, gapAt, headingOf, markOf, remarksOn, stepOf, summaryOf, wordsOf } from "../step.js";
+import { boxAt, gapAt, markOf, stepOf, summaryOf, wordsOf } from "../step.js";
 
 const row = (rank, kinds, stages, numbers, begins, lengths) => ({ rank, kinds, stages, numbers, begins, lengths });
 const measured = {
@@ -14,7 +14,7 @@ const measured = {
 const planned = {
   ...measured, tick: 0.002, rows: [row(0, "F", [0], [0], [0], [1]), row(1, "F", [1], [0], [5], [1])],
 };
-const timeline = { measured, planned, idle: [0.4, 0.8], bubble: 0.6, formula: 0.23 };
+const timeline = { measured, planned, idle: [0.4, 0.8], heading: "Last step 10 ms · idle 60%", remarks: "" };
 const step = stepOf(timeline);
 
 test("a step is rows of boxes in seconds, with its plan", () => {
@@ -35,21 +35,10 @@ test("the boxes of a rank's second stage are faint", () => {
   assert.deepEqual([isFaint, isPlanned], [true, false]);
 });
 
-test("the heading says how long it took and how idle ranks were", () => {
-  assert.equal(headingOf(step), "Last step 10 ms · idle 60%, by the formula of 1f1b 23%");
-  assert.equal(headingOf({ ...step, formula: null }), "Last step 10 ms · idle 60%");
-});
-
 test("a summary in words has all of a few ranks, and the ends of many", () => {
   assert.match(summaryOf(step), /^Timeline of 2 ranks\. Last step 10 ms .* Idle: rank 0 for 40%, rank 1 for 80%\./);
   const rows = Array.from({ length: 20 }, (_, rank) => ({ rank, idle: ((rank * 7) % 20) / 20 }));
   assert.match(summaryOf({ ...step, rows }), /Idle: the least rank 0 for 0%, the most rank 17 for 95%\./);
-});
-
-test("remarks say what is not shown and how far clocks may be apart", () => {
-  assert.equal(remarksOn(step), "");
-  assert.equal(
-    remarksOn({ ...step, ranks: 64, clockError: 4e-5 }), "2 of 64 ranks shown · clocks of hosts agree to 40 µs");
 });
 
 test("a box in words", () => {

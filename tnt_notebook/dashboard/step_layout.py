@@ -1,0 +1,143 @@
+"""One step on all ranks as it is drawn: which boxes where, how idle ranks are, and in which words.
+
+Three painters take it from here: ``widgets/paint.js`` on the card's canvas, :mod:`.step_svg` in a
+saved notebook, and :mod:`.step_figure` in plotly.
+
+::
+
+    rank 0   |F0|F1|F2|...| B0 | B1 |   20%     a box for each of the step trace
+                |S0|S1|S2|                      in a lane of its own: what goes on beside
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, TypedDict
+
+from tnt_notebook.dashboard.planned import planned
+from tnt_notebook.dashboard.wording import short_time
+from tnt_notebook.telemetry.bubble import actions_s, covered_s
+from tnt_notebook.telemetry.kinds import BOX_KINDS, Kind
+from tnt_notebook.telemetry.sampling import spread
+from tnt_notebook.telemetry.step_trace import ACTIONS, WORK, Box, StepTrace
+from tnt_notebook.telemetry.step_trace import boxes as boxes_of
+
+#: Opacity of the boxes of a rank's second stage; in widgets/paint.js, too.
+FAINT = 0.62
+ROWS_WITH_A_PLAN = 32  # more leave no room for it, see widgets/lanes.js
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """What is drawn of a rank.
+
+    Attributes:
+        idle: the part of the step that it is idle, 0 to 1.
+        boxes: in order of their begin.
+        first_stage: boxes of its later stages are faint.
+    """
+
+    rank: int
+    idle: float
+    boxes: list[Box]
+    first_stage: int
+
+    def is_faint(self, box: Box) -> bool:
+        return box.kind in ACTIONS and box.stage != self.first_stage
+
+
+class Idle(TypedDict):
+    """The part of a step that ranks are idle, 0 to 1."""
+
+    idle: list[float]
+    """Of each row of the trace."""
+    bubble: float
+    """Of all rows together."""
+
+
+def rank_rows(trace: StepTrace, most_boxes: int, most_rows: int = 1 << 30) -> list[RankRow]:
+    """The rows of a drawing; of more boxes or rows than these some ranks stand for all."""
+    rows = trace["rows"]
+    count = sum(len(row["kinds"]) for row in rows)
+    room = min(most_rows, max(1, most_boxes * len(rows) // max(1, count)))
+    shares = idle(trace)["idle"]
+    shown = spread(len(rows), room)
+    boxes: dict[int, list[Box]] = {rows[i]["rank"]: [] for i in shown}
+    for box in boxes_of(trace):
+        if box.rank in boxes:
+            boxes[box.rank].append(box)
+    return [
+        RankRow(
+            rank := rows[i]["rank"],
+            shares[i],
+            boxes[rank],
+            min((box.stage for box in boxes[rank] if box.kind in ACTIONS), default=0),
+        )
+        for i in shown
+    ]
+
+
+def kinds_in(trace: StepTrace) -> list[Kind]:
+    """The kinds of boxes that there are, in the order of a legend."""
+    there = {kind for row in trace["rows"] for kind in row["kinds"]}
+    return [kind for letter, kind in BOX_KINDS.items() if letter in there]
+
+
+def words_of(box: Box) -> str:
+    """What a box is: ``forward of micro-batch 3, stage 1``."""
+    return BOX_KINDS[box.kind].detail.format(number=box.number, stage=box.stage)
+
+
+def heading(trace: StepTrace) -> str:
+    """``Last step 30.8 ms · idle 27%, by the formula of 1f1b 27%``"""
+    formula = ""
+    if "formula" in trace:
+        formula = f", by the formula of {trace.get('schedule')} {trace['formula']:.0%}"
+    return f"Last step {short_time(trace['seconds'])} · idle {idle(trace)['bubble']:.0%}{formula}"
+
+
+def remarks(trace: StepTrace) -> str:
+    """What should be known of a step beside; empty mostly."""
+    shown, error = len(trace["rows"]), trace["clock_error"]
+    return " · ".join(
+        [
+            *([f"{shown} of {trace['ranks']} ranks shown"] if shown < trace["ranks"] else []),
+            *([f"clocks of hosts agree to {short_time(error)}"] if error > 0 else []),
+        ]
+    )
+
+
+def card_step(trace: StepTrace) -> dict[str, Any]:
+    """``{"measured", "planned", "idle", "heading", "remarks"}``: what the card draws of a step.
+
+    The first two are step traces, and ``planned`` is ``None`` where there is none, or no room for
+    it.
+    """
+    return {
+        "measured": trace,
+        "planned": planned(trace) if len(trace["rows"]) <= ROWS_WITH_A_PLAN else None,
+        "idle": idle(trace)["idle"],
+        "heading": heading(trace),
+        "remarks": remarks(trace),
+    }
+
+
+def idle(trace: StepTrace) -> Idle:
+    """How much of a step ranks do not work.
+
+    Of a pipeline only actions count, from the first one's begin to the last one's end, as in
+    `Timeline.bubble`; without one all that a rank computes, over the whole step.
+    """
+    kinds, seconds = WORK, trace["seconds"]
+    if trace["pipeline"] > 1:
+        kinds, seconds = ACTIONS, actions_s(trace)
+    work: dict[int, list[Box]] = {row["rank"]: [] for row in trace["rows"]}
+    for box in boxes_of(trace):
+        if box.kind in kinds:
+            work[box.rank].append(box)
+    shares = [1 - covered_s(own) / seconds if seconds else 0.0 for own in work.values()]
+    return {
+        "idle": [round(share, 4) for share in shares],
+        "bubble": round(fmean(shares), 4) if shares else 0.0,
+    }

@@ -1,0 +1,130 @@
+"""What is kept of a run, however long it is: frames, step traces, files.
+
+Of a very long run fewer of the older frames are kept; what only some frames have goes with the
+next one that stays. A step trace is a hundred times as large as the rest of a frame: one is kept
+whenever the run is a twentieth older than at the one before, some 150 of an hour, and 60 more of a
+day. The latest is always there.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from tnt_notebook.telemetry.frame import Frame, Row, news
+from tnt_notebook.telemetry.runs import main_run
+from tnt_notebook.telemetry.sampling import evenly
+
+#: In the notebook: frames of a run (with 1,024 ranks they take 60 MB), and runs of a cell, which
+#: may predict in a loop.
+MAX_FRAMES, MAX_RUNS = 1000, 16
+#: On disk: seconds between frames, bytes of a file of frames, of all files of a run, of all runs.
+INTERVAL_S = 0.25
+PART_BYTES, RUN_BYTES, TOTAL_BYTES = 4 << 20, 16 << 20, 512 << 20
+
+_OLDER = 1.05
+_LEAST_GAP_S = 0.5
+
+
+class Bounded:
+    """Takes the frames of a cell as they come, run by run.
+
+    Of very many runs the first are dropped, but never the main one.
+
+    Args:
+        most_frames: of a run.
+        most_runs: of the cell, which may predict in a loop.
+    """
+
+    def __init__(self, most_frames: int, most_runs: int) -> None:
+        self._most_frames, self._most_runs = most_frames, most_runs
+        self._runs: dict[float, list[Frame]] = {}  # by their start
+        self._rows: dict[float, dict[float | None, Row]] = {}
+        self._steps = FewerSteps()
+
+    @property
+    def frames(self) -> list[Frame]:
+        """Those that are kept, run by run."""
+        return [frame for run in self._runs.values() for frame in run]
+
+    def add(self, frame: Frame) -> None:
+        """Takes a frame in."""
+        start = frame["start"]
+        run = self._runs.setdefault(start, [])
+        self._steps.add(run, self._with_shared_rows(frame))
+        self._runs[start] = _thinned(run, self._most_frames)
+        if len(self._runs) > self._most_runs:
+            main = main_run(self.frames)[0]["start"]
+            old = next(other for other in self._runs if other != main)
+            del self._runs[old]
+            self._rows.pop(old, None)
+
+    def _with_shared_rows(self, frame: Frame) -> Frame:
+        """A frame has all finished epochs, each time; here each of them is kept once."""
+        if "rows" not in frame:
+            return frame
+        known = self._rows.get(frame["start"], {})
+        rows = {row["epoch"]: row for row in frame["rows"]}
+        rows = {
+            epoch: row if known.get(epoch) != row else known[epoch] for epoch, row in rows.items()
+        }
+        self._rows[frame["start"]] = rows
+        return cast(Frame, {**frame, "rows": list(rows.values())})
+
+
+def _thinned(run: list[Frame], limit: int) -> list[Frame]:
+    """Fewer, once there are more than the limit."""
+    if len(run) <= limit:
+        return run
+    stay = {id(frame) for frame in evenly(run, limit, lambda frame: frame["elapsed"])}
+    thin: list[Frame] = []
+    passed: dict[str, object] = {}
+    for frame in run:
+        if id(frame) in stay:
+            thin.append(cast(Frame, {**passed, **frame}) if passed else frame)
+            passed = {}
+        else:
+            passed |= news(frame)
+    return thin
+
+
+class FewerSteps:
+    """Chooses among the step traces of the runs of a cell, in order of time."""
+
+    def __init__(self) -> None:
+        self._next: dict[float, float] = {}
+        self._passing: dict[float, Frame] = {}
+
+    def wants(self, frame: Frame) -> bool:
+        """Whether the step trace of a frame, which must have one, is to be kept."""
+        start, elapsed = frame["start"], frame["elapsed"]
+        if frame["state"] == "running" and elapsed < self._next.get(start, 0.0):
+            return False
+        self._next[start] = max(_OLDER * elapsed, elapsed + _LEAST_GAP_S)
+        return True
+
+    def add(self, frames: list[Frame], frame: Frame) -> None:
+        """Appends a frame, and takes from the one before it a step trace that is not to be kept: so
+        that the latest is always there.
+        """
+        if "step_trace" in frame:
+            passed = self._passing.pop(frame["start"], None)
+            at = next((i for i in reversed(range(len(frames))) if frames[i] is passed), None)
+            if passed is not None and at is not None:
+                frames[at] = without_step(passed)
+            if not self.wants(frame):
+                self._passing[frame["start"]] = frame
+        if frame["state"] != "running":
+            self.forget(frame["start"])
+        frames.append(frame)
+
+    def forget(self, start: float) -> None:
+        """A run has ended: a cell may have very many."""
+        self._next.pop(start, None)
+        self._passing.pop(start, None)
+
+
+def without_step(frame: Frame) -> Frame:
+    """The frame without its step trace."""
+    rest = frame.copy()
+    rest.pop("step_trace", None)
+    return rest
