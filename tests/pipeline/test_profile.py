@@ -15,11 +15,12 @@ import tensorflow as tf
 from keras import layers
 
 from tests.pipeline.models import MODELS, numbers
+from tnt_notebook.parallel.pipeline.functions import StageFunctions
 from tnt_notebook.parallel.pipeline.graph import wiring_of
-from tnt_notebook.parallel.pipeline.profile import _sample, profile_of, slots_of
-from tnt_notebook.parallel.pipeline.runtime import StageFunctions
+from tnt_notebook.parallel.pipeline.profile import profile_of, slots_of
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
+from tnt_notebook.parallel.pipeline.timing import sample
 from tnt_notebook.plan import measurements
 from tnt_notebook.plan.measurements import MOST_ENTRIES, Measured
 from tnt_notebook.plan.partition import partition
@@ -170,7 +171,7 @@ def kept_by_stages(name, rows):
         functions = StageFunctions(
             stage, [tf.TensorSpec((), tf.int64)], square, "FB", training=True
         )
-        arguments = [_sample(graph.spec(v), rows) for v in stage.values]
+        arguments = [sample(graph.spec(v), rows) for v in stage.values]
         values = dict(zip(functions.parts["F"].takes, arguments, strict=False))
         labels = [tf.constant(rows, tf.int64)] * (len(functions.parts["F"].takes) - len(arguments))
         results = functions.parts["F"].function(*arguments, *labels)

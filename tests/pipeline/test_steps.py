@@ -10,14 +10,10 @@ import tensorflow as tf
 from tests.pipeline.models import MODELS, SAMPLES, batch_for
 from tests.support.cases import latin
 from tnt_notebook import comm
+from tnt_notebook.parallel.pipeline.functions import StageFunctions
 from tnt_notebook.parallel.pipeline.graph import wiring_of
-from tnt_notebook.parallel.pipeline.runtime import (
-    MicroBatch,
-    Place,
-    Plan,
-    StageFunctions,
-    add_step,
-)
+from tnt_notebook.parallel.pipeline.layout import Place, Plan
+from tnt_notebook.parallel.pipeline.runtime import MicroBatch, add_step
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan import families

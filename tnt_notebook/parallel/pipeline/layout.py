@@ -4,8 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tnt_notebook.comm import World
 from tnt_notebook.errors import ScheduleError
 from tnt_notebook.plan.options import Pipeline
+from tnt_notebook.plan.partition import Partition
+from tnt_notebook.plan.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Place:
+    """This rank in its pipeline.
+
+    Attributes:
+        ranks: the ranks of the pipeline, in the world, by their rank in the schedule.
+        rank: of this process in the schedule.
+    """
+
+    over: World
+    ranks: tuple[int, ...]
+    rank: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the ranks of a pipeline have agreed on."""
+
+    cut: Partition
+    schedule: Schedule
+    recompute: bool = False
 
 
 @dataclass(frozen=True)

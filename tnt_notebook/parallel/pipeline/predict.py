@@ -10,9 +10,9 @@ from tnt_notebook.parallel.pipeline.cut import best_cut
 from tnt_notebook.parallel.pipeline.graph import wiring_of
 from tnt_notebook.parallel.pipeline.layout import layout_of
 from tnt_notebook.parallel.pipeline.profile import Report, profile_of
+from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
-from tnt_notebook.parallel.pipeline.training import check_model
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import partition

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import channels, ops
 from tnt_notebook.parallel.data import Share
-from tnt_notebook.parallel.pipeline.runtime import Place
+from tnt_notebook.parallel.pipeline.layout import Place
 from tnt_notebook.plan.partition import Partition
 from tnt_notebook.plan.schedule import Schedule
 

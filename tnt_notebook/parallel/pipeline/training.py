@@ -10,8 +10,6 @@ model whole again on every rank.
 
 from __future__ import annotations
 
-import functools
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,28 +18,19 @@ import tensorflow as tf
 
 from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.data import Share, samples_of, unpack
 from tnt_notebook.parallel.interpose import drawn_apart, interposed_losses
 from tnt_notebook.parallel.noted import noted
-from tnt_notebook.parallel.pipeline.cut import best_cut
+from tnt_notebook.parallel.pipeline.cut import agreed_begins
+from tnt_notebook.parallel.pipeline.functions import StageFunctions
 from tnt_notebook.parallel.pipeline.graph import (
-    Graph,
-    layers_of,
     standardized,
     wiring_of,
 )
-from tnt_notebook.parallel.pipeline.layout import Layout
-from tnt_notebook.parallel.pipeline.profile import profile_of
+from tnt_notebook.parallel.pipeline.layout import Layout, Place, Plan
 from tnt_notebook.parallel.pipeline.readers import readers_of, told
-from tnt_notebook.parallel.pipeline.runtime import (
-    MicroBatch,
-    Place,
-    Plan,
-    StageFunctions,
-    add_forward,
-    add_step,
-)
+from tnt_notebook.parallel.pipeline.refusals import check_model
+from tnt_notebook.parallel.pipeline.runtime import MicroBatch, add_forward, add_step
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.weights import Weights
@@ -54,14 +43,10 @@ from tnt_notebook.parallel.step import (
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import partition
-from tnt_notebook.plan.profile import Profile, recomputing
 from tnt_notebook.plan.schedule import Schedule
 
 #: The batch size for which a cut is found where it is not known.
 _USUAL_BATCH_SIZE = 32
-
-#: It is worth a line that measuring took longer.
-_WORTH_A_LINE_S = 2.0
 
 
 class PipelineSteps:
@@ -94,7 +79,7 @@ class PipelineSteps:
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
         rows = pipeline.rows_of(batch_size or _USUAL_BATCH_SIZE, layout.replicas)
-        begins = _agreed_begins(setting.over, model, self._graph, pipeline, schedule, rows)
+        begins = agreed_begins(setting.over, model, self._graph, pipeline, schedule, rows)
         cut = partition(wiring_of(self._graph), begins)
         if 2 * len(cut.edges) * schedule.micro_batches > channels.EDGES.count:
             raise ModelError(
@@ -289,81 +274,6 @@ class PipelineSteps:
         tracker.count.assign_add(tf.cast(counts, tracker.count.dtype))
         step = Step(over, self._setting.exchange, model, Share(counts, *share[1:]))
         return global_logs(step, model.get_metrics_result(), [], self._setting.votes)
-
-
-def _agreed_begins(
-    over: World,
-    model: keras.Model,
-    graph: Graph,
-    pipeline: Pipeline,
-    schedule: Schedule,
-    rows: int,
-) -> list[int]:
-    """Where rank 0, which measures, would cut: the ranks must not differ. Collective."""
-    found: dict[str, Any] = {}
-    if over.rank == 0:
-        try:
-            measure = functools.partial(_profile_of, model, graph, pipeline, rows)
-            found = {"begins": best_cut(graph, pipeline, schedule, measure)}
-        except ModelError as error:
-            found = {"refused": str(error)}
-        except (ValueError, tf.errors.OpError) as error:
-            found = {
-                "refused": f"The layers could not be timed, to cut the model; name those that "
-                f"begin a stage in cut_at. The reason: {error}"
-            }
-    found = agreement.from_rank_0(over, found)
-    if "refused" in found:
-        raise ModelError(found["refused"])
-    return list(found["begins"])
-
-
-def _profile_of(model: keras.Model, graph: Graph, pipeline: Pipeline, rows: int) -> Profile:
-    begun = time.monotonic()
-    profile = profile_of(model, graph, rows)
-    took = time.monotonic() - begun
-    if took > _WORTH_A_LINE_S:
-        print(f"measured the model's layers in {took:.0f} s, to cut it where that is best")
-    return recomputing(profile) if pipeline.recompute else profile
-
-
-def check_model(model: keras.Model, graph: Graph, parts: int) -> None:
-    """What a pipeline that sees a batch in so many parts cannot do yet, or never.
-
-    Raises:
-        ModelError: the model wants it.
-    """
-    for name in ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics"):
-        # The steps' own replacement hangs on the instance, not on the class.
-        if not getattr(type(model), name).__module__.startswith("keras."):
-            raise ModelError(
-                f"{type(model).__name__} has a {name} of its own, and a pipeline runs Keras's: "
-                "train it without a pipeline, or let a loss or metric do what it does."
-            )
-    losses = (
-        [] if model._compile_loss is None else keras.tree.flatten(model._compile_loss._user_loss)
-    )
-    by_weights = [
-        loss for loss in losses if getattr(loss, "reduction", "") == "mean_with_sample_weight"
-    ]
-    if graph.masked & set(graph.outputs) or by_weights:
-        raise ModelError(
-            "The loss is divided by what is known only when the whole batch has gone through the "
-            "model (a mask on its outputs, or reduction='mean_with_sample_weight'), and a pipeline "
-            "computes gradients before that. Use reduction='sum_over_batch_size' without a mask."
-        )
-    whole = [
-        layer.name
-        for outer in layers_of(graph.calls)
-        for layer in outer._flatten_layers()
-        if getattr(layer, "synchronized", False) and layer.trainable
-    ]
-    if whole and parts > 1:
-        raise ModelError(
-            f"BatchNormalization {whole[0]!r} is synchronized: it needs all of a batch, and in a "
-            f"pipeline a batch comes to it in {parts} parts, one after the other. Make it without "
-            "synchronized=True, to normalise micro-batches, or use layer or group normalization."
-        )
 
 
 def _loss_scale(optimizer: Any) -> Any:

@@ -1,0 +1,47 @@
+"""What a pipeline cannot do, said before training."""
+
+from __future__ import annotations
+
+import keras
+
+from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.pipeline.graph import Graph, layers_of
+
+
+def check_model(model: keras.Model, graph: Graph, parts: int) -> None:
+    """What a pipeline that sees a batch in so many parts cannot do yet, or never.
+
+    Raises:
+        ModelError: the model wants it.
+    """
+    for name in ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics"):
+        # The steps' own replacement hangs on the instance, not on the class.
+        if not getattr(type(model), name).__module__.startswith("keras."):
+            raise ModelError(
+                f"{type(model).__name__} has a {name} of its own, and a pipeline runs Keras's: "
+                "train it without a pipeline, or let a loss or metric do what it does."
+            )
+    losses = (
+        [] if model._compile_loss is None else keras.tree.flatten(model._compile_loss._user_loss)
+    )
+    by_weights = [
+        loss for loss in losses if getattr(loss, "reduction", "") == "mean_with_sample_weight"
+    ]
+    if graph.masked & set(graph.outputs) or by_weights:
+        raise ModelError(
+            "The loss is divided by what is known only when the whole batch has gone through the "
+            "model (a mask on its outputs, or reduction='mean_with_sample_weight'), and a pipeline "
+            "computes gradients before that. Use reduction='sum_over_batch_size' without a mask."
+        )
+    whole = [
+        layer.name
+        for outer in layers_of(graph.calls)
+        for layer in outer._flatten_layers()
+        if getattr(layer, "synchronized", False) and layer.trainable
+    ]
+    if whole and parts > 1:
+        raise ModelError(
+            f"BatchNormalization {whole[0]!r} is synchronized: it needs all of a batch, and in a "
+            f"pipeline a batch comes to it in {parts} parts, one after the other. Make it without "
+            "synchronized=True, to normalise micro-batches, or use layer or group normalization."
+        )
