@@ -48,14 +48,12 @@ KERNELS = {
 NOT_YET = {
     ("cluster.launch.command", "comm.survival"): "options of mpiexec, which ranks know as well",
     ("cluster.trained_model", "keras"): "registers our layers before a model of the ranks is read",
-    ("dashboard.assets", ""): "finds the package's folder",
     ("cluster.fit", "cluster.cluster"): "type of the cluster that a fit was given to",
     ("cluster.recovery", "cluster.cluster"): "type of the cluster that goes on with fewer ranks",
     ("comm.groups", "comm.world"): "type of the world that a group is of",
     ("comm.recovery", "comm.world"): "type of the world that is left behind",
     ("comm.rules", "comm.world"): "type of the world that has rules",
     ("comm.schedules", "comm.collectives"): "names of the collectives, and their type",
-    ("dashboard.bench_figure", "dashboard.bench"): "type of what is drawn",
     ("parallel.checkpoint.fit", "parallel.session"): "type of the session that is kept",
     ("parallel.prepare", "parallel.session"): "type of the session that prepares",
 }

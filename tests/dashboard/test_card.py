@@ -11,7 +11,7 @@ from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook.dashboard.card import HISTORY_LIMIT, ROWS_DRAWN, TIMELINE_BYTES_PER_S, Card
 from tnt_notebook.dashboard.step_layout import card_step
-from tnt_notebook.dashboard.time import time_of
+from tnt_notebook.dashboard.step_parts import time_of
 from tnt_notebook.telemetry import Breakdown
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tests.dashboard.steps import step_of_a_pipeline
 from tests.telemetry.kept_runs import STEP, frames_with_steps, keep
-from tnt_notebook.dashboard.kept import kept_figure
+from tnt_notebook.dashboard.run_figure import run_figure
 from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry.step_trace import Box, of_boxes
@@ -134,12 +134,12 @@ def test_all_that_stays_of_a_run_is_small():
         frames[-1]["step_trace"] = step
         trace = Trace(frames)
         assert size(trace.plot_timeline()) < 300_000
-        assert size(kept_figure(frames)) < 500_000
+        assert size(run_figure(frames)) < 500_000
         assert size(trace.compare(trace, trace)) < 300_000
 
 
 def test_what_stays_has_a_panel_for_all_that_is_known():
-    whole = kept_figure(frames_with_steps(4))
+    whole = run_figure(frames_with_steps(4))
     titles = [note.text for note in whole.layout.annotations]
     assert [title.split("<br>")[0].split(":")[0] for title in titles[3:]] == [
         *("<b>the last step</b>", "<b>where a step goes</b> on 4 ranks")
@@ -148,7 +148,7 @@ def test_what_stays_has_a_panel_for_all_that_is_known():
     assert {"loss", "val_loss", "rank 3", "forward", "send", "idle", "exchange"} < set(names)
     axes = {trace.name: trace.yaxis for trace in whole.data}
     assert axes["forward"] == axes["send"] != axes["exchange"] == axes["work"] != axes["rank 0"]
-    without = kept_figure(frames_of_a_run(4))
+    without = run_figure(frames_of_a_run(4))
     assert len(without.layout.annotations) == 3
 
 

@@ -16,7 +16,9 @@ from tnt_notebook.cluster import recovery, trained_model
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.fit_note import FitNote
+from tnt_notebook.dashboard import LiveView, breakdown
 from tnt_notebook.dashboard.measured import timeline_from
+from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.errors import DeathError, ModelError, RankError, SuspendedError, TntError
 from tnt_notebook.plan.simulate import Timeline
 from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
@@ -24,8 +26,6 @@ from tnt_notebook.telemetry.run_reader import Reader
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster.cluster import Cluster
-    from tnt_notebook.dashboard import LiveView
-    from tnt_notebook.dashboard.trace import Trace
 
 _FRAME = "tnt_frame"
 _READ_S = 0.25
@@ -156,8 +156,6 @@ class Fit:
     @property
     def trace(self) -> Trace:
         """All that the ranks have told so far: to plot, to save, to compare with other runs."""
-        from tnt_notebook.dashboard.trace import Trace
-
         return Trace(self.frames, self.title)
 
     def save_trace(self) -> str:
@@ -188,9 +186,7 @@ class Fit:
 
     def plot_breakdown(self) -> Any:
         """:attr:`breakdown` as a plotly figure, with what limits training."""
-        from tnt_notebook.dashboard.breakdown import figure_of  # plotly takes a while to load
-
-        return figure_of(self.breakdown, self.limit)
+        return breakdown.figure_of(self.breakdown, self.limit)
 
     def _fit_frames(self) -> list[Frame]:
         return [frame for frame in self.frames if frame["phase"] == "fit"]
@@ -322,8 +318,6 @@ class Fit:
         self._ticket = self._cluster.draw()
 
     def _new_view(self) -> LiveView:
-        from tnt_notebook.dashboard import LiveView
-
         ranks = len(self._cluster.living)
         view = LiveView(self.title, ranks, self.stop, self.save_trace)
         view.show()

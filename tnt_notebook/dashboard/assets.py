@@ -12,8 +12,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import tnt_notebook
-
+_PACKAGE = Path(__file__).parents[1]
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.-]+)";\n', re.MULTILINE)
 _TABLE = re.compile(
     r'^import (\w+) from "\.\./tnt_notebook/([\w./]+\.json)" with \{ type: "json" \};$',
@@ -25,9 +24,8 @@ _TOP_LEVEL_NAME = re.compile(r"^(?:function|const|let|class) (\w+)", re.MULTILIN
 
 def folder() -> Path:
     """Where the browser side lies: in an installed package, or in a checkout."""
-    package = Path(tnt_notebook.__file__).parent
-    installed = package / "_widgets"
-    return installed if installed.is_dir() else package.parent / "widgets"
+    installed = _PACKAGE / "_widgets"
+    return installed if installed.is_dir() else _PACKAGE.parent / "widgets"
 
 
 def text(name: str, where: Path | None = None) -> str:
@@ -64,5 +62,5 @@ def _in_order(name: str, where: Path | None, seen: list[str]) -> list[str]:
 
 def _table(found: re.Match[str]) -> str:
     """A table of the package as a constant."""
-    table = text(found[2], Path(tnt_notebook.__file__).parent)
+    table = text(found[2], _PACKAGE)
     return f"const {found[1]} = {table.rstrip()};"

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from tnt_notebook.dashboard.grid import GREY, GRID, OKABE_ITO
+from tnt_notebook.dashboard.bench_times import BenchTimes
+from tnt_notebook.dashboard.panels import GREY, GRID, OKABE_ITO
 from tnt_notebook.dashboard.wording import short_time, size, three_digits
-
-if TYPE_CHECKING:
-    from tnt_notebook.dashboard.bench import Bench
 
 TITLES = (
     "<b>time</b><br>dotted: latency + bytes / rate",
@@ -35,7 +33,7 @@ _FIT_POINTS = 24
 _ROOM = 1.3  # beside the first and the last dot, as a factor
 
 
-def by_size(bench: Bench) -> go.Figure:
+def by_size(bench: BenchTimes) -> go.Figure:
     """Time and bus bandwidth by size: measured, fitted, and the limit.
 
     Args:
@@ -53,7 +51,7 @@ def by_size(bench: Bench) -> go.Figure:
     return figure
 
 
-def _panels(bench: Bench) -> go.Figure:
+def _panels(bench: BenchTimes) -> go.Figure:
     figure = make_subplots(rows=1, cols=2, subplot_titles=TITLES, horizontal_spacing=0.1)
     figure.update_layout(
         template="none",
@@ -89,7 +87,7 @@ def _panels(bench: Bench) -> go.Figure:
     return figure
 
 
-def _draw_limit(figure: go.Figure, bench: Bench) -> None:
+def _draw_limit(figure: go.Figure, bench: BenchTimes) -> None:
     for column in (_TIME, _BANDWIDTH):
         least, most = _ends(bench, column)
         edge = least if column == _TIME else most
@@ -123,7 +121,7 @@ def _draw_limit(figure: go.Figure, bench: Bench) -> None:
         )
 
 
-def _draw_fit(figure: go.Figure, bench: Bench, name: str, colour: str) -> None:
+def _draw_fit(figure: go.Figure, bench: BenchTimes, name: str, colour: str) -> None:
     fit = next(fit for fit in bench.fits if fit["algorithm"] == name)
     by_byte = 1 / fit["bytes_per_s"] if fit["bytes_per_s"] else 0.0
     first, last = bench.sizes[0], bench.sizes[-1]
@@ -142,7 +140,7 @@ def _draw_fit(figure: go.Figure, bench: Bench, name: str, colour: str) -> None:
     )
 
 
-def _draw_measured(figure: go.Figure, bench: Bench, name: str, colour: str) -> None:
+def _draw_measured(figure: go.Figure, bench: BenchTimes, name: str, colour: str) -> None:
     rows = [row for row in bench.rows if row["algorithm"] == name]
     for column, word in ((_TIME, short_time), (_BANDWIDTH, _rate)):
         low, median, high = (
@@ -171,7 +169,7 @@ def _draw_measured(figure: go.Figure, bench: Bench, name: str, colour: str) -> N
         )
 
 
-def _value(entry: dict[str, Any], key: str, column: int, bench: Bench) -> float:
+def _value(entry: dict[str, Any], key: str, column: int, bench: BenchTimes) -> float:
     """A time, or the bandwidth that it means."""
     if column == _TIME:
         return _short(entry[key])
@@ -192,7 +190,7 @@ def _bars(
     }
 
 
-def _ends(bench: Bench, column: int) -> tuple[float, float]:
+def _ends(bench: BenchTimes, column: int) -> tuple[float, float]:
     """Where the axis of values begins and ends."""
     values = [
         _value(entry, key, column, bench)

@@ -14,9 +14,15 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from tnt_notebook.dashboard.grid import OKABE_ITO, Panel
-from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale_of
-from tnt_notebook.dashboard.titles import lines_of, swatch
+from tnt_notebook.dashboard.legend import lines_of, swatch
+from tnt_notebook.dashboard.panels import (
+    OKABE_ITO,
+    Panel,
+    lay_out,
+    lay_out_rows,
+    row_height,
+    scale_of,
+)
 from tnt_notebook.dashboard.wording import plural, short_time
 from tnt_notebook.telemetry import PARTS, Breakdown
 from tnt_notebook.telemetry.sampling import spread

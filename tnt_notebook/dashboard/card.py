@@ -12,7 +12,7 @@ import traitlets
 
 from tnt_notebook.dashboard import assets
 from tnt_notebook.dashboard.step_layout import card_step
-from tnt_notebook.dashboard.time import time_of
+from tnt_notebook.dashboard.step_parts import time_of
 from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
 from tnt_notebook.telemetry.sampling import evenly
 
@@ -80,7 +80,7 @@ class Card(anywidget.AnyWidget):
     history: traitlets.List[Any] = traitlets.List().tag(sync=True, to_json=_snapshot)
     """``[{"start", "seq", "elapsed", "logs", "rates"}, ...]``, one for each frame shown."""
     time: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
-    """Where the time of a step goes, see :func:`~tnt_notebook.dashboard.time.time_of`."""
+    """Where the time of a step goes, see :func:`~tnt_notebook.dashboard.step_parts.time_of`."""
     timeline: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, to_json=_packed)
     """The latest step, see :func:`~tnt_notebook.dashboard.step_layout.card_step`."""
     left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)

@@ -16,10 +16,9 @@ import plotly.graph_objects as go
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard.breakdown import COLOURS, MEANING, parts_of
 from tnt_notebook.dashboard.figures import HEIGHT, MAX_POINTS
-from tnt_notebook.dashboard.grid import GRID, OKABE_ITO, Panel, drawn
-from tnt_notebook.dashboard.rows import scale_of
+from tnt_notebook.dashboard.legend import lines_of, swatch, word
+from tnt_notebook.dashboard.panels import GRID, OKABE_ITO, Panel, drawn, scale_of
 from tnt_notebook.dashboard.step_layout import idle
-from tnt_notebook.dashboard.titles import lines_of, swatch, word
 from tnt_notebook.dashboard.wording import short_time
 from tnt_notebook.telemetry import Frame, thinned
 from tnt_notebook.telemetry.breakdown import NOTHING, mean

@@ -21,8 +21,8 @@ from itertools import cycle
 import plotly.graph_objects as go
 
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard.grid import OKABE_ITO, Panel, drawn
-from tnt_notebook.dashboard.titles import lines_of, word
+from tnt_notebook.dashboard.legend import lines_of, word
+from tnt_notebook.dashboard.panels import OKABE_ITO, Panel, drawn
 from tnt_notebook.telemetry import Frame, thinned
 
 RANKS_WITH_A_LINE = 16

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from tnt_notebook.dashboard.still import PLOTLY, Bundle
+from tnt_notebook.dashboard.saved import PLOTLY, Bundle
+from tnt_notebook.dashboard.step_figure import figure_of, trace_of
 from tnt_notebook.dashboard.wording import plural, rate, short_time, size, three_digits
 from tnt_notebook.plan.prediction import PipelinePlan
 
@@ -80,11 +81,6 @@ def fastest(plans: Sequence[PipelinePlan]) -> PipelinePlan:
 
 def figure_bundle(plan: PipelinePlan) -> Bundle:
     """The timeline as it stays in a notebook."""
-    from tnt_notebook.dashboard.step_figure import (  # plotly takes a while to load
-        figure_of,
-        trace_of,
-    )
-
     return {
         PLOTLY: figure_of(trace_of(plan.timeline), measured=False).to_plotly_json(),
         "text/plain": f"Figure: timeline of a step of {plan.schedule} on "

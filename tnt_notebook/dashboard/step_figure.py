@@ -16,10 +16,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from tnt_notebook.dashboard.grid import Panel
-from tnt_notebook.dashboard.rows import lay_out, lay_out_rows, row_height, scale_of
+from tnt_notebook.dashboard.legend import lines_of, swatch
+from tnt_notebook.dashboard.panels import Panel, lay_out, lay_out_rows, row_height, scale_of
 from tnt_notebook.dashboard.step_layout import FAINT, RankRow, idle, kinds_in, rank_rows, words_of
-from tnt_notebook.dashboard.titles import lines_of, swatch
 from tnt_notebook.dashboard.wording import plural, short_time
 from tnt_notebook.plan.simulate import Timeline
 from tnt_notebook.telemetry.kinds import Kind

@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tnt_notebook import telemetry
+from tnt_notebook.dashboard import breakdown, compare, step_figure
+from tnt_notebook.dashboard.figures import throughput_panel
+from tnt_notebook.dashboard.panels import drawn
+from tnt_notebook.dashboard.run_figure import run_figure
 from tnt_notebook.dashboard.wording import plural
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry import Frame, archive
@@ -127,19 +131,14 @@ class Trace:
         Raises:
             TraceError: there is no such step.
         """
-        from tnt_notebook.dashboard.step_figure import figure_of  # plotly takes a while to load
-
         steps = self.steps
         if not -len(steps) <= step < len(steps):
             there = plural(len(steps), "step")
             raise TraceError(f"{self.title} has no step {step}: {there} were looked at closely.")
-        return figure_of(steps[step])
+        return step_figure.figure_of(steps[step])
 
     def plot_throughput(self) -> Any:
         """Samples per second of each rank over time, as a plotly figure."""
-        from tnt_notebook.dashboard.figures import throughput_panel
-        from tnt_notebook.dashboard.grid import drawn
-
         return drawn([throughput_panel(self._main())])
 
     def plot_breakdown(self) -> Any:
@@ -148,28 +147,24 @@ class Trace:
         Raises:
             TraceError: the run was too short to say.
         """
-        from tnt_notebook.dashboard.breakdown import figure_of
-
         run = self._main()
         of_ranks = telemetry.breakdowns(run)
         if not of_ranks:
             raise TraceError(f"{self.title} has no breakdown: that is of a fit of several steps.")
-        return figure_of(of_ranks, telemetry.limit_of(run))
+        return breakdown.figure_of(of_ranks, telemetry.limit_of(run))
 
     def plot(self) -> Any:
         """All that there is to see of it in one plotly figure."""
-        from tnt_notebook.dashboard.kept import kept_figure
-
-        return kept_figure(self._main())
+        return run_figure(self._main())
 
     def compare(self, *others: Trace) -> Any:
         """This run beside others in one plotly figure: samples per second, the parts of a step, and
         how much of it ranks are idle.
         """
-        from tnt_notebook.dashboard.compare import figure_of
-
         traces = [self, *others]
-        return figure_of([trace._main() for trace in traces], [trace.title for trace in traces])
+        return compare.figure_of(
+            [trace._main() for trace in traces], [trace.title for trace in traces]
+        )
 
     def __repr__(self) -> str:
         took = telemetry.duration(telemetry.main_run(self.frames))

@@ -22,7 +22,7 @@ from typing import Any, cast
 from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
-from tnt_notebook.dashboard import still
+from tnt_notebook.dashboard import saved
 from tnt_notebook.dashboard.card import Card
 from tnt_notebook.dashboard.pace import Paced
 from tnt_notebook.telemetry import Frame, Row, State
@@ -76,7 +76,7 @@ class LiveView:
         self._news: dict[str, Any] = {}  # not yet drawn
         self._ended = False
         self._places: list[DisplayHandle] = []
-        self._placeholder = still.placeholder(title, ranks)
+        self._placeholder = saved.placeholder(title, ranks)
         self._card = Card(title, ranks, can_save=on_save is not None)
         self._card.observe(self._stop_pressed, "stop_requested")
         self._card.observe(self._save_pressed, "save_requested")
@@ -120,8 +120,8 @@ class LiveView:
         self._to_browser.flush()
         self._card.error = error or ""
         self._card.state = state
-        summary = still.summary_bundle(self._title, self._ranks, frames, state, error)
-        figure = still.figure_bundle(frames)
+        summary = saved.summary_bundle(self._title, self._ranks, frames, state, error)
+        figure = saved.figure_bundle(frames)
         for place, bundle in zip(self._places, (summary, figure), strict=False):
             place.update(bundle, raw=True)
         self._card.leave(self._placeholder["text/plain"], summary, figure)

@@ -11,9 +11,9 @@ from IPython.core.error import UsageError
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from tnt_notebook.dashboard import still
+from tnt_notebook.dashboard import saved
 from tnt_notebook.dashboard.follow import ending, follow
-from tnt_notebook.dashboard.still import PLOTLY
+from tnt_notebook.dashboard.saved import PLOTLY
 from tnt_notebook.dashboard.summary import summary
 from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.dashboard.wording import clock, plural, rate, size
@@ -57,8 +57,8 @@ def show(run: RunInfo, leave: threading.Event) -> Trace:
     if getattr(get_ipython(), "kernel", None) is None:
         print(summary(run.title, run.ranks, frames, *how))
     else:
-        display(still.summary_bundle(run.title, run.ranks, frames, *how), raw=True)
-        display(still.figure_bundle(frames), raw=True)
+        display(saved.summary_bundle(run.title, run.ranks, frames, *how), raw=True)
+        display(saved.figure_bundle(frames), raw=True)
     return trace
 
 

@@ -12,7 +12,7 @@ from tnt_notebook.dashboard.figures import overview
 from tnt_notebook.telemetry import Frame
 
 
-def kept_figure(frames: Sequence[Frame]) -> go.Figure:
+def run_figure(frames: Sequence[Frame]) -> go.Figure:
     """All that there is to see of one run.
 
     ::

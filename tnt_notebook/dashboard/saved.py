@@ -8,9 +8,10 @@ from typing import Any
 
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import assets
+from tnt_notebook.dashboard.run_figure import run_figure
+from tnt_notebook.dashboard.step_parts import time_html, time_of
 from tnt_notebook.dashboard.step_svg import step_html
 from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE, metric_pairs, other_runs, summary
-from tnt_notebook.dashboard.time import time_html, time_of
 from tnt_notebook.dashboard.wording import clock, number, plural, rate
 from tnt_notebook.telemetry import Frame, State
 
@@ -42,12 +43,10 @@ def summary_bundle(
 
 def figure_bundle(frames: Sequence[Frame]) -> Bundle:
     """The figure that is kept of the main run, for plotly; words where no step was done."""
-    from tnt_notebook.dashboard.kept import kept_figure  # plotly takes a while to load
-
     run = telemetry.main_run(frames)
     if not telemetry.epoch_rows(run) and not sum(telemetry.total_samples(run)):
         return {"text/html": "", "text/plain": "No step was done: there is no figure."}
-    figure = kept_figure(run)
+    figure = run_figure(run)
     return {PLOTLY: figure.to_plotly_json(), "text/plain": "Figure: loss, metrics, samples/s."}
 
 
