@@ -1,17 +1,19 @@
-"""What a person may ask for, as the notebook knows it without loading the ranks' side.
-
-Plain constants, and the same as the ranks know: a test compares them.
-"""
+"""What a person may ask for: the notebook offers it, and the ranks check it."""
 
 from __future__ import annotations
 
 #: How ranks reach each other.
-TRANSPORTS = ("auto", "shm", "mpi", "gpi")
+TRANSPORTS = {
+    "auto": "shared memory within a node, MPI between nodes",
+    "shm": "shared memory; an error if the ranks are not on one node",
+    "mpi": "MPI between all ranks",
+    "gpi": "shared memory within a node, GPI-2 (GASPI) between nodes",
+}
 
-#: How many progress threads a rank may have.
+#: How many progress threads a rank may have; the backend's own limit.
 MAX_LANES = 8
 
-#: What ranks can exchange.
+#: What ranks can exchange; in the order of the backend's numbers.
 DTYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8")
 
 #: What happens to a fit when a rank dies: it ends, goes on with fewer, or with new ones.

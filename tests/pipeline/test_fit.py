@@ -17,8 +17,6 @@ from tnt_notebook.plan.families import FAMILIES
 
 SAMPLES = 25  # in batches of 10 the last is smaller than the others
 
-STAGES_PER_RANK = {"interleaved": 2, "zb-v": 2}
-
 
 def cut_evenly(model, parts):
     """Names of the layers that begin equal parts; a layer that is called again begins no part."""
@@ -44,7 +42,7 @@ def run(name, distributed, options, optimizer="Adam", optimizer_options=None, au
         return model
 
     def pipeline(model):
-        per_rank = STAGES_PER_RANK.get(options.get("schedule", ""), 1)
+        per_rank = FAMILIES[options.get("schedule", "1f1b")].stages_per_rank
         auto_too = name == "nested"  # its shared layer comes twice, so names do not say where
         cut = "auto" if auto or auto_too else cut_evenly(model, options["stages"] * per_rank)
         return tnt.Pipeline(**options, cut_at=cut)
@@ -83,7 +81,7 @@ def compare(ranks, n, name, options, *more, same_parts=False, **tolerance):
     latin(MODELS, FAMILIES, (4, 2, 3), (4, 1, 7, 2, 5, 3, 8, 6), times=2),
 )
 def test_equality(ranks, name, schedule, n, micro_batches):
-    n = min(n, len(graph_of(MODELS[name]()).calls) // STAGES_PER_RANK.get(schedule, 1))
+    n = min(n, len(graph_of(MODELS[name]()).calls) // FAMILIES[schedule].stages_per_rank)
     options = {"stages": n, "micro_batches": micro_batches, "schedule": schedule}
     if name == "residual":  # batch norm sees micro-batches: so it must in one process
         compare(ranks, n, name, options, same_parts=True, rtol=1e-4, atol=1e-5)

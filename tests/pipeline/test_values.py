@@ -368,7 +368,7 @@ def test_outputs_that_micro_batches_cannot_make_are_refused(ranks):
     for text in ranks.run(2, refused, whose_outputs_carry_a_mask, ("last",), tokens):
         assert "a mask on its outputs" in text
     for text in ranks.run(2, refused, whose_output_has_rows_of_its_own, ("last",), tokens):
-        assert "has not one row for each sample: of 1009 samples" in text
+        assert "does not have one row per sample: for 1009 samples" in text
 
 
 def thawed(cut_at):

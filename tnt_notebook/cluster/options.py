@@ -205,7 +205,7 @@ class Request:
     transport: str | None = _option(
         str, "how ranks reach each other: shm is shared memory, mpi is MPI, gpi is GPI-2 between "
         "nodes; auto (without it) is shared memory within a node, and MPI between nodes",
-        site=False, choices=TRANSPORTS, variable="TNT_TRANSPORT",
+        site=False, choices=tuple(TRANSPORTS), variable="TNT_TRANSPORT",
     )  # fmt: skip
     lanes: int | None = _option(
         int, "progress threads of a rank (1 without it)", "L", site=False, variable="TNT_LANES",

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tnt_notebook.choices import DTYPES
+
 if TYPE_CHECKING:
     from tnt_notebook.comm import _kernels
 
-#: What can be exchanged, in the order of the backend's numbers.
-TYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8")
+#: In the order of the backend's numbers, as are its element types in choices.py.
 REDUCTIONS = ("sum", "min", "max", "product")
 COLLECTIVES = (
     "allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall", "barrier",
 )  # fmt: skip
 
-_TYPE = {name: number for number, name in enumerate(TYPES)}
+_TYPE = {name: number for number, name in enumerate(DTYPES)}
 _REDUCTION = {name: number for number, name in enumerate(REDUCTIONS)}
 _COLLECTIVE = {name: number for number, name in enumerate(COLLECTIVES)}
 _FLOATS = ("float32", "float64", "bfloat16", "float16")
@@ -277,7 +278,7 @@ def type_number(dtype: np.dtype) -> int:
     """The backend's number of a dtype; raises TypeError if it cannot be exchanged."""
     number = _TYPE.get(dtype.name)
     if number is None or not dtype.isnative:
-        raise TypeError(f"{dtype} cannot be exchanged; it must be one of {', '.join(TYPES)}")
+        raise TypeError(f"{dtype} cannot be exchanged; it must be one of {', '.join(DTYPES)}")
     return number
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tnt_notebook.choices import TRANSPORTS
 from tnt_notebook.comm import gaspi, mpi
 from tnt_notebook.errors import CommunicationError
 
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from tnt_notebook.comm import _kernels
-
-#: What a person may ask for.
-TRANSPORTS = {
-    "auto": "shared memory within a node, MPI between nodes",
-    "shm": "shared memory; an error if the ranks are not on one node",
-    "mpi": "MPI between all ranks",
-    "gpi": "shared memory within a node, GPI-2 (GASPI) between nodes",
-}
 
 #: With the value 0, shared memory is not used.
 SHARED_MEMORY_VARIABLE = "TNT_SHARED_MEMORY"
@@ -101,7 +94,7 @@ def open_links(
     Args:
         comm: for the exchange of addresses.
         links: private communicators, one for each lane of the engine.
-        transport: one of :data:`TRANSPORTS`, the same on all ranks.
+        transport: one of :data:`tnt_notebook.choices.TRANSPORTS`, the same on all ranks.
         timeout_s: seconds that the other ranks may take.
 
     Raises:

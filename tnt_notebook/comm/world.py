@@ -35,7 +35,7 @@ class World(Collectives):
     Args:
         communicator: an mpi4py communicator, duplicated here; ``None``: this process alone.
         timeout_s: seconds that an operation may wait for one message.
-        transport: one of :data:`tnt_notebook.comm.links.TRANSPORTS`; default: what the environment
+        transport: one of :data:`tnt_notebook.choices.TRANSPORTS`; default: what the environment
             variable ``TNT_TRANSPORT`` says, or ``"auto"``.
         lanes: how many progress threads; default: ``TNT_LANES``, or 1. More than one pays where
             several large buckets are under way together and there are cores to spare.

@@ -10,9 +10,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tnt_notebook.choices import DTYPES
 from tnt_notebook.comm import rules, schedules
 from tnt_notebook.comm.channels import TUNING
-from tnt_notebook.comm.collectives import TYPES
 from tnt_notebook.comm.groups import Bucket
 from tnt_notebook.comm.tuning.question import KB, Question
 from tnt_notebook.comm.tuning.shift import shift, shift_in_place
@@ -37,8 +37,8 @@ def possible(over: World, question: Question) -> list[str]:
 
     if over.size < 2:
         raise ValueError("One rank has nobody to exchange with: start at least two.")
-    if question.dtype not in TYPES:
-        raise ValueError(f"dtype {question.dtype!r} is not one of {', '.join(TYPES)}.")
+    if question.dtype not in DTYPES:
+        raise ValueError(f"dtype {question.dtype!r} is not one of {', '.join(DTYPES)}.")
     if question.max_bytes < KB:
         raise ValueError("The smallest vector has 1 KB: measure up to that or more.")
     if question.rounds < 1:

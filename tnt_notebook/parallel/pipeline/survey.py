@@ -38,7 +38,7 @@ def _survey(graph: Graph) -> None:
     """Adds shapes and masks to a graph.
 
     Raises:
-        ModelError: an output has not one row for each sample.
+        ModelError: an output does not have one row per sample.
     """
     values: dict[int, Any] = {}
     numbers: dict[int, int] = {}  # of values and masks, by id of the tensor
@@ -77,9 +77,9 @@ def _survey(graph: Graph) -> None:
         found, spec = values[value].shape, graph.specs[value]
         if len(found) == 0 or found[0] not in (_BATCH, None):
             raise ModelError(
-                f"The model's output {spec.name!r} has not one row for each sample: of "
-                f"{_BATCH} samples it has the shape {tuple(found)}. A pipeline puts outputs of "
-                "micro-batches together along their first axis: let it be that of the samples."
+                f"The model's output {spec.name!r} does not have one row per sample: for "
+                f"{_BATCH} samples its shape is {tuple(found)}. A pipeline joins the outputs of "
+                "micro-batches along their first axis, which must be that of the samples."
             )
 
 
