@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.support.batch import Batch, batch
+from tests.support.cases import THOROUGH
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.errors import ClusterError
@@ -51,10 +52,11 @@ def test_start_run_restart_stop(system: Batch, monkeypatch: pytest.MonkeyPatch) 
             "names", "('OF_THE_NOTEBOOK', 'MINE', 'JUPYTERHUB_API_TOKEN')"))  # fmt: skip
         for rank in (0, 1):
             assert cluster.pull("here", rank) == (os.getcwd(), "two words", "'quoted'", None)
-        cluster.restart()
-        assert cluster.record.job == job
-        with pytest.raises(ClusterError, match="'here' is not defined"):
-            cluster.pull("here")
+        if system.name == "pbs" or THOROUGH:  # their scripts are alike
+            cluster.restart()
+            assert cluster.record.job == job
+            with pytest.raises(ClusterError, match="'here' is not defined"):
+                cluster.pull("here")
     finally:
         cluster.stop()
     assert system.job(job)["how"] == "cancelled"

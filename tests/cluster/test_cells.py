@@ -219,24 +219,20 @@ def test_logs_keep_prints_and_what_child_processes_write(cluster: Cluster) -> No
 
 
 def test_ranks_blocked_in_plain_mpi_are_freed_by_a_restart(
-    capsys: pytest.CaptureFixture[str],
+    pair: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = Cluster(2)
-    try:
-        begin = time.monotonic()
-        with pytest.raises(ClusterError, match="variables on all ranks are lost") as raised:
-            cluster.run(
-                RANK + "from mpi4py import MPI\n"
-                "if rank == 1: raise ValueError('bad')\nMPI.COMM_WORLD.Barrier()"
-            )
-        assert time.monotonic() - begin < 30
-        assert "rank 1: ValueError: bad" in str(raised.value)
-        where = str(raised.value).split("Rank 0 was here:")[1]
-        assert "<module>" in where.splitlines()[1] and "run_code" in where, where
-        cluster.run("print('again')")
-        assert capsys.readouterr().out.splitlines() == [
-            "restarting the engines: rank 0 cannot be freed",
-            "ranks 0-1: again",
-        ]
-    finally:
-        cluster.stop()
+    begin = time.monotonic()
+    with pytest.raises(ClusterError, match="variables on all ranks are lost") as raised:
+        pair.run(
+            RANK + "from mpi4py import MPI\n"
+            "if rank == 1: raise ValueError('bad')\nMPI.COMM_WORLD.Barrier()"
+        )
+    assert time.monotonic() - begin < 30
+    assert "rank 1: ValueError: bad" in str(raised.value)
+    where = str(raised.value).split("Rank 0 was here:")[1]
+    assert "<module>" in where.splitlines()[1] and "run_code" in where, where
+    pair.run("print('again')")
+    assert capsys.readouterr().out.splitlines() == [
+        "restarting the engines: rank 0 cannot be freed",
+        "ranks 0-1: again",
+    ]

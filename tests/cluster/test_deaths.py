@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -73,37 +74,37 @@ def kill(cluster: Cluster, rank: int) -> None:
     os.kill(cluster.status()[rank].pid, signal.SIGKILL)
 
 
-def test_the_others_live_and_cells_go_on_there(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = Cluster(3)
-    try:
-        cluster.run("from tnt_notebook import comm; mine = comm.rank() * 10")
-        fit = cluster.fit(CELL.format(epochs=100_000, pause=0), {})
-        eventually(lambda: fit.frames, 60)
-        begin = time.monotonic()
-        kill(cluster, 1)
-        with pytest.raises(DeathError, match="rank 1 died on .*ranks 0,2 live") as raised:
-            fit.wait(60)
-        assert time.monotonic() - begin < 5 and raised.value.ranks == [1]
-        assert [row.state for row in cluster.status()] == ["idle", "dead", "idle"]
-        capsys.readouterr()
-        cluster.run("print(mine, comm.rank(), comm.world().size)")
-        assert capsys.readouterr().out == "rank 0: 0 0 2\nrank 2: 20 1 2\n"
-        with pytest.raises(ClusterError, match="rank 1 died. %tnt_cluster restart --missing"):
-            cluster.run("1", [1])
-        assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(60).state == "finished"
-        start_missing(cluster)
-        assert [row.state for row in cluster.status()] == ["idle"] * 3
-        cluster.run("from tnt_notebook import comm; print(comm.rank(), comm.world().size)")
-        capsys.readouterr()
-        assert cluster.pull("mine", 2) == 20
-        with pytest.raises(ClusterError, match="'mine' is not defined"):
-            cluster.pull("mine", 1)
-        assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(60).state == "finished"
-    finally:
-        cluster.stop()
+def test_the_others_live_and_go_on_with_cells_and_fits(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.run("from tnt_notebook import comm; mine = comm.rank() * 10")
+    fit = cluster.fit(CELL.format(epochs=100_000, pause=0), {})
+    eventually(lambda: fit.frames, 60)
+    begin = time.monotonic()
+    kill(cluster, 1)
+    with pytest.raises(DeathError, match="rank 1 died on .*ranks 0,2 live") as raised:
+        fit.wait(60)
+    assert time.monotonic() - begin < 5 and raised.value.ranks == [1]
+    assert [row.state for row in cluster.status()] == ["idle", "dead", "idle"]
+    capsys.readouterr()
+    cluster.run("print(mine, comm.rank(), comm.world().size)")
+    assert capsys.readouterr().out == "rank 0: 0 0 2\nrank 2: 20 1 2\n"
+    with pytest.raises(ClusterError, match="rank 1 died. %tnt_cluster restart --missing"):
+        cluster.run("1", [1])
+    assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(60).state == "finished"
+
+    start_missing(cluster)
+    assert [row.state for row in cluster.status()] == ["idle"] * 3
+    cluster.run("from tnt_notebook import comm; print(comm.rank(), comm.world().size)")
+    assert cluster.pull("mine", 2) == 20
+    with pytest.raises(ClusterError, match="'mine' is not defined"):
+        cluster.pull("mine", 1)
+    assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(60).state == "finished"
 
 
-def test_a_model_of_before_trains_on_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_of_before_trains_on_the_others(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     make = """
 import keras, numpy as np, tnt_notebook as tnt
 keras.utils.set_random_seed(1)
@@ -115,80 +116,110 @@ model.compile("adam", "mse")
 y = x.sum(1, keepdims=True)
 print(*model.fit(x, y, batch_size=30, epochs=2, shuffle=False, verbose=0).history["loss"])
 """
-    cluster = Cluster(3)
-    try:
-        cluster.run(make + fit + "w = model.get_weights()")
-        kill(cluster, 1)
-        eventually(lambda: cluster.missing() == [1])
-        cluster.run(fit)
-        alone = "model = model.keras_model; model.set_weights(w); model.compile('adam', 'mse')"
-        cluster.run("model.set_weights(w); model.compile('adam', 'mse')" + fit)
-        cluster.run(alone + fit)
-        _, _, losses, expected = capsys.readouterr().out.splitlines()
-        assert losses.startswith("ranks 0,2: ")
-        numbers = [[float(word) for word in line.split()[2:]] for line in (losses, expected)]
-        assert numbers[0] == pytest.approx(numbers[1], rel=1e-5)
-    finally:
-        cluster.stop()
+    cluster.run(make + fit + "w = model.get_weights()")
+    kill(cluster, 1)
+    eventually(lambda: cluster.missing() == [1])
+    cluster.run(fit)
+    alone = "model = model.keras_model; model.set_weights(w); model.compile('adam', 'mse')"
+    cluster.run("model.set_weights(w); model.compile('adam', 'mse')" + fit)
+    cluster.run(alone + fit)
+    _, _, losses, expected = capsys.readouterr().out.splitlines()
+    assert losses.startswith("ranks 0,2: ")
+    numbers = [[float(word) for word in line.split()[2:]] for line in (losses, expected)]
+    assert numbers[0] == pytest.approx(numbers[1], rel=1e-5)
+    start_missing(cluster)
 
 
-def test_a_rank_that_hangs_is_named_after_the_time_that_was_said() -> None:
-    cluster = Cluster(2)
-    try:
-        fit = cluster.fit(CELL.format(epochs=100_000, pause=0), {"timeout": 2.0})
-        eventually(lambda: fit.frames, 60)
-        begin = time.monotonic()
-        os.kill(cluster.status()[1].pid, signal.SIGSTOP)
-        with pytest.raises(ClusterError, match="waited 2 s for rank 1") as raised:
-            fit.wait(60)
-        assert time.monotonic() - begin < 25  # two interrupts in vain, and a start
-        assert "Rank 1 was here:\n(it did not say: it is stopped" in str(raised.value)
-        cluster.run("1")
-    finally:
-        cluster.stop()
-
-
-def test_a_rank_without_memory_is_named_with_the_reason(memory_limit: MemoryLimit) -> None:
-    cluster = Cluster(2)
-    try:
-        memory_limit(cluster.status()[1].pid, 100_000_000)
-        begin = time.monotonic()
-        with pytest.raises(
-            DeathError, match=r"rank 1 died on .*: probably for lack of memory"
-        ) as said:
-            cluster.run(
-                "from tnt_notebook import comm\nif comm.rank() == 1: x = b'1' * 400_000_000"
-            )
-        assert time.monotonic() - begin < 5
-        assert "Since it began, 1 processes were killed there for lack of" in str(said.value)
-        assert "Smaller batches" in str(said.value)
-        cluster.run("1")
-    finally:
-        cluster.stop()
-
-
-@pytest.mark.parametrize("on_failure", ["shrink", "restart"])
-def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(
-    on_failure: str, capsys: pytest.CaptureFixture[str]
+def test_a_rank_that_dies_ends_the_cell_and_is_named(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = Cluster(3)
-    try:
-        whole = cluster.fit(CELL.format(epochs=6, pause=0), {}).wait(120).history["loss"]
-        options = {"checkpoint": {"folder": None, "in_memory": True, "every_steps": 5}}
-        if on_failure == "restart":
-            options = {"checkpoint": {"folder": str(cluster.folder.path / "c"), "every_steps": 5}}
+    cell = """
+import os, signal
+from tnt_notebook import comm
+print('last words', flush=True)
+if comm.rank() == 2:
+    os.kill(os.getpid(), signal.SIGKILL)
+comm.world().barrier()
+"""
+    with pytest.raises(ClusterError, match="(?s)rank 2 died.*restart.*last words"):
+        cluster.run(cell)
+    assert cluster.status()[2].state == "dead"
+    capsys.readouterr()
+    cluster.run("print('still here')")
+    assert capsys.readouterr().out == "ranks 0-1: still here\n"
+    kill(cluster, 1)  # at rest
+    eventually(lambda: cluster.status()[1].state == "dead")
+    eventually(lambda: 1 in cluster.missing())
+    cluster.restart()
+    cluster.run("print('again')")
+    assert capsys.readouterr().out == "ranks 0-2: again\n"
+
+
+def test_rank_0_dies_and_then_its_successor(cluster: Cluster) -> None:
+    cluster.run("mine = __import__('tnt_notebook').comm.rank()")
+    sums = """
+import numpy as np
+from tnt_notebook import comm
+while True:
+    comm.world().allreduce(np.ones(1000))
+"""
+    for _ in range(2):
+        with ThreadPoolExecutor() as threads:
+            running = threads.submit(cluster.run, sums)
+            eventually(lambda: {row.state for row in cluster.status()} == {"busy"})
+            kill(cluster, 0)
+            with pytest.raises(DeathError, match="rank 0 died on "):
+                running.result(10)
+        start_missing(cluster)
+        cluster.run("from tnt_notebook import comm")
+        cluster.run("all_ = comm.world().gather_numbers(comm.rank())")
+        assert [cluster.pull("all_", rank) for rank in range(3)] == [[0, 1, 2]] * 3
+        assert cluster.pull("mine", 1) == 1
+
+
+def test_a_rank_that_hangs_is_named_after_the_time_that_was_said(pair: Cluster) -> None:
+    fit = pair.fit(CELL.format(epochs=100_000, pause=0), {"timeout": 2.0})
+    eventually(lambda: fit.frames, 60)
+    begin = time.monotonic()
+    os.kill(pair.status()[1].pid, signal.SIGSTOP)
+    with pytest.raises(ClusterError, match="waited 2 s for rank 1") as raised:
+        fit.wait(60)
+    assert time.monotonic() - begin < 25  # two interrupts in vain, and a start
+    assert "Rank 1 was here:\n(it did not say: it is stopped" in str(raised.value)
+    pair.run("1")
+
+
+def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = cluster.fit(CELL.format(epochs=6, pause=0), {}).wait(120).history["loss"]
+    for on_failure, checkpoint, how, living in (
+        ("shrink", {"folder": None, "in_memory": True}, "going on with ranks 0-1", [0, 1]),
+        ("restart", {"folder": str(tmp_path)}, "rank 2 was started again", [0, 1, 2]),
+    ):
         fit = cluster.fit(
-            CELL.format(epochs=6, pause=0.1), options, on_failure=on_failure, restarts=1
-        )
-        eventually(lambda: len(fit.history.get("loss", [])) >= 2, 60)
+            CELL.format(epochs=6, pause=0.05), {"checkpoint": {**checkpoint, "every_steps": 5}},
+            on_failure=on_failure, restarts=1,
+        )  # fmt: skip
+        eventually(lambda fit=fit: len(fit.history.get("loss", [])) >= 2, 60)
         kill(cluster, 2)
         fit.wait(120)
         assert fit.state == "finished"
         assert fit.history["loss"] == pytest.approx(whole, rel=1e-4)
-        said = capsys.readouterr().out
-        how = {"shrink": "going on with ranks 0-1", "restart": "rank 2 was started again"}
-        assert f"rank 2 died on {os.uname().nodename}: {how[on_failure]}" in said
-        living = {"shrink": [0, 1], "restart": [0, 1, 2]}[on_failure]
+        assert f"rank 2 died on {os.uname().nodename}: {how}" in capsys.readouterr().out
         assert cluster.living == living
-    finally:
-        cluster.stop()
+        if on_failure == "shrink":
+            start_missing(cluster)
+
+
+def test_a_rank_without_memory_is_named_with_the_reason(
+    pair: Cluster, memory_limit: MemoryLimit
+) -> None:
+    memory_limit(pair.status()[1].pid, 100_000_000)
+    begin = time.monotonic()
+    with pytest.raises(DeathError, match=r"rank 1 died on .*: probably for lack of memory") as said:
+        pair.run("from tnt_notebook import comm\nif comm.rank() == 1: x = b'1' * 400_000_000")
+    assert time.monotonic() - begin < 5
+    assert "Since it began, 1 processes were killed there for lack of" in str(said.value)
+    assert "Smaller batches" in str(said.value)
+    start_missing(pair)

@@ -44,20 +44,15 @@ def test_a_person_may_ask_for_as_many_lanes_as_the_backend_has() -> None:
     assert _kernels.max_lanes == choices.MAX_LANES
 
 
-def test_a_transport_and_lanes_are_as_asked_for() -> None:
-    with started(transport="mpi", lanes=2) as cluster:
-        assert cluster.links == Links("mpi", "transport mpi was asked for", 2)
+def test_lanes_are_as_asked_for_and_the_reason_for_a_transport_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TNT_SHARED_MEMORY", "0")
+    with started(lanes=2) as cluster:
+        assert cluster.links == Links("mpi", "TNT_SHARED_MEMORY=0 turns shared memory off", 2)
         assert [(row.node, row.link) for row in cluster.status()] == [(0, "mpi"), (1, "mpi")]
         cluster.run(SUM)
         assert cluster.pull("x", 1) == 2
-
-
-def test_without_shared_memory_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TNT_SHARED_MEMORY", "0")
-    with started() as cluster:
-        assert cluster.links == Links("mpi", "TNT_SHARED_MEMORY=0 turns shared memory off", 1)
-        cluster.run(SUM)
-        assert cluster.pull("x") == 2
 
 
 @gpi2.needed

@@ -1,7 +1,6 @@
 """The handle of a fit, on real ranks that train a real model."""
 
 import re
-import threading
 import time
 from pathlib import Path
 
@@ -102,18 +101,14 @@ def test_a_rank_that_is_stuck_is_interrupted_and_named(cluster: Cluster, tmp_pat
 
 
 def test_a_rank_that_is_stuck_in_its_input_is_named_and_the_ranks_start_anew(
-    tmp_path: Path,
+    pair: Cluster, tmp_path: Path
 ) -> None:
-    cluster = Cluster(2)
-    try:
-        fit = stuck(cluster, tmp_path / "stuck", "model.fit(Data(), epochs=100_000)")
-        fit.abort()  # while TensorFlow reads, in a thread of its own
-        with pytest.raises(ClusterError, match="rank 1 did not end") as raised:
-            fit.wait(60)
-        assert " in hang\n" in str(raised.value) and " in __getitem__" in str(raised.value)
-        assert cluster.fit(CELL.format(epochs=1), {}).wait(60).state == "finished"
-    finally:
-        cluster.stop()
+    fit = stuck(pair, tmp_path / "stuck", "model.fit(Data(), epochs=100_000)")
+    fit.abort()  # while TensorFlow reads, in a thread of its own
+    with pytest.raises(ClusterError, match="rank 1 did not end") as raised:
+        fit.wait(60)
+    assert " in hang\n" in str(raised.value) and " in __getitem__" in str(raised.value)
+    pair.run("1")
 
 
 def test_cells_and_fits_wait_for_the_fit_before_them(
@@ -167,14 +162,3 @@ model.fit(np.ones((8, 2)), np.ones((8, 1)), epochs=1)
     with pytest.raises(ModelError, match="register_keras_serializable"):
         _ = fit.model
     assert fit.model_bytes()[:2] == b"PK"
-
-
-def test_stopping_the_cluster_ends_the_fit() -> None:
-    cluster = Cluster(2)
-    fit = cluster.fit(CELL.format(epochs=100_000), {})
-    eventually(lambda: fit.frames, 60)
-    cluster.stop()
-    with pytest.raises(ClusterError, match="stopped or restarted"):
-        fit.wait(20)
-    assert fit.state == "failed"
-    eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("tnt-fit")])
