@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tests.support.cases import THOROUGH
 
@@ -55,14 +55,10 @@ def tell(line: str) -> None:
 
 
 def interleaved(
-    a: Callable[[], float],
-    b: Callable[[], float],
-    rounds: int,
-    seconds: float,
-    clock: Callable[[], float] = time.monotonic,
+    a: Callable[[], float], b: Callable[[], float], rounds: int, seconds: float, **others: Any
 ) -> Ratio:
-    """Runs A B, B A, A B, ...; each returns the seconds it took. Bounded as `rotating`."""
-    first, second = rotating((a, b), rounds, seconds, clock)
+    """Runs A B, B A, A B, ...; each returns the seconds it took. Arguments as of `rotating`."""
+    first, second = rotating((a, b), rounds, seconds, **others)
     return ratio(first, second)
 
 
@@ -71,6 +67,7 @@ def rotating(
     rounds: int,
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
+    say: Callable[[str], object] = tell,
 ) -> list[list[T]]:
     """Runs all of them in each round; who begins, and which way round, changes.
 
@@ -78,7 +75,8 @@ def rotating(
         rounds: at most.
         seconds: no round begins that would probably end later, but for the first; with
             ``TNT_THOROUGH=1`` there is no such limit.
-        clock: which time it is; for several ranks that run the same rounds, the same on all.
+        clock: which time it is; for ranks that run the same rounds together, the same on all.
+        say: takes a line about how far the rounds are.
 
     Returns:
         For each contestant what it returned in each round.
@@ -88,10 +86,10 @@ def rotating(
     for i in range(rounds):
         now = clock()
         if i and not THOROUGH and (now - began) * (i + 1) / i > seconds:
-            tell(f"  {i} of {rounds} rounds in {now - began:.0f} s: there is no time for more")
+            say(f"  {i} of {rounds} rounds in {now - began:.0f} s: there is no time for more")
             break
         if now - said > _SAY_EVERY:
-            tell(f"  {i} of {rounds} rounds")
+            say(f"  {i} of {rounds} rounds")
             said = now
         order = [(i + k) % len(contestants) for k in range(len(contestants))]
         for k in reversed(order) if i // len(contestants) % 2 else order:

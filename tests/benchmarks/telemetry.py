@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from tests.benchmarks.rounds import Ratio, interleaved
+from tests.benchmarks.rounds import Ratio, interleaved, tell
 from tests.support.rank_pool import ROOT, mpiexec, rank_environment
 
 ROUNDS, SECONDS, STEPS = 21, 40.0, 100
@@ -52,8 +52,14 @@ def compared(stages: int) -> Ratio | None:
         """Rank 0's: all run the same number of rounds."""
         return float(tnt.world().broadcast(np.array([time.monotonic()]))[0])
 
+    def say(line: str) -> None:
+        if tnt.world().rank == 0:
+            tell(line)
+
     on, off = fitted(True), fitted(False)
-    ratio = interleaved(lambda: epoch(on), lambda: epoch(off), ROUNDS, SECONDS, clock)
+    ratio = interleaved(
+        lambda: epoch(on), lambda: epoch(off), ROUNDS, SECONDS, clock=clock, say=say
+    )
     if tnt.world().rank == 0 and not any("step_trace" in frame for frame in frames):
         raise RuntimeError("nothing was seen")
     return ratio if tnt.world().rank == 0 else None
