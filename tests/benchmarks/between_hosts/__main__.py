@@ -91,7 +91,7 @@ def _cell(entry: Entry, figures: Figures) -> str:
 
 
 def main() -> None:
-    asked = parser(__doc__, rounds=9, seconds=10)
+    asked = parser(__doc__, rounds=9, seconds=15)
     asked.add_argument("--hosts", type=int, nargs="+", default=HOSTS)
     asked.add_argument("--ranks-per-host", type=int, nargs="+", default=RANKS_PER_HOST)
     asked.add_argument("--rate", default="1gbit")

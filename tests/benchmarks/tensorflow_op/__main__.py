@@ -24,7 +24,10 @@ def measure(
             def turn(way: str) -> float:
                 return max(job.ask(way=way, bytes=size, iterations=20))
 
-            results = rotating([partial(turn, way) for way in WAYS], rounds, limit)
+            turns = [partial(turn, way) for way in WAYS]
+            for begin in turns:
+                begin()  # traces
+            results = rotating(turns, rounds, limit)
         line_ns = cache_line_ns(native.loaded(library))
     seconds = dict(zip(WAYS, results, strict=True))
     op = [(a - b) / CHAIN for a, b in zip(seconds[OPS], seconds[EMPTY], strict=True)]
