@@ -27,7 +27,9 @@ def rack() -> Iterator[Rack]:
         yield rack
 
 
-@pytest.mark.parametrize("event", ["crash", "unplug", "rank"])
+@pytest.mark.parametrize(
+    "event", ["crash", "unplug", pytest.param("rank", marks=pytest.mark.thorough)]
+)
 def test_start_train_and_lose_a_host(rack: Rack, tmp_path: Path, event: str) -> None:
     config = tmp_path / "config"
     config.mkdir()

@@ -1,4 +1,4 @@
-"""The emulated hosts that other tests and benchmarks stand on."""
+"""The emulated hosts that tests and benchmarks stand on: tests fail, too, where they are wrong."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from tests.support.hosts import Rack, hosts, unavailable
 from tests.support.rank_pool import ROOT, rank_environment
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.skipif(
-    bool(unavailable()), reason=f"this machine does not allow it: {unavailable()}"
-)
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(
+        bool(unavailable()), reason=f"this machine does not allow it: {unavailable()}"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

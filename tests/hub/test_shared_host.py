@@ -1,4 +1,4 @@
-"""The host that other tests stand on."""
+"""The host that other tests stand on; they fail, too, where it is not what it should be."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.support.rank_pool import ROOT
 from tests.support.shared_host import SharedHost
 from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.thorough
 
 HOLD = """
 import subprocess, sys

@@ -20,7 +20,7 @@ from tnt_notebook.engine.log import MOST_BYTES
 from tnt_notebook.errors import RankError
 
 RANKS = 3
-SECONDS = 60 if THOROUGH else 3
+SECONDS = 60 if THOROUGH else 2
 LINE = 100  # bytes with its end and the label
 #: MB. Ten megabytes a second that were kept anywhere would be more in the long form; in the short
 #: one it is what waits to be shown at most.

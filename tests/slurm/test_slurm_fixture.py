@@ -1,4 +1,4 @@
-"""The Slurm that other tests stand on."""
+"""The Slurm that other tests stand on; they fail, too, where it is not what it should be."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from tests.support.rank_pool import ROOT, mpiexec, rank_environment
 from tests.support.slurm import Slurm, SlurmError, pmix_unavailable, slurm_here, unavailable
 from tests.support.waiting import eventually
 from tnt_notebook.cluster.ports import open_mpi_ports
+
+pytestmark = pytest.mark.thorough
 
 NEEDS_PMIX = pytest.mark.skipif(bool(pmix_unavailable()), reason=pmix_unavailable())
 
