@@ -56,9 +56,10 @@ export PATH := $(BIN):$(PATH)
 
 setup: $(READY)
 
+KERNELS := $(shell find kernels -name '*.cpp' -o -name '*.h')
 BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard widgets/*.js widgets/*.css) \
 	tnt_notebook/telemetry/kinds.json kernels/engine/event_kind.h.in \
-	$(filter-out kernels/test/%,$(wildcard kernels/*/*.cpp kernels/*/*.h))
+	$(filter-out kernels/test/%,$(KERNELS))
 
 $(READY): $(BUILT_FROM) $(if $(filter-out $(TENSORFLOW),$(INSTALLED)),no-venv)
 	@$(PYTHON) .ci/prerequisites.py
@@ -87,8 +88,9 @@ lab: $(READY)
 	$(BIN)/jupyter lab --ServerApp.root_dir=notebooks \
 		$(if $(filter 0,$(shell id -u)),--allow-root) $(LAB_FLAGS)
 
-test: $(READY) build/tests/built
-	$(CTEST) --test-dir build/tests
+test: $(READY)
+	$(BIN)/cmake --build build/editable --target kernels_tests
+	$(CTEST) --test-dir build/editable
 	$(BIN)/python -m pytest --nbval notebooks tests
 
 test-all: export TNT_THOROUGH := 1
@@ -126,22 +128,22 @@ check: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run -Werror kernels/*/*.cpp kernels/*/*.h
+	$(BIN)/clang-format --dry-run -Werror $(KERNELS)
 
 format: $(READY)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-	$(BIN)/clang-format -i kernels/*/*.cpp kernels/*/*.h
+	$(BIN)/clang-format -i $(KERNELS)
 
-test-kernels: build/tests-thread/built build/tests-address/built
-	$(CTEST) --test-dir build/tests-thread
-	$(CTEST) --test-dir build/tests-address
+# What setup has built is not built again: its folder has a target for the plain tests.
+test-kernels: build/thread/built build/address/built
+	$(CTEST) --test-dir build/thread
+	$(CTEST) --test-dir build/address
 
-# The C++ tests: plain in build/tests, with a sanitizer in build/tests-<sanitizer>.
-build/tests%built: $(READY) $(wildcard kernels/*/*.cpp kernels/*/*.h) kernels/test/CMakeLists.txt
+build/%/built: $(READY) $(KERNELS) kernels/test/CMakeLists.txt
 	$(BIN)/cmake -S . -B $(@D) -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
-		-DTNT_PYTHON=OFF -DTNT_TESTS=ON -DTNT_SANITIZE=$(patsubst -%/,%,$(filter -%,$*))
-	$(BIN)/cmake --build $(@D)
+		-DTNT_PYTHON=OFF -DTNT_SANITIZE=$*
+	$(BIN)/cmake --build $(@D) --target kernels_tests
 	@touch $@
 
 clean:

@@ -37,9 +37,11 @@ FILES = {("comm", "telemetry.events")}  # which number each kind of event has
 #: The same for C++: the way of an operation down to the bytes.
 KERNELS = {
     "tensorflow": ("engine",),
-    "python": ("engine",),
-    "engine": ("collective", "transport"),
+    "python": ("engine", "checker"),
+    "engine": ("collective", "elements", "transport"),
+    "checker": ("collective",),
     "collective": (),
+    "elements": (),
     "transport": (),
     "guard": (),
 }

@@ -19,11 +19,16 @@ namespace tnt {
 struct Algorithm {
   const char* name;
   Collective collective;
-  bool (*fits)(const Task&);  // whether it can be made for these ranks and nodes
-  Schedule (*make)(const Task&);
+  bool (*fits)(const Task&);            // whether it can be made for these ranks and nodes
+  Schedule (*of_several)(const Task&);  // of two ranks or more
+
+  Schedule make(const Task& task) const;
 };
 
 const std::vector<Algorithm>& algorithms();
+
+// One a rank; the task's own rank is ignored.
+std::vector<Schedule> schedules_of_all(const Algorithm& algorithm, Task task);
 
 // Null if there is none of that name.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);

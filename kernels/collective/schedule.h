@@ -12,8 +12,8 @@
 // Ranks of one node reach each other's data memory: a copy or reduce may read and write it, as far
 // as messages order the accesses, and after a message from that rank itself in the same operation,
 // which also tells where the memory is. A message of no elements is such an order and nothing else,
-// and costs one cache line. The same lists are executed by the engine, proved for any number of
-// ranks by check.h and timed by cost.h, without hardware.
+// and costs one cache line. The same lists are executed by the engine, and proved and timed by
+// the checker for any number of ranks, without hardware.
 #pragma once
 
 #include <cstddef>

@@ -189,11 +189,4 @@ class Writer {
   int rank_;
 };
 
-// The schedule of a rank that has no others.
-inline Schedule alone(const Task& task) {
-  Writer writer(task);
-  if (!task.in_place) writer.copy(output_at(0), input_at(0), whole_count(task));
-  return writer.finish();
-}
-
 }  // namespace tnt

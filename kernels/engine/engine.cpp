@@ -60,17 +60,6 @@ void check_request(const Request& request) {
                                 name_of(request.wire));
 }
 
-// Whatever the collective, one rank's input is its output.
-Schedule schedule_of_one(const Task& task) {
-  Schedule schedule;
-  Step step;
-  step.count = task.offsets.empty() ? task.count : task.offsets.back();
-  step.from.memory = Memory::input;
-  step.to.memory = Memory::output;
-  if (step.count != 0 && !task.in_place) schedule.steps.push_back(step);
-  return schedule;
-}
-
 std::vector<int> numbers_below(int size) {
   std::vector<int> numbers;
   for (int i = 0; i < size; ++i) numbers.push_back(i);
@@ -381,8 +370,7 @@ const Plan& Engine::plan(Bucket& bucket) {
                                     request.algorithm + "\" is not possible among these ranks");
     }
     plan.algorithm = static_cast<int>(algorithm - algorithms().data());
-    plan.schedule = std::make_shared<const Schedule>(task.size == 1 ? schedule_of_one(task)
-                                                                    : algorithm->make(task));
+    plan.schedule = std::make_shared<const Schedule>(algorithm->make(task));
   }
   if (plans.size() == most_plans) plans.pop_back();
   plans.insert(plans.begin(), std::move(plan));

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "collective/element.h"
 #include "collective/task.h"
+#include "elements/element.h"
 #include "transport/transport.h"
 
 namespace tnt {

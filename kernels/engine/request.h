@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "collective/element.h"
 #include "collective/schedule.h"
 #include "collective/task.h"
+#include "elements/element.h"
 #include "engine/group.h"
 
 namespace tnt {

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "checker/check.h"
+#include "checker/cost.h"
 #include "collective/algorithms.h"
-#include "collective/check.h"
-#include "collective/cost.h"
 #include "collective/schedule.h"
 #include "collective/select.h"
 
@@ -106,12 +106,6 @@ void make_rule(Rule* self, int collective, std::string algorithm,
   new (self) Rule(std::move(rule));
 }
 
-std::vector<Schedule> schedules_of(const Algorithm& algorithm, Task task) {
-  std::vector<Schedule> all;
-  for (task.rank = 0; task.rank < task.size; ++task.rank) all.push_back(algorithm.make(task));
-  return all;
-}
-
 }  // namespace
 
 void bind_schedules(nb::module_& m) {
@@ -178,7 +172,7 @@ void bind_schedules(nb::module_& m) {
                       {std::get<0>(network), std::get<1>(network)},
                       reduce,
                       copy};
-    return predict(schedules_of(named(task.collective, name), task), task, costs);
+    return predict(schedules_of_all(named(task.collective, name), task), task, costs);
   });
 }
 

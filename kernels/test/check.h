@@ -1,5 +1,5 @@
-// Tests: TEST(name) { CHECK(...); }. One executable per topic; its arguments name the tests to run
-// (all without arguments).
+// Tests: TEST(name) { CHECK(...); }, in test_<topic>.cpp. The arguments of the program name topics
+// or tests to run (all without arguments).
 #pragma once
 
 #include <sstream>
@@ -13,8 +13,16 @@ struct CheckFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What a test needs is not on this machine. A topic whose tests all say so is skipped.
+struct Skipped : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Whether long sweeps are wanted too: TNT_THOROUGH=1.
+bool thorough();
+
 struct Registration {
-  Registration(const char* name, void (*body)());
+  Registration(const char* file, const char* name, void (*body)());
 };
 
 [[noreturn]] inline void fail(const char* file, int line, const std::string& what) {
@@ -36,9 +44,9 @@ inline void check_contains(const std::string& text, const char* part, const char
 
 }  // namespace tnt::test
 
-#define TEST(name)                                                         \
-  static void name();                                                      \
-  static const ::tnt::test::Registration registration_##name(#name, name); \
+#define TEST(name)                                                                   \
+  static void name();                                                                \
+  static const ::tnt::test::Registration registration_##name(__FILE__, #name, name); \
   static void name()
 
 #define CHECK(condition) \

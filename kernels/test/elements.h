@@ -6,8 +6,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "collective/element.h"
-#include "collective/narrow_float.h"
+#include "elements/element.h"
+#include "elements/narrow_float.h"
 
 namespace tnt::test {
 

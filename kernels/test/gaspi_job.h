@@ -45,14 +45,11 @@ inline std::string library() {
   return name != nullptr ? name : GaspiOptions().library;
 }
 
-// Before main(), as that has only "passed" and "failed" to say.
-[[maybe_unused]] inline const bool found = [] {
-  if (dlopen(library().c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return true;
-  constexpr int skipped = 77;
-  std::printf("skipped, this machine does not allow it: no GPI-2 (%s)\n", dlerror());
-  std::fflush(stdout);
-  std::_Exit(skipped);
-}();
+inline void need_library() {
+  static void* const found = dlopen(library().c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (found == nullptr)
+    throw Skipped("this machine does not allow it: no GPI-2 (" + library() + " cannot be loaded)");
+}
 
 struct Member {
   GaspiOptions options;
@@ -96,6 +93,7 @@ inline int free_ports(int size) {
 class Job {
  public:
   explicit Job(int size) {
+    need_library();
     const int port_base = free_ports(size);
     for (int rank = 0; rank < size; ++rank) {
       int ends[2];

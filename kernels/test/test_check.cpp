@@ -1,6 +1,6 @@
 // What is wrong with a schedule is found, and said.
 #include "check.h"
-#include "collective/check.h"
+#include "checker/check.h"
 #include "tasks.h"
 
 using namespace tnt;

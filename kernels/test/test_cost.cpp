@@ -4,8 +4,8 @@
 #include <stdexcept>
 
 #include "check.h"
-#include "collective/check.h"
-#include "collective/cost.h"
+#include "checker/check.h"
+#include "checker/cost.h"
 #include "tasks.h"
 
 using namespace tnt;
@@ -14,7 +14,7 @@ using namespace tnt::test;
 namespace {
 
 double seconds(const Algorithm& algorithm, const Task& task, const Costs& costs = {}) {
-  const auto finished = predict(schedules_of_all(algorithm.make, task), task, costs);
+  const auto finished = predict(schedules_of_all(algorithm, task), task, costs);
   return *std::max_element(finished.begin(), finished.end());
 }
 
@@ -47,8 +47,8 @@ TEST(a_message_takes_its_latency_and_its_bytes) {
   task.in_place = true;
   Costs costs = only_messages();
   costs.network = {1e-6, 1e-9};
-  const auto finished = predict(
-      schedules_of_all(algorithm(Collective::broadcast, "binomial").make, task), task, costs);
+  const auto finished =
+      predict(schedules_of_all(algorithm(Collective::broadcast, "binomial"), task), task, costs);
   check_near(finished[0], 1e-6 + 4000e-9);
   check_near(finished[1], 1e-6 + 4000e-9);
 }
@@ -116,7 +116,7 @@ TEST(it_does_not_matter_how_ranks_are_dealt_to_nodes) {
 
 TEST(schedules_that_do_not_end_have_no_cost) {
   const Task task = allreduce(2, 4);
-  auto schedules = schedules_of_all(algorithm(Collective::allreduce, "ring").make, task);
+  auto schedules = schedules_of_all(algorithm(Collective::allreduce, "ring"), task);
   schedules[0].steps.clear();
   CHECK_THROWS(predict(schedules, task, {}), std::invalid_argument);
 }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "check.h"
-#include "collective/element_kernels.h"
 #include "elements.h"
+#include "elements/element_kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

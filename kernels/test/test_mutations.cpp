@@ -1,6 +1,6 @@
 // Good schedules that are changed in one place: each time it is found.
 #include "check.h"
-#include "collective/check.h"
+#include "checker/check.h"
 #include "tasks.h"
 
 using namespace tnt;
@@ -53,7 +53,7 @@ void check_found(const char* what, Change change) {
   int changes = 0;
   for (const Algorithm& algorithm : algorithms())
     for (const Task& task : tasks_for(algorithm)) {
-      const Schedules good = schedules_of_all(algorithm.make, task);
+      const Schedules good = schedules_of_all(algorithm, task);
       CHECK_EQUAL(check_schedules(good, task), "");
       for (int rank = 0; rank < task.size; ++rank)
         for (std::size_t step = 0; step < good[static_cast<std::size_t>(rank)].steps.size();
@@ -194,7 +194,7 @@ TEST(one_data_memory_where_two_are_needed_is_found) {
       Task task = make_task(algorithm.collective, size, 12);
       task.node = one_node(size);
       if (!algorithm.fits(task)) continue;
-      Schedules schedules = schedules_of_all(algorithm.make, task);
+      Schedules schedules = schedules_of_all(algorithm, task);
       if (!schedules.front().alternates) continue;
       ++alternating;
       for (Schedule& schedule : schedules) schedule.alternates = false;
@@ -207,7 +207,7 @@ TEST(one_data_memory_where_two_are_needed_is_found) {
 TEST(a_schedule_that_is_shared_but_does_not_say_so_is_found) {
   for (const Algorithm& algorithm : algorithms())
     for (const Task& task : tasks_for(algorithm)) {
-      Schedules schedules = schedules_of_all(algorithm.make, task);
+      Schedules schedules = schedules_of_all(algorithm, task);
       if (!schedules.front().shared) continue;
       schedules.back().shared = false;
       CHECK_CONTAINS(check_schedules(schedules, task), "on some ranks only");
@@ -220,7 +220,7 @@ TEST(rounds_that_are_one_are_found) {
   for (const Algorithm& algorithm : algorithms())
     for (const Task& task : tasks_for(algorithm)) {
       if (task.size == 3) continue;  // where they may be one
-      Schedules schedules = schedules_of_all(algorithm.make, task);
+      Schedules schedules = schedules_of_all(algorithm, task);
       for (Schedule& schedule : schedules)
         for (Step& step : schedule.steps) step.round = 0;
       CHECK(!check_schedules(schedules, task).empty());

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "check.h"
-#include "collective/check.h"
-#include "collective/cost.h"
+#include "checker/check.h"
+#include "checker/cost.h"
 #include "collective/select.h"
 #include "tasks.h"
 
@@ -27,7 +27,7 @@ Rule rule(std::string algorithm) {
 }
 
 double seconds(const Algorithm& algorithm, const Task& task) {
-  const auto finished = predict(schedules_of_all(algorithm.make, task), task, {});
+  const auto finished = predict(schedules_of_all(algorithm, task), task, {});
   return *std::max_element(finished.begin(), finished.end());
 }
 

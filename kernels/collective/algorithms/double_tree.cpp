@@ -20,7 +20,7 @@
 //   b + turn + depth        sent to the children, and copied out; turn = 1 + 2 * height of the root
 //
 // A slot is a round, where the rank has anything to do in it.
-#include "collective/families.h"
+#include "collective/algorithms/family.h"
 
 namespace tnt {
 namespace {
@@ -166,7 +166,7 @@ class Flow {
   std::size_t blocks_ = 1, slot_count_ = 0;
 };
 
-Schedule make(const Task& task) { return task.size == 1 ? alone(task) : Flow(task).write(); }
+Schedule make(const Task& task) { return Flow(task).write(); }
 
 }  // namespace
 

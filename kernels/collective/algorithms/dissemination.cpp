@@ -5,7 +5,7 @@
 // IJPP 17(1), 1988.
 //
 //   five ranks, as seen by rank 0:   4 -> 0 -> 1  |  3 -> 0 -> 2  |  1 -> 0 -> 4
-#include "collective/families.h"
+#include "collective/algorithms/family.h"
 
 namespace tnt {
 namespace {

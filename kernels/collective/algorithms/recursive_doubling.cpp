@@ -6,13 +6,12 @@
 // Ranks beyond the largest power of two hand their vector to a partner, and get the result back:
 //
 //   five ranks:   4 -> 0 | 0 <-> 1, 2 <-> 3 | 0 <-> 2, 1 <-> 3 | 0 -> 4
-#include "collective/families.h"
+#include "collective/algorithms/family.h"
 
 namespace tnt {
 namespace {
 
 Schedule make(const Task& task) {
-  if (task.size == 1) return alone(task);
   Writer writer(task);
   write_recursive_doubling(writer, all_ranks(task), {0, task.count}, Ends::caller);
   return writer.finish();

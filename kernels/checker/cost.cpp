@@ -1,10 +1,10 @@
-#include "collective/cost.h"
+#include "checker/cost.h"
 
 #include <algorithm>
 #include <stdexcept>
 
+#include "checker/replay.h"
 #include "collective/layout.h"
-#include "collective/replay.h"
 
 namespace tnt {
 namespace {

@@ -6,13 +6,12 @@
 // Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication
 // Operations in MPICH", IJHPCA 19(1), 2005, on all-to-all (there the pairs are those of a power of
 // two).
-#include "collective/families.h"
+#include "collective/algorithms/family.h"
 
 namespace tnt {
 namespace {
 
 Schedule make(const Task& task) {
-  if (task.size == 1) return alone(task);
   Writer writer(task);
   writer.reserve(static_cast<std::size_t>(task.size) * 4);
   const auto block_of = [&](int rank) { return static_cast<std::size_t>(rank) * task.count; };

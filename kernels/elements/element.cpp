@@ -1,10 +1,10 @@
-#include "collective/element.h"
+#include "elements/element.h"
 
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
-#include "collective/element_kernels.h"
+#include "elements/element_kernels.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

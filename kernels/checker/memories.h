@@ -6,9 +6,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collective/cells.h"
-#include "collective/order.h"
-#include "collective/replay.h"
+#include "checker/cells.h"
+#include "checker/order.h"
+#include "checker/replay.h"
 #include "collective/schedule.h"
 #include "collective/task.h"
 

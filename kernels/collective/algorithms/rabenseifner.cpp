@@ -13,7 +13,7 @@
 //
 // Where size = core + rest, with core a power of two, the first 2 * rest ranks go in pairs: the two
 // add up half of the vector each, the odd one hands its half over, and gets the result at the end.
-#include "collective/families.h"
+#include "collective/algorithms/family.h"
 
 namespace tnt {
 namespace {
@@ -125,7 +125,7 @@ class Halving {
   Range arrived_;         // finished, and still to be copied out
 };
 
-Schedule make(const Task& task) { return task.size == 1 ? alone(task) : Halving(task).write(); }
+Schedule make(const Task& task) { return Halving(task).write(); }
 
 }  // namespace
 

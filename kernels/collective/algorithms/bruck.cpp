@@ -9,7 +9,7 @@
 //   1 | 2        1 2 | 3 4      1 2 3 4 | 0
 //
 // Blocks lie in their final place. A run that goes around the end is two messages.
-#include "collective/families.h"
+#include "collective/algorithms/family.h"
 
 namespace tnt {
 namespace {
@@ -26,7 +26,6 @@ std::pair<Range, Range> run_of(const Task& task, int first, int blocks) {
 }
 
 Schedule make(const Task& task) {
-  if (task.size == 1) return alone(task);
   Writer writer(task);
   const Range own = run_of(task, task.rank, 1).first;
   writer.copy_in(own, own.begin);

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "collective/element.h"
+#include "elements/element.h"
 
 namespace tnt {
 

@@ -20,8 +20,8 @@
 //   add up          0    1    2
 //   network              0    1    2
 //   copy                      0    1    2
-#include "collective/direct.h"
-#include "collective/families.h"
+#include "collective/algorithms/direct.h"
+#include "collective/algorithms/family.h"
 
 namespace tnt {
 namespace {

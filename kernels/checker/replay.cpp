@@ -1,4 +1,4 @@
-#include "collective/replay.h"
+#include "checker/replay.h"
 
 #include <algorithm>
 #include <queue>

@@ -10,8 +10,8 @@
 //   input     0000000000 1111111111 2222222222
 //   chunk 0   000 111 222
 //   chunk 1      000 111 222 ...
-#include "collective/direct.h"
-#include "collective/families.h"
+#include "collective/algorithms/direct.h"
+#include "collective/algorithms/family.h"
 
 namespace tnt {
 namespace {
@@ -100,7 +100,6 @@ void write_staged_broadcast(Writer& writer, const Task& task, const Members& mem
 }
 
 Schedule make_broadcast(const Task& task) {
-  if (task.size == 1) return alone(task);
   const Members members = all_ranks(task);
   Writer writer(task);
   writer.share();
@@ -116,7 +115,6 @@ Schedule make_broadcast(const Task& task) {
 }
 
 Schedule make_reduce_scatter(const Task& task) {
-  if (task.size == 1) return alone(task);
   const Members members = all_ranks(task);
   Writer writer(task);
   writer.share();
@@ -148,7 +146,6 @@ Schedule make_reduce_scatter(const Task& task) {
 }
 
 Schedule make_allgather(const Task& task) {
-  if (task.size == 1) return alone(task);
   const Members members = all_ranks(task);
   const std::vector<Range> blocks = blocks_of(task);
   Writer writer(task);
@@ -187,7 +184,6 @@ Schedule make_allgather(const Task& task) {
 
 // In place, all have read the blocks that they get before these take the place of others.
 Schedule make_alltoall(const Task& task) {
-  if (task.size == 1) return alone(task);
   const Members members = all_ranks(task);
   const auto block_of = [&](int rank) { return static_cast<std::size_t>(rank) * task.count; };
   Writer writer(task);

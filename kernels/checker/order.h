@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "collective/cells.h"
+#include "checker/cells.h"
 
 namespace tnt {
 

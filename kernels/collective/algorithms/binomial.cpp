@@ -12,7 +12,7 @@
 //   6 5  3
 //   |
 //   7
-#include "collective/families.h"
+#include "collective/algorithms/family.h"
 
 namespace tnt {
 namespace {
@@ -40,7 +40,6 @@ Tree make_tree(const Task& task) {
 }
 
 Schedule make_broadcast(const Task& task) {
-  if (task.size == 1) return alone(task);
   const Tree tree = make_tree(task);
   Writer writer(task);
   if (tree.parent == here)
@@ -55,7 +54,6 @@ Schedule make_broadcast(const Task& task) {
 }
 
 Schedule make_reduce(const Task& task) {
-  if (task.size == 1) return alone(task);
   const Tree tree = make_tree(task);
   const bool is_root = tree.parent == here;
   Writer writer(task);

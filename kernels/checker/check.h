@@ -33,11 +33,9 @@ namespace tnt {
 // A sentence that names the first fault, with rank, round and step; empty if there is none. The
 // task's rank is ignored.
 std::string check(const Algorithm& algorithm, const Task& task);
-std::string check(const std::function<Schedule(const Task&)>& make, const Task& task);
+std::string check(const std::function<Schedule(const Task&)>& make, Task task);
 
 // The same of schedules that are there already, one a rank.
 std::string check_schedules(const std::vector<Schedule>& schedules, const Task& task);
-
-std::vector<Schedule> schedules_of_all(const std::function<Schedule(const Task&)>& make, Task task);
 
 }  // namespace tnt

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collective/symbols.h"
+#include "checker/symbols.h"
 
 namespace tnt {
 

@@ -18,7 +18,7 @@
 //   receive  0.0      0.1      0.2      3.0      3.1
 //   reduce                     0.0      0.1      0.2
 //   send     1.0      1.1      1.2      0.0      0.1
-#include "collective/families.h"
+#include "collective/algorithms/family.h"
 
 namespace tnt {
 namespace {
@@ -151,7 +151,6 @@ std::vector<Range> blocks_of(const Members& members, const std::vector<std::size
 }
 
 Schedule make_allreduce(const Task& task) {
-  if (task.size == 1) return alone(task);
   Writer writer(task);
   write_ring_allreduce(writer, all_ranks(task), {0, task.count}, task.element_bytes, Ends::caller);
   return writer.finish();
@@ -159,7 +158,6 @@ Schedule make_allreduce(const Task& task) {
 
 // The own block makes the last hop: the block that is sent first belongs to the rank before.
 Schedule make_reduce_scatter(const Task& task) {
-  if (task.size == 1) return alone(task);
   const Members members = all_ranks(task);
   const int me = members.me;
   Way way;
@@ -173,7 +171,6 @@ Schedule make_reduce_scatter(const Task& task) {
 }
 
 Schedule make_allgather(const Task& task) {
-  if (task.size == 1) return alone(task);
   const Members members = all_ranks(task);
   const int me = members.me;
   Way way;

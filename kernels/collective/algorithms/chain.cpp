@@ -8,7 +8,7 @@
 //   root              0->  1->  2->        the last        0->  1->  2->
 //   the next               0->  1->  2->   the one before       0+   1+   2+
 //   the last                    0    1                               0->  1->  2->
-#include "collective/families.h"
+#include "collective/algorithms/family.h"
 
 namespace tnt {
 namespace {
@@ -33,7 +33,6 @@ Chain chain_of(const Task& task) {
 }
 
 Schedule make_broadcast(const Task& task) {
-  if (task.size == 1) return alone(task);
   const Chain chain = chain_of(task);
   Writer writer(task);
   writer.reserve(chain.segments * 3);
@@ -50,7 +49,6 @@ Schedule make_broadcast(const Task& task) {
 }
 
 Schedule make_reduce(const Task& task) {
-  if (task.size == 1) return alone(task);
   const Chain chain = chain_of(task);
   const std::size_t slot_count = chain.segment(0).count;
   const bool adds = chain.farther != here, sends = chain.nearer != here;

@@ -1,12 +1,12 @@
-#include "collective/check.h"
+#include "checker/check.h"
 
 #include <algorithm>
 
+#include "checker/memories.h"
+#include "checker/order.h"
+#include "checker/replay.h"
+#include "checker/symbols.h"
 #include "collective/layout.h"
-#include "collective/memories.h"
-#include "collective/order.h"
-#include "collective/replay.h"
-#include "collective/symbols.h"
 
 namespace tnt {
 namespace {
@@ -196,12 +196,15 @@ std::string check(const Algorithm& algorithm, const Task& task) {
                            std::to_string(task.size) + " ranks: ";
   if (algorithm.collective != task.collective) return name + "is for another collective";
   if (!algorithm.fits(task)) return name + "does not fit these ranks and nodes";
-  const std::string fault = check(algorithm.make, task);
+  const std::string fault = check_schedules(schedules_of_all(algorithm, task), task);
   return fault.empty() ? fault : name + fault;
 }
 
-std::string check(const std::function<Schedule(const Task&)>& make, const Task& task) {
-  return check_schedules(schedules_of_all(make, task), task);
+std::string check(const std::function<Schedule(const Task&)>& make, Task task) {
+  std::vector<Schedule> schedules;
+  for (task.rank = 0; task.rank < task.size; ++task.rank) schedules.push_back(make(task));
+  task.rank = 0;
+  return check_schedules(schedules, task);
 }
 
 std::string check_schedules(const std::vector<Schedule>& schedules, const Task& task) {
@@ -212,13 +215,6 @@ std::string check_schedules(const std::vector<Schedule>& schedules, const Task& 
         schedule.shared != schedules.front().shared)
       return "schedules are shared, or alternate, on some ranks only";
   return SymbolicRun(schedules, task).run();
-}
-
-std::vector<Schedule> schedules_of_all(const std::function<Schedule(const Task&)>& make,
-                                       Task task) {
-  std::vector<Schedule> schedules;
-  for (task.rank = 0; task.rank < task.size; ++task.rank) schedules.push_back(make(task));
-  return schedules;
 }
 
 }  // namespace tnt

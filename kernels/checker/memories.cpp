@@ -1,4 +1,4 @@
-#include "collective/memories.h"
+#include "checker/memories.h"
 
 #include <algorithm>
 

@@ -1,4 +1,5 @@
-// What each file of algorithms gives to the registry, and what they lend each other.
+// What the files here share. Each defines a function <name>_algorithms(), its row in
+// collective/algorithms.cpp; schedules are made for two ranks or more.
 #pragma once
 
 #include <vector>
@@ -9,19 +10,6 @@
 namespace tnt {
 
 inline bool fits_all(const Task&) { return true; }
-
-std::vector<Algorithm> recursive_doubling_algorithms();
-std::vector<Algorithm> rabenseifner_algorithms();
-std::vector<Algorithm> ring_algorithms();
-std::vector<Algorithm> double_tree_algorithms();
-std::vector<Algorithm> direct_algorithms();
-std::vector<Algorithm> direct_block_algorithms();
-std::vector<Algorithm> hierarchical_algorithms();
-std::vector<Algorithm> binomial_algorithms();
-std::vector<Algorithm> chain_algorithms();
-std::vector<Algorithm> bruck_algorithms();
-std::vector<Algorithm> pairwise_algorithms();
-std::vector<Algorithm> dissemination_algorithms();
 
 // Whether data memory holds the vector already and keeps the result, or the writer's copy_in() and
 // copy_out() bring it there and back.

@@ -1,4 +1,4 @@
-#include "collective/element_kernels.h"
+#include "elements/element_kernels.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "collective/narrow_float.h"
+#include "elements/narrow_float.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define TNT_X86
@@ -35,14 +35,14 @@ constexpr std::size_t index(Enum value) {
 namespace portable {
 #define TNT_TARGET
 #define TNT_F16_LANES 0
-#include "collective/element_loops.h"
+#include "elements/element_loops.h"
 }  // namespace portable
 
 #ifdef TNT_X86
 namespace avx2 {
 #define TNT_TARGET __attribute__((target("avx2,f16c")))
 #define TNT_F16_LANES 8
-#include "collective/element_loops.h"
+#include "elements/element_loops.h"
 }  // namespace avx2
 
 namespace avx512 {
@@ -53,7 +53,7 @@ namespace avx512 {
 #define TNT_TARGET __attribute__((target(TNT_AVX512 ",prefer-vector-width=512")))
 #endif
 #define TNT_F16_LANES 16
-#include "collective/element_loops.h"
+#include "elements/element_loops.h"
 }  // namespace avx512
 #endif
 

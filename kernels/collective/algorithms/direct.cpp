@@ -21,9 +21,9 @@
 //   copy in     0 in A   1 in B   2 in C   3 in A
 //   reduce               0 in A   1 in B   2 in C   3 in A
 //   copy out                      0 of A   1 of B   2 of C ...
-#include "collective/direct.h"
+#include "collective/algorithms/direct.h"
 
-#include "collective/families.h"
+#include "collective/algorithms/family.h"
 
 namespace tnt {
 namespace {
@@ -152,7 +152,6 @@ bool few_bytes(const Task& task) {
 }
 
 Schedule make_allreduce(const Task& task) {
-  if (task.size == 1) return alone(task);
   const Members members = all_ranks(task);
   Writer writer(task);
   writer.share();
@@ -180,7 +179,6 @@ Schedule make_allreduce(const Task& task) {
 
 // In place, the sum of a slice is built in the data of the root.
 Schedule make_reduce(const Task& task) {
-  if (task.size == 1) return alone(task);
   const Members members = all_ranks(task);
   Writer writer(task);
   writer.share();

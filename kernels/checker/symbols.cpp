@@ -1,4 +1,4 @@
-#include "collective/symbols.h"
+#include "checker/symbols.h"
 
 namespace tnt {
 namespace {
