@@ -147,5 +147,5 @@ build/%/built: $(READY) $(KERNELS) kernels/test/CMakeLists.txt
 	@touch $@
 
 clean:
-	rm -rf .venv .local build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf tnt_notebook/comm/_kernels.pyi .venv .local build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

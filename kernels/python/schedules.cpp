@@ -11,7 +11,6 @@
 #include <iterator>
 
 #include "checker/check.h"
-#include "checker/cost.h"
 #include "collective/algorithms.h"
 #include "collective/schedule.h"
 #include "collective/select.h"
@@ -22,54 +21,65 @@ using namespace nb::literals;
 namespace tnt {
 namespace {
 
-// (memory, rank, begin)
-using PlaceTuple = std::tuple<int, int, std::size_t>;
-// (round, action, peer, count, to, from, with, span)
-using StepTuple = std::tuple<std::uint32_t, int, int, std::size_t, PlaceTuple, PlaceTuple,
-                             PlaceTuple, std::uint32_t>;
+// Schedules and tasks in Python are the dataclasses of tnt_notebook/comm/schedules.py.
 
-Place place_of(const PlaceTuple& tuple) {
-  const auto& [memory, rank, begin] = tuple;
-  return {static_cast<Memory>(memory), rank, begin};
+constexpr const char* actions[] = {"send", "receive", "reduce", "copy"};    // in the order of
+constexpr const char* memories[] = {"input", "output", "data", "scratch"};  // their enums
+constexpr const char* collectives[] = {"allreduce", "reduce_scatter", "allgather", "broadcast",
+                                       "reduce",    "alltoall",       "barrier"};
+
+template <class T>
+T field(nb::handle object, const char* name) {
+  const nb::object value = object.attr(name);
+  T result{};
+  if (!nb::try_cast(value, result))
+    throw nb::value_error((std::string(name) + " cannot be " + nb::repr(value).c_str()).c_str());
+  return result;
 }
 
-PlaceTuple tuple_of(const Place& place) {
-  return {static_cast<int>(place.memory), place.rank, place.begin};
+// The value of an enum by its word.
+template <class Enum, std::size_t n>
+Enum word(nb::handle object, const char* name, const char* const (&words)[n]) {
+  const auto given = field<std::string>(object, name);
+  std::string known;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (given == words[i]) return static_cast<Enum>(i);
+    known += (i == 0 ? "" : ", ") + std::string(words[i]);
+  }
+  throw nb::value_error((std::string(name) + " '" + given + "' is not one of " + known).c_str());
 }
 
-std::shared_ptr<Schedule> schedule_of(const std::vector<StepTuple>& steps, std::size_t data_count,
-                                      std::size_t scratch_count, bool shared, bool alternates) {
+Place place_of(nb::handle place) {
+  return {word<Memory>(place, "memory", memories), field<std::int32_t>(place, "rank"),
+          field<std::size_t>(place, "begin")};
+}
+
+std::shared_ptr<Schedule> schedule_of(nb::handle given) {
   auto schedule = std::make_shared<Schedule>();
-  for (const auto& [round, action, peer, count, to, from, with, span] : steps)
-    schedule->steps.push_back({round, static_cast<Action>(action), peer, count, place_of(to),
-                               place_of(from), place_of(with), span});
-  schedule->data_count = data_count;
-  schedule->scratch_count = scratch_count;
-  schedule->shared = shared;
-  schedule->alternates = alternates;
+  for (const nb::handle step : given.attr("steps"))
+    schedule->steps.push_back({field<std::uint32_t>(step, "round"),
+                               word<Action>(step, "action", actions),
+                               field<std::int32_t>(step, "peer"), field<std::size_t>(step, "count"),
+                               place_of(step.attr("to")), place_of(step.attr("from_")),
+                               place_of(step.attr("with_")), field<std::uint32_t>(step, "span")});
+  schedule->data_count = field<std::size_t>(given, "data_count");
+  schedule->scratch_count = field<std::size_t>(given, "scratch_count");
+  schedule->shared = field<bool>(given, "shared");
+  schedule->alternates = field<bool>(given, "alternates");
   return schedule;
 }
 
-std::vector<StepTuple> steps_of(const Schedule& schedule) {
-  std::vector<StepTuple> steps;
-  for (const Step& step : schedule.steps)
-    steps.emplace_back(step.round, static_cast<int>(step.action), step.peer, step.count,
-                       tuple_of(step.to), tuple_of(step.from), tuple_of(step.with), step.span);
-  return steps;
-}
-
-Task task_of(int collective, int rank, int size, std::size_t count, std::size_t element_bytes,
-             std::vector<std::size_t> offsets, int root, std::vector<int> node, bool in_place) {
+Task task_of(nb::handle given) {
   Task task;
-  task.collective = static_cast<Collective>(collective);
-  task.rank = rank;
-  task.size = size;
-  task.count = count;
-  task.element_bytes = element_bytes;
-  task.offsets = std::move(offsets);
-  task.root = root;
-  task.node = std::move(node);
-  task.in_place = in_place;
+  task.collective = word<Collective>(given, "collective", collectives);
+  task.rank = field<int>(given, "rank");
+  task.size = field<int>(given, "size");
+  task.count = field<std::size_t>(given, "count");
+  task.element_bytes = field<std::size_t>(given, "element_bytes");
+  task.offsets = field<std::vector<std::size_t>>(given, "offsets");
+  task.root = field<int>(given, "root");
+  task.node = field<std::vector<int>>(given, "node");
+  task.in_place = field<bool>(given, "in_place");
   return task;
 }
 
@@ -109,22 +119,7 @@ void make_rule(Rule* self, int collective, std::string algorithm,
 }  // namespace
 
 void bind_schedules(nb::module_& m) {
-  nb::class_<Schedule>(m, "Schedule")
-      .def_prop_ro("steps", &steps_of)
-      .def_ro("data_count", &Schedule::data_count)
-      .def_ro("scratch_count", &Schedule::scratch_count)
-      .def_ro("shared", &Schedule::shared)
-      .def_ro("alternates", &Schedule::alternates);
-  nb::class_<Task>(m, "Task")
-      .def_prop_ro("collective", [](const Task& task) { return static_cast<int>(task.collective); })
-      .def_rw("rank", &Task::rank)
-      .def_ro("size", &Task::size)
-      .def_ro("count", &Task::count)
-      .def_ro("element_bytes", &Task::element_bytes)
-      .def_ro("offsets", &Task::offsets)
-      .def_ro("root", &Task::root)
-      .def_ro("node", &Task::node)
-      .def_ro("in_place", &Task::in_place);
+  nb::class_<Schedule>(m, "Schedule");
   nb::class_<Rule>(m, "Rule")
       .def("__init__", &make_rule, "collective"_a, "algorithm"_a, "up_to_bytes"_a.none(), "nodes"_a,
            "min_ranks"_a, "max_ranks"_a.none(), "in_place"_a.none())
@@ -138,42 +133,40 @@ void bind_schedules(nb::module_& m) {
       .def_prop_ro("max_ranks", [](const Rule& rule) { return unless(rule.max_ranks, INT_MAX); })
       .def_ro("in_place", &Rule::in_place);
 
-  m.def("schedule", &schedule_of, "steps"_a, "data_count"_a, "scratch_count"_a, "shared"_a,
-        "alternates"_a);
-  m.def("task", &task_of, "collective"_a, "rank"_a, "size"_a, "count"_a, "element_bytes"_a,
-        "offsets"_a, "root"_a, "node"_a, "in_place"_a);
+  m.def("schedule", &schedule_of, "schedule"_a);
   m.def("algorithms", [] {
     std::vector<std::tuple<int, std::string>> names;
     for (const Algorithm& algorithm : algorithms())
       names.emplace_back(static_cast<int>(algorithm.collective), algorithm.name);
     return names;
   });
-  m.def("fits", [](const std::string& name, const Task& task) {
-    return named(task.collective, name).fits(task);
-  });
   m.def("default_rules", &default_rules);
-  m.def("choose", [](const Task& task, const std::vector<Rule>& rules) {
-    return std::string(choose(task, rules).name);
-  });
-  m.def("make", [](const std::string& name, const Task& task) {
-    return std::make_shared<Schedule>(named(task.collective, name).make(task));
-  });
-  m.def("check", [](const std::string& name, const Task& task) {
-    return check(named(task.collective, name), task);
-  });
-  m.def("check_function",
-        [](const std::function<std::shared_ptr<Schedule>(const Task&)>& make, const Task& task) {
-          return check([&](const Task& of_rank) { return *make(of_rank); }, task);
-        });
-  // (latency in s, s per byte) of the node and of the network, then s per byte to reduce and copy.
-  m.def("predict", [](const std::string& name, const Task& task, std::tuple<double, double> node,
-                      std::tuple<double, double> network, double reduce, double copy) {
-    const Costs costs{{std::get<0>(node), std::get<1>(node)},
-                      {std::get<0>(network), std::get<1>(network)},
-                      reduce,
-                      copy};
-    return predict(schedules_of_all(named(task.collective, name), task), task, costs);
-  });
+  m.def(
+      "fits",
+      [](const std::string& name, nb::handle given) {
+        const Task task = task_of(given);
+        return named(task.collective, name).fits(task);
+      },
+      "algorithm"_a, "task"_a);
+  m.def(
+      "choose",
+      [](nb::handle task, const std::vector<Rule>& rules) {
+        return std::string(choose(task_of(task), rules).name);
+      },
+      "task"_a, "rules"_a);
+  m.def(
+      "check",
+      [](const std::string& name, nb::handle given) {
+        const Task task = task_of(given);
+        return check(named(task.collective, name), task);
+      },
+      "algorithm"_a, "task"_a);
+  m.def(
+      "check_function",
+      [](const std::function<nb::object(int)>& make, nb::handle task) {
+        return check([&](const Task& of) { return *schedule_of(make(of.rank)); }, task_of(task));
+      },
+      "schedule_of_rank"_a, "task"_a);
 }
 
 }  // namespace tnt

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from tnt_notebook.comm import _kernels
     from tnt_notebook.comm.collectives import Collectives
 
-ACTIONS = ("send", "receive", "reduce", "copy")
 MEMORIES = ("input", "output", "data", "scratch")
 
 
@@ -167,18 +166,6 @@ def algorithm_name(number: int) -> str:
     return known[number][1] if number < len(known) else "a schedule of its own"
 
 
-def steps_of(algorithm: str, task: Task) -> Schedule:
-    """The schedule of an algorithm of the backend."""
-    from tnt_notebook.comm import _kernels
-
-    made = _kernels.make(algorithm, _task(task))
-    steps = [
-        Step(round_, ACTIONS[action], count, peer, _place(to), _place(from_), _place(with_), span)
-        for round_, action, peer, count, to, from_, with_, span in made.steps
-    ]
-    return Schedule(steps, made.data_count, made.scratch_count, made.shared, made.alternates)
-
-
 def check(
     algorithm: str | Maker,
     collective: str,
@@ -204,13 +191,13 @@ def check(
 
     if collective in ("allgather", "reduce_scatter") and not offsets:
         offsets = [count * r // size for r in range(size + 1)]
-    task = _task(
-        Task(collective, 0, size, count, element_bytes, tuple(offsets), root, tuple(node), in_place)
+    task = Task(
+        collective, 0, size, count, element_bytes, tuple(offsets), root, tuple(node), in_place
     )
     if isinstance(algorithm, str):
         problem = _kernels.check(algorithm, task)
     else:
-        problem = _kernels.check_function(lambda of: _made(algorithm(_from_kernel(of))), task)
+        problem = _kernels.check_function(lambda r: algorithm(replace(task, rank=r)), task)
     if problem:
         raise ValueError(problem)
 
@@ -241,6 +228,8 @@ def made_by(
 def _kept(
     maker: Maker, task: Task, input_count: int, output_count: int
 ) -> tuple[_kernels.Schedule, int]:
+    from tnt_notebook.comm import _kernels
+
     schedule = maker(task)
     elements = {
         "input": input_count,
@@ -255,7 +244,7 @@ def _kept(
                 f"{getattr(maker, '__name__', maker)} of {task.size} ranks: rank {task.rank}, "
                 f"step {number} ({step.action}) {fault}"
             )
-    return _made(schedule), _fingerprint(maker(replace(task, rank=0)))
+    return _kernels.schedule(schedule), _fingerprint(maker(replace(task, rank=0)))
 
 
 def _fingerprint(schedule: Schedule) -> int:
@@ -300,47 +289,6 @@ def _fault(step: Step, task: Task, elements: dict[str, int]) -> str:
         ):
             return f"cannot reach {place.memory} of rank {place.rank}"
     return ""
-
-
-def _made(schedule: Schedule) -> _kernels.Schedule:
-    from tnt_notebook.comm import _kernels
-
-    def place(p: Place) -> tuple[int, int, int]:
-        return MEMORIES.index(p.memory), p.rank, p.begin
-
-    steps = [
-        (s.round, ACTIONS.index(s.action), s.peer, s.count, place(s.to), place(s.from_),
-         place(s.with_), s.span)
-        for s in schedule.steps
-    ]  # fmt: skip
-    return _kernels.schedule(
-        steps,
-        schedule.data_count,
-        schedule.scratch_count,
-        schedule.shared,
-        schedule.alternates,
-    )
-
-
-def _task(task: Task) -> _kernels.Task:
-    from tnt_notebook.comm import _kernels
-
-    return _kernels.task(
-        _number(task.collective), task.rank, task.size, task.count, task.element_bytes,
-        list(task.offsets), task.root, list(task.node), task.in_place,
-    )  # fmt: skip
-
-
-def _from_kernel(task: _kernels.Task) -> Task:
-    return Task(
-        COLLECTIVES[task.collective], task.rank, task.size, task.count, task.element_bytes,
-        tuple(task.offsets), task.root, tuple(task.node), task.in_place,
-    )  # fmt: skip
-
-
-def _place(place: tuple[int, int, int]) -> Place:
-    memory, rank, begin = place
-    return Place(MEMORIES[memory], begin, rank)
 
 
 def _number(collective: str) -> int:

@@ -123,13 +123,11 @@ def _check(over: World, found: np.ndarray, name: str) -> None:
         )
 
 
-def _task(over: World, question: Question, size: int) -> Any:
+def _task(over: World, question: Question, size: int) -> schedules.Task:
     item = _dtype(question).itemsize
-    return schedules._task(
-        schedules.Task(
-            "allreduce", over.rank, over.size, size // item, item,
-            node=over.node, in_place=question.in_place,
-        )
+    return schedules.Task(
+        "allreduce", over.rank, over.size, size // item, item,
+        node=over.node, in_place=question.in_place,
     )  # fmt: skip
 
 
