@@ -4,6 +4,7 @@
 
 #include "collective/algorithms.h"
 #include "engine/engine.h"
+#include "engine/heading.h"
 
 namespace tnt {
 namespace {
