@@ -1,12 +1,12 @@
 #include "transport/mpi.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <deque>
 #include <thread>
+
+#include "transport/mpi_functions.h"
 
 namespace tnt {
 namespace {
@@ -26,54 +26,6 @@ constexpr int first_payload_tag = first_channel_tag + static_cast<int>(Transport
 // As many large messages may be under way between two ranks. The standard guarantees tags up to
 // 32767; every MPI tried has at least 2^19.
 constexpr int least_payload_tags = 512;
-
-template <class Handle>
-struct Functions {
-  int (*isend)(const void*, int, Handle, int, int, Handle, Handle*);
-  int (*irecv)(void*, int, Handle, int, int, Handle, Handle*);
-  int (*test)(Handle*, int*, void*);
-  int (*wait)(Handle*, void*);
-  int (*cancel)(Handle*);
-  int (*test_cancelled)(const void*, int*);
-  int (*get_count)(const void*, Handle, int*);
-  int (*error_string)(int, char*, int*);
-  int (*iprobe)(int, int, Handle, int*, void*);
-  // Of MPI libraries that outlive the death of a rank; null in others.
-  int (*failure_ack)(Handle);
-  int (*failure_get_acked)(Handle, Handle*);
-  int (*comm_group)(Handle, Handle*);
-  int (*group_size)(Handle, int*);
-  int (*group_translate_ranks)(Handle, int, const int*, Handle, int*);
-  int (*group_free)(Handle*);
-
-  explicit Functions(const std::string& path) {
-    void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (library == nullptr) throw TransportError("MPI is not loaded in this process: " + path);
-    const auto look_up = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
-    };
-    const auto find = [&](auto& function, const char* name) {
-      look_up(function, name);
-      if (function == nullptr) throw TransportError(std::string("MPI library without ") + name);
-    };
-    find(isend, "MPI_Isend");
-    find(irecv, "MPI_Irecv");
-    find(test, "MPI_Test");
-    find(wait, "MPI_Wait");
-    find(cancel, "MPI_Cancel");
-    find(test_cancelled, "MPI_Test_cancelled");
-    find(get_count, "MPI_Get_count");
-    find(error_string, "MPI_Error_string");
-    find(iprobe, "MPI_Iprobe");
-    look_up(failure_ack, "MPIX_Comm_failure_ack");
-    look_up(failure_get_acked, "MPIX_Comm_failure_get_acked");
-    find(comm_group, "MPI_Comm_group");
-    find(group_size, "MPI_Group_size");
-    find(group_translate_ranks, "MPI_Group_translate_ranks");
-    find(group_free, "MPI_Group_free");
-    dlclose(library);  // only the reference taken here; mpi4py keeps its own
-  }
-};
 
 template <class Handle>
 class MpiTransport final : public Transport {
@@ -381,7 +333,7 @@ class MpiTransport final : public Transport {
     return rank;
   }
 
-  const Functions<Handle> mpi_;
+  const MpiFunctions<Handle> mpi_;
   const MpiLibrary library_;
   const Handle communicator_, byte_, null_;
   const int rank_;
