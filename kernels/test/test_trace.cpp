@@ -79,15 +79,16 @@ TEST(an_allreduce_leaves_its_phases_in_the_trace) {
   ranks.run([](Engine& engine) {
     std::vector<float> values(1000);
     CHECK_EQUAL(allreduce_in_place(engine, Type::float32, Reduction::sum, values, 1, 9), "");
-    std::vector<std::uint32_t> kinds;
+    std::vector<EventKind> kinds;
     std::uint64_t before = 0;
     for (const Event& event : engine.trace().read()) {
       CHECK_EQUAL(event.channel, 9U);
       CHECK(event.begin_ns <= event.end_ns);
       CHECK(before <= event.end_ns);
       before = event.end_ns;
-      kinds.push_back(event.kind);
+      kinds.push_back(static_cast<EventKind>(event.kind));
     }
-    CHECK(kinds == std::vector<std::uint32_t>({0, 1, 2, 3}));  // ready, copy in, exchange, out
+    CHECK(kinds == std::vector<EventKind>({EventKind::ready, EventKind::copy_in,
+                                           EventKind::exchange, EventKind::copy_out}));
   });
 }
