@@ -12,6 +12,7 @@ from tnt_notebook import comm
 from tnt_notebook.comm import rules, schedules
 from tnt_notebook.comm.rules import Rule
 from tnt_notebook.errors import RulesError
+from tnt_notebook.telemetry.events import is_of
 
 RING = Rule("allreduce", "ring", 4096, "one", 2, 4, False, "on a Monday")
 CHAIN = Rule("broadcast", "chain")
@@ -116,8 +117,9 @@ def taken(algorithm: str) -> tuple[list[str], list[str]]:
         w._engine.set_rules(rules.for_engine(own))
         for count in (1024, 1025):
             w.allreduce(np.ones(count, "float32"))
-            exchanges = [e for e in w.trace() if e["kind"] == 2 and e["channel"] == 0]
-            found.append(schedules.algorithm_name(exchanges[-1]["algorithm"]))
+            trace = w.trace()
+            exchanges = trace[is_of(trace, "exchange") & (trace["channel"] == 0)]
+            found.append(schedules.algorithm_name(exchanges["algorithm"][-1]))
     return found
 
 
