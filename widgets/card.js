@@ -54,7 +54,7 @@ function render({ model, el }) {
   const takeStep = async () => {
     const packed = model.get("timeline");
     const news = await unpacked(packed);
-    if (packed !== model.get("timeline")) return; // a later one came meanwhile
+    if (packed !== model.get("timeline")) return; // there is a newer one
     step = news;
     painter.invalidate();
   };

@@ -31,7 +31,7 @@ def placeholder(title: str, ranks: int) -> Bundle:
 def summary_bundle(
     title: str, ranks: int, frames: Sequence[Frame], state: State, error: str | None
 ) -> Bundle:
-    """The summary as text, and as a still picture of the card."""
+    """The summary as text, and as a picture of the card."""
     text = summary(title, ranks, frames, state, error)
     style = f"<style>{assets.text('card.css')}</style>"
     card = _card_html(title, frames, state, error)

@@ -1,4 +1,4 @@
-"""Where the time of a step goes, as the card shows it: live, and in its still picture."""
+"""Where the time of a step goes, as the card shows it, live and saved."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@
     +-------------------+    +-------------------+
 
 A widget cannot be drawn without its kernel: a saved notebook would say "model not found". So the
-card gives way to its own still picture, and the placeholder to a figure.
+card is replaced by a picture of itself, and the placeholder by a figure.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class LiveView:
         same_run = last is not None and last["start"] == frame["start"]
         if last and not same_run and last["state"] == "running" and frame["phase"] != "fit":
             return False
-        # These are kept apart: the frame that brings them may be dropped on the way to the browser.
+        # Apart from the frame: it may be dropped on the way to the browser.
         self._rows = frame.get("rows") or (self._rows if same_run else [])
         self._news = {**self._news, **news(frame)} if same_run else news(frame)
         self._drawn = frame

@@ -87,7 +87,7 @@ def about(folder: Path) -> RunInfo | None:
         with os.scandir(folder) as entries:
             size = sum(e.stat().st_size for e in entries if run_folder.is_of_a_run(e.name))
         said = json.loads((folder / run_folder.ABOUT).read_bytes())
-    except OSError:  # removed meanwhile, too
+    except OSError:  # also where it has just been removed
         return None
     except (ValueError, RecursionError):
         return RunInfo(folder.name, folder, folder.name, size=size)
@@ -98,7 +98,7 @@ def about(folder: Path) -> RunInfo | None:
 
 
 def find(text: str = "last") -> RunInfo:
-    """The run that is meant by its id, the beginning or another part of it, or ``last``.
+    """The run with this id, or whose id begins with or contains the text; or the ``last``.
 
     Raises:
         TraceError: there is none, or more than one.
@@ -122,9 +122,9 @@ def find(text: str = "last") -> RunInfo:
 
 
 def new_folder(title: str, total_bytes: int = TOTAL_BYTES) -> Path:
-    """A folder for a run that begins, not made yet; makes room for it first.
+    """The name of a folder for a new run, which is not made yet.
 
-    The oldest runs that have ended are removed until there is room for a run.
+    First the oldest runs that have ended are removed, until there is room.
     """
     base = run_folder.base().absolute()
     with contextlib.suppress(OSError, TraceError):  # who writes will say so
@@ -134,7 +134,7 @@ def new_folder(title: str, total_bytes: int = TOTAL_BYTES) -> Path:
 
 
 def ended() -> list[RunInfo]:
-    """The runs that do not go on, the oldest first."""
+    """The runs that have ended, the oldest first."""
     return [run for run in listed() if run.state != "running"]
 
 
@@ -151,8 +151,8 @@ def bound(total_bytes: int = TOTAL_BYTES) -> None:
 
 
 def conclude(folder: Path, state: State, error: str) -> None:
-    """Adds to a run what its notebook was told about its end: ranks that died, or whose disk was
-    full, wrote nothing. Nothing happens where there is no such run.
+    """Writes how a run ended, as its notebook knows it: ranks that died, or whose disk was full,
+    wrote nothing. Does nothing where there is no such run.
     """
     with contextlib.suppress(OSError, ValueError, KeyError):
         said = json.loads((folder / run_folder.ABOUT).read_bytes())

@@ -61,7 +61,7 @@ def of_steps(
             them is left out.
         phase: what the steps are of, by its number in
             :data:`~tnt_notebook.telemetry.events.PHASES`.
-        most: of more steps so many stand for all, evenly spread.
+        most: of more steps only so many are taken, evenly spread.
     """
     is_step = is_of(events, "step")
     steps = events[is_step & (events["channel"] == phase)]

@@ -68,7 +68,7 @@ def idle_of(trace: StepTrace) -> dict[int, Idle]:
 def messages_of(trace: StepTrace) -> dict[tuple[int, int], float]:
     """How long ranks wait for messages that are under way already, by (from, to), in seconds.
 
-    What a rank waits before that is the other rank's work, not the link's fault.
+    Waiting for a message that was not sent yet is not the link's fault.
     """
     all_boxes = boxes(trace)
     sent: dict[tuple[int, int], list[Box]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """From the steps of a run to its frames.
 
-The recorder holds no clock: every call is told the time, so a run can be replayed and tested.
+The recorder has no clock: every call takes the time, so a run can be replayed and tested.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_ROWS = 500
 
 
 class Recorder:
-    """Counts what all ranks did, and says so in frames.
+    """Counts what all ranks did, and makes frames of it.
 
     One training thread calls `step` and `epoch_end`; `frame` may be called from another thread.
 
@@ -79,7 +79,7 @@ class Recorder:
         samples_per_rank: Sequence[int],
         now: float,
     ) -> None:
-        """Tells that a step, or several in one execution, has ended.
+        """Records the end of a step, or of several in one execution.
 
         Args:
             epoch: The running epoch, counted from 1.
@@ -99,7 +99,7 @@ class Recorder:
             self._rates.step_ended(now)
 
     def epoch_end(self, epoch: int, logs: Mapping[str, Any], now: float) -> None:
-        """Tells that an epoch, its validation included, has ended.
+        """Records the end of an epoch, its validation included.
 
         Args:
             epoch: The epoch that ended, counted from 1.
@@ -120,7 +120,7 @@ class Recorder:
         step: int,
         steps: int | None,
     ) -> None:
-        """Tells what the run had come to before it went on.
+        """Records how far the run was when it resumed.
 
         Args:
             epochs: that had ended, counted from 1.
@@ -139,14 +139,13 @@ class Recorder:
             self._rows_are_new = True
 
     def checkpoint(self, written: Row) -> None:
-        """Tells that a checkpoint is on disk."""
+        """Records that a checkpoint is on disk."""
         with self._lock:
             self._seen["checkpoint"] = written
 
     def breakdown(self, of_ranks: Sequence[Breakdown]) -> None:
-        """Tells where the time of a step goes on each rank, of late; at last, of the whole run.
-
-        Zeros tell nothing, and are passed over.
+        """Records where the time of a step goes on each rank: since the last look, or, at the end,
+        in the whole run. Zeros carry no information and are ignored.
         """
         with self._lock:
             if any(map(sum, of_ranks)):
@@ -161,7 +160,7 @@ class Recorder:
         rate: float | None = None,
         flops: float | None = None,
     ) -> None:
-        """Tells what else a look has shown.
+        """Records what else a look found.
 
         Args:
             trace: what ranks did in the latest step.

@@ -25,7 +25,7 @@ def read(folder: Path) -> list[Frame]:
 
 
 class Reader:
-    """Reads on from where it was: for a run that still goes on."""
+    """Reads a run that is still being written, each time from where it stopped."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -76,7 +76,7 @@ class Reader:
         return frames
 
     def _whole(self, frame: Frame) -> Frame:
-        """The frame as it was: with all finished epochs, where the file has the new ones."""
+        """The frame with all finished epochs; the file has only the new ones."""
         ranks = len(frame["samples"])
         if self._ranks.setdefault(frame["start"], ranks) != ranks:
             raise ValueError("the number of ranks has changed")

@@ -84,7 +84,7 @@ class Writer:
         self._file = self._opened()
 
     def write(self, frame: Frame) -> None:
-        """Keeps a frame; of more than four a second what is new in them goes with the next.
+        """Writes a frame, at most four a second; the next takes along what is new in a dropped one.
 
         Raises:
             OSError: the disk is full, or not there any more.
@@ -108,7 +108,7 @@ class Writer:
         self._file.flush()
 
     def close(self, state: State | None = None) -> None:
-        """Says how it ended.
+        """Writes how it ended.
 
         Args:
             state: default: what the last frame says.
@@ -131,7 +131,7 @@ class Writer:
         self._file.close()
         self._number += 1
         for run in self._runs.values():
-            run.epoch = 0.0  # those before may be dropped, so all epochs are said again
+            run.epoch = 0.0  # earlier parts may be deleted: write all epochs again
         sizes = {path: path.stat().st_size for path in run_folder.parts(self.folder).values()}
         for path in list(sizes)[1:]:
             if sum(sizes.values()) > self._run_bytes - self._part_bytes:
@@ -151,7 +151,7 @@ class _Pending:
         self._held: dict[str, Any] = {}
 
     def take(self, frame: Frame) -> Frame | None:
-        """The frame to write now, with what was held back; ``None``: hold this one back."""
+        """The frame to write now, with the news of those before it; ``None``: not yet."""
         if frame["state"] == "running" and frame["time"] < self._next:
             self._held |= news(frame)
             return None

@@ -1,4 +1,4 @@
-"""Bounded memory: a list that keeps its shape and loses resolution."""
+"""Fewer items of a list, spread so that its shape stays."""
 
 from __future__ import annotations
 
