@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from tests.browser.lab import Lab, Notebook
+
+#: What a kernel runs between two tests.
+FORGET = "__import__('driver').forget()"
 
 
 @pytest.fixture(scope="package")
@@ -47,19 +50,41 @@ def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     server.close()
 
 
+@pytest.fixture(scope="package")
+def at_hand() -> dict[str, Any]:
+    """The page and the kernel that tests leave to the next one."""
+    return {"page": None, "kernel": None}
+
+
 @pytest.fixture
-def open_notebook(lab: Lab, browser: Browser) -> Iterator[Callable[..., Notebook]]:
-    """Opens a notebook as `Lab.open` does; pages and kernels are closed after the test."""
+def open_notebook(
+    lab: Lab, browser: Browser, at_hand: dict[str, Any]
+) -> Iterator[Callable[..., Notebook]]:
+    """Opens a notebook as `Lab.open` does, in the page and with the kernel of the test before.
+
+    A page that was closed, and a kernel that was ended or is busy, are no more at hand.
+    """
     opened: list[Notebook] = []
 
     def open_one(name: str, theme: str = "light") -> Notebook:
-        opened.append(lab.open(browser, name, theme=theme))
+        page = at_hand["page"]
+        at_hand["kernel"] = lab.use_kernel(name, at_hand["kernel"])
+        if page is not None and page.is_closed():
+            page = None
+        opened.append(lab.open(browser, name, theme=theme, page=page))
+        at_hand["page"] = opened[-1].page
         return opened[-1]
 
     yield open_one
+    at_hand["page"] = None
+    if (opened and opened[-1].page.is_closed()) or lab.is_busy():
+        lab.shut_down_kernels()
+    elif opened:
+        opened[-1].close(FORGET)
+        at_hand["page"] = opened[-1].page
     for notebook in opened:
-        notebook.page.close()
-    lab.shut_down_kernels()
+        if notebook.page is not at_hand["page"]:
+            notebook.page.close()
 
 
 @pytest.fixture

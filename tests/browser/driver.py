@@ -11,6 +11,10 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from typing import ClassVar
+
+from IPython import get_ipython
+from ipywidgets import Widget
 
 from tnt_notebook.dashboard import LiveView
 from tnt_notebook.dashboard.card import POINT
@@ -24,8 +28,21 @@ def a_step(chance: random.Random) -> Breakdown:
     return Breakdown(input=0.001, work=work, wait=0.0, exchange=0.018 - work, other=0.001)
 
 
+def forget() -> None:
+    """Leaves the kernel to another notebook: without runs, widgets, magics and names."""
+    for run in Run.begun:
+        run.end()
+    Run.begun.clear()
+    Widget.close_all()
+    shell = get_ipython()
+    shell.extension_manager.unload_extension("tnt_notebook")
+    shell.reset(new_session=False)
+
+
 class Run:
     """A pretended fit, shown under the current cell, in a thread of its own."""
+
+    begun: ClassVar[list[Run]] = []
 
     def __init__(
         self,
@@ -50,6 +67,7 @@ class Run:
 
     def start(self) -> Run:
         """Shows the view and begins."""
+        self.begun.append(self)
         self.view.show()
         self._thread.start()
         return self

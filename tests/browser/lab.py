@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import nbformat
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER_FLAGS = [
@@ -31,6 +31,7 @@ BROWSER_FLAGS = [
     "--disable-sync",
 ]
 START_S = 60.0
+VIEWPORT: ViewportSize = {"width": 1280, "height": 1000}
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 
 
@@ -66,6 +67,21 @@ RUN = """(cell) => {
 FORGET_NUMBER = """(cell) => {
   window.jupyterapp.shell.currentWidget.content.model.cells.get(cell).executionCount = null;
 }"""
+OPEN = """async (path) => {
+  const { commands } = window.jupyterapp;
+  await commands.execute("docmanager:open", { path, factory: "Notebook" });
+}"""
+OPENED = "path => window.jupyterapp.shell.currentWidget?.context?.path === path"
+CLOSE = """async (last) => {
+  const all = [...window.jupyterapp.shell.widgets("main")];
+  const { kernel } = all.find((one) => one.sessionContext).sessionContext.session;
+  await kernel.requestExecute({ code: last, silent: true, store_history: false }).done;
+  for (const one of all) one.dispose();
+}"""
+CHANGE_THEME = """async (theme) => {
+  await window.jupyterapp.commands.execute("apputils:change-theme", { theme });
+}"""
+HAS_THEME = "theme => document.body.dataset.jpThemeName === theme"
 SET_SOURCE = """([cell, source]) => {
   const { model } = window.jupyterapp.shell.currentWidget.content;
   model.cells.get(cell).sharedModel.setSource(source);
@@ -144,24 +160,53 @@ class Lab:
         """Waits without a browser: notebooks may be closed while their kernels work."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            kernels = json.loads(self._request("GET", "/api/kernels"))
-            if all(kernel["execution_state"] == "idle" for kernel in kernels):
+            if not self.is_busy():
                 return
             time.sleep(0.2)
         raise TimeoutError(f"A kernel was still busy after {timeout_s} s.")
 
-    def open(self, browser: Browser, name: str, *, theme: str = "light") -> Notebook:
-        """Opens a notebook in a fresh page, and waits until its kernel can be used.
+    def use_kernel(self, name: str, kernel: str | None) -> str:
+        """Gives a notebook a kernel that other notebooks have had; starts one where it has ended.
+
+        Returns:
+            The id of the kernel.
+        """
+        running = json.loads(self._request("GET", "/api/kernels"))
+        if kernel not in [one["id"] for one in running]:
+            kernel = json.loads(self._request("POST", "/api/kernels", {"name": "python3"}))["id"]
+        session = {"path": name, "name": name, "type": "notebook", "kernel": {"id": kernel}}
+        self._request("POST", "/api/sessions", session)
+        return str(kernel)
+
+    def open(
+        self, browser: Browser, name: str, *, theme: str = "light", page: Page | None = None
+    ) -> Notebook:
+        """Opens a notebook, and waits until its kernel can be used.
 
         Args:
             browser: The browser.
             name: File name of a notebook in `notebooks`.
             theme: ``"light"`` or ``"dark"``.
+            page: Where a JupyterLab of this server is open already; a fresh page when None.
         """
-        self.setting("apputils-extension:themes", {"theme": THEMES[theme]})
-        page = browser.new_page(viewport={"width": 1280, "height": 1000})
-        page.goto(f"{self.url}/{self._path}/{name}?reset&token={self._token}")
-        return Notebook(page, name)
+        address = f"{self.url}/{self._path}/{name}"
+        if page is None:
+            self.setting("apputils-extension:themes", {"theme": THEMES[theme]})
+            page = browser.new_page(viewport=VIEWPORT)
+            page.goto(f"{address}?reset&token={self._token}")
+            return Notebook(page, name, address)
+        page.set_viewport_size(VIEWPORT)
+        page.mouse.move(0, 0)
+        page.evaluate(OPEN, name)
+        page.wait_for_function(OPENED, arg=name)
+        notebook = Notebook(page, name, address)
+        notebook.change_theme(theme)
+        return notebook
+
+    def is_busy(self) -> bool:
+        """Whether a kernel has something to do."""
+        kernels = json.loads(self._request("GET", "/api/kernels"))
+        return any(kernel["execution_state"] != "idle" for kernel in kernels)
 
     def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + START_S
@@ -190,9 +235,10 @@ class Lab:
 class Notebook:
     """A notebook open in a browser's page."""
 
-    def __init__(self, page: Page, name: str) -> None:
+    def __init__(self, page: Page, name: str, address: str) -> None:
         self.page = page
         self.name = name
+        self._address = address
         self.wait_until_idle()
 
     @property
@@ -209,6 +255,11 @@ class Notebook:
         self.page.wait_for_function("window.jupyterapp?.shell?.currentWidget?.sessionContext")
         self.page.evaluate(READY)
         self.page.wait_for_function(IDLE, timeout=1000 * timeout_s)
+
+    def change_theme(self, theme: str) -> None:
+        """To ``"light"`` or ``"dark"``, as JupyterLab's menu does."""
+        self.page.evaluate(CHANGE_THEME, THEMES[theme])
+        self.page.wait_for_function(HAS_THEME, arg=THEMES[theme])
 
     def restart_kernel(self) -> None:
         """What the button does: a new kernel, and new connections to it."""
@@ -245,8 +296,16 @@ class Notebook:
 
     def refresh(self) -> None:
         """What a person does with F5."""
-        self.page.goto(self.page.url.split("?")[0])
+        self.page.goto(self._address)
         self.wait_until_idle()
+
+    def close(self, last: str) -> None:
+        """Closes all that is open in the page, and leaves page and kernel to other notebooks.
+
+        Args:
+            last: Python that the kernel runs before.
+        """
+        self.page.evaluate(CLOSE, last)
 
     def screenshot(self, path: Path, what: Locator | None = None) -> None:
         """A picture of the page, or of a part of it."""

@@ -126,20 +126,23 @@ def test_the_card_comes_back_after_a_refresh_and_goes_on(notebook: Notebook):
     assert points_drawn(notebook) > before // 20
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_run_from_its_beginning_to_the_saved_notebook(
-    theme: str, lab: Lab, open_notebook: Open, pictures: Path
+    lab: Lab, open_notebook: Open, pictures: Path
 ):
-    lab.write("whole.ipynb", [START.format(ranks=4, epochs=5), "run.wait()"])
-    notebook = open_notebook("whole.ipynb", theme=theme)
+    lab.write("whole.ipynb", [START.format(ranks=4, epochs=50), END])
+    notebook = open_notebook("whole.ipynb")
     notebook.run_and_wait(0)
-    expect(notebook.page.locator(".tnt-where")).to_contain_text("epoch 4 of 5", timeout=30_000)
-    expect_readable(card(notebook), theme)
-    notebook.screenshot(pictures / f"running-{theme}.png", card(notebook))
+    expect(notebook.page.locator(".tnt-where")).to_contain_text("epoch 2 of 50", timeout=30_000)
+    for theme in ("light", "dark"):
+        notebook.change_theme(theme)
+        expect_readable(card(notebook), theme)
+        notebook.screenshot(pictures / f"running-{theme}.png", card(notebook))
     notebook.run_and_wait(1)
     expect_left_behind(notebook)
-    expect_readable(card(notebook), theme)
-    notebook.screenshot(pictures / f"finished-{theme}.png", notebook.outputs(0))
+    for theme in ("dark", "light"):
+        notebook.change_theme(theme)
+        expect_readable(card(notebook), theme)
+        notebook.screenshot(pictures / f"finished-{theme}.png", notebook.outputs(0))
     notebook.save()
     path = lab.notebooks / notebook.name
     summary, figure = outputs_on_disk(path)
@@ -164,10 +167,10 @@ def test_it_leaves_them_after_a_refresh_too(notebook: Notebook, lab: Lab):
 
 
 def test_a_browser_that_was_closed_meanwhile_finds_them_too(lab: Lab, open_notebook: Open):
-    lab.write("closed.ipynb", [START.format(ranks=2, epochs=4), "run.wait()"])
+    lab.write("closed.ipynb", [START.format(ranks=2, epochs=2), "run.wait()"])
     notebook = open_notebook("closed.ipynb")
     notebook.run_and_wait(0)
-    expect_to_move(notebook, epochs=4)
+    expect_to_move(notebook, epochs=2)
     notebook.save()
     notebook.run(1)
     expect(notebook.cells.nth(1).locator(".jp-InputPrompt")).to_have_text("[*]:")
@@ -204,6 +207,7 @@ def test_a_notebook_from_somebody_else_can_be_read_too(
     notebook.run_and_wait(1)
     expect_left_behind(notebook)
     notebook.save()
+    notebook.page.close()  # the styles of its widget reach whatever else is open in it
     text = (lab.notebooks / notebook.name).read_text().replace("MLP on digits ·", "MLP, sent ·")
     (lab.notebooks / "sent.ipynb").write_text(text)
     sent = open_notebook("sent.ipynb")

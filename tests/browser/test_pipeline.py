@@ -1,4 +1,4 @@
-"""The live view of a real pipeline of four ranks in JupyterLab, and its Stop button."""
+"""A pipeline of real ranks in JupyterLab: its plan, its live view, and its Stop button."""
 
 from __future__ import annotations
 
@@ -19,12 +19,24 @@ expect = pytest.importorskip(
 
 pytestmark = pytest.mark.browser
 
-START = "%load_ext tnt_notebook\n%tnt_cluster start -n 4"
-FIT = """%%tnt_fit --pipeline 4 --micro-batches 4 --cut-at b,c,d
+Open = Callable[..., "Notebook"]
+
+ATTACH = "%load_ext tnt_notebook\n%tnt_cluster attach {ranks}"
+DETACH = "%tnt_cluster detach"
+MODEL = """%%tnt
+import keras
+from keras import layers
+convolutions = (layers.Conv2D(8, 3, padding="same", activation="relu") for _ in range(6))
+model = keras.Sequential([keras.Input((16, 16, 3)), *convolutions, layers.Flatten(),
+                          layers.Dense(10, name="scores")])
+model.compile("adam", "mse")"""
+PLAN = "%tnt_plan --batch-size 64 --schedule zb-h1"
+COMPARE = "%tnt_plan --batch-size 64 --micro-batches 6 --schedule all"
+FIT = """%%tnt_fit --pipeline 3 --micro-batches 4 --cut-at b,c
 import keras
 
 x = keras.random.normal((64, 64))
-layers = [keras.layers.Dense(256, "relu", name=name) for name in "abcd"]
+layers = [keras.layers.Dense(256, "relu", name=name) for name in "abc"]
 model = keras.Sequential([keras.Input((64,)), *layers, keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 history = model.fit(x, x[:, :1], batch_size=64, epochs=100_000)  # until it is stopped
@@ -40,25 +52,59 @@ measured = {**idle(step), "seconds": short_time(step["seconds"]), "formula": ste
 print(json.dumps({**measured, "state": fit.state, "epochs": len(fit.history["loss"])}))
 """
 EPOCHS = '%%tnt\nprint("epochs:", len(history.epoch))'
-STOP = "%tnt_cluster stop"
+
+
+def test_table_and_timeline_of_a_plan(
+    lab: Lab, open_notebook: Open, pictures: Path, two_ranks: str
+) -> None:
+    lab.write("plan.ipynb", [ATTACH.format(ranks=two_ranks), MODEL, PLAN, COMPARE, DETACH])
+    notebook = open_notebook("plan.ipynb")
+    for cell in range(5):
+        notebook.run_and_wait(cell)
+    for cell, columns, rows in ((2, 10, 2), (3, 8, 5)):
+        outputs = notebook.outputs(cell)
+        table = outputs.locator("table").first
+        expect(table.locator("th")).to_have_count(columns)
+        expect(table.locator("tbody tr")).to_have_count(rows)
+        figure = outputs.locator(".js-plotly-plot .main-svg").first
+        expect(figure).to_be_visible()
+        expect(outputs.locator(".js-plotly-plot")).to_contain_text("rank 1")
+        notebook.page.mouse.move(0, 0)
+        for theme in ("dark", "light"):
+            notebook.change_theme(theme)
+            notebook.screenshot(pictures / f"plan-{cell}-{theme}.png", outputs)
+        # Nothing is wider than its place.
+        room = outputs.bounding_box()
+        box = table.bounding_box()
+        assert room and box and box["x"] + box["width"] <= room["x"] + room["width"] + 1
+    details = notebook.outputs(2).locator("details")
+    details.locator("summary").click()
+    expect(details.locator("tbody tr")).to_have_count(2)
 
 
 @pytest.mark.timeout(400)
-def test_a_pipeline_of_four_ranks(
-    lab: Lab, open_notebook: Callable[..., Notebook], pictures: Path
+def test_a_pipeline_of_three_ranks(
+    lab: Lab, open_notebook: Open, pictures: Path, three_ranks: str
 ) -> None:
-    lab.write("pipeline-of-four.ipynb", [START, FIT, NUMBERS, EPOCHS, STOP])
-    notebook = open_notebook("pipeline-of-four.ipynb")
-    notebook.run_and_wait(0, timeout_s=120)
+    lab.write("three.ipynb", [ATTACH.format(ranks=three_ranks), FIT, NUMBERS, EPOCHS, DETACH])
+    notebook = open_notebook("three.ipynb")
+    notebook.run_and_wait(0)
     notebook.run_and_wait(1)
     card = notebook.page.locator(".tnt-card")
     heading = card.locator(".tnt-step")
     expect(heading).to_contain_text("by the formula of 1f1b", timeout=120_000)
-    for _ in range(3):  # it moves
-        heading.scroll_into_view_if_needed()
+
+    def moves() -> None:
+        heading.scroll_into_view_if_needed()  # a card out of sight does not draw
         expect(heading).not_to_have_text(heading.inner_text(), timeout=30_000)
+
+    moves()
+    notebook.save()
+    notebook.refresh()
+    moves()
+    expect(card.locator(".tnt-rate")).to_have_text([re.compile(r"^[\d,]+$")] * 3)
     summary = card.locator(".tnt-step-canvas").get_attribute("aria-label")
-    assert summary and "4 ranks" in summary
+    assert summary and "3 ranks" in summary
     notebook.screenshot(pictures / "pipeline-running.png", card)
 
     card.get_by_role("button", name=re.compile("^Stop")).click()
@@ -74,5 +120,5 @@ def test_a_pipeline_of_four_ranks(
     notebook.screenshot(pictures / "pipeline-stopped.png", outputs)
     notebook.run_and_wait(3)
     # What all ranks print alike is one line: they have stopped after the same step.
-    expect(notebook.outputs(3)).to_have_text(f"ranks 0-3: epochs: {numbers['epochs']}")
+    expect(notebook.outputs(3)).to_have_text(f"ranks 0-2: epochs: {numbers['epochs']}")
     notebook.run_and_wait(4)

@@ -49,9 +49,6 @@ step = run.view._card.timeline["measured"]
 seconds = short_time(step["seconds"])
 print(json.dumps({**idle(step), "seconds": seconds, "formula": step["formula"]}))
 """
-CHANGE_THEME = (
-    """(theme) => window.jupyterapp.commands.execute("apputils:change-theme", { theme })"""
-)
 VIEW_AGAIN = """() => {
   const app = window.jupyterapp;
   app.shell.currentWidget.content.activeCellIndex = 0;
@@ -109,9 +106,7 @@ def numbers(notebook: Notebook, cell: int = 1) -> dict[str, Any]:
     return of
 
 
-@pytest.mark.parametrize(
-    ("schedule", "theme"), [("1f1b", "light"), ("1f1b", "dark"), ("zb-v", "light")]
-)
+@pytest.mark.parametrize(("schedule", "theme"), [("1f1b", "dark"), ("zb-v", "light")])
 def test_the_timeline_of_a_pipeline_moves(
     schedule: str, theme: str, lab: Lab, open_notebook: Open, pictures: Path
 ):
@@ -257,7 +252,7 @@ def test_two_views_of_a_run_look_at_different_parts(still: Notebook):
 
 def test_it_follows_the_theme(still: Notebook):
     still.page.get_by_role("button", name="Pause view").click()  # nothing else draws it again
-    still.page.evaluate(CHANGE_THEME, "JupyterLab Dark")
+    still.change_theme("dark")
     still.page.wait_for_function(
         """() => {
           const canvas = document.querySelector(".tnt-step-canvas");
@@ -311,7 +306,7 @@ def test_64_ranks_are_smooth_and_cheap(
     expect(canvas(notebook)).to_be_visible()
     expect(canvas(notebook)).to_have_attribute("aria-label", re.compile("^Timeline of 64 ranks. "))
     notebook.page.set_viewport_size({"width": 1280, "height": 1500})  # all of it is in sight
-    frames = notebook.page.evaluate(FRAMES, 3)
+    frames = notebook.page.evaluate(FRAMES, 2)
     # From one step to the next: a step of so many ranks comes every few seconds only.
     wait_for_another_step(notebook)
     start, before = time.monotonic(), sum(received)

@@ -36,22 +36,20 @@ def stop_signal() -> Iterator[threading.Event]:
     signal.signal(signal.SIGUSR1, before)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_kept_run_and_two_beside_each_other(
-    lab: Lab, open_notebook: Open, pictures: Path, theme: str
+    lab: Lab, open_notebook: Open, pictures: Path
 ) -> None:
     staged = keep(frames_with_steps(4, epochs=5), "MLP in stages")
     plain = keep(frames_of_a_run(4, epochs=5), "MLP")
-    name = f"kept-{theme}.ipynb"
     path = lab.write(
-        name,
+        "kept.ipynb",
         [
             f"%load_ext tnt_notebook\n%tnt_trace show {staged.name}",
             f"%tnt_trace compare {staged.name} {plain.name}",
             "%tnt_trace list",
         ],
     )
-    notebook = open_notebook(name, theme)
+    notebook = open_notebook("kept.ipynb")
     notebook.page.set_viewport_size({"width": 1280, "height": 3000})  # for pictures of all of it
     for cell in range(3):
         notebook.run_and_wait(cell)
@@ -62,8 +60,10 @@ def test_a_kept_run_and_two_beside_each_other(
         expect(shown).to_contain_text(words)
     expect(notebook.outputs(1)).to_contain_text("samples per second in all")
     expect(notebook.outputs(2)).to_contain_text(plain.name)
-    notebook.screenshot(pictures / f"trace-shown-{theme}.png", shown)
-    notebook.screenshot(pictures / f"trace-compared-{theme}.png", notebook.outputs(1))
+    for theme in ("dark", "light"):
+        notebook.change_theme(theme)
+        notebook.screenshot(pictures / f"trace-shown-{theme}.png", shown)
+        notebook.screenshot(pictures / f"trace-compared-{theme}.png", notebook.outputs(1))
     notebook.save()
     assert len(json.dumps(json.loads(path.read_text())["cells"][0]["outputs"])) < 500_000
 

@@ -68,8 +68,9 @@ def desk(
         }.items():
             settings = f"/user/{user}/lab/api/settings/@jupyterlab/{plugin}"
             hub.ask("PUT", settings, {"raw": json.dumps(values)})
-        page.goto(f"{hub.url}/user/{user}/lab/tree/{NAME}?reset")
-        yield Notebook(page, NAME)
+        address = f"{hub.url}/user/{user}/lab/tree/{NAME}"
+        page.goto(f"{address}?reset")
+        yield Notebook(page, NAME, address)
     finally:
         context.close()
 
