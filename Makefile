@@ -17,7 +17,7 @@
 PYTHON ?= python3
 LAB_FLAGS ?=
 # For the benchmarks: 1 measures everything, however long that takes.
-THOROUGH ?=
+THOROUGH ?= $(TNT_THOROUGH)
 
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
