@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tnt_notebook.cluster.launch import Job, lsf, pbs, sge, slurm
-from tnt_notebook.cluster.launch.processes import LsfJob, PbsJob, SgeJob, SlurmJob
+from tnt_notebook.cluster.launch.batch import System
 
 SLURM = (
     "JobId=41 JobName=tnt-1a2b3c4d UserId=ada(1000) GroupId=ada(1000) MCS_label=N/A "
@@ -253,21 +253,25 @@ def test_grid_engines_account_of_its_end(said: str, job: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    ("launcher", "said", "job"),
+    ("system", "said", "job"),
     [
-        (SlurmJob, "Submitted batch job 41\n", "41"),
-        (SlurmJob, "sbatch: 2 of 3 projects used\nSubmitted batch job 41 on cluster c7\n", "41"),
-        (PbsJob, "1234.pbs01\n", "1234"),
-        (PbsJob, "500 core hours left\n1234.pbs01.site.org\n", "1234"),
-        (PbsJob, "1234\n", "1234"),
-        (LsfJob, "Job <77> is submitted to default queue <normal>.\n", "77"),
-        (LsfJob, "3 hosts are free\nJob <77> is submitted to queue <normal>.\n", "77"),
-        (SgeJob, 'Your job 31 ("tnt-1a2b3c4d") has been submitted\n', "31"),
-        (SgeJob, 'quota: 12 of 50\nYour job 31 ("tnt-1") has been submitted\n', "31"),
+        (slurm.SYSTEM, "Submitted batch job 41\n", "41"),
+        (
+            slurm.SYSTEM,
+            "sbatch: 2 of 3 projects used\nSubmitted batch job 41 on cluster c7\n",
+            "41",
+        ),
+        (pbs.SYSTEM, "1234.pbs01\n", "1234"),
+        (pbs.SYSTEM, "500 core hours left\n1234.pbs01.site.org\n", "1234"),
+        (pbs.SYSTEM, "1234\n", "1234"),
+        (lsf.SYSTEM, "Job <77> is submitted to default queue <normal>.\n", "77"),
+        (lsf.SYSTEM, "3 hosts are free\nJob <77> is submitted to queue <normal>.\n", "77"),
+        (sge.SYSTEM, 'Your job 31 ("tnt-1a2b3c4d") has been submitted\n', "31"),
+        (sge.SYSTEM, 'quota: 12 of 50\nYour job 31 ("tnt-1") has been submitted\n', "31"),
     ],
 )
-def test_the_number_of_a_new_job(launcher: type, said: str, job: str) -> None:
-    found = launcher.answer.search(said)  # type: ignore[attr-defined]
+def test_the_number_of_a_new_job(system: System, said: str, job: str) -> None:
+    found = system.answer.search(said)
     assert found is not None and found[1] == job
 
 

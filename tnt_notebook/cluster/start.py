@@ -17,10 +17,11 @@ from traitlets.config import Config
 
 from tnt_notebook import files, warden, words
 from tnt_notebook.cluster import cleanup
+from tnt_notebook.cluster import launch as launchers
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.engines import REMEMBERED, TAIL_LINES, Engines
 from tnt_notebook.cluster.folder import RunFolder, base, local_folder, tail
-from tnt_notebook.cluster.launch import SYSTEMS, Controller, Launch, launch_of
+from tnt_notebook.cluster.launch import SYSTEMS, Controller, Launch, MpiEngines, launch_of, submit
 from tnt_notebook.cluster.launch.command import environment, local_environment
 from tnt_notebook.cluster.lease import Lease
 from tnt_notebook.cluster.network import LOOPBACK, address_for
@@ -164,7 +165,7 @@ def _controller(engines: Engines, asked: Request, report: Report) -> None:
     if asked.on_other_hosts:
         hosts = [name for name, _ in asked.hosts]
         if asked.launcher in SYSTEMS:
-            hosts = SYSTEMS[asked.launcher].nodes()
+            hosts = launchers.nodes(asked.launcher)
         address, why = address_for(hosts, asked.interface)
         engines.update(reached=f"{address}, {why}")
         report(f"engines reach this notebook at {engines.record.reached}")
@@ -223,15 +224,15 @@ def _starter(of: Engines, **parts: Any) -> ipp.Cluster:
 
 def _launch(engines: Engines, launch: Launch) -> None:
     """Starts mpiexec, or submits the job."""
-    starter = _starter(engines, engines=launch.engines)
     for path, text in launch.files.items():
         _write(path, text)
+    if launch.system is not None and launch.script is not None:
+        engines.update(job=submit(launch.system, launch.script))
+        return
+    starter = _starter(engines, engines=MpiEngines)
     starter.start_engines_sync(engines.size, **launch.options)
-    if launch.system is None:
-        with contextlib.suppress(psutil.NoSuchProcess):  # ended already: the wait says so
-            engines.update(engines=records.process(starter.engine_set.pid))
-    else:
-        engines.update(job=starter.engine_set.job_id)
+    with contextlib.suppress(psutil.NoSuchProcess):  # ended already: the wait says so
+        engines.update(engines=records.process(starter.engine_set.pid))
 
 
 def _write(path: Path, text: str) -> None:

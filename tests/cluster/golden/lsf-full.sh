@@ -1,8 +1,8 @@
 #!/bin/bash -l
 #BSUB -J tnt-ID
 #BSUB -o /home/user/clusters/tnt-ID-NAME/logs/job.log
-#BSUB -n 5
 #BSUB -rn
+#BSUB -n 5
 #BSUB -R "span[ptile=3]"
 #BSUB -R "affinity[core(3)]"
 #BSUB -gpu "num=4/host"

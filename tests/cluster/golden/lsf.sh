@@ -1,8 +1,8 @@
 #!/bin/bash
 #BSUB -J tnt-ID
 #BSUB -o /home/user/clusters/tnt-ID-NAME/logs/job.log
-#BSUB -n 4
 #BSUB -rn
+#BSUB -n 4
 umask 077
 exec >> /home/user/clusters/tnt-ID-NAME/logs/mpiexec.log 2>&1
 . /home/user/clusters/tnt-ID-NAME/environment.sh

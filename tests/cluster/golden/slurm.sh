@@ -2,10 +2,10 @@
 #SBATCH --job-name=tnt-ID
 #SBATCH --output=/home/user/clusters/tnt-ID-NAME/logs/mpiexec.log
 #SBATCH --open-mode=append
-#SBATCH --export=NIL
-#SBATCH --ntasks=4
-#SBATCH --signal=B:USR1@120
 #SBATCH --no-requeue
+#SBATCH --export=NIL
+#SBATCH --signal=B:USR1@120
+#SBATCH --ntasks=4
 umask 077
 . /home/user/clusters/tnt-ID-NAME/environment.sh
 cd NOTEBOOK 2> /dev/null || cd

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from tnt_notebook.cluster.launch.inherited import inheritable
 from tnt_notebook.cluster.options import Request
+from tnt_notebook.errors import ClusterError
 
 _ASK_S = 30.0
+_SUBMIT_S = 120.0
 #: Seconds before the end of a job when its ranks are told.
 NOTICE_S = 120
 
@@ -39,51 +44,115 @@ class Job:
         )
 
 
+def clock(seconds: int) -> str:
+    """A time limit as hours:minutes:seconds."""
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
 @dataclass(frozen=True)
 class System:
-    """A batch system.
+    """A batch system: a template of its scripts, and commands to submit, look at and cancel a job.
+
+    In commands and options ``{name}`` stands for the job's name.
 
     Attributes:
         title: as people call it.
-        engines: ipyparallel's launcher.
-        submit: the command.
         variable: of the environment, which says that this is inside of an allocation.
-        directives: lines of the script's head, of a request, a job's name and an output file. The
-            system must not run the job a second time: that is for the notebook to ask for.
+        directive: what a line of the script's head begins with.
+        head: options of every job, with its ``{output}`` file, and ``{notice}``: seconds before its
+            end. The system must not run the job a second time: that is for the notebook to ask for.
+        resources: options that ask for the ranks of a request, their nodes, cores and GPUs.
+        limits: options for ``time``, ``partition`` and ``account``, where a request has them.
+        submit: the command; the script's path follows, or the script comes by its standard input.
+        answer: finds the job's id in what that prints, beside what a site may have to say.
+        cancel: the command that cancels the job.
+        listing: a command that prints something as long as there is the job, or where that cannot
+            be said.
+        look: what is known of a job, by its id.
         prepare: lines of the script before Open MPI's mpiexec; MPICH's finds out itself.
         mpi_arguments: of Open MPI's mpiexec in the script, as shell text.
-        cancel: the command that cancels a job, by its name.
-        listing: a command that prints something as long as there is a job of that name, or where
-            that cannot be said.
-        look: what is known of a job, by its id.
-        nodes: addresses of nodes that may run ranks, as far as they are known beforehand.
+        nodefile: a variable that names a file with the hosts of an allocation, a line for each.
+        nodes: hosts that may run ranks, as far as they are known, where no file has them.
+        tasks: a variable with the number of ranks that an allocation is for; without one, the file
+            of hosts has a line for each.
+        clock: writes a time limit, in seconds.
         check: raises a ClusterError where it cannot be asked for something.
-        tasks: for how many ranks an allocation is, as its environment says.
         writes_at_once: whether the job's output file has what the job writes before it ends.
-        ask: a command that sends SIGTERM to the script of a running job of that name, and to no
-            other process of it; it fails where none runs. None where there is no such command.
+        ask: a command that sends SIGTERM to the script of the job if that runs, and to no other
+            process of it; it fails where none runs. Empty where there is no such command.
         each_node: a command that runs another one once on each node of the job that it is in; empty
             where that is left to MPI.
-        warns: whether it sends the script SIGUSR1 before the end of a job, as the directives ask.
+        warns: whether it sends the script SIGUSR1 before the end of a job, as the head asks.
     """
 
     title: str
-    engines: type[Any]
-    submit: str
     variable: str
-    directives: Callable[[Request, str, str], list[str]]
+    directive: str
+    head: tuple[str, ...]
+    resources: Callable[[Request], list[str]]
+    limits: Mapping[str, str]
+    submit: str
+    answer: re.Pattern[str]
+    cancel: tuple[str, ...]
+    listing: tuple[str, ...]
+    look: Callable[[str], Job]
     prepare: Callable[[Request], list[str]]
     mpi_arguments: str
-    cancel: Callable[[str], list[str]]
-    listing: Callable[[str], list[str]]
-    look: Callable[[str], Job]
-    nodes: Callable[[], list[str]]
-    tasks: Callable[[Mapping[str, str]], int | None]
+    nodefile: str | None = None
+    nodes: Callable[[], list[str]] | None = None
+    tasks: str | None = None
+    clock: Callable[[int], str] = clock
     check: Callable[[Request], None] = lambda _: None
+    reads_stdin: bool = False
     writes_at_once: bool = True
-    ask: Callable[[str], list[str]] | None = None
+    ask: tuple[str, ...] = ()
     each_node: tuple[str, ...] = ()
     warns: bool = False
+
+
+def directives(system: System, request: Request, name: str, output: str) -> list[str]:
+    """The head of a script: what is asked for, as the system reads it."""
+    asked = {"time": request.time_s and system.clock(request.time_s)}
+    asked |= {"partition": request.partition, "account": request.account}
+    said = {"name": name, "output": shlex.quote(output), "notice": NOTICE_S}
+    options = [
+        *(option.format(**said) for option in system.head),
+        *system.resources(request),
+        *(system.limits[what].format(value) for what, value in asked.items() if value),
+        *request.extra,
+    ]
+    return [f"{system.directive} {option}" for option in options]
+
+
+def named(command: tuple[str, ...], name: str) -> list[str]:
+    """A command of a system for the job of that name."""
+    return [word.format(name=name) for word in command]
+
+
+def submit(system: System, script: Path) -> str:
+    """Submits a script; returns the job's id.
+
+    Raises:
+        ClusterError: the system refuses it, or does not answer; with what it says.
+    """
+    command = [system.submit, *([] if system.reads_stdin else [str(script)])]
+    try:
+        with open(script if system.reads_stdin else os.devnull) as stdin:
+            run = subprocess.run(
+                command, stdin=stdin, capture_output=True, text=True, errors="replace",
+                timeout=_SUBMIT_S, cwd=script.parent, env=inheritable(os.environ),
+            )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ClusterError(
+            f"{command[0]} did not answer within {_SUBMIT_S:.0f} s. Is the batch system well?"
+        ) from None
+    said = "\n".join(filter(None, (run.stdout.strip(), run.stderr.strip())))
+    if run.returncode != 0:
+        raise ClusterError(f"{command[0]} refused the job (exit {run.returncode}):\n{said}")
+    found = system.answer.search(run.stdout)
+    if found is None:
+        raise ClusterError(f"{command[0]} named no job:\n{said}")
+    return found[1]
 
 
 def job_name(cluster_id: str) -> str:
@@ -109,35 +178,12 @@ def silent(said: str) -> Job:
     return Job("unknown", " ".join(said.split())[:200] or "no answer")
 
 
-def clock(seconds: int) -> str:
-    """A time limit as hours:minutes:seconds."""
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-
-
-def number_in(variable: str) -> Callable[[Mapping[str, str]], int | None]:
-    """Reads a number of ranks from a variable of an allocation."""
-
-    def read(environment: Mapping[str, str]) -> int | None:
-        said = environment.get(variable, "")
-        return int(said) if said.isdecimal() and len(said) < 6 and int(said) > 0 else None
-
-    return read
-
-
-def lines_in(variable: str, environment: Mapping[str, str]) -> list[str]:
+def hosts_in(variable: str | None, environment: Mapping[str, str]) -> list[str]:
     """The hosts, one for each line, in the file that a variable of an allocation names; empty
     outside of one.
     """
-    path = environment.get(variable)
-    if path is None:
-        return []
     try:
-        lines = Path(path).read_text(errors="replace").splitlines()
-    except OSError:
+        lines = Path(environment[variable or ""]).read_text(errors="replace").splitlines()
+    except (KeyError, OSError):
         return []
     return [line.split()[0] for line in lines if line.strip()]
-
-
-def listed_in(variable: str) -> list[str]:
-    """The same hosts, each once."""
-    return list(dict.fromkeys(lines_in(variable, os.environ)))

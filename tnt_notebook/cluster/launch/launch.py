@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tnt_notebook.cluster.folder import RunFolder
-from tnt_notebook.cluster.launch.batch import System, job_name
+from tnt_notebook.cluster.launch.batch import System, job_name, named
 from tnt_notebook.cluster.launch.command import (
     environment,
     find_mpiexec,
@@ -23,7 +23,6 @@ from tnt_notebook.cluster.launch.command import (
     ports,
     sweep,
 )
-from tnt_notebook.cluster.launch.processes import MpiEngines
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, environment_script, line, script
 from tnt_notebook.cluster.launch.systems import SYSTEMS
 from tnt_notebook.cluster.options import Request
@@ -39,20 +38,20 @@ class Launch:
     """Everything that starts a set of engines; nothing has been written or started.
 
     Attributes:
-        engines: ipyparallel's launcher.
-        options: what it needs.
-        files: to be written before, for their owner only.
         shown: command or script, for a person.
-        system: whose job the engines are; None where mpiexec runs on this host.
+        options: of ipyparallel's launcher, where mpiexec runs on this host.
+        system: else, whose job the engines are.
+        script: of that job.
+        files: to be written before, for their owner only.
         ask, cancel, listing: of the job, for the warden.
         sweep: what the warden runs when the ranks have ended, where they run in an allocation.
     """
 
-    engines: type[Any]
-    options: dict[str, Any]
     shown: str
-    files: dict[Path, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     system: System | None = None
+    script: Path | None = None
+    files: dict[Path, str] = field(default_factory=dict)
     ask: list[str] = field(default_factory=list)
     cancel: list[str] = field(default_factory=list)
     listing: list[str] = field(default_factory=list)
@@ -136,7 +135,7 @@ def _process(
         *_arguments(asked, folder),
     ]
     return Launch(
-        MpiEngines,
+        shlex.join(shown),
         {
             "mpi_cmd": command,
             "mpi_args": arguments,
@@ -145,7 +144,6 @@ def _process(
             "environment": own | {ENGINES_MARKER: cluster_id},
             "output_file": str(folder.launcher_log),
         },
-        shlex.join(shown),
         sweep=after,
     )
 
@@ -175,14 +173,13 @@ def _job(
     output, after = str(folder.launcher_log), sweep(mpiexec, folder, system.each_node)
     text = script(system, asked, name, output, str(variables), command, after)
     return Launch(
-        system.engines,
-        {"script": str(job)},
         text,
-        {job: text, variables: environment_script(own, inherited)},
-        system,
-        ask=system.ask(name) if system.ask else [],
-        cancel=system.cancel(name),
-        listing=system.listing(name),
+        system=system,
+        script=job,
+        files={job: text, variables: environment_script(own, inherited)},
+        ask=named(system.ask, name),
+        cancel=named(system.cancel, name),
+        listing=named(system.listing, name),
     )
 
 

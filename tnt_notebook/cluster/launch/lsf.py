@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import shlex
 
-from tnt_notebook.cluster.launch.batch import Job, System, asked, listed_in, number_in, silent
-from tnt_notebook.cluster.launch.processes import LsfJob
+from tnt_notebook.cluster.launch.batch import Job, System, asked, silent
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, counted
 from tnt_notebook.cluster.options import Request
 
@@ -24,28 +22,19 @@ _ENDS = {
 _NONE = "is not found|No unfinished job found|No matching job found"
 
 
-def _directives(request: Request, name: str, output: str) -> list[str]:
+def _resources(request: Request) -> list[str]:
     per_node = request.per_node or (-(-request.ranks // request.nodes) if request.nodes else None)
-    lines = [
-        f"#BSUB -J {name}",
-        f"#BSUB -o {shlex.quote(output)}",
-        f"#BSUB -n {request.ranks}",
-        "#BSUB -rn",
+    return [
+        f"-n {request.ranks}",
+        *([f'-R "span[ptile={per_node}]"'] if per_node else []),
+        *([f'-R "affinity[core({request.cores})]"'] if request.cores else []),
+        *([f'-gpu "num={request.gpus}/host"'] if request.gpus else []),
     ]
-    if per_node:
-        lines.append(f'#BSUB -R "span[ptile={per_node}]"')
-    if request.cores:
-        lines.append(f'#BSUB -R "affinity[core({request.cores})]"')
-    if request.gpus:
-        lines.append(f'#BSUB -gpu "num={request.gpus}/host"')
-    if request.time_s:  # in minutes; of less than one, one
-        minutes = -(-request.time_s // 60)
-        lines.append(f"#BSUB -W {minutes // 60}:{minutes % 60:02}")
-    if request.partition:
-        lines.append(f"#BSUB -q {request.partition}")
-    if request.account:
-        lines.append(f"#BSUB -P {request.account}")
-    return [*lines, *(f"#BSUB {option}" for option in request.extra)]
+
+
+def _clock(seconds: int) -> str:
+    minutes = -(-seconds // 60)  # of less than one, one
+    return f"{minutes // 60}:{minutes % 60:02}"
 
 
 def _look(job: str) -> Job:
@@ -80,19 +69,24 @@ def parsed(said: str) -> Job:
 
 SYSTEM = System(
     title="LSF",
-    engines=LsfJob,
-    submit="bsub",
     variable="LSB_JOBID",
-    directives=_directives,
+    directive="#BSUB",
+    head=("-J {name}", "-o {output}", "-rn"),
+    resources=_resources,
+    limits={"time": "-W {}", "partition": "-q {}", "account": "-P {}"},
+    clock=_clock,
+    submit="bsub",
+    reads_stdin=True,
+    answer=re.compile(r"Job <(\d+)>"),
+    cancel=("bkill", "-J", "{name}", "0"),
+    listing=(
+        *("sh", "-c"),
+        f"bjobs -noheader -o jobid -J {{name}} 2>&1 | grep -Ev '{_NONE}'; true",
+    ),
+    look=_look,
     prepare=lambda _: [FORWARD, counted("LSB_DJOB_HOSTFILE")],
     mpi_arguments=f'--hostfile "$TNT_FOLDER/hosts" --prtemca plm_ssh_agent blaunch {FORWARDED}',
-    cancel=lambda name: ["bkill", "-J", name, "0"],
-    listing=lambda name: [
-        *("sh", "-c"),
-        f"bjobs -noheader -o jobid -J {name} 2>&1 | grep -Ev '{_NONE}'; true",
-    ],
-    look=_look,
-    nodes=lambda: listed_in("LSB_DJOB_HOSTFILE"),
-    tasks=number_in("LSB_DJOB_NUMPROC"),
+    nodefile="LSB_DJOB_HOSTFILE",
+    tasks="LSB_DJOB_NUMPROC",
     writes_at_once=False,
 )

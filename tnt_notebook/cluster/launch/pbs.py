@@ -4,19 +4,8 @@ understands instead of ``select``."""
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Mapping
 
-from tnt_notebook.cluster.launch.batch import (
-    Job,
-    System,
-    asked,
-    clock,
-    lines_in,
-    listed_in,
-    silent,
-)
-from tnt_notebook.cluster.launch.processes import PbsJob
+from tnt_notebook.cluster.launch.batch import Job, System, asked, silent
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, counted
 from tnt_notebook.cluster.options import Request
 
@@ -48,23 +37,10 @@ agent="ssh : rsh"; command -v pbs_tmrsh > /dev/null && agent="sh $TNT_FOLDER/age
 """
 
 
-def _directives(request: Request, name: str, output: str) -> list[str]:
-    lines = [
-        f"#PBS -N {name}",
-        "#PBS -S /bin/bash",  # not the user's shell, whatever the first line says
-        "#PBS -j oe",
-        f"#PBS -o {shlex.quote(output)}",
-        "#PBS -r n",
-    ]
-    if not any(re.match(r"-l\s*(select|nodes)\s*=", option) for option in request.extra):
-        lines += [f"#PBS -l {said}" for said in _chunks(request)]
-    if request.time_s:
-        lines.append(f"#PBS -l walltime={clock(request.time_s)}")
-    if request.partition:
-        lines.append(f"#PBS -q {request.partition}")
-    if request.account:
-        lines.append(f"#PBS -A {request.account}")
-    return [*lines, *(f"#PBS {option}" for option in request.extra)]
+def _resources(request: Request) -> list[str]:
+    if any(re.match(r"-l\s*(select|nodes)\s*=", option) for option in request.extra):
+        return []
+    return [f"-l {said}" for said in _chunks(request)]
 
 
 def _chunks(request: Request) -> list[str]:
@@ -120,22 +96,21 @@ def _end(state: str, code: str) -> str:
     return f"exit status {code}" if code else "it never ran"
 
 
-def _tasks(environment: Mapping[str, str]) -> int | None:
-    return len(lines_in("PBS_NODEFILE", environment)) or None
-
-
 SYSTEM = System(
     title="PBS",
-    engines=PbsJob,
-    submit="qsub",
     variable="PBS_JOBID",
-    directives=_directives,
+    directive="#PBS",
+    # -S: not the user's shell, whatever the first line says
+    head=("-N {name}", "-S /bin/bash", "-j oe", "-o {output}", "-r n"),
+    resources=_resources,
+    limits={"time": "-l walltime={}", "partition": "-q {}", "account": "-A {}"},
+    submit="qsub",
+    answer=re.compile(r"^(\d+)(?:\.\S+)?\s*$", re.MULTILINE),
+    cancel=("sh", "-c", "qselect -N {name} | xargs -r qdel"),
+    listing=("qselect", "-N", "{name}"),
+    look=_look,
     prepare=lambda _: [FORWARD, counted("PBS_NODEFILE"), *_AGENT.splitlines()],
     mpi_arguments='--hostfile "$TNT_FOLDER/hosts" --prtemca plm_ssh_agent "$agent" ' + FORWARDED,
-    cancel=lambda name: ["sh", "-c", f"qselect -N {name} | xargs -r qdel"],
-    listing=lambda name: ["qselect", "-N", name],
-    look=_look,
-    nodes=lambda: listed_in("PBS_NODEFILE"),
-    tasks=_tasks,
+    nodefile="PBS_NODEFILE",
     writes_at_once=False,
 )

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from tnt_notebook.cluster.launch.batch import NOTICE_S, System
+from tnt_notebook.cluster.launch.batch import NOTICE_S, System, directives
 from tnt_notebook.cluster.launch.inherited import inheritable
 from tnt_notebook.cluster.options import Request
 
@@ -77,7 +77,7 @@ def script(
     own = shlex.quote(output)
     lines = [
         "#!/bin/bash" + (" -l" if asked.modules else ""),  # a login shell knows modules
-        *system.directives(asked, name, output if system.writes_at_once else job_log(output)),
+        *directives(system, asked, name, output if system.writes_at_once else job_log(output)),
         "umask 077",
         *([] if system.writes_at_once else [f"exec >> {own} 2>&1"]),
         f". {shlex.quote(environment)}",

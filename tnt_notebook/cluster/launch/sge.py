@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 import re
-import shlex
 
-from tnt_notebook.cluster.launch.batch import (
-    Job,
-    System,
-    asked,
-    clock,
-    listed_in,
-    number_in,
-    silent,
-)
-from tnt_notebook.cluster.launch.processes import SgeJob
+from tnt_notebook.cluster.launch.batch import Job, System, asked, silent
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED
 from tnt_notebook.cluster.options import Request
 from tnt_notebook.errors import ClusterError
@@ -22,27 +12,13 @@ from tnt_notebook.errors import ClusterError
 _UNANSWERED = "qstat was not answered"
 
 
-def _directives(request: Request, name: str, output: str) -> list[str]:
-    lines = [
-        f"#$ -N {name}",
-        "#$ -S /bin/bash",
-        "#$ -j y",
-        f"#$ -o {shlex.quote(output)}",
-        "#$ -cwd",
-        "#$ -r n",
-    ]
+def _resources(request: Request) -> list[str]:
     # A site names its parallel environments; mpi is what most call it. --extra "-pe ..." says more.
-    if not _names_environment(request):
-        lines.append(f"#$ -pe mpi {request.ranks * (request.cores or 1)}")
-    if request.gpus:
-        lines.append(f"#$ -l gpu={request.gpus}")
-    if request.time_s:
-        lines.append(f"#$ -l h_rt={clock(request.time_s)}")
-    if request.partition:
-        lines.append(f"#$ -q {request.partition}")
-    if request.account:
-        lines.append(f"#$ -A {request.account}")
-    return [*lines, *(f"#$ {option}" for option in request.extra)]
+    slots = request.ranks * (request.cores or 1)
+    return [
+        *([] if _names_environment(request) else [f"-pe mpi {slots}"]),
+        *([f"-l gpu={request.gpus}"] if request.gpus else []),
+    ]
 
 
 def _check(request: Request) -> None:
@@ -123,21 +99,23 @@ def ended(said: str) -> Job:
 
 SYSTEM = System(
     title="Grid Engine",
-    engines=SgeJob,
-    submit="qsub",
     variable="PE_HOSTFILE",
-    directives=_directives,
-    check=_check,
+    directive="#$",
+    head=("-N {name}", "-S /bin/bash", "-j y", "-o {output}", "-cwd", "-r n"),
+    resources=_resources,
+    limits={"time": "-l h_rt={}", "partition": "-q {}", "account": "-A {}"},
+    submit="qsub",
+    answer=re.compile(r"[Yy]our job (\d+)"),
+    cancel=("qdel", "{name}"),
+    listing=(  # full names come with -r only
+        *("sh", "-c"),
+        f"(qstat -r || echo {_UNANSWERED}) | grep -F -e {{name}} -e '{_UNANSWERED}'; true",
+    ),
+    look=_look,
     prepare=lambda request: [FORWARD, _hosts(request)],
     # Open MPI finds qrsh by itself, where it sees that it is in such a job.
     mpi_arguments=f'--hostfile "$TNT_FOLDER/hosts" {FORWARDED}',
-    cancel=lambda name: ["qdel", name],
-    # Full names come with -r only.
-    listing=lambda name: [
-        *("sh", "-c"),
-        f"(qstat -r || echo {_UNANSWERED}) | grep -F -e {name} -e '{_UNANSWERED}'; true",
-    ],
-    look=_look,
-    nodes=lambda: listed_in("PE_HOSTFILE"),
-    tasks=number_in("NSLOTS"),
+    nodefile="PE_HOSTFILE",
+    tasks="NSLOTS",
+    check=_check,
 )

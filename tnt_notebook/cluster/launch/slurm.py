@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 
-from tnt_notebook.cluster.launch.batch import NOTICE_S, Job, System, asked, clock, number_in, silent
-from tnt_notebook.cluster.launch.processes import SlurmJob
+from tnt_notebook.cluster.launch.batch import Job, System, asked, silent
 from tnt_notebook.cluster.options import Request
 
 _WAITS = {
@@ -38,24 +36,15 @@ _PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED", "
 _RUNNING = {"RUNNING", "SIGNALING", "STAGE_OUT", "STOPPED", "RESIZING"}
 
 
-def _directives(request: Request, name: str, output: str) -> list[str]:
+def _resources(request: Request) -> list[str]:
     options = {
-        "job-name": name,
-        "output": shlex.quote(output),
-        "open-mode": "append",
-        "export": "NIL",  # the script sources what it needs
         "ntasks": request.ranks,
         "nodes": request.nodes,
         "ntasks-per-node": request.per_node,
         "cpus-per-task": request.cores,
         "gpus-per-node": request.gpus or None,
-        "time": request.time_s and clock(request.time_s),
-        "signal": f"B:USR1@{NOTICE_S}",
-        "partition": request.partition,
-        "account": request.account,
     }
-    lines = [f"--{key}={value}" for key, value in options.items() if value is not None]
-    return [f"#SBATCH {line}" for line in (*lines, "--no-requeue", *request.extra)]
+    return [f"--{key}={value}" for key, value in options.items() if value is not None]
 
 
 def _look(job: str) -> Job:
@@ -102,12 +91,6 @@ def _place(queue: str, job: str) -> str:
     return f"{ids.index(job) + 1} of {len(ids)} in the queue"
 
 
-def _ask(name: str) -> list[str]:
-    # Of a job that waits, scancel would say nothing.
-    running = f"squeue --noheader --name={name} --me --states=RUNNING --format=%i | grep -q ."
-    return ["sh", "-c", f"{running} && scancel --batch --signal=TERM --name={name} --me"]
-
-
 def _nodes() -> list[str]:
     if listed := os.environ.get("SLURM_JOB_NODELIST"):
         return asked(["scontrol", "show", "hostnames", listed]).split()
@@ -116,19 +99,30 @@ def _nodes() -> list[str]:
 
 SYSTEM = System(
     title="Slurm",
-    engines=SlurmJob,
-    submit="sbatch",
     variable="SLURM_JOB_ID",
-    directives=_directives,
+    directive="#SBATCH",
+    head=(
+        *("--job-name={name}", "--output={output}", "--open-mode=append", "--no-requeue"),
+        "--export=NIL",  # the script sources what it needs
+        "--signal=B:USR1@{notice}",
+    ),
+    resources=_resources,
+    limits={"time": "--time={}", "partition": "--partition={}", "account": "--account={}"},
+    submit="sbatch",
+    answer=re.compile(r"Submitted batch job (\d+)"),
+    cancel=("scancel", "--name={name}", "--me"),
+    listing=("squeue", "--noheader", "--name={name}", "--me", "--format=%i"),
+    look=_look,
     # mpiexec starts its daemons by srun, which would keep to the job's --export=NIL.
     prepare=lambda _: ["export SLURM_EXPORT_ENV=ALL"],
     mpi_arguments="",
-    cancel=lambda name: ["scancel", f"--name={name}", "--me"],
-    listing=lambda name: ["squeue", "--noheader", f"--name={name}", "--me", "--format=%i"],
-    look=_look,
     nodes=_nodes,
-    tasks=number_in("SLURM_NTASKS"),
-    ask=_ask,
+    tasks="SLURM_NTASKS",
+    ask=(
+        *("sh", "-c"),  # of a job that waits, scancel would say nothing
+        "squeue --noheader --name={name} --me --states=RUNNING --format=%i | grep -q . && "
+        "scancel --batch --signal=TERM --name={name} --me",
+    ),
     # The job's number of tasks is not that of its nodes. The step of the ranks may still be there.
     each_node=(
         *("env", "-u", "SLURM_NTASKS", "-u", "SLURM_NPROCS", "SLURM_OVERLAP=1"),

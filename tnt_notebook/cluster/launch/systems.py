@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 from tnt_notebook.choices import BATCH_SYSTEMS
-from tnt_notebook.cluster.launch.batch import System
+from tnt_notebook.cluster.launch.batch import System, hosts_in
 from tnt_notebook.cluster.options import Request
 
 #: Each is in a file of its own, of the same name.
@@ -37,7 +38,20 @@ def chosen(launcher: str | None, hostfile: Any, environment: Mapping[str, str]) 
 
 def tasks(launcher: str, environment: Mapping[str, str]) -> int | None:
     """How many ranks the allocation that this process is in was made for."""
-    return SYSTEMS[launcher].tasks(environment) if launcher in SYSTEMS else None
+    system = SYSTEMS.get(launcher)
+    if system is None:
+        return None
+    if system.tasks is None:
+        return len(hosts_in(system.nodefile, environment)) or None
+    said = environment.get(system.tasks, "")
+    return int(said) if said.isdecimal() and len(said) < 6 and int(said) > 0 else None
+
+
+def nodes(launcher: str) -> list[str]:
+    """Hosts that may run ranks, each once, as far as they are known beforehand."""
+    system = SYSTEMS[launcher]
+    known = system.nodes() if system.nodes else hosts_in(system.nodefile, os.environ)
+    return list(dict.fromkeys(known))
 
 
 def check(asked: Request) -> None:
