@@ -10,7 +10,7 @@ from tnt_notebook.warden import processes_of
 
 
 def cluster_id(notebook: Notebook) -> str:
-    cell = "print(get_ipython().magics_manager.registry['TntMagics'].cluster.id)"
+    cell = "print(get_ipython().magics_manager.registry['ClusterMagic'].session.cluster.id)"
     return notebook.run(cell).strip()
 
 

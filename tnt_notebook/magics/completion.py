@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from IPython.core.completer import (
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 class TntCompletion:
     """Completes the lines of a set of magics in one shell."""
 
-    def __init__(self, shell: InteractiveShell, magics: Magics) -> None:
+    def __init__(self, shell: InteractiveShell, magics: Sequence[Magics]) -> None:
         self._shell = shell
         self._parsers: dict[str, argparse.ArgumentParser] = {}
-        for name, magic in magics.magics["line"].items():
+        for name, magic in (item for one in magics for item in one.magics["line"].items()):
             # IPython runs line magics without their percent sign as well.
             self._parsers |= {f"%{name}": magic.parser, name: magic.parser}
-        for name, magic in magics.magics["cell"].items():
+        for name, magic in (item for one in magics for item in one.magics["cell"].items()):
             self._parsers[f"%%{name}"] = magic.parser
 
     def install(self) -> None:

@@ -1,4 +1,4 @@
-"""Shows errors of ours as the sentence they are, without our own frames."""
+"""What comes before and after every magic: its line is parsed, and its errors are sentences."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from IPython.core.magic import Magics
+
 from tnt_notebook.errors import TntError
 
 
-def plainly(magic: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a magic's errors show as one sentence; a rank's error shows the rank's traceback."""
+def typed(magic: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a magic its line as parsed arguments, and shows its errors as one sentence, without our
+    own frames; a rank's error shows the rank's traceback.
+    """
 
     @functools.wraps(magic)
-    def run(*arguments: Any, **options: Any) -> Any:
+    def run(self: Magics, line: str, *cell: str) -> Any:
         try:
-            return magic(*arguments, **options)
+            return magic(self, magic.parser.parse_argstring(line), *cell)  # type: ignore[attr-defined]
         except TntError as error:
             if not hasattr(error, "_render_traceback_"):
                 sentence = f"{type(error).__name__}: {error}"

@@ -1,0 +1,74 @@
+"""``%%tnt``, ``%tnt_push`` and ``%tnt_pull``: cells on the ranks, and their variables."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from IPython.core.error import UsageError
+from IPython.core.magic import cell_magic, line_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments
+
+from tnt_notebook.magics.argument_types import rank_list
+from tnt_notebook.magics.session import SessionMagics
+from tnt_notebook.magics.typed import typed
+
+
+@magics_class
+class CellMagics(SessionMagics):
+    """The magics of cells and their variables."""
+
+    @cell_magic
+    @typed
+    @magic_arguments("%tnt")
+    @argument("--ranks", type=rank_list, metavar="R", help="where: 0,2-3 (without it everywhere)")
+    def tnt(self, arguments: Namespace, cell: str) -> None:
+        """Runs the cell on the ranks, and shows their output while it runs.
+
+        Lines come in rank order, identical ones once ("ranks 0-3: ..."). When a rank raises, the
+        others are freed, and the error is raised here. Interrupt reaches the ranks.
+
+        Examples::
+
+            %%tnt
+            import tnt_notebook as tnt
+            print(tnt.world().rank)
+
+            %%tnt --ranks 0,2-3
+            x = 1
+        """
+        self.session.cluster.run(cell, arguments.ranks, report=print)
+
+    @line_magic
+    @typed
+    @magic_arguments()
+    @argument("names", nargs="+", metavar="NAME", help="variables of this notebook")
+    def tnt_push(self, arguments: Namespace) -> None:
+        """Copies variables of the notebook to all ranks.
+
+        Examples::
+
+            %tnt_push images labels
+        """
+        names = arguments.names
+        missing = [name for name in names if name not in self.session.shell.user_ns]
+        if missing:
+            raise UsageError(f"not defined in this notebook: {', '.join(missing)}")
+        self.session.cluster.push({name: self.session.shell.user_ns[name] for name in names})
+
+    @line_magic
+    @typed
+    @magic_arguments()
+    @argument("names", nargs="+", metavar="NAME", help="variables of the ranks' cells")
+    @argument("--rank", type=int, default=0, metavar="R", help="whose (rank 0 without it)")
+    def tnt_pull(self, arguments: Namespace) -> None:
+        """Copies variables of a rank into the notebook.
+
+        A Keras History comes without its model: ``history.history`` has the numbers.
+
+        Examples::
+
+            %tnt_pull history
+            %tnt_pull x y --rank 2
+        """
+        values = {name: self.session.cluster.pull(name, arguments.rank) for name in arguments.names}
+        self.session.shell.push(values)

@@ -1,0 +1,79 @@
+"""What the magics of a notebook share: its cluster, and the run that it began last."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics
+
+from tnt_notebook.errors import NoClusterError
+from tnt_notebook.magics.completion import TntCompletion
+from tnt_notebook.magics.idle_interrupt import interrupt_reaches
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from tnt_notebook.cluster import Cluster, Fit
+
+
+class Session:
+    """A notebook.
+
+    Attributes:
+        running: its cluster; None where it has none.
+        last_run: the folder of the run that it began last.
+        closed: set when the cluster is stopped.
+    """
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self.shell = shell
+        self.running: Cluster | None = None
+        self.last_run: Path | None = None
+        self.closed = threading.Event()
+        self.completion: TntCompletion | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The running cluster.
+
+        Raises:
+            NoClusterError: there is none; the message says how to start one.
+        """
+        if self.running is None:
+            raise NoClusterError("No cluster is running. Start one: %tnt_cluster start -n 4")
+        return self.running
+
+    def close(self) -> None:
+        """Stops the cluster if one runs."""
+        self.closed.set()
+        self.closed = threading.Event()
+        cluster, self.running = self.running, None
+        if cluster is not None:
+            cluster.stop()
+
+    def bind(self, name: str, value: Any) -> None:
+        """Gives a variable of the notebook a value."""
+        self.shell.push({name: value})
+
+    def follow(self, fit: Fit) -> None:
+        """Makes a fit the notebook's: a variable, the last run, and what an interrupt means."""
+        self.bind(fit.title, fit)
+        self.last_run = fit.folder
+        interrupt_reaches(self.shell, fit)
+
+
+class SessionMagics(Magics):
+    """Magics of one notebook."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.shell)
+        self.session = session
+
+
+def check_name(name: str) -> None:
+    """Refuses a name that no variable can have."""
+    if not name.isidentifier():
+        raise UsageError(f"--name {name}: a variable cannot have this name")
