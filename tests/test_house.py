@@ -48,10 +48,7 @@ KERNELS = {
 
 #: What does not hold yet, and why: (who, whom). Nothing is to be added; what holds goes.
 NOT_YET = {
-    ("cluster.launch.command", "comm.survival"): "options of mpiexec, which ranks know as well",
     ("cluster.trained_model", "keras"): "registers our layers before a model of the ranks is read",
-    ("cluster.fit", "cluster.cluster"): "type of the cluster that a fit was given to",
-    ("cluster.recovery", "cluster.cluster"): "type of the cluster that goes on with fewer ranks",
     ("comm.groups", "comm.world"): "type of the world that a group is of",
     ("comm.recovery", "comm.world"): "type of the world that is left behind",
     ("comm.rules", "comm.world"): "type of the world that has rules",

@@ -17,7 +17,7 @@ from tests.comm import job
 from tests.support.hosts import hosts, unavailable
 from tests.support.rank_pool import rank_environment
 from tnt_notebook import comm
-from tnt_notebook.comm.survival import MPIEXEC_ARGUMENTS
+from tnt_notebook.cluster.launch.command import SURVIVAL
 
 PROGRAM = "from tests.comm.survivors import main\nmain()\n"
 
@@ -29,9 +29,7 @@ def survivors(
     folder: Path, n: int, deaths: Sequence[dict[str, Any]], **world: Any
 ) -> list[list[dict[str, Any]]]:
     """What the ranks found that outlived each death, when the job has ended well."""
-    started = job.start(
-        folder, n, PROGRAM, json.dumps(world), json.dumps(deaths), options=MPIEXEC_ARGUMENTS
-    )
+    started = job.start(folder, n, PROGRAM, json.dumps(world), json.dumps(deaths), options=SURVIVAL)
     found = found_in(job.output_of(started, 120))
     left = [path for path in (folder / "tmp").rglob("*") if not path.is_dir()]
     left += [process for process in psutil.process_iter() if _is_of(process, folder)]
@@ -116,7 +114,7 @@ def test_ranks_die_on_several_hosts(tmp_path):
         program = [sys.executable, "-c", PROGRAM, "{}", json.dumps(deaths)]
         environment = rank_environment() | {"PYTHONPATH": os.pathsep.join(sys.path)}
         run = rack[0].run(
-            [*rack.mpiexec(ranks_per_host=2), *MPIEXEC_ARGUMENTS, *program],
+            [*rack.mpiexec(ranks_per_host=2), *SURVIVAL, *program],
             cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90,
         )  # fmt: skip
     first, second = found_in(run.stdout + run.stderr)

@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-import atexit
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from tnt_notebook.cluster import fit_note, start
 from tnt_notebook.cluster import record as records
-from tnt_notebook.cluster.cell_queue import ENGINE, CellQueue, no_report
+from tnt_notebook.cluster.cell_queue import no_report
 from tnt_notebook.cluster.engines import Engines
-from tnt_notebook.cluster.execution import Execution
-from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.fit import Fit
-from tnt_notebook.cluster.fit_note import FitNote
-from tnt_notebook.cluster.folder import RunFolder, tail
-from tnt_notebook.cluster.log_tails import LogTails
-from tnt_notebook.cluster.options import OPTIONS, Request
-from tnt_notebook.cluster.output import ranks_label
-from tnt_notebook.cluster.pushed_values import packed
-from tnt_notebook.cluster.record import Record
+from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.cluster.request import asked
-from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
-from tnt_notebook.errors import ClusterError, NoClusterError, TntError
-from tnt_notebook.words import number
-
-Ticket = tuple[CellQueue, object]
+from tnt_notebook.errors import TntError
 
 _SNAPSHOT_S = 30.0  # between checkpoints that nobody has asked for, to go on from
 _RESULT_S = 10.0  # for the ranks to give the result of a fit that has ended
 
 
-def _never() -> bool:
-    return False
-
-
-class Cluster:
+class Cluster(Ranks):
     """MPI ranks that this process owns, and that end with it unless they are to be kept.
 
     Args:
@@ -57,9 +40,6 @@ class Cluster:
         cluster.stop()
     """
 
-    #: Asked as this process ends: whether the ranks are to live on. A restart changes nothing.
-    outlives: Callable[[], bool] = staticmethod(_never)
-
     def __init__(
         self,
         ranks: int | None = None,
@@ -67,7 +47,7 @@ class Cluster:
         report: Callable[[str], None] = no_report,
         **options: Any,
     ) -> None:
-        self._begin(start.start(asked(ranks, options), report))
+        super().__init__(start.start(asked(ranks, options), report))
 
     @classmethod
     def attach(cls, cluster_id: str | None = None, force: bool = False) -> Cluster:
@@ -92,195 +72,6 @@ class Cluster:
             ClusterError: a wrong value.
         """
         return start.planned(asked(ranks, options))
-
-    def _begin(self, engines: Engines) -> None:
-        self._engines: Engines | None = engines
-        self.ranks = engines.size
-        self._queue = CellQueue(self._alive, self.restart)
-        atexit.register(self._at_exit)
-
-    def _at_exit(self) -> None:
-        if self.outlives():
-            self.let_go()
-        else:
-            self.stop()
-
-    def stop(self) -> None:
-        """Ends every process and removes every file; a second call does nothing."""
-        atexit.unregister(self._at_exit)
-        engines, self._engines = self._engines, None
-        if engines is not None:
-            engines.close()
-
-    def let_go(self, keep: float | None = None) -> Record:
-        """Leaves the ranks to whoever attaches to them before their lease is over.
-
-        Args:
-            keep: hours of the lease; as was said at the start when None.
-        """
-        engines = self._alive()
-        if keep is not None:
-            OPTIONS["keep"].check(keep)
-            engines.keep(keep * 3600)
-        atexit.unregister(self._at_exit)
-        self._engines = None
-        engines.let_go()
-        return engines.record
-
-    def restart(self, report: Callable[[str], None] = no_report) -> None:
-        """Starts the ranks anew, with the same options; their variables are lost. A job goes on, if
-        it still runs."""
-        engines = self._alive()
-        try:
-            if engines.folder.time_is_up.exists():
-                raise ClusterError(f"The time of job {engines.record.job} is over.")
-            start.again(engines, report)
-            engines.lost.clear()
-        except ClusterError as error:
-            report(f"starting everything anew: {error}")
-            self.stop()
-            engines = start.start(Request.from_json(engines.record.request), report)
-        except BaseException:  # Ctrl-C: half of a cluster is of no use
-            self.stop()
-            raise
-        atexit.unregister(self._at_exit)
-        self._queue.closed = True
-        self._begin(engines)
-
-    def status(self) -> list[RankStatus]:
-        """A row per rank, without waiting for ranks that are busy."""
-        engines = self._alive()
-        running = self._queue.running
-        return rank_statuses(engines.seats, running.pending if running else [], engines.dead())
-
-    @property
-    def living(self) -> list[int]:
-        """Ranks that have not died."""
-        return self._alive().living
-
-    @property
-    def survives(self) -> bool:
-        """Whether ranks outlive the death of another: with Open MPI's mpiexec they do."""
-        return self._alive().survives
-
-    def missing(self) -> list[int]:
-        """Ranks that are not there now; cells are taken to be told of them."""
-        engines = self._alive()
-        gone = engines.dead()
-        if not engines.lost.issuperset(gone):
-            self._queue.needs_recovery = True
-            engines.lost.update(gone)
-        return gone
-
-    def take_back(self) -> None:
-        """Takes ranks for living again which were lost, and have been started again."""
-        engines = self._alive()
-        engines.lost.clear()
-        engines.verify()
-
-    @property
-    def links(self) -> Links:
-        """How the ranks reach each other, as they said when they began."""
-        return links(self._alive().seats)
-
-    def logs(self, rank: int, lines: int = 100) -> str:
-        """The last lines a rank wrote: prints, and what libraries and child processes wrote."""
-        self._check_ranks([rank])
-        return tail(self._alive().folder.rank_log(rank), lines)
-
-    @property
-    def id(self) -> str:
-        """Marks every process of this cluster; a new one after each start."""
-        return self._alive().cluster_id
-
-    @property
-    def folder(self) -> RunFolder:
-        """Where profile, keys and logs lie, until the cluster stops."""
-        return self._alive().folder
-
-    @property
-    def record(self) -> Record:
-        """What the cluster is, as others find it."""
-        return self._alive().record
-
-    @property
-    def busy(self) -> bool:
-        """A cell or a fit runs."""
-        return self._queue.running is not None
-
-    # Cells --------------------------------------------------------------------------------
-
-    def run(
-        self,
-        cell: str,
-        ranks: Sequence[int] | None = None,
-        report: Callable[[str], None] = no_report,
-    ) -> None:
-        """Runs a cell on ranks and shows their output while it runs.
-
-        Args:
-            cell: Python, as in a notebook cell.
-            ranks: where; everywhere when None.
-            report: called when the cell has to wait for another one.
-
-        Raises:
-            RankError: the cell raised; it shows the ranks' traceback.
-            ClusterError: a rank died or could not be freed.
-        """
-        self._check_ranks(ranks)
-        queue = self._queue
-        with queue.turn(report) as engines:
-            where = self._living(ranks)
-            execution = Execution(engines, where).execute(cell)
-            queue.follow(execution)
-        if execution.failures:
-            raise rank_error(execution.failures)
-
-    def push(self, values: dict[str, Any]) -> None:
-        """Binds names in the cells of all ranks.
-
-        Raises:
-            ClusterError: a value cannot be sent; the message names it.
-        """
-        self.call("cell:push", packed(values))
-
-    def pull(self, name: str, rank: int = 0) -> Any:
-        """The value a name has in the cells of one rank.
-
-        Raises:
-            ClusterError: the name is not defined there, or its value cannot be sent.
-        """
-        answer = self.call("cell:fetch", name, ranks=[rank])[rank]
-        if "refused" in answer:
-            raise ClusterError(f"rank {rank}: {answer['refused']}")
-        return answer["value"]
-
-    def call(
-        self,
-        function: str,
-        *arguments: Any,
-        ranks: Sequence[int] | None = None,
-        on_data: Callable[[dict[str, Any]], None] | None = None,
-        report: Callable[[str], None] = no_report,
-    ) -> dict[int, Any]:
-        """Calls ``module:function`` of the engine side on ranks; returns answers by rank.
-
-        Args:
-            on_data: called with what a rank publishes as data meanwhile.
-            report: called when the call has to wait for a cell.
-
-        Raises:
-            RankError: the function raised.
-        """
-        self._check_ranks(ranks)
-        queue = self._queue
-        with queue.turn(report) as engines:
-            where = self._living(ranks)
-            execution = Execution(engines, where, on_data).call(f"{ENGINE}.{function}", *arguments)
-            queue.follow(execution)
-        if execution.failures:
-            raise rank_error(execution.failures)
-        return execution.answers
 
     def fit(
         self,
@@ -325,72 +116,3 @@ class Cluster:
             with suppress(TntError, TimeoutError):  # the fit tells its errors itself
                 fit.wait(_RESULT_S)
         return fit
-
-    # For the handle of a fit --------------------------------------------------------------
-
-    def draw(self) -> Ticket:
-        """A place behind the cells and fits that came before; to be given back."""
-        return self._queue, self._queue.draw()
-
-    @contextmanager
-    def fit_turn(
-        self,
-        on_data: Callable[[dict[str, Any]], None],
-        cell: str,
-        options: dict[str, Any],
-        kept: dict[str, Any],
-        on_tick: Callable[[], None],
-        note: FitNote,
-        drawn: Ticket,
-    ) -> Iterator[Execution]:
-        """Waits for its turn and yields the execution of a fit cell, begun but not followed."""
-        queue, ticket = drawn
-        with queue.turn(ticket=ticket) as engines:
-            fit_note.write(engines.folder, self.ranks, note)
-            kept = {**kept, "ranks": len(engines.living)}
-            execution = Execution(engines, engines.living, on_data, on_tick=on_tick)
-            yield execution.call(f"{ENGINE}.fit:run_fit_cell", cell, options, kept)
-
-    @contextmanager
-    def begun_turn(
-        self, fit: FitNote, on_tick: Callable[[], None], drawn: Ticket
-    ) -> Iterator[Execution]:
-        """Yields the execution of a fit that another notebook has begun: it ends with it."""
-        queue, ticket = drawn
-        with queue.turn(ticket=ticket) as engines:
-            tails = LogTails(engines.folder, fit.logs)
-            execution = Execution(engines, engines.living, tails=tails, on_tick=on_tick)
-            yield execution.call(f"{ENGINE}.fit:result_of", fit.run)
-
-    # Inside -------------------------------------------------------------------------------
-
-    def _alive(self) -> Engines:
-        if self._engines is None:
-            raise NoClusterError("The cluster is stopped. Start one: %tnt_cluster start -n 4")
-        if not self._engines.owned:
-            engines, self._engines = self._engines, None
-            atexit.unregister(self._at_exit)
-            engines.let_go()
-            raise NoClusterError(
-                f"Another notebook has taken cluster {engines.cluster_id}. Start a new one, or "
-                f"take it back: %tnt_cluster attach {engines.cluster_id} --force"
-            )
-        return self._engines
-
-    def _check_ranks(self, ranks: Sequence[int] | None) -> None:
-        if beyond := [rank for rank in ranks or () if not 0 <= rank < self.ranks]:
-            raise ClusterError(
-                f"This cluster has ranks 0 to {self.ranks - 1}, and not {ranks_label(beyond)}."
-            )
-
-    def _living(self, ranks: Sequence[int] | None) -> list[int]:
-        """Where a cell runs: on all ranks that live where nothing was said."""
-        engines = self._alive()
-        if not engines.living:
-            raise ClusterError("All ranks have died. %tnt_cluster restart starts them anew.")
-        if ranks is not None and (gone := sorted(engines.lost & set(ranks))):
-            raise ClusterError(
-                f"{ranks_label(gone)} died. %tnt_cluster restart --missing starts "
-                f"{number(len(gone), 'it', 'them')} again, without --missing all ranks."
-            )
-        return engines.living if ranks is None else sorted(set(ranks))

@@ -9,13 +9,14 @@ import time
 from contextlib import AbstractContextManager
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tnt_notebook import telemetry
 from tnt_notebook.cluster import recovery, trained_model
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.fit_note import FitNote
+from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.dashboard import LiveView, breakdown
 from tnt_notebook.dashboard.measured import timeline_from
 from tnt_notebook.dashboard.trace import Trace
@@ -23,9 +24,6 @@ from tnt_notebook.errors import DeathError, ModelError, RankError, SuspendedErro
 from tnt_notebook.plan.simulate import Timeline
 from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
 from tnt_notebook.telemetry.run_reader import Reader
-
-if TYPE_CHECKING:
-    from tnt_notebook.cluster.cluster import Cluster
 
 _FRAME = "tnt_frame"
 _READ_S = 0.25
@@ -46,7 +44,7 @@ class Fit:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Ranks,
         cell: str,
         options: dict[str, Any],
         title: str = "fit",

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from tnt_notebook.cluster.output import ranks_label
+from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.errors import ClusterError, RankError
 from tnt_notebook.words import number
-
-if TYPE_CHECKING:
-    from tnt_notebook.cluster.cluster import Cluster
 
 _REGISTER_S = 30.0
 _POLL_S = 0.05
 
 
-def recover(cluster: Cluster, on_failure: str) -> str:
+def recover(cluster: Ranks, on_failure: str) -> str:
     """Makes ranks for a fit to go on with, after some have died.
 
     Args:
@@ -42,14 +39,14 @@ def recover(cluster: Cluster, on_failure: str) -> str:
     return f"all ranks were started again{'' if survived else ': this MPI ends all with one'}"
 
 
-def start_all(cluster: Cluster) -> str:
+def start_all(cluster: Ranks) -> str:
     """Starts all ranks again: in a new job, where theirs is at its end. A sentence says so."""
     cluster.restart()
     job = cluster.record.job
     return f"ranks were started again{f' in job {job}' if job else ''}"
 
 
-def start_missing(cluster: Cluster) -> None:
+def start_missing(cluster: Ranks) -> None:
     """Starts the ranks again that have died; the others keep their variables.
 
     Raises:

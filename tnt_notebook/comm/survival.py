@@ -22,14 +22,6 @@ from tnt_notebook.errors import CommunicationError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-#: Arguments of Open MPI's mpiexec. Over several hosts its hierarchical collectives (han) would
-#: crash when a rank dies; and a rank that ends must not wait in MPI_Finalize for one that is dead.
-MPIEXEC_ARGUMENTS = (
-    *("--with-ft", "ulfm"),
-    *("--mca", "coll", "^han"),
-    *("--mca", "async_mpi_finalize", "1"),
-)
-
 _ENABLED = "OMPI_MCA_mpi_ft_enable"
 
 #: Seconds that making a communicator, or starting ranks, may take once all ranks are there.

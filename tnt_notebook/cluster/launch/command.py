@@ -10,11 +10,18 @@ from pathlib import Path
 
 from tnt_notebook.cluster.folder import RunFolder
 from tnt_notebook.cluster.ports import open_mpi_ports
-from tnt_notebook.comm.survival import MPIEXEC_ARGUMENTS
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import MARKER
 
 Hosts = Sequence[tuple[str, int]]
+#: Arguments of Open MPI's mpiexec with which ranks outlive the death of another. Over several hosts
+#: its hierarchical collectives (han) would crash when a rank dies; and a rank that ends must not
+#: wait in MPI_Finalize for one that is dead.
+SURVIVAL = (
+    *("--with-ft", "ulfm"),
+    *("--mca", "coll", "^han"),
+    *("--mca", "async_mpi_finalize", "1"),
+)
 _SESSIONS = "PRTE_MCA_prte_tmpdir_base"
 _SWEEP_S = 20
 _GUARD = "tnt_notebook/comm/libtnt_ports.so"
@@ -72,7 +79,7 @@ def mpi_arguments(
         spread = ["-ppn", str(per_node)] if per_node else []
         return ["-bind-to", "none", *(["-hosts", listed, *reached] if hosts else []), *spread]
     # Ranks pin themselves: mpiexec cannot know how the cores are to be shared.
-    arguments = [*MPIEXEC_ARGUMENTS, "--bind-to", "none"]
+    arguments = [*SURVIVAL, "--bind-to", "none"]
     if hosts:
         arguments += ["--prtemca", "plm", "ssh", "-H", listed]
         arguments += ["--prtemca", "plm_ssh_agent", agent] if agent else []
