@@ -4,28 +4,16 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
+from tnt_notebook.cluster.options import OPTIONS
+
 
 def completed(shell: InteractiveShell, text: str) -> list[str]:
     with provisionalcompleter():
         return sorted(c.text for c in shell.Completer.completions(text, len(text)))
 
 
-FLAGS = (
-    *("account", "cores", "dry-run", "env", "extra", "force", "gpus", "hostfile", "interface"),
-    *(
-        "keep",
-        "lanes",
-        "launcher",
-        "missing",
-        "modules",
-        "nodes",
-        "partition",
-        "per-node",
-        "time",
-        "timeout",
-    ),
-    "transport",
-)
+OF_START = {option.flag for option in OPTIONS.values() if option.typed and option.flag != "-n"}
+FLAGS = sorted(OF_START | {"--dry-run", "--force", "--missing"})
 
 
 @pytest.mark.parametrize(
@@ -37,11 +25,11 @@ FLAGS = (
         ),
         ("%tnt_cluster st", ["start", "status", "stop"]),
         ("tnt_cluster lo", ["logs"]),
-        ("%tnt_cluster start --", [f"--{name}" for name in FLAGS]),
+        ("%tnt_cluster start --", FLAGS),
         ("%tnt_cluster start -n 4 --g", ["--gpus"]),
         (
             "%tnt_cluster start --gpus 1 -",
-            [*(f"--{name}" for name in FLAGS if name != "gpus"), "-n"],
+            [*(flag for flag in FLAGS if flag != "--gpus"), "-n"],
         ),
         ("%tnt_cluster start --transport ", ["auto", "gpi", "mpi", "shm"]),
         ("%tnt_cluster start --transport m", ["mpi"]),
