@@ -53,8 +53,6 @@ NOT_YET = {
     ("comm.recovery", "comm.world"): "type of the world that is left behind",
     ("comm.rules", "comm.world"): "type of the world that has rules",
     ("comm.schedules", "comm.collectives"): "names of the collectives, and their type",
-    ("parallel.checkpoint.fit", "parallel.session"): "type of the session that is kept",
-    ("parallel.prepare", "parallel.session"): "type of the session that prepares",
 }
 
 

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from tnt_notebook import keras
     from tnt_notebook.comm import world
     from tnt_notebook.dashboard.trace import Trace
+    from tnt_notebook.keras.absent import lazy
     from tnt_notebook.parallel.checkpoint import Checkpoint
     from tnt_notebook.parallel.model import Model
-    from tnt_notebook.parallel.presence import lazy
     from tnt_notebook.parallel.scope import distributed
     from tnt_notebook.plan import Pipeline
 
@@ -49,7 +49,7 @@ _HOME = {
     "Pipeline": "plan",
     "Trace": "dashboard.trace",
     "distributed": "parallel.scope",
-    "lazy": "parallel.presence",
+    "lazy": "keras.absent",
     "world": "comm",
 }
 

@@ -18,7 +18,7 @@ from tests.parallel.models import SAMPLES, classification, mlp, rng
 from tests.support.waiting import eventually
 from tnt_notebook.comm import stop
 from tnt_notebook.errors import PeerError
-from tnt_notebook.parallel.prepare import state_of
+from tnt_notebook.parallel.model_state import state_of
 
 BATCH = 10  # five batches an epoch
 

@@ -17,7 +17,7 @@ from tests.pipeline.models import mlp, numbers
 from tests.pipeline.test_values import with_few_weights
 from tests.support.rank_pool import mpiexec, rank_environment
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.presence import is_here
+from tnt_notebook.keras.absent import is_here
 
 
 def compiled() -> keras.Model:
@@ -67,6 +67,7 @@ def what_lies_here_in_a_fit():
     return within[0], present(model), [np.asarray(v) for v in model.get_weights()]
 
 
+@pytest.mark.core
 def test_each_rank_has_what_it_trains_and_afterwards_all_have_all(ranks):
     (first, *afterwards), (second, *also) = ranks.run(2, what_lies_here_in_a_fit)
     # Both have what belongs to no stage: the optimizer's count of steps, and its learning rate.
@@ -114,6 +115,7 @@ def close(ours, theirs):
         np.testing.assert_allclose(a, b, 2e-5, 2e-6)
 
 
+@pytest.mark.core
 def test_a_lazy_model_is_trained_and_saved_without_ever_being_whole(ranks, tmp_path):
     predictions = ranks.run(3, lazily, tmp_path, 3, "model.keras")
     ((weights, slots, expected),) = ranks.run(1, in_one_process, 2)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 from ipyparallel.serialize import serialize_object
 from IPython import get_ipython
+from IPython.core.formatters import PlainTextFormatter
 
 from tnt_notebook import comm
 from tnt_notebook.errors import PeerError, SuspendedError, brief
@@ -23,9 +25,19 @@ def install(shell: Any) -> None:
     shell.set_custom_exc((PeerError, SuspendedError), _one_line)
     # A cell often ends in model.fit(...): what it gives should say more than an address, and the
     # same on all ranks, so that it is shown once.
-    shell.display_formatter.formatters["text/plain"].for_type_by_name(
-        "keras.src.callbacks.history", "History", _print_history
-    )
+    formatters = shell.display_formatter.formatters
+    formatters["text/plain"] = _PlainText(parent=shell.display_formatter)
+
+
+class _PlainText(PlainTextFormatter):
+    """IPython's, which also knows a Keras History when a cell has loaded Keras."""
+
+    def __call__(self, value: Any) -> Any:
+        keras = sys.modules.get("keras")
+        history = getattr(getattr(keras, "callbacks", None), "History", None)
+        if history is not None:
+            self.for_type(history, _print_history)
+        return super().__call__(value)
 
 
 class _KeptNowhere(dict[int, list[Any]]):

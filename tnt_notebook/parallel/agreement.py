@@ -12,7 +12,8 @@ import numpy as np
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import DisagreementError, DivergenceError
-from tnt_notebook.parallel import presence
+from tnt_notebook.keras.absent import is_here
+from tnt_notebook.parallel.holders import broadcast_value, holders_of
 
 
 def agree(over: World, facts: dict[str, Any]) -> None:
@@ -53,15 +54,15 @@ def share_state(over: World, variables: Sequence[keras.Variable]) -> None:
     """Gives all ranks that have a variable the value on rank 0, or on the first that has it."""
     if over.size == 1 or _all_same(over, _checksums(variables)):
         return
-    for variable, having in zip(variables, presence.where(over, variables), strict=True):
-        if len(having) > 1:
-            broadcast(over, variable, having[0])
+    for variable, ranks in zip(variables, holders_of(over, variables), strict=True):
+        if len(ranks) > 1:
+            broadcast(over, variable, ranks[0])
 
 
 def broadcast(over: World, variable: keras.Variable, root: int = 0) -> None:
     """Gives all ranks that have a variable its value on rank ``root``. Collective."""
-    value = presence.shared(over, variable, root)
-    if presence.is_here(variable):
+    value = broadcast_value(over, variable, root)
+    if is_here(variable):
         variable.value.assign(value)
 
 
@@ -102,7 +103,7 @@ def _checksums(variables: Sequence[keras.Variable]) -> list[str]:
     """A hash of the bytes of each variable; empty where it is not here."""
     return [
         hashlib.blake2b(np.ascontiguousarray(v.value).tobytes(), digest_size=8).hexdigest()
-        if presence.is_here(v)
+        if is_here(v)
         else ""
         for v in variables
     ]

@@ -21,6 +21,7 @@ from keras.callbacks import Callback, CallbackList, History, ProgbarLogger
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.training import call_in_turn, initial_epoch, set_initial_epoch
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.interpose import recorded_assignments
 
@@ -98,7 +99,7 @@ class _SharedCallbacks(CallbackList):
         self._before, self._go_on = before, go_on
         super().__init__(callbacks, **arguments)
         # Callbacks in another thread could not stop training after the same step on all ranks.
-        self._async_train = self._async_test = self._async_predict = False
+        call_in_turn(self)
         # Hooks of batches that nobody implements cost nothing, and no exchange.
         rare = set(_HOOKS) - set(_BATCH_HOOKS)
         self._called = rare | {hook for hook in _BATCH_HOOKS if self._implements(hook)}
@@ -155,7 +156,7 @@ class _SharedCallbacks(CallbackList):
         places = {id(v): i for i, v in enumerate(variables)}
         changes = {
             "flags": {flag: bool(getattr(model, flag, False)) for flag in _FLAGS},
-            "initial_epoch": model._initial_epoch,
+            "initial_epoch": initial_epoch(model),
             "touched": sorted({places[id(v)] for v in touched if id(v) in places}),
             "logs": _new_row(model, lengths) if hook == "on_epoch_end" else None,
         }
@@ -163,7 +164,7 @@ class _SharedCallbacks(CallbackList):
         for flag, value in changes["flags"].items():
             if getattr(model, flag, False) != value:
                 setattr(model, flag, value)
-        model._initial_epoch = changes["initial_epoch"]
+        set_initial_epoch(model, changes["initial_epoch"])
         for i in changes["touched"]:
             agreement.broadcast(self._over, variables[i])
         if self._over.rank != 0 and changes["logs"]:

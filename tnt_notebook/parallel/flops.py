@@ -14,6 +14,8 @@ from typing import Any
 import keras
 from keras import layers
 
+from tnt_notebook.keras.graph import times_called
+
 #: Layers whose kernel is applied to every position of their output.
 _CONVOLUTIONS = (
     layers.Conv1D, layers.Conv2D, layers.Conv3D, layers.DepthwiseConv1D, layers.DepthwiseConv2D,
@@ -43,7 +45,7 @@ def _of(layer: Any) -> int | None:
         return 0
     try:
         shape = layer.output.shape[1:]
-        applied = len(layer._inbound_nodes)
+        applied = times_called(layer)
     except (AttributeError, ValueError):  # it was never called on a symbol
         return None
     if None in shape:

@@ -14,25 +14,22 @@ import tensorflow as tf
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import DataError
-from tnt_notebook.parallel import step
+from tnt_notebook.keras import training
+from tnt_notebook.parallel import data_parallel
 from tnt_notebook.parallel.exchange import Exchange
-from tnt_notebook.parallel.interpose import interposed, noting_optimizers
-from tnt_notebook.parallel.noted import noting_input
 from tnt_notebook.parallel.pipeline.layout import Layout
 from tnt_notebook.parallel.pipeline.training import PipelineSteps
+from tnt_notebook.parallel.step import NEWS, Setting, Votes
+from tnt_notebook.parallel.timed import input_timed
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.telemetry.events import PHASES
 
-# Keras looks these up on the instance first.
-_STEPS = ("train_step", "test_step", "predict_step", "_get_metrics_result_or_logs")
-_FUNCTIONS = ("train_function", "test_function", "predict_function")
-
 #: Asked before each step of "fit" or "evaluate": what this rank votes for, 0 or 1 each.
-Wants = Callable[[str], step.Votes]
+Wants = Callable[[str], Votes]
 
 #: Called after it with the model, what the step was of, the votes of all, and the samples of the
 #: batch.
-News = Callable[[keras.Model, str, step.Votes, int], None]
+News = Callable[[keras.Model, str, Votes, int], None]
 
 #: Whose functions a model has: there are others if it is wrapped again, or trained in a cell.
 _in_place: MutableMapping[keras.Model, DistributedFunctions] = weakref.WeakKeyDictionary()
@@ -61,15 +58,15 @@ class DistributedFunctions:
         self._make_room()
         self._over, self._wants, self._news = over, wants, news
         with tf.device("/CPU:0"):
-            self._votes = step.Votes(
+            self._votes = Votes(
                 *(
                     tf.Variable(0.0, trainable=False, dtype=tf.float64, name=f"tnt_{name}")
-                    for name in step.Votes._fields
+                    for name in Votes._fields
                 )
             )
-        self._voted = step.Votes(0, 0, 0, 0)
+        self._voted = Votes(0, 0, 0, 0)
         self._last_logs: dict[str, float] = {}
-        setting = step.Setting(over, exchange, self._votes, interposed, noting_optimizers)
+        setting = Setting(over, exchange, self._votes)
         self.pipeline: PipelineSteps | None = None
         steps: tuple[Callable[[Any], Any], ...]
         if pipeline is not None:
@@ -77,45 +74,42 @@ class DistributedFunctions:
             steps = (cut.train_step, cut.test_step, cut.predict_step)
         else:
             steps = (
-                step.train_step(setting, model, model.train_step),
-                step.test_step(setting, model, model.test_step),
-                step.predict_step(model.predict_step, over),
+                data_parallel.train_step(setting, model, model.train_step),
+                data_parallel.test_step(setting, model, model.test_step),
+                data_parallel.predict_step(model.predict_step, over),
             )
         train, test, predict = steps
-        steps = (noting_input(train, over), noting_input(test, over), predict)
+        steps = (input_timed(train, over), input_timed(test, over), predict)
         # The logs of a distributed step are those of the global batch already.
-        self._ours = dict(zip(_STEPS, (*steps, self._logs_of_epoch), strict=True))
+        self._ours = dict(zip(training.STEPS, (*steps, self._logs_of_epoch), strict=True))
         self._theirs: dict[str, Any] = {}
-        self._theirs_functions: dict[str, Any] = {}
         self._installed = False
         self._made: dict[str, Any] = {}
 
     def install(self) -> None:
         """Puts the distributed functions in place, unless they are; traces them when first run."""
         model = self.model
-        if self._installed and all(getattr(model, f) is self._made[f] for f in _FUNCTIONS):
+        if self._installed and all(getattr(model, f) is self._made[f] for f in training.FUNCTIONS):
             return
         self._make_room()
         _in_place[model] = self
+        now = training.functions_of(model)
         if self._installed:  # and compile() has been called since
-            self._theirs_functions = dict.fromkeys(_FUNCTIONS)
+            self._theirs |= dict.fromkeys(training.FUNCTIONS) | {training.XLA: now[training.XLA]}
             if self.pipeline is not None:
                 self.pipeline.compiled_again()
         else:
-            self._theirs = {name: vars(model)[name] for name in _STEPS if name in vars(model)}
-            self._theirs_functions = {name: getattr(model, name) for name in _FUNCTIONS}
-        self._theirs_jit = model._jit_compile
+            self._theirs = now
         self._installed = True
-        vars(model).update(self._ours)
         # XLA cannot compile ops that talk to other processes.
-        model._jit_compile = False
+        training.set_functions(model, {**now, **self._ours, training.XLA: False})
         model.make_train_function(force=True)
         model.make_test_function(force=True)
         model.make_predict_function(force=True)
         model.train_function = self._watched("fit", model.train_function)
         model.test_function = self._watched("evaluate", model.test_function)
         model.predict_function = self._timed(model.predict_function)
-        self._made = {name: getattr(model, name) for name in _FUNCTIONS}
+        self._made = training.functions_of(model)
 
     def _make_room(self) -> None:
         others = _in_place.get(self.model, self)
@@ -124,34 +118,24 @@ class DistributedFunctions:
 
     def remove(self) -> None:
         """Gives the model its own functions back."""
-        if not self._installed:
-            return
-        self._installed = False
-        _in_place.pop(self.model, None)
-        for name in _STEPS:
-            vars(self.model).pop(name, None)
-        vars(self.model).update(self._theirs)
-        for name, function in self._theirs_functions.items():
-            setattr(self.model, name, function)
-        self.model._jit_compile = self._theirs_jit
+        if self._installed:
+            self._installed = False
+            _in_place.pop(self.model, None)
+            training.set_functions(self.model, self._theirs)
 
     @contextlib.contextmanager
     def removed(self) -> Iterator[None]:
         """Inside, the model works as if on one process."""
-        made, was_installed = self._made, self._installed
+        was_installed = self._installed
         self.remove()
         try:
             yield
         finally:
             if was_installed:
-                for name in _FUNCTIONS:
-                    self._theirs_functions[name] = getattr(self.model, name)
+                self._theirs = training.functions_of(self.model)
                 self._installed = True
                 _in_place[self.model] = self
-                vars(self.model).update(self._ours)
-                self.model._jit_compile = False
-                for name, function in made.items():
-                    setattr(self.model, name, function)
+                training.set_functions(self.model, self._made)
 
     def _watched(self, phase: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         number = PHASES.index(phase)
@@ -163,7 +147,7 @@ class DistributedFunctions:
                 self.pipeline.weights.part()
             begin = time.monotonic_ns()
             logs = dict(function(iterator))
-            news = logs.pop(step.NEWS).numpy()
+            news = logs.pop(NEWS).numpy()
             self._over.record_step(begin, time.monotonic_ns(), number)
             samples, *votes, same = news if news.ndim else (news, *own, True)
             if not same:
@@ -172,7 +156,7 @@ class DistributedFunctions:
                     "each takes its slice of it: call keras.utils.set_random_seed(...) before "
                     "shuffling or generating it, and let it not depend on the rank."
                 )
-            self._news(self.model, phase, step.Votes(*map(float, votes)), int(samples))
+            self._news(self.model, phase, Votes(*map(float, votes)), int(samples))
             return logs
 
         return run
@@ -187,20 +171,20 @@ class DistributedFunctions:
             step_number = next(steps)
             # Nothing travels that could carry a vote: all ranks look after the 2nd, 4th, 8th step.
             look = step_number > 1 and step_number & (step_number - 1) == 0
-            self._news(self.model, "predict", step.Votes(0, look, 0, 0), 0)
+            self._news(self.model, "predict", Votes(0, look, 0, 0), 0)
             return outputs
 
         return run
 
     def forget_votes(self) -> None:
         """A run that was stopped is over; the next one begins without votes."""
-        self._vote(step.Votes(0, 0, 0, 0))
+        self._vote(Votes(0, 0, 0, 0))
 
-    def goes_on(self, logs: dict[str, float]) -> None:
+    def resume(self, logs: dict[str, float]) -> None:
         """Before a run that begins after the last step of an epoch: the logs of that step."""
         self._last_logs = logs
 
-    def _vote(self, own: step.Votes) -> None:
+    def _vote(self, own: Votes) -> None:
         for variable, before, now in zip(self._votes, self._voted, own, strict=True):
             if before != now:
                 variable.assign(now)

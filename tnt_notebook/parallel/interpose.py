@@ -19,16 +19,15 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.backend.common.variables import Variable as CommonVariable
-from keras.src.backend.tensorflow import nn as keras_nn
-from keras.src.losses import loss as keras_loss
-from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tnt_notebook.comm import World
+from tnt_notebook.keras.losses import moments_replaced, reduction_replaced
+from tnt_notebook.keras.optimizers import classes_with_own_apply, trained_by
+from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.losses import global_reduction
 from tnt_notebook.parallel.norm import global_moments
-from tnt_notebook.parallel.noted import noted
 from tnt_notebook.parallel.step import Step
+from tnt_notebook.parallel.timed import timed
 
 #: Any odd number far from the seeds people choose: the streams of two ranks must not meet.
 _SEED_STRIDE = 0x9E3779B1
@@ -37,23 +36,38 @@ _SEED_STRIDE = 0x9E3779B1
 @contextlib.contextmanager
 def interposed(step: Step) -> Iterator[None]:
     """Replaces the functions above inside the ``with`` block, for this step."""
-    with contextlib.ExitStack() as stack:
-        for kind in _optimizers_with_own_apply():
-            stack.enter_context(replaced(kind, "apply", functools.partial(_exchange_first, step)))
-        stack.enter_context(recorded_assignments(step.assigned, unless=lambda: step.applying))
-        stack.enter_context(drawn_apart(step.over.rank))
-        stack.enter_context(interposed_losses(step))
-        stack.enter_context(
-            replaced(keras_nn, "_compute_moments_sync", lambda _: global_moments(step))
-        )
+    with (
+        gate(step),
+        recorded_assignments(step.assigned, unless=lambda: step.applying),
+        drawn_apart(step.over.rank),
+        interposed_losses(step),
+        moments_replaced(global_moments(step)),
+    ):
         yield
+
+
+@contextlib.contextmanager
+def gate(step: Step) -> Iterator[None]:
+    """Of the functions above, the first: inside, gradients pass ``step.exchange`` before an
+    optimizer applies them, and the trace says how long it works."""
+    with contextlib.ExitStack() as stack:
+        for kind in classes_with_own_apply():
+            stack.enter_context(replaced(kind, "apply", functools.partial(_exchange_first, step)))
+        yield
+
+
+def unchanged(
+    gradients: Sequence[Any], variables: Sequence[keras.Variable], scale: tf.Tensor, over: World
+) -> list[Any]:
+    """The exchange of a rank that has no other."""
+    return list(gradients)
 
 
 @contextlib.contextmanager
 def interposed_losses(step: Step) -> Iterator[None]:
     """Of the functions above, those that losses and metrics of a part of a batch need."""
     with (
-        replaced(keras_loss, "reduce_weighted_values", lambda f: global_reduction(step, f)),
+        reduction_replaced(functools.partial(global_reduction, step)),
         replaced(keras.metrics.Mean, "update_state", functools.partial(_count_by_share, step)),
     ):
         yield
@@ -74,29 +88,8 @@ def recorded_assignments(
 
         return recorded
 
-    with replaced(CommonVariable, "assign", recording):
+    with replaced(keras.Variable, "assign", recording):
         yield
-
-
-@contextlib.contextmanager
-def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    original = getattr(owner, name)
-    setattr(owner, name, make(original))
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
-def _optimizers_with_own_apply() -> list[type]:
-    """All optimizer classes that define ``apply``, people's own among them."""
-    found, queue = [], [BaseOptimizer]
-    while queue:
-        kind = queue.pop()
-        queue.extend(kind.__subclasses__())
-        if "apply" in vars(kind) and kind not in found:
-            found.append(kind)
-    return found
 
 
 def _exchange_first(step: Step, apply: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,9 +100,11 @@ def _exchange_first(step: Step, apply: Callable[..., Any]) -> Callable[..., Any]
         if step.applying:  # an optimizer inside another, as in LossScaleOptimizer
             return apply(optimizer, grads, trainable_variables)
         grads = list(grads)
-        variables = list(
-            optimizer._trainable_variables if trainable_variables is None else trainable_variables
+        variables = (
+            trained_by(optimizer) if trainable_variables is None else list(trainable_variables)
         )
+        if len(variables) != len(grads):
+            return apply(optimizer, grads, trainable_variables)  # which says so
         present = [i for i, gradient in enumerate(grads) if gradient is not None]
         own = [variables[i] for i in present]
         exchanged = step.exchange([grads[i] for i in present], own, step.scale, step.over)
@@ -118,41 +113,12 @@ def _exchange_first(step: Step, apply: Callable[..., Any]) -> Callable[..., Any]
         step.exchanged.extend(variables)
         step.applying = True
         try:
-            with noted("optimizer", step.over, exchanged):
+            with timed("optimizer", step.over, exchanged):
                 return apply(optimizer, grads, trainable_variables and variables)
         finally:
             step.applying = False
 
     return exchange_then_apply
-
-
-@contextlib.contextmanager
-def noting_optimizers(over: World) -> Iterator[None]:
-    """On one rank: nothing is replaced but that optimizers note when they work."""
-    working = False
-
-    def noting(apply: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(apply)
-        def apply_noted(
-            optimizer: Any, grads: Sequence[Any], trainable_variables: Any = None
-        ) -> Any:
-            nonlocal working
-            if working:  # an optimizer inside another
-                return apply(optimizer, grads, trainable_variables)
-            grads = list(grads)
-            working = True
-            try:
-                with noted("optimizer", over, [g for g in grads if g is not None]):
-                    return apply(optimizer, grads, trainable_variables)
-            finally:
-                working = False
-
-        return apply_noted
-
-    with contextlib.ExitStack() as stack:
-        for kind in _optimizers_with_own_apply():
-            stack.enter_context(replaced(kind, "apply", noting))
-        yield
 
 
 def drawn_apart(number: int) -> contextlib.AbstractContextManager[None]:

@@ -14,15 +14,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
-from keras.src.losses import loss as keras_loss
 
 from tnt_notebook.comm import ops
-
-if TYPE_CHECKING:
-    from tnt_notebook.parallel.step import Step
+from tnt_notebook.keras.losses import masked_weights
+from tnt_notebook.parallel.step import Step
 
 
 def global_reduction(step: Step, reduce_weighted_values: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,7 +51,7 @@ def _factor(
     if reduction in ("sum", "none", None):
         return more
     if reduction == "mean_with_sample_weight" and (sample_weight is not None or mask is not None):
-        weights = keras_loss.apply_mask(sample_weight, mask, values.dtype, reduction)
+        weights = masked_weights(sample_weight, mask, values.dtype, reduction)
         return more * _share(step, tf.reduce_sum(tf.cast(weights, tf.float64)))
     if mask is not None:
         return more * _share(step, tf.reduce_sum(tf.cast(mask, tf.float64)))

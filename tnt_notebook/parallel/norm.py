@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from tnt_notebook.comm import ops
-
-if TYPE_CHECKING:
-    from tnt_notebook.parallel.step import Step
+from tnt_notebook.parallel.step import Step
 
 
 def global_moments(step: Step) -> Callable[..., Any]:
-    """Keras's ``_compute_moments_sync``, over all ranks of this world.
+    """Mean and variance for a layer of Keras, over all ranks of this world.
 
     Two exchanges of one value a channel: the mean first, then the squared distances from it, which
     loses no digits where the mean is large against the deviation.

@@ -8,9 +8,9 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.trainers.data_adapters import data_adapter_utils
-from keras.src.utils.python_utils import pythonify_logs
 
+from tnt_notebook.keras.adapters import weights_of_classes
+from tnt_notebook.keras.training import in_order, in_python
 from tnt_notebook.parallel.data import cut
 from tnt_notebook.parallel.prepare import prepare
 from tnt_notebook.parallel.session import Run, Session
@@ -31,10 +31,10 @@ def train_on_batch(
     if class_weight is not None:
         if sample_weight is not None:
             raise ValueError("train_on_batch takes sample_weight or class_weight, not both.")
-        sample_weight = data_adapter_utils.class_weight_to_sample_weights(y, class_weight)
+        sample_weight = weights_of_classes(y, class_weight)
     logs = _on_batch(session, model, "train_on_batch", (x, y, sample_weight))
     session.gather(model)
-    return logs if return_dict else model._flatten_metrics_in_order(logs)
+    return logs if return_dict else in_order(model, logs)
 
 
 def test_on_batch(
@@ -49,7 +49,7 @@ def test_on_batch(
 ) -> Any:
     """``keras.Model.test_on_batch`` on one global batch."""
     logs = _on_batch(session, model, "test_on_batch", (x, y, sample_weight))
-    return logs if return_dict else model._flatten_metrics_in_order(logs)
+    return logs if return_dict else in_order(model, logs)
 
 
 def predict_on_batch(session: Session, model: keras.Model, _: Callable[..., Any], *, x: Any) -> Any:
@@ -62,7 +62,7 @@ def _on_batch(session: Session, model: keras.Model, call: str, data: Any) -> dic
     batch = _begin(session, model, call, _tensors(data))
     model.reset_metrics()
     function = model.train_function if call == "train_on_batch" else model.test_function
-    return pythonify_logs(function(iter([batch])))
+    return in_python(function(iter([batch])))
 
 
 def _begin(session: Session, model: keras.Model, call: str, batch: Any) -> Any:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-from keras.src import backend as keras_backend
-from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel import agreement, presence
+from tnt_notebook.keras.absent import lazy
+from tnt_notebook.keras.graph import layers_within, run_symbolically
+from tnt_notebook.keras.training import build_symbolically
+from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.data.adapt import unpack
+from tnt_notebook.parallel.holders import distribute
+from tnt_notebook.parallel.model_state import facts, optimizers_of, state_of
 from tnt_notebook.parallel.session import Session
 
 
@@ -34,14 +37,14 @@ def prepare(
     over, with_loss = session.over, not call.startswith("predict")
     if with_loss:
         check_compiled(model, call)
-    if session.pipeline and with_loss and all(layer.built for layer in model._flatten_layers()):
-        with presence.lazy():  # each rank creates what belongs to its own weights
+    if session.pipeline and with_loss and all(layer.built for layer in layers_within(model)):
+        with lazy():  # each rank creates what belongs to its own weights
             _build_optimizers(model)
     build(model, element, with_loss)
     agreement.agree(over, {"call": call, **arguments, **facts(model)})
     state = state_of(model)
     if session.pipeline is None:
-        presence.distribute(over, state, [range(over.size)] * len(state))
+        distribute(over, state, [range(over.size)] * len(state))
     agreement.share_state(over, state)
 
 
@@ -63,16 +66,16 @@ def build(model: keras.Model, element: Any, with_loss: bool = True) -> None:
     if _has_own_call(model):
         try:
             if with_loss:
-                model._symbolic_build(data_batch=element)
-            elif not all(layer.built for layer in model._flatten_layers()):
-                keras_backend.compute_output_spec(model, _symbolic(unpack(element)[0]))
+                build_symbolically(model, element)
+            elif not all(layer.built for layer in layers_within(model)):
+                run_symbolically(model, _symbolic(unpack(element)[0]))
         except Exception as error:
             raise ModelError(
                 "The model is not built, and could not be built from the shapes of the input "
                 f"({type(error).__name__}: {error}). Call it once on a batch before training, or "
                 "give it a keras.Input."
             ) from error
-    unbuilt = [layer.name for layer in model._flatten_layers(include_self=False) if not layer.built]
+    unbuilt = [layer.name for layer in layers_within(model, itself=False) if not layer.built]
     if unbuilt:
         raise ModelError(
             f"Layers {', '.join(unbuilt)} are not built, so their weights cannot be shared between "
@@ -82,30 +85,9 @@ def build(model: keras.Model, element: Any, with_loss: bool = True) -> None:
 
 
 def _build_optimizers(model: keras.Model) -> None:
-    for optimizer in _optimizers(model):
+    for optimizer in optimizers_of(model):
         if not optimizer.built and optimizer is model.optimizer:
             optimizer.build(model.trainable_variables)
-
-
-def state_of(model: keras.Model) -> list[keras.Variable]:
-    """Everything that must be the same on all ranks: weights, seeds, state of optimizers."""
-    unique: dict[int, keras.Variable] = {id(v): v for v in model.variables}
-    for optimizer in _optimizers(model):
-        unique.update({id(v): v for v in optimizer.variables})
-    for metric in model.metrics_variables:
-        unique.pop(id(metric), None)
-    return list(unique.values())
-
-
-def facts(model: keras.Model) -> dict[str, Any]:
-    """What tells that two ranks train the same model in the same way."""
-    return {
-        "model": type(model).__name__,
-        "layers": [type(layer).__name__ for layer in model._flatten_layers()],
-        "variables": agreement.layout(model.variables),
-        "optimizers": [type(optimizer).__name__ for optimizer in _optimizers(model)],
-        "trainable variables": len(model.trainable_variables),
-    }
 
 
 def _has_own_call(model: keras.Model) -> bool:
@@ -117,12 +99,3 @@ def _symbolic(element: Any) -> Any:
     return keras.tree.map_structure(
         lambda spec: spec and keras.KerasTensor(spec.shape, spec.dtype.name), element
     )
-
-
-def _optimizers(model: keras.Model) -> list[BaseOptimizer]:
-    """The optimizers that a model holds: compiled, or as attributes (GANs have two)."""
-    found = [model.optimizer] if isinstance(model.optimizer, BaseOptimizer) else []
-    for value in vars(model).values():
-        if isinstance(value, BaseOptimizer) and all(value is not other for other in found):
-            found.append(value)
-    return found

@@ -71,7 +71,7 @@ class Progress:
                 begin, end = share_of(samples, *replica)
                 self._samples[rank] += end - begin
 
-    def goes_on(
+    def resume(
         self, epochs: Sequence[int], history: Mapping[str, Sequence[float]], epoch: int, step: int
     ) -> None:
         """Before the run begins: it does so after these epochs, and after so many steps of the
@@ -89,13 +89,13 @@ class Progress:
         """Whether this rank thinks that it is time to look at all ranks."""
         return self._report is not None and time.monotonic() >= self._next_look
 
-    def look(self, at_all: bool = False) -> None:
+    def look(self, whole_run: bool = False) -> None:
         """Tells what all ranks did. Collective.
 
         Args:
-            at_all: in the whole run; default: since the last look.
+            whole_run: since it began; default: since the last look.
         """
-        look = self._looks.whole() if at_all else self._looks.latest()
+        look = self._looks.whole() if whole_run else self._looks.latest()
         if look is None:
             return
         self._recorder.breakdown(look.breakdown)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
-from keras.src.trainers.data_adapters import array_slicing
 
 from tnt_notebook.comm import channels
+from tnt_notebook.keras.adapters import without_validation_split
+from tnt_notebook.keras.training import in_order
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.callbacks import shared_callbacks
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
@@ -22,8 +23,9 @@ from tnt_notebook.parallel.data import Sharded, sharded, unpack
 from tnt_notebook.parallel.flops import forward_flops
 from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.looks import Looks, Ranks
+from tnt_notebook.parallel.model_state import state_of
 from tnt_notebook.parallel.pipeline.weights import finalized_where_it_is
-from tnt_notebook.parallel.prepare import prepare, state_of
+from tnt_notebook.parallel.prepare import prepare
 from tnt_notebook.parallel.progress import Progress
 from tnt_notebook.parallel.session import Run, Session
 from tnt_notebook.telemetry import Phase
@@ -56,8 +58,8 @@ def fit(
     """``keras.Model.fit`` over all ranks; ``batch_size`` is that of the global batch."""
     over = session.over
     if validation_split and validation_data is None:
-        (x, y, sample_weight), validation_data = array_slicing.train_validation_split(
-            (x, y, sample_weight), validation_split=validation_split
+        (x, y, sample_weight), validation_data = without_validation_split(
+            (x, y, sample_weight), validation_split
         )
     train = sharded(
         session.replica, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
@@ -77,7 +79,7 @@ def fit(
     validation = validation and _as_needed(session, model, validation)
     keeping, journal = None, contextlib.nullcontext()
     if session.checkpoints is not None:
-        keeping = FitCheckpoints(session.checkpoints, session, model, train, validation, epochs)
+        keeping = FitCheckpoints(session.checkpoints, functions, train, validation, epochs)
         past = keeping.past()
         if past is not None:
             session.gather(model)
@@ -89,7 +91,7 @@ def fit(
     progress = _progress(session, model, functions, "fit", epochs, steps)
     if keeping is not None and keeping.start is not None:
         start = keeping.start
-        progress.goes_on(
+        progress.resume(
             start.state.epochs, start.state.history, start.place.epoch, start.place.step
         )
     finalized = finalized_where_it_is() if session.pipeline else contextlib.nullcontext()
@@ -107,7 +109,7 @@ def fit(
             validation_steps=validation_steps,
             validation_freq=validation_freq,
         )
-        progress.look(at_all=True)
+        progress.look(whole_run=True)
     session.gather(model)
     agreement.check_identical(over, state_of(model), "after training")
     if keeping is not None:
@@ -144,7 +146,7 @@ def evaluate(
         return_dict=True,
     )
     session.runs.append(Run("evaluate", model, {k: [v] for k, v in logs.items()}))
-    return logs if return_dict else model._flatten_metrics_in_order(logs)
+    return logs if return_dict else in_order(model, logs)
 
 
 def predict(
@@ -191,7 +193,7 @@ def _without_gradients(
             callbacks=_callbacks(session, model, callbacks, verbose, progress, 1, steps_known),
             **more,
         )
-        progress.look(at_all=True)
+        progress.look(whole_run=True)
     session.gather(model)
     return result
 

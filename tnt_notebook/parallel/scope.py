@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,8 @@ from tnt_notebook import comm
 from tnt_notebook.comm import World, ops
 from tnt_notebook.comm.stop import forget_stop
 from tnt_notebook.errors import NothingToDoError, brief
+from tnt_notebook.keras.replaced import replaced
+from tnt_notebook.keras.training import is_validation_of_fit
 from tnt_notebook.parallel import agreement, on_batch, run, saving, seeds
 from tnt_notebook.parallel.checkpoint import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
@@ -110,7 +113,7 @@ def current_session() -> Session | None:
 def call(session: Session, method: str, model: keras.Model, *args: Any, **kwargs: Any) -> Any:
     """Runs a method of a Keras model, over all ranks or, inside a callback, on this one alone."""
     original = _ORIGINALS[method]
-    if kwargs.get("_use_cached_eval_dataset"):  # Keras's fit evaluates: all ranks are there
+    if is_validation_of_fit(kwargs):  # all ranks are there
         return original(model, *args, **kwargs)
     if session.alone:
         functions = session.functions.get(id(model))
@@ -129,24 +132,19 @@ def call(session: Session, method: str, model: keras.Model, *args: Any, **kwargs
 @contextlib.contextmanager
 def patched(session: Session) -> Iterator[None]:
     """Sends the methods of every Keras model through ``session``."""
-    before = {name: vars(keras.Model).get(name) for name in METHODS}
-    for name in METHODS:
-        setattr(keras.Model, name, _through(session, name))
-    try:
+    with contextlib.ExitStack() as stack:
+        for name in METHODS:
+            stack.enter_context(
+                replaced(keras.Model, name, functools.partial(_through, session, name))
+            )
         yield
-    finally:
-        for name, own in before.items():
-            if own is None:
-                delattr(keras.Model, name)
-            else:
-                setattr(keras.Model, name, own)
 
 
-def _through(session: Session, name: str) -> Callable[..., Any]:
+def _through(session: Session, name: str, before: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(before)
     def method(model: keras.Model, *args: Any, **kwargs: Any) -> Any:
         return call(session, name, model, *args, **kwargs)
 
-    method.__name__, method.__doc__ = name, _ORIGINALS[name].__doc__
     return method
 
 

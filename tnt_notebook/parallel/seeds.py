@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context as tf_context
 
 from tnt_notebook.comm import World
+from tnt_notebook.keras import random_state
 from tnt_notebook.parallel import agreement
 
 State = dict[str, Any]
@@ -30,20 +30,20 @@ def synchronise(over: World) -> None:
 
 def seed_tensorflow() -> None:
     """Gives TensorFlow a seed, unless it has one."""
-    if tf_context.global_seed() is None:
+    if random_state.seed() is None:
         tf.random.set_seed(random.getrandbits(31))
 
 
 def state() -> State:
     """The random state of this process, values for JSON."""
-    context = tf_context.context()
-    return {**state_of_input(), "seed": context._seed, "tensorflow": _told(context._rng.getstate())}
+    operations = _encoded(random_state.operations())
+    return {**state_of_input(), "seed": random_state.seed(), "tensorflow": operations}
 
 
 def state_of_input() -> State:
     """The part of it that input in Python draws from: Python's, and that of ``numpy.random``."""
     name, keys, *rest = np.random.get_state()
-    return {"python": _told(random.getstate()), "numpy": [name, _text(np.asarray(keys)), *rest]}
+    return {"python": _encoded(random.getstate()), "numpy": [name, _text(np.asarray(keys)), *rest]}
 
 
 def set_state(state: State, anew: bool = False) -> None:
@@ -52,23 +52,19 @@ def set_state(state: State, anew: bool = False) -> None:
     Args:
         anew: also where the seed is the same TensorFlow forgets what was drawn with it.
     """
-    random.setstate(_heard(state["python"]))
+    random.setstate(_decoded(state["python"]))
     name, keys, *rest = state["numpy"]
     np.random.set_state((name, _numbers(keys), *rest))
-    if "tensorflow" not in state:
-        return
-    context = tf_context.context()
-    if context._seed != state["seed"] or anew:
-        tf.random.set_seed(state["seed"])
-    context._rng.setstate(_heard(state["tensorflow"]))
+    if "tensorflow" in state:
+        random_state.set_seed(state["seed"], _decoded(state["tensorflow"]), anew)
 
 
-def _told(of_python: tuple[Any, ...]) -> list[Any]:
+def _encoded(of_python: tuple[Any, ...]) -> list[Any]:
     version, numbers, gauss = of_python
     return [version, _text(np.array(numbers, np.uint32)), gauss]
 
 
-def _heard(state: list[Any]) -> tuple[Any, ...]:
+def _decoded(state: list[Any]) -> tuple[Any, ...]:
     version, numbers, gauss = state
     return version, tuple(_numbers(numbers).tolist()), gauss
 

@@ -6,12 +6,13 @@ import contextlib
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import keras
 
 from tnt_notebook.comm import World
 from tnt_notebook.comm.stop import stop_requested
+from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
+from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.data import Replica
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.functions import DistributedFunctions
@@ -19,10 +20,6 @@ from tnt_notebook.parallel.pipeline.layout import Layout, layout_of
 from tnt_notebook.parallel.progress import Progress, Report
 from tnt_notebook.parallel.step import Votes
 from tnt_notebook.plan.options import Pipeline
-
-if TYPE_CHECKING:
-    from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
-    from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 
 
 @dataclass

@@ -13,11 +13,10 @@ import keras
 import numpy as np
 from keras.callbacks import Callback, History, ProgbarLogger
 
+from tnt_notebook.keras.training import GIVEN_TO_CALLBACKS, choose_monitor
+
 #: A function that EarlyStopping and its like choose at the end of their first epoch.
 _MONITOR = "monitor_op"
-
-#: What Keras gives to each callback by itself.
-_OF_KERAS = ("_model", "model", "params", "validation_data")
 
 
 def encoded(callbacks: Sequence[Callback]) -> tuple[list[dict[str, Any]], list[np.ndarray]]:
@@ -48,7 +47,7 @@ def decode(
             continue
         kept.remove(state)
         if state["monitors"] and getattr(callback, _MONITOR, None) is None:
-            callback._set_monitor_op()  # what it sets beside the function is a part of the state
+            choose_monitor(callback)  # what it sets beside the function is a part of the state
         vars(callback).update({k: _decoded(v, arrays) for k, v in state["state"].items()})
         left_out += [f"{name}.{attribute}" for attribute in state["left_out"]]
     return left_out
@@ -61,7 +60,7 @@ def _with_state(callbacks: Sequence[Callback]) -> list[Callback]:
 def _of_one(callback: Callback, arrays: list[np.ndarray]) -> dict[str, Any]:
     state, left_out = {}, []
     for name, value in vars(callback).items():
-        if name in _OF_KERAS or callable(value) or isinstance(value, keras.Model):
+        if name in GIVEN_TO_CALLBACKS or callable(value) or isinstance(value, keras.Model):
             continue
         begun = len(arrays)
         try:

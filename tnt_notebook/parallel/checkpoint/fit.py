@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -17,14 +17,15 @@ from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.checkpoint.snapshot import Place, restore, take
 from tnt_notebook.parallel.checkpoint.writer import owners
 from tnt_notebook.parallel.data import Sharded
-from tnt_notebook.parallel.prepare import state_of
-
-if TYPE_CHECKING:
-    from tnt_notebook.parallel.session import Session
+from tnt_notebook.parallel.functions import DistributedFunctions
+from tnt_notebook.parallel.model_state import state_of
 
 
 class FitCheckpoints:
-    """Made on all ranks at once, when the model's functions are in place.
+    """Made on all ranks at once.
+
+    Args:
+        functions: of the model, in place.
 
     Attributes:
         start: where it goes on; its end, if it had ended; ``None`` if it is new.
@@ -37,18 +38,17 @@ class FitCheckpoints:
     def __init__(
         self,
         run: RunCheckpoints,
-        session: Session,
-        model: keras.Model,
+        functions: DistributedFunctions,
         train: Sharded,
         validation: Sharded | None,
         epochs: int,
     ) -> None:
-        if session.pipeline and run.options.in_memory:
+        if functions.pipeline is not None and run.options.in_memory:
             raise CheckpointError(
                 "In a pipeline no rank has the whole model, so snapshots in memory would not be "
                 "of use. Keep checkpoints in a folder."
             )
-        self._run, self._session, self._model = run, session, model
+        self._run, self._functions, self._model = run, functions, functions.model
         self._callbacks: Sequence[keras.callbacks.Callback] = ()
         self._epoch = self._step = 0
         self._due = self._leaves = False
@@ -82,7 +82,7 @@ class FitCheckpoints:
         assert start is not None
         left_out = restore(start, self._run.over, self._model, callbacks)
         self._epoch, self._step = start.place.epoch, start.place.step
-        self._session.functions[id(self._model)].goes_on(start.state.logs)
+        self._functions.resume(start.state.logs)
         self._say(f"Training goes on after {start.place}.")
         if left_out:
             self._say(f"Of callbacks this begins anew: {', '.join(left_out)}.")
@@ -159,7 +159,7 @@ class FitCheckpoints:
     def _owners(self) -> list[int]:
         """The rank that writes each variable."""
         variables, size = state_of(self._model), self._run.over.size
-        cut = self._session.functions[id(self._model)].pipeline
+        cut = self._functions.pipeline
         holders = {} if cut is None else {id(v): ranks for v, ranks in cut.weights.holders()}
         return owners(
             [math.prod(v.shape) * tf.as_dtype(v.dtype).size for v in variables],

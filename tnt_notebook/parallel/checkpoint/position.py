@@ -20,15 +20,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import keras
-from keras.src.backend.tensorflow import trainer as keras_trainer
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
-from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
-from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 
+from tnt_notebook.keras.adapters import DataAdapter, is_of_arrays, is_of_generator, py_dataset_of
+from tnt_notebook.keras.training import EpochIterator, iterating_by
 from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.data import Sharded
-from tnt_notebook.parallel.interpose import replaced
 
 
 @dataclass(frozen=True)
@@ -92,17 +88,12 @@ class Journal:
 
     def kept_by(self) -> Any:
         """Inside this context the loops of Keras's ``fit`` keep this journal."""
+        ours = _iterator_with(self)
 
-        def make(theirs: type) -> Callable[..., Any]:
-            def iterator(**arguments: Any) -> Any:
-                which = arguments["x"]
-                ours = which is self._train or which is self._validation
-                return (_JournalIterator if ours else theirs)(**arguments)
+        def chosen(data: Any) -> type[EpochIterator] | None:
+            return ours if data is self._train or data is self._validation else None
 
-            _JournalIterator = _journal_iterator(theirs, self)
-            return iterator
-
-        return replaced(keras_trainer, "TFEpochIterator", make)
+        return iterating_by(chosen)
 
     def replay(self, position: Position, made: Callable[[int], None]) -> None:
         """Does again what lies before an epoch, but for what was done here already.
@@ -168,29 +159,25 @@ class Journal:
         return sharded.adapter
 
 
-def _journal_iterator(theirs: Any, journal: Journal) -> type:
+def _iterator_with(journal: Journal) -> type[EpochIterator]:
     """Keras's iterator over epochs, one that keeps a journal and can begin within an epoch."""
 
-    class JournalIterator(theirs):
-        data_adapter: Any
-        _current_iterator: Any
-        _steps_seen: int
-
+    class JournalIterator(EpochIterator):
         def __init__(self, **arguments: Any) -> None:
             super().__init__(**arguments)
             self._sharded = self.data_adapter
             self._trains = journal.is_train(self._sharded)
             self._passed_over = 0
-            self.data_adapter = _Noted(self._sharded, journal, "be" if self._trains else "BE")
+            self.data_adapter = _Journaled(self._sharded, journal, "be" if self._trains else "BE")
 
-        def _get_iterator(self) -> Any:
+        def batches(self) -> Any:
             passed_over, self._passed_over = self._passed_over, 0
             journal.note("t" if self._trains else "v", passed_over)
             return self._sharded.without(passed_over) if passed_over else self._sharded.dataset
 
-        def _enumerate_iterator(self) -> Iterator[tuple[int, int, Any]]:
+        def steps(self) -> Iterator[tuple[int, int, Any]]:
             if not self._trains:
-                yield from super()._enumerate_iterator()
+                yield from super().steps()
                 return
             first = 0
             start = journal.goes_on_at()
@@ -202,23 +189,21 @@ def _journal_iterator(theirs: Any, journal: Journal) -> type:
                     journal.took(first)
                 self._passed_over = 0 if start.goes_on else first
             else:
-                goes_on = self.steps_per_epoch is not None and self._current_iterator is not None
-                journal.epoch_begins(goes_on, self._steps_seen if goes_on else 0)
-            for begin, end, iterator in super()._enumerate_iterator():
+                journal.epoch_begins(self.goes_on, self.steps_seen if self.goes_on else 0)
+            for begin, end, iterator in super().steps():
                 if begin < first:
                     continue
                 yield begin, end, iterator
                 journal.took(end + 1 - begin)
 
         def _go_on(self, taken: int, seen: int) -> None:
-            self._current_iterator = iter(self._sharded.without(taken))
-            self._steps_seen = seen
+            self.go_on_with(self._sharded.without(taken), seen)
 
     return JournalIterator
 
 
-class _Noted(DataAdapter):
-    """An adapter whose epochs are noted, with the letters for beginning and end."""
+class _Journaled(DataAdapter):
+    """An adapter whose epochs go into the journal, with the letters for beginning and end."""
 
     def __init__(self, adapter: Sharded, journal: Journal, letters: str) -> None:
         self._adapter, self._journal, self._letters = adapter, journal, letters
@@ -249,29 +234,29 @@ def _hook(event: str) -> str:
 
 def _draws(adapter: Any, event: str) -> bool:
     """Whether what the adapter does at this event may draw random numbers."""
-    if not isinstance(adapter, PyDatasetAdapter):
-        return False
-    own = getattr(type(adapter.py_dataset), _hook(event))
-    return own is not getattr(keras.utils.PyDataset, _hook(event))
+    dataset = py_dataset_of(adapter)
+    own = getattr(type(dataset), _hook(event), None)
+    return dataset is not None and own is not getattr(keras.utils.PyDataset, _hook(event))
 
 
 def _tell(adapter: Any, event: str) -> None:
     """Tells the input; threads that would read it are not started."""
-    if isinstance(adapter, PyDatasetAdapter):
-        getattr(adapter.py_dataset, _hook(event))()
+    dataset = py_dataset_of(adapter)
+    if dataset is not None:
+        getattr(dataset, _hook(event))()
 
 
 def _may_draw(adapter: Any) -> bool:
     """Whether Python code may draw random numbers while the input is read."""
-    return not isinstance(adapter, ArrayDataAdapter)
+    return not is_of_arrays(adapter)
 
 
 def _pass_over(sharded: Sharded | None, taken: int) -> None:
     """What another iterator leaves behind in the input."""
     assert sharded is not None
-    if isinstance(sharded.adapter, ArrayDataAdapter):
+    if is_of_arrays(sharded.adapter):
         return  # each is like the others
     iterator = iter(sharded.dataset)
-    if isinstance(sharded.adapter, GeneratorDataAdapter):
+    if is_of_generator(sharded.adapter):
         for _, _batch in zip(range(taken), iterator, strict=False):
             pass

@@ -16,11 +16,12 @@ import numpy as np
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import CheckpointError
-from tnt_notebook.parallel import agreement, presence, seeds
+from tnt_notebook.keras.absent import is_here
+from tnt_notebook.parallel import agreement, seeds
 from tnt_notebook.parallel.checkpoint import callback_state
 from tnt_notebook.parallel.checkpoint.files import dtype_of
 from tnt_notebook.parallel.checkpoint.position import Position
-from tnt_notebook.parallel.prepare import state_of
+from tnt_notebook.parallel.model_state import state_of
 
 
 class Place(NamedTuple):
@@ -129,7 +130,7 @@ def take(
     arrays = {
         f"variable/{i}": np.asarray(v.value)
         for i, v in enumerate(variables)
-        if presence.is_here(v) and (wanted is None or wanted[i])
+        if is_here(v) and (wanted is None or wanted[i])
     }
     arrays |= {f"metric/{i}": m for i, m in enumerate(_of_all_ranks(over, metrics))}
     remembered, kept = callback_state.encoded(callbacks if over.rank == 0 else ())
@@ -175,7 +176,7 @@ def restore(
     state, variables, metrics = snapshot.state, state_of(model), list(model.metrics_variables)
     _check_same(state.variables, variables, state.place)
     for i, variable in enumerate(variables):
-        if presence.is_here(variable):
+        if is_here(variable):
             variable.value.assign(snapshot.arrays[f"variable/{i}"])
     if not state.place.ended:
         _check_same(state.metrics, metrics, state.place)

@@ -11,13 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
-from keras.src.trainers import data_adapters
-from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
-from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
+from tnt_notebook.keras.adapters import DataAdapter, adapter_of, dense_arrays, index_batches
 from tnt_notebook.parallel.data.shard import (
     Replica,
     Share,
@@ -42,13 +38,9 @@ def sharded(
     Arguments are those of ``keras.Model.fit``; ``batch_size`` is that of the global batch.
     ``over`` is ``None`` where nobody else takes part.
     """
-    adapter = data_adapters.get_data_adapter(
-        x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
-    )
+    adapter = adapter_of(x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight)
 
-    @functools.cache
-    def arrays() -> Any | None:
-        return _dense_arrays(adapter) if isinstance(adapter, ArrayDataAdapter) else None
+    arrays = functools.cache(functools.partial(dense_arrays, adapter))
 
     def without(skipped: int) -> tf.data.Dataset:
         if (skipped or over is not None) and arrays() is not None:
@@ -129,29 +121,9 @@ class Sharded(DataAdapter):
         self.adapter.on_epoch_end()
 
 
-def _dense_arrays(adapter: ArrayDataAdapter) -> Any | None:
-    """The adapter's arrays as tensors, or ``None`` if some are sparse or ragged."""
-    arrays = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")
-    dense = (np.ndarray, tf.Tensor, type(None))
-    if not all(isinstance(leaf, dense) for leaf in keras.tree.flatten(arrays)):
-        return None
-    with tf.device("/CPU:0"):  # as Keras's adapter: all of the input need not fit into a GPU
-        return keras.tree.lists_to_tuples(
-            keras.tree.map_structure(
-                lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), arrays
-            )
-        )
-
-
 def _shard_arrays(
-    adapter: ArrayDataAdapter, arrays: Any, over: Replica | None, skipped: int = 0
+    adapter: DataAdapter, arrays: Any, over: Replica | None, skipped: int = 0
 ) -> tf.data.Dataset:
-    indices = ArrayDataAdapter(
-        np.arange(adapter._num_samples),
-        batch_size=adapter._batch_size,
-        shuffle=adapter._shuffle,
-    )
-
     def rows(chosen: tf.Tensor) -> Any:
         return keras.tree.map_structure(
             lambda leaf: None if leaf is None else tf.gather(leaf, chosen), arrays
@@ -167,11 +139,12 @@ def _shard_arrays(
         share = Share(end - begin, total, fingerprint_of_indices(chosen))
         return rows(own), share
 
-    batches = indices.get_tf_dataset().skip(skipped) if skipped else indices.get_tf_dataset()
+    batches = index_batches(adapter)
+    batches = batches.skip(skipped) if skipped else batches
     dataset = batches.map(lambda *batch: gather(batch), num_parallel_calls=tf.data.AUTOTUNE)
     return dataset.prefetch(tf.data.AUTOTUNE)
 
 
 def unpack(batch: Any) -> tuple[Any, Any, Any]:
     """``(x, y, sample_weight)`` of a batch in any form that Keras knows."""
-    return data_adapter_utils.unpack_x_y_sample_weight(batch)
+    return keras.utils.unpack_x_y_sample_weight(batch)

@@ -15,10 +15,19 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src import backend as keras_backend
-from keras.src.models.functional import Functional, operation_fn
 
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.graph import (
+    Functional,
+    functional_of,
+    input_structure,
+    mask_of,
+    nodes_of,
+    output_structure,
+    run_with,
+    set_mask,
+    standardized_inputs,
+)
 from tnt_notebook.parallel.pipeline.parts import is_differentiable
 from tnt_notebook.plan.partition import Wiring
 
@@ -59,13 +68,12 @@ class Call:
     def run(self, values: dict[int, Any], training: bool) -> None:
         """Makes the call on tensors, and adds what it gives to them."""
         for value, mask in self.masks.items():
-            keras_backend.set_keras_mask(values[value], values[mask])
+            set_mask(values[value], values[mask])
         known = {key: values[n] for key, n in self._numbers.items() if n in values}
-        args, kwargs = self._arguments.fill_in(known)
-        outputs = operation_fn(self.operation, training=training)(*args, **kwargs)
+        outputs = run_with(self.operation, self._arguments, known, training)
         count = len(self.gives) - len(self.masked)
-        values.update(zip(self.gives[:count], keras.tree.flatten(outputs), strict=True))
-        masks = [keras_backend.get_keras_mask(values[value]) for value in self.masked]
+        values.update(zip(self.gives[:count], outputs, strict=True))
+        masks = [mask_of(values[value]) for value in self.masked]
         values.update(zip(self.gives[count:], masks, strict=True))
 
 
@@ -111,7 +119,7 @@ def graph_of(model: keras.Model) -> Graph:
     Raises:
         ModelError: the model has no graph, and so no layers between which it could be cut.
     """
-    functional = _functional(model)
+    functional = functional_of(model)
     if functional is None:
         raise ModelError(
             f"{type(model).__name__} {model.name!r} cannot be cut into pipeline stages: its call "
@@ -125,55 +133,40 @@ def graph_of(model: keras.Model) -> Graph:
     _walk(graph, functional, numbers)
     graph.outputs = tuple(numbers[id(y)] for y in functional.outputs)
     graph.output_structure = keras.tree.map_structure(
-        lambda y: numbers[id(y)], functional._outputs_struct
+        lambda y: numbers[id(y)], output_structure(functional)
     )
     return graph
 
 
 def standardized(model: keras.Model, x: Any) -> list[Any]:
     """What the model is given, as tensors in the order of the graph's inputs."""
-    functional = _functional(model)
+    functional = functional_of(model)
     assert functional is not None
-    return list(functional._standardize_inputs(x))
-
-
-def _functional(model: Any) -> Functional | None:
-    """The graph inside a model, if it is nothing but that."""
-    if isinstance(model, keras.Sequential):
-        if not model.built:
-            return None
-        return model._functional
-    own_call = type(model).call is not Functional.call
-    return model if isinstance(model, Functional) and not own_call else None
+    return standardized_inputs(functional, x)
 
 
 def _walk(graph: Graph, model: Functional, numbers: dict[int, int]) -> None:
     """Adds a model's calls; ``numbers`` knows its inputs by id, and all its tensors afterwards."""
-    for depth in sorted(model._nodes_by_depth, reverse=True):
-        for node in model._nodes_by_depth[depth]:
-            if node.is_input or not node.operation:
-                continue
-            takes = [numbers[id(x)] for x in node.arguments.keras_tensors]
-            nested = _functional(node.operation)
-            if nested is not None:
-                inner = dict(
-                    zip(map(id, nested.inputs), _given(node, nested, numbers), strict=True)
-                )
-                _walk(graph, nested, inner)
-                gives = [inner[id(y)] for y in nested.outputs]
-            else:
-                gives = [graph.new_value(y) for y in node.outputs]
-                own = {id(x): numbers[id(x)] for x in node.arguments.keras_tensors}
-                graph.calls.append(
-                    Call(node.operation, tuple(takes), tuple(gives), node.arguments, own)
-                )
-            numbers.update(zip(map(id, node.outputs), gives, strict=True))
+    for node in nodes_of(model):
+        takes = [numbers[id(x)] for x in node.arguments.keras_tensors]
+        nested = functional_of(node.operation)
+        if nested is not None:
+            inner = dict(zip(map(id, nested.inputs), _given(node, nested, numbers), strict=True))
+            _walk(graph, nested, inner)
+            gives = [inner[id(y)] for y in nested.outputs]
+        else:
+            gives = [graph.new_value(y) for y in node.outputs]
+            own = {id(x): numbers[id(x)] for x in node.arguments.keras_tensors}
+            graph.calls.append(
+                Call(node.operation, tuple(takes), tuple(gives), node.arguments, own)
+            )
+        numbers.update(zip(map(id, node.outputs), gives, strict=True))
 
 
 def _given(node: Any, nested: Functional, numbers: dict[int, int]) -> list[int]:
     """The values that a nested model is called on, in the order of its inputs."""
     given = node.arguments.args[0] if node.arguments.args else node.arguments.kwargs["inputs"]
-    if isinstance(given, dict) and not isinstance(nested._inputs_struct, dict):
+    if isinstance(given, dict) and not isinstance(input_structure(nested), dict):
         given = [given[x.name] for x in nested.inputs]
     return [numbers[id(x)] for x in keras.tree.flatten(given)]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from tnt_notebook.keras.graph import layers_within
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
 from tnt_notebook.parallel.pipeline.timing import inputs_of
 from tnt_notebook.plan import measurements
@@ -39,7 +40,7 @@ def key_of(call: Call, graph: Graph, learning: set[int], rows: int) -> str:
 def is_lasting(call: Call) -> bool:
     """Whether what a call does depends on what is in its key only: one's own code may change."""
     operation = call.operation
-    layers = operation._flatten_layers() if isinstance(operation, keras.Layer) else [operation]
+    layers = layers_within(operation) if isinstance(operation, keras.Layer) else [operation]
     return all(type(layer).__module__.startswith(("keras.", "tnt_notebook.")) for layer in layers)
 
 

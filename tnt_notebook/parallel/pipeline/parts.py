@@ -14,12 +14,12 @@ numbers, and backward begins with another forward.
 
 from __future__ import annotations
 
-import graphlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from tensorflow.python.framework.auto_control_deps import AutomaticControlDependencies
+
+from tnt_notebook.keras.tracing import share_functions
 
 #: Tensors of a traced graph, by name.
 Tensors = dict[str, tf.Tensor]
@@ -126,16 +126,16 @@ class _Joint:
         def trace(*arguments: tf.Tensor) -> None:
             self.graph = tf.compat.v1.get_default_graph()
             self.x = {f"x{i}": x for i, x in enumerate(arguments)}
-            with AutomaticControlDependencies() as order:
-                # An output may be an input, or the same tensor as another one.
-                self.y = {f"y{i}": tf.identity(y) for i, y in enumerate(forward(list(arguments)))}
-            self.state_ops = list(order.ops_which_must_run)
-            self.forward_ops = set(self.graph.get_operations())
-            if with_gradients:
-                self._differentiate(weights, differentiated)
+            # An output may be an input, or the same tensor as another one.
+            self.y = {f"y{i}": tf.identity(y) for i, y in enumerate(forward(list(arguments)))}
 
-        # Its order of side effects is by hand: that of a tf.function would tie both halves.
-        tf.compat.v1.wrap_function(trace, inputs)
+        tf.function(trace, autograph=False).get_concrete_function(*inputs)
+        self.forward_ops = set(self.graph.get_operations())
+        if with_gradients:
+            # Not in the tf.function: its order of side effects would tie both halves.
+            with self.graph.as_default():
+                self._differentiate(weights, differentiated)
+        self.definition = self.graph.as_graph_def()
         self.captured = {inner.name: outer for outer, inner in self.graph.captures}
         self.fed = {t.name for t in (*self.x.values(), *self.dy.values())}
         self._assigned = {
@@ -192,31 +192,22 @@ class _Joint:
         _, needed = _needed(gives.values(), lambda t: t.name in taken or t.name in self.captured)
         if kind == "F":
             needed |= self.forward_ops
-        ops = _in_order(needed - {t.op for t in takes if t.op.type == "Placeholder"})
-        ops = [op for op in ops if not any(t.name in self.captured for t in op.outputs)]
+        needed -= {t.op for t in takes if t.op.type == "Placeholder"}
+        ops = [op for op in needed if not any(t.name in self.captured for t in op.outputs)]
+        definition = _excerpt(self.definition, {op.name for op in ops})
 
         def run(*arguments: tf.Tensor) -> list[tf.Tensor]:
             graph = tf.compat.v1.get_default_graph()
-            for function in self.graph._functions.values():
-                graph._add_function_recursive(function)
-            copies: dict[str, Any] = dict(self.captured)
-            copies.update((t.name, a) for t, a in zip(takes, arguments, strict=True))
-            copied_ops: dict[str, tf.Operation] = {}
-            for op in ops:
-                before = [copied_ops[c.name] for c in op.control_inputs if c.name in copied_ops]
-                with graph.control_dependencies(before):
-                    copy = graph.create_op(
-                        op.type,
-                        [copies[t.name] for t in op.inputs],
-                        [t.dtype for t in op.outputs],
-                        name=op.name,
-                        attrs={k: v for k, v in op.node_def.attr.items() if k != "_class"},
-                        op_def=op.op_def,
-                    )
-                copied_ops[op.name] = copy
-                for old, new in zip(op.outputs, copy.outputs, strict=True):
-                    copies.setdefault(old.name, new)
-            return [copies[t.name] for t in gives.values()]
+            share_functions(self.graph, graph)
+            known = {t.name: a for t, a in zip(takes, arguments, strict=True)}
+            inputs, outputs = _inputs_of(definition), {t.name for t in gives.values()}
+            for name in (inputs | outputs) & self.captured.keys():
+                known[name] = graph.capture(self.captured[name])
+            made = [name for name in outputs if name not in known]
+            given = {name: tensor for name, tensor in known.items() if name in inputs}
+            copies = tf.graph_util.import_graph_def(definition, given, made, name="")
+            known.update(zip(made, copies, strict=True))
+            return [known[t.name] for t in gives.values()]
 
         # One node where it is called: tracing does not grow with the number of calls.
         function = tf.function(
@@ -246,10 +237,22 @@ def _needed(
     return list(ready.values()), ops
 
 
-def _in_order(ops: set[tf.Operation]) -> list[tf.Operation]:
-    """Each op after those that it depends on; as they were made, where that is left open."""
-    before = {
-        op: [other for other in (*(t.op for t in op.inputs), *op.control_inputs) if other in ops]
-        for op in sorted(ops, key=lambda op: op._id)
-    }
-    return list(graphlib.TopologicalSorter(before).static_order())
+def _excerpt(graph: Any, names: set[str]) -> Any:
+    """The ops of a tf.compat.v1.GraphDef that have these names, without those that they wait for
+    elsewhere."""
+    part = tf.compat.v1.GraphDef(versions=graph.versions)
+    for node in graph.node:
+        if node.name in names:
+            copy = part.node.add()
+            copy.CopyFrom(node)
+            copy.attr.pop("_class", None)  # what to be near to: it may be elsewhere too
+            inside = [n for n in node.input if n[0] != "^" or n[1:] in names]
+            del copy.input[:]
+            copy.input.extend(inside)
+    return part
+
+
+def _inputs_of(graph: Any) -> set[str]:
+    """The tensors that ops of a tf.compat.v1.GraphDef take."""
+    inputs = {name for node in graph.node for name in node.input if name[0] != "^"}
+    return {name if ":" in name else f"{name}:0" for name in inputs}

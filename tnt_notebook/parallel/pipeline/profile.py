@@ -15,10 +15,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tnt_notebook.keras.absent import is_here, stand_ins
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
 from tnt_notebook.parallel.pipeline.measurement_key import is_lasting, key_of
 from tnt_notebook.parallel.pipeline.timing import inputs_of, learning_values, measure, with_rows
-from tnt_notebook.parallel.presence import is_here, stand_ins
 from tnt_notebook.plan import measurements
 from tnt_notebook.plan.measurements import Measured
 from tnt_notebook.plan.network import message_s

@@ -38,7 +38,7 @@ def readers_of(cut: Partition, schedule: Schedule) -> Readers:
     return Readers(schedule.rank_of[0], tuple(others))
 
 
-def told(readers: Readers, place: Place, share: Share | None = None) -> Share:
+def share_of_pipeline(readers: Readers, place: Place, share: Share | None = None) -> Share:
     """The share of a rank's pipeline, on all its ranks; those that read have it. In a graph."""
     label = "how many samples there are"
     if share is None:

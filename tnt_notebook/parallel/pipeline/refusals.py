@@ -5,6 +5,8 @@ from __future__ import annotations
 import keras
 
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.graph import layers_within
+from tnt_notebook.keras.losses import given_losses
 from tnt_notebook.parallel.pipeline.graph import Graph, layers_of
 
 
@@ -21,11 +23,10 @@ def check_model(model: keras.Model, graph: Graph, parts: int) -> None:
                 f"{type(model).__name__} has a {name} of its own, and a pipeline runs Keras's: "
                 "train it without a pipeline, or let a loss or metric do what it does."
             )
-    losses = (
-        [] if model._compile_loss is None else keras.tree.flatten(model._compile_loss._user_loss)
-    )
     by_weights = [
-        loss for loss in losses if getattr(loss, "reduction", "") == "mean_with_sample_weight"
+        loss
+        for loss in given_losses(model)
+        if getattr(loss, "reduction", "") == "mean_with_sample_weight"
     ]
     if graph.masked & set(graph.outputs) or by_weights:
         raise ModelError(
@@ -36,7 +37,7 @@ def check_model(model: keras.Model, graph: Graph, parts: int) -> None:
     whole = [
         layer.name
         for outer in layers_of(graph.calls)
-        for layer in outer._flatten_layers()
+        for layer in layers_within(outer)
         if getattr(layer, "synchronized", False) and layer.trainable
     ]
     if whole and parts > 1:

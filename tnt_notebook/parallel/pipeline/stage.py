@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import ops
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.losses import as_summand, own_losses, weight_losses
 from tnt_notebook.parallel.pipeline.graph import (
     Call,
     Graph,
@@ -82,12 +83,10 @@ class StageModel:
         for call in self.calls:
             call.run(values, training)
             if isinstance(call.operation, keras.Layer):
-                # The next call of the same layer forgets them.
-                for layer in call.operation._flatten_layers():
-                    losses += layer._get_own_losses()
+                losses += own_losses(call.operation)
         for layer in self.regularized:
-            losses += layer._get_regularization_losses()
-        return values, [self.model._aggregate_additional_loss(loss) for loss in losses]
+            losses += weight_losses(layer)
+        return values, [as_summand(self.model, loss) for loss in losses]
 
     def outputs(self, values: dict[int, Any]) -> Any:
         """What the model returns, on the last stage."""

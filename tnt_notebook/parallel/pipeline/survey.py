@@ -14,9 +14,9 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src import backend as keras_backend
 
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.graph import mask_of, run_symbolically
 from tnt_notebook.parallel.pipeline.graph import SAMPLES, Call, Dimension, Graph, graph_of
 
 #: Samples of the batch without numbers: what no function of it is by accident.
@@ -53,13 +53,13 @@ def _survey(graph: Graph) -> None:
         for value, tensor in values.items():
             number(tensor, value)
         for place, call in enumerate(graph.calls):
-            taken = {n: keras_backend.get_keras_mask(values[n]) for n in call.takes}
+            taken = {n: mask_of(values[n]) for n in call.takes}
             call.run(values, training=False)
             for value in call.gives:
                 number(values[value], value)
             made = {}
             for value in call.gives:
-                mask = keras_backend.get_keras_mask(values[value])
+                mask = mask_of(values[value])
                 if mask is not None and id(mask) not in numbers:
                     made[value] = graph.new_value(_described(mask, graph.specs[value].name))
                     values[made[value]] = mask
@@ -67,11 +67,9 @@ def _survey(graph: Graph) -> None:
             masks = {n: numbers[id(mask)] for n, mask in taken.items() if mask is not None}
             graph.calls[place] = _with_masks(call, masks, made)
 
-    keras_backend.compute_output_spec(run, *(_without_numbers(graph, n) for n in graph.inputs))
+    run_symbolically(run, *(_without_numbers(graph, n) for n in graph.inputs))
     graph.shapes = [_shape(graph, n, values[n].shape) for n in range(len(graph.specs))]
-    graph.masked = frozenset(
-        n for n, tensor in values.items() if keras_backend.get_keras_mask(tensor) is not None
-    )
+    graph.masked = frozenset(n for n, tensor in values.items() if mask_of(tensor) is not None)
     graph.dense = frozenset(n for n, tensor in values.items() if isinstance(tensor, tf.Tensor))
     for value in graph.outputs:
         found, spec = values[value].shape, graph.specs[value]

@@ -14,6 +14,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tnt_notebook.keras.losses import forget_losses
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
 from tnt_notebook.parallel.pipeline.parts import Part, parts_of
 from tnt_notebook.plan.measurements import Measured
@@ -56,7 +57,7 @@ def measure(call: Call, graph: Graph, learning: set[int], rows: int) -> Measured
         differentiated=range(len(learns)),
     )
     if isinstance(call.operation, keras.Layer):
-        call.operation._clear_losses()  # tensors of a graph that nobody runs
+        forget_losses(call.operation)  # tensors of a graph that nobody runs
     pool = {f"x{i}": sample(graph.spec(n), rows) for i, n in enumerate(takes)}
     seconds = {"I": 0.0, "W": 0.0}
     for kind, part in parts.items():

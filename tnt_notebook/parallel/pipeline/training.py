@@ -18,9 +18,11 @@ import tensorflow as tf
 
 from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.losses import as_summand, compiled_loss, compiled_metrics, loss_tracker
 from tnt_notebook.parallel.data import Share, samples_of, unpack
-from tnt_notebook.parallel.interpose import drawn_apart, interposed_losses
-from tnt_notebook.parallel.noted import noted
+from tnt_notebook.parallel.data_parallel import gather_rows
+from tnt_notebook.parallel.interpose import drawn_apart, gate, interposed_losses
+from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.pipeline.cut import agreed_begins
 from tnt_notebook.parallel.pipeline.functions import StageFunctions
 from tnt_notebook.parallel.pipeline.graph import (
@@ -28,7 +30,7 @@ from tnt_notebook.parallel.pipeline.graph import (
     wiring_of,
 )
 from tnt_notebook.parallel.pipeline.layout import Layout, Place, Plan
-from tnt_notebook.parallel.pipeline.readers import readers_of, told
+from tnt_notebook.parallel.pipeline.readers import readers_of, share_of_pipeline
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.runtime import MicroBatch, add_forward, add_step
 from tnt_notebook.parallel.pipeline.stage import stage_models
@@ -37,8 +39,6 @@ from tnt_notebook.parallel.pipeline.weights import Weights
 from tnt_notebook.parallel.step import (
     Setting,
     Step,
-    gather_rows,
-    global_logs,
 )
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.options import Pipeline
@@ -130,12 +130,9 @@ class PipelineSteps:
             result = add_step(self._plan, self._place, stages, micro_batches)
             found = self.weights.completed(result.gradients)
             variables = [v for v in model.trainable_variables if id(v) in found]
-            gradients = self.weights.exchanged([found[id(v)] for v in variables], variables)
-            with (
-                self.weights.seen_as_a_whole(variables),
-                noted("optimizer", over, gradients),
-            ):
-                model.optimizer.apply(gradients, variables)
+            step = Step(over, self.weights.exchange, model, share)
+            with gate(step), self.weights.seen_as_a_whole(variables):
+                model.optimizer.apply([found[id(v)] for v in variables], variables)
             return self._logs(result.loss, share, over)
 
     def test_step(self, batch: Any) -> dict[str, Any]:
@@ -187,9 +184,9 @@ class PipelineSteps:
         if not self.reads:
             # At the end of the data there is nothing to wait for.
             with tf.control_dependencies([batch]):
-                return None, told(self._readers, self._place)
+                return None, share_of_pipeline(self._readers, self._place)
         data, share = batch
-        return data, told(self._readers, self._place, Share(*share))
+        return data, share_of_pipeline(self._readers, self._place, Share(*share))
 
     def _prepared(
         self, data: Any, share: Share, phase: str, scale: Any = 1.0
@@ -258,17 +255,16 @@ class PipelineSteps:
         )
         share = Share(labels[0], labels[1], tf.constant(0, tf.int64))
         with interposed_losses(Step(self._setting.over, self._setting.exchange, model, share)):
-            loss = None
-            if model._compile_loss is not None:
-                loss = model._compile_loss(y, outputs, sample_weight)
-            if model._compile_metrics is not None:
-                model._compile_metrics.update_state(y, outputs, sample_weight)
-        return [] if loss is None else [model._aggregate_additional_loss(loss)]
+            compute_loss, metrics = compiled_loss(model), compiled_metrics(model)
+            loss = None if compute_loss is None else compute_loss(y, outputs, sample_weight)
+            if metrics is not None:
+                metrics.update_state(y, outputs, sample_weight)
+        return [] if loss is None else [as_summand(model, loss)]
 
     def _logs(self, loss: Any, share: Share, over: World) -> dict[str, Any]:
         model = self._model
         counts = share.local if self._is_last else tf.constant(0, tf.int64)
-        tracker = model._loss_tracker
+        tracker = loss_tracker(model)
         total = tf.cast(share.total, tf.float32)
         tracker.total.assign_add(tf.cast(loss * total, tracker.total.dtype))
         tracker.count.assign_add(tf.cast(counts, tracker.count.dtype))

@@ -16,16 +16,17 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from keras.src.optimizers import base_optimizer
 
 from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.comm.groups import Group
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.absent import drop, is_here, is_lazy
+from tnt_notebook.keras.optimizers import global_norm_replaced, only_slots
+from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.exchange import Exchange
-from tnt_notebook.parallel.interpose import replaced
+from tnt_notebook.parallel.holders import distribute
 from tnt_notebook.parallel.pipeline.layout import Layout
 from tnt_notebook.parallel.pipeline.stage import StageModel
-from tnt_notebook.parallel.presence import distribute, drop, is_here, is_lazy
 
 #: Of an exchange of gradients, at least.
 _CHANNELS_OF_GROUP = 64
@@ -85,8 +86,19 @@ class Weights:
             distribute(self._over, [v for v, _ in state], [{*have, *wanted} for _, have in state])
             self._gathered = before | wanted
 
-    def exchanged(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
-        """The sum over all ranks that have the same weights: replicas, and stages that share."""
+    def exchange(
+        self,
+        gradients: Sequence[Any],
+        variables: Sequence[keras.Variable],
+        scale: tf.Tensor,
+        over: World,
+    ) -> list[Any]:
+        """An exchange over all ranks that have the same weights: replicas, and stages that share.
+
+        Args:
+            scale: not used: gradients have their weight in the batch already.
+            over: not used: it is over groups of the ranks of this world.
+        """
         result = list(gradients)
         for number, (holders, group) in enumerate(self._groups.items()):
             chosen = [i for i, v in enumerate(variables) if self._holders[id(v)] == holders]
@@ -112,9 +124,9 @@ class Weights:
         norm, finite = self._norm_over_stages(variables), self._all_finite
         scaling = keras.optimizers.LossScaleOptimizer
         with (
-            replaced(base_optimizer, "global_norm", lambda _: norm),
+            global_norm_replaced(norm),
             replaced(scaling, "check_finite", finite),
-            only_what_is_here(self._model.optimizer),
+            only_slots(self._model.optimizer, is_here),
         ):
             yield
 
@@ -201,40 +213,17 @@ class Weights:
         return result
 
 
-@contextlib.contextmanager
-def only_what_is_here(optimizer: Any) -> Iterator[None]:
-    """Inside, an optimizer leaves weights and slots of other ranks alone: it goes through all of
-    them for moving averages, and to reset accumulated gradients. Keras passes over ``None``.
-    """
-    overwrite = "_overwrite_model_variables_with_average_value"
-    kept = []
-    for owner in {optimizer, getattr(optimizer, "inner_optimizer", optimizer)}:
-        for name in ("_model_variables_moving_average", "_accumulated_gradients"):
-            slots = vars(owner).get(name)
-            if slots:
-                kept.append((owner, name, slots))
-                vars(owner)[name] = [slot if is_here(slot) else None for slot in slots]
-    try:
-        # TensorFlow's own does not pass over them.
-        general = getattr(base_optimizer.BaseOptimizer, overwrite)
-        with replaced(keras.optimizers.Optimizer, overwrite, lambda _: general):
-            yield
-    finally:
-        for owner, name, slots in kept:
-            vars(owner)[name] = slots
-
-
 def finalized_where_it_is() -> contextlib.AbstractContextManager[None]:
     """Inside, the end of ``fit`` puts moving averages into the weights of this rank."""
 
     def wrap(finalize: Callable[..., None]) -> Callable[..., None]:
         def finalize_own(optimizer: Any, variables: Sequence[keras.Variable]) -> None:
-            with only_what_is_here(optimizer):
+            with only_slots(optimizer, is_here):
                 finalize(optimizer, variables)
 
         return finalize_own
 
-    return replaced(base_optimizer.BaseOptimizer, "finalize_variable_values", wrap)
+    return replaced(keras.optimizers.Optimizer, "finalize_variable_values", wrap)
 
 
 def _slot_of(

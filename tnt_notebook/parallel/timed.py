@@ -1,4 +1,4 @@
-"""Puts into the trace what happens in a step that is traced as a graph."""
+"""Puts into the trace how long parts of a step take that is built as a graph."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import tensorflow as tf
 from tnt_notebook.comm import World, ops
 
 
-def noting_input(
+def input_timed(
     run: Callable[[Any], dict[str, Any]], over: World
 ) -> Callable[[Any], dict[str, Any]]:
-    """A step that notes, too, how long it waits for its batch."""
+    """A step that says, too, how long it waits for its batch."""
 
-    def noted(batch: Any) -> dict[str, Any]:
+    def run_timed(batch: Any) -> dict[str, Any]:
         begin = ops.clock(over=over)  # waits for nothing
         leaves = tf.nest.flatten(batch, expand_composites=True)
         with tf.control_dependencies([leaf for leaf in leaves if leaf is not None]):
@@ -25,12 +25,12 @@ def noting_input(
             leaves = [leaf if leaf is None else tf.identity(leaf) for leaf in leaves]
         return run(tf.nest.pack_sequence_as(batch, leaves, expand_composites=True))
 
-    return noted
+    return run_timed
 
 
 @contextlib.contextmanager
-def noted(kind: str, over: World, after: Sequence[Any]) -> Iterator[None]:
-    """Notes from when `after` is there until what is made inside has changed what it changes.
+def timed(kind: str, over: World, after: Sequence[Any]) -> Iterator[None]:
+    """Times what is made inside: from when `after` is there until its last change of a variable.
 
     Args:
         kind: of the event.

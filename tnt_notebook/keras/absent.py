@@ -1,4 +1,4 @@
-"""Variables that are not here: not created yet, or on other ranks, which train that part.
+"""Variables without a value here: not created yet, or on other ranks, which train that part.
 
     with tnt.lazy():                 model.fit(...) in a pipeline
         model = build()       ->     own variables are created     ->   the others' never are
@@ -6,28 +6,27 @@
 
 A variable that is not here keeps its handle, as functions that Keras has traced hold it, without
 memory behind it, and says where it is when it is read. One that was built lazily remembers its
-initializer until it is created.
+initializer until it is created. Taken are the tf.Variable inside a keras.Variable, and how Keras
+makes and loads it; the same from Keras 3.10 and TensorFlow 2.16 to 3.15 and 2.21.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.backend import Variable as _Variable
 from tensorflow.python.ops.resource_variable_ops import (
     BaseResourceVariable,
     ResourceVariable,
     UninitializedVariable,
 )
 
-from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.interpose import replaced
+from tnt_notebook.keras.replaced import replaced
 
 
 @contextlib.contextmanager
@@ -70,14 +69,14 @@ def lazy() -> Iterator[None]:
         return direct_assign
 
     with (
-        replaced(_Variable, "_initialize_with_initializer", defer),
-        replaced(_Variable, "_direct_assign", keep),
+        replaced(keras.Variable, "_initialize_with_initializer", defer),
+        replaced(keras.Variable, "_direct_assign", keep),
     ):
         yield
 
 
-class _SaysWhere(BaseResourceVariable):
-    """Of a variable that may be elsewhere."""
+class _Absent(BaseResourceVariable):
+    """What reads of a variable without a value meet."""
 
     path = ""
     rank: int | None = None  # that has it
@@ -90,7 +89,7 @@ class _SaysWhere(BaseResourceVariable):
         return super()._read_variable_op(no_copy)
 
 
-class _Lazy(_SaysWhere, UninitializedVariable):
+class _Lazy(_Absent, UninitializedVariable):
     """Without memory, until it is assigned to."""
 
     why = (
@@ -100,13 +99,17 @@ class _Lazy(_SaysWhere, UninitializedVariable):
     )
 
 
-class _Dropped(_SaysWhere, ResourceVariable):
-    """Had a value here, and will have one again."""
+class _Dropped(_Absent):
+    """In the place of a tf.Variable that had a value here, and will have one again."""
 
     why = (
         "while a model trains in a pipeline each rank has its own stages, and this training has "
         "not come to its end. The next fit, evaluate or predict on ranks makes the model whole."
     )
+
+    def __init__(self, own: tf.Variable, path: str) -> None:
+        super().__init__(own.trainable, own.shape, own.dtype, own.handle, handle_name=own.name[:-2])
+        self.own, self.path = own, path
 
 
 def is_lazy(variable: keras.Variable) -> bool:
@@ -131,7 +134,7 @@ def bring(variable: keras.Variable, value: Any) -> None:
     variable._initializer = None
     _set(variable, tf.convert_to_tensor(value, variable._value.dtype))
     if isinstance(variable._value, _Dropped):
-        variable._value.__class__ = ResourceVariable
+        variable._value = variable._value.own
 
 
 def drop(variable: keras.Variable, rank: int) -> None:
@@ -140,8 +143,7 @@ def drop(variable: keras.Variable, rank: int) -> None:
     if is_here(variable):
         _empty(variable)
     if type(variable._value) is ResourceVariable:
-        variable._value.__class__ = _Dropped
-        variable._value.path = variable.path
+        variable._value = _Dropped(variable._value, variable.path)
     variable._value.rank = rank
 
 
@@ -174,38 +176,3 @@ def stand_ins(variables: Sequence[keras.Variable]) -> Iterator[None]:
     finally:
         for variable in absent:
             _empty(variable)
-
-
-def shared(over: World, variable: keras.Variable, root: int) -> np.ndarray:
-    """The value on rank ``root``, on all ranks, whether they have it or not. Collective."""
-    if over.rank == root:
-        return over.broadcast(np.asarray(variable.value), root)
-    dtype = tf.as_dtype(variable.dtype).as_numpy_dtype
-    return over.broadcast(np.empty(tuple(variable.shape), dtype), root)
-
-
-def where(over: World, variables: Sequence[keras.Variable]) -> list[list[int]]:
-    """The ranks that have each variable. Collective."""
-    own = bytes(is_here(v) for v in variables)
-    everyone = over.allgather_bytes(own)
-    return [
-        [r for r, there in enumerate(column) if there] for column in zip(*everyone, strict=True)
-    ]
-
-
-def distribute(
-    over: World, variables: Sequence[keras.Variable], wanted: Sequence[Collection[int]]
-) -> None:
-    """Brings variables to the ranks that want them, from one that has them. Collective.
-
-    What no rank has gets its initial value there.
-    """
-    for variable, having, wanting in zip(variables, where(over, variables), wanted, strict=True):
-        wants = over.rank in wanting
-        if not having:
-            if wants:
-                create(variable)
-        elif not set(wanting) <= set(having):
-            value = shared(over, variable, having[0])
-            if wants and over.rank not in having:
-                bring(variable, value)

@@ -1,0 +1,94 @@
+"""Keras's adapters, which make batches of all that ``fit`` takes. The same from 3.10 to 3.15."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.trainers import data_adapters
+from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
+from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
+from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+
+__all__ = [
+    "DataAdapter",
+    "adapter_of",
+    "dense_arrays",
+    "index_batches",
+    "is_of_arrays",
+    "is_of_generator",
+    "py_dataset_of",
+    "weights_of_classes",
+    "without_validation_split",
+]
+
+
+def adapter_of(
+    x: Any,
+    y: Any,
+    sample_weight: Any,
+    batch_size: int | None,
+    steps_per_epoch: int | None,
+    shuffle: Any,
+    class_weight: dict[int, float] | None,
+) -> DataAdapter:
+    """The adapter that ``fit`` would choose for these arguments of it."""
+    return data_adapters.get_data_adapter(
+        x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
+    )
+
+
+def is_of_arrays(adapter: DataAdapter) -> bool:
+    return isinstance(adapter, ArrayDataAdapter)
+
+
+def is_of_generator(adapter: DataAdapter) -> bool:
+    return isinstance(adapter, GeneratorDataAdapter)
+
+
+def py_dataset_of(adapter: DataAdapter) -> keras.utils.PyDataset | None:
+    """The PyDataset that an adapter reads, if it reads one."""
+    return adapter.py_dataset if isinstance(adapter, PyDatasetAdapter) else None
+
+
+def dense_arrays(adapter: DataAdapter) -> Any | None:
+    """The arrays of an adapter as tensors, whole; None if it has others than dense ones."""
+    if not isinstance(adapter, ArrayDataAdapter):
+        return None
+    arrays = array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow")
+    dense = (np.ndarray, tf.Tensor, type(None))
+    if not all(isinstance(leaf, dense) for leaf in keras.tree.flatten(arrays)):
+        return None
+    with tf.device("/CPU:0"):  # as Keras's adapter: all of the input need not fit into a GPU
+        return keras.tree.lists_to_tuples(
+            keras.tree.map_structure(
+                lambda leaf: None if leaf is None else tf.convert_to_tensor(leaf), arrays
+            )
+        )
+
+
+def index_batches(adapter: ArrayDataAdapter) -> tf.data.Dataset:
+    """For each batch that an adapter of arrays makes, which samples are in it, in their order.
+
+    Every iterator over it shuffles anew, as the adapter's do.
+    """
+    indices = ArrayDataAdapter(
+        np.arange(adapter._num_samples),
+        batch_size=adapter._batch_size,
+        shuffle=adapter._shuffle,
+    )
+    return indices.get_tf_dataset()
+
+
+def without_validation_split(arrays: Any, fraction: float) -> tuple[Any, Any]:
+    """What ``validation_split`` leaves to train on, and what it takes."""
+    return array_slicing.train_validation_split(arrays, validation_split=fraction)
+
+
+def weights_of_classes(y: Any, class_weight: dict[int, float]) -> Any:
+    """The weight of each sample, by its class."""
+    return data_adapter_utils.class_weight_to_sample_weights(y, class_weight)

@@ -1,0 +1,96 @@
+"""The graph of layers inside a functional or Sequential model. The same from Keras 3.10 to 3.15."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import keras
+from keras.src import backend
+from keras.src.models.functional import Functional, operation_fn
+
+__all__ = [
+    "Functional",
+    "functional_of",
+    "input_structure",
+    "layers_within",
+    "mask_of",
+    "nodes_of",
+    "output_structure",
+    "run_symbolically",
+    "run_with",
+    "set_mask",
+    "standardized_inputs",
+    "times_called",
+]
+
+
+def functional_of(model: Any) -> Functional | None:
+    """The graph inside a model, if it is nothing but that."""
+    if isinstance(model, keras.Sequential):
+        return model._functional if model.built else None
+    own_call = type(model).call is not Functional.call
+    return model if isinstance(model, Functional) and not own_call else None
+
+
+def nodes_of(functional: Functional) -> Iterator[Any]:
+    """Its calls of layers and operations, in an order in which they can be made.
+
+    Each has ``operation``, ``arguments`` (with ``args``, ``kwargs``, and ``keras_tensors`` among
+    them) and ``outputs``.
+    """
+    for depth in sorted(functional._nodes_by_depth, reverse=True):
+        for node in functional._nodes_by_depth[depth]:
+            if not node.is_input and node.operation:
+                yield node
+
+
+def input_structure(functional: Functional) -> Any:
+    """What it takes, with a keras.KerasTensor in each place."""
+    return functional._inputs_struct
+
+
+def output_structure(functional: Functional) -> Any:
+    """What it returns, with a keras.KerasTensor in each place."""
+    return functional._outputs_struct
+
+
+def standardized_inputs(functional: Functional, x: Any) -> list[Any]:
+    """What it is given, as tensors of the right rank and dtype, in the order of its inputs."""
+    return list(functional._standardize_inputs(x))
+
+
+def run_with(
+    operation: Any, arguments: Any, values: Mapping[int, Any], training: bool
+) -> list[Any]:
+    """Calls an operation, with the arguments of a node, on tensors.
+
+    Args:
+        values: the tensors, by id of the keras.KerasTensor that each stands for.
+    """
+    args, kwargs = arguments.fill_in(values)
+    return keras.tree.flatten(operation_fn(operation, training=training)(*args, **kwargs))
+
+
+def run_symbolically(function: Callable[..., Any], *specs: keras.KerasTensor) -> Any:
+    """Runs a function on tensors without numbers, and gives the specs of what it returns."""
+    return backend.compute_output_spec(function, *specs)
+
+
+def mask_of(tensor: Any) -> Any | None:
+    """The mask that hangs on a tensor: of an Embedding or Masking layer."""
+    return backend.get_keras_mask(tensor)
+
+
+def set_mask(tensor: Any, mask: Any) -> None:
+    backend.set_keras_mask(tensor, mask)
+
+
+def layers_within(layer: keras.Layer, itself: bool = True) -> list[keras.Layer]:
+    """All layers of a layer or model, at any depth."""
+    return list(layer._flatten_layers(include_self=itself))
+
+
+def times_called(layer: keras.Layer) -> int:
+    """How often a layer is called on a symbol: in graphs of layers."""
+    return len(layer._inbound_nodes)

@@ -1,0 +1,82 @@
+"""Losses: what layers add, what compile() was given, and how values become one number.
+
+The same from Keras 3.10 to 3.15, where nothing else is said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras.src.backend.tensorflow import nn
+from keras.src.losses import loss as keras_loss
+
+from tnt_notebook.keras.replaced import replaced
+
+
+def reduction_replaced(
+    make: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> contextlib.AbstractContextManager[None]:
+    """Inside, losses reduce values by what ``make`` makes of Keras's function.
+
+    That is ``reduce(values, sample_weight, mask, reduction, dtype)``.
+    """
+    return replaced(keras_loss, "reduce_weighted_values", make)
+
+
+def masked_weights(sample_weight: Any, mask: Any, dtype: Any, reduction: str) -> Any:
+    """The weights by whose sum a masked or weighted loss is divided."""
+    return keras_loss.apply_mask(sample_weight, mask, dtype, reduction)
+
+
+def moments_replaced(moments: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
+    """Inside, a synchronized BatchNormalization has its statistics from ``moments(x, axes,
+    keepdims)``, which gives mean and variance."""
+    return replaced(nn, "_compute_moments_sync", lambda _: moments)
+
+
+def own_losses(layer: keras.Layer) -> list[Any]:
+    """What a layer's last call has added to the loss, its sublayers' included: activity
+    regularization and ``add_loss``. The next call of the same layer forgets them.
+
+    In Keras 3.10 activity regularization is a sum over the samples of the call, in 3.15 their mean.
+    """
+    return [loss for inner in layer._flatten_layers() for loss in inner._get_own_losses()]
+
+
+def weight_losses(layer: keras.Layer) -> list[Any]:
+    """What regularizers of weights add to the loss."""
+    return list(layer._get_regularization_losses())
+
+
+def forget_losses(layer: keras.Layer) -> None:
+    """Drops what the last call has added: tensors of a graph that nobody runs, perhaps."""
+    layer._clear_losses()
+
+
+def compiled_loss(model: keras.Model) -> Callable[..., Any] | None:
+    """``(y, outputs, sample_weight)`` -> loss, as compile() was told; None without one."""
+    return model._compile_loss
+
+
+def compiled_metrics(model: keras.Model) -> keras.Metric | None:
+    """The metrics that compile() was given, as one; None without any."""
+    return model._compile_metrics
+
+
+def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
+    """The metric that ``logs["loss"]`` is taken from."""
+    return model._loss_tracker
+
+
+def given_losses(model: keras.Model) -> list[Any]:
+    """The losses that compile() was given: names, functions and objects."""
+    loss = model._compile_loss
+    return [] if loss is None else keras.tree.flatten(loss._user_loss)
+
+
+def as_summand(model: keras.Model, loss: Any) -> Any:
+    """A loss as Keras adds it to the others: in floatx, and one number."""
+    return model._aggregate_additional_loss(loss)

@@ -1,0 +1,152 @@
+"""What Keras's ``fit``, ``evaluate`` and ``predict`` keep on a model, and call in their loops.
+
+Where Keras 3.10 to 3.15 differ, the function says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import keras
+from keras.src.backend.tensorflow import trainer
+from keras.src.utils.python_utils import pythonify_logs
+
+#: The methods that the loops call, or trace, by way of the model itself. The last one makes the
+#: logs of an epoch of those of its last step.
+STEPS = ("train_step", "test_step", "predict_step", "_get_metrics_result_or_logs")
+
+#: What they are traced to.
+FUNCTIONS = ("train_function", "test_function", "predict_function")
+
+#: Whether XLA compiles these; None: not decided yet.
+XLA = "_jit_compile"
+
+_OF_MODEL = (*STEPS, *FUNCTIONS, XLA)
+
+#: What Keras gives to each callback by itself.
+GIVEN_TO_CALLBACKS = ("_model", "model", "params", "validation_data")
+
+
+def functions_of(model: keras.Model) -> dict[str, Any]:
+    """What a model itself, not its class, has of :data:`STEPS`, :data:`FUNCTIONS`, :data:`XLA`."""
+    return {name: value for name, value in vars(model).items() if name in _OF_MODEL}
+
+
+def set_functions(model: keras.Model, functions: Mapping[str, Any]) -> None:
+    """Gives a model these, and none else of :func:`functions_of`."""
+    for name in _OF_MODEL:
+        if name not in functions:
+            vars(model).pop(name, None)
+        elif name in STEPS:
+            vars(model)[name] = functions[name]
+        else:
+            setattr(model, name, functions[name])
+
+
+def build_symbolically(model: keras.Model, batch: Any) -> None:
+    """Creates the variables of a model, its metrics and optimizer.
+
+    Args:
+        batch: its structure, in tf.TensorSpec.
+    """
+    model._symbolic_build(data_batch=batch)
+
+
+def in_order(model: keras.Model, logs: Mapping[str, Any]) -> Any:
+    """Logs as a list in the order of ``metrics_names``; a number if there is one only."""
+    return model._flatten_metrics_in_order(logs)
+
+
+def in_python(logs: Mapping[str, Any]) -> dict[str, Any]:
+    """Logs whose tensors are numbers."""
+    return pythonify_logs(logs)
+
+
+def initial_epoch(model: keras.Model) -> int:
+    """The epoch at which ``fit`` begins; a BackupAndRestore changes it."""
+    return model._initial_epoch
+
+
+def set_initial_epoch(model: keras.Model, epoch: int) -> None:
+    model._initial_epoch = epoch
+
+
+def is_validation_of_fit(arguments: Mapping[str, Any]) -> bool:
+    """Whether these are the arguments with which ``fit`` calls ``evaluate``."""
+    return bool(arguments.get("_use_cached_eval_dataset"))
+
+
+def call_in_turn(callbacks: keras.callbacks.CallbackList) -> None:
+    """Makes callbacks run in this thread, after each batch, also where none needs its logs."""
+    callbacks._async_train = callbacks._async_test = callbacks._async_predict = False
+
+
+def choose_monitor(callback: keras.callbacks.Callback) -> None:
+    """Makes an EarlyStopping or its like choose whether less or more of its metric is better."""
+    callback._set_monitor_op()
+
+
+class EpochIterator(trainer.TFEpochIterator):
+    """Keras's iterator over the batches of epochs, of which a subclass may change how it reads.
+
+    Attributes:
+        data_adapter: told when epochs begin and end.
+    """
+
+    data_adapter: Any
+
+    def batches(self) -> Any:
+        """Called when it begins with its data anew: the dataset to iterate over."""
+        return super()._get_iterator()
+
+    def steps(self) -> Iterator[tuple[int, int, Any]]:
+        """Of an epoch, for each call of a train or test function the first and the last step that
+        it makes, and the iterator that it is given."""
+        for *self._numbers, iterator in super()._enumerate_iterator():
+            first = self._numbers[0]
+            yield first, first + self.steps_per_execution - 1, iterator
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next epoch takes up the data where the last has left it."""
+        return self.steps_per_epoch is not None and self._current_iterator is not None
+
+    @property
+    def steps_seen(self) -> int:
+        """Batches that were taken from the data since it was begun with."""
+        return self._steps_seen
+
+    def go_on_with(self, batches: Any, seen: int) -> None:
+        """Takes up data of which so many batches were seen."""
+        self._current_iterator, self._steps_seen = iter(batches), seen
+
+    def _get_iterator(self) -> Any:
+        return self.batches()
+
+    def _enumerate_iterator(self) -> Iterator[tuple[Any, ...]]:
+        # Keras 3.10 wants the first step only, later versions the last one too.
+        for _, _, iterator in self.steps():
+            yield *self._numbers, iterator
+
+
+@contextlib.contextmanager
+def iterating_by(
+    make: Callable[[Any], type[EpochIterator] | None],
+) -> Iterator[None]:
+    """Inside, ``fit`` and ``evaluate`` iterate by another class.
+
+    Args:
+        make: gives the class for data that they are given; None: Keras's own.
+    """
+    own = trainer.TFEpochIterator
+
+    def iterator(**arguments: Any) -> Any:
+        return (make(arguments["x"]) or own)(**arguments)
+
+    trainer.TFEpochIterator = iterator
+    try:
+        yield
+    finally:
+        trainer.TFEpochIterator = own

@@ -1,0 +1,42 @@
+"""What a model has that ranks share: variables, optimizers, and what tells it from others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from tnt_notebook.keras.graph import layers_within
+from tnt_notebook.parallel import agreement
+
+
+def state_of(model: keras.Model) -> list[keras.Variable]:
+    """Everything that must be the same on all ranks: weights, seeds, state of optimizers."""
+    unique: dict[int, keras.Variable] = {id(v): v for v in model.variables}
+    for optimizer in optimizers_of(model):
+        unique.update({id(v): v for v in optimizer.variables})
+    for metric in model.metrics_variables:
+        unique.pop(id(metric), None)
+    return list(unique.values())
+
+
+def facts(model: keras.Model) -> dict[str, Any]:
+    """What tells that two ranks train the same model in the same way."""
+    return {
+        "model": type(model).__name__,
+        "layers": [type(layer).__name__ for layer in layers_within(model)],
+        "variables": agreement.layout(model.variables),
+        "optimizers": [type(optimizer).__name__ for optimizer in optimizers_of(model)],
+        "trainable variables": len(model.trainable_variables),
+    }
+
+
+def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
+    """The optimizers that a model holds: compiled, or as attributes (GANs have two)."""
+    found = [model.optimizer] if isinstance(model.optimizer, keras.optimizers.Optimizer) else []
+    for value in vars(model).values():
+        if isinstance(value, keras.optimizers.Optimizer) and all(
+            value is not other for other in found
+        ):
+            found.append(value)
+    return found
