@@ -2,6 +2,7 @@
 # make lab      open JupyterLab on notebooks/
 # make test     all tests: C++, Python on real ranks, notebooks
 # make test-all the same with every case and the long tests, before a release (hours)
+# make test-versions       a core of them on the oldest and the newest Keras and TensorFlow that fit
 # make check    formatting, lint, types          make format        mend the formatting
 # make bench    benchmarks                       make test-kernels  C++ tests with sanitizers
 # make test-gpu tests on an NVIDIA GPU, and ResNet-50 there; GPU_PYTHON=python3: with a Python of your own
@@ -52,7 +53,7 @@ export XDG_DATA_HOME := $(LOCAL)/share
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup no-venv proxy demo lab test test-all test-gpu bench bench-comm bench-pipeline contestants check format test-kernels clean
+.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline contestants check format test-kernels clean
 
 setup: $(READY)
 
@@ -95,6 +96,38 @@ test: $(READY)
 
 test-all: export TNT_THOROUGH := 1
 test-all: test-kernels test
+
+# The oldest and the newest versions that are supported, each in an environment of its own.
+VERSIONS := $(LOCAL)/versions
+OLDEST := keras==3.10.0 tensorflow-cpu==2.16.2
+NEWEST := keras==3.15.1 tensorflow-cpu==2.21.0
+VERSIONS_TEST := pytest pytest-timeout hypothesis tensorboard
+
+# The tests lie apart from the sources, so that they find the installed package.
+test-versions: $(VERSIONS)/oldest/.ready $(VERSIONS)/newest/.ready
+	rm -rf $(VERSIONS)/checkout
+	mkdir $(VERSIONS)/checkout
+	cp -R tests pyproject.toml $(VERSIONS)/checkout
+	@cd $(VERSIONS)/checkout; failed=; for version in oldest newest; do \
+		python=$(VERSIONS)/$$version/bin/python; \
+		echo "=== the $$version: $$($$python -m pip freeze | grep -iE '^(keras|tensorflow.cpu)=' | xargs)"; \
+		$$python -m pytest -m core tests/parallel tests/pipeline || failed="$$failed $$version"; \
+	done; test -z "$$failed" || { echo "failed on the$$failed"; exit 1; }
+
+$(VERSIONS)/oldest/.ready: WANTED := $(OLDEST)
+$(VERSIONS)/newest/.ready: WANTED := $(NEWEST)
+$(VERSIONS)/%/.ready: $(VERSIONS)/wheel/.built
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/pip install --quiet $(WANTED) || \
+		{ echo "$(WANTED) cannot be installed for $$($(@D)/bin/python --version)."; exit 1; }
+	$(@D)/bin/pip install --quiet --force-reinstall --no-deps $(<D)/*.whl
+	$(@D)/bin/pip install --quiet $(WANTED) $$(ls $(<D)/*.whl)[mpi] $(VERSIONS_TEST)
+	@touch $@
+
+$(VERSIONS)/wheel/.built: $(READY) $(shell find tnt_notebook -name '*.py')
+	rm -rf $(@D)
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(@D) .
+	@touch $@
 
 # In .venv this sets up TensorFlow for CUDA, if there is a GPU to use it on.
 test-gpu: AT_HAND := $(if $(GPU_PYTHON),env 'PATH=$(OWN_PATH)' $(GPU_PYTHON),$(PYTHON))

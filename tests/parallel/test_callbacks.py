@@ -102,6 +102,7 @@ def write_files(folder: str) -> list[str]:
     np.testing.assert_array_equal(loaded.get_weights()[0], model.get_weights()[0])
 
 
+@pytest.mark.core
 def test_files_are_written_once(ranks, tmp_path):
     ranks.run(3, write_files, str(tmp_path))
     assert len(list(tmp_path.glob("*.keras"))) == 4
@@ -132,6 +133,7 @@ def back_up(folder: str) -> tuple[list[np.ndarray], list[int]]:
     return model.get_weights(), history.epoch
 
 
+@pytest.mark.core
 def test_backup_and_restore_goes_on_where_a_run_was_cut_off(ranks, tmp_path):
     for name in ("alone", "together"):
         (tmp_path / name).mkdir()

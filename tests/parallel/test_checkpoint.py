@@ -66,6 +66,7 @@ def check(ranks, n: int, name: str, folder: str, at: int) -> None:
         assert_equal(ours, theirs)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("n", "at"), ((1, 12), (2, 3), (2, 10)))  # the 10th ends an epoch
 def test_the_result_is_that_of_a_run_that_was_not_broken_off(ranks, tmp_path, n, at):
     check(ranks, n, "with_everything", str(tmp_path), at)
@@ -81,6 +82,7 @@ def test_a_fit_that_had_ended_is_not_trained_again(ranks, tmp_path):
     assert "Fit 1 had ended" in ranks.output()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("stages", "then"), ((0, (3, 0)), (2, (1, 0)), (2, (4, 2))))
 def test_it_goes_on_on_other_ranks(ranks, tmp_path, stages, then):
     folder, (n, stages_then) = str(tmp_path), then

@@ -43,6 +43,7 @@ def test_models(ranks, name, n):
     compare(ranks, n, run_model, name)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     "name", ["mlp", "several inputs and outputs", "embedding with mask", "gan"]
 )
@@ -96,6 +97,7 @@ def test_optimizers(ranks, name):
     compare(ranks, 3, run_optimizer, name, OPTIMIZERS[name], rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", CLIPPING)
 def test_what_optimizers_do_to_gradients(ranks, name):
     compare(ranks, 3, run_optimizer, "Adam", CLIPPING[name], rtol=1e-6, atol=1e-9)
@@ -115,6 +117,7 @@ def run_loss_scaling(distributed: bool) -> Outcome:
     return train(scaled, {"x": x, "y": y, "batch_size": 16, "epochs": 2}, distributed)
 
 
+@pytest.mark.core
 def test_loss_scaling(ranks):
     compare(ranks, 3, run_loss_scaling)
 
@@ -132,6 +135,7 @@ def run_several_steps_at_once(distributed: bool) -> Outcome:
     return train(several, fit, distributed, {"x": x, "y": y, "batch_size": 10})
 
 
+@pytest.mark.core
 def test_several_steps_per_execution(ranks):
     compare(ranks, 3, run_several_steps_at_once)
 

@@ -52,6 +52,7 @@ def predict_all(distributed: bool) -> Any:
     ]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("n", (2, 4))
 def test_predictions_have_the_order_of_the_input(ranks, n):
     (plain,) = ranks.run(1, predict_all, False)
@@ -85,6 +86,7 @@ def draw_masks() -> Any:
     return masks.kept.numpy(), np.asarray(masks.dropout.seed_generator.state.value)
 
 
+@pytest.mark.core
 def test_random_layers_draw_differently_on_each_rank_from_one_state(ranks):
     results = ranks.run(4, draw_masks)
     masks = {mask.tobytes() for mask, _ in results}
@@ -102,6 +104,7 @@ def local_batch_norm() -> Any:
     return np.asarray(norm.moving_mean.value), np.asarray(norm.moving_variance.value)
 
 
+@pytest.mark.core
 def test_batch_norm_statistics_are_the_same_on_all_ranks_and_finite_without_data(ranks):
     ((plain_mean, _),) = ranks.run(1, local_batch_norm)
     results = ranks.run(4, local_batch_norm)
@@ -179,6 +182,7 @@ def model_is_ones_own() -> None:
     assert comm.rank() != 0 or model.evaluate(*classification(), verbose=0)  # alone: no hang
 
 
+@pytest.mark.core
 def test_the_model_is_an_ordinary_one_afterwards(ranks):
     ranks.run(2, model_is_ones_own)
 
@@ -193,6 +197,7 @@ def compiled_anew() -> None:
     assert model.jit_compile and model.train_function is None
 
 
+@pytest.mark.core
 def test_a_model_may_be_compiled_between_two_fits(ranks):
     ranks.run(2, compiled_anew)
 

@@ -95,6 +95,7 @@ def test_replicas_of_a_pipeline(ranks, placement):
     compare(ranks, 4, "regularized", options)
 
 
+@pytest.mark.core
 def test_more_micro_batches_than_samples(ranks):
     # Of the last batch of 5, the replicas have 2 and 3 samples, and so empty micro-batches.
     compare(ranks, 4, "mlp", {"stages": 2, "micro_batches": 8})
@@ -115,6 +116,7 @@ def test_optimizers(ranks, name):
     compare(ranks, 2, "mlp", options, name, OPTIMIZERS[name], atol=1e-5)
 
 
+@pytest.mark.core
 def test_shared_weights_count_once_in_the_norm_of_all(ranks):
     options = {"stages": 2, "micro_batches": 3}
     compare(
@@ -142,6 +144,7 @@ def several_steps_at_a_time(stages, count):
     return train(compiled, fit, stages > 0, {"x": x, "y": y, "batch_size": 7}, pipeline)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("n", "count"), latin((2, 4), (2, 3)))
 def test_several_steps_per_execution(ranks, n, count):
     (plain,) = ranks.run(1, several_steps_at_a_time, 0, count)
@@ -166,6 +169,7 @@ def saved_and_loaded(folder):
         np.testing.assert_allclose(ours, theirs, 1e-5, 1e-6)
 
 
+@pytest.mark.core
 def test_checkpoints_have_the_whole_model_and_its_optimizer(ranks, tmp_path):
     ranks.run(2, saved_and_loaded, str(tmp_path))
 

@@ -253,6 +253,7 @@ def test_masks(ranks, cut):
     compare(ranks, 2, "masks", (cut,))
 
 
+@pytest.mark.core
 def test_masks_over_several_stages(ranks):
     compare(ranks, 4, "masks", ("dense", "add", "lstm"), schedule="zb-h1", recompute=True)
 
