@@ -152,9 +152,9 @@ class Lab:
         return path
 
     def shut_down_kernels(self) -> None:
-        """Ends all kernels."""
-        for session in json.loads(self._request("GET", "/api/sessions")):
-            self._request("DELETE", f"/api/sessions/{session['id']}")
+        """Ends all kernels, of which each may be that of several notebooks."""
+        for kernel in json.loads(self._request("GET", "/api/kernels")):
+            self._request("DELETE", f"/api/kernels/{kernel['id']}")
 
     def wait_until_kernels_are_idle(self, timeout_s: float = 60) -> None:
         """Waits without a browser: notebooks may be closed while their kernels work."""
@@ -295,8 +295,8 @@ class Notebook:
             self.page.keyboard.press("Control+s")
 
     def refresh(self) -> None:
-        """What a person does with F5."""
-        self.page.goto(self._address)
+        """What a person does with F5, where nothing else was open."""
+        self.page.goto(f"{self._address}?reset")
         self.wait_until_idle()
 
     def close(self, last: str) -> None:

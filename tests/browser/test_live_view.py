@@ -207,7 +207,9 @@ def test_a_notebook_from_somebody_else_can_be_read_too(
     notebook.run_and_wait(1)
     expect_left_behind(notebook)
     notebook.save()
-    notebook.page.close()  # the styles of its widget reach whatever else is open in it
+    # The styles of its widget reach whatever is in a page that knows the widget.
+    notebook.page.close()
+    lab.shut_down_kernels()
     text = (lab.notebooks / notebook.name).read_text().replace("MLP on digits ·", "MLP, sent ·")
     (lab.notebooks / "sent.ipynb").write_text(text)
     sent = open_notebook("sent.ipynb")
