@@ -80,7 +80,7 @@ def test_a_run_over_two_jobs_ends_as_one_that_was_not_broken_off(
     slurm: Slurm, tmp_path: Path
 ) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    slurm.wait(submit(slurm, whole, 0.0), "COMPLETED", seconds=60)
+    beside = submit(slurm, whole, 0.0)
     job = submit(slurm, parts, 0.25)
     steps = parts / "steps"
     eventually(lambda: steps.exists() and len(steps.read_text().splitlines()) > 10, 60)
@@ -91,6 +91,7 @@ def test_a_run_over_two_jobs_ends_as_one_that_was_not_broken_off(
     assert 10 < before < 48 and not (parts / "end.npz").exists(), slurm.output(job)
     slurm.start_soon(job)
     slurm.wait(job, "COMPLETED", seconds=60)
+    slurm.wait(beside, "COMPLETED", seconds=60)
     assert len(steps.read_text().splitlines()) == 48, slurm.output(job)
     with np.load(whole / "end.npz") as expected, np.load(parts / "end.npz") as found:
         for name in expected.files:
