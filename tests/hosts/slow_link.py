@@ -1,8 +1,6 @@
-"""A program of two ranks that says what limits its training: of a pipeline, or of two replicas."""
+"""A program of two ranks that says what limits its training: of two replicas, and of a pipeline."""
 
 from __future__ import annotations
-
-import sys
 
 import keras
 import numpy as np
@@ -12,19 +10,19 @@ from tnt_notebook import telemetry
 from tnt_notebook.telemetry import Frame
 
 
-def main(how: str) -> None:
-    model = keras.Sequential([keras.Input((1024,)), *(keras.layers.Dense(1024) for _ in range(4))])
+def train(how: str) -> None:
+    layers = [keras.layers.Dense(1024, name=f"{how}_{number}") for number in range(4)]
+    model = keras.Sequential([keras.Input((1024,)), *layers])
     model.compile("sgd", "mse")
-    pipeline = tnt.Pipeline(2, micro_batches=4) if how == "pipeline" else None
-    if pipeline:
-        pipeline = tnt.Pipeline(2, micro_batches=4, cut_at=[model.layers[2].name])
+    staged = tnt.Pipeline(2, micro_batches=4, cut_at=[layers[2].name])
     x = np.ones((256, 1024), "float32")
     frames: list[Frame] = []
-    with tnt.distributed(report=frames.append, pipeline=pipeline):
+    with tnt.distributed(report=frames.append, pipeline=staged if how == "pipeline" else None):
         model.fit(x, x, batch_size=256, epochs=6, verbose=0)
     if frames:
-        print("LIMIT", telemetry.limit_of(frames))
-        print("ERROR", next(f["step_trace"]["clock_error"] for f in frames if "step_trace" in f))
+        error = next(f["step_trace"]["clock_error"] for f in frames if "step_trace" in f)
+        print(f"LIMIT {how} {error} {telemetry.limit_of(frames)}")
 
 
-main(sys.argv[1])
+train("replicas")
+train("pipeline")
