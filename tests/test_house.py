@@ -49,10 +49,6 @@ KERNELS = {
 #: What does not hold yet, and why: (who, whom). Nothing is to be added; what holds goes.
 NOT_YET = {
     ("cluster.trained_model", "keras"): "registers our layers before a model of the ranks is read",
-    ("comm.groups", "comm.world"): "type of the world that a group is of",
-    ("comm.recovery", "comm.world"): "type of the world that is left behind",
-    ("comm.rules", "comm.world"): "type of the world that has rules",
-    ("comm.schedules", "comm.collectives"): "names of the collectives, and their type",
 }
 
 

@@ -57,7 +57,7 @@ Engine::~Engine() {
   abandoned_.clear();
 }
 
-int Engine::add_group(std::vector<int> ranks) {
+void Engine::add_group(int number, std::vector<int> ranks) {
   auto group = std::make_shared<Group>();
   std::sort(ranks.begin(), ranks.end());
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -72,16 +72,17 @@ int Engine::add_group(std::vector<int> ranks) {
   group->index = static_cast<int>(own - ranks.begin());
   group->ranks = std::move(ranks);
   std::lock_guard lock(mutex_);
-  groups_.push_back(std::move(group));
-  return static_cast<int>(groups_.size());
+  groups_[number] = std::move(group);
 }
 
 std::shared_ptr<const Group> Engine::find_group(int number) const {
   if (number == 0) return nullptr;
   std::lock_guard lock(mutex_);
-  if (number < 0 || static_cast<std::size_t>(number) > groups_.size())
-    throw std::invalid_argument("there is no group " + std::to_string(number));
-  return groups_[static_cast<std::size_t>(number) - 1];
+  const auto found = groups_.find(number);
+  if (found == groups_.end())
+    throw std::invalid_argument("there is no group " + std::to_string(number) +
+                                ": ranks have died since it was made. Split the world again");
+  return found->second;
 }
 
 Bucket& Engine::take(std::uint32_t channel) {

@@ -55,8 +55,8 @@ class Engine {
 
   const Group& world() const { return *world_; }
 
-  // Some of the ranks, this one among them; find_group() has it by the number that is returned.
-  int add_group(std::vector<int> ranks);
+  // Some of the ranks, this one among them; find_group() has it by its number, which is above 0.
+  void add_group(int number, std::vector<int> ranks);
   std::shared_ptr<const Group> find_group(int number) const;  // 0, the world, is null
 
   // The bucket of a channel, marked busy: its request is the caller's to fill. Throws
@@ -154,7 +154,7 @@ class Engine {
   std::deque<Notice> inbox_;
   std::map<std::uint32_t, std::unique_ptr<Bucket>> buckets_;
   std::vector<std::unique_ptr<Bucket>> abandoned_;  // after a failure
-  std::vector<std::shared_ptr<const Group>> groups_;
+  std::map<int, std::shared_ptr<const Group>> groups_;
   std::vector<std::string> places_;
   Failure failure_;
   std::uint32_t tell_as_ = 0;

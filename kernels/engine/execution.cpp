@@ -292,7 +292,7 @@ void Execution::record_end() {
   if (request_->is_transfer) {
     const bool sends = request_->root != request_->peer;
     trace_->record(sends ? EventKind::send : EventKind::receive, channel_, begin_ns_, end,
-                   request_->count * tensor_bytes_, request_->peer);
+                   request_->count * tensor_bytes_, rank_of(request_->peer));
     return;
   }
   const std::uint64_t first = first_message_ns_ == 0 ? end : first_message_ns_;

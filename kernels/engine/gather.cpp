@@ -5,10 +5,10 @@
 namespace tnt {
 
 // Two collectives on one channel: first the sizes, then the blocks.
-void gather(std::shared_ptr<Engine> engine, std::uint32_t channel, const std::string& label,
-            const void* input, std::size_t bytes, std::function<void*(std::size_t)> allocate,
-            Done done) {
-  const auto size = static_cast<std::size_t>(engine->size());
+void gather(std::shared_ptr<Engine> engine, std::shared_ptr<const Group> group,
+            std::uint32_t channel, const std::string& label, const void* input, std::size_t bytes,
+            std::function<void*(std::size_t)> allocate, Done done) {
+  const auto size = static_cast<std::size_t>(group == nullptr ? engine->size() : group->size());
   auto sizes = std::make_shared<std::vector<std::int64_t>>(size + 1);
   sizes->back() = static_cast<std::int64_t>(bytes);
 
@@ -16,6 +16,7 @@ void gather(std::shared_ptr<Engine> engine, std::uint32_t channel, const std::st
   bucket.request.collective = Collective::allgather;
   bucket.request.type = bucket.request.wire = Type::int64;
   for (std::size_t i = 0; i <= size; ++i) bucket.request.offsets.push_back(i);
+  bucket.request.group = group;
   bucket.request.label = label;
   bucket.request.inputs.add(reinterpret_cast<const std::byte*>(&sizes->back()), 1);
   bucket.request.outputs.add(reinterpret_cast<std::byte*>(sizes->data()), size);
@@ -35,6 +36,7 @@ void gather(std::shared_ptr<Engine> engine, std::uint32_t channel, const std::st
       Bucket& blocks = alive->take(channel);
       blocks.request.collective = Collective::allgather;
       blocks.request.type = blocks.request.wire = Type::uint8;
+      blocks.request.group = group;
       blocks.request.label = label;
       blocks.request.inputs.add(static_cast<const std::byte*>(input), bytes);
       blocks.request.outputs.add(static_cast<std::byte*>(output), offsets.back());

@@ -82,7 +82,7 @@ struct Request {
   std::string label;                         // for errors: "allreduce of bucket 3 (dense/kernel)"
   std::uint64_t agreed = 0;  // a number that all ranks must have, such as a hash of shapes; or 0
   bool is_transfer = false;  // from the root to one other rank
-  int peer = 0;              // of a transfer: the other rank
+  int peer = 0;              // of a transfer: the other rank's index in the group
 
   // As new, but for memory that is reused.
   void reset() {

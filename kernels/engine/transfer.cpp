@@ -4,11 +4,10 @@
 
 namespace tnt {
 
-std::shared_ptr<const Schedule> transfer(const Engine& engine, int from, int to,
-                                         std::size_t count) {
+std::shared_ptr<const Schedule> transfer(const Group& group, int from, int to, std::size_t count) {
   Task task;
-  task.rank = engine.rank();
-  task.node = engine.world().node;
+  task.rank = group.index;
+  task.node = group.node;
   // Within a node the receiver takes it from the sender itself, and says when it has. With nothing
   // to take there is still a message: the two must agree on that.
   const bool reaches = count == 0 || share_memory(task, from, to);

@@ -8,8 +8,8 @@
 namespace tnt {
 
 // What this rank, one of the two, does of it: `count` elements of the input of rank `from` become
-// the output of rank `to`. The request's root must be `from`, its group the world.
-std::shared_ptr<const Schedule> transfer(const Engine& engine, int from, int to, std::size_t count);
+// the output of rank `to`, both by their index in the group. The request's root must be `from`.
+std::shared_ptr<const Schedule> transfer(const Group& group, int from, int to, std::size_t count);
 
 // Starts the request when those posted on the channel before it have ended. done() is called once,
 // also with the reason why it could not be started; until then it keeps the memory alive.

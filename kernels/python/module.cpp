@@ -147,7 +147,7 @@ NB_MODULE(_kernels, m) {
       .def_prop_ro("lanes", &Engine::lanes)
       .def_prop_ro("failure", &Engine::failure)
       .def_prop_ro("node", [](Engine& engine) { return engine.world().node; })
-      .def("add_group", &Engine::add_group, "ranks"_a)
+      .def("add_group", &Engine::add_group, "number"_a, "ranks"_a)
       .def("set_rules", &Engine::set_rules, "rules"_a)
       .def("set_timeout", &Engine::set_timeout, "timeout_s"_a)
       .def("set_places", &Engine::set_places, "places"_a)

@@ -101,9 +101,10 @@ class Operation {
 // Memory that the ranks of a node reach, and a channel for it.
 class SharedBucket {
  public:
-  SharedBucket(std::shared_ptr<Engine> engine, std::uint32_t channel, int type, std::size_t count,
-               std::string label)
+  SharedBucket(std::shared_ptr<Engine> engine, int group, std::uint32_t channel, int type,
+               std::size_t count, std::string label)
       : engine_(std::move(engine)),
+        group_(engine_->find_group(group)),
         channel_(channel),
         type_(static_cast<Type>(type)),
         count_(count),
@@ -127,6 +128,7 @@ class SharedBucket {
     request.scale = scale;
     request.count = count_;
     request.in_place = true;
+    request.group = group_;
     request.algorithm = algorithm;
     request.label = label_;
     return wait(*engine_, bucket);
@@ -134,6 +136,7 @@ class SharedBucket {
 
  private:
   const std::shared_ptr<Engine> engine_;
+  const std::shared_ptr<const Group> group_;
   const std::uint32_t channel_;
   const Type type_;
   const std::size_t count_;
@@ -155,8 +158,8 @@ void bind_operations(nb::module_& m) {
       .def("__call__", &Operation::run, "engine"_a, "input"_a, "output"_a.none());
 
   nb::class_<SharedBucket>(m, "SharedBucket")
-      .def(nb::init<std::shared_ptr<Engine>, std::uint32_t, int, std::size_t, std::string>(),
-           "engine"_a, "channel"_a, "type"_a, "count"_a, "label"_a)
+      .def(nb::init<std::shared_ptr<Engine>, int, std::uint32_t, int, std::size_t, std::string>(),
+           "engine"_a, "group"_a, "channel"_a, "type"_a, "count"_a, "label"_a)
       .def_prop_ro("address", &SharedBucket::address)
       .def_prop_ro("is_busy", &SharedBucket::is_busy)
       .def("allreduce", &SharedBucket::allreduce, "reduction"_a, "scale"_a, "algorithm"_a);

@@ -19,7 +19,6 @@ Reduction reduction_named(const std::string& name) {
 // An op of a graph, and its call under way: the channel carries one at a time.
 struct Allreduce {
   Address address;
-  int group;
   Reduction reduction;
   Type wire;
 
@@ -29,7 +28,6 @@ struct Allreduce {
 
   explicit Allreduce(TF_OpKernelConstruction* construction)
       : address(construction),
-        group(static_cast<int>(int_attribute(construction, "group"))),
         reduction(reduction_named(string_attribute(construction, "reduction"))),
         wire(element_type(type_attribute(construction, "wire"))) {}
 };
@@ -89,7 +87,7 @@ void compute_allreduce(void* state, TF_OpKernelContext* context,
       request.reduction = kernel.reduction;
       request.label = kernel.address.label;
       request.agreed = shapes;
-      request.group = engine->find_group(kernel.group);
+      request.group = engine->find_group(kernel.address.group);
       kernel.context = context;
       kernel.done = done;
       filled = true;
@@ -131,8 +129,8 @@ void compute_allgather(void* state, TF_OpKernelContext* context,
       if (!failure.empty()) fail(context, TF_ABORTED, failure);
       done();
     };
-    gather(engine, address.channel, address.label, TF_TensorData(in.get()),
-           TF_TensorByteSize(in.get()), std::move(allocate), finished);
+    gather(engine, engine->find_group(address.group), address.channel, address.label,
+           TF_TensorData(in.get()), TF_TensorByteSize(in.get()), std::move(allocate), finished);
   });
 }
 
@@ -154,7 +152,7 @@ void define_collectives() {
           {"inputs: N * T", "scale: double"},
           {"outputs: N * T"},
           with_address({"N: int >= 1", "T: {" TNT_REDUCED "}", "wire: {" TNT_REDUCED "}",
-                        "group: int = 0", "reduction: {'sum', 'min', 'max', 'product'} = 'sum'"}),
+                        "reduction: {'sum', 'min', 'max', 'product'} = 'sum'"}),
           same_shapes,
           create<Allreduce>,
           compute_allreduce,

@@ -72,6 +72,7 @@ std::string string_attribute(TF_OpKernelConstruction* construction, const char* 
 
 Address::Address(TF_OpKernelConstruction* construction)
     : world(static_cast<int>(int_attribute(construction, "world"))),
+      group(static_cast<int>(int_attribute(construction, "group"))),
       channel(static_cast<std::uint32_t>(int_attribute(construction, "channel"))),
       label(string_attribute(construction, "label")) {}
 

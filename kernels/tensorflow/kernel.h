@@ -24,11 +24,12 @@ std::string string_attribute(TF_OpKernelConstruction* construction, const char* 
 
 // What ops that communicate are made with.
 struct Address {
-  int world = 0;
+  int world = 0, group = 0;
   std::uint32_t channel = 0;
   std::string label;
 
-  static constexpr const char* attributes[] = {"world: int", "channel: int", "label: string"};
+  static constexpr const char* attributes[] = {"world: int", "group: int", "channel: int",
+                                               "label: string"};
   explicit Address(TF_OpKernelConstruction* construction);
   std::shared_ptr<Engine> engine() const;  // throws std::runtime_error if there is none
 };

@@ -32,9 +32,11 @@ struct Transfer {
 
   Request request(const std::shared_ptr<Engine>& now, bool sends, std::size_t bytes) {
     const std::size_t elements = bytes / size_of(moved);
-    const int from = sends ? now->rank() : peer, to = sends ? peer : now->rank();
+    const auto group = now->find_group(address.group);
+    const Group& among = group == nullptr ? now->world() : *group;
+    const int from = sends ? among.index : peer, to = sends ? peer : among.index;
     if (schedule == nullptr || count != elements || engine.lock() != now) {
-      schedule = transfer(*now, from, to, elements);
+      schedule = transfer(among, from, to, elements);
       count = elements;
       engine = now;
     }
@@ -42,6 +44,7 @@ struct Transfer {
     made.collective = Collective::broadcast;
     made.type = made.wire = moved;
     made.agreed = static_cast<std::uint64_t>(type);  // what is moved as bytes may be anything
+    made.group = group;
     made.root = from;
     made.count = elements;
     made.schedule = schedule;

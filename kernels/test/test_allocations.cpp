@@ -163,7 +163,7 @@ TEST(buckets_as_tensorflow_starts_them_allocate_nothing) {
 
 TEST(schedules_of_several_sizes_and_groups_on_one_channel_are_kept) {
   Ranks ranks(size, 60, Joined::by_memory);
-  for (int rank = 0; rank < size; ++rank) ranks[rank].add_group({0, 1, 2});
+  for (int rank = 0; rank < size; ++rank) ranks[rank].add_group(1, {0, 1, 2});
   auto tensors = tensors_of_ranks();
   const auto step = [&](Engine& engine) {
     for (const std::size_t elements : {1u, 100u, 3000u})

@@ -19,7 +19,8 @@ std::string gather_all(Engine& engine, const std::string& block, std::uint32_t c
     return static_cast<void*>(joined.data());
   };
   const auto owner = borrowed(engine);
-  gather(owner, channel, "allgather", block.data(), block.size(), allocate, pending.done());
+  gather(owner, nullptr, channel, "allgather", block.data(), block.size(), allocate,
+         pending.done());
   CHECK_EQUAL(pending.wait(), "");
   return joined;
 }
@@ -76,7 +77,7 @@ TEST(an_allocation_that_throws_fails_the_call_on_all_ranks) {
       return joined.data();
     };
     const auto owner = borrowed(engine);
-    gather(owner, 0, "allgather of rows", "ab", 2, allocate, pending.done());
+    gather(owner, nullptr, 0, "allgather of rows", "ab", 2, allocate, pending.done());
     CHECK_CONTAINS(pending.wait(), "rank 1: std::bad_alloc in allgather of rows");
   });
 }

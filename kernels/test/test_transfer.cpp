@@ -22,7 +22,7 @@ struct Message {
     request.collective = Collective::broadcast;
     request.count = count;
     request.label = "message";
-    request.schedule = transfer(*engine, 0, 1, count);
+    request.schedule = transfer(engine->world(), 0, 1, count);
     auto* bytes = reinterpret_cast<std::byte*>(memory.data());
     if (engine->rank() == 0)
       request.inputs.add(bytes, count);

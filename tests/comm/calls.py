@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.comm import sweep
 from tests.comm.reference import assert_reduced, noise, ops_of, reduced
-from tnt_notebook.comm.collectives import Collectives
+from tnt_notebook.comm import Communicator
 
 COLLECTIVES = (
     "allreduce", "allreduce_into", "reduce", "reduce_scatter", "broadcast", "allgather", "alltoall",
@@ -45,7 +45,7 @@ def _array_of(rank: int, call: Call) -> np.ndarray:
     return array
 
 
-def results(over: Collectives, call: Call, what: str) -> list[Any]:
+def results(over: Communicator, call: Call, what: str) -> list[Any]:
     """Carries out a call and checks it; gives what has the same bits on all ranks."""
     if call.collective == "barrier":
         over.barrier()

@@ -56,12 +56,12 @@ def outlive(
     world: comm.World, amid: str, seats: Sequence[int], later: Sequence[int] = ()
 ) -> dict[str, Any]:
     """What a rank that lives finds."""
-    seat = world.members[world.rank]
-    expected = set(world.members) - {*seats, *later}
+    seat = world.seats[world.rank]
+    expected = set(world.seats) - {*seats, *later}
     note = Path(f"died.{amid}.{min(seats)}")
     group = world.split(0)
     # With files: in a collective one may still be when another has left it, and dies.
-    here = [Path(f"here.{amid}.{min(seats)}.{other}") for other in world.members]
+    here = [Path(f"here.{amid}.{min(seats)}.{other}") for other in world.seats]
     here[world.rank].touch()
     while not all(path.exists() for path in here):
         time.sleep(0.001)
@@ -72,7 +72,7 @@ def outlive(
         _die_within(0.01, note)
     world.recover()
     recovered_at = time.monotonic()
-    while set(world.members) != expected:  # the last of them died after the recovery
+    while set(world.seats) != expected:  # the last of them died after the recovery
         _told_in(rest, _live)
         world.recover()
     works(world)
@@ -87,7 +87,7 @@ def outlive(
         "told": told,
         "seconds": told_at - float(note.read_text()),
         "recovered": recovered_at - told_at,
-        "members": world.members,
+        "members": world.seats,
         "lost": world.lost,
     }
 
@@ -95,7 +95,7 @@ def outlive(
 def works(world: comm.World) -> None:
     """Collectives of all kinds give what they should."""
     n = world.size
-    assert world.gather_numbers(world.members[world.rank]) == list(world.members)
+    assert world.gather_numbers(world.seats[world.rank]) == list(world.seats)
     for size in (1, 5000, 300_000):
         assert (world.allreduce(np.full(size, world.rank, "float32")) == n * (n - 1) // 2).all()
     assert world.broadcast(np.array([world.rank]), n - 1) == n - 1
@@ -112,7 +112,7 @@ def grow(world: comm.World, deaths: list[dict[str, Any]]) -> None:
     began = time.monotonic()
     program = [sys.executable, "-m", "tests.comm.survivors", sys.argv[1], json.dumps(deaths)]
     world.grow(lambda seat: program)
-    assert world.members == tuple(range(world.size)) and not world.lost
+    assert world.seats == tuple(range(world.size)) and not world.lost
     seconds = time.monotonic() - began
     works(world)
     print(f"GROWN {seconds:.3f}", flush=True)

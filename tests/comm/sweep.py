@@ -12,8 +12,7 @@ import numpy as np
 
 from tests.comm.reference import assert_reduced, noise, ops_of, small_integers
 from tnt_notebook import comm
-from tnt_notebook.comm import schedules
-from tnt_notebook.comm.collectives import Collectives
+from tnt_notebook.comm import Communicator, schedules
 
 SHAPES = ((), (0,), (1,), (3,), (2, 3, 5), (0, 4), (7, 1), (1000,), (20_011,))
 #: These cut the first axis, so there has to be one.
@@ -22,7 +21,7 @@ CUTTING = ("reduce_scatter", "allgather", "alltoall")
 Inputs = Callable[[int, Sequence[int], str], np.ndarray]
 
 
-def algorithms(collective: str, over: Collectives) -> list[str | None]:
+def algorithms(collective: str, over: Communicator) -> list[str | None]:
     """Those of the backend that fit these ranks, and the choice of the backend."""
     nodes = set(over.node)
     names = schedules.names(collective)
@@ -37,7 +36,7 @@ def reductions(
     dtype: str,
     shapes: Iterable[Sequence[int]] = SHAPES,
     inputs_of: Inputs = small_integers,
-    over: Collectives | None = None,
+    over: Communicator | None = None,
 ) -> str:
     """Allreduce, also into an array and in place, reduce and reduce-scatter."""
     over = over or comm.world()
@@ -70,7 +69,7 @@ def reductions(
 
 
 def movements(
-    dtype: str, shapes: Iterable[Sequence[int]] = SHAPES, over: Collectives | None = None
+    dtype: str, shapes: Iterable[Sequence[int]] = SHAPES, over: Communicator | None = None
 ) -> str:
     """Broadcast, allgather and alltoall, which keep every bit."""
     over = over or comm.world()
@@ -101,7 +100,7 @@ def movements(
     return digest.hexdigest()
 
 
-def small_calls(over: Collectives | None = None) -> None:
+def small_calls(over: Communicator | None = None) -> None:
     """Barriers, numbers and bytes."""
     over = over or comm.world()
     over.barrier()
@@ -114,7 +113,7 @@ def small_calls(over: Collectives | None = None) -> None:
             assert over.broadcast_bytes(blocks[over.rank], root) == blocks[root]
 
 
-def everything(over: Collectives | None = None) -> str:
+def everything(over: Communicator | None = None) -> str:
     """Every collective by every algorithm, of a few shapes."""
     shapes = ((), (0,), (5,), (3, 1001), (70_001,))
     small_calls(over)

@@ -81,7 +81,7 @@ def in_any_order(seed, steps):
         outputs = step(own, turns)
         orders.append(begun_since(now))
         for i, (op, over, _, shapes) in enumerate(OPS):
-            members = getattr(groups[over], "ranks", range(w.size))
+            members = groups[over].members
             for k in range(len(shapes)):
                 parts = [inputs[rank][i][k] for rank in members]
                 what = f"op {i}, tensor {k}, step {number}"

@@ -23,7 +23,7 @@ def test_an_error_is_never_told_too_small():
 def compared(skew_of_host: list[int], node: list[int]) -> tuple[list[int], int]:
     over = world()
     skew = skew_of_host[node[over.rank]]
-    found = clocks.compare(over._parent, node, 30, lambda: time.monotonic_ns() + skew)
+    found = clocks.compare(over._connection.parent, node, 30, lambda: time.monotonic_ns() + skew)
     return found.ahead_ns.tolist(), found.error_ns
 
 

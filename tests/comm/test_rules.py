@@ -114,7 +114,7 @@ def taken(algorithm: str) -> tuple[list[str], list[str]]:
     found = []
     for own in ([], [Rule("allreduce", algorithm, 4096)], []):
         w.rules = own
-        w._engine.set_rules(rules.for_engine(own))
+        w._connection.engine.set_rules(rules.for_engine(own))
         for count in (1024, 1025):
             w.allreduce(np.ones(count, "float32"))
             trace = w.trace()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from tnt_notebook import comm
 from tnt_notebook.comm import _kernels, links, mpi
+from tnt_notebook.comm.connection import Connection
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -25,18 +27,20 @@ def make_world(over: MPI.Comm | None, nodes: Sequence[int] = (), **options: Any)
             of the same node only, and MPI carries what goes between nodes. Default: all on one.
         options: of :class:`tnt_notebook.comm.World`.
     """
-    return _OnNodes(over, nodes, options) if nodes else comm.World(over, **options)
+    if not nodes:
+        return comm.World(over, **options)
 
+    class OnNodes(Connection):
+        def open(self) -> None:
+            share = functools.partial(_share, [nodes[seat] for seat in self.seats])
+            with mock.patch.object(links, "_share", share):
+                super().open()
 
-class _OnNodes(comm.World):
-    def __init__(self, over: MPI.Comm, nodes: Sequence[int], options: dict[str, Any]) -> None:
-        self._nodes = tuple(nodes)
-        super().__init__(over, **options)
-
-    def _open(self) -> None:
-        share = functools.partial(_share, [self._nodes[seat] for seat in self.members])
-        with mock.patch.object(links, "_share", share):
-            super()._open()
+    # Not by its name, which in the package is that of a function.
+    with mock.patch.object(
+        importlib.import_module("tnt_notebook.comm.world"), "Connection", OnNodes
+    ):
+        return comm.World(over, **options)
 
 
 def _share(

@@ -11,6 +11,8 @@ Importing this package loads neither MPI nor TensorFlow; the first use of the wo
 
 from __future__ import annotations
 
+from tnt_notebook.comm.buckets import Bucket
+from tnt_notebook.comm.communicator import Communicator, Group
 from tnt_notebook.comm.current import (
     abort,
     failure,
@@ -21,11 +23,11 @@ from tnt_notebook.comm.current import (
     use,
     world,
 )
-from tnt_notebook.comm.groups import Bucket, Group
 from tnt_notebook.comm.world import World
 
 __all__ = [
     "Bucket",
+    "Communicator",
     "Group",
     "World",
     "abort",

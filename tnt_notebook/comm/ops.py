@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tnt_notebook.comm.channels import GRAPH, Range
+from tnt_notebook.comm.communicator import Communicator
 from tnt_notebook.comm.current import world
-from tnt_notebook.comm.groups import Group
-from tnt_notebook.comm.world import World
 from tnt_notebook.errors import CommunicationError
 from tnt_notebook.telemetry.events import EVENT_KINDS
 
@@ -59,10 +58,10 @@ def allreduce(
     scale: tf.Tensor | float = 1.0,
     reduction: str = "sum",
     label: str = "",
-    over: World | Group | None = None,
+    over: Communicator | None = None,
     wire: tf.DType | str | None = None,
 ) -> list[tf.Tensor]:
-    """The element-wise reduction over all ranks of ``scale * tensor``, for a bucket of tensors.
+    """The element-wise reduction over ranks of ``scale * tensor``, for a bucket of tensors.
 
     Args:
         tensors: one bucket; all of one of :data:`DTYPES`, any shapes, the same on all ranks.
@@ -70,42 +69,37 @@ def allreduce(
             is the sum with ``scale = weight / sum of weights``. Integers take 0 and 1 only.
         reduction: ``"sum"``, ``"min"``, ``"max"`` or ``"product"``.
         label: what is exchanged, for error messages; the same on all ranks.
-        over: the world, or a group of its ranks; default: this process's world.
+        over: the world, or a group of its ranks; default: this process's world. The same of the
+            other ops.
         wire: the float dtype in which elements travel and are reduced; default: that of the
             tensors. ``tf.bfloat16`` halves what float32 gradients send, and rounds them.
 
     Returns:
         Tensors of the same shapes and dtype, with the same bits on all ranks.
     """
-    over = over or world()
-    group = over if isinstance(over, Group) else None
     tensors = list(tensors)
     with _on_next_channel() as channel:
         reduced: list[tf.Tensor] = library().tnt_allreduce(
             inputs=tensors,
             wire=tensors[0].dtype if wire is None else tf.as_dtype(wire),
             scale=tf.cast(scale, tf.float64),
-            world=over.id if group is None else group.world.id,
-            group=0 if group is None else group.id,
-            channel=channel,
-            label=label or f"allreduce of {len(tensors)} tensors",
             reduction=reduction,
+            **_address(over, channel, label or f"allreduce of {len(tensors)} tensors"),
         )
     _run_when_ready(reduced[0], channel)
     return reduced
 
 
 @tf.autograph.experimental.do_not_convert
-def allgather(tensor: tf.Tensor, label: str = "", over: World | None = None) -> tf.Tensor:
-    """The tensors of all ranks, concatenated along the first axis in rank order.
+def allgather(tensor: tf.Tensor, label: str = "", over: Communicator | None = None) -> tf.Tensor:
+    """The tensors of all ranks of ``over``, concatenated along the first axis in rank order.
 
     Args:
         tensor: one of :data:`MOVED_DTYPES`, at least one axis; the first may differ between ranks.
     """
-    over = over or world()
     with _on_next_channel() as channel:
         gathered = library().tnt_allgather(
-            input=tensor, world=over.id, channel=channel, label=label or "allgather"
+            input=tensor, **_address(over, channel, label or "allgather")
         )
     _run_when_ready(gathered, channel)
     gathered.set_shape([None, *tensor.shape[1:]])
@@ -113,22 +107,21 @@ def allgather(tensor: tf.Tensor, label: str = "", over: World | None = None) -> 
 
 
 @tf.autograph.experimental.do_not_convert
-def send(tensor: tf.Tensor, peer: int, label: str = "", over: World | None = None) -> tf.Operation:
+def send(
+    tensor: tf.Tensor, peer: int, label: str = "", over: Communicator | None = None
+) -> tf.Operation:
     """Sends a tensor to another rank, which takes it by :func:`receive` on the same channel.
 
     Args:
         tensor: one of :data:`MOVED_DTYPES`.
-        peer: the rank.
+        peer: the rank, among those of ``over``.
 
     Returns:
         The op. It is done when the tensor is on its way, or waits behind another one of its
         channel: it keeps the tensor itself. What fails later is said by the next exchange.
     """
-    over = over or world()
     with _on_next_channel() as channel:
-        op = library().tnt_send(
-            input=tensor, world=over.id, channel=channel, peer=peer, label=label or "send"
-        )
+        op = library().tnt_send(input=tensor, peer=peer, **_address(over, channel, label or "send"))
     _run_when_ready(op, channel)
     return op
 
@@ -142,7 +135,7 @@ class Posted(NamedTuple):
 
 @tf.autograph.experimental.do_not_convert
 def post(
-    shape: Any, dtype: tf.DType, peer: int, label: str = "", over: World | None = None
+    shape: Any, dtype: tf.DType, peer: int, label: str = "", over: Communicator | None = None
 ) -> Posted:
     """Makes room for a tensor that another rank gives to :func:`send` on the same channel.
 
@@ -151,14 +144,15 @@ def post(
     Args:
         shape: as it was sent, int64 [axes]: a tensor, or numbers.
         dtype: one of :data:`MOVED_DTYPES`.
-        peer: the rank it comes from.
+        peer: the rank it comes from, among those of ``over``.
     """
-    over = over or world()
     with _on_next_channel() as channel:
         posted = library().tnt_post(
-            shape=tf.cast(shape, tf.int64), T=dtype, world=over.id, channel=channel, peer=peer,
-            label=label or "receive",
-        )  # fmt: skip
+            shape=tf.cast(shape, tf.int64),
+            T=dtype,
+            peer=peer,
+            **_address(over, channel, label or "receive"),
+        )
     _run_when_ready(posted.room, channel)
     return Posted(posted.room, posted.ticket)
 
@@ -173,7 +167,7 @@ def take(posted: Posted) -> tf.Tensor:
 
 
 def receive(
-    shape: Any, dtype: tf.DType, peer: int, label: str = "", over: World | None = None
+    shape: Any, dtype: tf.DType, peer: int, label: str = "", over: Communicator | None = None
 ) -> tf.Tensor:
     """:func:`post` and :func:`take`."""
     return take(post(shape, dtype, peer, label, over))
@@ -181,7 +175,7 @@ def receive(
 
 @tf.autograph.experimental.do_not_convert
 def clock(
-    begin: tf.Tensor | int = 0, kind: str = "", number: int = 0, over: World | None = None
+    begin: tf.Tensor | int = 0, kind: str = "", number: int = 0, over: Communicator | None = None
 ) -> tf.Tensor:
     """What time it is when the op runs; int64, nanoseconds of CLOCK_MONOTONIC.
 
@@ -192,14 +186,14 @@ def clock(
 
     With ``TNT_TRACE=0`` in the environment the op only keeps its place in the graph.
     """
-    over = over or world()
     with tf.device("/CPU:0"):
         if os.environ.get("TNT_TRACE") == "0":
             return tf.identity(tf.cast(begin, tf.int64))
         now: tf.Tensor = library().tnt_clock(
-            begin=tf.cast(begin, tf.int64), world=over.id, channel=number, label=kind,
+            begin=tf.cast(begin, tf.int64),
             kind=EVENT_KINDS.index(kind) if kind else -1,
-        )  # fmt: skip
+            **_address(over, number, kind),
+        )
     _run_independently(now)
     return now
 
@@ -230,6 +224,12 @@ def _library_path() -> Path:
     from tnt_notebook.comm import _kernels
 
     return Path(_kernels.__file__).with_name("libtnt_tensorflow.so")
+
+
+def _address(over: Communicator | None, channel: int, label: str) -> dict[str, Any]:
+    """How an op finds its ranks, and they each other."""
+    number, group = (over or world()).id
+    return {"world": number, "group": group, "channel": channel, "label": label}
 
 
 @contextlib.contextmanager

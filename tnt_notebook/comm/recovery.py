@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tnt_notebook.comm import mpi, survival
+from tnt_notebook.comm.connection import Connection
 from tnt_notebook.errors import CommunicationError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from tnt_notebook.comm import _kernels
-    from tnt_notebook.comm.world import World
 
 #: To open links, beside those that end with the death of a rank.
 _ATTEMPTS = 3
@@ -41,63 +41,88 @@ _SENDS_END_S = 2.0
 _under_way: list[_kernels.Engine] = []
 
 
-def recover_with_all(world: World, parent: MPI.Intracomm) -> None:
+def recover(connection: Connection) -> None:
+    """Opens it again if it has failed. Collective over the ranks that live.
+
+    Raises:
+        CommunicationError: a rank that lives does not come, or there are no links between them.
+    """
+    parent = connection.parent
+    if parent is None:
+        if connection.failure:
+            connection.close()
+            connection.open()
+    elif not survival.survives():
+        _recover_with_all(connection, parent)
+    elif not survival.all_fine(
+        parent, connection.failure is None, connection.timeout_s, "recovery"
+    ):
+        _begin_again(connection, parent)
+
+
+def _recover_with_all(connection: Connection, parent: MPI.Intracomm) -> None:
     """Of a job that does not outlive the death of a rank. Collective."""
+    if not _agree(connection, parent):
+        return
+    connection.close()
+    # Over GPI-2 what is under way reaches no later transport.
+    if connection.links.network == "mpi":
+        for lane, link in enumerate(connection.lane_links):
+            mpi.drain(connection.engine, lane, link, parent, timeout_s=10)
+    with mpi.turn():
+        for link in connection.lane_links:
+            link.Free()
+    connection.abandoned.clear()
+    connection.open()
+
+
+def _agree(connection: Connection, parent: MPI.Intracomm) -> bool:
+    """Whether any rank has failed. Afterwards all have taken the same number of channels: one that
+    failed may have made fewer groups and buckets than the others. Collective.
+    """
     from mpi4py import MPI
 
-    # A rank that failed may have made fewer groups and buckets than the others.
-    own = np.array([world.failure is not None, world._channels_taken], np.int32)
-    all_ = np.empty_like(own)
+    own = np.array([connection.failure is not None, connection.channels_taken], np.int32)
+    most = np.empty_like(own)
     with mpi.turn():
-        request = parent.Iallreduce(own, all_, MPI.MAX)
-    mpi.wait(request, world.timeout_s, "recovery")
-    world._channels_taken = int(all_[1])
-    if not all_[0]:
-        return
-    world._close()
-    # Over GPI-2 what is under way reaches no later transport.
-    if world.links.network == "mpi":
-        for lane, link in enumerate(world._links):
-            mpi.drain(world._engine, lane, link, parent, timeout_s=10)
-    with mpi.turn():
-        for link in world._links:
-            link.Free()
-    world._abandoned.clear()
-    world._open()
+        request = parent.Iallreduce(own, most, MPI.MAX)
+    mpi.wait(request, connection.timeout_s, "recovery")
+    connection.channels_taken = int(most[1])
+    return bool(most[0])
 
 
-def recover_without_dead(world: World, parent: MPI.Intracomm) -> None:
-    """Of a job that outlives the death of ranks. Collective over those that live."""
-    if not survival.all_fine(parent, world.failure is None, world.timeout_s, "recovery"):
-        _begin_again(world, parent)
-
-
-def grow(world: World, parent: MPI.Intracomm, command: Callable[[int], Sequence[str]]) -> None:
+def grow(connection: Connection, command: Callable[[int], Sequence[str]]) -> None:
     """Starts ranks for the seats that are vacant. Collective."""
     from mpi4py import MPI
 
-    vacant = [(seat, list(command(seat)), world._hosts_of_seats[seat]) for seat in world.lost]
+    parent = connection.parent
+    assert parent is not None, "a rank alone has lost none"
+    hosts = connection.hosts_of_seats
+    lost = sorted(set(range(connection.all_seats)) - {*connection.seats})
+    vacant = [(seat, list(command(seat)), hosts[seat]) for seat in lost]
     problem = None
     try:
-        seated = _fill(_Seated(parent, world._seats, world.members), vacant, world.timeout_s)
+        seated = _fill(
+            _Seated(parent, connection.all_seats, connection.seats), vacant, connection.timeout_s
+        )
     except (MPI.Exception, CommunicationError) as error:
         problem = error
-    if not survival.all_fine(parent, problem is None, world.timeout_s, "starting ranks"):
+    if not survival.all_fine(parent, problem is None, connection.timeout_s, "starting ranks"):
         raise CommunicationError(
-            f"The ranks for the seats {list(world.lost)} did not begin. Restart the cluster."
+            f"The ranks for the seats {lost} did not begin. Restart the cluster."
         ) from problem
-    _give_up_links(world)
-    _enter(world, seated)
+    _give_up_links(connection)
+    _enter(connection, seated)
     with mpi.turn():
         parent.Free()
 
 
-def join(world: World, by: MPI.Intercomm) -> None:
+def join(connection: Connection, by: MPI.Intercomm) -> None:
     """What a rank does that was started by :func:`grow`, while the others do that."""
     mpi.give_up()
-    seated = _fill(*_take_seat(by, None, [], world.timeout_s), world.timeout_s)
-    _give_up_links(world)
-    _enter(world, seated)
+    seated = _fill(*_take_seat(by, None, [], connection.timeout_s), connection.timeout_s)
+    _give_up_links(connection)
+    _enter(connection, seated)
 
 
 #: Seats without a rank: the seat, the command of its rank, and the host where it was.
@@ -139,77 +164,68 @@ def _take_seat(
     return _Seated(comm, seats, tuple(sorted(taken))), vacant[1:]
 
 
-def _enter(world: World, seated: _Seated) -> None:
-    world._parent, world._seats, world.members = seated
-    world.era += 1
-    world._groups.clear()
-    problem = _problem_of_opening(world, seated.comm)
-    if not survival.all_fine(seated.comm, problem is None, world.timeout_s, "recovery"):
-        _begin_again(world, seated.comm)
-    world.load_rules()
+def _enter(connection: Connection, seated: _Seated) -> None:
+    connection.parent, connection.all_seats, seats = seated
+    connection.set_seats(seats)
+    problem = _problem_of_opening(connection, seated.comm)
+    if not survival.all_fine(seated.comm, problem is None, connection.timeout_s, "recovery"):
+        _begin_again(connection, seated.comm)
 
 
-def _begin_again(world: World, parent: MPI.Intracomm) -> None:
+def _begin_again(connection: Connection, parent: MPI.Intracomm) -> None:
     problem = None
     # More ranks may die meanwhile: each time those that live begin again.
     for _ in range(parent.size + _ATTEMPTS):
-        _give_up_links(world)
-        parent = _leave_dead(world, parent)
-        problem = _problem_of_opening(world, parent)
-        if survival.all_fine(parent, problem is None, world.timeout_s, "recovery"):
+        _give_up_links(connection)
+        parent = _leave_dead(connection, parent)
+        problem = _problem_of_opening(connection, parent)
+        if survival.all_fine(parent, problem is None, connection.timeout_s, "recovery"):
             return
     raise CommunicationError(
-        f"rank {world.rank}: communication cannot be opened again. Restart the cluster."
+        f"rank {connection.rank}: communication cannot be opened again. Restart the cluster."
     ) from problem
 
 
-def _give_up_links(world: World) -> None:
+def _give_up_links(connection: Connection) -> None:
     """When all ranks that live are here. Nothing is drained: no later link meets these."""
-    world._close()
-    for link in world._links:
+    connection.close()
+    for link in connection.lane_links:
         survival.revoke(link)
-    _under_way.append(world._engine)
+    _under_way.append(connection.engine)
     deadline = time.monotonic() + _SENDS_END_S
     while any(map(_sends, _under_way)) and time.monotonic() < deadline:
         time.sleep(1e-3)
     _under_way[:] = filter(_sends, _under_way)
     with mpi.turn():
-        for link in world._links:
+        for link in connection.lane_links:
             link.Free()
-    world._links = []
-    world._abandoned.clear()
+    connection.lane_links = []
+    connection.abandoned.clear()
 
 
 def _sends(engine: _kernels.Engine) -> bool:
     return not all(map(engine.sends_done, range(engine.lanes)))
 
 
-def _leave_dead(world: World, before: MPI.Intracomm) -> MPI.Intracomm:
+def _leave_dead(connection: Connection, before: MPI.Intracomm) -> MPI.Intracomm:
     """Makes those that live the members, and gives their communicator."""
-    parent = world._parent = survival.without_dead(before)
+    parent = connection.parent = survival.without_dead(before)
     if parent.size < before.size:
         mpi.give_up()
-        places = survival.places(before, parent)
-        world.members = tuple(world.members[place] for place in places)
-        world.era += 1
-        world._groups.clear()
+        before_ranks = survival.ranks_before(before, parent)
+        connection.set_seats(tuple(connection.seats[rank] for rank in before_ranks))
     with mpi.turn():
         before.Free()
     return parent
 
 
-def _problem_of_opening(world: World, parent: MPI.Intracomm) -> Exception | None:
+def _problem_of_opening(connection: Connection, parent: MPI.Intracomm) -> Exception | None:
     """Opens links; if that fails, says why, and frees the others from waiting for this rank."""
     from mpi4py import MPI
 
     try:
-        taken = np.array([world._channels_taken], np.int32)
-        most = np.empty_like(taken)
-        with mpi.turn():
-            request = parent.Iallreduce(taken, most, MPI.MAX)
-        mpi.wait(request, world.timeout_s, "recovery")
-        world._channels_taken = int(most[0])
-        world._open()
+        _agree(connection, parent)
+        connection.open()
     except (MPI.Exception, CommunicationError, RuntimeError) as error:
         survival.revoke(parent)
         return error

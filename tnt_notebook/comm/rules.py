@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tnt_notebook.comm import schedules
-from tnt_notebook.comm.collectives import COLLECTIVES
+from tnt_notebook.comm.communicator import Communicator
+from tnt_notebook.comm.numbers import COLLECTIVES
 from tnt_notebook.errors import RulesError
 
 if TYPE_CHECKING:
     from tnt_notebook.comm import _kernels
-    from tnt_notebook.comm.world import World
 
 #: Names the file of rules; empty: none is read.
 VARIABLE = "TNT_RULES"
@@ -44,7 +44,7 @@ class Rule:
     """For which collectives an algorithm is taken; one that does not fit the ranks is passed over.
 
     Attributes:
-        collective: one of ``tnt_notebook.comm.collectives.COLLECTIVES``.
+        collective: one of ``tnt_notebook.comm.numbers.COLLECTIVES``.
         algorithm: one of :func:`tnt_notebook.comm.schedules.names` of it.
         up_to_bytes: of the whole vector; ``None``: any size.
         nodes: whether the ranks are on ``"one"`` node, on ``"many"``, or ``"any"``.
@@ -162,7 +162,7 @@ def save(rules: Sequence[Rule]) -> Path:
     return file
 
 
-def agreed(over: World) -> list[Rule]:
+def agreed(over: Communicator) -> list[Rule]:
     """The saved rules as rank 0 reads them, on all ranks. Collective.
 
     Raises:

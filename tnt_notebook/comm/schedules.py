@@ -39,11 +39,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tnt_notebook.comm.collectives import COLLECTIVES
+from tnt_notebook.comm.numbers import COLLECTIVES
 
 if TYPE_CHECKING:
     from tnt_notebook.comm import _kernels
-    from tnt_notebook.comm.collectives import Collectives
 
 MEMORIES = ("input", "output", "data", "scratch")
 
@@ -106,7 +105,7 @@ class Task:
     """What a schedule is made for.
 
     Attributes:
-        collective: one of ``tnt_notebook.comm.collectives.COLLECTIVES``.
+        collective: one of ``tnt_notebook.comm.numbers.COLLECTIVES``.
         rank, size: place in the group, and its size.
         count: elements (of one block, for an alltoall).
         element_bytes: bytes of an element.
@@ -202,32 +201,16 @@ def check(
         raise ValueError(problem)
 
 
+@functools.lru_cache(maxsize=256)
 def made_by(
-    maker: Maker,
-    collective: str,
-    over: Collectives,
-    count: int,
-    element_bytes: int,
-    offsets: tuple[int, ...],
-    root: int,
-    input_count: int,
-    output_count: int,
+    maker: Maker, task: Task, input_count: int, output_count: int
 ) -> tuple[_kernels.Schedule, int]:
-    """What a function makes for this rank of a world or group, and a number by which ranks notice
-    that they have different functions; kept, so that it is called once.
+    """What a function makes for a rank, and a number by which ranks notice that they have different
+    functions; kept, so that it is called once.
 
     Raises:
         ValueError: a step goes beyond the memory or the ranks that there are.
     """
-    node = over.node
-    task = Task(collective, over.rank, over.size, count, element_bytes, offsets, root, node)
-    return _kept(maker, task, input_count, output_count)
-
-
-@functools.lru_cache(maxsize=256)
-def _kept(
-    maker: Maker, task: Task, input_count: int, output_count: int
-) -> tuple[_kernels.Schedule, int]:
     from tnt_notebook.comm import _kernels
 
     schedule = maker(task)

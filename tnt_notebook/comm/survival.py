@@ -84,7 +84,7 @@ def spawned(comm: MPI.Intracomm, command: Sequence[str], host: str) -> MPI.Inter
     return started
 
 
-def places(old: MPI.Comm, new: MPI.Comm) -> list[int]:
+def ranks_before(old: MPI.Comm, new: MPI.Comm) -> list[int]:
     """Of each rank of a communicator, its rank in the one that it was made from."""
     was, now = old.Get_group(), new.Get_group()
     found = now.Translate_ranks(list(range(new.size)), was)

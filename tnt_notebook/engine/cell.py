@@ -75,7 +75,7 @@ def recover() -> list[int]:
         The seats of the ranks that live: who takes part from now on.
     """
     comm.recover()
-    return list(comm.world().members)
+    return list(comm.world().seats)
 
 
 def describe() -> dict[str, Any]:
@@ -85,8 +85,8 @@ def describe() -> dict[str, Any]:
     """
     world = comm.world()
     return {
-        "rank": world.members[world.rank],
-        "size": len(world.members) + len(world.lost),
+        "rank": world.seats[world.rank],
+        "size": len(world.seats) + len(world.lost),
         "host": platform.node(),
         "pid": os.getpid(),
         "cores": sorted(os.sched_getaffinity(0)),

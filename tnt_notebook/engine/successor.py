@@ -20,7 +20,7 @@ def fill_seats() -> list[int]:
     """
     world = comm.world()
     world.grow(_command)
-    return list(world.members)
+    return list(world.seats)
 
 
 def _command(seat: int) -> list[str]:

@@ -56,12 +56,12 @@ class Session:
     keeping: FitCheckpoints | None = None
 
     def __post_init__(self) -> None:
-        self._era = self.over.era
+        self._generation = self.over.generation
 
     def renew(self) -> None:
         """Forgets what it has built for ranks of which some have died, or were started again."""
-        if self._era != self.over.era:
-            self._era = self.over.era
+        if self._generation != self.over.generation:
+            self._generation = self.over.generation
             vars(self).pop("layout", None)
             self._remove_functions()
 

@@ -17,8 +17,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import World, channels, ops
-from tnt_notebook.comm.groups import Group
+from tnt_notebook.comm import Communicator, World, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.absent import drop, is_here, is_lazy
 from tnt_notebook.keras.optimizers import global_norm_replaced, only_slots
@@ -188,7 +187,7 @@ class Weights:
                 holders.setdefault(id(variable), set()).add(position)
         return {key: tuple(sorted(positions)) for key, positions in holders.items()}
 
-    def _make_groups(self, over: World) -> dict[tuple[int, ...], Group]:
+    def _make_groups(self, over: World) -> dict[tuple[int, ...], Communicator]:
         """For each set of positions that share weights, its ranks in all replicas. Collective."""
         trainable = {id(v) for v in self._model.trainable_variables}
         sets = sorted({held for key, held in self._holders.items() if key in trainable})

@@ -1,80 +1,120 @@
-"""Collectives on NumPy arrays, for a world and for groups of its ranks."""
+"""Ranks that work together, and collectives on NumPy arrays between them."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from abc import ABC, abstractmethod
+import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from tnt_notebook.choices import DTYPES
-
-if TYPE_CHECKING:
-    from tnt_notebook.comm import _kernels
-
-#: In the order of the backend's numbers, as are its element types in choices.py.
-REDUCTIONS = ("sum", "min", "max", "product")
-COLLECTIVES = (
-    "allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall", "barrier",
-)  # fmt: skip
-
-_TYPE = {name: number for number, name in enumerate(DTYPES)}
-_REDUCTION = {name: number for number, name in enumerate(REDUCTIONS)}
-_COLLECTIVE = {name: number for number, name in enumerate(COLLECTIVES)}
-_FLOATS = ("float32", "float64", "bfloat16", "float16")
+from tnt_notebook.comm import schedules
+from tnt_notebook.comm.buckets import Bucket
+from tnt_notebook.comm.connection import Connection, Prepared
+from tnt_notebook.comm.numbers import COLLECTIVES, reduction_number, type_number
+from tnt_notebook.errors import CommunicationError
 
 #: Whatever makes the schedule of one rank: the name of an algorithm of the backend
 #: (:func:`tnt_notebook.comm.schedules.names`), a function (see :mod:`tnt_notebook.comm.schedules`),
 #: or ``None``, which chooses by size, number of ranks and topology.
 Algorithm = str | Callable[..., Any] | None
 
-
 #: After so many different calls what they have prepared is dropped.
 MOST_PREPARED = 1024
 
 
-class Prepared(NamedTuple):
-    """A collective that has been called before."""
-
-    operation: _kernels.Operation
-    label: str
-    opaque: bool  # NumPy shows memory of this dtype only as that of another
-
-
-class Collectives(ABC):
-    """What ranks can do together.
+class Communicator:
+    """Ranks that work together: all of a world, or a group of them, numbered anew.
 
     All ranks must make the same calls in the same order. They wait, with Ctrl-C working; after the
     time-out without a message they raise. When another rank fails they raise
-    :class:`~tnt_notebook.errors.PeerError` at once.
+    :class:`~tnt_notebook.errors.PeerError` at once. Errors name ranks of the world.
 
     Arrays are float32, float64, bfloat16, float16, int32, int64 or uint8, of any shape. Results are
     new arrays, with the same bits on all ranks. ``op`` is ``"sum"``, ``"mean"`` (floats only),
     ``"min"``, ``"max"`` or ``"product"``. ``algorithm``: see :data:`Algorithm`.
+
+    Several may be used at once, each by a thread of its own.
+
+    Attributes:
+        rank, size: of this process among the members, and how many these are.
+        members: the members' ranks in the world, ascending.
     """
 
     rank: int
     size: int
+    members: tuple[int, ...]
+
+    def __init__(self, connection: Connection, channel: int) -> None:
+        self._connection, self._channel = connection, channel
+        self._lock = threading.Lock()
 
     @property
-    @abstractmethod
+    def id(self) -> tuple[int, int]:
+        """The numbers by which TensorFlow ops find the world, and these ranks in it."""
+        return self._connection.world, self._group
+
+    @property
+    def _group(self) -> int:
+        """The number of these ranks in the backend; 0: all."""
+        return 0
+
+    @property
     def node(self) -> tuple[int, ...]:
-        """The number of each rank's node; ranks of one node share memory."""
+        """The number of each member's node; ranks of one node share memory."""
+        return tuple(self._connection.links.node[rank] for rank in self.members)
 
-    #: What has been called before, by what makes a call a different one. Gone with the engine.
-    _prepared: dict[tuple[Any, ...], Prepared]
+    @property
+    def timeout_s(self) -> float:
+        """Seconds that an operation may wait for one message."""
+        return self._connection.timeout_s
 
-    @abstractmethod
-    def _prepare(self, label: str, **request: Any) -> _kernels.Operation:
-        """A collective on this world's or group's channel."""
+    # -- what is made of ranks --------------------------------------------------------------------
 
-    @abstractmethod
-    def _run(self, prepared: Prepared, array: np.ndarray, output: np.ndarray | None) -> None:
-        """Carries out one collective; raises if it does not complete."""
+    def split(self, color: int) -> Group:
+        """A group of the members that give the same color. Collective over these ranks alone.
+
+        Groups have all that a world has for its ranks, at the same speed, and can be split again.
+        """
+        told = self.allgather(np.array([[color, self._connection.channels_taken]], np.int64))
+        colors, taken = told.T.tolist()
+        members = [rank for rank, other in zip(self.members, colors, strict=True) if other == color]
+        return Group(self._connection, tuple(members), self._connection.take_channel(max(taken)))
+
+    def bucket(self, count: int, dtype: Any = "float32") -> Bucket:
+        """Memory that the other ranks of this node reach, for an allreduce in place. Collective.
+
+        Args:
+            count: elements.
+            dtype: one of the dtypes that can be exchanged.
+        """
+        dtype = np.dtype(dtype)
+        type_number(dtype)  # what is refused is refused before the ranks talk
+        taken = max(self.gather_numbers(self._connection.channels_taken))
+        return Bucket(
+            self._connection, self._group, self.size, count, dtype,
+            self._connection.take_channel(taken),
+        )  # fmt: skip
+
+    # -- failures ---------------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> str | None:
+        """Why communication has ended, or ``None``."""
+        return self._connection.failure
+
+    def abort(self, reason: str) -> None:
+        """Ends all waiting on all ranks of the world: their collectives raise PeerError with
+        ``reason``."""
+        self._connection.abort(reason)
+
+    def error(self, label: str) -> Exception:
+        """The exception that says why ``label`` did not complete on this rank."""
+        return self._connection.error(label)
+
+    # -- collectives ------------------------------------------------------------------------------
 
     def allreduce(
         self, array: Any, op: str = "sum", scale: float = 1.0, algorithm: Algorithm = None
@@ -220,17 +260,19 @@ class Collectives(ABC):
         algorithm: Algorithm = None,
     ) -> None:
         key = (collective, array.dtype, array.shape, count, op, scale, offsets, root, algorithm)
-        prepared = self._prepared.get(key)
+        known = self._connection.prepared(self._group)
+        prepared = known.get(key)
         if prepared is None:
-            if len(self._prepared) >= MOST_PREPARED:
-                self._prepared.clear()
-            prepared = self._prepared[key] = self._prepare_for(array, output, *key)
+            if len(known) >= MOST_PREPARED:
+                known.clear()
+            prepared = known[key] = self._prepare(array, output, *key)
         if prepared.opaque:
             array = array.view(np.uint16)
             output = None if output is None else output.view(np.uint16)
-        self._run(prepared, array, output)
+        with self._lock:
+            self._connection.carry_out(prepared, array, output)
 
-    def _prepare_for(
+    def _prepare(
         self,
         array: np.ndarray,
         output: np.ndarray | None,
@@ -244,53 +286,60 @@ class Collectives(ABC):
         root: int,
         algorithm: Algorithm,
     ) -> Prepared:
+        from tnt_notebook.comm import _kernels
+
         if not 0 <= root < self.size:
             raise ValueError(f"rank {root} is not one of 0 to {self.size - 1}")
         number = type_number(dtype)
         reduction, scale = reduction_number(op, dtype, scale, self.size)
         schedule, agreed = None, 0
         if callable(algorithm):
-            from tnt_notebook.comm import schedules
-
-            schedule, agreed = schedules.made_by(
-                algorithm, collective, self, count, dtype.itemsize, offsets, root,
-                array.size, 0 if output is None else output.size,
-            )  # fmt: skip
+            task = schedules.Task(
+                collective, self.rank, self.size, count, dtype.itemsize, offsets, root, self.node
+            )
+            output_count = 0 if output is None else output.size
+            schedule, agreed = schedules.made_by(algorithm, task, array.size, output_count)
         label = f"{collective} of {dtype}{list(shape)}" if array.size else collective
-        operation = self._prepare(
-            label,
-            collective=_COLLECTIVE[collective],
+        operation = _kernels.Operation(
+            engine=self._connection.engine,
+            channel=self._channel,
+            collective=COLLECTIVES.index(collective),
             type=number,
             reduction=reduction,
             scale=scale,
             count=count,
             offsets=offsets,
             root=root,
+            group=self._group,
             algorithm=algorithm if isinstance(algorithm, str) else "",
             schedule=schedule,
             agreed=agreed,
+            label=label,
         )
         return Prepared(operation, label, opaque=dtype.name == "bfloat16")
 
 
-@functools.cache
-def type_number(dtype: np.dtype) -> int:
-    """The backend's number of a dtype; raises TypeError if it cannot be exchanged."""
-    number = _TYPE.get(dtype.name)
-    if number is None or not dtype.isnative:
-        raise TypeError(f"{dtype} cannot be exchanged; it must be one of {', '.join(DTYPES)}")
-    return number
+class Group(Communicator):
+    """Some ranks of a world, numbered anew; made by :meth:`Communicator.split`."""
 
+    def __init__(self, connection: Connection, members: tuple[int, ...], channel: int) -> None:
+        super().__init__(connection, channel)
+        self.members = members
+        self.rank, self.size = members.index(connection.rank), len(members)
+        self._number = connection.add_group(members)
 
-def reduction_number(op: str, dtype: np.dtype, scale: float, size: int) -> tuple[int, float]:
-    """The backend's number of a reduction, and the scale that goes with it."""
-    if op == "mean":
-        if dtype.name not in _FLOATS:
-            raise TypeError(f"the mean of {dtype} is not a {dtype}: use sum, or convert to floats")
-        return _REDUCTION["sum"], scale / size
-    if op not in _REDUCTION:
-        raise ValueError(f"op {op!r} is not one of sum, mean, min, max, product")
-    return _REDUCTION[op], scale
+    def __repr__(self) -> str:
+        ranks = list(self.members)
+        return f"<Group: rank {self.rank} of {self.size}, ranks {ranks} of the world>"
+
+    @property
+    def _group(self) -> int:
+        if self._number not in self._connection.groups:
+            raise CommunicationError(
+                f"Ranks have died since this group of ranks {list(self.members)} was made, and the "
+                "others are numbered anew. Split the world again."
+            )
+        return self._number
 
 
 def _offsets(counts: Iterable[int]) -> tuple[int, ...]:

@@ -1,0 +1,144 @@
+"""Groups of groups of ranks, and everything that takes a communicator."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tnt_notebook import comm
+from tnt_notebook.comm import ops
+from tnt_notebook.comm.channels import GRAPH
+from tnt_notebook.errors import CommunicationError
+
+#: Of each rank of the world, the color that it gives when what it is in is split.
+colors = st.tuples(*[st.integers(0, 2)] * 4)
+
+#: What is split each time: the world (0), or what that many splits before have made.
+splits = st.lists(st.tuples(st.integers(0, 5), colors), min_size=1, max_size=8)
+
+
+def made(plan):
+    """The communicators of this rank, each with its members by the plan alone."""
+    w = comm.world()
+    found = [(w, [*range(w.size)])]
+    for back, color in plan:
+        over, members = found[max(0, len(found) - 1 - back) if back else 0]
+        same = [rank for rank in members if color[rank] == color[w.rank]]
+        found.append((over.split(color[w.rank]), same))
+    return found
+
+
+def all_in_use(plan, fails):
+    """Eager calls, ops in one graph, and buckets of all communicators, mixed."""
+    w = comm.world()
+    communicators = made(plan)
+
+    @tf.function(autograph=False)
+    def step(x):
+        results = []
+        with ops.channels():
+            for over, _ in communicators:
+                to, source = (over.rank + 1) % over.size, (over.rank - 1) % over.size
+                summed = ops.allreduce([x], over=over)
+                gathered = ops.allgather(tf.repeat(x[:, None], w.rank, 0), over=over)
+                now = ops.clock(over=over)
+                results.append((summed, gathered, now))
+            for number, (over, _) in enumerate(communicators):
+                to, source = (over.rank + 1) % over.size, (over.rank - 1) % over.size
+                if over.size == 1:
+                    continue
+                # One channel a sender: of this communicator's own, by its rank in the world.
+                channel = GRAPH.part(number + 1, 16)
+                with ops.channels(channel.only(w.rank)):
+                    ops.send(x * 10, to, over=over)
+                with ops.channels(channel.only(over.members[source])):
+                    results[number] += (ops.receive([2], tf.float32, source, over=over),)
+        return results
+
+    def check():
+        inputs = np.array([[1 + 3 * rank, 10.0**rank] for rank in range(w.size)], np.float32)
+        own = inputs[w.rank]
+        outcomes = step(tf.constant(own))
+        for (over, members), (summed, gathered, _, *received) in zip(
+            communicators, outcomes, strict=True
+        ):
+            expected = inputs[members].sum(axis=0)
+            assert list(over.members) == members and members[over.rank] == w.rank
+            np.testing.assert_array_equal(over.allreduce(own), expected)
+            np.testing.assert_array_equal(over.allgather(own), inputs[members].ravel())
+            np.testing.assert_array_equal(over.broadcast(own, over.size - 1), inputs[members[-1]])
+            np.testing.assert_array_equal(summed[0], expected)
+            rows = [np.repeat(inputs[rank][:, None], rank, 0) for rank in members]
+            np.testing.assert_array_equal(gathered, np.concatenate(rows))
+            if received:
+                source = members[over.rank - 1]
+                np.testing.assert_array_equal(received[0], 10 * inputs[source])
+            bucket = over.bucket(2)
+            bucket.array[:] = own
+            np.testing.assert_array_equal(bucket.allreduce(), expected)
+
+    check()
+    if fails is not None:
+        w.barrier()
+        if w.rank == fails:
+            w.abort(f"rank {w.rank}: gives up")
+        with pytest.raises(Exception, match="gives up"):
+            w.barrier()
+        w.recover()
+        check()
+        over, members = communicators[-1]
+        last = over.split(0)
+        assert list(last.members) == members
+        assert last.gather_numbers(w.rank) == members
+
+
+@settings(max_examples=12, deadline=None, derandomize="CI" in os.environ)
+@given(splits, st.sampled_from([None, 0, 3]), st.sampled_from([None, {"nodes": (0, 0, 1, 1)}]))
+def test_communicators_of_communicators_are_what_numpy_says(ranks, plan, fails, world):
+    ranks.run(4, all_in_use, plan, fails, world=world)
+
+
+def split_while_others_do_something_else():
+    """Ranks 0 and 1 make groups and buckets of their own; then all make one together."""
+    w = comm.world()
+    half = w.split(w.rank // 2)
+    own = [half.split(half.rank) if w.rank < 2 else None for _ in range(3)]
+    if w.rank < 2:
+        half.bucket(3)
+    quarter = half.split(1 - half.rank)
+    everyone = w.split(0)
+    assert everyone.gather_numbers(w.rank) == [0, 1, 2, 3]
+    assert quarter.gather_numbers(w.rank) == [w.rank]
+    return everyone._channel, len({o._channel for o in own if o} | {quarter._channel})
+
+
+def test_ranks_that_take_no_part_in_a_split_agree_with_the_others_later(ranks):
+    found = ranks.run(4, split_while_others_do_something_else)
+    assert len({channel for channel, _ in found}) == 1
+    assert [different for _, different in found] == [4, 4, 1, 1]
+
+
+def a_peer_is_missing():
+    """Rank 3 of the world is rank 1 of its group, and does not come."""
+    w = comm.world()
+    pair = w.split(w.rank % 2)
+    w.barrier()
+    said = ""
+    if w.rank == 1:
+        w.set_timeout(0.2)
+        with pytest.raises(CommunicationError) as error:
+            pair.allreduce(np.ones(3))
+        said = str(error.value)
+        w.set_timeout(60)
+    w.recover()
+    return said
+
+
+def test_errors_of_a_group_name_ranks_of_the_world(ranks):
+    said = ranks.run(4, a_peer_is_missing)
+    assert "for rank 3 in allreduce of float64[3]" in said[1]
