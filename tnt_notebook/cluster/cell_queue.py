@@ -15,8 +15,8 @@ from tnt_notebook.cluster.log_tails import LogTails
 from tnt_notebook.cluster.lost_ranks import death_error, stuck_error
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.errors import ClusterError, DeathError, RankError
+from tnt_notebook.protocol import Call
 
-ENGINE = "tnt_notebook.engine"  # where functions are that ranks are told to call
 _TURN_TICK_S = 0.05
 _RECOVER_S = 30.0
 _STACKS_WAIT_S = 0.5  # for stuck ranks to write where they are
@@ -115,7 +115,7 @@ class CellQueue:
 
     def _recover(self, engines: Engines) -> None:
         if self.needs_recovery and engines.size > 1 and engines.living:
-            recovery = Execution(engines, engines.living).call(f"{ENGINE}.cell:recover")
+            recovery = Execution(engines, engines.living).call(Call.RECOVER)
             self.follow(recovery, timeout=_RECOVER_S)
             if recovery.failures:
                 raise rank_error(recovery.failures)

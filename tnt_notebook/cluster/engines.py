@@ -19,6 +19,7 @@ from tnt_notebook.cluster.lease import Lease
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.record import Known, Record
 from tnt_notebook.errors import ClusterError
+from tnt_notebook.protocol import Call
 from tnt_notebook.words import NO_MEMORY, ended
 
 TAIL_LINES = 25
@@ -277,7 +278,7 @@ class Engines:
         Raises:
             ClusterError: they are not, or do not answer.
         """
-        describe = ipp.Reference("__import__('tnt_notebook.engine.cell', fromlist=['*']).describe")
+        describe = ipp.Reference(Call.DESCRIBE.expression)
         deadline = time.monotonic() + _DESCRIBE_S
         while True:
             answers = self.client[list(range(self.size))].apply_async(describe)

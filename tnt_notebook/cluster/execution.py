@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import ipyparallel as ipp
 from ipyparallel.serialize import PrePickled
 
-from tnt_notebook import signals
+from tnt_notebook import protocol
 from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.failure import Failure, failure_of
 from tnt_notebook.cluster.log_tails import LogTails
@@ -115,10 +115,9 @@ class Execution:
             )
         return self
 
-    def call(self, function: str, *arguments: Any) -> Execution:
-        """Sends a call of ``module:function`` of the engine side; only data crosses."""
-        module, name = function.split(":")
-        reference = ipp.Reference(f"__import__({module!r}, fromlist=['*']).{name}")
+    def call(self, function: protocol.Call, *arguments: Any) -> Execution:
+        """Sends a call of a function of the engine side; only data crosses."""
+        reference = ipp.Reference(function.expression)
         # Serialised once, not once per rank.
         packed = [a if isinstance(a, PrePickled) else PrePickled(a) for a in arguments]
         for rank, identity in self._identities():
@@ -142,7 +141,7 @@ class Execution:
 
     def request_stop(self) -> None:
         """Asks the ranks to end their fit after the current step."""
-        self._signal(signals.STOP)
+        self._signal(protocol.STOP)
 
     def abort(self) -> None:
         """Ends it on all ranks, wherever they are: those that wait for each other are freed, then
@@ -151,7 +150,7 @@ class Execution:
 
     def request_stacks(self) -> None:
         """Asks the ranks that have not answered to write into their logs where they are."""
-        self._signal(signals.STACKS)
+        self._signal(protocol.STACKS)
 
     def wait(self, timeout: float | None = None) -> None:
         """Shows output until all ranks have answered.
@@ -229,7 +228,7 @@ class Execution:
         now = time.monotonic()
         if self._arrived - self._taken > BACKLOG and now - self._quieted_at > QUIET_EVERY_S:
             self._quieted_at = now
-            self._signal(signals.QUIET)
+            self._signal(protocol.QUIET)
         if self._tails is not None:
             for rank, text in self._tails.new():
                 self._merger.write(rank, "stdout", text, time.monotonic())
@@ -248,7 +247,7 @@ class Execution:
                 self._on_interrupt()
             elif self._aborted_at is None:
                 self._aborted_at = time.monotonic()
-                self._signal(signals.FREE)
+                self._signal(protocol.FREE)
 
     def _take(self, rank: int, kind: str, content: Any) -> None:
         self._heard_at = now = time.monotonic()
@@ -313,7 +312,7 @@ class Execution:
         waited = time.monotonic() - since
         if self._died and waited > TOLD_AFTER_S and not self._freed:
             self._freed = True
-            self._signal(signals.FREE)  # of a host that is silent MPI tells nobody
+            self._signal(protocol.FREE)  # of a host that is silent MPI tells nobody
         patience = INTERRUPT_AFTER_S if self._aborted_at is None else FREED_AFTER_S
         if waited > patience and not self._interrupted_stuck:
             self._interrupted_stuck = True

@@ -22,10 +22,10 @@ from tnt_notebook.dashboard.measured import timeline_from
 from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.errors import DeathError, ModelError, RankError, SuspendedError, TntError
 from tnt_notebook.plan.simulate import Timeline
+from tnt_notebook.protocol import Call, Published
 from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
 from tnt_notebook.telemetry.run_reader import Reader
 
-_FRAME = "tnt_frame"
 _READ_S = 0.25
 #: Seconds after which a fit that was asked to stop is aborted: a step, and the end of an epoch with
 #: its checkpoints, take less.
@@ -115,7 +115,7 @@ class Fit:
     def model_bytes(self) -> bytes:
         """The trained model as the bytes of a ``.keras`` file."""
         self.wait()
-        model: bytes = self._cluster.call("fit:model_bytes", ranks=[0])[0]
+        model: bytes = self._cluster.call(Call.MODEL, ranks=[0])[0]
         return model
 
     @property
@@ -377,7 +377,7 @@ class Fit:
                 self._take(frame)
 
     def _on_data(self, data: dict[str, Any]) -> None:
-        if (frame := data.get(_FRAME)) is not None:
+        if (frame := data.get(Published.FRAME)) is not None:
             self._take(frame)
 
     def _take(self, frame: Frame) -> None:

@@ -25,9 +25,8 @@ from pathlib import Path
 
 import platformdirs
 
-from tnt_notebook import warden
+from tnt_notebook import protocol, warden
 
-_SHARED_MEMORY = Path("/dev/shm")
 _ROOM = 1 << 20  # a start writes less
 
 
@@ -55,7 +54,7 @@ class RunFolder:
                 part.mkdir(mode=0o700)
             for log in (folder.controller_log, folder.launcher_log, folder.job_log):
                 log.touch(0o600)  # others append to them, and would let everybody read
-            (folder.segments / "folder").symlink_to(path)
+            (folder.segments / protocol.HOME_LINK).symlink_to(path)
             folder.check_room()
         except OSError:
             warden.remove([str(made) for made in folder.all])
@@ -98,7 +97,7 @@ class RunFolder:
     @property
     def temporary(self) -> Path:
         """Temporary files of ranks on this host, which TensorFlow leaves behind when killed."""
-        return self.path / "tmp"
+        return self.path / protocol.TEMPORARY
 
     @property
     def record(self) -> Path:
@@ -113,12 +112,12 @@ class RunFolder:
     @property
     def busy(self) -> Path:
         """Touched while a fit goes on."""
-        return self.path / "busy"
+        return self.path / protocol.BUSY
 
     @property
     def time_is_up(self) -> Path:
         """Made by the script of a job whose time is nearly over."""
-        return self.path / "time-is-up"
+        return self.path / protocol.TIME_IS_UP
 
     def ended(self, round: int) -> Path:
         """Made by the script of a job when the ranks that it started in a round have ended."""
@@ -145,7 +144,7 @@ class RunFolder:
 
     def rank_log(self, rank: int) -> Path:
         """Everything one rank wrote."""
-        return self.logs / f"rank-{rank}.log"
+        return self.logs / protocol.rank_log(rank)
 
 
 def base(on_all_nodes: bool) -> Path:
@@ -161,21 +160,22 @@ def base(on_all_nodes: bool) -> Path:
 
 def local_folder(name: str) -> Path | None:
     """The folder of a cluster in this host's shared memory; None where there is none."""
-    return _SHARED_MEMORY / name if _SHARED_MEMORY.is_dir() else None
+    return protocol.SHARED_MEMORY / name if protocol.SHARED_MEMORY.is_dir() else None
 
 
 def known() -> list[RunFolder]:
     """The folders of this user's clusters: those kept on this host, and those on any that use the
     same home."""
     found: dict[str, RunFolder] = {}
-    for parent in {_SHARED_MEMORY, base(False), base(True)}:
+    for parent in {protocol.SHARED_MEMORY, base(False), base(True)}:
         if not parent.is_dir():
             continue
-        for path in parent.glob("tnt-*-*"):
+        for path in parent.glob(protocol.CLUSTERS):
             try:
                 if path.is_symlink() or path.stat().st_uid != os.geteuid():
                     continue  # somebody else's, whatever it says
-                real = Path(os.readlink(path / "folder")) if parent == _SHARED_MEMORY else path
+                on_host = parent == protocol.SHARED_MEMORY
+                real = Path(os.readlink(path / protocol.HOME_LINK)) if on_host else path
             except OSError:  # it is being made or removed
                 continue
             segments = local_folder(path.name) or real / "segments"

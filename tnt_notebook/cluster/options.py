@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any
 
+from tnt_notebook import protocol
 from tnt_notebook.choices import BATCH_SYSTEMS, LAUNCHERS, MAX_LANES, TRANSPORTS
 from tnt_notebook.errors import ClusterError
 
@@ -205,10 +206,10 @@ class Request:
     transport: str | None = _option(
         str, "how ranks reach each other: shm is shared memory, mpi is MPI, gpi is GPI-2 between "
         "nodes; auto (without it) is shared memory within a node, and MPI between nodes",
-        site=False, choices=tuple(TRANSPORTS), variable="TNT_TRANSPORT",
+        site=False, choices=tuple(TRANSPORTS), variable=protocol.TRANSPORT,
     )  # fmt: skip
     lanes: int | None = _option(
-        int, "progress threads of a rank (1 without it)", "L", site=False, variable="TNT_LANES",
+        int, "progress threads of a rank (1 without it)", "L", site=False, variable=protocol.LANES,
         allowed=_is_lanes, must=f"a rank has 1 to {MAX_LANES} progress threads",
     )  # fmt: skip
     ssh: str | None = _option(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tnt_notebook.cluster import fit_note, start
-from tnt_notebook.cluster.cell_queue import ENGINE, CellQueue, no_report
+from tnt_notebook.cluster.cell_queue import CellQueue, no_report
 from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
@@ -21,6 +21,7 @@ from tnt_notebook.cluster.pushed_values import packed
 from tnt_notebook.cluster.record import Record
 from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
 from tnt_notebook.errors import ClusterError, NoClusterError
+from tnt_notebook.protocol import Call
 from tnt_notebook.words import number
 
 Ticket = tuple[CellQueue, object]
@@ -188,7 +189,7 @@ class Ranks:
         Raises:
             ClusterError: a value cannot be sent; the message names it.
         """
-        self.call("cell:push", packed(values))
+        self.call(Call.PUSH, packed(values))
 
     def pull(self, name: str, rank: int = 0) -> Any:
         """The value a name has in the cells of one rank.
@@ -196,20 +197,20 @@ class Ranks:
         Raises:
             ClusterError: the name is not defined there, or its value cannot be sent.
         """
-        answer = self.call("cell:fetch", name, ranks=[rank])[rank]
+        answer = self.call(Call.FETCH, name, ranks=[rank])[rank]
         if "refused" in answer:
             raise ClusterError(f"rank {rank}: {answer['refused']}")
         return answer["value"]
 
     def call(
         self,
-        function: str,
+        function: Call,
         *arguments: Any,
         ranks: Sequence[int] | None = None,
         on_data: Callable[[dict[str, Any]], None] | None = None,
         report: Callable[[str], None] = no_report,
     ) -> dict[int, Any]:
-        """Calls ``module:function`` of the engine side on ranks; returns answers by rank.
+        """Calls a function of the engine side on ranks; returns answers by rank.
 
         Args:
             on_data: called with what a rank publishes as data meanwhile.
@@ -222,7 +223,7 @@ class Ranks:
         queue = self._queue
         with queue.turn(report) as engines:
             where = self._living(ranks)
-            execution = Execution(engines, where, on_data).call(f"{ENGINE}.{function}", *arguments)
+            execution = Execution(engines, where, on_data).call(function, *arguments)
             queue.follow(execution)
         if execution.failures:
             raise rank_error(execution.failures)
@@ -251,7 +252,7 @@ class Ranks:
             fit_note.write(engines.folder, self.ranks, note)
             kept = {**kept, "ranks": len(engines.living)}
             execution = Execution(engines, engines.living, on_data, on_tick=on_tick)
-            yield execution.call(f"{ENGINE}.fit:run_fit_cell", cell, options, kept)
+            yield execution.call(Call.RUN_FIT, cell, options, kept)
 
     @contextmanager
     def begun_turn(
@@ -262,7 +263,7 @@ class Ranks:
         with queue.turn(ticket=ticket) as engines:
             tails = LogTails(engines.folder, fit.logs)
             execution = Execution(engines, engines.living, tails=tails, on_tick=on_tick)
-            yield execution.call(f"{ENGINE}.fit:result_of", fit.run)
+            yield execution.call(Call.FIT_RESULT, fit.run)
 
     # Inside -------------------------------------------------------------------------------
 

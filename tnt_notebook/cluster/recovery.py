@@ -7,6 +7,7 @@ import time
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.errors import ClusterError, RankError
+from tnt_notebook.protocol import Call
 from tnt_notebook.words import number
 
 _REGISTER_S = 30.0
@@ -58,7 +59,7 @@ def start_missing(cluster: Ranks) -> None:
         raise ClusterError(
             "This MPI ends all ranks when one dies: %tnt_cluster restart starts all of them."
         )
-    cluster.call("successor:fill_seats")
+    cluster.call(Call.FILL_SEATS)
     deadline = time.monotonic() + _REGISTER_S
     while missing := cluster.missing():
         if time.monotonic() > deadline:

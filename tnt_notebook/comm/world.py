@@ -12,6 +12,7 @@ from tnt_notebook.comm import channels, clocks, links, mpi, recovery, rules, sur
 from tnt_notebook.comm.communicator import Communicator
 from tnt_notebook.comm.connection import Connection
 from tnt_notebook.errors import CommunicationError
+from tnt_notebook.protocol import LANES, TRANSPORT
 from tnt_notebook.telemetry.events import EVENT
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ class World(Communicator):
     ) -> None:
         connection = Connection(
             communicator,
-            transport or os.environ.get("TNT_TRANSPORT", "auto"),
-            lanes or int(os.environ.get("TNT_LANES", "1")),
+            transport or os.environ.get(TRANSPORT, "auto"),
+            lanes or int(os.environ.get(LANES, "1")),
             timeout_s,
         )
         super().__init__(connection, channels.EAGER.first)

@@ -2,11 +2,11 @@
 
 import signal
 
-from tnt_notebook import signals
+from tnt_notebook import protocol
 
 # Before anything that starts threads (NumPy does): a thread that has not blocked it would get the
 # signal that `tnt_notebook.engine.free` waits for, and end the process.
-signal.pthread_sigmask(signal.SIG_BLOCK, [signals.FREE])
+signal.pthread_sigmask(signal.SIG_BLOCK, [protocol.FREE])
 
 from tnt_notebook.engine.start import main  # noqa: E402
 

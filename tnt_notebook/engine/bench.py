@@ -14,8 +14,8 @@ from ipyparallel.engine.datapub import publish_data
 from tnt_notebook import comm
 from tnt_notebook.comm import rules, tuning
 from tnt_notebook.errors import RulesError, brief
+from tnt_notebook.protocol import Published
 
-PROGRESS = "tnt_bench"
 _EVERY_S = 0.2
 
 
@@ -77,6 +77,6 @@ def _publisher(rank: int) -> tuning.Report:
         new = bool(report["result"]["limit"]) and report["round"] == report["result"]["rounds"]
         if rank == 0 and (new or now - last > _EVERY_S):
             last = now
-            publish_data({PROGRESS: report})
+            publish_data({Published.MEASURED: report})
 
     return publish

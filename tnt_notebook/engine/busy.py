@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tnt_notebook import protocol
 from tnt_notebook.comm import stop
 
-FOLDER = "TNT_FOLDER"
 _EVERY_S = 20.0
 _LOOK_S = 1.0
 
@@ -23,11 +23,11 @@ _LOOK_S = 1.0
 def busy() -> Iterator[None]:
     """Inside, a file in the cluster's folder is touched again and again, and a checkpoint asked for
     when the job's time is nearly over."""
-    home = os.environ.get(FOLDER)
+    home = os.environ.get(protocol.FOLDER)
     if home is None:
         yield
         return
-    file, time_is_up = Path(home) / "busy", Path(home) / "time-is-up"
+    file, time_is_up = Path(home) / protocol.BUSY, Path(home) / protocol.TIME_IS_UP
     done = threading.Event()
 
     def touch() -> None:

@@ -16,13 +16,12 @@ from typing import Any
 from ipyparallel.engine.datapub import publish_data
 from IPython import get_ipython
 
-from tnt_notebook import comm, signals
+from tnt_notebook import comm, protocol
 from tnt_notebook.comm import stop
 from tnt_notebook.engine import busy
 from tnt_notebook.errors import ModelError
+from tnt_notebook.protocol import Published
 from tnt_notebook.telemetry import Frame, State, run_writer
-
-FRAME = "tnt_frame"
 
 _model: Any = None
 _last: tuple[str, dict[str, Any]] | None = None
@@ -31,8 +30,8 @@ _last: tuple[str, dict[str, Any]] | None = None
 def install() -> None:
     """Makes signals requests of the running fit: to end after its current step, or to leave it
     there with a checkpoint, as before the time limit of a batch system."""
-    signal.signal(signals.STOP, lambda signum, frame: stop.request_stop())
-    signal.signal(signals.SUSPEND, lambda signum, frame: stop.request_checkpoint(end=True))
+    signal.signal(protocol.STOP, lambda signum, frame: stop.request_stop())
+    signal.signal(protocol.SUSPEND, lambda signum, frame: stop.request_checkpoint(end=True))
 
 
 def run_fit_cell(
@@ -106,7 +105,7 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
 
 def publish_frame(frame: Frame) -> None:
     """Sends one frame of telemetry to the notebook over the cluster's own channel."""
-    publish_data({FRAME: frame})
+    publish_data({Published.FRAME: frame})
 
 
 @contextlib.contextmanager
@@ -128,7 +127,7 @@ def _kept(begin: dict[str, Any] | None) -> Iterator[Callable[[Frame], None]]:
         try:
             if writer is None:
                 writer = run_writer.begin(
-                    **{**begin, "folder": Path(begin["folder"])}, stops_on=signals.STOP
+                    **{**begin, "folder": Path(begin["folder"])}, stops_on=protocol.STOP
                 )
             writer.write(frame)
         except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 
-from tnt_notebook import comm, signals
+from tnt_notebook import comm, protocol
 
 
 def listen() -> None:
@@ -19,5 +19,5 @@ def listen() -> None:
 
 def _wait() -> None:
     while True:
-        signal.sigwait([signals.FREE])
+        signal.sigwait([protocol.FREE])
         comm.abort("it was interrupted")

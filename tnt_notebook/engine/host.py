@@ -14,10 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tnt_notebook import warden
+from tnt_notebook import protocol, warden
 from tnt_notebook.engine.seat import Seat
-
-_SHARED_MEMORY = Path("/dev/shm")
 
 
 def prepare(home: Path, here: Seat) -> None:
@@ -27,10 +25,10 @@ def prepare(home: Path, here: Seat) -> None:
         home: the cluster's folder that all hosts see; those of a host have the same name.
         here: this rank's place; the first rank of a host starts the process that cleans up.
     """
-    has_shared_memory = _SHARED_MEMORY.is_dir()
-    segments = (_SHARED_MEMORY if has_shared_memory else Path(tempfile.gettempdir())) / home.name
-    if (segments / "folder").is_symlink():  # the notebook's own host
-        _use(home / "tmp")
+    in_memory = protocol.SHARED_MEMORY.is_dir()
+    segments = (protocol.SHARED_MEMORY if in_memory else Path(tempfile.gettempdir())) / home.name
+    if (segments / protocol.HOME_LINK).is_symlink():  # the notebook's own host
+        _use(home / protocol.TEMPORARY)
         return
     temporary = Path(tempfile.gettempdir()) / home.name
     for folder in (segments, segments / warden.RANKS, temporary):
@@ -57,7 +55,7 @@ def prepare(home: Path, here: Seat) -> None:
 
 def _remove_remains(own: Path) -> None:
     """Removes folders of clusters none of whose ranks are here any more."""
-    for segments in own.parent.glob("tnt-*-*"):
+    for segments in own.parent.glob(protocol.CLUSTERS):
         try:
             told = [file.read_text() for file in (segments / warden.RANKS).iterdir()]
             status = segments.lstat()

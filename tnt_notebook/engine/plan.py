@@ -12,8 +12,8 @@ from IPython import get_ipython
 
 from tnt_notebook import comm
 from tnt_notebook.errors import ModelError, ScheduleError
+from tnt_notebook.protocol import Published
 
-PROGRESS = "tnt_plan"
 _EVERY_S = 0.2
 
 
@@ -88,4 +88,4 @@ class _Progress:
         now = time.monotonic()
         if now - self._last > _EVERY_S:
             self._last = now
-            publish_data({PROGRESS: {"done": done, "total": total}})
+            publish_data({Published.PLANNED: {"done": done, "total": total}})

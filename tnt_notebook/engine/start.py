@@ -28,6 +28,7 @@ from tnt_notebook.engine.placement import by_neighbourhood, cores_of, gpu_of, th
 from tnt_notebook.engine.seat import Seat, seat
 from tnt_notebook.engine.streams import RankStream, send_output_to
 from tnt_notebook.errors import ClusterError, TntError
+from tnt_notebook.protocol import PORTS, rank_log
 
 
 class RankEngine(IPEngine):
@@ -69,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     free.listen()
     # Ignored where a script has started mpiexec in the background; cells are to be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    launcher = send_output_to(options.logs / f"rank-{here.rank}.log")
+    launcher = send_output_to(options.logs / rank_log(here.rank))
     RankEngine.nanny = fork()
     try:
         _place(here, options.cores, options.gpus)
@@ -100,7 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _forget_guard() -> None:
     """What cells start has nothing to do with the ports of this rank's MPI."""
-    if os.environ.pop("TNT_PORTS", None) is not None:
+    if os.environ.pop(PORTS, None) is not None:
         others = os.environ.pop("LD_PRELOAD", "").partition(":")[2]
         if others:
             os.environ["LD_PRELOAD"] = others

@@ -16,7 +16,7 @@ from typing import Any
 
 from ipykernel.iostream import OutStream
 
-from tnt_notebook import signals
+from tnt_notebook import protocol
 from tnt_notebook.engine.log import keep_end
 
 _QUIET_S = 0.5
@@ -35,8 +35,8 @@ class RankStream(OutStream):
         # watchfd would put a pipe before the file: the last words of a dying rank would be lost.
         echo = sys.__stdout__ if name == "stdout" else sys.__stderr__
         super().__init__(session, pub_thread, name, watchfd=False, echo=echo)
-        signal.signal(signals.QUIET, _hold_up)
-        signal.siginterrupt(signals.QUIET, False)  # calls of C need not know of it
+        signal.signal(protocol.QUIET, _hold_up)
+        signal.siginterrupt(protocol.QUIET, False)  # calls of C need not know of it
 
     def write(self, string: str) -> int | None:  # type: ignore[override]
         """Writes, once it may."""
@@ -62,5 +62,5 @@ def send_output_to(log: Path) -> int:
     keep_end(file)
     faulthandler.enable()
     # Asked for where a rank hangs; it works in whatever call Python cannot be interrupted.
-    faulthandler.register(signals.STACKS)
+    faulthandler.register(protocol.STACKS)
     return launcher

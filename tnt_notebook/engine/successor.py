@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tnt_notebook import comm
+from tnt_notebook import comm, protocol
 
 
 def fill_seats() -> list[int]:
@@ -26,7 +26,7 @@ def fill_seats() -> list[int]:
 def _command(seat: int) -> list[str]:
     neighbours = comm.world().seats_beside(seat)
     return [
-        *(sys.executable, "-m", "tnt_notebook.engine", *sys.argv[1:]),
+        *(sys.executable, "-m", protocol.ENGINE, *sys.argv[1:]),
         f"--seat={seat}",
         f"--local-rank={neighbours.index(seat)}",
         f"--local-size={len(neighbours)}",

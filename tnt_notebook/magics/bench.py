@@ -14,11 +14,10 @@ from tnt_notebook.dashboard.wording import plural, size
 from tnt_notebook.errors import ClusterError, RankError, RulesError
 from tnt_notebook.magics.bench_table import bench_html, bench_text, rules_text
 from tnt_notebook.magics.progress import StatusLine, noninteractive
+from tnt_notebook.protocol import Call, Published
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster import Cluster
-
-_PROGRESS = "tnt_bench"
 
 
 def run(cluster: Cluster, question: dict[str, Any]) -> Bench:
@@ -35,9 +34,9 @@ def run(cluster: Cluster, question: dict[str, Any]) -> Bench:
     view = _View()
     begun = time.monotonic()
     try:
-        answer = cluster.call(
-            "bench:measure", question, on_data=view.take, report=view.status.update
-        )[0]
+        answer = cluster.call(Call.MEASURE, question, on_data=view.take, report=view.status.update)[
+            0
+        ]
     except RankError as error:
         interrupted = "KeyboardInterrupt" in str(error)
         view.end(view.bench, "interrupted" if interrupted else "failed")
@@ -67,17 +66,17 @@ def save(cluster: Cluster, bench: Bench) -> str:
     Raises:
         RulesError: the file of rules cannot be used.
     """
-    answer = cluster.call("bench:save", bench.result, ranks=[0])[0]
+    answer = cluster.call(Call.SAVE_RULES, bench.result, ranks=[0])[0]
     if "refused" in answer:
         raise RulesError(answer["refused"])
-    cluster.call("bench:load")
+    cluster.call(Call.LOAD_RULES)
     what = f"{plural(len(bench.best), 'rule')} for {plural(bench.ranks, 'rank')}"
     return f"{what} saved in {answer['file']}, and in use from now on"
 
 
 def show_rules(cluster: Cluster) -> None:
     """Prints the rules in use."""
-    print(rules_text(cluster.call("bench:known_rules", ranks=[0])[0]))
+    print(rules_text(cluster.call(Call.KNOWN_RULES, ranks=[0])[0]))
 
 
 class _View:
@@ -93,7 +92,7 @@ class _View:
 
     def take(self, data: dict[str, Any]) -> None:
         """Takes a report of rank 0."""
-        report = data.get(_PROGRESS)
+        report = data.get(Published.MEASURED)
         if report is None:
             return
         result, done = report["result"], report["round"]

@@ -21,11 +21,10 @@ from tnt_notebook.magics.plan_table import (
 )
 from tnt_notebook.magics.progress import StatusLine
 from tnt_notebook.plan.prediction import PipelinePlan, from_json
+from tnt_notebook.protocol import Call, Published
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster import Cluster
-
-_PROGRESS = "tnt_plan"
 
 
 def run(
@@ -49,12 +48,12 @@ def run(
     begun = time.monotonic()
 
     def take(data: dict[str, Any]) -> None:
-        if _PROGRESS in data:
-            progress = data[_PROGRESS]
+        if Published.PLANNED in data:
+            progress = data[Published.PLANNED]
             status.update(f"measured {progress['done']} of {plural(progress['total'], 'layer')}")
 
     answer = cluster.call(
-        "plan:plan",
+        Call.PLAN,
         name,
         pipeline,
         list(schedules),

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tnt_notebook import protocol
 from tnt_notebook.cluster.folder import RunFolder
 from tnt_notebook.cluster.ports import open_mpi_ports
 from tnt_notebook.errors import ClusterError
@@ -84,7 +85,7 @@ def mpi_arguments(
         arguments += ["--prtemca", "plm", "ssh", "-H", listed]
         arguments += ["--prtemca", "plm_ssh_agent", agent] if agent else []
     if hosts or not here:  # of the environment next to nothing reaches the daemons there
-        agent = f"env LD_PRELOAD={_guard()} TNT_PORTS=hosts prted"
+        agent = f"env LD_PRELOAD={_guard()} {protocol.PORTS}=hosts prted"
         arguments += ["--prtemca", "prte_launch_agent", agent]
     if per_node:
         arguments += ["--map-by", f"ppr:{per_node}:node:oversubscribe"]
@@ -121,7 +122,7 @@ def environment(folder: RunFolder, cluster_id: str) -> dict[str, str]:
         MARKER: cluster_id,
         "IPYTHONDIR": str(folder.ipython),
         "PYTHONUNBUFFERED": "1",
-        "TNT_FOLDER": str(folder.path),
+        protocol.FOLDER: str(folder.path),
         # Open MPI: shared segments into the folder of the host.
         "OMPI_MCA_btl_sm_backing_directory": str(folder.segments),
         "OMPI_MCA_osc_sm_backing_directory": str(folder.segments),
@@ -169,7 +170,7 @@ def guarded(mpiexec: Path, here: bool) -> dict[str, str]:
     before = os.environ.get("LD_PRELOAD", "")
     settings = {
         "LD_PRELOAD": ":".join(filter(None, [str(_guard()), before])),
-        "TNT_PORTS": "here" if here else "hosts",
+        protocol.PORTS: "here" if here else "hosts",
     }
     if here:
         settings["OMPI_MCA_btl_tcp_if_include"] = "127.0.0.0/8"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tnt_notebook import protocol
 from tnt_notebook.cluster.folder import RunFolder
 from tnt_notebook.cluster.launch.batch import System, job_name, named
 from tnt_notebook.cluster.launch.command import (
@@ -30,7 +31,7 @@ from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import ENGINES_MARKER, MARKER
 
 #: A rank's engine. ``--mpi`` makes its id the rank.
-_ENGINE = ("-m", "tnt_notebook.engine")
+_ENGINE = ("-m", protocol.ENGINE)
 
 
 @dataclass(frozen=True)
