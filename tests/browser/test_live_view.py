@@ -106,12 +106,16 @@ def test_where_a_step_goes(notebook: Notebook, pictures: Path):
     expect(outputs.locator(".tnt-limit")).to_contain_text("of a step is exchange of")
 
 
-def test_numbers_move_while_the_cell_blocks(lab: Lab, open_notebook: Open):
-    lab.write("blocking.ipynb", [f"{START.format(ranks=2, epochs=50)}\nrun.wait()", "pass"])
+def test_numbers_move_and_stop_works_while_the_cell_blocks(lab: Lab, open_notebook: Open):
+    until_stopped = "run.asked_to_stop.wait(); run.end('stopped')"
+    lab.write("blocking.ipynb", [f"{START.format(ranks=2, epochs=50)}\n{until_stopped}"])
     notebook = open_notebook("blocking.ipynb")
     notebook.run(0)
     expect_to_move(notebook)
     assert notebook.prompt(0) == "[*]:"
+    card(notebook).get_by_role("button", name="Stop").click()
+    expect(notebook.outputs(0).locator(".tnt-pill")).to_have_text("stopped")
+    notebook.wait_until_idle()
 
 
 def test_the_card_comes_back_after_a_refresh_and_goes_on(notebook: Notebook):

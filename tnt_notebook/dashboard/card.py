@@ -99,6 +99,17 @@ class Card(anywidget.AnyWidget):
         super().__init__(title=title, ranks=ranks, can_save=can_save, frame=before)
         self._next_timeline = 0.0  # Unix time
 
+    def open(self) -> None:
+        """Connects the card with the browser.
+
+        What the browser sends is handled by the subshell that it names, so that a button works
+        while a cell blocks the kernel. ipykernel 7.4 would rather take the subshell of whatever
+        message came last when the card was drawn: the blocked one, or one that is gone.
+        """
+        super().open()
+        if hasattr(self.comm, "_reply_subshell_for"):
+            self.comm._reply_subshell_for = lambda data, named: named
+
     def draw(self, frame: Frame, rows: Sequence[Row]) -> None:
         """Shows a frame and the epochs finished so far; the history is that of one run."""
         drawn = _drawn(frame)
