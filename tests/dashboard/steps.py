@@ -45,7 +45,7 @@ def step_of_a_pipeline(
     )
     boxes = [
         Box(rank, action.kind, action.stage, action.micro, begin, end)
-        for rank, action, begin, end in simulate(plan, costs)
+        for rank, action, begin, end in simulate(plan, costs).spans
     ]
     if around:
         boxes += _around(boxes, plan.rank_of, message)

@@ -64,7 +64,7 @@ def _planned_of(actions: Sequence[Box], ranks: Sequence[int]) -> list[Box]:
     )
     return [
         Box(ranks[rank], action.kind, action.stage, action.micro, begin, end)
-        for rank, action, begin, end in simulate(schedule, _mean_costs(own, stages))
+        for rank, action, begin, end in simulate(schedule, _mean_costs(own, stages)).spans
         if action in measured
     ]
 

@@ -68,10 +68,7 @@ def zb_h1(ranks: int, micro_batches: int, stages_per_rank: int = 1) -> Schedule:
 
 def zb_v(ranks: int, micro_batches: int, stages_per_rank: int = 2) -> Schedule:
     """Two stages a rank, the second half of the model on the way back: rank 0 has the last stage.
-
-    Where a forward, an input gradient and a weight gradient take the same time, a rank that has
-    begun is never idle.
-    """
+    Where F, I and W take the same time, a rank that has begun is never idle."""
     count = max(micro_batches, 2 * ranks - 1)
     actions = [_v_of_rank(rank, ranks, count) for rank in range(ranks)]
     rank_of = (*range(ranks), *reversed(range(ranks)))
@@ -146,14 +143,11 @@ FAMILIES = {
 def make(
     schedule: str | Maker, ranks: int, micro_batches: int, stages_per_rank: int | None = None
 ) -> Schedule:
-    """A checked schedule.
+    """A checked schedule. Raises ScheduleError if there is no such schedule, or it is not one.
 
     Args:
         schedule: a name in :data:`FAMILIES`, or a function of one's own.
         stages_per_rank: default: what the family usually has; 1 for a function.
-
-    Raises:
-        ScheduleError: there is no such schedule, or it is not one.
     """
     if ranks < 1 or micro_batches < 1:
         raise ScheduleError(
@@ -182,16 +176,16 @@ def make(
 def bubble_by_formula(
     schedule: Schedule, forward: float, inputs: float, weights: float
 ) -> float | None:
-    """The part of a step that a rank is idle, 0 to 1; None for a schedule of one's own.
-
-    Args:
-        forward, inputs, weights: of a rank and a micro-batch, all its stages together.
-    """
+    """The part of a step that a rank is idle, 0 to 1, by times of a rank and a micro-batch, all its
+    stages together; None for a schedule of one's own."""
     family = FAMILIES.get(schedule.name)
     if family is None:
         return None
     v = schedule.stages // schedule.ranks
-    return family.bubble(schedule.ranks, schedule.micro_batches, forward, inputs, weights, v)
+    # zb-h1 cannot do more than fill the end with weight gradients.
+    idle = max(0.0, family.idle(schedule.ranks, forward, inputs, weights, v))
+    whole = idle + schedule.micro_batches * (forward + inputs + weights)
+    return idle / whole if whole else 0.0
 
 
 def less_idle(name: str) -> str | None:

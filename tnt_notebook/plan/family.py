@@ -12,10 +12,6 @@ from tnt_notebook.plan.schedule import Schedule
 Maker = Callable[[int, int, int], Schedule]
 
 
-def _always(ranks: int, micro_batches: int, stages_per_rank: int) -> bool:
-    return True
-
-
 @dataclass(frozen=True)
 class Family:
     """A schedule for any number of ranks and micro-batches.
@@ -50,14 +46,11 @@ class Family:
     source: str
     stages_per_rank: int = 1
     any_stages: bool = False
-    exact: Callable[[int, int, int], bool] = _always
+    exact: Callable[[int, int, int], bool] = lambda p, m, v: True
 
     def stages(self, wanted: int | None) -> int:
-        """Stages a rank: the usual number where none is wanted.
-
-        Raises:
-            ScheduleError: this schedule cannot have so many.
-        """
+        """Stages a rank: the usual number where none is wanted. Raises ScheduleError if this
+        schedule cannot have so many."""
         usual = self.stages_per_rank
         if wanted is None or wanted == usual:
             return usual
@@ -68,29 +61,3 @@ class Family:
                 f"Schedule {self.name} has {usual} stage{'s' * (usual > 1)} a rank, not {wanted}."
             )
         return wanted
-
-    def held_at_most(
-        self, rank: int, ranks: int, micro_batches: int, stages_per_rank: int = 1
-    ) -> int:
-        """How many pairs of stage and micro-batch a rank holds at most."""
-        most = self.held(rank, ranks, micro_batches, stages_per_rank)
-        return min(most, micro_batches * stages_per_rank)
-
-    def bubble(
-        self,
-        ranks: int,
-        micro_batches: int,
-        forward: float,
-        inputs: float,
-        weights: float,
-        stages_per_rank: int = 1,
-    ) -> float:
-        """The part of a step that a rank is idle, 0 to 1.
-
-        Args:
-            forward, inputs, weights: of a rank and a micro-batch, all its stages together.
-        """
-        # zb-h1 cannot do more than fill the end with weight gradients.
-        idle = max(0.0, self.idle(ranks, forward, inputs, weights, stages_per_rank))
-        whole = idle + micro_batches * (forward + inputs + weights)
-        return idle / whole if whole else 0.0

@@ -26,12 +26,8 @@ def _names(text: str) -> list[str]:
 
 
 def _typed(flag: str = "", **argument: Any) -> dict[str, Any]:
-    """How a field is typed in the notebook.
-
-    Args:
-        flag: default: ``--`` and the field's name.
-        argument: help, metavar, type, choices or action, as argparse takes them.
-    """
+    """How a field is typed in the notebook: its flag, by default ``--`` and its name, and what
+    argparse takes of it."""
     return {"flag": flag, "argument": argument}
 
 
@@ -61,7 +57,7 @@ class Pipeline:
     stages: int = field(
         metadata=_typed(
             "--pipeline", type=int, metavar="P", help="cut the model into stages on P ranks"
-        ),
+        )
     )
     micro_batches: int = field(
         default=8, metadata=_typed(type=int, metavar="M", help="parts of a batch (default: 8)")

@@ -81,11 +81,8 @@ class Partition:
 
 
 def partition(wiring: Wiring, begins: Sequence[int]) -> Partition:
-    """The stages that begin with the given calls; the first begins with call 0.
-
-    Raises:
-        ModelError: a stage would be empty.
-    """
+    """The stages that begin with the given calls; the first begins with call 0. Raises ModelError
+    where a stage would be empty."""
     bounds = [0, *begins, len(wiring.calls)]
     if any(a >= b for a, b in pairwise(bounds)):
         raise ModelError(
@@ -114,15 +111,9 @@ def partition(wiring: Wiring, begins: Sequence[int]) -> Partition:
 
 
 def begins_of(names: Sequence[str], cut_at: Sequence[str]) -> list[int]:
-    """The calls with which stages begin, from the names of layers.
-
-    Args:
-        names: of the layer of each call.
-        cut_at: of the layers that begin a stage; at their first call.
-
-    Raises:
-        ModelError: there is no such layer, or it begins the model.
-    """
+    """The calls with which stages begin, from the names of each call's layer and of those that
+    begin a stage, at their first call. Raises ModelError if there is no such layer, or it begins
+    the model."""
     begins = []
     for name in cut_at:
         if name not in names:

@@ -19,15 +19,8 @@ from typing import Any
 from tnt_notebook.plan.families import bubble_by_formula
 from tnt_notebook.plan.partition import Partition, Wiring, partition
 from tnt_notebook.plan.profile import Profile, load_of
-from tnt_notebook.plan.schedule import Schedule
-from tnt_notebook.plan.simulate import (
-    Costs,
-    Span,
-    Timeline,
-    simulate,
-    spans_from_json,
-    step_time,
-)
+from tnt_notebook.plan.schedule import Action, Schedule
+from tnt_notebook.plan.simulate import Costs, Span, Timeline, even_costs, simulate
 
 
 @dataclass(frozen=True)
@@ -141,26 +134,25 @@ def plan_of(
     batch_size: int,
     replicas: int = 1,
 ) -> PipelinePlan:
-    """Predicts a step.
+    """Predicts a step, with stages that begin with these calls, the first aside. Raises ModelError
+    where one would be empty.
 
     Args:
-        profile: of the largest micro-batch; with recomputation as :func:`.partition.recomputing`
-            gives it.
+        profile: of the largest micro-batch; with recomputation as
+            :func:`~tnt_notebook.plan.profile.recomputing` gives it.
         names: of the layer of each call.
-        begins: the calls with which stages but the first begin.
         batch_size: samples of a batch of all replicas.
-
-    Raises:
-        ModelError: a stage would be empty.
     """
     cut = partition(wiring, begins)
     costs = _costs(profile, cut)
     edges = cut.pairs()
-    spans = simulate(schedule, costs, edges)
-    step, work = step_time(spans), sum(span.end - span.begin for span in spans)
-    free = step_time(simulate(schedule, replace(costs, transfer={}), edges))
-    even = step_time(simulate(schedule, _evened(costs), edges))
-    ideal = step_time(simulate(schedule, replace(_evened(costs), transfer={}), edges))
+    mean = [fmean(seconds) for seconds in (costs.forward, costs.inputs, costs.weights)]
+    evened, per_rank = even_costs(schedule.stages, *mean), schedule.stages // schedule.ranks
+    timeline = simulate(schedule, costs, edges)
+    step, work = timeline.seconds, timeline.work
+    free = simulate(schedule, replace(costs, transfer={}), edges).seconds
+    even = simulate(schedule, replace(evened, transfer=costs.transfer), edges).seconds
+    ideal = simulate(schedule, evened, edges).seconds
     return PipelinePlan(
         schedule.name,
         schedule.ranks,
@@ -171,11 +163,11 @@ def plan_of(
         profile.recompute,
         tuple(_stages(wiring, profile, names, schedule, cut, costs)),
         tuple(rank_bytes(wiring, profile, schedule, begins)),
-        _formula(schedule, costs),
+        bubble_by_formula(schedule, *(per_rank * seconds for seconds in mean)),
         batch_size / step,
         replicas * work / step,
         Losses(max(0.0, step - even), max(0.0, step - free), ideal - work / schedule.ranks),
-        tuple(spans),
+        timeline.spans,
     )
 
 
@@ -203,13 +195,14 @@ def as_json(plan: PipelinePlan) -> dict[str, Any]:
 def from_json(data: dict[str, Any]) -> PipelinePlan:
     """The plan that :func:`as_json` made data of."""
     stages = [StagePlan(**{**s, "memory": Memory(**s["memory"])}) for s in data["stages"]]
-    plain = {
+    spans = [Span(rank, Action(*action), *times) for rank, action, *times in data["spans"]]
+    parsed = {
         "stages": tuple(stages),
-        "spans": spans_from_json(data["spans"]),
+        "spans": tuple(spans),
         "losses": Losses(**data["losses"]),
         "rank_bytes": tuple(data["rank_bytes"]),
     }
-    return PipelinePlan(**{**data, **plain})
+    return PipelinePlan(**{**data, **parsed})
 
 
 def _costs(profile: Profile, cut: Partition) -> Costs:
@@ -224,25 +217,6 @@ def _costs(profile: Profile, cut: Partition) -> Costs:
         if not stage.takes:  # no other stage waits for its gradients: all of them are W's
             inputs[number], weights[number] = 0.0, inputs[number] + weights[number]
     return Costs(by_stage(profile.forward), inputs, weights, transfer)
-
-
-def _evened(costs: Costs) -> Costs:
-    """The same work in equal stages."""
-    n = len(costs.forward)
-    return Costs(
-        [fmean(costs.forward)] * n,
-        [fmean(costs.inputs)] * n,
-        [fmean(costs.weights)] * n,
-        costs.transfer,
-    )
-
-
-def _formula(schedule: Schedule, costs: Costs) -> float | None:
-    per_rank = schedule.stages // schedule.ranks
-    forward, inputs, weights = (
-        per_rank * fmean(of_stages) for of_stages in (costs.forward, costs.inputs, costs.weights)
-    )
-    return bubble_by_formula(schedule, forward, inputs, weights)
 
 
 def _stages(

@@ -70,8 +70,7 @@ class Load(NamedTuple):
 
     Attributes:
         seconds: for a micro-batch, with what it takes from other stages.
-        state_bytes: of their weights, and of the optimizer's state for them.
-        gradient_bytes: of their weights.
+        state_bytes, gradient_bytes: of their weights and the optimizer's state; of gradients.
         held_bytes: what each micro-batch under way keeps: what its backward needs, or with
             recomputation what the stage takes.
         once_bytes: what the backward that is just being done needs beside that.

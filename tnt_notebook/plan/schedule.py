@@ -68,10 +68,7 @@ class Schedule:
         return any(action.kind == "I" for actions in self.actions for action in actions)
 
     def held(self) -> list[int]:
-        """The most pairs of stage and micro-batch whose activations a rank holds at a time.
-
-        Activations are held from a forward to the end of its backward (the weight gradient).
-        """
+        """The most pairs of stage and micro-batch whose activations each rank holds at a time."""
         return [round(self.peak(rank, [1] * self.stages)) for rank in range(self.ranks)]
 
     def held_by_stage(self) -> list[int]:
@@ -84,10 +81,8 @@ class Schedule:
         return most
 
     def peak(self, rank: int, held: Sequence[float]) -> float:
-        """The most that a rank holds at a time, where a micro-batch on stage ``s`` is ``held[s]``.
-
-        It is held from a forward to the end of its backward (the weight gradient).
-        """
+        """The most that a rank holds at a time, where a micro-batch on stage ``s`` is ``held[s]``:
+        from a forward to the end of its backward (the weight gradient)."""
         now = peak = 0.0
         for kind, stage, _ in self.actions[rank]:
             now += _UNDER_WAY[kind] * held[stage]
@@ -120,14 +115,9 @@ def needs(action: Action, edges: Edges) -> list[tuple[Action, ...]]:
 
 
 def check(schedule: Schedule, edges: Edges | None = None) -> None:
-    """Proves that a schedule does all of a step, each part once, on its rank, and comes to an end.
-
-    Args:
-        edges: between stages; default: each stage uses what the one before makes.
-
-    Raises:
-        ScheduleError: says what is wrong, with the ranks and actions concerned.
-    """
+    """Proves that a schedule does all of a step, each part once, on its rank, and comes to an end,
+    where each stage uses what the one before makes, or by ``edges``. Raises ScheduleError, which
+    says what is wrong, with the ranks and actions concerned."""
     edges = chain(schedule.stages) if edges is None else edges
     _check_complete(schedule)
     for _ in in_order(schedule, edges):
@@ -135,11 +125,8 @@ def check(schedule: Schedule, edges: Edges | None = None) -> None:
 
 
 def in_order(schedule: Schedule, edges: Edges) -> Iterable[tuple[int, Action]]:
-    """All actions with their ranks, each after what it needs, a rank's own in its order.
-
-    Raises:
-        ScheduleError: ranks wait for each other.
-    """
+    """All actions with their ranks, each after what it needs, a rank's own in its order. Raises
+    ScheduleError where ranks wait for each other."""
     done: set[Action] = set()
     next_of = [0] * schedule.ranks
     went_on = True

@@ -27,14 +27,12 @@ def best_begins(
     limit_bytes: float = float("inf"),
     stages_per_rank: int = 1,
 ) -> list[int]:
-    """Where to cut so that the slowest stage is as fast as can be: by dynamic programming.
+    """Where to cut so that the slowest stage is as fast as can be: by dynamic programming. Raises
+    ModelError if there are fewer calls than stages, or no cut fits into memory.
 
     Args:
         held: micro-batches that each stage has under way at most.
         limit_bytes: the memory that a rank may take; each of its stages has an equal part of it.
-
-    Raises:
-        ModelError: there are fewer calls than stages, or no cut fits into memory.
     """
     n = len(wiring.calls)
     if n < stages:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tnt_notebook.plan.schedule import (
-    Action,
-    Edges,
-    Schedule,
-    chain,
-    in_order,
-    needs,
-)
+from tnt_notebook.plan.schedule import Action, Edges, Schedule, chain, in_order, needs
 
 
 @dataclass(frozen=True)
@@ -68,12 +61,17 @@ class Timeline:
     @property
     def seconds(self) -> float:
         """From the first action's begin to the last one's end, over all ranks."""
-        return step_time(self.spans)
+        return max(span.end for span in self.spans) - min(span.begin for span in self.spans)
 
     @property
     def bubble(self) -> float:
-        """The part of the step that ranks are idle, 0 to 1."""
-        return bubble(self.spans, self.ranks)
+        """The part of the step that ranks are idle, 0 to 1: 1 - work / (ranks x step time)."""
+        return 1 - self.work / (self.ranks * self.seconds)
+
+    @property
+    def work(self) -> float:
+        """Seconds that ranks are busy, of all together."""
+        return sum(span.end - span.begin for span in self.spans)
 
     def idle(self, rank: int) -> float:
         """The part of the step that a rank is idle, 0 to 1."""
@@ -81,17 +79,9 @@ class Timeline:
         return 1 - work / self.seconds
 
 
-def spans_from_json(rows: Iterable[Sequence[Any]]) -> tuple[Span, ...]:
-    """What JSON has made of spans."""
-    return tuple(Span(rank, Action(*action), begin, end) for rank, action, begin, end in rows)
-
-
-def simulate(schedule: Schedule, costs: Costs, edges: Edges | None = None) -> list[Span]:
-    """The timeline of a step in which every rank does the next action as soon as it can.
-
-    Raises:
-        ScheduleError: ranks wait for each other.
-    """
+def simulate(schedule: Schedule, costs: Costs, edges: Edges | None = None) -> Timeline:
+    """The timeline of a step in which every rank does the next action as soon as it can. Raises
+    ScheduleError where ranks wait for each other."""
     edges = chain(schedule.stages) if edges is None else edges
     end: dict[Action, float] = {}
     free = [0.0] * schedule.ranks
@@ -105,15 +95,4 @@ def simulate(schedule: Schedule, costs: Costs, edges: Edges | None = None) -> li
             begin = max(begin, end[maker] + (costs.transfer.get(pair, 0.0) if apart else 0.0))
         end[action] = free[rank] = begin + costs.of(action)
         spans.append(Span(rank, action, begin, free[rank]))
-    return spans
-
-
-def step_time(spans: Sequence[Span]) -> float:
-    """From the first action's begin to the last one's end, over all ranks."""
-    return max(span.end for span in spans) - min(span.begin for span in spans)
-
-
-def bubble(spans: Sequence[Span], ranks: int) -> float:
-    """The part of a step that ranks are idle, 0 to 1: 1 - work / (ranks x step time)."""
-    work = sum(span.end - span.begin for span in spans)
-    return 1 - work / (ranks * step_time(spans))
+    return Timeline(schedule.name, schedule.ranks, schedule.micro_batches, tuple(spans))

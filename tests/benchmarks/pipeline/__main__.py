@@ -16,7 +16,7 @@ from tests.benchmarks.report import keep, parser, section, three_digits
 from tests.benchmarks.rounds import counted, machine, quartiles, ratio, rotating, tell
 from tests.support.cases import THOROUGH
 from tnt_notebook.plan import families
-from tnt_notebook.plan.simulate import bubble, even_costs, simulate
+from tnt_notebook.plan.simulate import even_costs, simulate
 
 TASKS, MICRO_BATCHES = (list(WITH_TORCH), [8, 16]) if THOROUGH else ([DENSE.name], [8])
 
@@ -108,7 +108,7 @@ def table(task: Task, figures: dict) -> str:
 def formula_of(name: str, ranks: int, micro: int) -> float:
     """The bubble if all stages are alike, and messages cost nothing."""
     schedule = families.make(name, ranks, micro)
-    return bubble(simulate(schedule, even_costs(schedule.stages)), ranks)
+    return simulate(schedule, even_costs(schedule.stages)).bubble
 
 
 def main() -> None:
