@@ -3,7 +3,7 @@
 import { remember } from "./history.js";
 import { leaveBehind } from "./leave.js";
 import { unpacked } from "./packed.js";
-import { failure, header, metrics, progress, savedTrace, time } from "./parts.js";
+import { header, metrics, notice, progress, time } from "./parts.js";
 import { throughput } from "./throughput.js";
 import { timeline } from "./timeline.js";
 
@@ -37,7 +37,10 @@ function render({ model, el }) {
       },
       stop: () => say("stop_requested", true),
     }),
-    savedTrace(), progress(), failure(), metrics(), time(), timeline(), throughput(model.get("ranks")),
+    notice("div", "tnt-caption tnt-saved", "status", ({ saved }) => saved),
+    progress(),
+    notice("p", "tnt-error", "alert", ({ error }) => error),
+    metrics(), time(), timeline(), throughput(model.get("ranks")),
   ];
   el.classList.add("tnt-card");
   el.setAttribute("role", "group");
@@ -70,20 +73,9 @@ function render({ model, el }) {
 
 /** What the parts draw: the traits, with a requested stop shown before the kernel has answered. */
 function viewOf(model, step) {
-  const state = model.get("state");
-  const asked = model.get("stop_requested") && (state === "running" || state === "starting");
-  return {
-    title: model.get("title"),
-    state: asked ? "stopping" : state,
-    error: model.get("error"),
-    canSave: model.get("can_save"),
-    saved: model.get("saved"),
-    frame: model.get("frame"),
-    rows: model.get("rows"),
-    time: model.get("time"),
-    timeline: step,
-    history: model.get("history"),
-  };
+  const view = Object.fromEntries([...DRAWN, "history"].map((trait) => [trait, model.get(trait)]));
+  const asked = view.stop_requested && ["starting", "running"].includes(view.state);
+  return { ...view, state: asked ? "stopping" : view.state, timeline: step };
 }
 
 /** What of a view stands still while it is paused: not the state of the run. */
@@ -93,27 +85,24 @@ function frozen({ frame, rows, time: parts, timeline: step, history }) {
 
 /** Draws at most once per frame of the screen, and not at all while the card is out of sight. */
 function paintWhenVisible(element, draw) {
-  let request = 0;
-  let stale = true;
-  let visible = false;
+  let [request, stale, visible] = [0, true, false];
   const paint = () => {
-    request = 0;
-    stale = false;
+    [request, stale] = [0, false];
     draw();
   };
   const ask = () => {
     if (stale && visible && !request) request = requestAnimationFrame(paint);
   };
-  const sight = new IntersectionObserver((entries) => {
-    visible = entries.at(-1).isIntersecting;
-    ask();
-  });
-  const size = new ResizeObserver(() => invalidate());
-  const theme = new MutationObserver(() => invalidate()); // a canvas does not follow CSS
   const invalidate = () => {
     stale = true;
     ask();
   };
+  const sight = new IntersectionObserver((entries) => {
+    visible = entries.at(-1).isIntersecting;
+    ask();
+  });
+  const size = new ResizeObserver(invalidate);
+  const theme = new MutationObserver(invalidate); // a canvas does not follow CSS
   draw(); // at once: an element of no height would never come into sight
   sight.observe(element);
   size.observe(element);
@@ -122,9 +111,7 @@ function paintWhenVisible(element, draw) {
     invalidate,
     close() {
       cancelAnimationFrame(request);
-      sight.disconnect();
-      size.disconnect();
-      theme.disconnect();
+      for (const observer of [sight, size, theme]) observer.disconnect();
     },
   };
 }

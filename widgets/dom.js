@@ -25,6 +25,24 @@ export function setText(element, text = "") {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** What a part of the card shows, and a place for its sum: [element, sum]. */
+export function heading(words) {
+  const sum = make("span", "tnt-total");
+  return [make("div", "tnt-line tnt-heading", {}, [make("span", "", {}, [words]), sum]), sum];
+}
+
+/** A rank in a list: [element, name]. */
+export function rankRow(words, middle, right) {
+  const name = make("span", "tnt-rank-name", {}, [words]);
+  return [make("div", "tnt-rank", { role: "listitem" }, [name, middle, right]), name];
+}
+
+/** What a colour means, for a legend. */
+export function entry(words, colour, letter = "", ink = "inherit") {
+  const box = make("i", "tnt-letter", { style: `background: ${colour}; color: ${ink}` }, [letter]);
+  return make("span", "", {}, [box, words]);
+}
+
 /** Curves of a class and a shape each, without axes; `draw` takes the points of each. */
 export function sparkline(classes, shapes = classes.map(() => linePath)) {
   const svg = makeSvg("svg", {

@@ -12,7 +12,8 @@ export const HISTORY_LIMIT = 500;
 export function remember(history, frame) {
   if (history.at(-1)?.start !== frame.start) history.length = 0; // another run of the same cell
   if (frame.seq <= (history.at(-1)?.seq ?? 0)) return;
-  history.push(pointOf(frame));
+  const { start, seq, elapsed, logs, rates } = frame;
+  history.push({ start, seq, elapsed, logs, rates });
   if (history.length > HISTORY_LIMIT) thin(history);
 }
 
@@ -38,10 +39,6 @@ export function epochCurve(rows, name, frame, history) {
   return rows
     .filter((row) => row[name] !== undefined)
     .map((row) => [start + Math.min(1, row.epoch / done) * (now - start), row[name] ?? NaN]);
-}
-
-function pointOf({ start, seq, elapsed, logs, rates }) {
-  return { start, seq, elapsed, logs, rates };
 }
 
 // Evenly over time, as in telemetry/sampling.py: of every other point, after many times, the beginning

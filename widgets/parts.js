@@ -1,17 +1,12 @@
 // The parts of the card. Each is a function that makes an element, and returns it with an `update`.
 
-import { button, make, setText, sparkline } from "./dom.js";
+import PARTS from "../tnt_notebook/telemetry/parts.json" with { type: "json" };
+import { button, entry, heading, make, rankRow, setText, sparkline } from "./dom.js";
 import { clock, count, label, number, percent } from "./format.js";
 import { curve, epochCurve } from "./history.js";
 import { extent, fractionDone } from "./layout.js";
 
 const LIVE = new Set(["starting", "running", "stopping"]);
-const PILL = {
-  starting: "starting", running: "running", stopping: "stopping …",
-  finished: "finished", stopped: "stopped", failed: "failed",
-};
-/** Of a step; as in tnt_notebook/telemetry/breakdown.py. */
-const PARTS = ["input", "work", "wait", "exchange", "other"];
 
 /** Title, state, and the buttons; `on` has what they do: `save`, `pause` and `stop`. */
 export function header(on) {
@@ -26,9 +21,9 @@ export function header(on) {
     ]),
     update(view) {
       setText(title, view.title);
-      setText(pill, PILL[view.state]);
+      setText(pill, view.state === "stopping" ? "stopping …" : view.state);
       pill.dataset.state = view.state;
-      save.hidden = !view.canSave;
+      save.hidden = !view.can_save;
       pause.hidden = !LIVE.has(view.state);
       setText(pause, view.paused ? "Resume view" : "Pause view");
       stop.hidden = !LIVE.has(view.state);
@@ -38,14 +33,14 @@ export function header(on) {
   };
 }
 
-/** Where the trace was saved; nothing before. */
-export function savedTrace() {
-  const element = make("div", "tnt-caption tnt-saved", { role: "status", "aria-live": "polite" });
+/** Words that are there only now and then: `pick` takes them from a view. */
+export function notice(tag, className, role, pick) {
+  const element = make(tag, className, { role });
   return {
     element,
-    update({ saved }) {
-      element.hidden = !saved;
-      setText(element, saved);
+    update(view) {
+      element.hidden = !pick(view);
+      setText(element, pick(view));
     },
   };
 }
@@ -70,18 +65,6 @@ export function progress() {
       bar.setAttribute("aria-valuetext", `${where.textContent}, ${when.textContent}`);
       if (fraction === null) bar.removeAttribute("aria-valuenow");
       else bar.setAttribute("aria-valuenow", Math.round(100 * fraction));
-    },
-  };
-}
-
-/** The sentence of what went wrong; nothing while all is well. */
-export function failure() {
-  const element = make("p", "tnt-error", { role: "alert" });
-  return {
-    element,
-    update({ error }) {
-      element.hidden = !error;
-      setText(element, error);
     },
   };
 }
@@ -111,13 +94,12 @@ export function metrics() {
 
 /** Where the time of a step goes: a bar for each rank, and what limits training in a sentence. */
 export function time() {
-  const total = make("span", "tnt-total");
-  const heading = make("div", "tnt-line tnt-heading", {}, [make("span", "", {}, ["Where a step goes"]), total]);
+  const [top, total] = heading("Where a step goes");
   const limit = make("p", "tnt-limit", { role: "status", "aria-live": "polite" });
   const bars = make("div", "tnt-ranks", { role: "list" });
-  const legend = make("div", "tnt-legend", { "aria-hidden": "true" }, PARTS.map((part) => (
-    make("span", "", { "data-part": part }, [part]))));
-  const element = make("div", "tnt-time", {}, [heading, limit, bars, legend]);
+  const legend = make("div", "tnt-legend", { "aria-hidden": "true" },
+    Object.entries(PARTS).map(([part, { colour }]) => entry(part, colour)));
+  const element = make("div", "tnt-time", {}, [top, limit, bars, legend]);
   const shown = [];
   return {
     element,
@@ -135,26 +117,24 @@ export function time() {
 }
 
 function stepBar() {
-  const name = make("span", "tnt-rank-name");
-  const parts = PARTS.map((part) => make("div", "", { "data-part": part }));
   const work = make("span", "tnt-share");
-  const element = make("div", "tnt-rank", { role: "listitem" }, [
-    name, make("div", "tnt-parts", {}, parts), work,
-  ]);
+  const names = Object.keys(PARTS);
+  const parts = names.map((part) => make("div", "", { style: `background: ${PARTS[part].colour}` }));
+  const [element, name] = rankRow("", make("div", "tnt-parts", {}, parts), work);
   return {
     element,
     update(row) {
       element.hidden = !row;
       if (!row) return;
       const [title, shares] = row;
+      const words = names.map((part) => `${part}: ${percent(shares[part])}`);
       setText(name, title);
-      PARTS.forEach((part, i) => {
+      names.forEach((part, i) => {
         parts[i].style.width = `${100 * shares[part]}%`;
-        parts[i].title = `${part}: ${percent(shares[part])}`;
+        parts[i].title = words[i];
       });
       setText(work, `${percent(shares.work)} work`);
-      element.setAttribute("aria-label",
-        `${title}: ${PARTS.map((part) => `${part} ${percent(shares[part])}`).join(", ")}`);
+      element.setAttribute("aria-label", `${title}: ${words.join(", ")}`);
     },
   };
 }

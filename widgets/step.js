@@ -60,12 +60,8 @@ export function markOf({ kind, number }, width) {
 /** The box of a lane at a time, or the nearest within `reach` seconds; undefined where there is none. */
 export function boxAt(boxes, seconds, reach = 0) {
   const away = ({ begin, end }) => Math.max(begin - seconds, seconds - end, 0);
-  let [found, least] = [undefined, reach];
-  for (const box of [...boxes].sort(fromTheTop)) {
-    const distance = away(box);
-    if (distance <= least && (found === undefined || distance < least)) [found, least] = [box, distance];
-  }
-  return found;
+  const near = [...boxes].sort(fromTheTop).filter((box) => away(box) <= reach);
+  return near.sort((one, other) => away(one) - away(other))[0];
 }
 
 /** Sorts boxes of a lane: those that lie below others are the last. */

@@ -1,21 +1,20 @@
 // Samples per second: a line for each of a few ranks, a heat map over time for many.
 
-import { make, setText, sharpContext, sparkline } from "./dom.js";
+import { heading, make, rankRow, setText, sharpContext, sparkline } from "./dom.js";
 import { clock, count, rate } from "./format.js";
 import { cividis, heatColumns, heatPixels, heatRows, heatSpan, rateOfRow } from "./heat.js";
 import { curve, sinceMeasured } from "./history.js";
 import { areaPath, extent, linePath } from "./layout.js";
 import { tip } from "./tip.js";
 
-export const RANKS_WITH_A_LINE = 16;
+const RANKS_WITH_A_LINE = 16;
 
 /** The part of the card that says how fast ranks are. */
 export function throughput(ranks) {
-  const total = make("span", "tnt-total");
-  const heading = make("div", "tnt-line tnt-heading", {}, [make("span", "", {}, ["Samples per second"]), total]);
+  const [top, total] = heading("Samples per second");
   const body = ranks <= RANKS_WITH_A_LINE ? rankLines(ranks) : heatMap(ranks);
   return {
-    element: make("div", "tnt-throughput", {}, [heading, body.element]),
+    element: make("div", "tnt-throughput", {}, [top, body.element]),
     update(view) {
       const rates = view.frame.rates ?? [];
       const sum = rates.reduce((a, b) => a + b, 0) / view.frame.sharing; // a sample counts once
@@ -29,10 +28,7 @@ function rankLines(ranks) {
   const lines = Array.from({ length: ranks }, (_, rank) => {
     const spark = sparkline(["tnt-area", "tnt-curve"], [areaPath, linePath]);
     const value = make("span", "tnt-rate");
-    const element = make("div", "tnt-rank", { role: "listitem" }, [
-      make("span", "tnt-rank-name", {}, [`rank ${rank}`]), spark.element, value,
-    ]);
-    return { element, spark, value };
+    return { element: rankRow(`rank ${rank}`, spark.element, value)[0], spark, value };
   });
   return {
     element: make("div", "tnt-ranks", { role: "list" }, lines.map(({ element }) => element)),
@@ -56,7 +52,7 @@ function heatMap(ranks) {
   const over = make("div", "tnt-over", {}, [canvas]);
   const [first, last] = [make("span", ""), make("span", "")];
   const [low, high] = [make("span", ""), make("span", "")];
-  const scale = make("span", "tnt-scale", { "aria-hidden": "true" }, [low, make("i", "tnt-colours"), high]);
+  const scale = make("span", "tnt-scale", { "aria-hidden": "true" }, [low, colourScale(), high]);
   const caption = make("div", "tnt-caption");
   const names = [make("span", "", {}, ["rank 0"]), make("span", "", {}, [`rank ${ranks - 1}`])];
   const words = tip(over);
@@ -72,7 +68,6 @@ function heatMap(ranks) {
     return words.show([who, value], event.offsetX, event.offsetY);
   });
   canvas.addEventListener("pointerleave", words.hide);
-  colourScale(scale.querySelector(".tnt-colours"));
   return {
     element: make("div", "tnt-strip", {}, [
       make("div", "tnt-map", {}, [
@@ -110,7 +105,7 @@ function drawPixels(context, pixels, width, height) {
   context.drawImage(small, 0, 0, width, height);
 }
 
-function colourScale(element) {
+function colourScale() {
   const stops = Array.from({ length: 9 }, (_, i) => `rgb(${cividis(i / 8).join(" ")})`);
-  element.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
+  return make("i", "tnt-colours", { style: `background: linear-gradient(to right, ${stops.join(", ")})` });
 }

@@ -1,6 +1,6 @@
 // The last step on all ranks: one canvas, to look at by pointer and by keyboard.
 
-import { button, make, setText, sharpContext } from "./dom.js";
+import { button, entry, make, setText, sharpContext } from "./dom.js";
 import { KINDS } from "./kinds.js";
 import { laneAt, lanesOf, topOf } from "./lanes.js";
 import { extentOf, paint } from "./paint.js";
@@ -264,9 +264,7 @@ export function timeline() {
     const found = isClick && under(event.offsetX, event.offsetY);
     if (found?.box.kind && found.name !== "planned") select(found.index, found.box);
   });
-  canvas.addEventListener("pointercancel", () => {
-    dragged = null;
-  });
+  canvas.addEventListener("pointercancel", () => { dragged = null; });
   canvas.addEventListener("pointerleave", () => {
     change({ hovered: null });
     words.hide();
@@ -299,17 +297,13 @@ function themeOf(element) {
 
 /** What is in this step, and no more. */
 function legendOf(step) {
-  const entries = step.kinds.map((kind) => {
-    const { words: about, colour, ink } = KINDS[kind];
-    const letter = make("i", "tnt-letter", {}, [kind]);
-    letter.style.background = colour;
-    letter.style.color = ink ?? "inherit";
-    return make("span", "", {}, [letter, about]);
-  });
-  const others = [
-    make("span", "", {}, [make("i", "tnt-letter tnt-idle"), "idle"]),
+  return [
+    ...step.kinds.map((kind) => {
+      const { words, colour, ink } = KINDS[kind];
+      return entry(words, colour, kind, ink ?? "inherit");
+    }),
+    entry("idle", "var(--tnt-sunken)"),
     ...(step.isPlanned ? [make("span", "", {}, ["thin, above: as planned"])] : []),
     ...(step.isFaint ? [make("span", "", {}, ["faint: a rank's second stage"])] : []),
   ];
-  return [...entries, ...others];
 }

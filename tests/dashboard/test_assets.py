@@ -21,6 +21,11 @@ def node() -> str:
     return path
 
 
+def in_node(node: str, script: str) -> str:
+    """What a module prints."""
+    return run(node, "--input-type=module", "-e", script)
+
+
 def run(node: str, *arguments: str) -> str:
     done = subprocess.run(
         [node, *arguments], capture_output=True, text=True, timeout=120, check=False
@@ -39,9 +44,9 @@ def test_the_joined_module_loads_alone(node, tmp_path):
     alone = tmp_path / "card.mjs"
     alone.write_text(assets.module("card.js"))
     script = (
-        f"const m = await import('{alone.as_uri()}'); console.log(Object.keys(m.default).join())"
+        f"const card = await import('{alone.as_uri()}'); console.log(Object.keys(card.default))"
     )
-    assert run(node, "--input-type=module", "-e", script).strip() == "initialize,render"
+    assert in_node(node, script).strip() == "[ 'initialize', 'render' ]"
 
 
 def test_numbers_read_the_same_in_python_and_in_the_browser(node):
@@ -55,7 +60,7 @@ def test_numbers_read_the_same_in_python_and_in_the_browser(node):
         f"{json.dumps(short)}.map(shortTime)];"
         "console.log(JSON.stringify(texts));"
     )
-    in_the_browser = json.loads(run(node, "--input-type=module", "-e", script))
+    in_the_browser = json.loads(in_node(node, script))
     assert in_the_browser == [
         [*map(wording.number, numbers)],
         [*map(wording.clock, seconds)],
@@ -68,7 +73,7 @@ def test_the_browser_draws_the_kinds_of_boxes_that_python_knows(node):
         f"const {{ KINDS }} = await import('{(assets.folder() / 'kinds.js').as_uri()}');"
         "console.log(JSON.stringify(KINDS));"
     )
-    browser = json.loads(run(node, "--input-type=module", "-e", script))
+    browser = json.loads(in_node(node, script))
     assert {letter: Kind(**row) for letter, row in browser.items()} == BOX_KINDS
     assert list(browser) == list(BOX_KINDS)
 

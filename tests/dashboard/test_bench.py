@@ -22,13 +22,10 @@ def a_bench(ranks: int = 4, sizes: list[int] = SIZES, in_use: str = "ring") -> B
         times = {name: latency + count / rate for name, (latency, rate) in models.items()}
         for name, seconds in times.items():
             relative = seconds / min(times.values())
-            entries.append(
-                {"algorithm": name, **entry(count, seconds, ranks), "relative": relative}
-            )
-    fits = [
-        {"algorithm": name, **fit_of([e for e in entries if e["algorithm"] == name])}
-        for name in models
-    ]
+            measured = entry(count, seconds, ranks)
+            entries.append({"algorithm": name, **measured, "relative": relative})
+    of = {name: [e for e in entries if e["algorithm"] == name] for name in models}
+    fits = [{"algorithm": name, **fit_of(own)} for name, own in of.items()]
     return Bench(
         {
             "collective": "allreduce", "dtype": "float32", "in_place": False, "rounds": 9,
@@ -97,7 +94,6 @@ def test_the_figure_is_small_and_valid_json(sizes):
 
 def test_sizes_and_times_read_well():
     assert [size(n) for n in (512, 1024, 1 << 20, 3 << 29)] == ["512 B", "1 KB", "1 MB", "1.5 GB"]
-    assert [short_time(t) for t in (4.27e-6, 999.4e-6, 0.0025, 1.2)] == [
-        *("4.27 µs", "999 µs", "2.5 ms", "1.2 s")
-    ]
+    times = [short_time(t) for t in (4.27e-6, 999.4e-6, 0.0025, 1.2)]
+    assert times == ["4.27 µs", "999 µs", "2.5 ms", "1.2 s"]
     assert [three_digits(x) for x in (0.0427, 42.71, 1234.4)] == ["0.0427", "42.7", "1,234"]

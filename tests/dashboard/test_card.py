@@ -10,16 +10,21 @@ import pytest
 from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook.dashboard.card import HISTORY_LIMIT, ROWS_DRAWN, TIMELINE_BYTES_PER_S, Card
-from tnt_notebook.dashboard.step_layout import card_step
-from tnt_notebook.dashboard.step_parts import time_of
-from tnt_notebook.telemetry import Breakdown
+from tnt_notebook.dashboard.step_layout import card_step, time_of
+from tnt_notebook.telemetry import Breakdown, Frame
+
+
+def card_of(*frames: Frame, ranks: int = 2) -> Card:
+    """A card that has drawn these frames."""
+    card = Card("MLP", ranks)
+    for frame in frames:
+        card.draw(frame, frame.get("rows", []))
+    return card
 
 
 def test_a_browser_that_comes_back_reads_the_whole_history():
-    card = Card("MLP", 2)
     frames = frames_of_a_run()
-    for frame in frames:
-        card.draw(frame, frame.get("rows", []))
+    card = card_of(*frames)
     state = card.get_state()
     elapsed = [point["elapsed"] for point in state["history"]]
     assert elapsed == pytest.approx([frame["elapsed"] for frame in frames])
@@ -39,27 +44,22 @@ def test_a_frame_sends_itself_only():
 
 
 def test_where_time_goes_is_that_of_the_latest_look_at_this_run():
-    card = Card("MLP", 2)
     step = Breakdown(0.001, 0.006, 0.0, 0.002, 0.001)
     *frames, last = frames_of_a_run(breakdown=(step, step._replace(work=0.004, exchange=0.004)))
-    for frame in frames:
-        card.draw(frame, [])
+    card = card_of(*frames)
     assert card.time == {}
     card.draw(last, [])
     assert card.time["step"] == "10 ms"
-    assert card.time["rows"][1] == [
-        "rank 1",
-        {"input": 0.1, "work": 0.4, "wait": 0.0, "exchange": 0.4, "other": 0.1},
-    ]
+    parts = {"input": 0.1, "work": 0.4, "wait": 0.0, "exchange": 0.4, "other": 0.1}
+    assert card.time["rows"][1] == ["rank 1", parts]
     assert card.time["limit"].startswith("Rank 0 works 1.5 times as long")
     card.draw(frames_of_a_run(start=50.0)[0], [])
     assert card.time == {}
 
 
 def test_the_timeline_is_that_of_the_latest_step_of_this_run():
-    card = Card("MLP", 4)
     frame = {**frames_of_a_run(4)[0], "step_trace": step_of_a_pipeline()}
-    card.draw(frame, [])
+    card = card_of(frame, ranks=4)
     assert card.timeline == card_step(step_of_a_pipeline())
     sent = card.get_state()["timeline"]["deflated"]
     assert json.loads(zlib.decompress(sent)) == card.timeline
@@ -76,10 +76,9 @@ def test_the_steps_of_many_ranks_are_sent_less_often():
     sent = []
     card.observe(lambda _: sent.append(len(card.get_state()["timeline"]["deflated"])), "timeline")
     frames = frames_of_a_run(64, steps=100)
-    *running, last = [
-        {**frame, "step_trace": step_of_a_pipeline(replicas=16, seed=frame["seq"])}
-        for frame in frames
-    ]
+    for frame in frames:
+        frame["step_trace"] = step_of_a_pipeline(replicas=16, seed=frame["seq"])
+    *running, last = frames
     for frame in running:
         card.draw(frame, [])
     seconds = running[-1]["time"] - running[0]["time"]
@@ -92,16 +91,12 @@ def test_the_steps_of_many_ranks_are_sent_less_often():
 def test_of_many_ranks_the_card_shows_one_row():
     frames = frames_of_a_run(64, breakdown=(Breakdown(0.0, 0.5, 0.0, 0.5, 0.0),) * 64)
     (row,) = time_of(frames)["rows"]
-    assert row == [
-        "all ranks",
-        {"input": 0.0, "work": 0.5, "wait": 0.0, "exchange": 0.5, "other": 0.0},
-    ]
+    parts = {"input": 0.0, "work": 0.5, "wait": 0.0, "exchange": 0.5, "other": 0.0}
+    assert row == ["all ranks", parts]
 
 
 def test_the_history_is_bounded():
-    card = Card("MLP", 2)
-    for frame in frames_of_a_run(steps=1000):
-        card.draw(frame, [])
+    card = card_of(*frames_of_a_run(steps=1000))
     assert HISTORY_LIMIT / 3 < len(card.history) <= HISTORY_LIMIT
     assert card.history[-1]["seq"] == card.frame["seq"]
 

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from tests.dashboard.runs import frames_of_a_run
-from tnt_notebook.dashboard.figures import metric_curves, overview
-from tnt_notebook.telemetry import Recorder
+from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
+from tnt_notebook.dashboard.breakdown import MOST_ROWS, figure_of
+from tnt_notebook.dashboard.figures import metric_curves, run_figure
+from tnt_notebook.telemetry import Breakdown, Recorder
 
 
 def traces(figure):
@@ -16,7 +17,7 @@ def traces(figure):
 
 
 def test_epochs_training_solid_and_validation_dashed():
-    figure = overview(frames_of_a_run())
+    figure = run_figure(frames_of_a_run())
     drawn = traces(figure)
     assert list(drawn["loss"].x) == [1, 2, 3]
     assert drawn["loss"].line.dash == "solid"
@@ -32,7 +33,7 @@ def test_before_two_epochs_the_curves_are_over_time():
 
 
 def test_many_ranks_are_a_heat_map():
-    heat = overview(frames_of_a_run(100)).data[-1]
+    heat = run_figure(frames_of_a_run(100)).data[-1]
     assert heat.type == "heatmap"
     assert len(heat.z) <= 64
     assert list(heat.y)[:2] == [0, 2]
@@ -40,7 +41,7 @@ def test_many_ranks_are_a_heat_map():
 
 @pytest.mark.parametrize("ranks", [1, 16, 64, 1024])
 def test_a_long_run_stays_small(ranks):
-    figure = overview(frames_of_a_run(ranks, epochs=10, steps=200, metrics=("a", "b", "c")))
+    figure = run_figure(frames_of_a_run(ranks, epochs=10, steps=200, metrics=("a", "b", "c")))
     assert len(json.dumps(figure.to_plotly_json())) < 100_000
 
 
@@ -50,14 +51,32 @@ def test_nan_is_valid_json():
     for step, loss in enumerate([1.0, float("nan"), float("inf")], start=1):
         recorder.step(1, step, 3, {"loss": loss}, [8], float(step))
         frames.append(recorder.frame(float(step)))
-    bundle = json.dumps(overview(frames).to_plotly_json(), allow_nan=False)
+    bundle = json.dumps(run_figure(frames).to_plotly_json(), allow_nan=False)
     assert json.loads(bundle)["data"][0]["y"] == [1.0, None, None]
 
 
 def test_predict_has_throughput_only():
-    recorder = Recorder(2, "predict", start=0.0)
-    frames = []
-    for step in range(1, 6):
-        recorder.step(1, step, 5, {}, [8, 8], float(step))
-        frames.append(recorder.frame(float(step)))
-    assert list(traces(overview(frames))) == ["rank 0", "rank 1"]
+    frames = [frame | {"logs": {}} for frame in frames_of_an_evaluation()]
+    assert list(traces(run_figure(frames))) == ["rank 0", "rank 1"]
+
+
+STEP = Breakdown(input=0.001, work=0.008, wait=0.0, exchange=0.002, other=0.0005)
+
+
+def test_a_row_for_each_rank_and_a_colour_for_each_part_that_there_is():
+    figure = figure_of([STEP, STEP._replace(work=0.010, exchange=0.0)], "Rank 1 is slow. " * 20)
+    bars = {bar.name: list(bar.x) for bar in figure.data}
+    assert bars == {"input": [1, 1], "work": [8, 10], "exchange": [2, 0], "other": [0.5, 0.5]}
+    assert list(figure.data[0].y) == ["rank 0", "rank 1"]
+    assert figure.layout.xaxis.title.text == "ms"
+    title = figure.layout.annotations[0].text.split("<br>")
+    assert len(title) == 6 and max(map(len, title[2:])) < 130 and "Rank 1 is slow." in title[2]
+
+
+def test_of_many_ranks_some_stand_for_all():
+    figure = figure_of([STEP] * 1024, "")
+    rows = list(figure.data[0].y)
+    assert len(rows) == MOST_ROWS
+    assert (rows[0], rows[-1]) == ("rank 0", "rank 1023")
+    assert f"1,024 ranks, {MOST_ROWS} of them shown" in figure.layout.annotations[0].text
+    assert len(json.dumps(figure.to_plotly_json(), default=list)) < 60_000

@@ -14,10 +14,8 @@ class Received:
     """Collects values with their times, and tells when a certain one came."""
 
     def __init__(self, last: int) -> None:
-        self.values: list[int] = []
-        self.times: list[float] = []
-        self.done = threading.Event()
-        self._last = last
+        self.values, self.times = [], []
+        self.done, self._last = threading.Event(), last
 
     def __call__(self, value: int) -> None:
         self.times.append(time.monotonic())

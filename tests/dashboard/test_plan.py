@@ -55,9 +55,8 @@ def test_the_timeline_has_a_box_for_each_action():
     first = next(span for span in plan.spans if span.action.kind == "B")
     i = [*backward.base].index(first.begin)
     assert backward.x[i] == 6 and backward.y[i] == f"rank {first.rank}"
-    assert backward.customdata[i].startswith(
-        f"backward of micro-batch {first.action.micro}, stage "
-    )
+    what = f"backward of micro-batch {first.action.micro}, stage "
+    assert backward.customdata[i].startswith(what)
 
 
 @pytest.mark.parametrize(("ranks", "micro_batches"), [(2, 4), (16, 64), (64, 128)])
@@ -80,9 +79,8 @@ def test_the_timeline_stays_small(ranks, micro_batches):
 def test_sizes_are_read_as_they_are_written():
     written = ["4GB", "1.5 GiB", "800M", "1 KB", "17"]
     assert [parsed_size(text) for text in written] == [4 << 30, 3 << 29, 800 << 20, 1024, 17]
-    assert [size(count) for count in (4 << 30, 3 << 29, 1023, 2 << 40)] == [
-        *("4 GB", "1.5 GB", "1023 B", "2 TB")
-    ]
+    sizes = [size(count) for count in (4 << 30, 3 << 29, 1023, 2 << 40)]
+    assert sizes == ["4 GB", "1.5 GB", "1023 B", "2 TB"]
     for text in ("", "GB", "-1", "0", "4 XB", "1,5GB"):
         with pytest.raises(ValueError, match="write sizes like 4GB"):
             parsed_size(text)

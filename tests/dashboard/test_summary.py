@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
+from tests.telemetry.by_hand import step_of
 from tnt_notebook.dashboard import summary
 from tnt_notebook.telemetry import Breakdown
-from tnt_notebook.telemetry.step_trace import Box, of_boxes
+from tnt_notebook.telemetry.step_trace import Box
 
 
 def test_a_finished_fit():
@@ -25,22 +26,17 @@ def test_a_finished_fit():
 
 def test_of_many_ranks_the_slowest_and_the_fastest_are_named():
     lines = summary("ViT", 64, frames_of_a_run(64), "finished").splitlines()
-    table = lines[lines.index(next(line for line in lines if "samples/s" in line)) :]
-    assert "slowest" in table[0]
-    assert len(table) == 5
-    assert table[-1].split() == ["all", "20,480", "122,880"]
+    assert "samples/s" in lines[-5] and "slowest" in lines[-5]
+    assert lines[-1].split() == ["all", "20,480", "122,880"]
 
 
 def test_a_sample_that_went_through_a_pipeline_counts_once():
     lines = summary("MLP", 4, frames_of_a_run(4, sharing=2), "finished").splitlines()
-    assert [line.split() for line in lines[-2:]] == [
-        ["3", "320", "1,920"],
-        ["all", "640", "3,840"],
-    ]
+    assert [line.split() for line in lines[-2:]] == [["3", "320", "1,920"], ["all", "640", "3,840"]]
 
 
 def test_where_a_step_goes_and_what_limits_it():
-    of_ranks = (Breakdown(0.001, 0.06, 0.0, 0.03, 0.009), Breakdown(0.001, 0.06, 0.0, 0.03, 0.009))
+    of_ranks = (Breakdown(0.001, 0.06, 0.0, 0.03, 0.009),) * 2
     lines = summary("MLP", 2, frames_of_a_run(2, breakdown=of_ranks), "finished").splitlines()
     assert lines[-3:] == [
         "  a step of 100 ms: input 1%, work 60%, exchange 30%, other 9%",
@@ -51,8 +47,8 @@ def test_where_a_step_goes_and_what_limits_it():
 
 def test_what_the_last_step_shows_and_what_a_run_needs():
     frames = frames_of_a_run(2, breakdown=(Breakdown(0.0, 0.09, 0.0, 0.01, 0.0),) * 2)
-    made = [Box(0, "C", 0, 0, 0, 6), Box(0, "X", 0, 0, 5, 9), Box(1, "C", 0, 0, 0, 9)]
-    frames[-1]["step_trace"] = of_boxes(made, time=0.0, clock_error=0.0, pipeline=1, ranks=2)
+    made = Box(0, "C", 0, 0, 0, 6), Box(0, "X", 0, 0, 5, 9), Box(1, "C", 0, 0, 0, 9)
+    frames[-1]["step_trace"] = step_of(*made, pipeline=1)
     frames[-2]["memory"], frames[-1]["memory"] = [300, 512], [200, 400]
     frames[-1]["flops"], frames[-1]["energy"] = 1e9, 1234.0
     lines = summary("MLP", 2, frames, "finished").splitlines()
@@ -62,13 +58,11 @@ def test_what_the_last_step_shows_and_what_a_run_needs():
 
 def test_why_a_pipeline_was_idle():
     frames = frames_of_a_run(2, sharing=2, breakdown=(Breakdown(0.0, 0.09, 0.01, 0.0, 0.0),) * 2)
-    made = [
+    frames[-1]["step_trace"] = step_of(
         Box(0, "D", 0, 0, 0, 1), Box(0, "F", 0, 0, 1, 2), Box(0, "R", 1, 0, 2, 4),
         Box(0, "B", 0, 0, 4, 6), Box(1, "F", 1, 0, 2, 3), Box(1, "B", 1, 0, 3, 5),
-    ]  # fmt: skip
-    frames[-1]["step_trace"] = of_boxes(
-        made, time=0.0, clock_error=0.0, pipeline=2, ranks=2, schedule="1f1b", formula=0.5
-    )
+        schedule="1f1b", formula=0.5,
+    )  # fmt: skip
     lines = summary("MLP", 2, frames, "finished").splitlines()
     # Of 5 s rank 0 waits for 2, and rank 1 is idle for the first and the last one.
     expected = "  the last one was idle for 40%, by the formula 50%: fill 10%, drain 10%, wait 20%"
@@ -76,32 +70,23 @@ def test_why_a_pipeline_was_idle():
 
 
 def test_a_failure_is_told_in_full():
-    text = summary(
-        "MLP", 2, [], "failed", "rank 1 raised ValueError: no data\nthe others were freed"
-    )
-    assert text.splitlines() == [
-        "MLP · failed after 0:00 · 2 ranks",
-        "",
-        "  rank 1 raised ValueError: no data",
-        "  the others were freed",
-    ]
+    error = "rank 1 raised ValueError: no data\nthe others were freed"
+    first, _, *lines = summary("MLP", 2, [], "failed", error).splitlines()
+    assert first == "MLP · failed after 0:00 · 2 ranks"
+    assert lines == ["  rank 1 raised ValueError: no data", "  the others were freed"]
 
 
 def test_a_stopped_run_shows_what_it_had():
     text = summary("MLP", 1, frames_of_a_run(1, until=10, state="stopped"), "stopped")
     assert text.startswith("MLP · stopped after 0:02 · 1 rank\n")
     assert "loss         0.1000" in text
-    assert "validation" not in text
-    assert "all" not in text
+    assert "validation" not in text and "all" not in text
 
 
-def test_an_evaluation_after_the_fit_is_a_line():
+def test_an_evaluation_after_the_fit_is_a_line_and_alone_it_is_the_whole():
     frames = [*frames_of_a_run(), *frames_of_an_evaluation()]
     lines = summary("MLP", 2, frames, "finished").splitlines()
     assert lines[0] == "MLP · finished in 0:08 · 3 epochs on 2 ranks"
     assert lines[5] == "  evaluate: loss 0.2500, accuracy 0.7500, 0:02"
-
-
-def test_an_evaluation_alone_is_the_whole():
     text = summary("MLP", 2, frames_of_an_evaluation(), "finished")
     assert text.startswith("MLP · finished in 0:02 · 2 ranks\n\n  loss         0.2500")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import sys
 
 import pytest
 
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tests.dashboard.steps import step_of_a_pipeline
+from tests.telemetry.by_hand import step_of
 from tests.telemetry.kept_runs import STEP, frames_with_steps, keep
-from tnt_notebook.dashboard.run_figure import run_figure
+from tnt_notebook.dashboard.figures import run_figure
 from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.errors import TraceError
-from tnt_notebook.telemetry.step_trace import Box, of_boxes
+from tnt_notebook.telemetry.step_trace import Box
 
 BOXES = [
     Box(0, "F", 0, 0, 0.0, 0.5),
@@ -28,16 +28,14 @@ BOXES = [
 def by_hand() -> Trace:
     frames = frames_of_a_run(start=10.0)
     for frame, time in zip(frames[:2], (12.0, 15.0), strict=True):
-        frame["step_trace"] = of_boxes(BOXES, time=time, clock_error=0.0, pipeline=2, ranks=2)
+        frame["step_trace"] = step_of(*BOXES, time=time)
     return Trace(frames, "by hand")
 
 
 def test_the_table_has_a_row_for_each_box():
     table = by_hand().to_pandas()
-    assert list(table.columns) == [
-        *("step", "rank", "kind", "what", "stage", "number", "begin_s", "end_s", "duration_s")
-    ]
-    assert len(table) == 8
+    names = "step rank kind what stage number begin_s end_s duration_s"
+    assert list(table.columns) == names.split() and len(table) == 8
     assert list(table.iloc[1])[:6] == [0, 0, "S", "send", 1, 0]
     assert list(table.iloc[1])[6:] == pytest.approx([2.5, 2.75, 0.25])
     last = table.iloc[-1]
@@ -87,14 +85,13 @@ def test_a_timeline_of_any_step():
     trace = by_hand()
     assert [step["time"] for step in trace.steps] == [12.0, 15.0]
     idle, forward, backward, wait, send = trace.plot_timeline(0).data
-    assert [bar.name for bar in (idle, forward, backward, wait, send)] == [
-        *("idle", "forward", "backward", "wait for a message", "send")
-    ]
+    names = [bar.name for bar in (idle, forward, backward, wait, send)]
+    assert names == ["idle", "forward", "backward", "wait for a message", "send"]
     assert (forward.base[0], forward.x[0], backward.base[0]) == (0, 0.5, 0.75)
     assert "rank 0 is idle for 75% of a step" in idle.hovertemplate[0]
     # Messages have a row of their own beneath.
     assert send.offset >= forward.offset + forward.width
-    assert "idle for 56%" in trace.plot_timeline().layout.title.text
+    assert "idle for 56%" in trace.plot_timeline().layout.annotations[0].text
     for step in (2, -3):
         with pytest.raises(TraceError, match=f"has no step {step}: 2 steps were looked at"):
             trace.plot_timeline(step)
@@ -119,9 +116,7 @@ def test_throughput_and_breakdown_of_the_fit():
 
 
 def size(figure) -> int:
-    text = json.dumps(figure.to_plotly_json(), allow_nan=False)
-    assert not math.isnan(len(text))
-    return len(text)
+    return len(json.dumps(figure.to_plotly_json(), allow_nan=False))
 
 
 def test_all_that_stays_of_a_run_is_small():
@@ -141,9 +136,9 @@ def test_all_that_stays_of_a_run_is_small():
 def test_what_stays_has_a_panel_for_all_that_is_known():
     whole = run_figure(frames_with_steps(4))
     titles = [note.text for note in whole.layout.annotations]
-    assert [title.split("<br>")[0].split(":")[0] for title in titles[3:]] == [
-        *("<b>the last step</b>", "<b>where a step goes</b> on 4 ranks")
-    ]
+    step, parts = (title.split("<br>")[0] for title in titles[3:])
+    assert step.startswith("<b>the last step</b>: ")
+    assert parts == "<b>where a step goes</b> on 4 ranks"
     names = [trace.name for trace in whole.data]
     assert {"loss", "val_loss", "rank 3", "forward", "send", "idle", "exchange"} < set(names)
     axes = {trace.name: trace.yaxis for trace in whole.data}

@@ -75,11 +75,11 @@ def test_a_pipeline_in_a_cell(shell_with_ranks: InteractiveShell) -> None:
         if span.action.kind == "F" and span.action.stage == 1:
             assert span.begin > begins[Action("F", 0, span.action.micro)]
     assert min(span.begin for span in step.spans) == 0 < step.bubble < 1
-    assert "as measured" in staged.plot_timeline().layout.title.text
+    assert "as measured" in staged.plot_timeline().layout.annotations[0].text
     for of_rank in staged.breakdown:
         assert 0 < of_rank.work < of_rank.step and of_rank.wait > 0
     assert [of_rank.wait for of_rank in whole.breakdown] == [0, 0]
-    assert "where a step goes" in staged.plot_breakdown().layout.title.text
+    assert "where a step goes" in staged.plot_breakdown().layout.annotations[0].text
     with pytest.raises(ModelError, match="whole has no timeline: that is of a pipeline"):
         _ = whole.timeline
     shown = typed(shell, f"%%tnt_fit --wait --pipeline 3\n{CELL}")

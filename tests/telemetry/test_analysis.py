@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from tnt_notebook import telemetry
-from tnt_notebook.telemetry import Recorder, sampling
+from tnt_notebook.telemetry import Recorder, main_run, runs, sampling
 
 
 @pytest.fixture
@@ -28,31 +28,21 @@ def test_duration_and_totals(frames):
     assert telemetry.total_samples(frames) == [500, 250]
 
 
-def test_median_rate_leaves_out_tracing_and_pauses(frames):
+def test_the_median_rate_leaves_out_tracing_and_pauses_and_the_overall_rate_nothing(frames):
     assert telemetry.median_rates(frames) == [100.0, 50.0]
-
-
-def test_overall_rate_counts_everything(frames):
     assert telemetry.overall_rates(frames) == [50.0, 25.0]
-
-
-def test_median_rate_of_a_run_of_one_frame_is_the_overall_rate(frames):
-    assert telemetry.median_rates(frames[-1:]) == [50.0, 25.0]
+    assert telemetry.median_rates(frames[-1:]) == [50.0, 25.0]  # of a run of one frame
 
 
 def test_throughput_is_a_curve_per_rank(frames):
     times, rates = telemetry.throughput(frames)
     assert times == [frame["elapsed"] for frame in frames[1:]]  # one step has no rate yet
     assert [len(curve) for curve in rates] == [len(times)] * 2
-    assert rates[0][0] == pytest.approx(100.0)
-    assert rates[1][0] == pytest.approx(50.0)
+    assert [curve[0] for curve in rates] == pytest.approx([100.0, 50.0])
 
 
-def test_final_logs_are_the_last_epochs(frames):
+def test_final_logs_are_those_of_the_last_epoch_or_else_the_latest(frames):
     assert telemetry.final_logs(frames) == {"loss": 0.1, "val_loss": 0.2}
-
-
-def test_final_logs_of_an_unfinished_epoch_are_the_latest(frames):
     assert telemetry.final_logs(frames[:4]) == {"loss": 0.25}
 
 
@@ -67,11 +57,8 @@ def test_no_frames_say_nothing():
 @pytest.mark.parametrize("count", [1, 9, 10, 11, 19, 100, 1001])
 def test_thinned_keeps_the_limit_and_both_ends(count):
     kept = telemetry.thinned(list(range(count)), 10)
-    assert len(kept) <= 10
-    assert len(kept) >= min(count, 5)
-    assert kept[0] == 0
-    assert kept[-1] == count - 1
-    assert kept == sorted(kept)
+    assert min(count, 5) <= len(kept) <= 10
+    assert (kept[0], kept[-1]) == (0, count - 1) and kept == sorted(kept)
 
 
 def test_a_list_that_grows_for_very_long_stays_even():
@@ -81,3 +68,18 @@ def test_a_list_that_grows_for_very_long_stays_even():
         assert len(kept) <= 100 and (kept[0], kept[-1]) == (0, number)
     gaps = [later - sooner for sooner, later in itertools.pairwise(kept)]
     assert max(gaps) <= 4 * 10_000 / 50 and len(kept) >= 25
+
+
+def test_runs_are_told_apart_even_where_one_is_within_another():
+    fit, predict = Recorder(1, "fit", start=1.0), Recorder(1, "predict", start=2.0)
+    frames = [fit.frame(1.5), predict.frame(2.5), fit.frame(3.0), predict.frame(2.7, "finished")]
+    assert runs(frames) == [[frames[0], frames[2]], [frames[1], frames[3]]]
+
+
+def test_the_main_run_is_the_last_fit_or_else_the_last():
+    first, second = Recorder(1, "fit", start=1.0), Recorder(1, "fit", start=2.0)
+    after = Recorder(1, "evaluate", start=3.0)
+    frames = [first.frame(1.5), second.frame(2.5), after.frame(3.5)]
+    assert main_run(frames) == [frames[1]]
+    assert main_run(frames[2:]) == [frames[2]]
+    assert main_run([]) == []

@@ -25,8 +25,10 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     return tmp_path / "runs"
 
 
-def test_a_list_says_what_each_run_was():
+def test_a_list_says_what_each_run_was(base):
     assert archive.listed() == []
+    with pytest.raises(TraceError, match=f"No run is kept in {base}"):
+        archive.find()
     frames = frames_of_a_run(epochs=3, state="stopped", sharing=2)
     folder = keep(frames + frames_of_an_evaluation())
     (run,) = archive.listed()
@@ -45,7 +47,7 @@ def in_a_process(code: str) -> str:
     return subprocess.check_output(command, text=True, cwd=Path(__file__).parents[2])
 
 
-def test_a_run_whose_writer_lives_is_running_and_then_ended_as_it_said():
+def test_a_run_whose_writer_lives_is_running():
     folder = keep(frames_of_a_run(until=10)[:-1], close=False)
     assert archive.about(folder).state == "running"
     assert archive.about(folder).seconds == read(folder)[-1]["elapsed"]
@@ -70,21 +72,23 @@ def test_a_notebook_adds_what_it_knows_of_the_end():
     archive.conclude(folder / "gone", "failed", "")
 
 
+def say(folder: Path, **more: object) -> None:
+    """Has the folder of a run say something else about it."""
+    file = folder / run_folder.ABOUT
+    file.write_text(json.dumps(json.loads(file.read_text()) | more))
+
+
 def test_a_pid_that_another_process_has_now_is_not_the_writer():
     folder = keep(frames_of_a_run()[:-1], close=False)
-    file = folder / run_folder.ABOUT
-    said = json.loads(file.read_text())
-    file.write_text(json.dumps(said | {"pid_began": said["pid_began"] - 1000}))
+    say(folder, pid_began=0.0)
     assert archive.about(folder).state == "ended without a word"
 
 
 def test_a_writer_on_another_host_is_known_by_what_it_writes():
     folder = keep(frames_of_a_run()[:-1], close=False)
-    file = folder / run_folder.ABOUT
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"host": "elsewhere"}))
+    say(folder, host="elsewhere")
     assert archive.about(folder).state == "running"
-    part = run_folder.part(folder, 0)
-    os.utime(part, (time.time() - 3600,) * 2)
+    os.utime(run_folder.part(folder, 0), (time.time() - 3600,) * 2)
     assert archive.about(folder).state == "ended without a word"
 
 
@@ -97,11 +101,6 @@ def test_runs_are_found_by_a_part_of_their_id():
         archive.find("2")
     with pytest.raises(TraceError, match="No run 'x-files' is kept"):
         archive.find("x-files")
-
-
-def test_without_runs_it_says_where_they_would_be(base):
-    with pytest.raises(TraceError, match=f"No run is kept in {base}"):
-        archive.find()
 
 
 def test_the_oldest_runs_make_room(base):
@@ -120,20 +119,14 @@ def test_what_is_no_run_stays(base):
     (base / "notes").mkdir()
     (base / "notes.txt").write_text("mine")
     archive.bound(0)
-    assert sorted(path.name for path in base.rglob("*")) == sorted(
-        [folder.name, "notes", "notes.txt", "notes.txt"]
-    )
+    left = [path.name for path in base.rglob("*")]
+    assert sorted(left) == [folder.name, "notes", "notes.txt", "notes.txt"]
 
 
 def test_a_damaged_run_is_listed_and_can_be_removed():
     folder = keep(frames_of_a_run())
-    for broken in (
-        "",
-        "{}",
-        "[]",
-        '{"title": 1}',
-        '{"state": "finished", "title": "x", "ranks": []}',
-    ):
+    wrong = '{"state": "finished", "title": "x", "ranks": []}'
+    for broken in ("", "{}", "[]", '{"title": 1}', wrong):
         (folder / run_folder.ABOUT).write_text(broken)
         (run,) = archive.listed()
         assert (run.id, run.state) == (folder.name, "damaged")

@@ -8,11 +8,8 @@ from tnt_notebook.telemetry.events import NOT_TRAINING
 
 
 def found(trace, phase=0):
-    return sorted(
-        (box["kind"].decode(), int(box["stage"]), int(box["number"]), *map(int, (b, e)))
-        for box in last_step(trace, phase)
-        for b, e in [(box["begin_ns"], box["end_ns"])]
-    )
+    made = last_step(trace, phase)[["kind", "stage", "number", "begin_ns", "end_ns"]].tolist()
+    return sorted((kind.decode(), *numbers) for kind, *numbers in made)
 
 
 def action(stage: int, micro: int) -> int:
@@ -28,12 +25,9 @@ def test_data_parallel():
         ("optimizer", 1920, 1980), ("step", 1000, 2000),
     )  # fmt: skip
     assert found(trace) == [
-        ("C", 0, 0, 1100, 1800),
-        ("D", 0, 0, 1000, 1100),
-        ("O", 0, 0, 1920, 1980),
-        ("X", 0, 0, 1500, 1610),
-        ("X", 0, 1, 1800, 1920),
-    ]
+        ("C", 0, 0, 1100, 1800), ("D", 0, 0, 1000, 1100), ("O", 0, 0, 1920, 1980),
+        ("X", 0, 0, 1500, 1610), ("X", 0, 1, 1800, 1920),
+    ]  # fmt: skip
 
 
 def test_one_rank_computes_until_the_optimizer_is_left():
@@ -54,14 +48,9 @@ def test_a_pipeline():
     trace["algorithm"][[0, 3, 6]] = 3
     trace["algorithm"][[2, 5]] = 2
     assert found(trace) == [
-        ("B", 1, 0, 705, 990),
-        ("F", 1, 0, 310, 400),
-        ("F", 1, 1, 401, 500),
-        ("R", 3, 0, 1, 300),
-        ("R", 3, 0, 500, 700),
-        ("S", 2, 0, 390, 450),
-        ("S", 2, 1, 490, 550),
-    ]
+        ("B", 1, 0, 705, 990), ("F", 1, 0, 310, 400), ("F", 1, 1, 401, 500), ("R", 3, 0, 1, 300),
+        ("R", 3, 0, 500, 700), ("S", 2, 0, 390, 450), ("S", 2, 1, 490, 550),
+    ]  # fmt: skip
 
 
 def test_evaluation():

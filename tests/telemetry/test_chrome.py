@@ -9,12 +9,10 @@ from itertools import pairwise
 import pytest
 
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
+from tests.telemetry.by_hand import step_of
 from tests.telemetry.kept_runs import frames_with_steps
 from tnt_notebook.telemetry.chrome import MESSAGES, chrome_trace
-from tnt_notebook.telemetry.kinds import BOX_KINDS
-from tnt_notebook.telemetry.step_trace import BESIDE, Box, boxes, of_boxes
-
-ABOUT = {"clock_error": 0.0, "pipeline": 2, "ranks": 2}
+from tnt_notebook.telemetry.step_trace import BESIDE, Box, boxes
 
 
 def by_phase(frames):
@@ -27,57 +25,40 @@ def by_phase(frames):
 
 def with_step(time, *rows):
     frames = frames_of_a_run(start=100.0)
-    frames[-1]["step_trace"] = of_boxes([Box(*row) for row in rows], time=time, **ABOUT)
+    frames[-1]["step_trace"] = step_of(*(Box(*row) for row in rows), time=time)
     return frames
 
 
 def test_a_box_is_an_event_on_the_clock_of_the_run():
     frames = with_step(
         102.0,
-        (0, "F", 0, 3, 0.0, 0.010),
-        (0, "S", 1, 3, 0.010, 0.012),
-        (1, "R", 0, 3, 0.000, 0.012),
-        (1, "B", 1, 3, 0.012, 0.040),
-        (1, "X", 0, 2, 0.030, 0.050),
-        (1, "O", 0, 0, 0.040, 0.050),
-    )
-    events = [
-        (e["name"], e["cat"], e["pid"], e["tid"], e["ts"], e["dur"], e["args"])
-        for e in by_phase(frames)["X"]
+        (0, "F", 0, 3, 0.000, 0.010), (0, "S", 1, 3, 0.010, 0.012), (1, "R", 0, 3, 0.000, 0.012),
+        (1, "B", 1, 3, 0.012, 0.040), (1, "X", 0, 2, 0.030, 0.050), (1, "O", 0, 0, 0.040, 0.050),
+    )  # fmt: skip
+    events = by_phase(frames)["X"]
+    assert [(e["name"], e["cat"], e["pid"], e["tid"], e["ts"], e["dur"]) for e in events] == [
+        ("F3", "forward", 0, 0, 2_000_000, 10_000),
+        ("S3", "send", 0, MESSAGES, 2_010_000, 2_000),
+        ("R3", "wait for a message", 1, 0, 2_000_000, 12_000),
+        ("B3", "backward", 1, 0, 2_012_000, 28_000),
+        ("X2", "exchange", 1, MESSAGES, 2_030_000, 20_000),
+        ("O", "optimizer", 1, 0, 2_040_000, 10_000),
     ]
-    assert events == [
-        ("F3", "forward", 0, 0, 2_000_000, 10_000, {"step": 0, "stage": 0, "micro_batch": 3}),
-        ("S3", "send", 0, MESSAGES, 2_010_000, 2_000, {"step": 0, "to_rank": 1, "message": 3}),
-        (
-            "R3",
-            "wait for a message",
-            1,
-            0,
-            2_000_000,
-            12_000,
-            {"step": 0, "from_rank": 0, "micro_batch": 3},
-        ),
-        ("B3", "backward", 1, 0, 2_012_000, 28_000, {"step": 0, "stage": 1, "micro_batch": 3}),
-        ("X2", "exchange", 1, MESSAGES, 2_030_000, 20_000, {"step": 0, "exchange": 2}),
-        ("O", "optimizer", 1, 0, 2_040_000, 10_000, {"step": 0}),
-    ]
+    assert [event["args"] for event in events] == [
+        {"step": 0, "stage": 0, "micro_batch": 3}, {"step": 0, "to_rank": 1, "message": 3},
+        {"step": 0, "from_rank": 0, "micro_batch": 3}, {"step": 0, "stage": 1, "micro_batch": 3},
+        {"step": 0, "exchange": 2}, {"step": 0},
+    ]  # fmt: skip
 
 
 def test_processes_and_threads_have_names():
     frames = with_step(102.0, (0, "F", 0, 0, 0.0, 1.0), (1, "F", 1, 0, 1.0, 2.0))
     said = by_phase(frames)["M"]
-    names = [
-        (e["name"], e["pid"], e["tid"], e["args"]["name"]) for e in said if "name" in e["args"]
-    ]
+    names = [(e["pid"], e["tid"], e["args"]["name"]) for e in said if "name" in e["args"]]
     assert names == [
-        ("process_name", 0, 0, "rank 0"),
-        ("process_name", 1, 0, "rank 1"),
-        ("process_name", 2, 0, "run"),
-        ("thread_name", 0, 0, "compute"),
-        ("thread_name", 0, MESSAGES, "messages"),
-        ("thread_name", 1, 0, "compute"),
-        ("thread_name", 1, MESSAGES, "messages"),
-    ]
+        (0, 0, "rank 0"), (1, 0, "rank 1"), (2, 0, "run"),
+        (0, 0, "compute"), (0, MESSAGES, "messages"), (1, 0, "compute"), (1, MESSAGES, "messages"),
+    ]  # fmt: skip
 
 
 def test_what_goes_on_together_is_in_threads_of_its_own():
@@ -98,24 +79,17 @@ def test_all_boxes_are_there_and_none_overlap_within_a_thread(ranks):
     steps = [frame["step_trace"] for frame in frames]
     assert len(events) == sum(len(row["kinds"]) for step in steps for row in step["rows"])
     expected = sorted(
-        (
-            1e6 * (step["time"] + box.begin),
-            1e6 * (box.end - box.begin),
-            box.rank,
-            BOX_KINDS[box.kind].words,
-        )
+        (1e6 * (step["time"] + box.begin), 1e6 * (box.end - box.begin), box.rank, box.kind)
         for step in steps
         for box in boxes(step)
     )
-    found = sorted((e["ts"], e["dur"], e["pid"], e["cat"]) for e in events)
+    found = sorted((e["ts"], e["dur"], e["pid"], e["name"][0]) for e in events)
     for one, other in zip(found, expected, strict=True):
         assert one[:2] == pytest.approx(other[:2], abs=2e-3)  # nanoseconds
     threads = defaultdict(list)
     for event in events:
         threads[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
-        assert (event["tid"] >= MESSAGES) == (
-            event["cat"] in [BOX_KINDS[kind].words for kind in BESIDE]
-        )
+        assert (event["tid"] >= MESSAGES) == (event["name"][0] in BESIDE)
     for spans in threads.values():
         assert all(one[1] <= next_[0] + 1e-3 for one, next_ in pairwise(sorted(spans)))
 

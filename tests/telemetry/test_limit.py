@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from tests.telemetry.by_hand import step_of
 from tnt_notebook.telemetry import Breakdown
 from tnt_notebook.telemetry.limit import limit, shares
-from tnt_notebook.telemetry.step_trace import Box, StepTrace, of_boxes
+from tnt_notebook.telemetry.step_trace import Box, StepTrace
 
 GOOD = Breakdown(input=0.2, work=9.0, wait=0.0, exchange=0.5, other=0.3)
+PIPELINE = [Breakdown(0, 6, 4, 0, 0)] * 2
 
 
 @pytest.mark.parametrize(
@@ -17,47 +19,29 @@ GOOD = Breakdown(input=0.2, work=9.0, wait=0.0, exchange=0.5, other=0.3)
         ([GOOD, GOOD], 1, "Ranks work for 90% of a step."),
         ([GOOD._replace(input=3.0)], 1, "Ranks wait for input during 23% of a step"),
         (
-            [GOOD, GOOD, GOOD._replace(work=5.0, exchange=4.5), GOOD._replace(work=14.0)],
-            1,
+            [GOOD, GOOD, GOOD._replace(work=5.0, exchange=4.5), GOOD._replace(work=14.0)], 1,
             "Rank 3 works 1.8 times as long as the others",
         ),
         (
-            [Breakdown(0, 9, 1, 0, 0), Breakdown(0, 5, 5, 0, 0)],
-            2,
+            [Breakdown(0, 9, 1, 0, 0), Breakdown(0, 5, 5, 0, 0)], 2,
             "Rank 0 has 1.8 times the work of the others, which wait for it: cut the model",
         ),
-        (
-            [Breakdown(0, 6, 4, 0, 0), Breakdown(0, 6, 4, 0, 0)],
-            2,
-            "Ranks of the pipeline wait for each other during 40% of a step: use more",
-        ),
+        (PIPELINE, 2, "Ranks of the pipeline wait for each other during 40% of a step: use more"),
         ([GOOD._replace(exchange=5.0)] * 2, 1, "34% of a step is exchange of gradients"),
         ([GOOD._replace(other=9.0)], 1, "48% of a step is optimizer, metrics and Python"),
+        ([GOOD, GOOD._replace(work=9.9)], 1, "Ranks work for"),  # a small difference is none
     ],
-)
+)  # fmt: skip
 def test_what_limits_training(of_ranks, sharing, sentence):
     assert limit(of_ranks, sharing).startswith(sentence)
 
 
-PIPELINE = [Breakdown(0, 6, 4, 0, 0)] * 2
-
-
 def waiting(sent_at: float) -> StepTrace:
     """Two ranks of which the second waits for 4 s of 10."""
-    made = [
+    return step_of(
         Box(0, "F", 0, 0, 0, 1), Box(0, "S", 1, 0, sent_at, 5), Box(1, "R", 0, 0, 1, 5),
-        Box(1, "F", 1, 0, 5, 10),
-    ]  # fmt: skip
-    return of_boxes(
-        made,
-        time=0.0,
-        clock_error=0.0,
-        pipeline=2,
-        ranks=2,
-        schedule="gpipe",
-        less_idle="zb-h1",
-        formula=0.31,
-    )
+        Box(1, "F", 1, 0, 5, 10), schedule="gpipe", less_idle="zb-h1", formula=0.31,
+    )  # fmt: skip
 
 
 def test_a_slow_link_in_a_pipeline_is_named():
@@ -77,10 +61,6 @@ def test_a_slow_link_between_hosts_is_named():
     assert "the link between hosts is slow, a rank sends 11.44 MB a second" in sentence
     for fast in (None, 5e9):
         assert "slow" not in limit(exchanging, rate=fast)
-
-
-def test_a_small_difference_between_ranks_is_none():
-    assert limit([GOOD, GOOD._replace(work=9.9)]).startswith("Ranks work for")
 
 
 def test_shares_add_up():

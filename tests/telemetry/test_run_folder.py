@@ -17,15 +17,7 @@ from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tests.telemetry.kept_runs import frames_with_steps, keep
 from tnt_notebook import telemetry
 from tnt_notebook.errors import TntError, TraceError
-from tnt_notebook.telemetry import (
-    Recorder,
-    archive,
-    bounds,
-    chrome,
-    codec,
-    run_folder,
-    run_writer,
-)
+from tnt_notebook.telemetry import Recorder, archive, bounds, chrome, codec, run_folder, run_writer
 from tnt_notebook.telemetry.run_reader import Reader, read
 
 
@@ -96,14 +88,25 @@ def test_a_run_is_bounded_and_keeps_its_beginning_and_its_end(base):
 
 def test_step_traces_of_a_long_run_are_few_and_the_latest_is_there():
     step = frames_with_steps(until=2)[-1]["step_trace"]
-    frames = frames_of_a_run(epochs=40, steps=1800)  # two hours
-    chosen, kept = bounds.FewerSteps(), []
-    for frame in frames:
-        chosen.add(kept, {**frame, "step_trace": step})
-        assert "step_trace" in kept[-1]
-    times = [frame["elapsed"] for frame in kept if "step_trace" in frame]
-    assert len(kept) == len(frames) and 100 < len(times) < 200
+    frames = frames_of_a_run(epochs=40, steps=1800)[:-1]  # two hours
+    writing = run_writer._Pending()
+    written = [writing.take({**frame, "step_trace": step}) for frame in frames]
+    times = [frame["elapsed"] for frame in written if frame and "step_trace" in frame]
+    assert 100 < len(times) < 200
     assert all(later < 1.06 * sooner + 0.8 for sooner, later in itertools.pairwise(times))
+
+
+def test_a_notebook_keeps_few_step_traces_evenly_spread_and_the_latest():
+    step = frames_with_steps(until=2)[-1]["step_trace"]
+    frames = frames_of_a_run(epochs=4, steps=500)
+    kept = bounds.Bounded(10_000, 16)
+    for frame in frames:
+        kept.add({**frame, "step_trace": step})
+        assert "step_trace" in kept.frames[-1]
+    times = [frame["elapsed"] for frame in kept.frames if "step_trace" in frame]
+    assert len(kept.frames) == len(frames) and 50 < len(times) <= bounds.MAX_STEPS
+    gaps = [later - sooner for sooner, later in itertools.pairwise(times)]
+    assert max(gaps) < 8 * frames[-1]["elapsed"] / bounds.MAX_STEPS
 
 
 def test_only_the_owner_may_read(base):
@@ -135,12 +138,9 @@ def test_a_last_line_that_was_not_written_to_its_end_is_left_out():
     folder = keep(frames, close=False)
     file = run_folder.part(folder, 0)
     whole = file.read_bytes()
-    file.write_bytes(whole[:-40])
-    assert len(read(folder)) == len(frames) - 1
-    file.write_bytes(whole[:1])
-    assert read(folder) == []
-    file.write_bytes(b"")
-    assert read(folder) == []
+    for left, lines in ((whole[:-40], len(frames) - 1), (whole[:1], 0), (b"", 0)):
+        file.write_bytes(left)
+        assert len(read(folder)) == lines
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,7 @@ def test_a_last_line_that_was_not_written_to_its_end_is_left_out():
         (b"[]", "line 3: this is not a frame"),
         (b'{"v": 1}', "line 3: a frame without 'seq'"),
         (b"[" * 100_000, "line 3: this is nested too deeply"),
-        (
-            b'{"v": 2, "new": 1}',
-            "a newer version: frames of version 2, and this tnt_notebook reads",
-        ),
+        (b'{"v": 2, "new": 1}', "newer version: frames of version 2, and this tnt_notebook reads"),
     ],
 )
 def test_what_is_no_frame_is_named_with_file_and_line(line, message):
@@ -172,26 +169,15 @@ def test_what_is_no_frame_is_named_with_file_and_line(line, message):
 
 def test_values_that_cannot_be_are_refused():
     frame = frames_with_steps()[-1]
+    step = frame["step_trace"]
+    one = {"rank": 0, "stages": [0], "numbers": [0], "begins": [0], "lengths": [1]}
     wrong = [
-        {"samples": []},
-        {"rates": [1.0]},
-        {"rates": [1.0, "2"]},
-        {"samples": [1, True]},
-        {"state": "sleeping"},
-        {"state": ["running"]},
-        {"steps": -1},
-        {"elapsed": 10**400},
-        {"logs": {"loss": "low"}},
-        {"sharing": 0},
-        {"rows": [{"loss": 1.0}]},
-        {"breakdown": [[1.0] * 5]},
-        {"breakdown": [[1.0], [2.0]]},
-        {"step_trace": None},
-        {"step_trace": {**frame["step_trace"], "tick": 0}},
-        {"step_trace": {**frame["step_trace"], "rows": [1]}},
-        {"step_trace": {**frame["step_trace"], "rows": [
-            {"rank": 0, "kinds": "FF", "stages": [0], "numbers": [0], "begins": [0], "lengths": [1]}
-        ]}},
+        {"samples": []}, {"samples": [1, True]}, {"rates": [1.0]}, {"rates": [1.0, "2"]},
+        {"state": "sleeping"}, {"state": ["running"]}, {"steps": -1}, {"elapsed": 10**400},
+        {"logs": {"loss": "low"}}, {"sharing": 0}, {"rows": [{"loss": 1.0}]},
+        {"breakdown": [[1.0] * 5]}, {"breakdown": [[1.0], [2.0]]}, {"step_trace": None},
+        {"step_trace": step | {"tick": 0}}, {"step_trace": step | {"rows": [1]}},
+        {"step_trace": step | {"rows": [one | {"kinds": "FF"}]}},
     ]  # fmt: skip
     for change in wrong:
         with pytest.raises(ValueError, match="frame|step trace"):

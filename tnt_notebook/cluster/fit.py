@@ -18,7 +18,7 @@ from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.fit_note import FitNote
 from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.dashboard import LiveView, breakdown
-from tnt_notebook.dashboard.measured import timeline_from
+from tnt_notebook.dashboard.planned import timeline_from
 from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.errors import DeathError, ModelError, RankError, SuspendedError, TntError
 from tnt_notebook.plan.simulate import Timeline

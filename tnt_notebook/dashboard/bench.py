@@ -7,7 +7,6 @@ from typing import Any
 import plotly.graph_objects as go
 
 from tnt_notebook.dashboard.bench_figure import by_size
-from tnt_notebook.dashboard.bench_times import BenchTimes
 from tnt_notebook.dashboard.saved import PLOTLY, Bundle
 from tnt_notebook.dashboard.wording import plural, size
 
@@ -15,7 +14,7 @@ from tnt_notebook.dashboard.wording import plural, size
 WORTH_A_WORD = 1.1
 
 
-class Bench(BenchTimes):
+class Bench:
     """Times of an allreduce on the ranks of a cluster.
 
     Example::
@@ -24,13 +23,40 @@ class Bench(BenchTimes):
         bench.best              # [{"algorithm": "direct", "from_bytes": 0, "up_to_bytes": None}]
         bench.figure.write_image("allreduce.pdf")
 
-    Its other attributes are those of :class:`~tnt_notebook.dashboard.bench_times.BenchTimes`.
+    Attributes:
+        rows: a dict for each algorithm and size: ``algorithm``, ``bytes``, ``median_s``, ``low_s``
+            and ``high_s`` (quartiles of the rounds), ``bus_bytes_per_s``
+            (``2 (p - 1) / p * bytes / t``), ``relative`` (how many times as long as the fastest at
+            that size, by the ratios in each round: on a machine whose speed changes they say more).
+        limit: the times without ``algorithm``: moving the bytes alone, with nothing added up.
+        fits: for each algorithm ``latency_s`` and ``bytes_per_s``: t = latency + bytes / rate.
+        best: the fastest by size: ``algorithm``, ``from_bytes``, ``up_to_bytes`` (None: no end).
+        in_use: what the rules that the ranks used would take: ``bytes``, ``algorithm``.
+        ranks, nodes, links, dtype, in_place, rounds: what was measured.
+        sizes, algorithms: bytes of the vectors, ascending; and names.
+        complete: False where it was interrupted.
     """
+
+    def __init__(self, result: dict[str, Any], complete: bool = True) -> None:
+        self.result, self.complete = result, complete
+        self.rows: list[dict[str, Any]] = result["entries"]
+        self.limit: list[dict[str, Any]] = result["limit"]
+        self.fits: list[dict[str, Any]] = result["fits"]
+        self.best: list[dict[str, Any]] = result["best"]
+        self.in_use: list[dict[str, Any]] = result["rules"]
+        self.ranks: int = result["ranks"]
+        self.nodes: int = result["nodes"]
+        self.links: str = result["links"]
+        self.dtype: str = result["dtype"]
+        self.in_place: bool = result["in_place"]
+        self.rounds: int = result["rounds"]
+        self.sizes: list[int] = [entry["bytes"] for entry in self.limit]
+        self.algorithms: list[str] = list(dict.fromkeys(row["algorithm"] for row in self.rows))
 
     @property
     def figure(self) -> go.Figure:
         """Time and bandwidth by size, for plotly."""
-        return by_size(self)
+        return by_size(self.result)
 
     @property
     def headline(self) -> str:

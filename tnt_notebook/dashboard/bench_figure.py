@@ -11,14 +11,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
-from tnt_notebook.dashboard.bench_times import BenchTimes
-from tnt_notebook.dashboard.panels import GREY, GRID, OKABE_ITO
+from tnt_notebook.dashboard.panels import GREY, Panel, drawn, line_of
 from tnt_notebook.dashboard.wording import short_time, size, three_digits
 
 TITLES = (
@@ -32,99 +29,75 @@ _MOST_SIZES_NAMED = 8
 _FIT_POINTS = 24
 _ROOM = 1.3  # beside the first and the last dot, as a factor
 
+Result = dict[str, Any]
 
-def by_size(bench: BenchTimes) -> go.Figure:
+
+def by_size(bench: Result) -> go.Figure:
     """Time and bus bandwidth by size: measured, fitted, and the limit.
 
     Args:
-        bench: of at least one size.
+        bench: of at least one size, what :class:`~tnt_notebook.dashboard.bench.Bench` is made of.
 
     Returns:
         A figure of less than 100 kB in JSON.
     """
-    figure = _panels(bench)
-    _draw_limit(figure, bench)
-    for i, name in enumerate(bench.algorithms):
-        colour = OKABE_ITO[i % len(OKABE_ITO)]
-        _draw_fit(figure, bench, name, colour)
-        _draw_measured(figure, bench, name, colour)
+
+    def draw(figure: go.Figure, _: int) -> None:
+        for column in (_TIME, _BANDWIDTH):
+            _draw_limit(figure, bench, column)
+        for i, name in enumerate(dict.fromkeys(row["algorithm"] for row in bench["entries"])):
+            colour = line_of(i)[0]
+            _draw_fit(figure, bench, name, colour)
+            for column in (_TIME, _BANDWIDTH):
+                _draw_measured(figure, bench, name, colour, column)
+        _draw_axes(figure, bench)
+
+    figure = drawn([Panel(TITLES, 300, draw)], left=58)
+    legend = {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.13, "yanchor": "top"}
+    figure.update_layout(height=437, margin_b=84, showlegend=True, legend=legend)
     return figure
 
 
-def _panels(bench: BenchTimes) -> go.Figure:
-    figure = make_subplots(rows=1, cols=2, subplot_titles=TITLES, horizontal_spacing=0.1)
-    figure.update_layout(
-        template="none",
-        height=430,
-        margin={"l": 58, "r": 16, "t": 46, "b": 84},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": GREY, "size": 12},
-        hovermode="closest",
-        legend={"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.13, "yanchor": "top"},
-    )
-    figure.update_annotations(font={"size": 13, "color": GREY})
-    axes = {"type": "log", "gridcolor": GRID, "zeroline": False, "linecolor": GRID}
-    named = bench.sizes[:: math.ceil(len(bench.sizes) / _MOST_SIZES_NAMED)]
-    figure.update_xaxes(
-        axes,
-        tickvals=named,
-        ticktext=[size(count) for count in named],
-        tickangle=0,
-        range=_logarithms(bench.sizes[0] / _ROOM, bench.sizes[-1] * _ROOM),
-    )
-    for column, word in ((_TIME, short_time), (_BANDWIDTH, _rate)):
+def _draw_axes(figure: go.Figure, bench: Result) -> None:
+    sizes = _sizes(bench)
+    named = sizes[:: math.ceil(len(sizes) / _MOST_SIZES_NAMED)]
+    words = [size(count) for count in named]
+    span = _logarithms(sizes[0] / _ROOM, sizes[-1] * _ROOM)
+    figure.update_xaxes(type="log", tickvals=named, ticktext=words, tickangle=0, range=span)
+    for column in (_TIME, _BANDWIDTH):
         ends = _ends(bench, column)
         ticks = _ticks(*ends)
+        words = [_words(tick, column) for tick in ticks]
         figure.update_yaxes(
-            axes,
-            tickvals=ticks,
-            ticktext=[word(tick) for tick in ticks],
-            range=_logarithms(*ends),
-            row=1,
-            col=column,
-        )
-    return figure
-
-
-def _draw_limit(figure: go.Figure, bench: BenchTimes) -> None:
-    for column in (_TIME, _BANDWIDTH):
-        least, most = _ends(bench, column)
-        edge = least if column == _TIME else most
-        first, last = bench.sizes[0] / _ROOM, bench.sizes[-1] * _ROOM
-        figure.add_scatter(
-            x=[first, last],
-            y=[edge, edge],
-            legendgroup=LIMIT,
-            showlegend=False,
-            mode="lines",
-            line={"width": 0},
-            hoverinfo="skip",
-            row=1,
-            col=column,
-        )
-        values = [_value(entry, "median_s", column, bench) for entry in bench.limit]
-        figure.add_scatter(
-            x=[first, *bench.sizes, last],
-            y=[values[0], *values, values[-1]],
-            name=LIMIT,
-            legendgroup=LIMIT,
-            legendrank=2000,  # the last
-            showlegend=column == _TIME,
-            mode="lines",
-            line={"color": GREY, "dash": "dash", "width": 1.5},
-            fill="tonexty",
-            fillcolor=_SHADE,
-            hoverinfo="skip",
-            row=1,
-            col=column,
+            type="log", tickvals=ticks, ticktext=words, range=_logarithms(*ends), row=1, col=column
         )
 
 
-def _draw_fit(figure: go.Figure, bench: BenchTimes, name: str, colour: str) -> None:
-    fit = next(fit for fit in bench.fits if fit["algorithm"] == name)
+def _draw_limit(figure: go.Figure, bench: Result, column: int) -> None:
+    least, most = _ends(bench, column)
+    edge = least if column == _TIME else most
+    sizes = _sizes(bench)
+    first, last = sizes[0] / _ROOM, sizes[-1] * _ROOM
+    values = [_value(entry, "median_s", column, bench) for entry in bench["limit"]]
+    group = {"legendgroup": LIMIT, "mode": "lines", "hoverinfo": "skip", "row": 1, "col": column}
+    figure.add_scatter(x=[first, last], y=[edge, edge], line_width=0, showlegend=False, **group)
+    figure.add_scatter(
+        x=[first, *sizes, last],
+        y=[values[0], *values, values[-1]],
+        name=LIMIT,
+        legendrank=2000,  # the last
+        showlegend=column == _TIME,
+        line={"color": GREY, "dash": "dash", "width": 1.5},
+        fill="tonexty",
+        fillcolor=_SHADE,
+        **group,
+    )
+
+
+def _draw_fit(figure: go.Figure, bench: Result, name: str, colour: str) -> None:
+    fit = next(fit for fit in bench["fits"] if fit["algorithm"] == name)
     by_byte = 1 / fit["bytes_per_s"] if fit["bytes_per_s"] else 0.0
-    first, last = bench.sizes[0], bench.sizes[-1]
+    first, last = _sizes(bench)[0], _sizes(bench)[-1]
     x = [round(first * (last / first) ** (i / _FIT_POINTS)) for i in range(_FIT_POINTS + 1)]
     figure.add_scatter(
         x=x,
@@ -140,46 +113,14 @@ def _draw_fit(figure: go.Figure, bench: BenchTimes, name: str, colour: str) -> N
     )
 
 
-def _draw_measured(figure: go.Figure, bench: BenchTimes, name: str, colour: str) -> None:
-    rows = [row for row in bench.rows if row["algorithm"] == name]
-    for column, word in ((_TIME, short_time), (_BANDWIDTH, _rate)):
-        low, median, high = (
-            [_value(row, key, column, bench) for row in rows]
-            for key in ("low_s", "median_s", "high_s")
-        )
-        if column == _BANDWIDTH:
-            low, high = high, low
-        figure.add_scatter(
-            x=[row["bytes"] for row in rows],
-            y=median,
-            error_y=_bars(low, median, high, colour),
-            name=name,
-            legendgroup=name,
-            showlegend=column == _TIME,
-            mode="lines+markers",
-            line={"color": colour, "width": 2},
-            marker={"size": 6},
-            customdata=[
-                f"{size(row['bytes'])}: {word(m)} ({word(a)} to {word(b)})"
-                for row, a, m, b in zip(rows, low, median, high, strict=True)
-            ],
-            hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
-            row=1,
-            col=column,
-        )
-
-
-def _value(entry: dict[str, Any], key: str, column: int, bench: BenchTimes) -> float:
-    """A time, or the bandwidth that it means."""
-    if column == _TIME:
-        return _short(entry[key])
-    return _short(2 * (bench.ranks - 1) / bench.ranks * entry["bytes"] / entry[key])
-
-
-def _bars(
-    low: Sequence[float], median: Sequence[float], high: Sequence[float], colour: str
-) -> dict[str, Any]:
-    return {
+def _draw_measured(figure: go.Figure, bench: Result, name: str, colour: str, column: int) -> None:
+    rows = [row for row in bench["entries"] if row["algorithm"] == name]
+    low, median, high = (
+        [_value(row, key, column, bench) for row in rows] for key in ("low_s", "median_s", "high_s")
+    )
+    if column == _BANDWIDTH:
+        low, high = high, low
+    bars = {
         "type": "data",
         "symmetric": False,
         "array": [_short(b - m) for m, b in zip(median, high, strict=True)],
@@ -188,13 +129,44 @@ def _bars(
         "thickness": 1,
         "width": 0,
     }
+    figure.add_scatter(
+        x=[row["bytes"] for row in rows],
+        y=median,
+        error_y=bars,
+        name=name,
+        legendgroup=name,
+        showlegend=column == _TIME,
+        mode="lines+markers",
+        line={"color": colour, "width": 2},
+        marker={"size": 6},
+        customdata=[
+            f"{size(row['bytes'])}: {_words(m, column)} "
+            f"({_words(a, column)} to {_words(b, column)})"
+            for row, a, m, b in zip(rows, low, median, high, strict=True)
+        ],
+        hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
+        row=1,
+        col=column,
+    )
 
 
-def _ends(bench: BenchTimes, column: int) -> tuple[float, float]:
+def _sizes(bench: Result) -> list[int]:
+    """Bytes of the vectors, ascending."""
+    return [entry["bytes"] for entry in bench["limit"]]
+
+
+def _value(entry: dict[str, Any], key: str, column: int, bench: Result) -> float:
+    """A time, or the bandwidth that it means."""
+    if column == _TIME:
+        return _short(entry[key])
+    return _short(2 * (bench["ranks"] - 1) / bench["ranks"] * entry["bytes"] / entry[key])
+
+
+def _ends(bench: Result, column: int) -> tuple[float, float]:
     """Where the axis of values begins and ends."""
     values = [
         _value(entry, key, column, bench)
-        for entry in (*bench.rows, *bench.limit)
+        for entry in (*bench["entries"], *bench["limit"])
         for key in ("low_s", "high_s")
     ]
     return min(values) / _ROOM, max(values) * _ROOM
@@ -217,6 +189,9 @@ def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _rate(bytes_per_s: float) -> str:
-    giga = bytes_per_s >= 999.5e6
-    return f"{three_digits(bytes_per_s / (1e9 if giga else 1e6))} {'GB' if giga else 'MB'}/s"
+def _words(value: float, column: int) -> str:
+    """A time, or bytes a second."""
+    if column == _TIME:
+        return short_time(value)
+    giga = value >= 999.5e6
+    return f"{three_digits(value / (1e9 if giga else 1e6))} {'GB' if giga else 'MB'}/s"

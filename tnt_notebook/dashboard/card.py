@@ -11,8 +11,7 @@ import anywidget
 import traitlets
 
 from tnt_notebook.dashboard import assets
-from tnt_notebook.dashboard.step_layout import card_step
-from tnt_notebook.dashboard.step_parts import time_of
+from tnt_notebook.dashboard.step_layout import card_step, time_of
 from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
 from tnt_notebook.telemetry.sampling import evenly
 
@@ -24,10 +23,6 @@ TIMELINE_BYTES_PER_S = 2000  # of many ranks a step is sent less often
 DRAWN = {"start", "phase", "state", "epoch", "epochs", "step", "steps", "eta", "sharing"} | POINT
 
 
-def _snapshot(value: list[dict[str, Any]], _: Card) -> list[dict[str, Any]]:
-    return list(value)
-
-
 def _packed(value: dict[str, Any], _: Card | None = None) -> dict[str, bytes]:
     """As it travels: a quarter of the bytes. ``widgets/packed.js`` unpacks it."""
     return {"deflated": zlib.compress(json.dumps(value).encode())} if value else {}
@@ -35,15 +30,13 @@ def _packed(value: dict[str, Any], _: Card | None = None) -> dict[str, bytes]:
 
 def _drawn(frame: Frame) -> dict[str, Any]:
     """What the card draws of a frame, with as many digits as show."""
-    brief = {
+    return {
         **{name: value for name, value in frame.items() if name in DRAWN},
         "elapsed": round(frame["elapsed"], 2),
+        "eta": None if frame["eta"] is None else round(frame["eta"]),
         "logs": _short(frame["logs"]),
         "rates": [_digits(rate, 4) for rate in frame["rates"]],
     }
-    if frame["eta"] is not None:
-        brief["eta"] = round(frame["eta"])
-    return brief
 
 
 def _short(row: Row) -> Row:
@@ -77,10 +70,12 @@ class Card(anywidget.AnyWidget):
     """The latest frame, without what the card does not draw."""
     rows: traitlets.List[Any] = traitlets.List().tag(sync=True)
     """The finished epochs; of very many fewer of the older ones."""
-    history: traitlets.List[Any] = traitlets.List().tag(sync=True, to_json=_snapshot)
+    history: traitlets.List[Any] = traitlets.List().tag(
+        sync=True, to_json=lambda points, _: list(points)
+    )
     """``[{"start", "seq", "elapsed", "logs", "rates"}, ...]``, one for each frame shown."""
     time: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
-    """Where the time of a step goes, see :func:`~tnt_notebook.dashboard.step_parts.time_of`."""
+    """Where the time of a step goes, see :func:`~tnt_notebook.dashboard.step_layout.time_of`."""
     timeline: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, to_json=_packed)
     """The latest step, see :func:`~tnt_notebook.dashboard.step_layout.card_step`."""
     left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
@@ -133,19 +128,11 @@ class Card(anywidget.AnyWidget):
         self._next_timeline = now + max(TIMELINE_INTERVAL, size / TIMELINE_BYTES_PER_S)
 
     def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:
-        """Has the card and its placeholder replaced wherever the kernel's own updates cannot.
-
-        Args:
-            placeholder: The text by which the placeholder is known.
-            summary: The MIME bundle that takes the place of the card.
-            figure: The MIME bundle that takes the place of the placeholder.
+        """Has two MIME bundles take the places of the card and of the placeholder, which its text
+        tells, wherever the kernel's own updates cannot.
         """
-        self.left = {
-            "model_id": self.model_id,
-            "placeholder": placeholder,
-            "summary": summary,
-            "figure": figure,
-        }
+        left = {"placeholder": placeholder, "summary": summary, "figure": figure}
+        self.left = {"model_id": self.model_id, **left}
 
     def __repr__(self) -> str:
         # What shows where there is no browser: the same text in every run.

@@ -7,10 +7,10 @@
     +----------+----------+
     | samples per second  |   a line per rank, a heat map for many
     +---------------------+
-
-Colours are those of Okabe and Ito; backgrounds are clear and lines grey, so that a figure saved in
-a light theme can be read in a dark one. Each title names its curves in their colours: it is the
-legend too, and takes no room from the curves.
+    | the last step       |   box by box
+    +---------------------+
+    | where a step goes   |
+    +---------------------+
 """
 
 from __future__ import annotations
@@ -21,12 +21,20 @@ from itertools import cycle
 import plotly.graph_objects as go
 
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard.legend import lines_of, word
-from tnt_notebook.dashboard.panels import OKABE_ITO, Panel, drawn
+from tnt_notebook.dashboard import breakdown, step_figure
+from tnt_notebook.dashboard.panels import (
+    OKABE_ITO,
+    Panel,
+    add_line,
+    drawn,
+    line_of,
+    lines_of,
+    word,
+)  # fmt: skip
 from tnt_notebook.telemetry import Frame, thinned
 
 RANKS_WITH_A_LINE = 16
-MAX_POINTS = 300
+MAX_POINTS = 250
 MAX_HEAT_ROWS = 64
 HEIGHT = 186  # pixels of a panel
 PANEL_TITLE = 34  # characters in a line of the title of half the width
@@ -35,14 +43,15 @@ Curves = dict[str, tuple[list[float], list[float | None]]]
 """Name of a metric: epochs or seconds, and its values there."""
 
 
-def overview(frames: Sequence[Frame], more: Sequence[Panel] = ()) -> go.Figure:
-    """Loss, metrics and samples per second of a run, and panels under them.
+def run_figure(frames: Sequence[Frame]) -> go.Figure:
+    """All that there is to see of one run.
 
     Args:
-        frames: The frames of one run in order, at least one.
+        frames: of one run in order, at least one. What they say nothing about is left out.
 
     Returns:
-        A figure of less than 100 kB in JSON beside `more`, whatever the number of ranks and frames.
+        A figure of less than 500 kB in JSON; without a step and where it goes less than 100 kB,
+        whatever the number of ranks and frames.
     """
     axis, curves = metric_curves(frames)
     losses = {name: curve for name, curve in curves.items() if _metric(name) == "loss"}
@@ -53,8 +62,13 @@ def overview(frames: Sequence[Frame], more: Sequence[Panel] = ()) -> go.Figure:
         for column, group in enumerate(groups, start=1):
             _draw_curves(figure, group, axis, row, column)
 
-    first = [Panel([*map(_curves_title, groups)], HEIGHT, draw)] if groups else []
-    return drawn([*first, throughput_panel(frames), *more], left=64 if more else 56)
+    panels = [Panel([*map(_curves_title, groups)], HEIGHT, draw)] if groups else []
+    panels.append(throughput_panel(frames))
+    if (step := telemetry.last_step(frames)) is not None:
+        panels.append(step_figure.panel(step))
+    if of_ranks := telemetry.breakdowns(frames):
+        panels.append(breakdown.panel(of_ranks))
+    return drawn(panels)
 
 
 def throughput_panel(frames: Sequence[Frame]) -> Panel:
@@ -84,16 +98,8 @@ def metric_curves(frames: Sequence[Frame]) -> tuple[str, Curves]:
 def _draw_curves(figure: go.Figure, curves: Curves, axis: str, row: int, column: int) -> None:
     colours = _colours(curves)
     for name, (x, y) in curves.items():
-        figure.add_scatter(
-            x=x,
-            y=y,
-            name=name,
-            line={"color": colours[name], "dash": _dash(name), "width": 2},
-            mode="lines+markers" if len(x) <= 30 else "lines",
-            marker={"size": 5},
-            row=row,
-            col=column,
-        )
+        marks = {"mode": "lines+markers", "marker_size": 5} if len(x) <= 30 else {}
+        add_line(figure, row, name, x, y, colours[name], _dash(name), col=column, **marks)
     figure.update_xaxes(title_text=axis, row=row, col=column)
     if axis == "epoch":  # no ticks between epochs
         last = max(x[-1] for x, _ in curves.values())
@@ -108,19 +114,7 @@ def _draw_throughput(figure: go.Figure, frames: Sequence[Frame], row: int) -> No
         _draw_heat(figure, seconds, rates, row)
         return
     for rank, values in enumerate(rates):
-        figure.add_scatter(
-            x=seconds,
-            y=values,
-            name=f"rank {rank}",
-            mode="lines",
-            line={
-                "color": OKABE_ITO[rank % len(OKABE_ITO)],
-                "dash": "solid" if rank < len(OKABE_ITO) else "dot",
-                "width": 1.5,
-            },
-            row=row,
-            col=1,
-        )
+        add_line(figure, row, f"rank {rank}", seconds, values, *line_of(rank))
     figure.update_yaxes(rangemode="tozero", row=row)
 
 
@@ -151,23 +145,16 @@ def _draw_heat(figure: go.Figure, seconds: list[float], rates: list[list[float]]
 def _curves_title(curves: Curves) -> str:
     colours = _colours(curves)
     if len(_metrics(curves)) == 1:
-        return lines_of((_word(name, colours[name], _dash(name)) for name in curves), PANEL_TITLE)
-    title = lines_of((_word(n, colours[n], "solid") for n in _metrics(curves)), PANEL_TITLE)
+        return lines_of((word(name, colours[name], _dash(name)) for name in curves), PANEL_TITLE)
+    title = lines_of((word(name, colours[name]) for name in _metrics(curves)), PANEL_TITLE)
     return f"{title}<br>dashed: validation" if len(_metrics(curves)) < len(curves) else title
 
 
 def _throughput_title(ranks: int) -> str:
     if not 1 < ranks <= RANKS_WITH_A_LINE:
         return "samples per second"
-    solid = lines_of(
-        (_word(f"{rank}", OKABE_ITO[rank], "solid") for rank in range(min(ranks, 8))), 80
-    )
-    dotted = [_word(f"{rank}", OKABE_ITO[rank - 8], "dot") for rank in range(8, ranks)]
-    return f"samples per second of rank   {solid}   {lines_of(dotted, 80)}"
-
-
-def _word(text: str, colour: str, dash: str) -> str:
-    return word(text, colour, "━" if dash == "solid" else "┅")
+    words = [word(f"{rank}", *line_of(rank)) for rank in range(ranks)]
+    return f"samples per second of rank   {'   '.join(words)}"
 
 
 def _colours(curves: Curves) -> dict[str, str]:

@@ -15,17 +15,14 @@ class Paced(Generic[T]):
 
     The first value goes through at once; of those that come too soon the last goes through when the
     interval is over, so what is shown is never older than the interval.
+
+    Args:
+        send: Called with a value, never twice at the same time.
+        interval: Seconds between two calls at least.
     """
 
     def __init__(self, send: Callable[[T], None], interval: float) -> None:
-        """Begins.
-
-        Args:
-            send: Called with a value, never twice at the same time.
-            interval: Seconds between two calls at least.
-        """
-        self._send = send
-        self._interval = interval
+        self._send, self._interval = send, interval
         self._lock = threading.Lock()
         self._waiting: list[T] = []  # empty, or the one latest value
         self._timer: threading.Timer | None = None

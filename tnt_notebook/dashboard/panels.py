@@ -1,10 +1,15 @@
-"""Panels under each other in one plotly figure, each of its own height in pixels; and the axes of
-figures with a row for each rank."""
+"""Panels under each other in one plotly figure, each of its own height in pixels.
+
+Their titles are legends, too: they name curves and boxes in their colours. These are Okabe and
+Ito's; backgrounds are clear and lines grey, so that what is saved in a light theme can be read in a
+dark one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -12,6 +17,7 @@ from plotly.subplots import make_subplots
 OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#B8A800"]
 GREY = "#7b7b7b"
 GRID = "rgba(128,128,128,0.25)"
+_DASHES = ("solid", "dot", "dash")
 _TITLE = 17  # pixels of a line
 _BENEATH = 44  # pixels of ticks and of what an axis is
 
@@ -30,29 +36,22 @@ class Panel(NamedTuple):
     draw: Callable[[go.Figure, int], None]
 
 
-def drawn(panels: Sequence[Panel], left: int = 56) -> go.Figure:
+def drawn(panels: Sequence[Panel], left: int = 64) -> go.Figure:
     """The figure of these panels.
 
     Args:
         left: pixels for what stands left of the axes.
     """
-    figure = _empty(panels, left)
-    for row, panel in enumerate(panels, start=1):
-        panel.draw(figure, row)
-    return figure
-
-
-def _empty(rows: Sequence[Panel], left: int) -> go.Figure:
-    lines = [max(title.count("<br>") + 1 for title in row.titles) for row in rows]
+    lines = [max(title.count("<br>") + 1 for title in panel.titles) for panel in panels]
     top = 19 + _TITLE * lines[0]
     gap = _BENEATH + 14 + _TITLE * max(lines[1:], default=0)
-    inside = sum(row.height for row in rows) + gap * (len(rows) - 1)
+    inside = sum(panel.height for panel in panels) + gap * (len(panels) - 1)
     figure = make_subplots(
-        rows=len(rows),
+        rows=len(panels),
         cols=2,
-        specs=[[{}, {}] if len(row.titles) == 2 else [{"colspan": 2}, None] for row in rows],
-        subplot_titles=[title for row in rows for title in row.titles],
-        row_heights=[row.height for row in rows],
+        specs=[[{}, {}] if len(p.titles) == 2 else [{"colspan": 2}, None] for p in panels],
+        subplot_titles=[title for panel in panels for title in panel.titles],
+        row_heights=[panel.height for panel in panels],
         horizontal_spacing=0.1,
         vertical_spacing=gap / inside,
     )
@@ -65,12 +64,36 @@ def _empty(rows: Sequence[Panel], left: int) -> go.Figure:
         font={"color": GREY, "size": 12},
         hovermode="closest",
         showlegend=False,
+        barmode="overlay",
+        uniformtext={"minsize": 8, "mode": "hide"},
     )
     axes = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "title_font_size": 12}
     figure.update_xaxes(axes, title_standoff=8)
     figure.update_yaxes(axes, nticks=6, title_standoff=4)
     figure.update_annotations(font={"size": 13, "color": GREY})
+    for row, panel in enumerate(panels, start=1):
+        panel.draw(figure, row)
     return figure
+
+
+def line_of(index: int) -> tuple[str, str]:
+    """Colour and dash of one of many lines."""
+    return OKABE_ITO[index % len(OKABE_ITO)], _DASHES[index // len(OKABE_ITO) % len(_DASHES)]
+
+
+def add_line(
+    figure: go.Figure,
+    row: int,
+    name: str,
+    x: list[float],
+    y: list[Any],
+    colour: str,
+    dash: str,
+    **more: Any,
+) -> None:
+    """Draws a curve into a panel."""
+    look = {"mode": "lines", "line": {"color": colour, "dash": dash, "width": 2}, "col": 1}
+    figure.add_scatter(x=x, y=y, name=name, row=row, **look | more)
 
 
 def scale_of(seconds: float) -> tuple[str, float]:
@@ -78,38 +101,43 @@ def scale_of(seconds: float) -> tuple[str, float]:
     return ("ms", 1e3) if seconds < 1 else ("s", 1.0)
 
 
-def lay_out(figure: go.Figure, rows: int, title: Sequence[str], unit: str) -> None:
-    """Gives a figure its size, its title of one or more lines, its legend and its axes."""
-    below = 18 * (len(title) - 1)
-    figure.update_layout(
-        template="none",
-        height=118 + below + row_height(rows) * rows,
-        margin={"l": 64, "r": 16, "t": 62 + below, "b": 44},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": GREY, "size": 12},
-        title={"text": "<br>".join(title), "font": {"size": 13}, "x": 0, "xref": "paper",
-               "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 10}},
-        legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
-    )  # fmt: skip
-    lay_out_rows(figure, unit)
+def height_of(rows: int) -> int:
+    """Pixels of so many rows; the more there are, the lower each is."""
+    return rows * (40 if rows <= 8 else 26 if rows <= 16 else 16)
 
 
-def row_height(rows: int) -> int:
-    """Pixels of a row, the fewer the more there are."""
-    return 40 if rows <= 8 else 26 if rows <= 16 else 16
-
-
-def lay_out_rows(figure: go.Figure, unit: str, row: int | None = None) -> None:
-    """Gives a figure, or a panel of it, a row of ranks below the other, and time to the right."""
-    where = {} if row is None else {"row": row, "col": 1}
-    figure.update_xaxes(
-        title={"text": unit, "standoff": 6, "font": {"size": 12}},
-        gridcolor=GRID,
-        zeroline=False,
-        linecolor=GRID,
-        **where,
-    )
+def lay_out_rows(figure: go.Figure, row: int, unit: str, end: float) -> None:
+    """Gives a panel one row below the other, and an axis from 0 to its end."""
+    figure.update_xaxes(title={"text": unit, "standoff": 6}, range=[0, end], row=row)
     figure.update_yaxes(
-        autorange="reversed", showgrid=False, linecolor=GRID, ticklabelstandoff=6, nticks=0, **where
+        autorange="reversed", showgrid=False, ticklabelstandoff=6, nticks=0, row=row
     )
+
+
+def short(value: float) -> float:
+    """Five digits: more would only make the notebook larger."""
+    return float(f"{value:.5g}")
+
+
+def word(text: str, colour: str, dash: str = "solid") -> str:
+    """The name of a curve, in its colour."""
+    return f'<span style="color:{colour}">{"━" if dash == "solid" else "┅"} {text}</span>'
+
+
+def swatch(text: str, colour: str) -> str:
+    """What a box stands for, beside its colour, which may be too faint for letters."""
+    return f'<span style="color:{colour}">■</span> {text}'
+
+
+def lines_of(words: Iterable[str], width: int = 90) -> str:
+    """The words in lines of not more characters than this."""
+    lines: list[list[str]] = [[]]
+    room = width
+    for one in words:
+        length = len(re.sub(r"<[^>]*>", "", one)) + 1
+        if lines[-1] and length > room:
+            lines.append([])
+            room = width
+        lines[-1].append(one)
+        room -= length
+    return "<br>".join("   ".join(line) for line in lines)

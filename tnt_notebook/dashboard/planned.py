@@ -1,4 +1,4 @@
-"""A measured step beside itself as planned: the same work in the same order, messages for nothing.
+"""A measured step as actions; and as planned: the same work in the same order, free messages.
 
 What is idle in the plan belongs to the schedule; what is idle in the measured step beyond that was
 lost to messages, or to actions that took longer than they usually do.
@@ -9,14 +9,33 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
-from tnt_notebook.dashboard.measured import action_of
 from tnt_notebook.errors import ScheduleError
-from tnt_notebook.plan.schedule import Action, Schedule
-from tnt_notebook.plan.simulate import Costs, simulate
+from tnt_notebook.plan.schedule import Action, Kind, Schedule
+from tnt_notebook.plan.simulate import Costs, Span, Timeline, simulate
 from tnt_notebook.telemetry.step_trace import ACTIONS, Box, StepTrace, of_boxes, replicas
 from tnt_notebook.telemetry.step_trace import boxes as boxes_of
+
+
+def timeline_from(trace: StepTrace) -> Timeline | None:
+    """A step of a pipeline's first replica; None without a pipeline, or where ranks are missing."""
+    ranks = next(iter(replicas(trace)), ())
+    actions = [box for box in boxes_of(trace) if box.rank in ranks and box.kind in ACTIONS]
+    if not actions:
+        return None
+    begin = min(box.begin for box in actions)
+    spans = tuple(
+        Span(ranks.index(box.rank), _action_of(box), box.begin - begin, box.end - begin)
+        for box in actions
+    )
+    return Timeline(
+        trace.get("schedule", ""),
+        trace["pipeline"],
+        trace.get("micro_batches", 1),
+        spans,
+        measured=True,
+    )
 
 
 def planned(trace: StepTrace) -> StepTrace | None:
@@ -48,10 +67,10 @@ def _planned_of(actions: Sequence[Box], ranks: Sequence[int]) -> list[Box]:
     stages = len(rank_of)
     if set(rank_of) != set(range(stages)):
         raise ScheduleError("Stages are missing.")
-    measured = {action_of(box) for box in own}
+    measured = {_action_of(box) for box in own}
     in_order: list[list[Action]] = [[] for _ in ranks]
     for box in sorted(own, key=lambda box: box.begin):
-        action = action_of(box)
+        action = _action_of(box)
         gradient = action._replace(kind="I")
         if action.kind == "W" and gradient not in measured:
             in_order[ranks.index(box.rank)].append(gradient)  # nobody needs that of the first stage
@@ -84,3 +103,8 @@ def _mean_costs(actions: Sequence[Box], stages: int) -> Costs:
         [mean("IB", stage) for stage in every],
         [mean("W", stage) for stage in every],
     )
+
+
+def _action_of(box: Box) -> Action:
+    """What a box of one of the kinds `ACTIONS` shows."""
+    return Action(cast(Kind, box.kind), box.stage, box.number)

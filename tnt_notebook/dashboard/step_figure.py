@@ -10,14 +10,21 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
-from tnt_notebook.dashboard.legend import lines_of, swatch
-from tnt_notebook.dashboard.panels import Panel, lay_out, lay_out_rows, row_height, scale_of
+from tnt_notebook.dashboard.panels import (
+    Panel,
+    drawn,
+    height_of,
+    lay_out_rows,
+    lines_of,
+    scale_of,
+    short,
+    swatch,
+)
 from tnt_notebook.dashboard.step_layout import FAINT, RankRow, idle, kinds_in, rank_rows, words_of
 from tnt_notebook.dashboard.wording import plural, short_time
 from tnt_notebook.plan.simulate import Timeline
@@ -38,36 +45,24 @@ def figure_of(step: StepTrace, measured: bool = True) -> go.Figure:
     Returns:
         A figure of less than 300 kB in JSON.
     """
-    rows = rank_rows(step, MOST_PLAIN_BOXES)
-    unit, factor = scale_of(step["seconds"])
-    figure = go.Figure()
-    _draw(figure, step, rows, factor)
-    how = "measured" if measured else "predicted"
-    faint = any(row.is_faint(box) for row in rows for box in row.boxes)
-    title = f"<b>a step</b>, as {how}: {_in_words(step, rows)}"
-    title += "; a rank's second stage is faint" if faint else ""
-    lay_out(figure, len(rows), textwrap.wrap(title, 110), unit)
-    figure.update_layout(
-        barmode="overlay",
-        hovermode="closest",
-        uniformtext={"minsize": 8, "mode": "hide"},
-    )
-    return figure
+    return drawn([panel(step, f"<b>a step</b>, as {'measured' if measured else 'predicted'}")])
 
 
-def panel(step: StepTrace) -> Panel:
-    """The last step among other panels; its title is the legend, too."""
+def panel(step: StepTrace, name: str = "<b>the last step</b>") -> Panel:
+    """The same, among other panels."""
     rows = rank_rows(step, MOST_PLAIN_BOXES)
     unit, factor = scale_of(step["seconds"])
 
     def draw(figure: go.Figure, row: int) -> None:
-        _draw(figure, step, rows, factor, row)
-        lay_out_rows(figure, unit, row)
+        for bar in _bars(step, rows, factor):
+            figure.add_bar(**bar, orientation="h", row=row, col=1)
+        lay_out_rows(figure, row, unit, 1.002 * factor * step["seconds"])
 
-    legend = [swatch(kind.words, kind.colour) for kind in kinds_in(step)]
-    legend_lines = lines_of([*legend, swatch("idle", IDLE)], 90)
-    title = f"<b>the last step</b>: {_in_words(step, rows)}<br>{legend_lines}"
-    return Panel([title], row_height(len(rows)) * len(rows), draw)
+    legend = [swatch(kind.words, kind.colour) for kind in kinds_in(step)] + [swatch("idle", IDLE)]
+    if any(row.is_faint(box) for row in rows for box in row.boxes):
+        legend.append("faint: a rank's second stage")
+    title = f"{name}: {_in_words(step, rows)}<br>{lines_of(legend)}"
+    return Panel([title], height_of(len(rows)), draw)
 
 
 def trace_of(timeline: Timeline) -> StepTrace:
@@ -83,45 +78,29 @@ def trace_of(timeline: Timeline) -> StepTrace:
     )
 
 
-def _draw(
-    figure: go.Figure,
-    step: StepTrace,
-    rows: Sequence[RankRow],
-    factor: float,
-    row: int | None = None,
-) -> None:
-    """Draws boxes into a figure, or a row of its panels.
-
-    Args:
-        factor: units of the axis in a second.
-    """
-    column = None if row is None else 1
+def _bars(step: StepTrace, rows: Sequence[RankRow], factor: float) -> list[dict[str, Any]]:
+    """How idle ranks are, and the boxes of each kind; a second has `factor` units of the axis."""
     kinds = kinds_in(step)
     two_lanes = any(kind.role == "beside" for kind in kinds)
-    figure.add_bar(
-        y=[f"rank {own.rank}" for own in rows],
-        x=[_short(factor * step["seconds"])] * len(rows),
-        name="idle",
-        orientation="h",
-        **_lane(False, two_lanes),
-        marker={"color": IDLE, "line": {"width": 0}},
-        hovertemplate=[
+    in_full = sum(len(own.boxes) for own in rows) <= MOST_BOXES
+    behind = {
+        "y": [f"rank {own.rank}" for own in rows],
+        "x": [short(factor * step["seconds"])] * len(rows),
+        "name": "idle",
+        "marker": {"color": IDLE, "line": {"width": 0}},
+        "hovertemplate": [
             f"rank {own.rank} is idle for {own.idle:.0%} of a step<extra></extra>" for own in rows
         ],
-        legendrank=2000,  # the last
-        row=row,
-        col=column,
-    )
-    in_full = sum(len(own.boxes) for own in rows) <= MOST_BOXES
+        **_lane(False, two_lanes),
+    }
+    bars = [behind]
     for kind in kinds:
         found = [(own, box) for own in rows for box in own.boxes if box.kind == kind.letter]
         if found:
-            bar = _bar(kind, [box for _, box in found], factor)
+            bar = _plain(kind, [box for _, box in found], factor)
             bar |= _lane(kind.role == "beside", two_lanes)
-            if in_full:
-                bar |= _in_full(kind, found)
-            figure.add_bar(**bar, row=row, col=column)
-    figure.update_xaxes(range=[0, 1.002 * factor * step["seconds"]], row=row, col=column)
+            bars.append(bar | _in_full(kind, found) if in_full else bar)
+    return bars
 
 
 def _lane(is_beside: bool, two_lanes: bool) -> dict[str, float]:
@@ -131,14 +110,13 @@ def _lane(is_beside: bool, two_lanes: bool) -> dict[str, float]:
     return {"offset": 0.21, "width": 0.2} if is_beside else {"offset": -0.42, "width": 0.6}
 
 
-def _bar(kind: Kind, boxes: Sequence[Box], factor: float) -> dict[str, Any]:
+def _plain(kind: Kind, boxes: Sequence[Box], factor: float) -> dict[str, Any]:
     """Boxes of one kind."""
     return {
         "y": [f"rank {box.rank}" for box in boxes],
-        "base": [_short(factor * box.begin) for box in boxes],
-        "x": [_short(factor * (box.end - box.begin)) for box in boxes],
+        "base": [short(factor * box.begin) for box in boxes],
+        "x": [short(factor * (box.end - box.begin)) for box in boxes],
         "name": kind.words,
-        "orientation": "h",
         "marker": {"color": kind.colour, "line": {"width": 0}},
         "hovertemplate": "%{y}, from %{base}<extra>%{fullData.name}</extra>",
     }
@@ -146,46 +124,35 @@ def _bar(kind: Kind, boxes: Sequence[Box], factor: float) -> dict[str, Any]:
 
 def _in_full(kind: Kind, boxes: Sequence[tuple[RankRow, Box]]) -> dict[str, Any]:
     """What tells boxes of one kind apart: their numbers, and that later stages are faint."""
-    width = 0.5 if kind.role == "beside" else 1
-    marker: dict[str, Any] = {
-        "color": kind.colour,
-        "line": {"color": "rgba(255,255,255,0.7)", "width": width},
-    }
-    text = {}
-    if kind.role == "action":
-        marker["opacity"] = [FAINT if row.is_faint(box) else 1 for row, box in boxes]
-        text = {
-            "text": [str(box.number) for _, box in boxes],
-            "textposition": "inside",
-            "insidetextanchor": "middle",
-            "textangle": 0,
-            "textfont": {"color": kind.ink, "size": 11},
-        }
-    return {
-        "marker": marker,
+    line = {"color": "rgba(255,255,255,0.7)", "width": 0.5 if kind.role == "beside" else 1}
+    full: dict[str, Any] = {
+        "marker": {"color": kind.colour, "line": line},
         "customdata": [
             f"{words_of(box)}<br>from {short_time(box.begin)} to {short_time(box.end)}: "
             f"{short_time(box.end - box.begin)}"
             for _, box in boxes
         ],
         "hovertemplate": "%{customdata}<extra></extra>",
-        **text,
     }
+    if kind.role == "action":
+        full["marker"]["opacity"] = [FAINT if row.is_faint(box) else 1 for row, box in boxes]
+        full |= {
+            "text": [str(box.number) for _, box in boxes],
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "textangle": 0,
+            "textfont": {"color": kind.ink, "size": 11},
+        }
+    return full
 
 
 def _in_words(step: StepTrace, rows: Sequence[RankRow]) -> str:
     """What it is a step of, and how much of it ranks are idle."""
+    what = short_time(step["seconds"])
     if "schedule" in step:
         micro = plural(step.get("micro_batches", 1), "micro-batch", "micro-batches")
         what = f"{step['schedule']}, {micro}"
-    else:
-        what = short_time(step["seconds"])
     shown = "" if len(rows) == step["ranks"] else f", {len(rows)} of them shown"
     formula = f", by the formula for {step['formula']:.0%}" if "formula" in step else ""
     ranks = plural(step["ranks"], "rank")
     return f"{what} on {ranks}{shown}, idle for {idle(step)['bubble']:.0%}{formula}"
-
-
-def _short(value: float) -> float:
-    """Five digits: more would only make the notebook larger."""
-    return float(f"{value:.5g}")

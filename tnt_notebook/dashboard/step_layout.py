@@ -1,6 +1,6 @@
 """One step on all ranks as it is drawn: which boxes where, how idle ranks are, and in which words.
 
-Three painters take it from here: ``widgets/paint.js`` on the card's canvas, :mod:`.step_svg` in a
+Three painters take it from here: ``widgets/paint.js`` on the card's canvas, :mod:`.picture` in a
 saved notebook, and :mod:`.step_figure` in plotly.
 
 ::
@@ -11,17 +11,21 @@ saved notebook, and :mod:`.step_figure` in plotly.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, TypedDict
 
+from tnt_notebook import telemetry
 from tnt_notebook.dashboard.planned import planned
+from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE
 from tnt_notebook.dashboard.wording import short_time
+from tnt_notebook.telemetry import Frame
 from tnt_notebook.telemetry.bubble import actions_s, covered_s
 from tnt_notebook.telemetry.kinds import BOX_KINDS, Kind
+from tnt_notebook.telemetry.limit import shares
 from tnt_notebook.telemetry.sampling import spread
-from tnt_notebook.telemetry.step_trace import ACTIONS, WORK, Box, StepTrace
-from tnt_notebook.telemetry.step_trace import boxes as boxes_of
+from tnt_notebook.telemetry.step_trace import ACTIONS, WORK, Box, StepTrace, by_rank
 
 #: Opacity of the boxes of a rank's second stage; in widgets/paint.js, too.
 FAINT = 0.62
@@ -62,11 +66,7 @@ def rank_rows(trace: StepTrace, most_boxes: int, most_rows: int = 1 << 30) -> li
     count = sum(len(row["kinds"]) for row in rows)
     room = min(most_rows, max(1, most_boxes * len(rows) // max(1, count)))
     shares = idle(trace)["idle"]
-    shown = spread(len(rows), room)
-    boxes: dict[int, list[Box]] = {rows[i]["rank"]: [] for i in shown}
-    for box in boxes_of(trace):
-        if box.rank in boxes:
-            boxes[box.rank].append(box)
+    boxes = by_rank(trace)
     return [
         RankRow(
             rank := rows[i]["rank"],
@@ -74,7 +74,7 @@ def rank_rows(trace: StepTrace, most_boxes: int, most_rows: int = 1 << 30) -> li
             boxes[rank],
             min((box.stage for box in boxes[rank] if box.kind in ACTIONS), default=0),
         )
-        for i in shown
+        for i in spread(len(rows), room)
     ]
 
 
@@ -82,6 +82,27 @@ def kinds_in(trace: StepTrace) -> list[Kind]:
     """The kinds of boxes that there are, in the order of a legend."""
     there = {kind for row in trace["rows"] for kind in row["kinds"]}
     return [kind for letter, kind in BOX_KINDS.items() if letter in there]
+
+
+def time_of(frames: Sequence[Frame]) -> dict[str, Any]:
+    """Where the time of a step goes:
+    ``{"step": "4.25 ms", "limit": ..., "rows": [["rank 0", {"work": 0.7, ...}], ...]}``; of many
+    ranks one row for all. Empty without a breakdown.
+    """
+    of_ranks = telemetry.breakdowns(frames)
+    if not of_ranks:
+        return {}
+    shown = [(f"rank {rank}", [breakdown]) for rank, breakdown in enumerate(of_ranks)]
+    if len(of_ranks) > RANKS_WITH_A_LINE:
+        shown = [("all ranks", of_ranks)]
+    return {
+        "step": short_time(fmean(b.step for b in of_ranks)),
+        "limit": telemetry.limit_of(frames),
+        "rows": [
+            [name, {part: round(share, 4) for part, share in shares(some).items()}]
+            for name, some in shown
+        ],
+    }
 
 
 def words_of(box: Box) -> str:
@@ -100,20 +121,13 @@ def heading(trace: StepTrace) -> str:
 def remarks(trace: StepTrace) -> str:
     """What should be known of a step beside; empty mostly."""
     shown, error = len(trace["rows"]), trace["clock_error"]
-    return " · ".join(
-        [
-            *([f"{shown} of {trace['ranks']} ranks shown"] if shown < trace["ranks"] else []),
-            *([f"clocks of hosts agree to {short_time(error)}"] if error > 0 else []),
-        ]
-    )
+    some = f"{shown} of {trace['ranks']} ranks shown" if shown < trace["ranks"] else ""
+    clocks = f"clocks of hosts agree to {short_time(error)}" if error > 0 else ""
+    return " · ".join(filter(None, [some, clocks]))
 
 
 def card_step(trace: StepTrace) -> dict[str, Any]:
-    """``{"measured", "planned", "idle", "heading", "remarks"}``: what the card draws of a step.
-
-    The first two are step traces, and ``planned`` is ``None`` where there is none, or no room for
-    it.
-    """
+    """What the card draws of a step; ``planned`` is ``None`` where there is no room for it, too."""
     return {
         "measured": trace,
         "planned": planned(trace) if len(trace["rows"]) <= ROWS_WITH_A_PLAN else None,
@@ -132,11 +146,8 @@ def idle(trace: StepTrace) -> Idle:
     kinds, seconds = WORK, trace["seconds"]
     if trace["pipeline"] > 1:
         kinds, seconds = ACTIONS, actions_s(trace)
-    work: dict[int, list[Box]] = {row["rank"]: [] for row in trace["rows"]}
-    for box in boxes_of(trace):
-        if box.kind in kinds:
-            work[box.rank].append(box)
-    shares = [1 - covered_s(own) / seconds if seconds else 0.0 for own in work.values()]
+    work = [[box for box in own if box.kind in kinds] for own in by_rank(trace).values()]
+    shares = [1 - covered_s(own) / seconds if seconds else 0.0 for own in work]
     return {
         "idle": [round(share, 4) for share in shares],
         "bubble": round(fmean(shares), 4) if shares else 0.0,

@@ -35,7 +35,7 @@ from tnt_notebook.dashboard.wording import (
     short_time,
     size,
     three_digits,
-)
+)  # fmt: skip
 from tnt_notebook.telemetry import Frame, Row, State
 from tnt_notebook.telemetry.bubble import Idle, actions_s, hidden, idle_of
 from tnt_notebook.telemetry.limit import shares
@@ -100,12 +100,12 @@ def other_runs(frames: Sequence[Frame]) -> list[str]:
 
 def _metrics(frames: Sequence[Frame]) -> list[str]:
     pairs = metric_pairs(frames)
-    width = max((len(name) for name, _, _ in pairs), default=0)
-    lines = []
-    for name, value, validation in pairs:
-        checked = "".join(f"    validation {number(v):>8}" for v in validation.values())
-        lines.append(f"  {name:<{width}}   {number(value):>8}{checked}")
-    return lines
+    width = max((len(name) for name, *_ in pairs), default=0)
+    return [
+        f"  {name:<{width}}   {number(value):>8}"
+        + "".join(f"    validation {number(v):>8}" for v in validation.values())
+        for name, value, validation in pairs
+    ]
 
 
 def _ranks(frames: Sequence[Frame]) -> list[str]:
@@ -133,12 +133,8 @@ def _time(frames: Sequence[Frame]) -> list[str]:
     worth_a_word = {part: share for part, share in shares(of_ranks).items() if share >= 0.005}
     parts = ", ".join(f"{part} {share:.0%}" for part, share in worth_a_word.items())
     step = short_time(fmean(b.step for b in of_ranks))
-    sentence = textwrap.wrap(telemetry.limit_of(frames), 75)
-    return [
-        f"  a step of {step}: {parts}",
-        *_last_step(frames),
-        *(f"  {line}" for line in sentence),
-    ]
+    sentence = [f"  {line}" for line in textwrap.wrap(telemetry.limit_of(frames), 75)]
+    return [f"  a step of {step}: {parts}", *_last_step(frames), *sentence]
 
 
 def _last_step(frames: Sequence[Frame]) -> list[str]:
@@ -147,15 +143,12 @@ def _last_step(frames: Sequence[Frame]) -> list[str]:
     if step is None:
         return []
     if idle := list(idle_of(step).values()):
-        means = {
-            name: fmean(getattr(each, name) for each in idle) / actions_s(step)
-            for name in Idle._fields
-        }
+        of_each = zip(Idle._fields, zip(*idle, strict=True), strict=True)
+        means = {name: fmean(seconds) / actions_s(step) for name, seconds in of_each}
         why = ", ".join(f"{name} {share:.0%}" for name, share in means.items() if share >= 0.005)
         formula = f", by the formula {step['formula']:.0%}" if "formula" in step else ""
         return [f"  the last one was idle for {sum(means.values()):.0%}{formula}: {why}"]
-    shares = hidden(step)
-    if not shares:
+    if not (shares := hidden(step)):
         return []
     return [f"  {fmean(shares.values()):.0%} of the last exchange was hidden behind work"]
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import breakdown, compare, step_figure
-from tnt_notebook.dashboard.figures import throughput_panel
+from tnt_notebook.dashboard.figures import run_figure, throughput_panel
 from tnt_notebook.dashboard.panels import drawn
-from tnt_notebook.dashboard.run_figure import run_figure
 from tnt_notebook.dashboard.wording import plural
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry import Frame, archive
@@ -80,10 +79,7 @@ class Trace:
 
     def save(self, path: str | Path) -> Path:
         """Writes the run in the trace format of Chrome, which Perfetto opens; or, where the name
-        ends in ``.csv``, its boxes as a table.
-
-        Returns:
-            The path.
+        ends in ``.csv``, its boxes as a table. Returns the path.
         """
         path = Path(path)
         if path.suffix == ".csv":
@@ -94,10 +90,8 @@ class Trace:
         return path
 
     def save_beside(self) -> Path:
-        """Saves it in a new file in the current folder: ``mlp-on-digits-20261121-193000.json``.
-
-        Returns:
-            The path.
+        """Saves it in a new file in the current folder, ``mlp-on-digits-20261121-193000.json``, and
+        returns its path.
         """
         name = f"{slug(self.title)}-{time.strftime('%Y%m%d-%H%M%S')}"
         path, number = Path.cwd() / f"{name}.json", 1

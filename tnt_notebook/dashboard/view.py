@@ -90,9 +90,10 @@ class LiveView:
 
     def show(self) -> None:
         """Displays the card, and the place where the figure will be, under the current cell."""
-        shown = [self._display(self._card)]
+        shown = [display(self._card, display_id=True)]
         if getattr(get_ipython(), "kernel", None) is not None:
-            shown.append(self._display(self._placeholder, raw=True))
+            shown.append(display(self._placeholder, raw=True, display_id=True))
+        # Where there is no IPython, display has just printed.
         self._places = [place for place in shown if place is not None]
 
     def update(self, frame: Frame) -> None:
@@ -157,8 +158,3 @@ class LiveView:
             self._card.saved = f"saved: {self._on_save()}"
         except Exception as error:  # whatever it was, the person who pressed must hear of it
             self._card.saved = f"not saved: {error}"
-
-    @staticmethod
-    def _display(what: Any, raw: bool = False) -> DisplayHandle | None:
-        handle: DisplayHandle | None = display(what, raw=raw, display_id=True)
-        return handle  # None where there is no IPython, which then has just printed

@@ -15,16 +15,17 @@ from tnt_notebook.telemetry.analysis import (
     flop_rate,
     last_step,
     limit_of,
+    main_run,
     median_rates,
     memory_of,
     overall_rates,
+    runs,
     throughput,
     total_samples,
 )
 from tnt_notebook.telemetry.breakdown import PARTS, Breakdown
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
 from tnt_notebook.telemetry.recorder import Recorder
-from tnt_notebook.telemetry.runs import main_run, runs
 from tnt_notebook.telemetry.sampling import thinned
 from tnt_notebook.telemetry.step_trace import StepTrace
 

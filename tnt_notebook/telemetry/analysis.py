@@ -1,6 +1,7 @@
 """What the frames of a run say, as plain functions over a list of frames in order of time.
 
-The frames are those of one run; `runs` tells the runs of a cell apart.
+The frames are those of one run; `runs` tells the runs of a cell apart, which may fit, then
+evaluate, or predict within a callback.
 """
 
 from __future__ import annotations
@@ -8,11 +9,27 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from itertools import dropwhile, pairwise
+from typing import Any
 
 from tnt_notebook.telemetry.breakdown import Breakdown
 from tnt_notebook.telemetry.frame import Frame, Row
 from tnt_notebook.telemetry.limit import limit
 from tnt_notebook.telemetry.step_trace import StepTrace
+
+
+def runs(frames: Sequence[Frame]) -> list[list[Frame]]:
+    """The frames of each run, runs in the order in which they began."""
+    by_start: dict[float, list[Frame]] = {}
+    for frame in frames:
+        by_start.setdefault(frame["start"], []).append(frame)
+    return [by_start[start] for start in sorted(by_start)]
+
+
+def main_run(frames: Sequence[Frame]) -> list[Frame]:
+    """The frames of the run a person asks about first: the last fit, else the last run."""
+    all_runs = runs(frames)
+    fits = [run for run in all_runs if run[-1]["phase"] == "fit"]
+    return (fits or all_runs or [[]])[-1]
 
 
 def duration(frames: Sequence[Frame]) -> float:
@@ -51,8 +68,7 @@ def median_rates(frames: Sequence[Frame]) -> list[float]:
 
 def breakdowns(frames: Sequence[Frame]) -> list[Breakdown]:
     """Where the time of a step went on each rank; of a run without one, nothing."""
-    found = next((f["breakdown"] for f in reversed(frames) if f.get("breakdown")), [])
-    return [Breakdown(*seconds) for seconds in found]
+    return [Breakdown(*seconds) for seconds in _latest(frames, "breakdown") or []]
 
 
 def limit_of(frames: Sequence[Frame]) -> str:
@@ -65,7 +81,7 @@ def limit_of(frames: Sequence[Frame]) -> str:
 
 def last_step(frames: Sequence[Frame]) -> StepTrace | None:
     """The latest step that was looked at, box by box."""
-    return next((f["step_trace"] for f in reversed(frames) if "step_trace" in f), None)
+    return _latest(frames, "step_trace")
 
 
 def memory_of(frames: Sequence[Frame]) -> list[int]:
@@ -76,15 +92,13 @@ def memory_of(frames: Sequence[Frame]) -> list[int]:
 
 def energy_of(frames: Sequence[Frame]) -> float | None:
     """Joules of the run, of hosts and GPUs that count them; None without counters."""
-    return next((frame["energy"] for frame in reversed(frames) if "energy" in frame), None)
+    return _latest(frames, "energy")
 
 
 def flop_rate(frames: Sequence[Frame]) -> float | None:
     """Floating-point operations of the model a second, on all ranks; None if not known."""
-    flops = next((frame["flops"] for frame in reversed(frames) if "flops" in frame), None)
-    if flops is None:
-        return None
-    return flops * sum(median_rates(frames)) / frames[-1]["sharing"]
+    flops = _latest(frames, "flops")
+    return None if flops is None else flops * sum(median_rates(frames)) / frames[-1]["sharing"]
 
 
 def throughput(frames: Sequence[Frame]) -> tuple[list[float], list[list[float]]]:
@@ -100,7 +114,7 @@ def throughput(frames: Sequence[Frame]) -> tuple[list[float], list[list[float]]]
 
 def epoch_rows(frames: Sequence[Frame]) -> list[Row]:
     """All finished epochs, as the latest frame that lists them has them."""
-    return next((list(frame["rows"]) for frame in reversed(frames) if frame.get("rows")), [])
+    return list(_latest(frames, "rows") or [])
 
 
 def final_logs(frames: Sequence[Frame]) -> Row:
@@ -124,3 +138,9 @@ def _at_new_samples(frames: Sequence[Frame]) -> list[Frame]:
         if sum(frame["samples"]) > (sum(new[-1]["samples"]) if new else 0):
             new.append(frame)
     return new
+
+
+def _latest(frames: Sequence[Frame], name: str) -> Any:
+    """What the latest frame that has something by this name has; None where none has."""
+    there = (frame.get(name) for frame in reversed(frames))
+    return next((found for found in there if found not in (None, [])), None)

@@ -86,14 +86,12 @@ def about(folder: Path) -> RunInfo | None:
     try:
         with os.scandir(folder) as entries:
             size = sum(e.stat().st_size for e in entries if run_folder.is_of_a_run(e.name))
-        said = json.loads((folder / run_folder.ABOUT).read_bytes())
+        text = (folder / run_folder.ABOUT).read_bytes()
     except OSError:  # also where it has just been removed
         return None
-    except (ValueError, RecursionError):
-        return RunInfo(folder.name, folder, folder.name, size=size)
     try:
-        return _info(folder, said, size)
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+        return _info(folder, json.loads(text), size)
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
         return RunInfo(folder.name, folder, folder.name, size=size)
 
 
@@ -181,15 +179,15 @@ def remove(run: RunInfo) -> None:
 
 
 def _info(folder: Path, said: dict[str, Any], size: int) -> RunInfo:
+    last = None if "state" in said else _last_frame(folder)
+    took = measures(last) if last else said
+    state = _SILENT
     if "state" in said:
-        state, took = str(said["state"]), said
-    else:
-        last = _last_frame(folder)
-        took = measures(last) if last else {}
-        if _writes(folder, said):
-            state = "running"
-        else:
-            state = last["state"] if last and last["state"] != "running" else _SILENT
+        state = str(said["state"])
+    elif _writes(folder, said):
+        state = "running"
+    elif last and last["state"] != "running":
+        state = last["state"]
     here = said["host"] == socket.gethostname()
     return RunInfo(
         id=folder.name,

@@ -1,22 +1,22 @@
 """What is kept of a run, however long it is: frames, step traces, files.
 
 Of a very long run fewer of the older frames are kept; what only some frames have goes with the
-next one that stays. A step trace is a hundred times as large as the rest of a frame: one is kept
-whenever the run is a twentieth older than at the one before, some 150 of an hour, and 60 more of a
-day. The latest is always there.
+next one that stays. A step trace is a hundred times as large as the rest of a frame: on disk one is
+kept whenever the run is a twentieth older than at the one before, some 150 of an hour, and 60 more
+of a day; in the notebook about as many. The latest is always there.
 """
 
 from __future__ import annotations
 
 from typing import cast
 
+from tnt_notebook.telemetry.analysis import main_run
 from tnt_notebook.telemetry.frame import Frame, Row, news
-from tnt_notebook.telemetry.runs import main_run
 from tnt_notebook.telemetry.sampling import evenly
 
-#: In the notebook: frames of a run (with 1,024 ranks they take 60 MB), and runs of a cell, which
-#: may predict in a loop.
-MAX_FRAMES, MAX_RUNS = 1000, 16
+#: In the notebook: frames of a run (with 1,024 ranks they take 60 MB), those of them with a step
+#: trace, and runs of a cell, which may predict in a loop.
+MAX_FRAMES, MAX_STEPS, MAX_RUNS = 1000, 200, 16
 #: On disk: seconds between frames, bytes of a file of frames, of all files of a run, of all runs.
 INTERVAL_S = 0.25
 PART_BYTES, RUN_BYTES, TOTAL_BYTES = 4 << 20, 16 << 20, 512 << 20
@@ -39,7 +39,6 @@ class Bounded:
         self._most_frames, self._most_runs = most_frames, most_runs
         self._runs: dict[float, list[Frame]] = {}  # by their start
         self._rows: dict[float, dict[float | None, Row]] = {}
-        self._steps = FewerSteps()
 
     @property
     def frames(self) -> list[Frame]:
@@ -49,9 +48,8 @@ class Bounded:
     def add(self, frame: Frame) -> None:
         """Takes a frame in."""
         start = frame["start"]
-        run = self._runs.setdefault(start, [])
-        self._steps.add(run, self._with_shared_rows(frame))
-        self._runs[start] = _thinned(run, self._most_frames)
+        run = [*self._runs.get(start, []), self._with_shared_rows(frame)]
+        self._runs[start] = _with_fewer_steps(_thinned(run, self._most_frames))
         if len(self._runs) > self._most_runs:
             main = main_run(self.frames)[0]["start"]
             old = next(other for other in self._runs if other != main)
@@ -71,11 +69,22 @@ class Bounded:
         return cast(Frame, {**frame, "rows": list(rows.values())})
 
 
+def _with_fewer_steps(run: list[Frame]) -> list[Frame]:
+    stepped = [frame for frame in run if "step_trace" in frame]
+    stay = {id(frame) for frame in evenly(stepped, MAX_STEPS, _elapsed)}
+    passed = {id(frame) for frame in stepped} - stay
+    return [without_step(frame) if id(frame) in passed else frame for frame in run]
+
+
+def _elapsed(frame: Frame) -> float:
+    return frame["elapsed"]
+
+
 def _thinned(run: list[Frame], limit: int) -> list[Frame]:
     """Fewer, once there are more than the limit."""
     if len(run) <= limit:
         return run
-    stay = {id(frame) for frame in evenly(run, limit, lambda frame: frame["elapsed"])}
+    stay = {id(frame) for frame in evenly(run, limit, _elapsed)}
     thin: list[Frame] = []
     passed: dict[str, object] = {}
     for frame in run:
@@ -87,40 +96,9 @@ def _thinned(run: list[Frame], limit: int) -> list[Frame]:
     return thin
 
 
-class FewerSteps:
-    """Chooses among the step traces of the runs of a cell, in order of time."""
-
-    def __init__(self) -> None:
-        self._next: dict[float, float] = {}
-        self._passing: dict[float, Frame] = {}
-
-    def wants(self, frame: Frame) -> bool:
-        """Whether the step trace of a frame, which must have one, is to be kept."""
-        start, elapsed = frame["start"], frame["elapsed"]
-        if frame["state"] == "running" and elapsed < self._next.get(start, 0.0):
-            return False
-        self._next[start] = max(_OLDER * elapsed, elapsed + _LEAST_GAP_S)
-        return True
-
-    def add(self, frames: list[Frame], frame: Frame) -> None:
-        """Appends a frame, and takes from the one before it a step trace that is not to be kept: so
-        that the latest is always there.
-        """
-        if "step_trace" in frame:
-            passed = self._passing.pop(frame["start"], None)
-            at = next((i for i in reversed(range(len(frames))) if frames[i] is passed), None)
-            if passed is not None and at is not None:
-                frames[at] = without_step(passed)
-            if not self.wants(frame):
-                self._passing[frame["start"]] = frame
-        if frame["state"] != "running":
-            self.forget(frame["start"])
-        frames.append(frame)
-
-    def forget(self, start: float) -> None:
-        """A run has ended: a cell may have very many."""
-        self._next.pop(start, None)
-        self._passing.pop(start, None)
+def next_step(elapsed: float) -> float:
+    """How old a run is when another step trace is kept on disk, after one at this age."""
+    return max(_OLDER * elapsed, elapsed + _LEAST_GAP_S)
 
 
 def without_step(frame: Frame) -> Frame:

@@ -98,8 +98,7 @@ def _exchanges(events: np.ndarray) -> np.ndarray:
 
 def _sends(events: np.ndarray) -> np.ndarray:
     """Numbered for each rank that they go to."""
-    chosen = events[is_of(events, "send")]
-    chosen = np.sort(chosen, order="begin_ns")
+    chosen = np.sort(events[is_of(events, "send")], order="begin_ns")
     made = _of(chosen, "S")
     made["stage"] = chosen["algorithm"]
     for peer in np.unique(chosen["algorithm"]):

@@ -15,7 +15,9 @@ slower one waits in an exchange, so a slow rank is one with more work than the o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -38,8 +40,18 @@ class Breakdown(NamedTuple):
         return sum(self)
 
 
-#: In the order in which they come.
-PARTS = Breakdown._fields
+class Part(NamedTuple):
+    """How a part of a step is drawn, and what it is."""
+
+    colour: str
+    meaning: str
+
+
+#: In the order in which they come: one table, ``parts.json``, for Python and the browser.
+PARTS = {
+    name: Part(**row)
+    for name, row in json.loads(Path(__file__).with_name("parts.json").read_bytes()).items()
+}
 
 NOTHING = Breakdown(0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -72,7 +84,7 @@ def of_steps(
     parts = parts[np.argsort(parts["begin_ns"])]
     first, last = (np.searchsorted(parts["begin_ns"], steps[at]) for at in ("begin_ns", "end_ns"))
     return [
-        _of_step(_ended(parts[i : j + 1], step), step, gradients_from, training=phase == 0)
+        _of_step(parts[i : j + 1], step, gradients_from, training=phase == 0)
         for step, i, j in zip(steps, first, last, strict=True)
     ]
 
@@ -84,6 +96,7 @@ def mean(breakdowns: Sequence[Breakdown]) -> Breakdown:
 
 def _of_step(events: np.ndarray, step: np.void, gradients_from: int, training: bool) -> Breakdown:
     begin, end = int(step["begin_ns"]), int(step["end_ns"])
+    events = events[events["end_ns"] <= end]
     waited = events[is_of(events, "input")]
     arrived = int(waited["end_ns"].max(initial=begin))
     collectives = events[is_of(events, *COLLECTIVE)]
@@ -112,8 +125,3 @@ def _of_step(events: np.ndarray, step: np.void, gradients_from: int, training: b
 def _after(events: np.ndarray, begin_ns: int) -> float:
     """Seconds after an instant in which at least one of the events was under way."""
     return union_s(np.maximum(events["begin_ns"], begin_ns), np.maximum(events["end_ns"], begin_ns))
-
-
-def _ended(events: np.ndarray, step: np.void) -> np.ndarray:
-    """Those of the events that have ended in a step."""
-    return events[events["end_ns"] <= step["end_ns"]]

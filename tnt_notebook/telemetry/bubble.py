@@ -15,7 +15,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tnt_notebook.telemetry.step_trace import ACTIONS, Box, StepTrace, boxes
+import numpy as np
+
+from tnt_notebook.telemetry.events import union
+from tnt_notebook.telemetry.step_trace import ACTIONS, Box, StepTrace, boxes, by_rank
 
 
 class Idle(NamedTuple):
@@ -41,28 +44,24 @@ def idle_of(trace: StepTrace) -> dict[int, Idle]:
 
     The sum for a rank is its bubble in seconds. Empty without a pipeline.
     """
-    all_boxes = boxes(trace)
-    actions: dict[int, list[Box]] = defaultdict(list)
-    waits: dict[int, float] = defaultdict(float)
-    for box in all_boxes:
-        if box.kind in ACTIONS:
-            actions[box.rank].append(box)
-    if not actions:
-        return {}
-    begin = min(own[0].begin for own in actions.values())
-    end = max(max(box.end for box in own) for own in actions.values())
-    for box in all_boxes:
-        if box.kind == "R" and box.rank in actions and box.begin > actions[box.rank][0].begin:
-            waits[box.rank] += box.end - box.begin
-    work = {rank: sum(box.end - box.begin for box in own) for rank, own in actions.items()}
-    most = max(work.values())
+    own = by_rank(trace)
+    actions = {rank: [box for box in some if box.kind in ACTIONS] for rank, some in own.items()}
+    actions = {rank: some for rank, some in actions.items() if some}
+    work = {rank: _sum(some) for rank, some in actions.items()}
+    begin = min((some[0].begin for some in actions.values()), default=0.0)
+    end = begin + actions_s(trace)
     idle = {}
-    for rank, own in actions.items():
-        fill, drain = own[0].begin - begin, end - max(box.end for box in own)
-        imbalance = min(waits[rank], most - work[rank])
-        other = (end - begin) - work[rank] - fill - drain - waits[rank]
-        idle[rank] = Idle(fill, drain, waits[rank] - imbalance, imbalance, max(0.0, other))
+    for rank, some in actions.items():
+        first, last = some[0].begin, max(box.end for box in some)
+        waited = _sum([box for box in own[rank] if box.kind == "R" and box.begin > first])
+        imbalance = min(waited, max(work.values()) - work[rank])
+        other = (last - first) - work[rank] - waited
+        idle[rank] = Idle(first - begin, end - last, waited - imbalance, imbalance, max(0.0, other))
     return idle
+
+
+def _sum(some: Sequence[Box]) -> float:
+    return sum(box.end - box.begin for box in some)
 
 
 def messages_of(trace: StepTrace) -> dict[tuple[int, int], float]:
@@ -91,33 +90,15 @@ def hidden(trace: StepTrace) -> dict[int, float]:
     """The part of each rank's exchanges that goes on while it works, 0 to 1; of ranks that
     exchange."""
     shares = {}
-    for row in trace["rows"]:
-        one: StepTrace = {**trace, "rows": [row]}
-        exchanges = [box for box in boxes(one) if box.kind == "X"]
-        work = _joined([box for box in boxes(one) if box.kind in ACTIONS + "C"])
-        whole = covered_s(exchanges)
-        if not whole:
-            continue
-        covered = sum(
-            max(0.0, min(a_end, b_end) - max(a, b))
-            for a, a_end in _joined(exchanges)
-            for b, b_end in work
-        )
-        shares[row["rank"]] = covered / whole
+    for rank, own in by_rank(trace).items():
+        exchanges = [box for box in own if box.kind == "X"]
+        work = [box for box in own if box.kind in ACTIONS + "C"]
+        if whole := covered_s(exchanges):
+            both = whole + covered_s(work) - covered_s(exchanges + work)
+            shares[rank] = both / whole
     return shares
 
 
 def covered_s(some: Sequence[Box]) -> float:
     """Seconds in which there is at least one of the boxes."""
-    return sum(end - begin for begin, end in _joined(some))
-
-
-def _joined(some: Sequence[Box]) -> list[tuple[float, float]]:
-    """The times that lie in at least one of the boxes."""
-    joined: list[tuple[float, float]] = []
-    for box in sorted(some, key=lambda box: box.begin):
-        if joined and box.begin <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], box.end))
-        else:
-            joined.append((box.begin, box.end))
-    return joined
+    return union(np.array([box.begin for box in some]), np.array([box.end for box in some]))

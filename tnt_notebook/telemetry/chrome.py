@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from tnt_notebook.telemetry.analysis import runs
 from tnt_notebook.telemetry.frame import Frame
 from tnt_notebook.telemetry.kinds import BOX_KINDS
-from tnt_notebook.telemetry.runs import runs
 from tnt_notebook.telemetry.sampling import thinned
 from tnt_notebook.telemetry.step_trace import BESIDE, Box, boxes
 
@@ -57,8 +57,8 @@ def chrome_trace(frames: Sequence[Frame], title: str = "run") -> dict[str, Any]:
 
 def _of_processes(ranks: int) -> Iterator[Event]:
     for pid, name in enumerate([*(f"rank {rank}" for rank in range(ranks)), "run"]):
-        yield _named("process_name", pid, 0, {"name": name})
-        yield _named("process_sort_index", pid, 0, {"sort_index": pid})
+        yield _event("M", "process_name", pid, 0, args={"name": name})
+        yield _event("M", "process_sort_index", pid, 0, args={"sort_index": pid})
 
 
 def _of_frames(frames: Sequence[Frame], begin: float, ranks: int) -> Iterator[Event]:
@@ -67,22 +67,14 @@ def _of_frames(frames: Sequence[Frame], begin: float, ranks: int) -> Iterator[Ev
         last = max((row["epoch"] or 0.0 for row in frame.get("rows", [])), default=0.0)
         if last > epochs.get(frame["start"], 0.0):
             epochs[frame["start"]] = last
-            name = f"epoch {last:.0f}"
-            yield {
-                "ph": "i",
-                "s": "g",
-                "name": name,
-                "pid": ranks,
-                "tid": 0,
-                "ts": _us(frame, begin),
-            }
+            yield _event("i", f"epoch {last:.0f}", ranks, 0, ts=_us(frame, begin), s="g")
     for frame in thinned(list(frames), MAX_POINTS):
         ts = _us(frame, begin)
         for rank, rate in enumerate(frame["rates"]):
-            yield _counter("samples/s", rank, ts, rate)
+            yield _event("C", "samples/s", rank, 0, ts=ts, args={"samples/s": rate})
         for name, value in frame["logs"].items():
             if value is not None:
-                yield _counter(name, ranks, ts, value)
+                yield _event("C", name, ranks, 0, ts=ts, args={name: value})
 
 
 def _of_boxes(rank: int, some: Iterable[tuple[int, Box]]) -> Iterator[Event]:
@@ -94,40 +86,20 @@ def _of_boxes(rank: int, some: Iterable[tuple[int, Box]]) -> Iterator[Event]:
         while free.get(tid, begin) > begin:
             tid += 1
         free[tid] = end
-        yield {
-            "ph": "X",
-            "name": name_of(box),
-            "cat": BOX_KINDS[box.kind].words,
-            "pid": rank,
-            "tid": tid,
-            "ts": begin,
-            "dur": round(end - begin, 3),
-            "args": {"step": step, **_args(box)},
-        }
+        kind = BOX_KINDS[box.kind]
+        numbers = {kind.stage: box.stage, kind.number: box.number}
+        args = {"step": step, **{name: value for name, value in numbers.items() if name}}
+        dur = round(end - begin, 3)
+        name = f"{box.kind}{box.number}" if kind.number else box.kind  # such as F3, X0, O
+        yield _event("X", name, rank, tid, ts=begin, dur=dur, cat=kind.words, args=args)
     for tid in free:
         name = ("messages" if tid >= MESSAGES else "compute") + f" {tid % MESSAGES + 1}"
-        yield _named("thread_name", rank, tid, {"name": name.removesuffix(" 1")})
-        yield _named("thread_sort_index", rank, tid, {"sort_index": tid})
+        yield _event("M", "thread_name", rank, tid, args={"name": name.removesuffix(" 1")})
+        yield _event("M", "thread_sort_index", rank, tid, args={"sort_index": tid})
 
 
-def name_of(box: Box) -> str:
-    """``F3``: forward of micro-batch 3; ``X0``: the first exchange; ``O``: the optimizer."""
-    return f"{box.kind}{box.number}" if BOX_KINDS[box.kind].number else box.kind
-
-
-def _args(box: Box) -> dict[str, int]:
-    kind = BOX_KINDS[box.kind]
-    return {
-        name: value for name, value in ((kind.stage, box.stage), (kind.number, box.number)) if name
-    }
-
-
-def _named(what: str, pid: int, tid: int, args: dict[str, Any]) -> Event:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": args}
-
-
-def _counter(name: str, pid: int, ts: float, value: float) -> Event:
-    return {"ph": "C", "name": name, "pid": pid, "tid": 0, "ts": ts, "args": {name: value}}
+def _event(ph: str, name: str, pid: int, tid: int, **more: Any) -> Event:
+    return {"ph": ph, "name": name, "pid": pid, "tid": tid, **more}
 
 
 def _us(frame: Frame, begin: float) -> float:

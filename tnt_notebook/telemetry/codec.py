@@ -10,16 +10,7 @@ import json
 import math
 from functools import cache
 from types import UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame
 from tnt_notebook.telemetry.step_trace import StepTrace
@@ -58,11 +49,7 @@ def decode_frame(line: bytes) -> Frame:
 
 
 def decode_step(text: bytes) -> StepTrace:
-    """The step trace that a text of JSON holds.
-
-    Raises:
-        ValueError: it holds none.
-    """
+    """The step trace that a text of JSON holds; ValueError where it holds none."""
     value = _parsed(text)
     _check(value, StepTrace, "a step trace")
     trace: StepTrace = value

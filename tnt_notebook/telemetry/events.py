@@ -65,11 +65,15 @@ def _among(kinds: tuple[str, ...]) -> np.ndarray:
 
 def union_s(begin_ns: np.ndarray, end_ns: np.ndarray) -> float:
     """Seconds that lie in at least one of the intervals."""
-    if not len(begin_ns):
+    return 1e-9 * union(begin_ns.astype(np.int64), end_ns.astype(np.int64))
+
+
+def union(begin: np.ndarray, end: np.ndarray) -> float:
+    """How much lies in at least one of the intervals, which need not be in order."""
+    if not len(begin):
         return 0.0
-    order = np.argsort(begin_ns)
-    begin, end = begin_ns[order].astype(np.int64), end_ns[order].astype(np.int64)
+    order = np.argsort(begin)
+    begin, end = begin[order], end[order]
     covered = np.maximum.accumulate(end)
     new = np.maximum(begin[1:], covered[:-1])  # what came before covers up to there
-    first = end[0] - begin[0]
-    return 1e-9 * float(first + np.maximum(end[1:] - new, 0).sum())
+    return float(end[0] - begin[0] + np.maximum(end[1:] - new, 0).sum())

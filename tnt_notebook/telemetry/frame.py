@@ -85,14 +85,8 @@ def news(frame: Frame) -> dict[str, Any]:
 
 
 def finite_logs(logs: Mapping[str, Any]) -> Row:
-    """The scalar entries of Keras logs as Python floats.
-
-    Args:
-        logs: Names and values; a value may be a float, a NumPy or TensorFlow scalar, or an array.
-
-    Returns:
-        Floats, ``None`` for NaN and infinities; entries with more than one element are left out.
-    """
+    """The scalars among Keras logs, which may be of Python, NumPy or TensorFlow, as Python floats;
+    ``None`` for NaN and infinities. Entries of more than one element are left out."""
     return {
         name: _finite(float(value))
         for name, value in logs.items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import NamedTuple
 
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry.breakdown import PARTS, Breakdown
@@ -49,11 +48,11 @@ def limit(
             f"Ranks wait for input during {part['input']:.0%} of a step: let it be read ahead "
             "(.prefetch, .cache of a dataset), or be cheaper to make."
         )
-    held_up, under_way = _held_up(of_ranks), _under_way(step)
-    if under_way.share > max(_UNDER_WAY, held_up.share):
-        return under_way.sentence()
-    if held_up.share > _HELD_UP:
-        return held_up.sentence(sharing)
+    (held_up, rank), (on_the_way, link) = _held_up(of_ranks, sharing), _on_the_way(step)
+    if on_the_way > max(_UNDER_WAY, held_up):
+        return link
+    if held_up > _HELD_UP:
+        return rank
     if part["wait"] > _WAIT:
         return _idle(part["wait"], step)
     if part["exchange"] > _EXCHANGE:
@@ -72,57 +71,39 @@ def limit(
     return f"Ranks work for {part['work']:.0%} of a step."
 
 
-class _UnderWay(NamedTuple):
-    """The link of a pipeline that is waited for longest, and for which part of a step."""
-
-    share: float
-    sender: int = 0
-    receiver: int = 0
-
-    def sentence(self) -> str:
-        return (
-            f"Rank {self.receiver} waits during {self.share:.0%} of a step for messages that are "
-            f"on their way from rank {self.sender}: the link between them is slow. Cut the model "
-            "where less goes from stage to stage, or use fewer micro-batches."
-        )
-
-
-def _under_way(step: StepTrace | None) -> _UnderWay:
+def _on_the_way(step: StepTrace | None) -> tuple[float, str]:
+    """The link of a pipeline that is waited for longest: for how much of a step, in a sentence."""
     links = messages_of(step) if step else {}
     if step is None or not links:
-        return _UnderWay(0.0)
+        return 0.0, ""
     (sender, receiver), seconds = max(links.items(), key=lambda link: link[1])
-    return _UnderWay(seconds / step["seconds"], sender, receiver)
+    share = seconds / step["seconds"]
+    return share, (
+        f"Rank {receiver} waits during {share:.0%} of a step for messages that are on their way "
+        f"from rank {sender}: the link between them is slow. Cut the model where less goes from "
+        "stage to stage, or use fewer micro-batches."
+    )
 
 
-class _HeldUp(NamedTuple):
-    """The rank with most work, and for which part of a step others wait for it."""
-
-    share: float
-    rank: int = 0
-    times: float = 1.0
-
-    def sentence(self, sharing: int) -> str:
-        times = f"{self.times:.1f} times"
-        if sharing > 1:
-            return (
-                f"Rank {self.rank} has {times} the work of the others, which wait for it: cut the "
-                "model elsewhere; without cut_at, measured times decide."
-            )
-        return (
-            f"Rank {self.rank} works {times} as long as the others, which wait for it: is its "
-            "machine slower, or busy with something else?"
-        )
-
-
-def _held_up(of_ranks: Sequence[Breakdown]) -> _HeldUp:
+def _held_up(of_ranks: Sequence[Breakdown], sharing: int) -> tuple[float, str]:
+    """The rank with most work: for how much of a step others wait for it, in a sentence."""
     work = [b.work for b in of_ranks]
     slow = max(range(len(work)), key=work.__getitem__)
     rest = work[:slow] + work[slow + 1 :]
     others = fmean(rest) if rest else 0.0
     if not others or work[slow] < _SLOWER * others:
-        return _HeldUp(0.0)
-    return _HeldUp((work[slow] - others) / of_ranks[slow].step, slow, work[slow] / others)
+        return 0.0, ""
+    times = f"{work[slow] / others:.1f} times"
+    sentence = (
+        f"Rank {slow} works {times} as long as the others, which wait for it: is its machine "
+        "slower, or busy with something else?"
+    )
+    if sharing > 1:
+        sentence = (
+            f"Rank {slow} has {times} the work of the others, which wait for it: cut the model "
+            "elsewhere; without cut_at, measured times decide."
+        )
+    return (work[slow] - others) / of_ranks[slow].step, sentence
 
 
 def _idle(share: float, step: StepTrace | None) -> str:

@@ -37,16 +37,9 @@ class Recorder:
     """
 
     def __init__(
-        self,
-        ranks: int,
-        phase: Phase = "fit",
-        epochs: int = 1,
-        *,
-        start: float,
-        sharing: int = 1,
+        self, ranks: int, phase: Phase = "fit", epochs: int = 1, *, start: float, sharing: int = 1
     ) -> None:
-        """Begins a run.
-
+        """
         Args:
             ranks: Number of ranks that process samples.
             phase: What the run does.
@@ -96,16 +89,11 @@ class Recorder:
             self._logs = dict(logs)
             self._samples += samples_per_rank
             self._pace.step_ended(advanced, now)
-            self._rates.step_ended(now)
+            self._rates.last_step = now
 
     def epoch_end(self, epoch: int, logs: Mapping[str, Any], now: float) -> None:
-        """Records the end of an epoch, its validation included.
-
-        Args:
-            epoch: The epoch that ended, counted from 1.
-            logs: Loss and metrics of the epoch, those of the validation too.
-            now: Unix time in seconds.
-        """
+        """Records the end of an epoch, counted from 1, at a Unix time; its logs are those of the
+        validation, too."""
         row: Row = {"epoch": epoch, **finite_logs(logs)}
         with self._lock:
             self._rows = evenly([*self._rows, row], MAX_ROWS, _epoch_of)
@@ -120,14 +108,11 @@ class Recorder:
         step: int,
         steps: int | None,
     ) -> None:
-        """Records how far the run was when it resumed.
+        """Records how far the run was when it resumed; `epoch`, `step` and `steps` as in `step`.
 
         Args:
             epochs: that had ended, counted from 1.
             logs: of each, loss and metrics; columns of another length are left out.
-            epoch: The running epoch, counted from 1.
-            step: Steps of this epoch that have ended; maybe all of them.
-            steps: Steps of a whole epoch; ``None`` when not known.
         """
         whole = {name: column for name, column in logs.items() if len(column) == len(epochs)}
         with self._lock:
@@ -145,8 +130,7 @@ class Recorder:
 
     def breakdown(self, of_ranks: Sequence[Breakdown]) -> None:
         """Records where the time of a step goes on each rank: since the last look, or, at the end,
-        in the whole run. Zeros carry no information and are ignored.
-        """
+        in the whole run. Zeros say nothing, and are ignored."""
         with self._lock:
             if any(map(sum, of_ranks)):
                 rounded = [[float(f"{s:.4g}") for s in seconds] for seconds in of_ranks]
@@ -160,15 +144,8 @@ class Recorder:
         rate: float | None = None,
         flops: float | None = None,
     ) -> None:
-        """Records what else a look found.
-
-        Args:
-            trace: what ranks did in the latest step.
-            memory: bytes of each rank.
-            energy: joules since the run began.
-            rate: bytes a second that a rank sends to other hosts while gradients are exchanged.
-            flops: of the model, for a sample.
-        """
+        """Records what else a look found: what ranks did in the latest step, and numbers as in
+        :class:`Frame`, but for the memory of each rank, which is in bytes."""
         with self._lock:
             if trace is not None:
                 self._seen["step_trace"] = trace
@@ -179,15 +156,8 @@ class Recorder:
                     self._seen[name] = float(f"{number:.4g}")
 
     def frame(self, now: float, state: State = "running") -> Frame:
-        """The run as it stands.
-
-        Args:
-            now: Unix time in seconds.
-            state: What became of the run; anything but ``"running"`` makes it the last frame.
-
-        Returns:
-            A frame, ready for JSON.
-        """
+        """The run as it stands at a Unix time, ready for JSON; any state but ``"running"`` makes it
+        the last frame."""
         with self._lock:
             self._seq += 1
             logs = self._logs
@@ -267,22 +237,16 @@ class _Pace:
 
 
 class _Rates:
-    """Samples per second of each rank, measured from the end of a step to the end of a step.
-
-    Measured from frame to frame, a step longer than the time between frames would show as zeros
-    with spikes.
-    """
+    """Samples per second of each rank, from the end of a step to that of another: from frame to
+    frame, a step longer than the time between frames would show as zeros with spikes."""
 
     def __init__(self, ranks: int) -> None:
         self._zero = [0.0] * ranks
-        self._last_step: float | None = None
+        self.last_step: float | None = None
         self._marks: deque[tuple[float, NDArray[np.int64]]] = deque()
 
-    def step_ended(self, now: float) -> None:
-        self._last_step = now
-
     def at(self, now: float, samples: NDArray[np.int64]) -> list[float]:
-        last = self._last_step
+        last = self.last_step
         if last is None:
             return list(self._zero)
         if not self._marks or last > self._marks[-1][0]:

@@ -37,11 +37,7 @@ class Reader:
         self._step_stamp = 0
 
     def new(self) -> list[Frame]:
-        """The frames since the last call.
-
-        Raises:
-            TraceError: a file cannot be read; the message names it, and the line.
-        """
+        """The frames since the last call; raises as `read` does."""
         try:
             frames = []
             for number, path in run_folder.parts(self._folder).items():
@@ -49,9 +45,8 @@ class Reader:
                     frames += self._new_of(number, path)
             self._with_latest_step(frames)
         except OSError as error:
-            raise TraceError(
-                f"The run in {self._folder} cannot be read: {error.strerror}."
-            ) from None
+            why = f"The run in {self._folder} cannot be read: {error.strerror}."
+            raise TraceError(why) from None
         return frames
 
     def _new_of(self, number: int, path: Path) -> list[Frame]:

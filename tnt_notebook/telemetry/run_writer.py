@@ -16,9 +16,9 @@ from tnt_notebook.telemetry.bounds import (
     INTERVAL_S,
     PART_BYTES,
     RUN_BYTES,
-    FewerSteps,
+    next_step,
     without_step,
-)
+)  # fmt: skip
 from tnt_notebook.telemetry.codec import encode
 from tnt_notebook.telemetry.frame import Frame, Row, State, news
 
@@ -55,17 +55,10 @@ def begin(
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.mkdir(mode=0o700)
     about = {
-        "v": 1,
-        "title": title,
-        "ranks": ranks,
-        "began": began,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "pid_began": psutil.Process().create_time(),
-        "kernel": kernel,
-        "stops_on": stops_on,
-        "options": options or {},
-    }
+        "v": 1, "title": title, "ranks": ranks, "began": began, "host": socket.gethostname(),
+        "pid": os.getpid(), "pid_began": psutil.Process().create_time(), "kernel": kernel,
+        "stops_on": stops_on, "options": options or {},
+    }  # fmt: skip
     files.replace(folder / run_folder.ABOUT, about)
     return Writer(folder, about, part_bytes, run_bytes)
 
@@ -77,7 +70,6 @@ class Writer:
         self.folder = folder
         self._about = about
         self._part_bytes, self._run_bytes = part_bytes, run_bytes
-        self._steps = FewerSteps()
         self._runs: dict[float, _Pending] = {}
         self._main: Frame | None = None
         self._number = 0
@@ -94,13 +86,10 @@ class Writer:
         run = self._runs.setdefault(frame["start"], _Pending())
         if "step_trace" in frame:
             files.replace(self.folder / run_folder.STEP, frame["step_trace"])
-            if not self._steps.wants(frame):
-                frame = without_step(frame)
         if (kept := run.take(frame)) is None:
             return
         if kept["state"] != "running":
             del self._runs[kept["start"]]
-            self._steps.forget(kept["start"])
         line = encode(kept)
         if 0 < self._file.tell() > self._part_bytes - len(line):
             self._next_part()
@@ -147,11 +136,16 @@ class _Pending:
         self.epoch = 0.0
         """The last finished epoch that was written: a frame has all of them, each time."""
         self._rows: list[Row] = []
-        self._next = 0.0
+        self._next = self._next_step = 0.0
         self._held: dict[str, Any] = {}
 
     def take(self, frame: Frame) -> Frame | None:
         """The frame to write now, with the news of those before it; ``None``: not yet."""
+        if "step_trace" in frame:
+            if frame["state"] == "running" and frame["elapsed"] < self._next_step:
+                frame = without_step(frame)
+            else:
+                self._next_step = next_step(frame["elapsed"])
         if frame["state"] == "running" and frame["time"] < self._next:
             self._held |= news(frame)
             return None

@@ -11,22 +11,19 @@ T = TypeVar("T")
 
 
 def spread(count: int, room: int) -> list[int]:
-    """All numbers below `count`, if there is room; else as many as there is room for, evenly
-    spread, the first and last among them."""
+    """All numbers below `count`, or as many as there is room for: evenly spread, the first and last
+    among them."""
     if count <= room:
         return list(range(count))
     return [i * (count - 1) // (room - 1) for i in range(room)] if room > 1 else [0]
 
 
 def thinned(items: list[T], limit: int) -> list[T]:
-    """At most `limit` of the items, evenly spread; the last one is always among them.
+    """At most `limit` of the items, evenly spread, the first and last among them.
 
     Not for a list that grows, and is thinned again and again: see :func:`evenly`.
     """
-    if len(items) <= limit:
-        return items
-    stride = -(-(len(items) - 1) // (limit - 1))
-    return [*items[:-1:stride], items[-1]]
+    return [items[i] for i in spread(len(items), limit)]
 
 
 def evenly(items: list[T], limit: int, at: Callable[[T], float]) -> list[T]:

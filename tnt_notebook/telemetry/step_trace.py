@@ -42,9 +42,12 @@ class RankTrace(TypedDict):
     """Ticks."""
 
 
+def _columns(row: RankTrace) -> tuple[str, list[Count], list[Count], list[Count], list[Count]]:
+    return row["kinds"], row["stages"], row["numbers"], row["begins"], row["lengths"]
+
+
 def _is_even(row: RankTrace) -> bool:
-    columns = (row["kinds"], row["stages"], row["numbers"], row["begins"], row["lengths"])
-    return len(set(map(len, columns))) == 1
+    return len(set(map(len, _columns(row)))) == 1
 
 
 class StepTrace(TypedDict):
@@ -84,19 +87,19 @@ class Box(NamedTuple):
 
 def boxes(trace: StepTrace) -> list[Box]:
     """All boxes, rank by rank."""
+    return [box for own in by_rank(trace).values() for box in own]
+
+
+def by_rank(trace: StepTrace) -> dict[int, list[Box]]:
+    """The boxes of each rank that has a row, in order of their begin."""
     tick = trace["tick"]
-    return [
-        Box(row["rank"], kind, stage, number, begin * tick, (begin + length) * tick)
+    return {
+        row["rank"]: [
+            Box(row["rank"], kind, stage, number, begin * tick, (begin + length) * tick)
+            for kind, stage, number, begin, length in zip(*_columns(row), strict=True)
+        ]
         for row in trace["rows"]
-        for kind, stage, number, begin, length in zip(
-            row["kinds"],
-            row["stages"],
-            row["numbers"],
-            row["begins"],
-            row["lengths"],
-            strict=True,
-        )
-    ]
+    }
 
 
 def of_boxes(boxes: list[Box], **rest: object) -> StepTrace:

@@ -10,8 +10,8 @@ import pytest
 from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook import telemetry
+from tnt_notebook.dashboard.picture import MOST_ROWS, WIDTH, step_html
 from tnt_notebook.dashboard.saved import summary_bundle
-from tnt_notebook.dashboard.step_svg import MOST_ROWS, WIDTH, step_html
 
 
 def paths(svg: ElementTree.Element) -> list[str]:
