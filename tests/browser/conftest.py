@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
 import tnt_notebook
+from tests.browser.lab import Lab, Notebook, Open
 from tests.support.chromium import chromium
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-    from tests.browser.lab import Lab, Notebook
 
 #: What a kernel runs between two tests.
 FORGET = "__import__('driver').forget()"
@@ -36,15 +33,12 @@ def environment_of_kernels() -> dict[str, str]:
 
 
 @pytest.fixture(scope="package")
-def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A JupyterLab of its own, whose kernels see the package under test and `driver`.
 
     It ends with these tests: it goes on dialling the ports of kernels that it has shut down, and
     that would block an mpiexec of a later test whose port happens to be one of them.
     """
-    pytest.importorskip("jupyterlab", reason="JupyterLab is not installed: no test in it did run")
-    from tests.browser.lab import Lab
-
     server = Lab(tmp_path_factory.mktemp("lab"), environment_of_kernels())
     yield server
     server.close()
@@ -57,9 +51,7 @@ def at_hand() -> dict[str, Any]:
 
 
 @pytest.fixture
-def open_notebook(
-    lab: Lab, browser: Browser, at_hand: dict[str, Any]
-) -> Iterator[Callable[..., Notebook]]:
+def open_notebook(lab: Lab, browser: Browser, at_hand: dict[str, Any]) -> Iterator[Open]:
     """Opens a notebook as `Lab.open` does, in the page and with the kernel of the test before.
 
     A page that was closed, and a kernel that was ended or is busy, are no more at hand.

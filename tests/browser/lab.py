@@ -6,49 +6,29 @@ import json
 import os
 import re
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import nbformat
 from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 START_S = 60.0
 VIEWPORT: ViewportSize = {"width": 1280, "height": 1000}
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-
-
-def find_browser() -> str | None:
-    """The path of a browser of this machine."""
-    return next((path for path in map(shutil.which, BROWSERS) if path), None)
-
 
 #: Of each application: the option that shows it to scripts of the page, and where notebooks open.
 APPLICATIONS = {
     "jupyterlab": ("LabApp.expose_app_in_browser", "lab/tree"),
     "notebook": ("JupyterNotebookApp.expose_app_in_browser", "notebooks"),
 }
-IDLE = """() => {
-  const context = window.jupyterapp.shell.currentWidget.sessionContext;
-  return context.session?.kernel?.status === "idle";
-}"""
+IDLE = "jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
 READY = """async () => {
   const app = window.jupyterapp;
   await app.restored;
@@ -56,9 +36,7 @@ READY = """async () => {
   await panel.context.ready;
   await panel.sessionContext.ready;
 }"""
-RESTART = """async () => {
-  await window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart();
-}"""
+RESTART = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
 RUN = """(cell) => {
   const app = window.jupyterapp;
   app.shell.currentWidget.content.activeCellIndex = cell;
@@ -67,9 +45,8 @@ RUN = """(cell) => {
 FORGET_NUMBER = """(cell) => {
   window.jupyterapp.shell.currentWidget.content.model.cells.get(cell).executionCount = null;
 }"""
-OPEN = """async (path) => {
-  const { commands } = window.jupyterapp;
-  await commands.execute("docmanager:open", { path, factory: "Notebook" });
+OPEN = """async path => {
+  await window.jupyterapp.commands.execute("docmanager:open", { path, factory: "Notebook" });
 }"""
 OPENED = "path => window.jupyterapp.shell.currentWidget?.context?.path === path"
 CLOSE = """async (last) => {
@@ -78,7 +55,7 @@ CLOSE = """async (last) => {
   await kernel.requestExecute({ code: last, silent: true, store_history: false }).done;
   for (const one of all) one.dispose();
 }"""
-CHANGE_THEME = """async (theme) => {
+CHANGE_THEME = """async theme => {
   await window.jupyterapp.commands.execute("apputils:change-theme", { theme });
 }"""
 HAS_THEME = "theme => document.body.dataset.jpThemeName === theme"
@@ -153,17 +130,8 @@ class Lab:
 
     def shut_down_kernels(self) -> None:
         """Ends all kernels, of which each may be that of several notebooks."""
-        for kernel in json.loads(self._request("GET", "/api/kernels")):
+        for kernel in self._request("GET", "/api/kernels"):
             self._request("DELETE", f"/api/kernels/{kernel['id']}")
-
-    def wait_until_kernels_are_idle(self, timeout_s: float = 60) -> None:
-        """Waits without a browser: notebooks may be closed while their kernels work."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if not self.is_busy():
-                return
-            time.sleep(0.2)
-        raise TimeoutError(f"A kernel was still busy after {timeout_s} s.")
 
     def use_kernel(self, name: str, kernel: str | None) -> str:
         """Gives a notebook a kernel that other notebooks have had; starts one where it has ended.
@@ -171,9 +139,9 @@ class Lab:
         Returns:
             The id of the kernel.
         """
-        running = json.loads(self._request("GET", "/api/kernels"))
+        running = self._request("GET", "/api/kernels")
         if kernel not in [one["id"] for one in running]:
-            kernel = json.loads(self._request("POST", "/api/kernels", {"name": "python3"}))["id"]
+            kernel = self._request("POST", "/api/kernels", {"name": "python3"})["id"]
         session = {"path": name, "name": name, "type": "notebook", "kernel": {"id": kernel}}
         self._request("POST", "/api/sessions", session)
         return str(kernel)
@@ -205,7 +173,7 @@ class Lab:
 
     def is_busy(self) -> bool:
         """Whether a kernel has something to do."""
-        kernels = json.loads(self._request("GET", "/api/kernels"))
+        kernels = self._request("GET", "/api/kernels")
         return any(kernel["execution_state"] != "idle" for kernel in kernels)
 
     def _wait_until_it_answers(self) -> None:
@@ -220,7 +188,7 @@ class Lab:
         self._server.kill()
         raise RuntimeError(f"JupyterLab did not start:\n{self._log.read_text()}")
 
-    def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
+    def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         request = urllib.request.Request(
             self.url + path,
             method=method,
@@ -228,8 +196,10 @@ class Lab:
             headers={"Authorization": f"token {self._token}", "Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=10) as answer:
-            content: bytes = answer.read()
-        return content
+            return json.loads(answer.read() or b"null")
+
+
+Open = Callable[..., "Notebook"]
 
 
 class Notebook:
@@ -277,15 +247,15 @@ class Notebook:
     def run_and_wait(self, cell: int, timeout_s: float = 60) -> None:
         """Runs a cell and waits until it has ended."""
         number = re.compile(r"\[\d+\]:")
-        prompt = self.cells.nth(cell).locator(".jp-InputPrompt")
+        prompt = self.prompt(cell)
         self.page.evaluate(FORGET_NUMBER, cell)  # a new kernel may give the same one
         expect(prompt).not_to_have_text(number)
         self.run(cell)
         expect(prompt).to_have_text(number, timeout=1000 * timeout_s)
 
-    def prompt(self, cell: int) -> str:
+    def prompt(self, cell: int) -> Locator:
         """What stands left of a cell: ``[3]:``."""
-        return self.cells.nth(cell).locator(".jp-InputPrompt").inner_text()
+        return self.cells.nth(cell).locator(".jp-InputPrompt")
 
     def save(self) -> None:
         """Saves the notebook and waits until it is on disk."""
@@ -299,11 +269,9 @@ class Notebook:
         self.page.goto(f"{self._address}?reset")
         self.wait_until_idle()
 
-    def close(self, last: str) -> None:
-        """Closes all that is open in the page, and leaves page and kernel to other notebooks.
-
-        Args:
-            last: Python that the kernel runs before.
+    def close(self, last: str = "") -> None:
+        """Closes all that is open in the page, and leaves page and kernel to other notebooks, after
+        the kernel has run some last Python.
         """
         self.page.evaluate(CLOSE, last)
 

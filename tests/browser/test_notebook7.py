@@ -5,20 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import Browser, expect
 
 from tests.browser.conftest import environment_of_kernels
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-    from tests.browser.lab import Lab
-
-expect = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
-).expect
+from tests.browser.lab import Lab
 
 pytestmark = pytest.mark.browser
 
@@ -32,11 +24,8 @@ run = Run("MLP in stages", 4, epochs=50, trace=trace).start()
 
 
 @pytest.fixture(scope="module")
-def classic(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def classic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A server of Notebook 7."""
-    pytest.importorskip("notebook", reason="Notebook 7 is not installed: no test in it did run")
-    from tests.browser.lab import Lab
-
     server = Lab(tmp_path_factory.mktemp("notebook"), environment_of_kernels(), "notebook")
     yield server
     server.close()

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 
-if TYPE_CHECKING:
-    from tests.browser.lab import Lab, Notebook
-
-expect = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
-).expect
+from tests.browser.lab import Lab, Open
 
 pytestmark = pytest.mark.browser
-
-Open = Callable[..., "Notebook"]
 
 ATTACH = "%load_ext tnt_notebook\n%tnt_cluster attach {ranks}"
 DETACH = "%tnt_cluster detach"
@@ -113,7 +105,7 @@ def test_a_pipeline_of_three_ranks(
     notebook.run_and_wait(2)
     numbers = json.loads(notebook.outputs(2).inner_text())
     assert numbers["state"] == "stopped" and 0 < numbers["epochs"] < 100_000
-    left = outputs.locator(".tnt-still")
+    left = outputs.locator(".tnt-picture")
     expect(left).to_contain_text(f"Last step {numbers['seconds']}")
     for share in (numbers["bubble"], numbers["formula"], *numbers["idle"]):
         expect(left).to_contain_text(f"{share:.0%}")

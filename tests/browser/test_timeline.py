@@ -5,42 +5,35 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
+from playwright.sync_api import Locator, WebSocket, expect
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Locator, WebSocket
-
-    from tests.browser.lab import Lab, Notebook
-
-expect = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
-).expect
+from tests.browser.lab import Lab, Notebook, Open
 
 pytestmark = pytest.mark.browser
 
-Open = Callable[..., "Notebook"]
-
-START = """
+IMPORTS = """
 from driver import Run
 from tests.dashboard.steps import step_of_a_pipeline
-
-def trace(step):
-    return step_of_a_pipeline({schedule!r}, message=2e-4, noise=0.3, seed=step, around=True)
-
+"""
+START = (
+    IMPORTS
+    + """
+about = dict(message=2e-4, noise=0.3, around=True)
+trace = lambda step: step_of_a_pipeline({schedule!r}, seed=step, **about)
 run = Run("MLP in stages", 4, epochs=50, trace=trace, on_save=lambda: "runs/1/trace.json").start()
 """
+)
 #: One step that stays as it is: 4 ranks, 8 micro-batches, as the families say.
-STILL = """
-from driver import Run
-from tests.dashboard.steps import step_of_a_pipeline
-
+STILL = (
+    IMPORTS
+    + """
 step = step_of_a_pipeline("1f1b", message=2e-4, around=True)
 run = Run("MLP in stages", 4, epochs=50, trace=lambda _: step).start()
 """
+)
 NUMBERS = """
 import json
 from tnt_notebook.dashboard.step_layout import idle
@@ -99,49 +92,56 @@ def still(lab: Lab, open_notebook: Open, request: pytest.FixtureRequest) -> Note
     return opened
 
 
-def numbers(notebook: Notebook, cell: int = 1) -> dict[str, Any]:
-    """What the analysis says of the step that is shown."""
-    notebook.run_and_wait(cell)
-    of: dict[str, Any] = json.loads(notebook.outputs(cell).inner_text())
-    return of
-
-
 @pytest.mark.parametrize(("schedule", "theme"), [("1f1b", "dark"), ("zb-v", "light")])
-def test_the_timeline_of_a_pipeline_moves(
+def test_the_timeline_of_a_pipeline_moves_until_it_is_paused(
     schedule: str, theme: str, lab: Lab, open_notebook: Open, pictures: Path
 ):
     name = f"pipeline-{schedule}-{theme}.ipynb"
-    lab.write(name, [START.format(schedule=schedule), "run.end()"])
+    lab.write(
+        name, [START.format(schedule=schedule), "print(run.view.frames[-1]['step'])", "run.end()"]
+    )
     notebook = open_notebook(name, theme=theme)
     notebook.run_and_wait(0)
-    heading = notebook.page.locator(".tnt-step")
-    expect(heading).to_have_text(
+    page = notebook.page
+    expect(page.locator(".tnt-step")).to_have_text(
         re.compile(rf"^Last step [\d.]+ ms · idle \d+%, by the formula of {schedule} \d+%$")
     )
-    before = canvas(notebook).get_attribute("aria-label") or ""
     drawn = pixels(notebook)
-    expect(canvas(notebook)).not_to_have_attribute("aria-label", before)
+    wait_for_another_step(notebook)
     assert pixels(notebook) != drawn
-    notebook.page.get_by_role("button", name="Pause view").click()
+    page.get_by_role("button", name="Pause view").click()
+    resume = page.get_by_role("button", name="Resume view")
+    expect(resume).to_be_visible()
     expect(canvas(notebook)).to_have_attribute("data-sweep", "done")
-    notebook.screenshot(
-        pictures / f"timeline-{schedule}-{theme}.png", notebook.page.locator(".tnt-card")
-    )
-    notebook.page.get_by_role("button", name="Resume view").click()
-    notebook.run_and_wait(1)
+    where, label = page.locator(".tnt-where"), canvas(notebook).get_attribute("aria-label") or ""
+    paused = where.inner_text()
+    notebook.screenshot(pictures / f"timeline-{schedule}-{theme}.png", page.locator(".tnt-card"))
+    page.get_by_role("button", name="Save trace").click()
+    expect(page.locator(".tnt-saved")).to_have_text("saved: runs/1/trace.json")
+    notebook.run_and_wait(1)  # the run went on
+    expect(where).to_have_text(paused)
+    expect(canvas(notebook)).to_have_attribute("aria-label", label)
+    resume.click()
+    expect(where).not_to_have_text(paused)
+    notebook.run_and_wait(2)
     expect(notebook.outputs(0).locator(".tnt-pill")).to_have_text("finished")
     notebook.screenshot(pictures / f"timeline-{schedule}-{theme}-over.png", notebook.outputs(0))
 
 
-def test_its_numbers_are_those_of_the_analysis(still: Notebook):
-    of = numbers(still)
-    expect(still.page.locator(".tnt-step")).to_have_text(
+def test_its_numbers_are_those_of_the_analysis_after_a_refresh_too(still: Notebook):
+    still.run_and_wait(1)
+    of = json.loads(still.outputs(1).inner_text())
+    heading = (
         f"Last step {of['seconds']} · idle {of['bubble']:.0%}, "
         f"by the formula of 1f1b {of['formula']:.0%}"
     )
     by_rank = ", ".join(f"rank {rank} for {idle:.0%}" for rank, idle in enumerate(of["idle"]))
-    label = canvas(still).get_attribute("aria-label") or ""
-    assert f"Idle: {by_rank}." in label
+    expect(still.page.locator(".tnt-step")).to_have_text(heading)
+    expect(canvas(still)).to_have_attribute("aria-label", re.compile(f"Idle: {by_rank}\\."))
+    still.save()
+    still.refresh()
+    expect(still.page.locator(".tnt-step")).to_have_text(heading)
+    expect(canvas(still)).to_be_visible()
 
 
 def test_pointing_at_a_box_says_what_it_is(still: Notebook, pictures: Path):
@@ -211,33 +211,6 @@ def test_by_keyboard(still: Notebook, pictures: Path):
     assert pixels(still) != with_plan
 
 
-def test_pause_and_save(lab: Lab, open_notebook: Open):
-    lab.write("pause.ipynb", [START.format(schedule="1f1b"), "print(run.view.frames[-1]['step'])"])
-    notebook = open_notebook("pause.ipynb")
-    notebook.run_and_wait(0)
-    where = notebook.page.locator(".tnt-where")
-    expect(canvas(notebook)).to_be_visible()
-    notebook.page.get_by_role("button", name="Pause view").click()
-    resume = notebook.page.get_by_role("button", name="Resume view")
-    expect(resume).to_be_visible()
-    paused, label = where.inner_text(), canvas(notebook).get_attribute("aria-label") or ""
-    notebook.page.get_by_role("button", name="Save trace").click()
-    expect(notebook.page.locator(".tnt-saved")).to_have_text("saved: runs/1/trace.json")
-    notebook.run_and_wait(1)  # the run went on
-    expect(where).to_have_text(paused)
-    expect(canvas(notebook)).to_have_attribute("aria-label", label)
-    resume.click()
-    expect(where).not_to_have_text(paused)
-
-
-def test_it_comes_back_after_a_refresh(still: Notebook):
-    heading = still.page.locator(".tnt-step").inner_text()
-    still.save()
-    still.refresh()
-    expect(still.page.locator(".tnt-step")).to_have_text(heading)
-    expect(canvas(still)).to_be_visible()
-
-
 def test_two_views_of_a_run_look_at_different_parts(still: Notebook):
     still.page.evaluate(VIEW_AGAIN)
     views = still.page.locator(".tnt-card")
@@ -275,19 +248,16 @@ def test_no_sweep_where_motion_is_not_wanted(lab: Lab, open_notebook: Open):
     expect(canvas(notebook)).to_have_attribute("data-sweep", "done")
 
 
-MANY = """
-from driver import Run
-from tests.dashboard.steps import step_of_a_pipeline
-
+MANY = (
+    IMPORTS
+    + """
 about = dict(message=2e-4, noise=0.3, around=True, replicas=16, uneven=1e-4)
 steps = [step_of_a_pipeline(seed=seed, **about) for seed in range(10)]
-
-def trace(step):
-    return steps[step // 50 % 10]
-
+trace = lambda step: steps[step // 50 % 10]
 run = Run("MLP on 16 x 4 ranks", 64, epochs=5, steps=6000, looks=50, trace=trace)
 run.remember(430).start()
 """
+)
 
 
 def test_64_ranks_are_smooth_and_cheap(

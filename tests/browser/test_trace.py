@@ -5,26 +5,18 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import expect
 
+from tests.browser.lab import Lab, Open
 from tests.dashboard.runs import frames_of_a_run
 from tests.telemetry.kept_runs import frames_with_steps, keep
 from tnt_notebook.telemetry import run_writer
 
-if TYPE_CHECKING:
-    from tests.browser.lab import Lab, Notebook
-
-expect = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
-).expect
-
 pytestmark = pytest.mark.browser
-
-Open = Callable[..., "Notebook"]
 
 
 @pytest.fixture

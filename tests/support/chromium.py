@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = ("no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync",
+         "disable-background-networking", "disable-component-update")  # fmt: skip
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """It ends with the block; where there is none the test is skipped."""
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
-    )
-    from tests.browser.lab import BROWSER_FLAGS, find_browser
-
-    path = find_browser()
+    path = next((path for path in map(shutil.which, BROWSERS) if path), None)
     if path is None:
         pytest.skip("no chromium or chrome in PATH: no test in a browser did run")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=BROWSER_FLAGS)
+    with sync_playwright() as playwright:
+        flags = [f"--{flag}" for flag in FLAGS]
+        browser = playwright.chromium.launch(executable_path=path, args=flags)
         yield browser
         browser.close()
