@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -15,7 +16,12 @@ from tests.support.rank_pool import mpiexec, rank_environment
 
 
 def start(
-    folder: Path, n: int, source: str, *arguments: str, options: Sequence[str] = ()
+    folder: Path,
+    n: int,
+    source: str,
+    *arguments: object,
+    options: Sequence[str] = (),
+    **environment: str,
 ) -> subprocess.Popen[str]:
     """Starts a script on n ranks, in a session of its own.
 
@@ -23,19 +29,21 @@ def start(
         source: the script; it lies in the folder then.
         arguments: for the script.
         options: for mpiexec.
+        environment: variables of the ranks, beside those that ranks of tests have anyway.
     """
     script = folder / "script.py"
     script.write_text(source)
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
     return subprocess.Popen(
-        [*mpiexec(n), *options, sys.executable, str(script), *arguments],
+        [*mpiexec(n), *options, sys.executable, str(script), *map(str, arguments)],
         cwd=folder,
         env={
             **rank_environment(),
             "PYTHONPATH": os.pathsep.join(sys.path),
             "TMPDIR": str(temporary),
             "PYTHONFAULTHANDLER": "1",
+            **environment,
         },
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -45,12 +53,33 @@ def start(
     )
 
 
+def run(folder: Path, n: int, source: str, *arguments: object, **more: Any) -> tuple[int, str]:
+    """As `start`, to its end: its status, and what it has printed."""
+    job = start(folder, n, source, *arguments, **more)
+    output = output_of(job, 200)
+    return job.returncode, output
+
+
 def output_of(job: subprocess.Popen[str], timeout: float) -> str:
     """What the job has printed when it has ended; kills it if it does not end in time."""
     try:
         return job.communicate(timeout=timeout)[0]
     except subprocess.TimeoutExpired:
         raise AssertionError(f"the job did not end; it has printed:\n{killed(job)}") from None
+
+
+def left(folder: Path) -> list[Path | psutil.Process]:
+    """Temporary files and processes of a job that are still there."""
+    files = [path for path in (folder / "tmp").rglob("*") if not path.is_dir()]
+    return files + [process for process in psutil.process_iter() if runs(process.pid, folder)]
+
+
+def runs(pid: int, folder: Path) -> bool:
+    """Whether that process is a rank of the job."""
+    try:
+        return str(folder / "script.py") in psutil.Process(pid).cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return False
 
 
 def killed(job: subprocess.Popen[str]) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
 from tests.comm.reference import assert_reduced, small_integers
+from tests.comm.threads import at_once
 from tnt_notebook import comm
 from tnt_notebook.comm.channels import GRAPH
 from tnt_notebook.telemetry.events import EVENT_KINDS
@@ -61,50 +62,42 @@ def in_any_order(seed, steps):
 
     w, chance = comm.world(), random.Random(100 * seed + comm.rank())
     groups = {"world": w, "pair": w.split(w.rank // 2), "others": w.split(w.rank == 0)}
-    step, orders, faults = traced(groups), [], []
+    step, orders = traced(groups), []
     buckets = [w.bucket(count) for count in (10, 50_000)]
-    threads = [threading.Thread(target=reduce, args=(b, 3 * steps, faults)) for b in buckets]
-    chance.shuffle(threads)
-    for thread in threads:
-        thread.start()
-    for number in range(steps):
-        inputs = [
-            [
-                [small_integers(rank + 4 * number, shape, dtype) for shape in shapes]
-                for _, _, dtype, shapes in OPS
+    with at_once([partial(reduce, bucket, 3 * steps) for bucket in buckets], seed):
+        for number in range(steps):
+            inputs = [
+                [
+                    [small_integers(rank + 4 * number, shape, dtype) for shape in shapes]
+                    for _, _, dtype, shapes in OPS
+                ]
+                for rank in range(w.size)
             ]
-            for rank in range(w.size)
-        ]
-        turns = tf.constant([chance.choice((0, 0, 10, 100, 300)) for _ in OPS])
-        own = tf.nest.map_structure(tf.constant, inputs[w.rank])
-        now = time.monotonic_ns()
-        outputs = step(own, turns)
-        orders.append(begun_since(now))
-        for i, (op, over, _, shapes) in enumerate(OPS):
-            members = groups[over].members
-            for k in range(len(shapes)):
-                parts = [inputs[rank][i][k] for rank in members]
-                what = f"op {i}, tensor {k}, step {number}"
-                if op == "gather":
-                    np.testing.assert_array_equal(outputs[i][k], np.concatenate(parts), what)
-                else:
-                    assert_reduced(outputs[i][k].numpy(), parts, op, what)
-    for thread in threads:
-        thread.join()
-    if faults:
-        raise faults[0]
+            turns = tf.constant([chance.choice((0, 0, 10, 100, 300)) for _ in OPS])
+            own = tf.nest.map_structure(tf.constant, inputs[w.rank])
+            now = time.monotonic_ns()
+            outputs = step(own, turns)
+            orders.append(begun_since(now))
+            check(inputs, outputs, groups, number)
     return orders
 
 
-def reduce(bucket, times, faults):
+def check(inputs, outputs, groups, step):
+    for i, (op, over, _, shapes) in enumerate(OPS):
+        for k in range(len(shapes)):
+            parts = [inputs[rank][i][k] for rank in groups[over].members]
+            what = f"op {i}, tensor {k}, step {step}"
+            if op == "gather":
+                np.testing.assert_array_equal(outputs[i][k], np.concatenate(parts), what)
+            else:
+                assert_reduced(outputs[i][k].numpy(), parts, op, what)
+
+
+def reduce(bucket, times):
     w = comm.world()
-    try:
-        for i in range(times):
-            bucket.array[:] = w.rank + i
-            assert (bucket.allreduce() == sum(range(w.size)) + i * w.size).all()
-    except Exception as error:
-        faults.append(error)
-        w.abort(f"rank {w.rank}: {error}")
+    for i in range(times):
+        bucket.array[:] = w.rank + i
+        assert (bucket.allreduce() == sum(range(w.size)) + i * w.size).all()
 
 
 def begun_since(moment_ns):

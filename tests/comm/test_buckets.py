@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import random
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
 
-from tests.comm import sweep
+from tests.comm.calls import algorithms
 from tests.comm.reference import (
     RANKS,
     TYPES,
@@ -20,6 +19,7 @@ from tests.comm.reference import (
     ops_of,
     small_integers,
 )
+from tests.comm.threads import at_once
 from tests.support import rank_nodes
 from tnt_notebook import comm
 from tnt_notebook.errors import CommunicationError, PeerError
@@ -34,7 +34,7 @@ def in_place(dtype, counts):
         assert array.shape == (count,) and array.dtype == dtype_of(dtype)
         inputs = [small_integers(rank, (count,), dtype) for rank in range(w.size)]
         for op in ops_of(dtype):
-            for algorithm in sweep.algorithms("allreduce", w):
+            for algorithm in algorithms("allreduce", w):
                 array[:] = inputs[w.rank]
                 assert bucket.allreduce(op, algorithm=algorithm) is array
                 assert_reduced(array, inputs, op, f"{op} of {dtype}[{count}] by {algorithm}")
@@ -88,47 +88,18 @@ def test_each_rank_may_weigh_its_bucket(ranks):
     assert ranks.run(3, scaled) == [[[1, 2, 1.5], [1, 1, 1]]] * 3
 
 
-def interleaved():
-    w = comm.world()
-    buckets = [w.bucket(10 + 1000 * i, t) for i, t in enumerate(("float32", "int64", "float16"))]
-    for step in range(30):
-        for number, bucket in enumerate(buckets):
-            bucket.array[:] = step % 5 + number + w.rank
-        array = np.full(5, w.rank)
-        for number in (0, 2, 1)[: step % 4]:
-            bucket = buckets[number]
-            expected = w.size * (step % 5 + number) + sum(range(w.size))
-            assert (bucket.allreduce() == expected).all()
-            assert (w.allreduce(array) == sum(range(w.size))).all()
-
-
-def test_several_buckets_and_the_world_take_turns(ranks):
-    ranks.run(4, interleaved)
-
-
 def from_threads(seed):
     w = comm.world()
-    faults = []
 
     def work(bucket, number):
-        try:
-            for i in range(60):
-                bucket.array[:] = noise(w.rank, (bucket.array.size,), "int32") + number + i
-                inputs = [noise(r, bucket.array.shape, "int32") + number + i for r in range(w.size)]
-                assert_reduced(bucket.allreduce(), inputs, "sum", f"bucket {number}, {i}")
-        except Exception as error:
-            faults.append(error)
-            w.abort(f"rank {w.rank}: {error}")
+        for i in range(60):
+            inputs = [noise(r, bucket.array.shape, "int32") + number + i for r in range(w.size)]
+            bucket.array[:] = inputs[w.rank]
+            assert_reduced(bucket.allreduce(), inputs, "sum", f"bucket {number}, {i}")
 
-    jobs = [(w.bucket(3 + 5000 * number, "int32"), number) for number in range(8)]
-    random.Random(10 * seed + w.rank).shuffle(jobs)
-    threads = [threading.Thread(target=work, args=job) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if faults:
-        raise faults[0]
+    buckets = [w.bucket(3 + 5000 * number, "int32") for number in range(8)]
+    with at_once([partial(work, bucket, i) for i, bucket in enumerate(buckets)], seed):
+        pass
 
 
 @pytest.mark.parametrize(

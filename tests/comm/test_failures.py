@@ -46,11 +46,18 @@ def sum_of_ranks():
     return int(comm.world().allreduce(np.array(comm.rank())))
 
 
+def links():
+    w = comm.world()
+    return w.links.asked, w.links.describe(), w.node
+
+
 @pytest.mark.parametrize("world", WORLDS, ids=str)
 def test_after_a_failure_communication_works_again_many_times(ranks, world):
+    before = ranks.run(4, links, world=world)
     for _ in range(20):
         ranks.outcomes(4, raise_on, 1, world=world)
         assert ranks.run(4, sum_of_ranks, world=world) == [6, 6, 6, 6]
+    assert ranks.run(4, links, world=world) == before
 
 
 def raise_as_soon_as_the_world_is_there():
@@ -146,17 +153,17 @@ def send_when_waiting(w: comm.World, number: int) -> threading.Thread:
     return thread
 
 
-def interrupt(call, times):
-    """Rank 1 is interrupted in a collective into which rank 0 does not come."""
-    w = comm.world()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    found = []
+def signalled(call, number, times):
+    """Rank 1 gets a signal in a collective into which rank 0 does not come."""
+    w, found = comm.world(), []
+    usual = signal.default_int_handler if number == signal.SIGINT else _raise_value_error
+    before = signal.signal(number, usual)
     try:
         for _ in range(times):
             began = time.monotonic()
             if w.rank == 1:
-                watch = send_when_waiting(w, signal.SIGINT)
-            with pytest.raises((KeyboardInterrupt, PeerError)) as caught:
+                watch = send_when_waiting(w, number)
+            with pytest.raises((KeyboardInterrupt, ValueError, PeerError)) as caught:
                 if w.rank == 0:
                     while w.failure is None:
                         pass
@@ -169,8 +176,12 @@ def interrupt(call, times):
             w.recover()
             found.append((caught.typename, str(caught.value), seconds, total))
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
     return found
+
+
+def _raise_value_error(*_):
+    raise ValueError("no more patience")
 
 
 CALLS = {
@@ -181,47 +192,26 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("world", [None, {"transport": "mpi"}], ids=str)
+SIGNALS = [
+    (signal.SIGINT, "KeyboardInterrupt", 10, None),
+    (signal.SIGINT, "KeyboardInterrupt", 10, {"transport": "mpi"}),
+    (signal.SIGALRM, "ValueError", 1, None),
+]
+
+
+@pytest.mark.parametrize(("number", "raised", "times", "world"), SIGNALS)
 @pytest.mark.parametrize("call", CALLS)
-def test_an_interrupt_is_raised_where_the_rank_waits_and_frees_the_others(ranks, call, world):
-    outcomes = ranks.run(3, interrupt, call, 10, world=world)
+def test_what_a_signal_raises_is_raised_where_the_rank_waits_and_frees_the_others(
+    ranks, call, number, raised, times, world
+):
+    outcomes = ranks.run(3, signalled, call, number, times, world=world)
     for rank, found in enumerate(outcomes):
         for kind, text, seconds, total in found:
-            assert kind == ("KeyboardInterrupt" if rank == 1 else "PeerError")
-            assert rank == 1 or "because rank 1: KeyboardInterrupt in " in text
+            assert kind == (raised if rank == 1 else "PeerError")
+            said = "no more patience" if raised == "ValueError" else ""
+            assert (text == said) if rank == 1 else f"because rank 1: {raised} in " in text
             assert seconds < 5
             assert total == 3
-
-
-def raise_in_a_signal_handler(call):
-    w = comm.world()
-    before = signal.signal(signal.SIGALRM, _raise_value_error)
-    try:
-        watch = send_when_waiting(w, signal.SIGALRM) if w.rank == 1 else None
-        with pytest.raises((ValueError, PeerError)) as caught:
-            if w.rank == 0:
-                while w.failure is None:
-                    pass
-            CALLS[call](w)
-        if watch is not None:
-            watch.join()
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    w.recover()
-    return caught.typename, str(caught.value), int(w.allreduce(np.array(w.rank)))
-
-
-def _raise_value_error(*_):
-    raise ValueError("no more patience")
-
-
-@pytest.mark.parametrize("call", CALLS)
-def test_whatever_a_signal_handler_raises_frees_the_others(ranks, call):
-    outcomes = ranks.run(3, raise_in_a_signal_handler, call, timeout=30)
-    assert outcomes[1] == ("ValueError", "no more patience", 3)
-    for kind, text, total in (outcomes[0], outcomes[2]):
-        assert kind == "PeerError" and "because rank 1: ValueError in " in text
-        assert total == 3
 
 
 def use_after_close():

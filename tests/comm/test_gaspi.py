@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from unittest import mock
 
-import numpy as np
 import pytest
 
-from tests.comm import sweep
+from tests.comm.calls import everything
+from tests.comm.test_buckets import of_growing_size
+from tests.comm.test_collectives import large_allreduces
+from tests.comm.test_failures import abort_amid_large_messages, links, raise_on, sum_of_ranks
+from tests.comm.test_killed_ranks import ENDURING, run, told
+from tests.comm.test_mismatch import of_sizes
+from tests.comm.test_notices import to_everyone
 from tests.support import gpi2, hosts, rank_nodes
-from tests.support.rank_pool import ROOT, RankPool, mpiexec, rank_environment
+from tests.support.rank_pool import ROOT, RankPool, rank_environment
 from tnt_notebook import comm
 from tnt_notebook.comm import gaspi
 from tnt_notebook.errors import CommunicationError, PeerError
@@ -39,11 +42,6 @@ def gpi_ranks(tmp_path_factory):
     pool.stop()
 
 
-def links():
-    w = comm.world()
-    return w.links.asked, w.links.describe(), w.node
-
-
 @gpi2.needed
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_ranks_without_shared_memory_have_gpi_between_them(gpi_ranks, n):
@@ -62,52 +60,22 @@ WORLDS = [(n, world_of(n)) for n in (2, 3, 4)] + [(3, world_of(3, lanes=3)), (4,
 @gpi2.needed
 @pytest.mark.parametrize(("n", "world"), WORLDS, ids=str)
 def test_every_collective_by_every_algorithm(gpi_ranks, n, world):
-    digests = gpi_ranks.run(n, sweep.everything, world=world)
+    digests = gpi_ranks.run(n, everything, world=world)
     assert len(set(digests)) == 1
-
-
-def sums_of_large_arrays():
-    w = comm.world()
-    for count in (1 << 10, 1 << 18, (1 << 22) + 7):
-        inputs = [np.random.default_rng(r).integers(-9, 9, count) for r in range(w.size)]
-        result = w.allreduce(inputs[w.rank].astype("float32"))
-        np.testing.assert_array_equal(result, np.sum(inputs, axis=0))
-    bucket = w.bucket(100_000)
-    for turn in range(5):
-        bucket.array[:] = w.rank + turn
-        assert (bucket.allreduce() == sum(range(w.size)) + turn * w.size).all()
 
 
 @gpi2.needed
 @pytest.mark.parametrize(("n", "world"), [(2, world_of(2)), (4, PAIRS)], ids=str)
 def test_messages_larger_than_the_rings(gpi_ranks, n, world):
-    gpi_ranks.run(n, sums_of_large_arrays, world=world)
-
-
-def different_sizes():
-    w = comm.world()
-    with pytest.raises((CommunicationError, PeerError)) as caught:
-        w.allreduce(np.ones(10 + 5 * (w.rank == 1), "float32"))
-    return str(caught.value)
+    gpi_ranks.run(n, of_growing_size, world=world)
+    gpi_ranks.run(n, large_allreduces, (1 << 22) + 7, world=world)
 
 
 @gpi2.needed
 def test_ranks_in_different_operations_are_told_both(gpi_ranks):
-    for text in gpi_ranks.run(3, different_sizes, world=world_of(3)):
+    sizes, kinds = (10, 15), ("float32", "float32")
+    for text, _ in gpi_ranks.run(3, of_sizes, sizes, kinds, world=world_of(3)):
         assert "of 10 float32" in text and "of 15 float32" in text
-
-
-def raise_on(rank):
-    if comm.rank() == rank:
-        raise ValueError("bad shard")
-    started = time.monotonic()
-    with pytest.raises(PeerError) as caught:
-        comm.world().barrier()
-    return str(caught.value), time.monotonic() - started
-
-
-def sum_of_ranks():
-    return int(comm.world().allreduce(np.array(comm.rank())))
 
 
 @gpi2.needed
@@ -141,38 +109,17 @@ def test_an_abort_that_has_to_wait_for_room_arrives(gpi_ranks):
         assert max(gpi_ranks.run(2, abort_behind_many_notices, world=world_of(2))) < 10
 
 
-def abort_amid_large_messages():
-    """Rank 0 has sent megabytes that rank 1 has not asked for when rank 1 gives up."""
-    w = comm.world()
-    if w.rank == 1:
-        w.abort("rank 1: gives up")
-    with pytest.raises((PeerError, CommunicationError)):
-        w.allreduce(np.ones(1 << 22, "float32"))
-    w.recover()
-    return float(w.allreduce(np.ones(1 << 20, "float32"))[-1])
-
-
 @gpi2.needed
 def test_messages_under_way_at_a_failure_do_not_reach_the_next_collective(gpi_ranks):
     for _ in range(5):
         assert gpi_ranks.run(3, abort_amid_large_messages, world=world_of(3)) == [3.0] * 3
 
 
-def to_everyone(size):
-    w = comm.world()
-    for peer in range(w.size):
-        w.notify(peer, 3, bytes([w.rank]) * size)
-    found, deadline = [], time.monotonic() + 10
-    while len(found) < w.size and time.monotonic() < deadline:
-        found += w.notices()
-    return sorted(found)
-
-
 @gpi2.needed
 @pytest.mark.parametrize("size", [0, 6, 8192])
 def test_notices_reach_all_ranks(gpi_ranks, size):
     for world in (world_of(4), PAIRS):
-        for found in gpi_ranks.run(4, to_everyone, size, world=world):
+        for found in gpi_ranks.run(4, to_everyone, 3, size, world=world):
             assert found == [(r, 3, bytes([r]) * size) for r in range(4)]
 
 
@@ -271,48 +218,10 @@ def test_shared_memory_within_hosts_and_gpi_between_them(tmp_path):
     with hosts.hosts(2) as rack:
         command = [*rack.mpiexec(ranks_per_host=2), sys.executable, str(script)]
         outcome = rack[0].run(
-            command,
-            cwd=ROOT,
-            env=rank_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=90,
+            command, cwd=ROOT, env=rank_environment(), capture_output=True, text=True, timeout=90
         )
-    assert outcome.returncode == 0, outcome.stdout
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     assert sorted(outcome.stdout.split("\n"))[-4:] == [f"done {rank}" for rank in range(4)]
-
-
-#: Rank 1 ends or stops itself amid exchanges. The others write down what they are told, and after
-#: how long; and wait for each other, as mpiexec ends who outlives another's exit.
-ENDING = """
-import os, signal, sys, time
-from pathlib import Path
-
-import numpy as np
-from mpi4py import MPI
-
-from tnt_notebook import comm
-from tnt_notebook.errors import CommunicationError, PeerError
-
-w = comm.World(MPI.COMM_WORLD, timeout_s=60, transport="gpi")
-w.barrier()
-w.set_timeout(3)
-Path(f"process.{w.rank}").write_text(str(os.getpid()))
-try:
-    for i in range(1_000_000):
-        if i == 20 and w.rank == 1:
-            os.kill(os.getpid(), int(sys.argv[1]))
-        began = time.monotonic()
-        w.allreduce(np.ones(1 << 20, "float32"))
-except (CommunicationError, PeerError) as error:
-    Path(f"new.{w.rank}").write_text(f"{time.monotonic() - began} {error}")
-    Path(f"new.{w.rank}").rename(f"told.{w.rank}")
-    while len(list(Path().glob("told.*"))) < w.size - 1:
-        time.sleep(0.01)
-    os.kill(int(Path("process.1").read_text()), signal.SIGKILL)
-os._exit(0)
-"""
 
 
 @gpi2.needed
@@ -324,27 +233,8 @@ os._exit(0)
     ],
 )
 def test_survivors_of_a_rank_that_is_killed_or_stopped_are_told(tmp_path, number, seconds, said):
-    script = tmp_path / "script.py"
-    script.write_text(ENDING)
-    command = [*mpiexec(3), "--enable-recovery", sys.executable, str(script), str(int(number))]
-    environment = {**rank_environment(), "TNT_SHARED_MEMORY": "0", "PYTHONPATH": str(ROOT)}
-    log = tmp_path / "log"
-    with log.open("wb") as output:
-        job = subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            env=environment,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        job.wait(90)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)
-    for rank in (0, 2):
-        assert (tmp_path / f"told.{rank}").exists(), log.read_text()
-        after, text = (tmp_path / f"told.{rank}").read_text().split(" ", 1)
-        assert float(after) < seconds
+    apart = {"options": ENDURING, "TNT_SHARED_MEMORY": "0"}
+    run(tmp_path, 3, "exchange", "gpi", 3.0, 1, 0.1, int(number), **apart)
+    for after, text in told(tmp_path, 3, 1).values():
+        assert after < seconds
         assert said in text

@@ -1,95 +1,182 @@
-"""Groups of ranks, made by splitting the world."""
+"""Groups of ranks, and groups of these: everything that takes a communicator, on any."""
 
 from __future__ import annotations
 
-import random
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tests.comm import sweep
+from tests.comm.calls import everything
+from tests.comm.threads import at_once
 from tnt_notebook import comm
-from tnt_notebook.errors import PeerError
+from tnt_notebook.comm import ops
+from tnt_notebook.comm.channels import GRAPH
+from tnt_notebook.errors import CommunicationError, PeerError
 
 
-def collectives_of_pairs():
+def made(plan):
+    """The communicators of this rank, each with its members by the plan alone: what is split each
+    time, the world (0) or what was made so many splits before, and the colors of the ranks."""
     w = comm.world()
-    group = w.split(w.rank // 2)
-    sweep.everything(group)
-    return group.rank, group.size, group.members, repr(group)
+    found = [(w, [*range(w.size)])]
+    for back, color in plan:
+        over, members = found[-back]
+        same = [rank for rank in members if color[rank] == color[w.rank]]
+        found.append((over.split(color[w.rank]), same))
+    return found
 
 
-def test_disjoint_groups_have_every_collective(ranks):
-    outcomes = ranks.run(4, collectives_of_pairs)
-    assert [outcome[:3] for outcome in outcomes] == [
-        (0, 2, (0, 1)), (1, 2, (0, 1)), (0, 2, (2, 3)), (1, 2, (2, 3))
-    ]  # fmt: skip
-    assert outcomes[3][3] == "<Group: rank 1 of 2, ranks [2, 3] of the world>"
-
-
-def uneven_groups():
+def all_in_use(plan, fails):
+    """Eager calls, ops in one graph, and buckets of all communicators, mixed."""
     w = comm.world()
-    group = w.split(-7 if w.rank == 2 else 5)
-    return sweep.everything(group), group.members, group.node
+    communicators = made(plan)
+
+    @tf.function(autograph=False)
+    def step(x):
+        results = []
+        with ops.channels():
+            for over, _ in communicators:
+                to, source = (over.rank + 1) % over.size, (over.rank - 1) % over.size
+                summed = ops.allreduce([x], over=over)
+                gathered = ops.allgather(tf.repeat(x[:, None], w.rank, 0), over=over)
+                now = ops.clock(over=over)
+                results.append((summed, gathered, now))
+            for number, (over, _) in enumerate(communicators):
+                to, source = (over.rank + 1) % over.size, (over.rank - 1) % over.size
+                if over.size == 1:
+                    continue
+                # One channel a sender: of this communicator's own, by its rank in the world.
+                channel = GRAPH.part(number + 1, 16)
+                with ops.channels(channel.only(w.rank)):
+                    ops.send(x * 10, to, over=over)
+                with ops.channels(channel.only(over.members[source])):
+                    results[number] += (ops.receive([2], tf.float32, source, over=over),)
+        return results
+
+    def check():
+        inputs = np.array([[1 + 3 * rank, 10.0**rank] for rank in range(w.size)], np.float32)
+        own = inputs[w.rank]
+        outcomes = step(tf.constant(own))
+        for (over, members), (summed, gathered, _, *received) in zip(
+            communicators, outcomes, strict=True
+        ):
+            expected = inputs[members].sum(axis=0)
+            assert list(over.members) == members and members[over.rank] == w.rank
+            np.testing.assert_array_equal(over.allreduce(own), expected)
+            np.testing.assert_array_equal(over.allgather(own), inputs[members].ravel())
+            np.testing.assert_array_equal(over.broadcast(own, over.size - 1), inputs[members[-1]])
+            np.testing.assert_array_equal(summed[0], expected)
+            rows = [np.repeat(inputs[rank][:, None], rank, 0) for rank in members]
+            np.testing.assert_array_equal(gathered, np.concatenate(rows))
+            if received:
+                source = members[over.rank - 1]
+                np.testing.assert_array_equal(received[0], 10 * inputs[source])
+            bucket = over.bucket(2)
+            bucket.array[:] = own
+            np.testing.assert_array_equal(bucket.allreduce(), expected)
+
+    check()
+    if fails is not None:
+        w.recover()  # nobody is left in a collective when the rank gives up
+        if w.rank == fails:
+            w.abort(f"rank {w.rank}: gives up")
+        with pytest.raises(Exception, match="gives up"):
+            w.barrier()
+        w.recover()
+        check()
+        over, members = communicators[-1]
+        last = over.split(0)
+        assert list(last.members) == members
+        assert last.gather_numbers(w.rank) == members
 
 
-@pytest.mark.parametrize("world", [None, {"transport": "mpi"}, {"nodes": (0, 0, 1, 1)}], ids=str)
-def test_groups_may_differ_in_size_and_a_rank_may_be_alone(ranks, world):
-    outcomes = ranks.run(4, uneven_groups, world=world)
-    assert [ranks for _, ranks, _ in outcomes] == [(0, 1, 3), (0, 1, 3), (2,), (0, 1, 3)]
-    assert len({digest for digest, ranks, _ in outcomes if len(ranks) == 3}) == 1
-    nodes = {None: (0, 0, 0), "mpi": (0, 1, 3), (0, 0, 1, 1): (0, 0, 2)}
-    assert outcomes[0][2] == nodes[next(iter(world.values())) if world else None]
+ROWS, COLUMNS = (0, 0, 1, 1), (0, 1, 0, 1)
 
 
-def overlapping_groups():
-    """Rows, columns and diagonals of ranks 0 1 / 2 3, mixed with the world's own calls."""
+@pytest.mark.parametrize(
+    ("fails", "world"),
+    [(None, None), (3, None), (3, {"nodes": (0, 0, 1, 1)})],
+    ids=["all is well", "a rank fails", "a rank fails on two nodes"],
+)
+@pytest.mark.parametrize(
+    "plan",
+    [
+        [(0, ROWS)],
+        [(0, ROWS), (1, COLUMNS)],
+        [(0, ROWS), (1, COLUMNS), (0, (0, 1, 1, 0)), (1, (0, 0, 0, 1))],
+    ],
+    ids=["groups", "groups of groups", "groups that overlap"],
+)
+def test_communicators_of_communicators_are_what_numpy_says(ranks, plan, fails, world):
+    ranks.run(4, all_in_use, plan, fails, world=world)
+
+
+def split_while_others_do_something_else():
+    """Ranks 0 and 1 make groups and buckets of their own; then all make one together."""
     w = comm.world()
-    rows = w.split(w.rank // 2)
-    columns = w.split(w.rank % 2)
-    diagonals = w.split(w.rank in (0, 3))
+    half = w.split(w.rank // 2)
+    own = [half.split(half.rank) if w.rank < 2 else None for _ in range(3)]
+    if w.rank < 2:
+        half.bucket(3)
+    quarter = half.split(1 - half.rank)
     everyone = w.split(0)
-    sums = []
-    for i in range(50):
-        # No group is used in the order in which another one is.
-        for over in (rows, w, columns, everyone, diagonals, rows, w)[i % 5 :]:
-            array = np.full(3 * i, 10.0**w.rank)
-            total = over.allreduce(array)
-            member = over.members
-            assert (total == sum(10.0**r for r in member)).all()
-            assert over.gather_numbers(w.rank) == list(member)
-            sums.append(total.sum())
-    return sums
+    assert everyone.gather_numbers(w.rank) == [0, 1, 2, 3]
+    assert quarter.gather_numbers(w.rank) == [w.rank]
+    return everyone._channel, len({o._channel for o in own if o} | {quarter._channel})
 
 
-def test_overlapping_groups_and_the_world_take_turns(ranks):
-    ranks.run(4, overlapping_groups)
+def test_ranks_that_take_no_part_in_a_split_agree_with_the_others_later(ranks):
+    found = ranks.run(4, split_while_others_do_something_else)
+    assert len({channel for channel, _ in found}) == 1
+    assert [different for _, different in found] == [4, 4, 1, 1]
 
 
-def groups_before_and_after_a_failure():
+def a_peer_is_missing():
+    """Rank 3 of the world is rank 1 of its group, and does not come."""
     w = comm.world()
-    pair, trio = w.split(w.rank // 2), w.split(w.rank == 0)
-    w.allreduce(np.ones(3))
-    w.recover()  # nobody is left in a collective when rank 1 gives up
+    pair = w.split(w.rank % 2)
+    w.barrier()
+    said = ""
     if w.rank == 1:
-        w.abort("rank 1: gives up")
-    with pytest.raises(Exception, match="rank 1: gives up"):
-        pair.barrier()
-        trio.barrier()
-        w.barrier()
+        w.set_timeout(0.2)
+        with pytest.raises(CommunicationError) as error:
+            pair.allreduce(np.ones(3))
+        said = str(error.value)
+        w.set_timeout(60)
     w.recover()
-    later = w.split(w.rank % 2)
-    return [over.gather_numbers(w.rank) for over in (pair, trio, later)]
+    return said
 
 
-def test_groups_survive_a_failure(ranks):
-    assert ranks.run(4, groups_before_and_after_a_failure) == [
-        [[0, 1], [0], [0, 2]],
-        [[0, 1], [1, 2, 3], [1, 3]],
-        [[2, 3], [1, 2, 3], [0, 2]],
-        [[2, 3], [1, 2, 3], [1, 3]],
-    ]
+def test_errors_of_a_group_name_ranks_of_the_world(ranks):
+    said = ranks.run(4, a_peer_is_missing)
+    assert "for rank 3 in allreduce of float64[3]" in said[1]
+
+
+def of_groups(colors):
+    w = comm.world()
+    group = w.split(colors[w.rank])
+    return everything(group), group.rank, group.members, group.node, repr(group)
+
+
+@pytest.mark.parametrize(
+    ("world", "nodes"),
+    [(None, (0, 0, 0)), ({"transport": "mpi"}, (0, 1, 3)), ({"nodes": (0, 0, 1, 1)}, (0, 0, 2))],
+)
+def test_groups_have_every_collective_and_a_rank_may_be_alone(ranks, world, nodes):
+    found = ranks.run(4, of_groups, (5, 5, -7, 5), world=world)
+    assert [(own, members) for _, own, members, *_ in found] == [
+        (0, (0, 1, 3)), (1, (0, 1, 3)), (0, (2,)), (2, (0, 1, 3))
+    ]  # fmt: skip
+    assert len({digest for digest, _, members, *_ in found if len(members) == 3}) == 1
+    assert found[0][3] == nodes
+
+
+def test_groups_work_side_by_side(ranks):
+    *_, last = ranks.run(4, of_groups, (0, 0, 1, 1))
+    assert last[1:3] == (1, (2, 3))
+    assert last[4] == "<Group: rank 1 of 2, ranks [2, 3] of the world>"
 
 
 def failure_amid_a_split():
@@ -119,30 +206,15 @@ def groups_in_threads(seed):
     """Each group has a thread of its own; the ranks start them in different order."""
     w = comm.world()
     groups = [w.split(w.rank * k // 4) for k in (1, 2, 4)] + [w.split(w.rank % 2), w]
-    faults = []
 
     def work(over, number):
-        try:
-            for i in range(100):
-                array = np.full(1 + 97 * i, w.rank + number, "float32")
-                member = over.members
-                np.testing.assert_array_equal(
-                    over.allreduce(array), np.full_like(array, sum(r + number for r in member))
-                )
-        except Exception as error:
-            faults.append(error)
-            w.abort(f"rank {w.rank}: {error}")
+        total = sum(rank + number for rank in over.members)
+        for i in range(100):
+            array = np.full(1 + 97 * i, w.rank + number, "float32")
+            np.testing.assert_array_equal(over.allreduce(array), np.full_like(array, total))
 
-    threads = [
-        threading.Thread(target=work, args=(over, number)) for number, over in enumerate(groups)
-    ]
-    random.Random(seed * 10 + w.rank).shuffle(threads)
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if faults:
-        raise faults[0]
+    with at_once([partial(work, over, i) for i, over in enumerate(groups)], seed):
+        pass
 
 
 @pytest.mark.parametrize(

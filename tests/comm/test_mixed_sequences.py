@@ -13,21 +13,23 @@ from tests.comm.reference import OPS, TYPES, assert_reduced, dtype_of, ops_of, s
 from tnt_notebook import comm
 
 WORLDS = [
+    (1, None),
     (2, {"transport": "shm"}),
     (3, {"transport": "shm"}),
     (4, {"transport": "shm"}),
     (2, {"transport": "mpi"}),
     (4, {"transport": "mpi"}),
     (3, {"nodes": (0, 0, 1)}),
+    (4, {"nodes": (0, 0, 1, 1)}),
     (4, {"nodes": (0, 1, 1, 0), "lanes": 2}),
 ]
 
 
 def any_call(chance: random.Random) -> Call:
-    shape = (int(2 ** chance.uniform(0, 15)) - 1,)
-    if chance.random() < 0.3:
-        shape = tuple(chance.randrange(9) for _ in range(chance.randrange(4)))
-    scales = (1.0,) * 4 if chance.random() < 0.5 else tuple(chance.choices([0, 1, 0.5, -2], k=4))
+    shape = (int(2 ** chance.uniform(0, 16)) - 1,)
+    if chance.random() < 0.4:
+        shape = tuple(chance.randrange(13) for _ in range(chance.randrange(4)))
+    scales = () if chance.random() < 0.5 else tuple(chance.choices([0, 1, 0.5, -2], k=4))
     return Call(
         collective=chance.choice(COLLECTIVES),
         dtype=chance.choice(TYPES),
@@ -37,7 +39,7 @@ def any_call(chance: random.Random) -> Call:
         algorithm=chance.randrange(8),
         root=chance.randrange(4),
         scales=scales,
-        special=chance.random() < 0.1,
+        special=chance.random() < 0.2,
     )
 
 

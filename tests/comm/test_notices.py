@@ -15,11 +15,14 @@ def to_everyone(kind, size):
     for peer in range(w.size):
         w.notify(peer, kind, payload)
     w.barrier()
-    found = []
-    deadline = time.monotonic() + 10
-    while len(found) < w.size and time.monotonic() < deadline:
+    return sorted(taken(w.size))
+
+
+def taken(count):
+    w, found, deadline = comm.world(), [], time.monotonic() + 20
+    while len(found) < count and time.monotonic() < deadline:
         found += w.notices()
-    return sorted(found)
+    return found
 
 
 @pytest.mark.parametrize("size", [0, 6, 8192])
@@ -35,11 +38,7 @@ def in_order(count):
         for i in range(count):
             w.notify(1, i % 7, str(i).encode())
         return []
-    found = []
-    deadline = time.monotonic() + 20
-    while len(found) < count and time.monotonic() < deadline:
-        found += w.notices()
-    return found
+    return taken(count)
 
 
 @pytest.mark.parametrize("world", [None, {"transport": "mpi"}], ids=str)

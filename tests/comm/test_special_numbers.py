@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.comm import sweep
+from tests.comm.calls import algorithms
 from tests.comm.reference import FLOATS, dtype_of, reduced
 from tnt_notebook import comm
 
@@ -25,7 +25,7 @@ def reductions_of_special_numbers(dtype):
     inputs = combinations(dtype, w.size)
     bits = []
     for op in ("sum", "min", "max", "product"):
-        for algorithm in sweep.algorithms("allreduce", w):
+        for algorithm in algorithms("allreduce", w):
             result = w.allreduce(inputs[w.rank], op, algorithm=algorithm)
             np.testing.assert_array_equal(
                 result.astype("float64"), reduced(inputs, op), f"{op} by {algorithm}"
@@ -53,7 +53,7 @@ def signs_of_zeros():
             bool(np.signbit(w.allreduce(minus, algorithm=a))),
             bool(np.signbit(w.allreduce(mixed, algorithm=a))),
         )
-        for a in sweep.algorithms("allreduce", w)
+        for a in algorithms("allreduce", w)
     ]
 
 
@@ -70,7 +70,7 @@ def payloads():
     moved = w.broadcast(bits.view("float32"), w.size - 1).view("uint32")
     summed = [
         int(w.allreduce(bits.view("float32"), algorithm=a).view("uint32")[0])
-        for a in sweep.algorithms("allreduce", w)
+        for a in algorithms("allreduce", w)
     ]
     return int(moved[0]), summed
 
@@ -86,7 +86,7 @@ def at_the_ends(dtype):
     finfo = ml_dtypes.finfo(dtype_of(dtype))
     smallest = np.array([finfo.smallest_subnormal], dtype_of(dtype))
     largest = np.array([finfo.max], dtype_of(dtype))
-    for algorithm in sweep.algorithms("allreduce", w):
+    for algorithm in algorithms("allreduce", w):
         assert w.allreduce(smallest, algorithm=algorithm)[0] == w.size * smallest[0]
         assert w.allreduce(largest, algorithm=algorithm)[0] == np.inf
         assert w.allreduce(largest, "max", algorithm=algorithm)[0] == largest[0]

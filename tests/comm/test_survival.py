@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.comm import job
+from tests.support.cases import latin
 from tests.support.hosts import hosts, unavailable
 from tests.support.rank_pool import rank_environment
 from tnt_notebook import comm
@@ -29,11 +29,9 @@ def survivors(
     folder: Path, n: int, deaths: Sequence[dict[str, Any]], **world: Any
 ) -> list[list[dict[str, Any]]]:
     """What the ranks found that outlived each death, when the job has ended well."""
-    started = job.start(folder, n, PROGRAM, json.dumps(world), json.dumps(deaths), options=SURVIVAL)
-    found = found_in(job.output_of(started, 120))
-    left = [path for path in (folder / "tmp").rglob("*") if not path.is_dir()]
-    left += [process for process in psutil.process_iter() if _is_of(process, folder)]
-    assert not left
+    arguments = json.dumps(world), json.dumps(deaths)
+    found = found_in(job.run(folder, n, PROGRAM, *arguments, options=SURVIVAL)[1])
+    assert not job.left(folder)
     return found
 
 
@@ -45,13 +43,6 @@ def found_in(output: str) -> list[list[dict[str, Any]]]:
         one = json.loads(line)
         found.setdefault(one["death"], []).append(one)
     return [found[number] for number in sorted(found)]
-
-
-def _is_of(process: psutil.Process, folder: Path) -> bool:
-    try:
-        return str(folder / "script.py") in process.cmdline()
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return False
 
 
 def check(found: list[dict[str, Any]], members: Sequence[int], died: str) -> None:
@@ -69,42 +60,41 @@ def test_an_ordinary_job_does_not_outlive_a_rank(ranks):
 
 WORLDS = [{}, {"transport": "mpi"}, {"nodes": (0, 0, 1, 1)}]
 
-
-@pytest.mark.parametrize("world", WORLDS, ids=str)
-def test_ranks_die_one_after_another_until_one_is_left(tmp_path, world):
-    deaths = [
-        {"amid": "exchange", "seats": [0]},
-        {"amid": "rest", "seats": [2]},
-        {"amid": "exchange", "seats": [1]},
-    ]
-    first, second, third = survivors(tmp_path, 4, deaths, **world)
-    check(first, [1, 2, 3], "rank 0 has died on ")
-    check(second, [1, 3], r"rank 1 has died on .* \(seat 2\)")
-    check(third, [3], r"rank 0 has died on .* \(seat 1\)")
-    assert third[0]["lost"] == [0, 1, 2]
-
-
-def test_two_ranks_die_at_once_amid_the_steps_of_a_graph(tmp_path):
-    [found] = survivors(tmp_path, 3, [{"amid": "train", "seats": [0, 2]}], nodes=(0, 0, 1))
-    check(found, [1], r"rank [02] has died on ")
-
-
-@pytest.mark.parametrize("world", WORLDS, ids=str)
-def test_a_rank_dies_while_the_others_recover(tmp_path, world):
-    [found] = survivors(tmp_path, 4, [{"amid": "exchange", "seats": [3], "later": [0]}], **world)
-    check(found, [1, 2], "rank [03] has died on ")
+#: Of how many ranks, one after another, who dies, who is left, and what these are told.
+ONE_AFTER_ANOTHER = (
+    4,
+    ({"amid": "exchange", "seats": [0]}, [1, 2, 3], "rank 0 has died on "),
+    ({"amid": "rest", "seats": [2]}, [1, 3], r"rank 1 has died on .* \(seat 2\)"),
+    ({"amid": "exchange", "seats": [1]}, [3], r"rank 0 has died on .* \(seat 1\)"),
+)
+WHILE_OTHERS_RECOVER = (
+    4,
+    ({"amid": "exchange", "seats": [3], "later": [0]}, [1, 2], "rank [03] has died on "),
+)
+AMID_STEPS_OF_A_GRAPH = (3, ({"amid": "train", "seats": [0, 2]}, [1], "rank [02] has died on "))
+WHILE_OTHERS_TAKE_THEIR_SEATS = (
+    3,
+    ({"amid": "exchange", "seats": [0], "grow": True}, [1, 2], "rank 0 has died on "),
+    ({"amid": "rest", "seats": [0, 2], "grow": True}, [1], "rank [02] has died on "),
+    ({"amid": "exchange", "seats": [1]}, [0, 2], "rank 1 has died on "),
+)
 
 
-def test_others_take_the_seats_of_the_dead(tmp_path):
-    deaths = [
-        {"amid": "exchange", "seats": [0], "grow": True},
-        {"amid": "rest", "seats": [0, 2], "grow": True},
-        {"amid": "exchange", "seats": [1]},
-    ]
-    first, second, third = survivors(tmp_path, 3, deaths)
-    check(first, [1, 2], "rank 0 has died on ")
-    check(second, [1], "rank [02] has died on ")
-    check(third, [0, 2], "rank 1 has died on ")
+@pytest.mark.parametrize(
+    ("world", "course"),
+    [
+        *latin(WORLDS, [ONE_AFTER_ANOTHER, WHILE_OTHERS_RECOVER]),
+        ({"nodes": (0, 0, 1)}, AMID_STEPS_OF_A_GRAPH),
+        ({}, WHILE_OTHERS_TAKE_THEIR_SEATS),
+    ],
+    ids=str,
+)
+def test_those_who_live_are_told_who_died_and_go_on(tmp_path, world, course):
+    n, *deaths = course
+    found = survivors(tmp_path, n, [death for death, _, _ in deaths], **world)
+    for ranks, (_, members, died) in zip(found, deaths, strict=True):
+        check(ranks, members, died)
+        assert all({*one["lost"]} == {*range(n)} - {*members} for one in ranks)
 
 
 @pytest.mark.skipif(bool(unavailable()), reason=f"this machine does not allow it: {unavailable()}")
