@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from tnt_notebook.comm import world
     from tnt_notebook.dashboard.trace import Trace
     from tnt_notebook.keras.absent import lazy
-    from tnt_notebook.parallel.checkpoint import Checkpoint
+    from tnt_notebook.parallel.checkpoint.config import Checkpoint
     from tnt_notebook.parallel.model import Model
     from tnt_notebook.parallel.scope import distributed
     from tnt_notebook.plan import Pipeline
 
 _HOME = {
-    "Checkpoint": "parallel.checkpoint",
+    "Checkpoint": "parallel.checkpoint.config",
     "Model": "parallel.model",
     "Pipeline": "plan",
     "Trace": "dashboard.trace",

@@ -43,7 +43,7 @@ def measure() -> str:
         begin = time.perf_counter()
         take(self, logs)
         held.append(time.perf_counter() - begin)
-        if last := self.written():
+        if last := self._run.written:
             written[last["time"]] = last["seconds"]
 
     FitCheckpoints._take = timed  # type: ignore[method-assign]

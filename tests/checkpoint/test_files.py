@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from tnt_notebook.errors import CheckpointError
 from tnt_notebook.parallel.checkpoint import files, folder
-from tnt_notebook.parallel.checkpoint.files import MANIFEST, Damaged, Shard
+from tnt_notebook.parallel.checkpoint.files import MANIFEST, Arrays, Damaged
 from tnt_notebook.parallel.checkpoint.writer import owners
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "uint32", "int8", "bool")
@@ -43,8 +43,7 @@ def checkpoint(where: Path, shards: list[dict[str, np.ndarray]]) -> Path:
 
 def read(path: Path) -> list[dict[str, np.ndarray]]:
     digests = files.read_facts(path / MANIFEST)["shards"]
-    shards = [Shard(path, i, digest) for i, digest in enumerate(digests)]
-    return [{name: shard.read(name) for name in shard.names} for shard in shards]
+    return [dict(Arrays(path, {i: digest})) for i, digest in enumerate(digests)]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -116,7 +115,7 @@ def test_shards_of_another_checkpoint_are_found(written, tmp_path):
     other = checkpoint(tmp_path, [{"variable/0": np.ones(3)}])
     digest = files.read_facts(written / MANIFEST)["shards"][0]
     with pytest.raises(Damaged, match="another checkpoint"):
-        Shard(other, 0, digest)
+        Arrays(other, {0: digest})
 
 
 def test_files_are_for_their_owner_alone(written):

@@ -72,7 +72,7 @@ def result_of(run: str) -> dict[str, Any]:
 def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dict[str, Any]:
     global _model
     stop.forget_stop()  # now: a person may press Stop while TensorFlow is loading
-    from tnt_notebook.parallel.checkpoint import Checkpoint
+    from tnt_notebook.parallel.checkpoint.config import Checkpoint
     from tnt_notebook.parallel.scope import distributed
     from tnt_notebook.plan import Pipeline
 

@@ -46,11 +46,8 @@ def set_functions(model: keras.Model, functions: Mapping[str, Any]) -> None:
 
 
 def build_symbolically(model: keras.Model, batch: Any) -> None:
-    """Creates the variables of a model, its metrics and optimizer.
-
-    Args:
-        batch: its structure, in tf.TensorSpec.
-    """
+    """Creates the variables of a model, its metrics and optimizer, for a batch given in
+    tf.TensorSpec."""
     model._symbolic_build(data_batch=batch)
 
 
@@ -89,11 +86,8 @@ def choose_monitor(callback: keras.callbacks.Callback) -> None:
 
 
 class EpochIterator(trainer.TFEpochIterator):
-    """Keras's iterator over the batches of epochs, of which a subclass may change how it reads.
-
-    Attributes:
-        data_adapter: told when epochs begin and end.
-    """
+    """Keras's iterator over the batches of epochs, of which a subclass may change how it reads. Its
+    ``data_adapter`` is told when epochs begin and end."""
 
     data_adapter: Any
 
@@ -132,14 +126,9 @@ class EpochIterator(trainer.TFEpochIterator):
 
 
 @contextlib.contextmanager
-def iterating_by(
-    make: Callable[[Any], type[EpochIterator] | None],
-) -> Iterator[None]:
-    """Inside, ``fit`` and ``evaluate`` iterate by another class.
-
-    Args:
-        make: gives the class for data that they are given; None: Keras's own.
-    """
+def iterating_by(make: Callable[[Any], Callable[..., EpochIterator] | None]) -> Iterator[None]:
+    """Inside, ``fit`` and ``evaluate`` iterate by the class that ``make`` gives for their data;
+    None: by Keras's own."""
     own = trainer.TFEpochIterator
 
     def iterator(**arguments: Any) -> Any:

@@ -38,23 +38,8 @@ _HOOKS = (
 )
 _FLAGS = ("stop_training", "stop_evaluating", "stop_predicting")
 
-Watch = Callable[[str, int, dict[str, Any]], None]
 
-
-def shared_callbacks(
-    over: World,
-    model: keras.Model,
-    callbacks: Any,
-    *,
-    state: Callable[[], Sequence[keras.Variable]],
-    before: Callable[[], None],
-    watch: Watch,
-    verbose: Any,
-    epochs: int,
-    steps: int | None,
-    alone: Callable[[], contextlib.AbstractContextManager[None]],
-    go_on: Callable[[Sequence[Callback]], None] | None = None,
-) -> CallbackList:
+class SharedCallbacks(CallbackList):
     """The callbacks of one fit, evaluate or predict on this rank.
 
     Args:
@@ -63,41 +48,37 @@ def shared_callbacks(
         before: called on every rank before each hook that may look at the model.
         watch: called on every rank after each hook, with its name, number (epoch or batch), logs.
         alone: inside it the model works on this rank alone, as callbacks expect it.
-        go_on: called with rank 0's callbacks, on every rank, in place of what they do when the
-            first epoch begins: it is one that had begun.
+        resume: called with rank 0's callbacks, on every rank, in place of what they do when the
+            first epoch begins: it had begun in an earlier process.
     """
-    return _SharedCallbacks(
-        over,
-        state,
-        before,
-        watch,
-        alone,
-        go_on,
-        callbacks if over.rank == 0 else None,
-        add_history=True,
-        add_progbar=over.rank == 0 and verbose != 0,
-        model=model,
-        verbose=verbose if over.rank == 0 else 0,
-        epochs=epochs,
-        steps=steps,
-    )
 
-
-class _SharedCallbacks(CallbackList):
     def __init__(
         self,
         over: World,
+        model: keras.Model,
+        callbacks: Any,
+        *,
         state: Callable[[], Sequence[keras.Variable]],
         before: Callable[[], None],
-        watch: Watch,
+        watch: Callable[[str, int, dict[str, Any]], None],
         alone: Callable[[], contextlib.AbstractContextManager[None]],
-        go_on: Callable[[Sequence[Callback]], None] | None,
-        callbacks: Any,
-        **arguments: Any,
+        resume: Callable[[Sequence[Callback]], None] | None,
+        verbose: Any,
+        epochs: int,
+        steps: int | None,
     ) -> None:
         self._over, self._state, self._watch, self._alone = over, state, watch, alone
-        self._before, self._go_on = before, go_on
-        super().__init__(callbacks, **arguments)
+        self._before, self._resume = before, resume
+        here = over.rank == 0
+        super().__init__(
+            callbacks if here else None,
+            add_history=True,
+            add_progbar=here and verbose != 0,
+            model=model,
+            verbose=verbose if here else 0,
+            epochs=epochs,
+            steps=steps,
+        )
         # Callbacks in another thread could not stop training after the same step on all ranks.
         call_in_turn(self)
         # Hooks of batches that nobody implements cost nothing, and no exchange.
@@ -122,13 +103,13 @@ class _SharedCallbacks(CallbackList):
         )
 
     def _run(self, hook: str, call: Callable[[], None], number: int, logs: dict[str, Any]) -> None:
-        shared = hook in self._shared
-        if hook == "on_epoch_begin" and self._go_on is not None:
-            go_on, self._go_on = self._go_on, None
-            go_on(self.callbacks)
+        if hook == "on_epoch_begin" and self._resume is not None:
+            resume, self._resume = self._resume, None
+            resume(self.callbacks)
             self._watch(hook, number, logs)
             return
-        if hook not in self._called and hook not in self._shared:
+        shared = hook in self._shared
+        if hook not in self._called and not shared:
             self._watch(hook, number, logs)
             return
         if hook in self._look:
@@ -174,7 +155,7 @@ class _SharedCallbacks(CallbackList):
 def _hook(name: str) -> Callable[..., None]:
     base = getattr(CallbackList, name)
 
-    def run(self: _SharedCallbacks, *arguments: Any, **keywords: Any) -> None:
+    def run(self: SharedCallbacks, *arguments: Any, **keywords: Any) -> None:
         numbered = [a for a in arguments if isinstance(a, (int, np.integer))]
         logs = keywords.get("logs") or next((a for a in arguments if isinstance(a, dict)), {})
 
@@ -191,7 +172,7 @@ def _hook(name: str) -> Callable[..., None]:
 
 
 for _name in _HOOKS:
-    setattr(_SharedCallbacks, _name, _hook(_name))
+    setattr(SharedCallbacks, _name, _hook(_name))
 
 
 def _lengths(model: keras.Model) -> dict[str, int]:

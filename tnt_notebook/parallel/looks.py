@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,33 +38,11 @@ _STEPS, _STEPS_IN_ALL = 8, 200
 _CLOCKS_S = 10.0
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """How the ranks of a run work together.
-
-    Attributes:
-        pipelines: ranks that process the same samples, in the order of the pipeline; without
-            pipelines, each alone.
-        gradients_from: see :func:`~tnt_notebook.telemetry.breakdown.of_steps`.
-        schedule: of the pipelines.
-    """
-
-    pipelines: Sequence[Sequence[int]]
-    gradients_from: int = 0
-    schedule: Schedule | None = None
-
-    @property
-    def sharing(self) -> int:
-        """Ranks of a pipeline; 1 without."""
-        return len(self.pipelines[0])
-
-
 class Look(NamedTuple):
     """What rank 0 learns.
 
     Attributes:
         breakdown: of each rank, where the time of a step goes.
-        step: the last one.
         rate: bytes a second that a rank sends while gradients are exchanged, if that is between
             hosts. That of the rank which waits least for others.
         memory: bytes of each rank.
@@ -92,10 +69,25 @@ class _Facts(NamedTuple):
 
 
 class Looks:
-    """Of one call of fit, evaluate or predict. Made on all ranks at once."""
+    """Of one call of fit, evaluate or predict. Made on all ranks at once.
 
-    def __init__(self, over: World, ranks: Ranks, phase: Phase) -> None:
-        self._over, self._ranks, self._phase = over, ranks, PHASES.index(phase)
+    Args:
+        pipelines: ranks that process the same samples, in the order of the pipeline; without
+            pipelines, each alone.
+        gradients_from: see :func:`~tnt_notebook.telemetry.breakdown.of_steps`.
+    """
+
+    def __init__(
+        self,
+        over: World,
+        phase: Phase,
+        pipelines: Sequence[Sequence[int]],
+        gradients_from: int = 0,
+        schedule: Schedule | None = None,
+    ) -> None:
+        self._over, self._phase = over, PHASES.index(phase)
+        self._pipelines, self._gradients_from = pipelines, gradients_from
+        self._schedule = schedule
         self._begin = self._seen = over.traced()
         self._clocks: Clocks | None = None
         self._compare_at = 0.0
@@ -103,15 +95,9 @@ class Looks:
         self._rapl = Rapl() if is_first else None
         self._gpu_begin = gpu().joules()
 
-    def latest(self) -> Look | None:
-        """Since the last look. Collective."""
-        return self._since(self._seen, _STEPS)
-
-    def whole(self) -> Look | None:
-        """As far back as the trace goes. Collective."""
-        return self._since(self._begin, _STEPS_IN_ALL)
-
-    def _since(self, count: int, most: int) -> Look | None:
+    def look(self, whole_run: bool = False) -> Look | None:
+        """What there was since the last look, or as far back as the trace goes. Collective."""
+        count, most = (self._begin, _STEPS_IN_ALL) if whole_run else (self._seen, _STEPS)
         over = self._over
         self._seen = over.traced()
         events = over.trace(count)
@@ -119,7 +105,7 @@ class Looks:
         told = events
         if count == self._begin and not forgotten:
             told = _without_first_step(events)  # it was traced, which takes long
-        steps = of_steps(told, self._ranks.gradients_from, forgotten, self._phase, most)
+        steps = of_steps(told, self._gradients_from, forgotten, self._phase, most)
         boxes = last_step(events, self._phase)
         late = over.rank == 0 and time.monotonic() >= self._compare_at
         joules = self._rapl.joules() if self._rapl else 0.0
@@ -148,7 +134,7 @@ class Looks:
         if not most:
             return None
         assert self._clocks is not None  # the first look compares them
-        pipelines, sharing = self._ranks.pipelines, self._ranks.sharing
+        pipelines, sharing = self._pipelines, len(self._pipelines[0])
         room = max(1, MOST_BOXES // (most * sharing))
         shown = [rank for p in spread(len(pipelines), room) for rank in pipelines[p]]
         own = np.sort(boxes, order="begin_ns")[: MOST_IN_A_PIPELINE // sharing]
@@ -172,7 +158,7 @@ class Looks:
             clock_error=1e-9 * self._clocks.error_ns,
             pipeline=sharing,
             ranks=self._over.size,
-            **about(self._ranks.schedule, made),
+            **about(self._schedule, made),
         )
 
 

@@ -10,7 +10,7 @@ import keras
 from tnt_notebook import comm
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel import seeds
-from tnt_notebook.parallel.checkpoint import Checkpoint
+from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce

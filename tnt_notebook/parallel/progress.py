@@ -33,9 +33,6 @@ class Progress:
     Args:
         replicas: whose part of the data each rank works on.
         flops: of the model for a sample in this phase, if that is known.
-    Attributes:
-        phase: what the run does.
-        stopped: whether the run was ended early, by a vote.
     """
 
     def __init__(
@@ -57,9 +54,8 @@ class Progress:
         self._epoch = 1
         self._looks, self._flops = looks, flops
         self._next_frame = self._next_look = 0.0
-        self._batch_hook = {"fit": "on_train_batch_end", "evaluate": "on_test_batch_end"}.get(
-            phase, "on_predict_batch_end"
-        )
+        phase_of_keras = {"fit": "train", "evaluate": "test"}.get(phase, phase)
+        self._batch_hook = f"on_{phase_of_keras}_batch_end"
         self._samples = [0] * over.size
         self._written: dict[str, float] | None = None
         self.stopped = False
@@ -90,12 +86,8 @@ class Progress:
         return self._report is not None and time.monotonic() >= self._next_look
 
     def look(self, whole_run: bool = False) -> None:
-        """Tells what all ranks did. Collective.
-
-        Args:
-            whole_run: since it began; default: since the last look.
-        """
-        look = self._looks.whole() if whole_run else self._looks.latest()
+        """Tells what all ranks did, since the last look or in the whole run. Collective."""
+        look = self._looks.look(whole_run)
         if look is None:
             return
         self._recorder.breakdown(look.breakdown)

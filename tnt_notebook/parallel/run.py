@@ -17,12 +17,12 @@ from tnt_notebook.comm import channels
 from tnt_notebook.keras.adapters import without_validation_split
 from tnt_notebook.keras.training import in_order
 from tnt_notebook.parallel import agreement
-from tnt_notebook.parallel.callbacks import shared_callbacks
+from tnt_notebook.parallel.callbacks import SharedCallbacks
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
 from tnt_notebook.parallel.flops import forward_flops
 from tnt_notebook.parallel.functions import DistributedFunctions
-from tnt_notebook.parallel.looks import Looks, Ranks
+from tnt_notebook.parallel.looks import Looks
 from tnt_notebook.parallel.model_state import state_of
 from tnt_notebook.parallel.pipeline.weights import finalized_where_it_is
 from tnt_notebook.parallel.prepare import prepare
@@ -56,7 +56,6 @@ def fit(
     validation_freq: Any,
 ) -> keras.callbacks.History:
     """``keras.Model.fit`` over all ranks; ``batch_size`` is that of the global batch."""
-    over = session.over
     if validation_split and validation_data is None:
         (x, y, sample_weight), validation_data = without_validation_split(
             (x, y, sample_weight), validation_split
@@ -77,31 +76,26 @@ def fit(
     functions = session.functions_of(model, train.batch_size)
     train = _as_needed(session, model, train)
     validation = validation and _as_needed(session, model, validation)
-    keeping, journal = None, contextlib.nullcontext()
+    checkpoints, journal = None, contextlib.nullcontext()
     if session.checkpoints is not None:
-        keeping = FitCheckpoints(session.checkpoints, functions, train, validation, epochs)
-        past = keeping.past()
+        checkpoints = FitCheckpoints(session.checkpoints, functions, train, validation, epochs)
+        past = checkpoints.past()
         if past is not None:
             session.gather(model)
             session.runs.append(Run("fit", model, dict(past[0].history), past[1]))
             return past[0]
-        journal = keeping.journal.kept_by()
-        if keeping.start is not None:
-            initial_epoch = keeping.start.place.epoch
-    progress = _progress(session, model, functions, "fit", epochs, steps)
-    if keeping is not None and keeping.start is not None:
-        start = keeping.start
-        progress.resume(
-            start.state.epochs, start.state.history, start.place.epoch, start.place.step
-        )
+        journal = checkpoints.journal.kept_by()
+        if checkpoints.start is not None:
+            initial_epoch = checkpoints.start.place.epoch
+    running = _running(session, model, "fit", callbacks, verbose, epochs, steps, checkpoints)
     finalized = finalized_where_it_is() if session.pipeline else contextlib.nullcontext()
-    with _running(session, functions, progress, keeping), finalized, journal:
+    with running as (progress, shared), finalized, journal:
         history = keras_fit(
             model,
             train,
             epochs=epochs,
             verbose=0,
-            callbacks=_callbacks(session, model, callbacks, verbose, progress, epochs, steps),
+            callbacks=shared,
             validation_data=validation,
             shuffle=False,
             initial_epoch=initial_epoch,
@@ -109,11 +103,10 @@ def fit(
             validation_steps=validation_steps,
             validation_freq=validation_freq,
         )
-        progress.look(whole_run=True)
     session.gather(model)
-    agreement.check_identical(over, state_of(model), "after training")
-    if keeping is not None:
-        keeping.end(progress.stopped)
+    agreement.check_identical(session.over, state_of(model), "after training")
+    if checkpoints is not None:
+        checkpoints.end(progress.stopped)
     session.runs.append(Run("fit", model, dict(history.history), progress.stopped))
     return history
 
@@ -134,17 +127,8 @@ def evaluate(
 ) -> Any:
     """``keras.Model.evaluate``; every rank evaluates its slices, and all get the whole result."""
     data = sharded(session.replica, x, y, sample_weight, batch_size, steps)
-    logs = _without_gradients(
-        session,
-        model,
-        keras_evaluate,
-        "evaluate",
-        data,
-        verbose,
-        steps,
-        callbacks,
-        return_dict=True,
-    )
+    given = (data, verbose, steps, callbacks)
+    logs = _without_gradients(session, model, keras_evaluate, "evaluate", *given, return_dict=True)
     session.runs.append(Run("evaluate", model, {k: [v] for k, v in logs.items()}))
     return logs if return_dict else in_order(model, logs)
 
@@ -173,7 +157,7 @@ def _without_gradients(
     session: Session,
     model: keras.Model,
     keras_method: Method,
-    kind: Any,
+    phase: Any,
     data: Sharded,
     verbose: Any,
     steps: int | None,
@@ -181,21 +165,70 @@ def _without_gradients(
     **more: Any,
 ) -> Any:
     steps_known = steps or data.steps
-    prepare(session, model, kind, data.element, steps=steps_known)
-    functions = session.functions_of(model, data.batch_size)
-    progress = _progress(session, model, functions, kind, 1, steps_known)
-    with _running(session, functions, progress):
-        result = keras_method(
-            model,
-            _as_needed(session, model, data),
-            steps=steps,
-            verbose=0,
-            callbacks=_callbacks(session, model, callbacks, verbose, progress, 1, steps_known),
-            **more,
-        )
-        progress.look(whole_run=True)
+    prepare(session, model, phase, data.element, steps=steps_known)
+    session.functions_of(model, data.batch_size)
+    with _running(session, model, phase, callbacks, verbose, 1, steps_known) as (_, shared):
+        data = _as_needed(session, model, data)
+        result = keras_method(model, data, steps=steps, verbose=0, callbacks=shared, **more)
     session.gather(model)
     return result
+
+
+def _as_needed(session: Session, model: keras.Model, data: Sharded) -> Sharded:
+    return data if session.reads(model) else data.unread()
+
+
+@contextlib.contextmanager
+def _running(
+    session: Session,
+    model: keras.Model,
+    phase: Phase,
+    callbacks: Any,
+    verbose: Any,
+    epochs: int,
+    steps: int | None,
+    checkpoints: FitCheckpoints | None = None,
+) -> Iterator[tuple[Progress, SharedCallbacks]]:
+    """Around Keras's loop, of a model whose functions are in place."""
+    functions = session.functions[id(model)]
+    progress = _progress(session, model, functions, phase, epochs, steps)
+    start = checkpoints and checkpoints.start
+    if start:
+        state = start.state
+        progress.resume(state.epochs, state.history, start.place.epoch, start.place.step)
+    session.progress, session.fit_checkpoints = progress, checkpoints
+
+    def watch(hook: str, number: int, logs: dict[str, Any]) -> None:
+        if checkpoints is not None and session.checkpoints is not None:
+            checkpoints.watch(hook, number, logs)
+            progress.written(session.checkpoints.written)
+        progress.watch(hook, number, logs)
+        if hook == "on_epoch_end":
+            when = f"at the end of epoch {number + 1}"
+            agreement.check_identical(session.over, state_of(model), when)
+
+    try:
+        with progress.run():
+            shared = SharedCallbacks(
+                session.over,
+                model,
+                callbacks,
+                state=lambda: state_of(model),
+                before=lambda: session.gather(model, [0]),
+                watch=watch,
+                alone=session.on_this_rank_alone,
+                resume=checkpoints.resume if checkpoints and start else None,
+                verbose=0 if session.quiet and verbose == "auto" else verbose,
+                epochs=epochs,
+                steps=steps,
+            )
+            if checkpoints is not None:
+                checkpoints.callbacks = shared.callbacks
+            yield progress, shared
+            progress.look(whole_run=True)
+    finally:
+        session.progress = session.fit_checkpoints = None
+        functions.forget_votes()
 
 
 def _progress(
@@ -206,75 +239,13 @@ def _progress(
     epochs: int,
     steps: int | None,
 ) -> Progress:
-    cut = functions.pipeline
-    ranks = Ranks([(rank,) for rank in range(session.over.size)])
+    over, cut = session.over, functions.pipeline
     if session.layout is not None and cut is not None:
-        ranks = Ranks(session.layout.ranks, channels.GRADIENTS.first, cut.schedule)
-    looks = Looks(session.over, ranks, phase)
-    is_told = session.report is not None and session.over.rank == 0
+        looks = Looks(over, phase, session.layout.ranks, channels.GRADIENTS.first, cut.schedule)
+    else:
+        looks = Looks(over, phase, [(rank,) for rank in range(over.size)])
+    is_told = session.report is not None and over.rank == 0
     flops = forward_flops(model) if is_told else None
     if flops is not None and phase == "fit":
         flops *= 3
-    return Progress(
-        session.over, session.replicas, session.report, phase, epochs, steps, looks, flops
-    )
-
-
-def _as_needed(session: Session, model: keras.Model, data: Sharded) -> Sharded:
-    return data if session.reads(model) else data.unread()
-
-
-@contextlib.contextmanager
-def _running(
-    session: Session,
-    functions: DistributedFunctions,
-    progress: Progress,
-    keeping: FitCheckpoints | None = None,
-) -> Iterator[None]:
-    session.progress, session.keeping = progress, keeping
-    try:
-        with progress.run():
-            yield
-    finally:
-        session.progress = session.keeping = None
-        functions.forget_votes()
-
-
-def _callbacks(
-    session: Session,
-    model: keras.Model,
-    callbacks: Any,
-    verbose: Any,
-    progress: Progress,
-    epochs: int,
-    steps: int | None,
-) -> keras.callbacks.CallbackList:
-    keeping = session.keeping
-
-    def watch(hook: str, number: int, logs: dict[str, Any]) -> None:
-        if keeping is not None:
-            keeping.watch(hook, number, logs)
-            progress.written(keeping.written())
-        progress.watch(hook, number, logs)
-        if hook == "on_epoch_end":
-            agreement.check_identical(
-                session.over, state_of(model), f"at the end of epoch {number + 1}"
-            )
-
-    goes_on = keeping is not None and keeping.start is not None
-    shared = shared_callbacks(
-        session.over,
-        model,
-        callbacks,
-        state=lambda: state_of(model),
-        before=lambda: session.gather(model, [0]),
-        watch=watch,
-        verbose=0 if session.quiet and verbose == "auto" else verbose,
-        epochs=epochs,
-        steps=steps,
-        alone=session.on_this_rank_alone,
-        go_on=keeping.go_on if keeping is not None and goes_on else None,
-    )
-    if keeping is not None:
-        keeping.with_callbacks(shared.callbacks)
-    return shared
+    return Progress(over, session.replicas, session.report, phase, epochs, steps, looks, flops)

@@ -37,10 +37,9 @@ class Session:
     """The life of distributed training: its models' functions, and what has run.
 
     Attributes:
-        runs: finished runs, in order.
         alone: whether Keras is to work on this rank alone just now, as inside a callback.
         progress: of the call that is running.
-        checkpoints: of this run, if it keeps any; and those of the fit that is running.
+        checkpoints, fit_checkpoints: of this run, if it keeps any; of the fit that is running.
     """
 
     over: World
@@ -53,7 +52,7 @@ class Session:
     progress: Progress | None = None
     functions: dict[int, DistributedFunctions] = field(default_factory=dict)
     checkpoints: RunCheckpoints | None = None
-    keeping: FitCheckpoints | None = None
+    fit_checkpoints: FitCheckpoints | None = None
 
     def __post_init__(self) -> None:
         self._generation = self.over.generation
@@ -145,10 +144,11 @@ class Session:
         self.functions.clear()
 
     def _wants(self, phase: str) -> Votes:
-        progress, keeping = self.progress, self.keeping
-        in_phase = progress is not None and phase == progress.phase  # not the validation of a fit
-        look = in_phase and progress is not None and progress.wants_to_look()
-        keep, leave = keeping.wants() if in_phase and keeping else (False, False)
+        look = keep = leave = False
+        if self.progress is not None and phase == self.progress.phase:  # not validation of a fit
+            look = self.progress.wants_to_look()
+            if self.fit_checkpoints is not None:
+                keep, leave = self.fit_checkpoints.wants()
         return Votes(*map(float, (stop_requested(), look, keep, leave)))
 
     def _take_news(self, model: keras.Model, phase: str, votes: Votes, samples: int) -> None:
@@ -157,8 +157,8 @@ class Session:
             progress.count(samples)
             if votes.look > 0:
                 progress.look()
-            if self.keeping is not None:
-                self.keeping.told(votes.keep > 0, votes.leave > 0)
+            if self.fit_checkpoints is not None:
+                self.fit_checkpoints.decided(votes.keep > 0, votes.leave > 0)
         if votes.stop > 0:
             model.stop_training = model.stop_evaluating = True
             if progress is not None:

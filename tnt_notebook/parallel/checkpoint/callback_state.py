@@ -20,12 +20,8 @@ _MONITOR = "monitor_op"
 
 
 def encoded(callbacks: Sequence[Callback]) -> tuple[list[dict[str, Any]], list[np.ndarray]]:
-    """The state of callbacks.
-
-    Returns:
-        Of each callback ``{"class", "monitors", "state", "left_out"}``, values for JSON; and the
-        arrays that these refer to.
-    """
+    """Of each callback ``{"class", "monitors", "state", "left_out"}``, values for JSON; and the
+    arrays that these refer to."""
     arrays: list[np.ndarray] = []
     return [_of_one(callback, arrays) for callback in _with_state(callbacks)], arrays
 
@@ -33,11 +29,8 @@ def encoded(callbacks: Sequence[Callback]) -> tuple[list[dict[str, Any]], list[n
 def decode(
     callbacks: Sequence[Callback], states: Sequence[dict[str, Any]], arrays: Sequence[np.ndarray]
 ) -> list[str]:
-    """Gives callbacks the state that others had: the first of a class that of the first one.
-
-    Returns:
-        What could not be restored, as ``Class.attribute``.
-    """
+    """Gives callbacks the state that others had: the first of a class that of the first one. What
+    could not be restored is returned, as ``Class.attribute``."""
     kept, left_out = list(states), []
     for callback in _with_state(callbacks):
         name = type(callback).__name__

@@ -16,7 +16,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +34,12 @@ class Damaged(ValueError):
 
 
 def write_shard(folder: Path, number: int, arrays: Mapping[str, np.ndarray]) -> str:
-    """Writes arrays, through to the disk.
-
-    Args:
-        arrays: by name, of any shape and any dtype of NumPy or ``ml_dtypes``.
-
-    Returns:
-        The digest of the shard.
-
-    Raises:
-        OSError: they cannot be written.
-    """
+    """Writes arrays, of any shape and any dtype of NumPy or ``ml_dtypes``, through to the disk, and
+    gives the digest of the shard."""
     entries, begin = [], 0
     with open(folder / f"shard-{number}.bin", "xb", opener=private) as file:
         for name, array in arrays.items():
-            content = _bytes_of(array)
+            content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
             entry = {
                 "name": name,
                 "dtype": array.dtype.name,
@@ -64,11 +55,7 @@ def write_shard(folder: Path, number: int, arrays: Mapping[str, np.ndarray]) -> 
 
 
 def write_facts(path: Path, facts: Any) -> str:
-    """Writes JSON, through to the disk; who reads sees the old file or the new.
-
-    Returns:
-        Its digest.
-    """
+    """Writes JSON, to the disk, and gives its digest; who reads sees the old file or the new."""
     text = json.dumps(facts, separators=(",", ":")).encode()
     digest = _digest(text)
     beside = path.with_name(f"{path.name}.new")
@@ -80,15 +67,12 @@ def write_facts(path: Path, facts: Any) -> str:
 
 
 def read_facts(path: Path, digest: str | None = None) -> Any:
-    """What :func:`write_facts` wrote.
-
-    Args:
-        digest: that it must have.
-
-    Raises:
-        Damaged: it has changed since, or is not there.
-    """
-    content = _content(path)
+    """What :func:`write_facts` wrote. Raises Damaged if it has changed since, is not there, or has
+    another digest than is asked for."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise Damaged(f"{path.name} cannot be read ({error.strerror})") from None
     line, text = content[:_LINE], content[_LINE:]
     if line != _digest(text).encode() + b"\n":
         raise Damaged(f"{path.name} is damaged")
@@ -97,53 +81,36 @@ def read_facts(path: Path, digest: str | None = None) -> Any:
     return json.loads(text)
 
 
-class Shard:
-    """A shard that is read: an array at a time, each checked.
+class Arrays(Mapping[str, np.ndarray]):
+    """The arrays of some shards, whose digests are given by number; each is read and checked when
+    it is asked for. Raises Damaged, then or now, where a file is not the one that was written."""
 
-    Args:
-        digest: the shard's, from the manifest.
+    def __init__(self, folder: Path, digests: Mapping[int, str]) -> None:
+        self._entries: dict[str, tuple[Path, dict[str, Any]]] = {}
+        for number, digest in digests.items():
+            facts = read_facts(folder / f"shard-{number}.json", digest)
+            path = folder / f"shard-{number}.bin"
+            found = path.stat().st_size if path.is_file() else None
+            if found != facts["bytes"]:
+                state = "is missing" if found is None else f"has {found} bytes"
+                raise Damaged(f"{path.name} {state}, not {facts['bytes']}")
+            self._entries |= {entry["name"]: (path, entry) for entry in facts["arrays"]}
 
-    Raises:
-        Damaged: it is not the shard that was written.
-    """
-
-    def __init__(self, folder: Path, number: int, digest: str) -> None:
-        facts = read_facts(folder / f"shard-{number}.json", digest)
-        self._path = folder / f"shard-{number}.bin"
-        self._entries = {entry["name"]: entry for entry in facts["arrays"]}
-        found = self._path.stat().st_size if self._path.is_file() else None
-        if found != facts["bytes"]:
-            told = "is missing" if found is None else f"has {found} bytes"
-            raise Damaged(f"{self._path.name} {told}, not {facts['bytes']}")
-
-    @property
-    def names(self) -> list[str]:
-        """Of its arrays."""
-        return list(self._entries)
-
-    def read(self, name: str) -> np.ndarray:
-        """An array.
-
-        Raises:
-            Damaged: its bytes have changed.
-        """
-        entry = self._entries[name]
+    def __getitem__(self, name: str) -> np.ndarray:
+        path, entry = self._entries[name]
         dtype, shape = dtype_of(entry["dtype"]), tuple(entry["shape"])
-        with open(self._path, "rb") as file:
+        with open(path, "rb") as file:
             file.seek(entry["begin"])
             content = file.read(math.prod(shape) * dtype.itemsize)
         if _digest(content) != entry["digest"]:
-            raise Damaged(f"{name} in {self._path.name} is damaged")
+            raise Damaged(f"{name} in {path.name} is damaged")
         return np.frombuffer(content, dtype).reshape(shape)
 
-    def check(self) -> None:
-        """Reads everything.
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
 
-        Raises:
-            Damaged: something has changed.
-        """
-        for name in self._entries:
-            self.read(name)
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 def dtype_of(name: str) -> np.dtype:
@@ -165,17 +132,6 @@ def folder_to_disk(folder: Path) -> None:
 def _to_disk(file: Any) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise Damaged(f"{path.name} cannot be read ({error.strerror})") from None
-
-
-def _bytes_of(array: np.ndarray) -> memoryview:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _digest(content: Any) -> str:

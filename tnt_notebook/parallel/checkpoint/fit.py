@@ -22,14 +22,11 @@ from tnt_notebook.parallel.model_state import state_of
 
 
 class FitCheckpoints:
-    """Made on all ranks at once.
-
-    Args:
-        functions: of the model, in place.
+    """Made on all ranks at once, of functions that are in place.
 
     Attributes:
         start: where it goes on; its end, if it had ended; ``None`` if it is new.
-        journal: of its input.
+        callbacks: those whose state belongs to a checkpoint.
 
     Raises:
         CheckpointError: on all ranks; it cannot go on.
@@ -49,7 +46,7 @@ class FitCheckpoints:
                 "of use. Keep checkpoints in a folder."
             )
         self._run, self._functions, self._model = run, functions, functions.model
-        self._callbacks: Sequence[keras.callbacks.Callback] = ()
+        self.callbacks: Sequence[keras.callbacks.Callback] = ()
         self._epoch = self._step = 0
         self._due = self._leaves = False
         self.start = run.begin_fit()
@@ -76,7 +73,7 @@ class FitCheckpoints:
         self._say(f"Fit {start.place.fit} had ended; the model is as it was then.")
         return self._model.history, start.state.stopped
 
-    def go_on(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+    def resume(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
         """Called in place of what callbacks do when the epoch begins: they have done it."""
         start = self.start
         assert start is not None
@@ -89,26 +86,19 @@ class FitCheckpoints:
 
     # While it trains ------------------------------------------------------------------------------
 
-    def with_callbacks(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
-        """Those whose state belongs to a checkpoint."""
-        self._callbacks = callbacks
-
     def wants(self) -> tuple[bool, bool]:
         """Before a step: whether this rank thinks that it is time for a checkpoint, and to leave
         training with one."""
         keep, leave = checkpoint_requested()
         return keep or self._run.is_due(), leave
 
-    def told(self, keep: bool, leave: bool) -> None:
+    def decided(self, keep: bool, leave: bool) -> None:
         """After a step: whether any rank wants it."""
         self._due, self._leaves = keep, leave
 
     def watch(self, hook: str, number: int, logs: dict[str, Any]) -> None:
-        """Called after every hook of callbacks, on all ranks.
-
-        Raises:
-            SuspendedError: on all ranks; training was to be left here.
-        """
+        """Called after every hook of callbacks, on all ranks. Raises SuspendedError on all of them
+        where training is to be left."""
         if hook == "on_epoch_begin":
             if number != self._epoch:
                 self._epoch, self._step = number, 0
@@ -122,13 +112,9 @@ class FitCheckpoints:
                 if self._leaves:
                     self._leave()
 
-    def written(self) -> dict[str, float] | None:
-        """On rank 0: the last checkpoint that is on disk, as a frame says it."""
-        return self._run.latest_written()
-
     def end(self, stopped: bool) -> None:
         """Keeps the state at the end of the fit. Collective."""
-        self._callbacks = ()
+        self.callbacks = ()
         place = Place(self._run.fits, True, self._epoch + 1, 0, self._run.steps)
         self._keep(place, self.journal.at_the_end(), {}, stopped)
         self._run.wait()
@@ -139,20 +125,12 @@ class FitCheckpoints:
         self._keep(place, self.journal.position(), logs, False)
 
     def _keep(self, place: Place, position: Position, logs: dict[str, Any], stopped: bool) -> None:
-        run, model = self._run, self._model
+        run = self._run
         writers = self._owners() if run.options.folder is not None else []
         in_memory = run.options.in_memory
         wanted = None if in_memory else [rank == run.over.rank for rank in writers]
         snapshot = take(
-            run.over,
-            model,
-            place,
-            callbacks=self._callbacks,
-            position=position,
-            logs=logs,
-            stopped=stopped,
-            wanted=wanted,
-            everywhere=in_memory,
+            run.over, self._model, place, self.callbacks, position, logs, stopped, wanted, in_memory
         )
         run.keep(snapshot, writers)
 

@@ -26,17 +26,14 @@ from tnt_notebook.errors import CheckpointError
 from tnt_notebook.parallel.checkpoint import files
 from tnt_notebook.parallel.checkpoint.files import MANIFEST, Damaged
 
-_WHOLE = re.compile(r"step-(\d{8,})|fit-(\d{4,})")
+_WHOLE = re.compile(r"step-\d{8,}|fit-\d{4,}")
 _LEFT = re.compile(r"\.(step|fit)-\d+\.(part|old)|run\.json\.new|\.seen-\d+")
 _RUN = "run.json"
 
 
-def make(folder: Path) -> None:
-    """Makes the folder, unless it is there, and sees to it that nobody else can write into it.
-
-    Raises:
-        CheckpointError: it cannot be used.
-    """
+def make(folder: Path) -> str:
+    """Makes the folder, unless it is there, sees to it that nobody else can write into it, and
+    gives its name. Raises CheckpointError where it cannot be used."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         about = folder.stat()
@@ -54,16 +51,15 @@ def make(folder: Path) -> None:
             f"Other users can write into the folder of checkpoints {folder}. Name another, or take "
             f"that right away: chmod go-w {folder}"
         )
+    return str(folder)
 
 
 def read_run(folder: Path) -> dict[str, Any] | None:
-    """What the folder says about its run; ``None`` in one that is new.
-
-    Raises:
-        CheckpointError: it holds something else.
-    """
+    """What the folder says about its run; ``None`` in one that is new. Raises CheckpointError where
+    it holds something else."""
     if not (folder / _RUN).exists():
-        others = sorted(name for name in os.listdir(folder) if not _is_ours(name))
+        left = (name for name in os.listdir(folder) if not _LEFT.fullmatch(name))
+        others = sorted(name for name in left if not _WHOLE.fullmatch(name))
         if others:
             raise CheckpointError(
                 f"The folder {folder} holds other things than checkpoints ({others[0]}). Name an "
@@ -86,10 +82,7 @@ def write_run(folder: Path, about: dict[str, Any]) -> None:
 
 
 def check_held(folder: Path, holder: str) -> None:
-    """
-    Raises:
-        OSError: another run goes on in this folder.
-    """
+    """Raises OSError where another run goes on in this folder."""
     try:
         held = files.read_facts(folder / _RUN)["holder"] == holder
     except Damaged as error:
@@ -101,11 +94,6 @@ def check_held(folder: Path, holder: str) -> None:
 def whole(folder: Path) -> list[str]:
     """Names of the checkpoints that were finished, of unknown condition."""
     return sorted(name for name in os.listdir(folder) if _WHOLE.fullmatch(name))
-
-
-def name_of(steps: int, ended_fit: int | None) -> str:
-    """Of a checkpoint after so many steps of the run, or at the end of a call of fit."""
-    return f"step-{steps:08d}" if ended_fit is None else f"fit-{ended_fit:04d}"
 
 
 def part(folder: Path, name: str) -> Path:
@@ -154,7 +142,3 @@ def clear(folder: Path) -> None:
     remove_left_over(folder)
     remove(folder, whole(folder))
     (folder / _RUN).unlink(missing_ok=True)
-
-
-def _is_ours(name: str) -> bool:
-    return name == _RUN or bool(_WHOLE.fullmatch(name) or _LEFT.fullmatch(name))

@@ -7,7 +7,6 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,37 +20,20 @@ from tnt_notebook.parallel.checkpoint.config import Checkpoint
 _SEEN_S = 70.0
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A folder that all ranks can write to.
-
-    Attributes:
-        about: what it says of its run.
-        goes_on: whether the run began earlier.
-    """
-
-    where: Path
-    about: dict[str, Any]
-    goes_on: bool
-
-
-def opened(over: World, options: Checkpoint) -> Opened:
-    """Makes or finds the folder, and takes it. Collective.
-
-    Raises:
-        CheckpointError: on all ranks; the folder cannot be used, or holds another run.
-    """
-    where = Path(_on_rank_0(over, lambda: _made(options)))
+def opened(over: World, options: Checkpoint) -> tuple[Path, dict[str, Any], bool]:
+    """Makes or finds the folder, and takes it: where it is, what it says of its run, and whether
+    the run began earlier. Collective; raises CheckpointError on all ranks where it cannot be used,
+    or holds another run."""
+    assert options.folder is not None
+    named = Path(options.folder).expanduser().absolute()
+    where = Path(_on_rank_0(over, lambda: folder.make(named)))
     check_shared(over, where)
-    about, goes_on = _on_rank_0(over, lambda: _taken(where, options))
-    return Opened(where, about, goes_on)
+    return where, *_on_rank_0(over, lambda: _taken(where, options))
 
 
 def check_shared(over: World, where: Path, patience_s: float = _SEEN_S) -> None:
-    """
-    Raises:
-        CheckpointError: on all ranks; one of them cannot write there, or has another folder of
-            that name. Collective.
+    """Raises CheckpointError on all ranks if one of them cannot write there, or has another folder
+    of that name. Collective.
     """
     token = agreement.from_rank_0(over, secrets.randbits(40))
     seen = [where / f".seen-{token}{rank:06d}" for rank in range(over.size)]
@@ -85,13 +67,6 @@ def run_of(options: Checkpoint) -> str:
         script = getattr(sys.modules["__main__"], "__file__", None)
         text = Path(script).read_bytes() if script and Path(script).is_file() else b""
     return hashlib.blake2b(text, digest_size=16).hexdigest()
-
-
-def _made(options: Checkpoint) -> str:
-    assert options.folder is not None
-    where = Path(options.folder).expanduser().absolute()
-    folder.make(where)
-    return str(where)
 
 
 def _taken(where: Path, options: Checkpoint) -> tuple[dict[str, Any], bool]:

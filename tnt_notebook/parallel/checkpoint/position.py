@@ -15,13 +15,14 @@ way to get to where they were.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
 
-from tnt_notebook.keras.adapters import DataAdapter, is_of_arrays, is_of_generator, py_dataset_of
+from tnt_notebook.keras.adapters import is_of_arrays, is_of_generator, py_dataset_of
 from tnt_notebook.keras.training import EpochIterator, iterating_by
 from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.data import Sharded
@@ -49,20 +50,13 @@ class Position:
     random: dict[str, Any] | None = None
     drawn: tuple[dict[str, Any], ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     @staticmethod
     def of_json(value: dict[str, Any]) -> Position:
         return Position(**{**value, "taken": tuple(value["taken"]), "drawn": tuple(value["drawn"])})
 
 
 class Journal:
-    """What one call of fit has asked of its input.
-
-    Args:
-        start: where the fit goes on; default: at its beginning.
-    """
+    """What one call of fit, which goes on at ``start`` if there is one, has asked of its input."""
 
     def __init__(
         self, train: Sharded, validation: Sharded | None, start: Position | None = None
@@ -76,7 +70,7 @@ class Journal:
 
     def position(self) -> Position:
         """In the epoch that runs, after the step that was noted last."""
-        return Position(**{**vars(self._epoch), "step": self._step})
+        return replace(self._epoch, step=self._step)
 
     def at_the_end(self) -> Position:
         """When there is no epoch any more."""
@@ -88,20 +82,18 @@ class Journal:
 
     def kept_by(self) -> Any:
         """Inside this context the loops of Keras's ``fit`` keep this journal."""
-        ours = _iterator_with(self)
 
-        def chosen(data: Any) -> type[EpochIterator] | None:
-            return ours if data is self._train or data is self._validation else None
+        def chosen(data: Any) -> Callable[..., EpochIterator] | None:
+            if data is not self._train and data is not self._validation:
+                return None
+            return functools.partial(_JournalIterator, self, data is self._train)
 
         return iterating_by(chosen)
 
     def replay(self, position: Position, made: Callable[[int], None]) -> None:
-        """Does again what lies before an epoch, but for what was done here already.
-
-        Args:
-            made: called in place of the last iterator, if the epoch goes on with it, with the
-                batches that were taken from it.
-        """
+        """Does again what lies before an epoch, but for what was done here already. If the epoch
+        goes on with the last iterator, ``made`` is called in its place, with the batches taken from
+        it."""
         if not position.events.startswith(self._events):
             raise AssertionError(f"{self._events} is not how {position.events} begins")
         after = seeds.state_of_input()
@@ -120,14 +112,16 @@ class Journal:
                 _pass_over(self._train if event == "t" else self._validation, taken)
         self._events, self._taken = position.events, list(position.taken)
         self._drawn = list(position.drawn)
-        draws = _may_draw(self._train.adapter)
+        draws = not is_of_arrays(self._train.adapter)  # in Python, while the input is read
         seeds.set_state(position.random if draws and position.random else after)
 
     # What the iterators call ----------------------------------------------------------------------
 
-    def goes_on_at(self) -> Position | None:
-        """Asked once, when the first epoch begins."""
+    def taken_start(self) -> Position | None:
+        """Where the first epoch begins; None for those after it."""
         start, self._start = self._start, None
+        if start is not None:
+            self._epoch, self._step = replace(start, step=0), start.step
         return start
 
     def epoch_begins(self, goes_on: bool, seen: int) -> None:
@@ -136,9 +130,6 @@ class Journal:
             self._events, tuple(self._taken), goes_on, seen, 0, before, tuple(self._drawn)
         )
         self._step = 0
-
-    def epoch_goes_on(self, position: Position) -> None:
-        self._epoch, self._step = Position(**{**vars(position), "step": 0}), position.step
 
     def note(self, event: str, taken: int = 0) -> None:
         if event == "t":
@@ -150,82 +141,63 @@ class Journal:
     def took(self, batches: int) -> None:
         self._taken[-1] += batches
 
-    def is_train(self, data: Any) -> bool:
-        return data is self._train
-
     def _adapter(self, event: str) -> Any:
         sharded = self._train if event in "be" else self._validation
         assert sharded is not None
         return sharded.adapter
 
 
-def _iterator_with(journal: Journal) -> type[EpochIterator]:
+class _JournalIterator(EpochIterator):
     """Keras's iterator over epochs, one that keeps a journal and can begin within an epoch."""
 
-    class JournalIterator(EpochIterator):
-        def __init__(self, **arguments: Any) -> None:
-            super().__init__(**arguments)
-            self._sharded = self.data_adapter
-            self._trains = journal.is_train(self._sharded)
-            self._passed_over = 0
-            self.data_adapter = _Journaled(self._sharded, journal, "be" if self._trains else "BE")
+    def __init__(self, journal: Journal, trains: bool, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._journal, self._trains, self._sharded = journal, trains, self.data_adapter
+        self._passed_over = 0
+        self.data_adapter = _Journaled(self._sharded, journal, "be" if trains else "BE")
 
-        def batches(self) -> Any:
-            passed_over, self._passed_over = self._passed_over, 0
-            journal.note("t" if self._trains else "v", passed_over)
-            return self._sharded.without(passed_over) if passed_over else self._sharded.dataset
+    def batches(self) -> Any:
+        passed_over, self._passed_over = self._passed_over, 0
+        self._journal.note("t" if self._trains else "v", passed_over)
+        return self._sharded.without(passed_over) if passed_over else self._sharded.dataset
 
-        def steps(self) -> Iterator[tuple[int, int, Any]]:
-            if not self._trains:
-                yield from super().steps()
-                return
-            first = 0
-            start = journal.goes_on_at()
-            if start is not None:
-                first = start.step
-                journal.replay(start, lambda taken: self._go_on(taken + first, start.seen))
-                journal.epoch_goes_on(start)
-                if start.goes_on:
-                    journal.took(first)
-                self._passed_over = 0 if start.goes_on else first
-            else:
-                journal.epoch_begins(self.goes_on, self.steps_seen if self.goes_on else 0)
-            for begin, end, iterator in super().steps():
-                if begin < first:
-                    continue
-                yield begin, end, iterator
-                journal.took(end + 1 - begin)
-
-        def _go_on(self, taken: int, seen: int) -> None:
-            self.go_on_with(self._sharded.without(taken), seen)
-
-    return JournalIterator
+    def steps(self) -> Iterator[tuple[int, int, Any]]:
+        if not self._trains:
+            yield from super().steps()
+            return
+        first = 0
+        start = self._journal.taken_start()
+        if start is not None:
+            first = start.step
+            self._journal.replay(
+                start,
+                lambda taken: self.go_on_with(self._sharded.without(taken + first), start.seen),
+            )
+            if start.goes_on:
+                self._journal.took(first)
+            self._passed_over = 0 if start.goes_on else first
+        else:
+            self._journal.epoch_begins(self.goes_on, self.steps_seen if self.goes_on else 0)
+        for begin, end, iterator in super().steps():
+            if begin < first:
+                continue
+            yield begin, end, iterator
+            self._journal.took(end + 1 - begin)
 
 
-class _Journaled(DataAdapter):
-    """An adapter whose epochs go into the journal, with the letters for beginning and end."""
+class _Journaled(Sharded):
+    """Input whose epochs go into the journal, with the letters for beginning and end."""
 
-    def __init__(self, adapter: Sharded, journal: Journal, letters: str) -> None:
-        self._adapter, self._journal, self._letters = adapter, journal, letters
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._adapter, name)
-
-    def get_tf_dataset(self) -> Any:
-        return self._adapter.get_tf_dataset()
-
-    num_batches = property(lambda self: self._adapter.num_batches)
-    batch_size = property(lambda self: self._adapter.batch_size)
-    has_partial_batch = property(lambda self: self._adapter.has_partial_batch)
-    partial_batch_size = property(lambda self: self._adapter.partial_batch_size)
+    def __init__(self, sharded: Sharded, journal: Journal, letters: str) -> None:
+        self.__dict__.update(vars(sharded), _journal=journal, _letters=letters)
 
     def on_epoch_begin(self) -> None:
         self._journal.note(self._letters[0])
-        self._adapter.on_epoch_begin()
+        super().on_epoch_begin()
 
     def on_epoch_end(self) -> None:
         self._journal.note(self._letters[1])
-        self._adapter.on_epoch_end()
+        super().on_epoch_end()
 
 
 def _hook(event: str) -> str:
@@ -244,11 +216,6 @@ def _tell(adapter: Any, event: str) -> None:
     dataset = py_dataset_of(adapter)
     if dataset is not None:
         getattr(dataset, _hook(event))()
-
-
-def _may_draw(adapter: Any) -> bool:
-    """Whether Python code may draw random numbers while the input is read."""
-    return not is_of_arrays(adapter)
 
 
 def _pass_over(sharded: Sharded | None, taken: int) -> None:

@@ -19,9 +19,9 @@ from tnt_notebook.errors import CheckpointError
 from tnt_notebook.parallel import agreement, seeds
 from tnt_notebook.parallel.checkpoint import folder
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
-from tnt_notebook.parallel.checkpoint.opening import Opened, opened, run_of
+from tnt_notebook.parallel.checkpoint.opening import opened, run_of
 from tnt_notebook.parallel.checkpoint.reading import newest
-from tnt_notebook.parallel.checkpoint.snapshot import Place, Snapshot
+from tnt_notebook.parallel.checkpoint.snapshot import Snapshot
 from tnt_notebook.parallel.checkpoint.writer import Writer
 
 
@@ -32,8 +32,7 @@ class Memory:
     Attributes:
         run: what tells it from others.
         random: the first random state.
-        latest: the last two snapshots, of the whole model; two, since when a rank dies another may
-            not have got to the last one.
+        latest: the last two snapshots, as another rank may have got to the first of them only.
         ended: by call of fit, those at its end, if there are no files of them.
     """
 
@@ -67,29 +66,22 @@ class RunCheckpoints:
         self._next = time.monotonic() + options.seconds
         self._steps_then = 0
         self._writer: Writer | None = None
-        self._opened: Opened | None = None
         self._signal = _leave_on_signal()
         seeds.seed_tensorflow()  # without a seed the order of the data could not be had again
         random = None
         if options.folder is not None:
-            self._opened = opened(over, options)
-            about = self._opened.about
-            self._writer = Writer(over, self._opened.where, options.keep, about["holder"])
-            random = about["random"]
-            if self._opened.goes_on:
-                self._find(self._opened)
+            self._where, self._about, goes_on = opened(over, options)
+            self._writer = Writer(over, self._where, options.keep, self._about["holder"])
+            random = self._about["random"]
+            if goes_on:  # what is newer cannot be used, and is in the way of what comes
+                self.start, self._ends, useless = newest(over, self._where)
+                if over.rank == 0:
+                    folder.remove(self._where, useless)
+                agreement.agree(over, {"call": "find checkpoints"})
         if options.in_memory:
             random = self._remember(random)
         if random is not None:
             seeds.set_state(random, anew=True)
-
-    def _find(self, opened: Opened) -> None:
-        """Finds where the run goes on. What is newer cannot be used, and is in the way of what
-        comes."""
-        self.start, self._ends, useless = newest(self.over, opened.where)
-        if self.over.rank == 0:
-            folder.remove(opened.where, useless)
-        agreement.agree(self.over, {"call": "find checkpoints"})
 
     def _remember(self, random: dict[str, Any] | None) -> dict[str, Any]:
         """Finds what this process has in memory of the run, or begins to remember it."""
@@ -113,14 +105,8 @@ class RunCheckpoints:
     # Calls of fit ---------------------------------------------------------------------------------
 
     def begin_fit(self) -> Snapshot | None:
-        """Counts a call of fit.
-
-        Returns:
-            Where it goes on, or its end, if it had ended; ``None`` if it is new.
-
-        Raises:
-            CheckpointError: on all ranks; it had ended, but how is not known.
-        """
+        """Counts a call of fit, and gives where it goes on, or its end, if it had ended; ``None``
+        if it is new. Raises CheckpointError on all ranks if it had ended, but how is not known."""
         self.fits += 1
         self._next = time.monotonic() + self.options.seconds
         start = self.start
@@ -144,11 +130,7 @@ class RunCheckpoints:
         return by_steps or time.monotonic() >= self._next
 
     def keep(self, snapshot: Snapshot, owners: list[int]) -> None:
-        """Keeps a snapshot, in memory, in files, or both.
-
-        Args:
-            owners: the rank that writes each variable.
-        """
+        """Keeps a snapshot, in memory, in files, or both; ``owners``: who writes each variable."""
         place = snapshot.place
         self._next, self._steps_then = time.monotonic() + self.options.seconds, place.steps
         if memory is not None and self.options.in_memory:
@@ -162,7 +144,7 @@ class RunCheckpoints:
                 for name, array in snapshot.arrays.items()
                 if name in mine or (self.over.rank == 0 and not name.startswith("variable/"))
             }
-            self._writer.write(_name(place), Snapshot(snapshot.state, arrays))
+            self._writer.write(Snapshot(snapshot.state, arrays))
 
     def wait(self) -> None:
         """Until what was kept is on disk, or that has failed. Collective."""
@@ -170,25 +152,16 @@ class RunCheckpoints:
             self._writer.wait(self.over.timeout_s)
             agreement.agree(self.over, {"call": "write a checkpoint"})
 
-    def latest_written(self) -> dict[str, float] | None:
-        """On rank 0: which checkpoint was finished last, as a frame says it."""
-        latest = self._writer and self._writer.latest
-        if not latest:
-            return None
-        place: Place = latest.place
-        return {
-            "time": latest.time,
-            "epoch": place.epoch + (not place.ended),
-            "step": place.step,
-            "seconds": round(latest.seconds, 3),
-        }
+    @property
+    def written(self) -> dict[str, float] | None:
+        """On rank 0: the last checkpoint that is on disk, as a frame says it."""
+        return self._writer.latest if self._writer is not None else None
 
     def finish(self) -> None:
         """The run has come to its end: it does not go on of its own accord any more. Collective."""
         self.wait()
-        if self._opened is not None and self.over.rank == 0:
-            about = {**self._opened.about, "ended": True}
-            folder.write_run(self._opened.where, about)
+        if self._writer is not None and self.over.rank == 0:
+            folder.write_run(self._where, {**self._about, "ended": True})
 
     def close(self) -> None:
         """Gives up what is not written yet."""
@@ -199,10 +172,7 @@ class RunCheckpoints:
 
 def _leave_on_signal() -> Callable[[], None]:
     """Makes SIGUSR2, which batch systems send before the time is over, a request to leave training
-    with a checkpoint; unless this process has another use for it.
-
-    Returns:
-        What ends that.
+    with a checkpoint, unless this process has another use for it. Gives what ends that.
     """
     here = threading.current_thread() is threading.main_thread()
     if not here or signal.getsignal(signal.SIGUSR2) is not signal.SIG_DFL:
@@ -217,7 +187,3 @@ def _leave_on_signal() -> Callable[[], None]:
 
     signal.signal(signal.SIGUSR2, leave)
     return end
-
-
-def _name(place: Place) -> str:
-    return folder.name_of(place.steps, place.fit if place.ended else None)

@@ -41,6 +41,11 @@ class Place(NamedTuple):
     step: int
     steps: int
 
+    @property
+    def name(self) -> str:
+        """Of a checkpoint there."""
+        return f"fit-{self.fit:04d}" if self.ended else f"step-{self.steps:08d}"
+
     def __str__(self) -> str:
         if self.ended:
             return f"the end of fit {self.fit}"
@@ -52,16 +57,13 @@ class State:
     """The part of a snapshot that is small, and the same on all ranks: values for JSON.
 
     Attributes:
-        place: where in the run.
         ranks: how many there were.
-        variables: of each variable its path, shape and dtype.
-        metrics: the same of the states of metrics.
+        variables, metrics: of each variable, and of those of metrics, its path, shape and dtype.
         logs: of the last step.
         history, epochs: what Keras's History has.
         stopped: whether this fit was ended early, by a request.
         callbacks: see :mod:`.callback_state`; of rank 0's.
-        position: in the data.
-        random: see :mod:`tnt_notebook.parallel.seeds`.
+        position, random: see :mod:`.position` and :mod:`tnt_notebook.parallel.seeds`.
     """
 
     place: Place
@@ -89,7 +91,6 @@ class Snapshot:
     """The state of a run at one place.
 
     Attributes:
-        state: what is small.
         arrays: ``variable/3`` (by number in ``state.variables``), ``metric/0`` (with an axis of
             ranks in front) and ``callback/0``. In memory those that this rank has, else all.
     """
@@ -106,24 +107,18 @@ def take(
     over: World,
     model: keras.Model,
     place: Place,
-    *,
-    callbacks: Sequence[keras.callbacks.Callback] = (),
-    position: Position | None = None,
-    logs: Mapping[str, Any] | None = None,
-    stopped: bool = False,
-    wanted: Sequence[bool] | None = None,
-    everywhere: bool = False,
+    callbacks: Sequence[keras.callbacks.Callback],
+    position: Position,
+    logs: Mapping[str, Any],
+    stopped: bool,
+    wanted: Sequence[bool] | None,
+    everywhere: bool,
 ) -> Snapshot:
     """Copies the state of training into the memory of the host. Collective; variables do not
-    travel, metrics and what callbacks remember do.
+    travel, metrics and what rank 0's callbacks remember do.
 
     Args:
-        model: that trains; in a pipeline each rank has its part.
-        callbacks: those of rank 0 count.
-        position: in the data.
-        logs: of the last step.
-        wanted: which variables of ``state_of(model)`` this rank is to copy; default: all that it
-            has.
+        wanted: which variables of ``state_of(model)`` this rank is to copy; None: all that it has.
         everywhere: whether all ranks are to have what callbacks remember, and not rank 0 alone.
     """
     variables, metrics = state_of(model), list(model.metrics_variables)
@@ -143,12 +138,12 @@ def take(
         over.size,
         [[v.path, list(map(int, v.shape)), v.dtype] for v in variables],
         [[v.path, list(map(int, v.shape)), v.dtype] for v in metrics],
-        {name: float(value) for name, value in (logs or {}).items() if np.ndim(value) == 0},
+        {name: float(value) for name, value in logs.items() if np.ndim(value) == 0},
         {k: [float(x) for x in v] for k, v in history.history.items()} if history else {},
         list(history.epoch) if history else [],
         stopped,
         remembered,
-        (position or Position()).as_json(),
+        vars(position),
         seeds.state(),
     )
     return Snapshot(state, arrays)
@@ -163,12 +158,8 @@ def restore(
     """Gives a model, its optimizer, metrics and callbacks, and the random generators of this
     process, the state they had. Not the position in the data, see :mod:`.position`.
 
-    Args:
-        over: as many ranks as there were, or others: then rank 0 has what metrics had counted.
-        model: built and compiled as the one that was.
-
-    Returns:
-        What callbacks cannot get back, as ``Class.attribute``.
+    Among other ranks than there were, rank 0 has what metrics had counted. What callbacks cannot
+    get back is returned, as ``Class.attribute``.
 
     Raises:
         CheckpointError: the model is another one.
@@ -185,7 +176,8 @@ def restore(
     _restore_history(model, state)
     left_out: list[str] = []
     if callbacks and over.rank == 0:
-        kept = [snapshot.arrays[name] for name in _numbered(snapshot.arrays, "callback")]
+        count = sum(name.startswith("callback/") for name in snapshot.arrays)
+        kept = [snapshot.arrays[f"callback/{i}"] for i in range(count)]
         left_out = callback_state.decode(callbacks, state.callbacks, kept)
     seeds.set_state(state.random)
     return left_out
@@ -254,8 +246,3 @@ def _from_rank_0(
         np.frombuffer(content, array.dtype).reshape(array.shape)
         for content, array in zip(arrays, kept, strict=True)
     ]
-
-
-def _numbered(arrays: Mapping[str, np.ndarray], kind: str) -> list[str]:
-    count = sum(name.startswith(f"{kind}/") for name in arrays)
-    return [f"{kind}/{i}" for i in range(count)]

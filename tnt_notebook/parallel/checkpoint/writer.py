@@ -13,7 +13,6 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tnt_notebook.comm import World
@@ -27,50 +26,33 @@ _POLL_S = 0.02
 _ENOUGH_S = 600.0  # without a word of a rank
 
 
-@dataclass(frozen=True)
-class Written:
-    """A checkpoint that all ranks have finished.
-
-    Attributes:
-        seconds: that it took, from the copy on.
-        bytes: of arrays that this rank wrote.
-    """
-
-    name: str
-    place: Place
-    time: float
-    seconds: float
-    bytes: int
-
-
 class _NotWrittenError(Exception):
     """The message says which rank has not written its part, and why."""
 
 
 class Writer:
-    """Of one rank.
+    """Of one rank. Keeps so many checkpoints of a running fit, and finishes none that is not its
+    ``holder``'s.
 
-    Args:
-        where: the folder of checkpoints.
-        keep: how many of a running fit there are.
-        holder: who may write there; nothing is finished for another.
+    Attributes:
+        latest: on rank 0, the last checkpoint that all ranks have finished, as a frame says it.
     """
 
     def __init__(self, over: World, where: Path, keep: int, holder: str) -> None:
         self._over, self._where, self._keep, self._holder = over, where, keep, holder
-        self._waiting: queue.SimpleQueue[tuple[str, Snapshot, float] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[Snapshot, float] | None] = queue.SimpleQueue()
         self._open = 0
         self._changed = threading.Condition()
         self._leave = threading.Event()
         self._thread: threading.Thread | None = None
         self._said = False
-        self.latest: Written | None = None  # on rank 0
+        self.latest: dict[str, float] | None = None
 
-    def write(self, name: str, snapshot: Snapshot) -> None:
+    def write(self, snapshot: Snapshot) -> None:
         """Begins to write. All ranks do so in the same order."""
         with self._changed:
             self._open += 1
-        self._waiting.put((name, snapshot, time.monotonic()))
+        self._waiting.put((snapshot, time.monotonic()))
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="tnt-checkpoints", daemon=True)
             self._thread.start()
@@ -94,22 +76,22 @@ class Writer:
 
     def _run(self) -> None:
         while (job := self._waiting.get()) is not None:
-            name, snapshot, begun = job
+            snapshot, begun = job
             try:
                 if not self._leave.is_set():
-                    self._write(name, snapshot, begun)
+                    self._write(snapshot, begun)
             except _NotWrittenError as error:
-                self._fail(name, snapshot.place, str(error))
+                self._fail(snapshot.place, str(error))
             except Exception as error:  # it must do no harm to training, whatever it is
-                self._fail(name, snapshot.place, f"rank {self._over.rank}: {_brief(error)}")
+                self._fail(snapshot.place, f"rank {self._over.rank}: {_brief(error)}")
             finally:
                 del job, snapshot
                 with self._changed:
                     self._open -= 1
                     self._changed.notify_all()
 
-    def _write(self, name: str, snapshot: Snapshot, begun: float) -> None:
-        rank = self._over.rank
+    def _write(self, snapshot: Snapshot, begun: float) -> None:
+        rank, name = self._over.rank, snapshot.place.name
         told: dict[str, object]
         try:
             part = folder.part(self._where, name)
@@ -123,17 +105,18 @@ class Writer:
         folder.check_held(self._where, self._holder)
         manifest = {"shards": digests, "state": snapshot.state.as_json()}
         folder.finish(self._where, name, manifest)
-        size = sum(array.nbytes for array in snapshot.arrays.values())
-        now = time.monotonic()
-        self.latest = Written(name, snapshot.place, time.time(), now - begun, size)
-        self._remove_old()
+        place = snapshot.place
+        self.latest = {
+            "time": time.time(),
+            "epoch": place.epoch + (not place.ended),
+            "step": place.step,
+            "seconds": round(time.monotonic() - begun, 3),
+        }
+        running = [old for old in folder.whole(self._where) if old.startswith("step-")]
+        folder.remove(self._where, running[: -self._keep])
 
     def _digests(self, own: dict[str, object]) -> list[str]:
-        """Of the shards of all ranks.
-
-        Raises:
-            _NotWrittenError: a rank could not write its own, or said nothing.
-        """
+        """Of all shards; raises _NotWrittenError where a rank did not write its own."""
         told = {0: own}
         until = time.monotonic() + _ENOUGH_S
         while True:
@@ -153,14 +136,10 @@ class Writer:
                         told[source] = word
             self._leave.wait(_POLL_S)
 
-    def _remove_old(self) -> None:
-        running = [name for name in folder.whole(self._where) if name.startswith("step-")]
-        folder.remove(self._where, running[: -self._keep])
-
-    def _fail(self, name: str, place: Place, why: str) -> None:
+    def _fail(self, place: Place, why: str) -> None:
         """Says it once: a disk that is full stays so for long."""
         if self._over.rank == 0:
-            folder.give_up(self._where, name)
+            folder.give_up(self._where, place.name)
         if self._over.rank == 0 and not self._said and not self._leave.is_set():
             self._said = True
             print(
@@ -175,12 +154,8 @@ def _brief(error: BaseException) -> str:
 
 
 def owners(sizes: Sequence[int], holders: Sequence[Sequence[int]], ranks: int) -> list[int]:
-    """Which rank writes each variable: one that has it, so that all write about as much.
-
-    Args:
-        sizes: of each variable, in bytes.
-        holders: ranks that have each.
-    """
+    """Which rank writes each variable, of so many bytes: one that has it, so that all write about
+    as much."""
     load, result = [0] * ranks, [0] * len(sizes)
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         result[i] = min(holders[i], key=lambda rank: load[rank])
