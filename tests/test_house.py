@@ -32,7 +32,10 @@ ROOMS = {
 }
 
 #: Single files of another room that a room may know.
-FILES = {("comm", "telemetry.events")}  # which number each kind of event has
+FILES = {
+    ("comm", "telemetry.events"),  # which number each kind of event has
+    ("comm", "keras.tensorflow"),  # how it traces
+}
 
 #: The same for C++: the way of an operation down to the bytes.
 KERNELS = {

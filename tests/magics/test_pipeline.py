@@ -23,7 +23,7 @@ history = model.fit(x, y, batch_size=16, epochs=3, validation_split=0.25)
 
 OWN_SCHEDULE = """
 import tnt_notebook as tnt
-from tnt_notebook.parallel.pipeline.schedule import Action, Schedule
+from tnt_notebook.plan import Action, Schedule
 
 def last_in_first_out(ranks, micro_batches, stages_per_rank):
     micros = range(micro_batches)

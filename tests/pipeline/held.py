@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from tnt_notebook.parallel.pipeline.functions import StageFunctions
 from tnt_notebook.parallel.pipeline.parts import Part
+from tnt_notebook.parallel.pipeline.stage import StageFunctions
 from tnt_notebook.plan.schedule import Action
 
 

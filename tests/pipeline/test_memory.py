@@ -257,7 +257,7 @@ import keras
 import tensorflow as tf
 
 import tnt_notebook as tnt
-from tnt_notebook.parallel.data import Replica, shard
+from tnt_notebook.parallel.data.shard import Replica, shard
 from tnt_notebook.plan.families import make
 from tests.pipeline.held import peak_bytes
 

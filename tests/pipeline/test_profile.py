@@ -15,10 +15,9 @@ import tensorflow as tf
 from keras import layers
 
 from tests.pipeline.models import MODELS, numbers
-from tnt_notebook.parallel.pipeline.functions import StageFunctions
 from tnt_notebook.parallel.pipeline.graph import wiring_of
 from tnt_notebook.parallel.pipeline.profile import profile_of, slots_of
-from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.timing import sample
 from tnt_notebook.plan import measurements

@@ -10,11 +10,10 @@ import tensorflow as tf
 from tests.pipeline.models import MODELS, SAMPLES, batch_for
 from tests.support.cases import latin
 from tnt_notebook import comm
-from tnt_notebook.parallel.pipeline.functions import StageFunctions
 from tnt_notebook.parallel.pipeline.graph import wiring_of
 from tnt_notebook.parallel.pipeline.layout import Place, Plan
-from tnt_notebook.parallel.pipeline.runtime import MicroBatch, add_step
-from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.runtime import MicroBatch, PipelineStep
+from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan import families
 from tnt_notebook.plan.partition import partition
@@ -86,8 +85,7 @@ def step(name, schedule_name, micro_batches, stages_per_rank=None, recompute=Fal
             )
             for begin, end in bounds(SAMPLES, micro_batches)
         ]
-        result = add_step(Plan(cut, schedule), place, stages, micro)
-        return result.gradients, result.loss
+        return PipelineStep(Plan(cut, schedule), place, stages, micro).train()
 
     before = model.get_weights()
     gradients, loss = run(*map(tf.constant, inputs))

@@ -15,9 +15,8 @@ from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
 from tests.pipeline.models import numbers
 from tests.support.cases import latin
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.pipeline.functions import StageFunctions
 from tnt_notebook.parallel.pipeline.graph import wiring_of
-from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.partition import begins_of, partition
 

@@ -23,6 +23,7 @@ from tnt_notebook.comm.channels import GRAPH, Range
 from tnt_notebook.comm.communicator import Communicator
 from tnt_notebook.comm.current import world
 from tnt_notebook.errors import CommunicationError
+from tnt_notebook.keras.tensorflow import run_independently
 from tnt_notebook.telemetry.events import EVENT_KINDS
 
 #: dtypes that can be reduced.
@@ -162,7 +163,7 @@ def take(posted: Posted) -> tf.Tensor:
     """The tensor that was posted, when it has arrived. Once for each :func:`post`."""
     with tf.device("/CPU:0"):
         tensor: tf.Tensor = library().tnt_take(room=posted.room, ticket=posted.ticket)
-    _run_independently(tensor)
+    run_independently(tensor)
     return tensor
 
 
@@ -194,7 +195,7 @@ def clock(
             kind=EVENT_KINDS.index(kind) if kind else -1,
             **_address(over, number, kind),
         )
-    _run_independently(now)
+    run_independently(now)
     return now
 
 
@@ -247,15 +248,7 @@ def _run_when_ready(made: tf.Tensor | tf.Operation, channel: int) -> None:
         return
     op = made if isinstance(made, tf.Operation) else made.op
     graph.add_to_collection(_collection(channel), op)
-    _run_independently(op)
-
-
-def _run_independently(made: tf.Tensor | tf.Operation) -> None:
-    """Takes an op out of the order of a tf.function: there, ops with side effects wait for the one
-    that was traced before them. It still runs before its function returns."""
-    order = getattr(getattr(made, "graph", None), "experimental_acd_manager", None)
-    if order is not None:
-        order.run_independently(made if isinstance(made, tf.Operation) else made.op)
+    run_independently(op)
 
 
 def _earlier(channel: int) -> list[tf.Operation]:

@@ -13,7 +13,7 @@ makes and loads it; the same from Keras 3.10 and TensorFlow 2.16 to 3.15 and 2.2
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -45,28 +45,22 @@ def lazy() -> Iterator[None]:
         model = tnt.Model(model, pipeline=tnt.Pipeline(stages=4))
     """
 
-    def defer(_: Any) -> Callable[..., None]:
-        def initialize(variable: Any, initializer: Any) -> None:
-            with tf.init_scope():
-                variable._value = _Lazy(
-                    shape=variable.shape,
-                    dtype=variable._dtype,
-                    name=variable.name,
-                    trainable=variable.trainable,
-                )
-            variable._value.path = variable.path
-            variable._initializer = initializer
+    def defer(_: Any, variable: Any, initializer: Any) -> None:
+        with tf.init_scope():
+            variable._value = _Lazy(
+                shape=variable.shape,
+                dtype=variable._dtype,
+                name=variable.name,
+                trainable=variable.trainable,
+            )
+        variable._value.path = variable.path
+        variable._initializer = initializer
 
-        return initialize
-
-    def keep(assign: Any) -> Callable[..., None]:
-        def direct_assign(variable: Any, value: Any) -> None:
-            if is_here(variable):
-                return assign(variable, value)
-            kept = np.asarray(value)  # a file that is loaded: what is assigned is the initial value
-            variable._initializer = lambda shape, dtype=None: tf.cast(kept, dtype)
-
-        return direct_assign
+    def keep(assign: Any, variable: Any, value: Any) -> None:
+        if is_here(variable):
+            return assign(variable, value)
+        kept = np.asarray(value)  # a file that is loaded: what is assigned is the initial value
+        variable._initializer = lambda shape, dtype=None: tf.cast(kept, dtype)
 
     with (
         replaced(keras.Variable, "_initialize_with_initializer", defer),

@@ -10,21 +10,9 @@ import tensorflow as tf
 from keras.src.trainers import data_adapters
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
-from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAdapter
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
-
-__all__ = [
-    "DataAdapter",
-    "adapter_of",
-    "dense_arrays",
-    "index_batches",
-    "is_of_arrays",
-    "is_of_generator",
-    "py_dataset_of",
-    "weights_of_classes",
-    "without_validation_split",
-]
 
 
 def adapter_of(
@@ -73,13 +61,9 @@ def dense_arrays(adapter: DataAdapter) -> Any | None:
 
 def index_batches(adapter: ArrayDataAdapter) -> tf.data.Dataset:
     """For each batch that an adapter of arrays makes, which samples are in it, in their order.
-
-    Every iterator over it shuffles anew, as the adapter's do.
-    """
+    Every iterator over it shuffles anew, as the adapter's do."""
     indices = ArrayDataAdapter(
-        np.arange(adapter._num_samples),
-        batch_size=adapter._batch_size,
-        shuffle=adapter._shuffle,
+        np.arange(adapter._num_samples), batch_size=adapter._batch_size, shuffle=adapter._shuffle
     )
     return indices.get_tf_dataset()
 

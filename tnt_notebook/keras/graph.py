@@ -7,22 +7,8 @@ from typing import Any
 
 import keras
 from keras.src import backend
-from keras.src.models.functional import Functional, operation_fn
-
-__all__ = [
-    "Functional",
-    "functional_of",
-    "input_structure",
-    "layers_within",
-    "mask_of",
-    "nodes_of",
-    "output_structure",
-    "run_symbolically",
-    "run_with",
-    "set_mask",
-    "standardized_inputs",
-    "times_called",
-]
+from keras.src.models.functional import Functional as Functional
+from keras.src.models.functional import operation_fn
 
 
 def functional_of(model: Any) -> Functional | None:
@@ -34,11 +20,9 @@ def functional_of(model: Any) -> Functional | None:
 
 
 def nodes_of(functional: Functional) -> Iterator[Any]:
-    """Its calls of layers and operations, in an order in which they can be made.
-
-    Each has ``operation``, ``arguments`` (with ``args``, ``kwargs``, and ``keras_tensors`` among
-    them) and ``outputs``.
-    """
+    """Its calls of layers and operations, in an order in which they can be made. Each has
+    ``operation``, ``arguments`` (with ``args``, ``kwargs``, and ``keras_tensors`` among them) and
+    ``outputs``."""
     for depth in sorted(functional._nodes_by_depth, reverse=True):
         for node in functional._nodes_by_depth[depth]:
             if not node.is_input and node.operation:
@@ -63,11 +47,8 @@ def standardized_inputs(functional: Functional, x: Any) -> list[Any]:
 def run_with(
     operation: Any, arguments: Any, values: Mapping[int, Any], training: bool
 ) -> list[Any]:
-    """Calls an operation, with the arguments of a node, on tensors.
-
-    Args:
-        values: the tensors, by id of the keras.KerasTensor that each stands for.
-    """
+    """Calls an operation, with the arguments of a node, on tensors: ``values``, by id of the
+    keras.KerasTensor that each stands for."""
     args, kwargs = arguments.fill_in(values)
     return keras.tree.flatten(operation_fn(operation, training=training)(*args, **kwargs))
 

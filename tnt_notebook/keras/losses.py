@@ -16,14 +16,10 @@ from keras.src.losses import loss as keras_loss
 from tnt_notebook.keras.replaced import replaced
 
 
-def reduction_replaced(
-    make: Callable[[Callable[..., Any]], Callable[..., Any]],
-) -> contextlib.AbstractContextManager[None]:
-    """Inside, losses reduce values by what ``make`` makes of Keras's function.
-
-    That is ``reduce(values, sample_weight, mask, reduction, dtype)``.
-    """
-    return replaced(keras_loss, "reduce_weighted_values", make)
+def reduction_replaced(reduce: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
+    """Inside, losses reduce values by ``reduce``, which gets Keras's function, ``values``,
+    ``sample_weight``, ``mask``, ``reduction`` and ``dtype``."""
+    return replaced(keras_loss, "reduce_weighted_values", reduce)
 
 
 def masked_weights(sample_weight: Any, mask: Any, dtype: Any, reduction: str) -> Any:
@@ -34,15 +30,13 @@ def masked_weights(sample_weight: Any, mask: Any, dtype: Any, reduction: str) ->
 def moments_replaced(moments: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
     """Inside, a synchronized BatchNormalization has its statistics from ``moments(x, axes,
     keepdims)``, which gives mean and variance."""
-    return replaced(nn, "_compute_moments_sync", lambda _: moments)
+    return replaced(nn, "_compute_moments_sync", lambda _, *given: moments(*given))
 
 
 def own_losses(layer: keras.Layer) -> list[Any]:
     """What a layer's last call has added to the loss, its sublayers' included: activity
-    regularization and ``add_loss``. The next call of the same layer forgets them.
-
-    In Keras 3.10 activity regularization is a sum over the samples of the call, in 3.15 their mean.
-    """
+    regularization (in Keras 3.10 summed over the samples, in 3.15 their mean) and ``add_loss``. The
+    next call of the same layer forgets them."""
     return [loss for inner in layer._flatten_layers() for loss in inner._get_own_losses()]
 
 

@@ -13,10 +13,8 @@ from tnt_notebook.keras.replaced import replaced
 
 
 def classes_with_own_apply() -> list[type]:
-    """Every class whose ``apply`` gradients may pass, people's own among them.
-
-    Keras has three: the base class, LossScaleOptimizer and, from 3.15, MultiOptimizer.
-    """
+    """Every class whose ``apply`` gradients may pass, people's own among them. Keras has three: the
+    base class, LossScaleOptimizer and, from 3.15, MultiOptimizer."""
     found, queue = [], [base_optimizer.BaseOptimizer]
     while queue:
         kind = queue.pop()
@@ -35,7 +33,7 @@ def global_norm_replaced(
     norm: Callable[[Sequence[Any]], Any],
 ) -> contextlib.AbstractContextManager[None]:
     """Inside, ``global_clipnorm`` clips by what ``norm`` says of gradients."""
-    return replaced(base_optimizer, "global_norm", lambda _: norm)
+    return replaced(base_optimizer, "global_norm", lambda _, gradients: norm(gradients))
 
 
 @contextlib.contextmanager
@@ -58,7 +56,7 @@ def only_slots(
                 vars(owner)[name] = [slot if chosen(slot) else None for slot in slots]
     try:
         general = getattr(base_optimizer.BaseOptimizer, overwrite)
-        with replaced(keras.optimizers.Optimizer, overwrite, lambda _: general):
+        with replaced(keras.optimizers.Optimizer, overwrite, lambda _, *given: general(*given)):
             yield
     finally:
         for owner, name, slots in whole:

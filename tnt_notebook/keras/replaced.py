@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 
 @contextlib.contextmanager
-def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Inside the ``with`` block ``owner.name`` is what ``make`` makes of it.
+def replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Inside, ``function`` is called in place of ``owner.name`` (of a class, which may inherit it,
+    or a module), with what that was as its first argument."""
+    own, before = vars(owner).get(name), getattr(owner, name)
 
-    Args:
-        owner: a class or a module; a class may inherit the name.
-    """
-    own = vars(owner).get(name)
-    setattr(owner, name, make(getattr(owner, name)))
+    @functools.wraps(before)
+    def instead(*arguments: Any, **keywords: Any) -> Any:
+        return function(before, *arguments, **keywords)
+
+    setattr(owner, name, instead)
     try:
         yield
     finally:

@@ -17,12 +17,9 @@ from tnt_notebook.parallel.holders import broadcast_value, holders_of
 
 
 def agree(over: World, facts: dict[str, Any]) -> None:
-    """Raises on all ranks if the ranks' ``facts`` differ, and says which and where.
+    """Raises DisagreementError on all ranks if their ``facts`` differ, and says which and where.
 
     Collective. ``facts["call"]`` says what the rank is about to do; the others are compared too.
-
-    Raises:
-        DisagreementError: names the first fact that differs, with its values on two ranks.
     """
     if over.size == 1:
         return
@@ -77,11 +74,8 @@ def everyones(over: World, value: Any) -> list[Any]:
 
 
 def check_identical(over: World, variables: Sequence[keras.Variable], when: str) -> None:
-    """Compares checksums of all variables.
-
-    Raises:
-        DivergenceError: on all ranks, naming the first variable that differs, and the ranks.
-    """
+    """Compares checksums. Where a variable differs, DivergenceError on all ranks names the first
+    one, and the ranks."""
     if over.size == 1:
         return
     own = _checksums(variables)

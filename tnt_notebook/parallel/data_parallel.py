@@ -22,30 +22,34 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.data import Share, samples_of
 from tnt_notebook.parallel.interpose import gate, interposed, unchanged
 from tnt_notebook.parallel.logs import global_logs
-from tnt_notebook.parallel.step import (
-    NEWS,
-    Setting,
-    Step,
-)
+from tnt_notebook.parallel.step import NEWS, Setting, Step
 
 
-def train_step(
-    setting: Setting, model: keras.Model, own_step: Callable[[Any], Any]
+def whole_batch_step(
+    setting: Setting, model: keras.Model, own_step: Callable[[Any], Any], trains: bool
 ) -> Callable[[Any], dict[str, Any]]:
-    """A ``train_step`` for batches of ``(slice, Share)``; ``own_step`` is the model's."""
+    """A ``train_step`` or ``test_step`` for batches of ``(slice, Share)``; ``own_step`` is the
+    model's."""
+    over_channels = channels.TRAINING if trains else channels.EVALUATION
 
-    def finish(step: Step) -> None:
-        _check_exchanged(step)
-        _average_other_variables(step)
+    def run_alone(batch: Any) -> dict[str, Any]:
+        samples = samples_of(batch)
+        share = Share(samples, samples, tf.constant(0, tf.int64))
+        with gate(Step(setting.over, unchanged, model, share)):
+            return {**_checked_logs(own_step(batch)), NEWS: samples}
 
-    return _whole_batch_step(setting, model, own_step, channels.TRAINING, finish)
+    def run(batch: Any) -> dict[str, Any]:
+        data, share = batch
+        step = Step(setting.over, setting.exchange, model, Share(*share))
+        before = [(v, tf.identity(v.value)) for v in model.metrics_variables]
+        with ops.channels(over_channels), interposed(step):
+            logs = _checked_logs(own_step(data))
+            if trains:
+                _check_exchanged(step)
+                _average_other_variables(step)
+            return global_logs(step, logs, before, setting.votes)
 
-
-def test_step(
-    setting: Setting, model: keras.Model, own_step: Callable[[Any], Any]
-) -> Callable[[Any], dict[str, Any]]:
-    """A ``test_step`` for batches of ``(slice, Share)``."""
-    return _whole_batch_step(setting, model, own_step, channels.EVALUATION, lambda step: None)
+    return run if setting.over.size > 1 else run_alone
 
 
 def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any], Any]:
@@ -63,31 +67,6 @@ def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any],
     return run if over.size > 1 else own_step
 
 
-def _whole_batch_step(
-    setting: Setting,
-    model: keras.Model,
-    own_step: Callable[[Any], Any],
-    over_channels: channels.Range,
-    finish: Callable[[Step], None],
-) -> Callable[[Any], dict[str, Any]]:
-    def run_alone(batch: Any) -> dict[str, Any]:
-        samples = samples_of(batch)
-        share = Share(samples, samples, tf.constant(0, tf.int64))
-        with gate(Step(setting.over, unchanged, model, share)):
-            return {**_checked_logs(own_step(batch)), NEWS: samples}
-
-    def run(batch: Any) -> dict[str, Any]:
-        data, share = batch
-        step = Step(setting.over, setting.exchange, model, Share(*share))
-        before = _metric_states(model)
-        with ops.channels(over_channels), interposed(step):
-            logs = _checked_logs(own_step(data))
-            finish(step)
-            return global_logs(step, logs, before, setting.votes)
-
-    return run if setting.over.size > 1 else run_alone
-
-
 def gather_rows(output: tf.Tensor, over: World) -> tf.Tensor:
     if isinstance(output, (tf.RaggedTensor, tf.SparseTensor)):
         raise ModelError(
@@ -99,10 +78,6 @@ def gather_rows(output: tf.Tensor, over: World) -> tf.Tensor:
             f"Predictions of dtype {output.dtype.name} cannot be gathered from the ranks."
         )
     return ops.allgather(output, label="allgather of predictions", over=over)
-
-
-def _metric_states(model: keras.Model) -> list[tuple[keras.Variable, tf.Tensor]]:
-    return [(v, tf.identity(v.value)) for v in model.metrics_variables]
 
 
 def _check_exchanged(step: Step) -> None:

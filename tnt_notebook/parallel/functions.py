@@ -41,7 +41,6 @@ class DistributedFunctions:
     Args:
         wants, news: called before and after each step.
         pipeline: how the model is cut into stages, and which this rank has.
-        batch_size: samples of a global batch, if that is known.
     """
 
     def __init__(
@@ -74,14 +73,15 @@ class DistributedFunctions:
             steps = (cut.train_step, cut.test_step, cut.predict_step)
         else:
             steps = (
-                data_parallel.train_step(setting, model, model.train_step),
-                data_parallel.test_step(setting, model, model.test_step),
+                data_parallel.whole_batch_step(setting, model, model.train_step, trains=True),
+                data_parallel.whole_batch_step(setting, model, model.test_step, trains=False),
                 data_parallel.predict_step(model.predict_step, over),
             )
         train, test, predict = steps
         steps = (input_timed(train, over), input_timed(test, over), predict)
         # The logs of a distributed step are those of the global batch already.
-        self._ours = dict(zip(training.STEPS, (*steps, self._logs_of_epoch), strict=True))
+        ours = (*steps, lambda logs: logs or self._last_logs)
+        self._ours = dict(zip(training.STEPS, ours, strict=True))
         self._theirs: dict[str, Any] = {}
         self._installed = False
         self._made: dict[str, Any] = {}
@@ -189,6 +189,3 @@ class DistributedFunctions:
             if before != now:
                 variable.assign(now)
         self._voted = own
-
-    def _logs_of_epoch(self, logs: dict[str, Any]) -> dict[str, Any]:
-        return logs or self._last_logs

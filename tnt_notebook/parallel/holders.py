@@ -32,10 +32,8 @@ def holders_of(over: World, variables: Sequence[keras.Variable]) -> list[list[in
 def distribute(
     over: World, variables: Sequence[keras.Variable], wanted: Sequence[Collection[int]]
 ) -> None:
-    """Brings variables to the ranks that want them, from one that holds them. Collective.
-
-    What no rank holds gets its initial value there.
-    """
+    """Brings variables to the ranks that want them, from one that holds them. What no rank holds
+    gets its initial value there. Collective."""
     for variable, holding, wanting in zip(
         variables, holders_of(over, variables), wanted, strict=True
     ):

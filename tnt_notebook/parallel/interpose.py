@@ -73,77 +73,62 @@ def interposed_losses(step: Step) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
 def recorded_assignments(
     record: list[keras.Variable], unless: Callable[[], bool] = lambda: False
-) -> Iterator[None]:
+) -> contextlib.AbstractContextManager[None]:
     """Appends to ``record`` every variable that is assigned in the ``with`` block."""
 
-    def recording(assign: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(assign)
-        def recorded(variable: keras.Variable, value: Any) -> Any:
-            if not unless():
-                record.append(variable)
-            return assign(variable, value)
+    def recorded(assign: Callable[..., Any], variable: keras.Variable, value: Any) -> Any:
+        if not unless():
+            record.append(variable)
+        return assign(variable, value)
 
-        return recorded
-
-    with replaced(keras.Variable, "assign", recording):
-        yield
-
-
-def _exchange_first(step: Step, apply: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(apply)
-    def exchange_then_apply(
-        optimizer: Any, grads: Sequence[Any], trainable_variables: Any = None
-    ) -> Any:
-        if step.applying:  # an optimizer inside another, as in LossScaleOptimizer
-            return apply(optimizer, grads, trainable_variables)
-        grads = list(grads)
-        variables = (
-            trained_by(optimizer) if trainable_variables is None else list(trainable_variables)
-        )
-        if len(variables) != len(grads):
-            return apply(optimizer, grads, trainable_variables)  # which says so
-        present = [i for i, gradient in enumerate(grads) if gradient is not None]
-        own = [variables[i] for i in present]
-        exchanged = step.exchange([grads[i] for i in present], own, step.scale, step.over)
-        for i, gradient in zip(present, exchanged, strict=True):
-            grads[i] = gradient
-        step.exchanged.extend(variables)
-        step.applying = True
-        try:
-            with timed("optimizer", step.over, exchanged):
-                return apply(optimizer, grads, trainable_variables and variables)
-        finally:
-            step.applying = False
-
-    return exchange_then_apply
+    return replaced(keras.Variable, "assign", recorded)
 
 
 def drawn_apart(number: int) -> contextlib.AbstractContextManager[None]:
     """Inside, layers draw other random numbers for each number; for 0 those of one process."""
-    draw = functools.partial(_draw_apart, number)
-    return replaced(keras.random.SeedGenerator, "next", draw)
+    return replaced(keras.random.SeedGenerator, "next", functools.partial(_draw_apart, number))
 
 
-def _draw_apart(number: int, draw: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(draw)
-    def draw_for_number(generator: Any, ordered: bool = True) -> Any:
-        seed = draw(generator, ordered)
-        # The state advances alike on all ranks, so that it is the same everywhere when saved.
-        offset = tf.constant([number * _SEED_STRIDE % (1 << 32), 0], tf.uint32)
-        return seed + tf.cast(offset, seed.dtype)
+def _exchange_first(
+    step: Step,
+    apply: Callable[..., Any],
+    optimizer: Any,
+    grads: Sequence[Any],
+    trainable_variables: Any = None,
+) -> Any:
+    if step.applying:  # an optimizer inside another, as in LossScaleOptimizer
+        return apply(optimizer, grads, trainable_variables)
+    grads = list(grads)
+    variables = trained_by(optimizer) if trainable_variables is None else list(trainable_variables)
+    if len(variables) != len(grads):
+        return apply(optimizer, grads, trainable_variables)  # which says so
+    present = [i for i, gradient in enumerate(grads) if gradient is not None]
+    own = [variables[i] for i in present]
+    exchanged = step.exchange([grads[i] for i in present], own, step.scale, step.over)
+    for i, gradient in zip(present, exchanged, strict=True):
+        grads[i] = gradient
+    step.exchanged.extend(variables)
+    step.applying = True
+    try:
+        with timed("optimizer", step.over, exchanged):
+            return apply(optimizer, grads, trainable_variables and variables)
+    finally:
+        step.applying = False
 
-    return draw_for_number
+
+def _draw_apart(number: int, draw: Callable[..., Any], generator: Any, ordered: bool = True) -> Any:
+    seed = draw(generator, ordered)
+    # The state advances alike on all ranks, so that it is the same everywhere when saved.
+    offset = tf.constant([number * _SEED_STRIDE % (1 << 32), 0], tf.uint32)
+    return seed + tf.cast(offset, seed.dtype)
 
 
-def _count_by_share(step: Step, update: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(update)
-    def update_by_share(metric: Any, values: Any, sample_weight: Any = None) -> Any:
-        # One process would have counted the batch once, with the mean over all its samples.
-        if sample_weight is None and len(keras.ops.shape(values)) == 0:
-            sample_weight = tf.cast(step.scale, metric.dtype)
-        return update(metric, values, sample_weight)
-
-    return update_by_share
+def _count_by_share(
+    step: Step, update: Callable[..., Any], metric: Any, values: Any, sample_weight: Any = None
+) -> Any:
+    # One process would have counted the batch once, with the mean over all its samples.
+    if sample_weight is None and len(keras.ops.shape(values)) == 0:
+        sample_weight = tf.cast(step.scale, metric.dtype)
+    return update(metric, values, sample_weight)

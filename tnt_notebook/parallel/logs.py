@@ -25,7 +25,8 @@ def global_logs(
     """The logs of the global batch: metrics from their summed states, other values averaged."""
     _forget_borrowed_sample(step, before)
     metrics = step.model.metrics_variables
-    others = {k: v for k, v in logs.items() if k not in _metric_names(step.model)}
+    names = set(step.model.get_metrics_result())
+    others = {k: v for k, v in logs.items() if k not in names}
     share = step.share
     head = [share.local, share.fingerprint, *votes]
     parts = [tf.stack([tf.cast(value, tf.float64) for value in head])]
@@ -54,10 +55,6 @@ def global_logs(
     for name, value in zip(others, values[1 + len(metrics) :], strict=True):
         result[name] = tf.cast(value[0], tf.float32)
     return {**{name: result[name] for name in logs}, NEWS: news}
-
-
-def _metric_names(model: keras.Model) -> set[str]:
-    return set(model.get_metrics_result())
 
 
 def _as_state(variable: keras.Variable, summed: tf.Tensor, size: int) -> tf.Tensor:

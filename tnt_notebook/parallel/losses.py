@@ -12,7 +12,6 @@ That is right for a loss that divides by the number of samples. Others are corre
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,24 +22,21 @@ from tnt_notebook.keras.losses import masked_weights
 from tnt_notebook.parallel.step import Step
 
 
-def global_reduction(step: Step, reduce_weighted_values: Callable[..., Any]) -> Callable[..., Any]:
+def global_reduction(
+    step: Step,
+    reduce_weighted_values: Callable[..., Any],
+    values: Any,
+    sample_weight: Any = None,
+    mask: Any = None,
+    reduction: str | None = "sum_over_batch_size",
+    dtype: Any = None,
+) -> Any:
     """Keras's ``reduce_weighted_values``, for a slice of a global batch."""
-
-    @functools.wraps(reduce_weighted_values)
-    def reduce(
-        values: Any,
-        sample_weight: Any = None,
-        mask: Any = None,
-        reduction: str | None = "sum_over_batch_size",
-        dtype: Any = None,
-    ) -> Any:
-        loss = reduce_weighted_values(values, sample_weight, mask, reduction, dtype)
-        if len(values.shape) == 0:
-            return loss  # reduced already, by the user's own function: taken for a mean
-        factor = _factor(step, values, sample_weight, mask, reduction)
-        return loss if factor is None else loss * tf.cast(factor, loss.dtype)
-
-    return reduce
+    loss = reduce_weighted_values(values, sample_weight, mask, reduction, dtype)
+    if len(values.shape) == 0:
+        return loss  # reduced already, by the user's own function: taken for a mean
+    factor = _factor(step, values, sample_weight, mask, reduction)
+    return loss if factor is None else loss * tf.cast(factor, loss.dtype)
 
 
 def _factor(

@@ -28,11 +28,7 @@ def memory() -> int:
 
 
 class Rapl:
-    """The energy of this host's processors since this was made.
-
-    Args:
-        folder: where Linux shows its counters.
-    """
+    """The energy of this host's processors since this was made, by the counters of Linux."""
 
     def __init__(self, folder: Path = _POWERCAP) -> None:
         self._zones: list[tuple[Path, int]] = []
@@ -65,11 +61,8 @@ def gpu() -> Gpu:
 
 
 class Gpu:
-    """The energy of this rank's GPU since this was made.
-
-    Attributes:
-        id: the same for ranks that share it; 0 without.
-    """
+    """The energy of this rank's GPU since this was made; ``id`` is the same for ranks that share
+    it, 0 without."""
 
     def __init__(self) -> None:
         self.id = 0

@@ -12,10 +12,8 @@ from tnt_notebook.parallel.step import Step
 
 
 def global_moments(step: Step) -> Callable[..., Any]:
-    """Mean and variance for a layer of Keras, over all ranks of this world.
-
-    Two exchanges of one value a channel: the mean first, then the squared distances from it, which
-    loses no digits where the mean is large against the deviation.
+    """Mean and variance for a layer of Keras, over all ranks of this world: in two exchanges, the
+    mean first, then the squared distances from it, which loses no digits where the mean is large.
     """
 
     def moments(x: tf.Tensor, axes: Any, keepdims: bool) -> tuple[tf.Tensor, tf.Tensor]:
@@ -35,11 +33,9 @@ def global_moments(step: Step) -> Callable[..., Any]:
 
 
 def _sum_over_ranks(step: Step, x: tf.Tensor) -> tf.Tensor:
-    """A sum over ranks that gradients flow through.
-
-    The gradient that a rank computes is later weighted by its share of the batch. So what comes
-    back to rank r from rank s is weighted by share_s / share_r here, and leaves as share_s.
-    """
+    """A sum over ranks that gradients flow through. The gradient that a rank computes is later
+    weighted by its share of the batch: so what comes back to rank r from rank s is weighted by
+    share_s / share_r here, and leaves as share_s."""
     share = tf.cast(step.scale, x.dtype)
 
     @tf.custom_gradient

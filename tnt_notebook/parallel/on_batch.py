@@ -66,12 +66,9 @@ def _on_batch(session: Session, model: keras.Model, call: str, data: Any) -> dic
 
 
 def _begin(session: Session, model: keras.Model, call: str, batch: Any) -> Any:
-    """Before the first batch of a model: the same state and functions everywhere.
-
-    Returns:
-        What the model's functions take: this rank's slice and Share; on one rank the batch itself,
-        on one that reads nothing a number.
-    """
+    """Before the first batch of a model: the same state and functions everywhere. Gives what these
+    take: this rank's slice and Share; on one rank the batch itself, on one that reads nothing a
+    number."""
     if id(model) not in session.functions:
         prepare(session, model, call, keras.tree.map_structure(_spec, batch))
         session.runs.append(Run(call, model))

@@ -23,20 +23,18 @@ def prepare(
     """Builds the model, checks that all ranks want the same, and gives them rank 0's state.
 
     Without a pipeline every rank has the whole model then; in one, it has what it had, and who has
-    which stage is decided later.
-
-    Args:
-        call: the method that is about to run.
-        element: the structure of a batch, in tf.TensorSpec.
-        arguments: of the call; must be the same on all ranks.
+    which stage is decided later. ``element`` is a batch, in tf.TensorSpec.
 
     Raises:
         ModelError: the model cannot be trained yet; the message says what is missing.
         DisagreementError: the ranks have different models or arguments.
     """
     over, with_loss = session.over, not call.startswith("predict")
-    if with_loss:
-        check_compiled(model, call)
+    if with_loss and not model.compiled:
+        raise ModelError(
+            f"The model is not compiled, so {call} has no loss and no optimizer: call "
+            "model.compile(optimizer, loss) before it."
+        )
     if session.pipeline and with_loss and all(layer.built for layer in layers_within(model)):
         with lazy():  # each rank creates what belongs to its own weights
             _build_optimizers(model)
@@ -48,21 +46,10 @@ def prepare(
     agreement.share_state(over, state)
 
 
-def check_compiled(model: keras.Model, call: str) -> None:
-    if not model.compiled:
-        raise ModelError(
-            f"The model is not compiled, so {call} has no loss and no optimizer: call "
-            "model.compile(optimizer, loss) before it."
-        )
-
-
 def build(model: keras.Model, element: Any, with_loss: bool = True) -> None:
-    """Creates all variables now, so that they can be made the same on all ranks.
-
-    Args:
-        element: the structure of a batch, in tf.TensorSpec.
-        with_loss: whether losses, metrics and the optimizer will be used as well.
-    """
+    """Creates all variables now, for batches as ``element`` in tf.TensorSpec, so that they can be
+    made the same on all ranks; those of losses, metrics and the optimizer too, unless it is without
+    loss."""
     if _has_own_call(model):
         try:
             if with_loss:

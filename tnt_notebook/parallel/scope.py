@@ -18,7 +18,7 @@ from tnt_notebook.errors import NothingToDoError, brief
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.training import is_validation_of_fit
 from tnt_notebook.parallel import agreement, on_batch, run, saving, seeds
-from tnt_notebook.parallel.checkpoint import Checkpoint
+from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
@@ -134,18 +134,13 @@ def patched(session: Session) -> Iterator[None]:
     """Sends the methods of every Keras model through ``session``."""
     with contextlib.ExitStack() as stack:
         for name in METHODS:
-            stack.enter_context(
-                replaced(keras.Model, name, functools.partial(_through, session, name))
-            )
+            through = functools.partial(_through, session, name)
+            stack.enter_context(replaced(keras.Model, name, through))
         yield
 
 
-def _through(session: Session, name: str, before: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(before)
-    def method(model: keras.Model, *args: Any, **kwargs: Any) -> Any:
-        return call(session, name, model, *args, **kwargs)
-
-    return method
+def _through(session: Session, name: str, _: Any, model: keras.Model, *args: Any, **kw: Any) -> Any:
+    return call(session, name, model, *args, **kw)
 
 
 @contextlib.contextmanager

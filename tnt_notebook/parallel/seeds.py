@@ -10,18 +10,16 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.comm import World
-from tnt_notebook.keras import random_state
+from tnt_notebook.keras.tensorflow import random_seed, random_state, set_random_state
 from tnt_notebook.parallel import agreement
 
 State = dict[str, Any]
 
 
 def synchronise(over: World) -> None:
-    """Gives all ranks the random state of rank 0: Python's, NumPy's and TensorFlow's.
-
-    A seed that was set is kept: states that agree are not changed. Where TensorFlow has no seed, it
-    gets one, since without it datasets would shuffle differently on every rank.
-    """
+    """Gives all ranks the random state of rank 0: Python's, NumPy's and TensorFlow's. A seed that
+    was set is kept. Without one TensorFlow gets one: datasets would shuffle differently on each
+    rank."""
     if over.size == 1:
         return
     seed_tensorflow()
@@ -30,14 +28,14 @@ def synchronise(over: World) -> None:
 
 def seed_tensorflow() -> None:
     """Gives TensorFlow a seed, unless it has one."""
-    if random_state.seed() is None:
+    if random_seed() is None:
         tf.random.set_seed(random.getrandbits(31))
 
 
 def state() -> State:
     """The random state of this process, values for JSON."""
-    operations = _encoded(random_state.operations())
-    return {**state_of_input(), "seed": random_state.seed(), "tensorflow": operations}
+    operations = _encoded(random_state())
+    return {**state_of_input(), "seed": random_seed(), "tensorflow": operations}
 
 
 def state_of_input() -> State:
@@ -47,16 +45,13 @@ def state_of_input() -> State:
 
 
 def set_state(state: State, anew: bool = False) -> None:
-    """Makes a random state, or a part of it, that of this process.
-
-    Args:
-        anew: also where the seed is the same TensorFlow forgets what was drawn with it.
-    """
+    """Makes a random state, or a part of it, that of this process. ``anew``: also where the seed is
+    the same TensorFlow forgets what was drawn with it."""
     random.setstate(_decoded(state["python"]))
     name, keys, *rest = state["numpy"]
     np.random.set_state((name, _numbers(keys), *rest))
     if "tensorflow" in state:
-        random_state.set_seed(state["seed"], _decoded(state["tensorflow"]), anew)
+        set_random_state(state["seed"], _decoded(state["tensorflow"]), anew)
 
 
 def _encoded(of_python: tuple[Any, ...]) -> list[Any]:

@@ -47,13 +47,9 @@ class Step:
 
 
 class Votes(NamedTuple):
-    """What ranks vote for, each with 0 or 1: variables of a rank, or the sums over all.
-
-    Attributes:
-        stop: to end the run after this step.
-        look: to look at where time goes.
-        keep: to make a checkpoint.
-        leave: to leave the run with that, for another process to go on.
+    """What ranks vote for, each with 0 or 1: variables of a rank, or the sums over all: to end the
+    run after this step, to look at where time goes, to make a checkpoint, and to leave the run
+    with that, for another process to go on.
     """
 
     stop: Any
@@ -64,11 +60,7 @@ class Votes(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """What all steps of a model have in common.
-
-    Attributes:
-        votes: of this rank.
-    """
+    """What all steps of a model have in common, this rank's votes among it."""
 
     over: World
     exchange: Exchange

@@ -30,12 +30,8 @@ def input_timed(
 
 @contextlib.contextmanager
 def timed(kind: str, over: World, after: Sequence[Any]) -> Iterator[None]:
-    """Times what is made inside: from when `after` is there until its last change of a variable.
-
-    Args:
-        kind: of the event.
-        after: tensors, or tf.IndexedSlices.
-    """
+    """Times what is made inside, as an event of a kind: from when `after` (tensors, or
+    tf.IndexedSlices) is there until its last change of a variable."""
     leaves = tf.nest.flatten(list(after), expand_composites=True)
     with tf.control_dependencies(leaves):
         begin = ops.clock(over=over)

@@ -14,13 +14,7 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.keras.adapters import DataAdapter, adapter_of, dense_arrays, index_batches
-from tnt_notebook.parallel.data.shard import (
-    Replica,
-    Share,
-    fingerprint_of_indices,
-    shard,
-    share_of,
-)
+from tnt_notebook.parallel.data.shard import Replica, Share, fingerprint_of_indices, shard, share_of
 
 
 def sharded(
@@ -76,9 +70,7 @@ class Sharded(DataAdapter):
         self.steps: int | None = adapter.num_batches
         if self.steps is not None:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.steps))
-        self.dataset = dataset
-        self.element = element
-        self.adapter = adapter
+        self.dataset, self.element, self.adapter = dataset, element, adapter
         self.without = without
 
     def get_tf_dataset(self) -> tf.data.Dataset:
@@ -98,21 +90,10 @@ class Sharded(DataAdapter):
 
         return Sharded(without(0), self.element, self.adapter, without)
 
-    @property
-    def num_batches(self) -> int | None:
-        return self.steps
-
-    @property
-    def batch_size(self) -> int | None:
-        return self.adapter.batch_size
-
-    @property
-    def has_partial_batch(self) -> bool | None:
-        return self.adapter.has_partial_batch
-
-    @property
-    def partial_batch_size(self) -> int | None:
-        return self.adapter.partial_batch_size
+    num_batches = property(lambda self: self.steps)
+    batch_size = property(lambda self: self.adapter.batch_size)
+    has_partial_batch = property(lambda self: self.adapter.has_partial_batch)
+    partial_batch_size = property(lambda self: self.adapter.partial_batch_size)
 
     def on_epoch_begin(self) -> None:
         self.adapter.on_epoch_begin()

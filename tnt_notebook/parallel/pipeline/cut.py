@@ -30,10 +30,7 @@ _WORTH_A_LINE_S = 2.0
 
 def begins_said(graph: Graph, pipeline: Pipeline, schedule: Schedule) -> list[int] | None:
     """The calls with which stages begin by ``cut_at`` or SplitLayers; None where nobody says.
-
-    Raises:
-        ModelError: a name is not in the model, or the parts are not as many as the stages.
-    """
+    Raises ModelError if a name is not in the model, or the parts are not as many as the stages."""
     if pipeline.cut_at != "auto":
         begins = begins_of([call.name for call in graph.calls], pipeline.cut_at)
         who = "cut_at makes"
@@ -54,13 +51,8 @@ def begins_said(graph: Graph, pipeline: Pipeline, schedule: Schedule) -> list[in
 def best_cut(
     graph: Graph, pipeline: Pipeline, schedule: Schedule, profiled: Callable[[], Profile]
 ) -> list[int]:
-    """The calls with which stages begin, within the limit of memory; measures if it must.
-
-    Args:
-        profiled: measures the model; see :func:`tnt_notebook.plan.profile.recomputing`.
-
-    Raises:
-        ModelError: as :func:`begins_said`; or no cut, or not the one asked for, fits into memory.
+    """The calls with which stages begin, within the limit of memory; measures if it must. Raises
+    ModelError as :func:`begins_said`, or where no cut, or not the one asked for, fits into memory.
     """
     said, wiring = begins_said(graph, pipeline, schedule), wiring_of(graph)
     limit = pipeline.limit_bytes
@@ -80,12 +72,7 @@ def best_cut(
 
 
 def agreed_begins(
-    over: World,
-    model: keras.Model,
-    graph: Graph,
-    pipeline: Pipeline,
-    schedule: Schedule,
-    rows: int,
+    over: World, model: keras.Model, graph: Graph, pipeline: Pipeline, schedule: Schedule, rows: int
 ) -> list[int]:
     """Where rank 0, which measures, would cut: the ranks must not differ. Collective."""
     found: dict[str, Any] = {}

@@ -82,10 +82,8 @@ class Graph:
     """A model's calls, and its inputs and outputs among their values.
 
     Attributes:
-        specs: of each value, as a keras.KerasTensor: shape, dtype, name.
-        shapes: of each value.
-        masked: values that carry a mask.
-        dense: values that are plain tensors, not sparse or ragged ones.
+        specs, shapes: of each value, as a keras.KerasTensor: shape, dtype, name; and the shape.
+        masked, dense: values that carry a mask; that are plain tensors, not sparse or ragged ones.
         output_structure: what the model returns, with numbers in the place of tensors.
     """
 
@@ -115,10 +113,7 @@ class Graph:
 
 def graph_of(model: keras.Model) -> Graph:
     """The graph of a functional or Sequential model; :func:`.survey.surveyed` tells more of it.
-
-    Raises:
-        ModelError: the model has no graph, and so no layers between which it could be cut.
-    """
+    Raises ModelError where there is none, and so no layers between which it could be cut."""
     functional = functional_of(model)
     if functional is None:
         raise ModelError(
@@ -178,10 +173,8 @@ def layers_of(calls: Sequence[Call]) -> list[keras.Layer]:
 
 
 def trained_values(graph: Graph) -> frozenset[int]:
-    """Values that change with a weight that is trained: gradients flow through them.
-
-    A value that is neither a real nor a complex number has none, and ends their way.
-    """
+    """Values that change with a weight that is trained: gradients flow through them. A value that
+    is neither a real nor a complex number has none, and ends their way."""
     found: set[int] = set()
     for call in graph.calls:
         if (layers_of([call]) and call.operation.trainable_variables) or found & set(call.takes):

@@ -13,12 +13,8 @@ from tnt_notebook.plan.schedule import Schedule
 
 @dataclass(frozen=True)
 class Place:
-    """This rank in its pipeline.
-
-    Attributes:
-        ranks: the ranks of the pipeline, in the world, by their rank in the schedule.
-        rank: of this process in the schedule.
-    """
+    """This rank in its pipeline: the ranks of that in the world, by their rank in the schedule, and
+    this process's rank there."""
 
     over: World
     ranks: tuple[int, ...]
@@ -36,12 +32,8 @@ class Plan:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which pipeline each rank is in, and where.
-
-    Attributes:
-        ranks: of each replica, its ranks in the order of the pipeline.
-        replica, position: of this process.
-    """
+    """Which pipeline each rank is in, and where: of each replica its ranks in the order of the
+    pipeline, and the replica and position of this process."""
 
     ranks: tuple[tuple[int, ...], ...]
     replica: int
@@ -53,10 +45,7 @@ class Layout:
 
 
 def layout_of(pipeline: Pipeline, rank: int, size: int) -> Layout:
-    """
-    Raises:
-        ScheduleError: the ranks cannot be shared out evenly.
-    """
+    """Raises ScheduleError if the ranks cannot be shared out evenly."""
     stages = pipeline.stages
     if size % stages:
         raise ScheduleError(

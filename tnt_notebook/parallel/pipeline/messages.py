@@ -23,13 +23,8 @@ _IN_FLIGHT = 2
 
 
 class Message(NamedTuple):
-    """A value on its way along an edge, or its gradient on the way back.
-
-    Attributes:
-        number: of the edge in the cut.
-        micro: the micro-batch.
-        forward: whether it is the value.
-    """
+    """A value on its way along an edge, which has a number in the cut, or (not ``forward``) its
+    gradient on the way back."""
 
     number: int
     edge: Edge
@@ -48,13 +43,8 @@ class Message(NamedTuple):
 
 
 class Messages:
-    """The messages of a step on this rank, while its graph is built.
-
-    Args:
-        graph: of the model.
-        trained: values that have gradients.
-        rows: samples of each micro-batch.
-    """
+    """The messages of a step on this rank, while its graph is built; ``rows``: samples of each
+    micro-batch."""
 
     def __init__(
         self, plan: Plan, place: Place, graph: Graph, trained: Collection[int], rows: Sequence[Any]
@@ -83,14 +73,8 @@ class Messages:
         return rank_of[message.sender] == rank_of[message.receiver]
 
     def post(self, action: Action, after: Sequence[Any]) -> list[Any]:
-        """Makes room for what an action takes from other ranks.
-
-        Args:
-            after: what happens first.
-
-        Returns:
-            What has to happen before the next action.
-        """
+        """Makes room, after all of ``after``, for what an action takes from other ranks; gives what
+        has to happen before the next action."""
         before = list(after)
         if action.kind == "W":
             return before

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tnt_notebook.keras.tracing import share_functions
+from tnt_notebook.keras.tensorflow import share_functions
 
 #: Tensors of a traced graph, by name.
 Tensors = dict[str, tf.Tensor]
@@ -48,18 +48,14 @@ def parts_of(
     name: str = "stage",
     differentiated: Sequence[int] | None = None,
 ) -> dict[str, Part]:
-    """Traces a computation, and its gradient if that is wanted.
+    """Traces a computation, and its gradient if that is wanted; gives the parts by kind.
 
     Args:
-        forward: called once, with a tensor for each of ``inputs``.
-        inputs: unknown dimensions may differ between calls.
+        forward: called once, with a tensor for each of ``inputs``, of which unknown dimensions may
+            differ between calls.
         weights: variables whose gradients are wanted.
         kinds: ``"F"``, ``"FB"`` or ``"FIW"``.
-        differentiated: the inputs whose gradients are wanted, by place; default: all that have
-            one.
-
-    Returns:
-        The parts by kind.
+        differentiated: the inputs whose gradients are wanted, by place; default: all that have one.
     """
     wanted = range(len(inputs)) if differentiated is None else differentiated
     joint = _Joint(forward, inputs, weights, kinds != "F", wanted)
@@ -196,11 +192,14 @@ class _Joint:
         ops = [op for op in needed if not any(t.name in self.captured for t in op.outputs)]
         definition = _excerpt(self.definition, {op.name for op in ops})
 
+        taken_by_ops = {name for node in definition.node for name in node.input if name[0] != "^"}
+        inputs = {name if ":" in name else f"{name}:0" for name in taken_by_ops}
+
         def run(*arguments: tf.Tensor) -> list[tf.Tensor]:
             graph = tf.compat.v1.get_default_graph()
             share_functions(self.graph, graph)
             known = {t.name: a for t, a in zip(takes, arguments, strict=True)}
-            inputs, outputs = _inputs_of(definition), {t.name for t in gives.values()}
+            outputs = {t.name for t in gives.values()}
             for name in (inputs | outputs) & self.captured.keys():
                 known[name] = graph.capture(self.captured[name])
             made = [name for name in outputs if name not in known]
@@ -213,11 +212,7 @@ class _Joint:
         function = tf.function(
             run, autograph=False, experimental_attributes={"_noinline": True}
         ).get_concrete_function(*(tf.TensorSpec(t.shape, t.dtype) for t in takes))
-        return Part(
-            function,
-            tuple(names.get(t.name, t.name) for t in takes),
-            tuple(gives),
-        )
+        return Part(function, tuple(names.get(t.name, t.name) for t in takes), tuple(gives))
 
 
 def _needed(
@@ -250,9 +245,3 @@ def _excerpt(graph: Any, names: set[str]) -> Any:
             del copy.input[:]
             copy.input.extend(inside)
     return part
-
-
-def _inputs_of(graph: Any) -> set[str]:
-    """The tensors that ops of a tf.compat.v1.GraphDef take."""
-    inputs = {name for node in graph.node for name in node.input if name[0] != "^"}
-    return {name if ":" in name else f"{name}:0" for name in inputs}

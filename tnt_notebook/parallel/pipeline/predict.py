@@ -21,16 +21,8 @@ from tnt_notebook.plan.profile import Profile, recomputing
 
 
 class Planner:
-    """Plans several pipelines for a model that is measured once.
-
-    Args:
-        batch_size: samples of a batch of all replicas.
-        ranks: that there are. A pipeline of more ranks is planned as if there were enough.
-        report: called with how many of how many layers have been measured.
-
-    Raises:
-        ModelError: the model cannot be trained in a pipeline.
-    """
+    """Plans several pipelines for a model that is measured once: for batches of all replicas, as if
+    there were ranks enough. Raises ModelError if it cannot be trained in a pipeline."""
 
     def __init__(
         self, model: keras.Model, batch_size: int, ranks: int, report: Report | None = None
@@ -42,12 +34,8 @@ class Planner:
         )
 
     def plan(self, pipeline: Pipeline) -> PipelinePlan:
-        """What to expect of a pipeline.
-
-        Raises:
-            ModelError: the model cannot be cut as it is wanted.
-            ScheduleError: there is no such schedule, or the ranks cannot form such pipelines.
-        """
+        """What to expect of a pipeline. Raises ModelError if the model cannot be cut so,
+        ScheduleError if there is no such schedule or the ranks cannot form such pipelines."""
         ranks = max(self._ranks, pipeline.stages)
         replicas = layout_of(pipeline, 0, ranks).replicas
         check_model(self._model, self._graph, pipeline.micro_batches * replicas)

@@ -7,8 +7,12 @@ layers and of ours is kept for the next time (:mod:`tnt_notebook.plan.measuremen
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+import os
+import platform
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -16,16 +20,22 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.keras.absent import is_here, stand_ins
-from tnt_notebook.parallel.pipeline.graph import Call, Graph
-from tnt_notebook.parallel.pipeline.measurement_key import is_lasting, key_of
-from tnt_notebook.parallel.pipeline.timing import inputs_of, learning_values, measure, with_rows
+from tnt_notebook.keras.graph import layers_within
+from tnt_notebook.parallel.pipeline.graph import Call, Graph, trained_values
+from tnt_notebook.parallel.pipeline.timing import inputs_of, measure, with_rows
 from tnt_notebook.plan import measurements
 from tnt_notebook.plan.measurements import Measured
-from tnt_notebook.plan.network import message_s
 from tnt_notebook.plan.profile import Profile, Variable
 
 #: More samples than the first are not measured, but extrapolated from both.
 _MOST_ROWS, _FEW_ROWS = 64, 16
+
+#: Another number makes what was measured before unknown: for when it is measured in another way.
+_METHOD = 2
+
+#: What messages between ranks are assumed to cost: as on a fast network or in the memory of a node,
+#: and small beside layers that are worth a pipeline.
+_LATENCY_S, _BYTES_PER_S = 30e-6, 2e9
 
 #: Called with how many of how many calls have been measured.
 Report = Callable[[int, int], None]
@@ -34,17 +44,12 @@ Report = Callable[[int, int], None]
 def profile_of(
     model: keras.Model, graph: Graph, rows: int, report: Report | None = None
 ) -> Profile:
-    """Times each call of a model on a micro-batch of ``rows`` samples, unless it is known.
-
-    The model's variables are as before afterwards. Equal layers on equal shapes are measured once.
-
-    Args:
-        report: called before each measurement, and after the last.
-    """
+    """Times each call of a model on a micro-batch of ``rows`` samples, unless it is known; equal
+    layers on equal shapes once. The model's variables are as before afterwards."""
     sizes = [rows] if rows <= _MOST_ROWS else [_FEW_ROWS, _MOST_ROWS]
-    learning = learning_values(graph)
+    learning = trained_values(graph)
     tasks = {
-        (call_number, size): key_of(call, graph, learning, size)
+        (call_number, size): _key(call, graph, learning, size)
         for call_number, call in enumerate(graph.calls)
         for size in sizes
     }
@@ -66,7 +71,7 @@ def profile_of(
     if missing and report is not None:
         report(len(missing), len(missing))
     lasting = {
-        key: new[key] for key, (number, _) in missing.items() if is_lasting(graph.calls[number])
+        key: new[key] for key, (number, _) in missing.items() if _is_lasting(graph.calls[number])
     }
     if lasting:
         measurements.save(lasting)
@@ -78,24 +83,30 @@ def profile_of(
 
 
 def _profile(model: keras.Model, graph: Graph, rows: int, measured: Sequence[Measured]) -> Profile:
-    trained = {id(v) for v in model.trainable_variables}
+    trained, learning = {id(v) for v in model.trainable_variables}, trained_values(graph)
     variables = {id(v): v for v in model.weights}
     numbers = {key: number for number, key in enumerate(variables)}
-    sizes = {n: _bytes(graph.spec(n), rows) for n in range(len(graph.specs))}
+    sizes = {
+        n: math.prod(with_rows(graph.spec(n), rows).shape) * graph.spec(n).dtype.size
+        for n in range(len(graph.specs))
+    }
     kept = []
     for call, m in zip(graph.calls, measured, strict=True):
-        places = {f"x{i}": n for i, n in enumerate(inputs_of(call, learning_values(graph)))}
+        places = {f"x{i}": n for i, n in enumerate(inputs_of(call, learning))}
         places |= {f"y{i}": n for i, n in enumerate(call.gives)}
         kept.append(tuple(places[name] for name in m.kept if name in places))
     return Profile(
         [m.forward for m in measured],
         [m.inputs for m in measured],
         [m.weights for m in measured],
-        {n: 2 * message_s(size) for n, size in sizes.items()},
+        {n: 2 * (_LATENCY_S + size / _BYTES_PER_S) for n, size in sizes.items()},
         sizes,
         kept,
         [round(m.inner_bytes) for m in measured],
-        [tuple(numbers[id(v)] for v in _layer_weights(call)) for call in graph.calls],
+        [
+            tuple(numbers[id(v)] for v in getattr(call.operation, "weights", []))
+            for call in graph.calls
+        ],
         [
             Variable(math.prod(v.shape), _variable_bytes(v), key in trained)
             for key, v in variables.items()
@@ -133,13 +144,54 @@ def _at(rows: int, sizes: Sequence[int], found: Sequence[Measured]) -> Measured:
     )
 
 
-def _layer_weights(call: Call) -> Sequence[keras.Variable]:
-    return call.operation.weights if isinstance(call.operation, keras.Layer) else []
-
-
-def _bytes(spec: tf.TensorSpec, rows: int) -> int:
-    return math.prod(with_rows(spec, rows).shape) * spec.dtype.size
-
-
 def _variable_bytes(variable: keras.Variable) -> int:
     return math.prod(variable.shape) * tf.as_dtype(variable.dtype).size
+
+
+def _key(call: Call, graph: Graph, learning: Collection[int], rows: int) -> str:
+    """What a measurement of a call is known by: the same for calls that take the same time."""
+    values = [
+        (tuple(graph.specs[n].shape[1:]), str(graph.specs[n].dtype), n in learning)
+        for n in (*inputs_of(call, learning), *call.gives)
+    ]
+    operation = call.operation
+    if isinstance(operation, keras.Layer):
+        what = {k: v for k, v in operation.get_config().items() if k != "name"}
+        what["trains"] = len(operation.trainable_variables)
+    else:  # an operation of keras.ops
+        what = {k: v for k, v in vars(operation).items() if k != "name" and k[0] != "_"}
+    if not _is_lasting(call):
+        what["only"] = id(operation)
+    kind = f"{type(operation).__module__}.{type(operation).__name__}"
+    return measurements.key_of(f"{_machine()} {kind} {what} {values} {call.constants} {rows}")
+
+
+def _is_lasting(call: Call) -> bool:
+    """Whether what a call does depends on what is in its key only: one's own code may change."""
+    operation = call.operation
+    layers = layers_within(operation) if isinstance(operation, keras.Layer) else [operation]
+    return all(type(layer).__module__.startswith(("keras.", "tnt_notebook.")) for layer in layers)
+
+
+@functools.cache
+def _machine() -> str:
+    """What measurements depend on beside the model."""
+    devices = [
+        tf.config.experimental.get_device_details(gpu).get("device_name", "GPU")
+        for gpu in tf.config.list_physical_devices("GPU")
+    ]
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    threads = threads or os.environ.get("TF_NUM_INTRAOP_THREADS")
+    threads = threads or len(os.sched_getaffinity(0))
+    policy = keras.config.dtype_policy().name
+    return f"{_METHOD} {_cpu()} {threads} {devices} {tf.__version__} {keras.__version__} {policy}"
+
+
+def _cpu() -> str:
+    """The model of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.machine())

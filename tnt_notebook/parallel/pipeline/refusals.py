@@ -11,11 +11,7 @@ from tnt_notebook.parallel.pipeline.graph import Graph, layers_of
 
 
 def check_model(model: keras.Model, graph: Graph, parts: int) -> None:
-    """What a pipeline that sees a batch in so many parts cannot do yet, or never.
-
-    Raises:
-        ModelError: the model wants it.
-    """
+    """Raises ModelError for what a pipeline that sees a batch in so many parts cannot do."""
     for name in ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics"):
         # The steps' own replacement hangs on the instance, not on the class.
         if not getattr(type(model), name).__module__.startswith("keras."):

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from tnt_notebook.comm import ops
-from tnt_notebook.parallel.pipeline.functions import StageFunctions
 from tnt_notebook.parallel.pipeline.layout import Place, Plan
-from tnt_notebook.parallel.pipeline.messages import Messages
+from tnt_notebook.parallel.pipeline.messages import Message, Messages
+from tnt_notebook.parallel.pipeline.stage import StageFunctions
 from tnt_notebook.plan.schedule import Action
 from tnt_notebook.telemetry.events import EVENT_OF, NOT_TRAINING
 
@@ -48,57 +48,13 @@ class MicroBatch:
     scale: Any = 1.0
 
 
-@dataclass
-class StepResult:
-    """What has come of a step on this rank.
-
-    Attributes:
-        gradients: by id of the variable; summed over micro-batches, tf.Tensor or tf.IndexedSlices.
-        loss: what this rank's stages add to the loss of the batch; scalar, float32.
-    """
-
-    gradients: dict[int, Any] = field(default_factory=dict)
-    loss: Any = 0.0
-
-
-def add_step(
-    plan: Plan,
-    place: Place,
-    stages: Mapping[int, StageFunctions],
-    micro_batches: Sequence[MicroBatch],
-) -> StepResult:
-    """Adds a training step of this rank to the graph that is being traced.
+class PipelineStep:
+    """A step of this rank, added to the graph that is being traced.
 
     Args:
         stages: the functions of this rank's stages, by number.
         micro_batches: as many as the schedule has.
     """
-    step = _Step(plan, place, stages, micro_batches)
-    step.run(plan.schedule.actions[place.rank])
-    return StepResult(step.gradients, step.loss)
-
-
-def add_forward(
-    plan: Plan,
-    place: Place,
-    stages: Mapping[int, StageFunctions],
-    micro_batches: Sequence[MicroBatch],
-) -> tuple[Any, list[list[tf.Tensor]]]:
-    """Adds the forward half of a step, for evaluation and prediction.
-
-    Returns:
-        What this rank's stages add to the loss of the batch; and of each micro-batch what the last
-        stage gives, if it is here.
-    """
-    step = _Step(plan, place, stages, micro_batches)
-    micros = range(len(micro_batches))
-    own = plan.schedule.stages_of(place.rank)
-    results = step.run([Action("F", number, micro) for number in own for micro in micros])
-    return step.loss, results[-len(micros) :]
-
-
-class _Step:
-    """A step while its graph is built."""
 
     def __init__(
         self,
@@ -107,18 +63,38 @@ class _Step:
         stages: Mapping[int, StageFunctions],
         micro_batches: Sequence[MicroBatch],
     ) -> None:
-        self.place, self.stages, self.micro_batches = place, stages, micro_batches
+        self._schedule, self._place = plan.schedule, place
+        self._stages, self.micro_batches = stages, micro_batches
         model = next(iter(stages.values())).model
         rows = [batch.rows for batch in micro_batches]
         self._messages = Messages(plan, place, model.graph, model.trained, rows)
-        self.gradients: dict[int, Any] = {}
-        self.loss: Any = tf.constant(0.0)
+        self._gradients: dict[int, Any] = {}
+        self._loss: Any = tf.constant(0.0)
         # What functions have taken and given, by stage, micro-batch and name.
         self._values: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
         # What the next call waits for, beside its values. The first: that there is a batch.
         self._before: list[Any] = [tf.convert_to_tensor(micro_batches[0].rows)]
 
-    def run(self, actions: Sequence[Action]) -> list[list[tf.Tensor]]:
+    def train(self) -> tuple[dict[int, Any], Any]:
+        """Adds forward and backward.
+
+        Returns:
+            Gradients by id of the variable, summed over micro-batches, tf.Tensor or
+            tf.IndexedSlices; and what this rank's stages add to the loss of the batch, a scalar,
+            float32.
+        """
+        self._run(self._schedule.actions[self._place.rank])
+        return self._gradients, self._loss
+
+    def forward(self) -> tuple[Any, list[list[tf.Tensor]]]:
+        """Adds the forward half, for evaluation and prediction: gives the loss as :meth:`train`,
+        and of each micro-batch what the last stage gives, if it is here."""
+        micros = range(len(self.micro_batches))
+        own = self._schedule.stages_of(self._place.rank)
+        results = self._run([Action("F", number, micro) for number in own for micro in micros])
+        return self._loss, results[-len(micros) :]
+
+    def _run(self, actions: Sequence[Action]) -> list[list[tf.Tensor]]:
         """Adds actions; gives of each what its stage predicts, if it does."""
         self._before = self._messages.post(actions[0], self._before)
         results = []
@@ -129,7 +105,7 @@ class _Step:
         return results
 
     def _act(self, action: Action) -> list[tf.Tensor]:
-        stage, micro = self.stages[action.stage], action.micro
+        stage, micro = self._stages[action.stage], action.micro
         values = self._values[action.stage, micro]
         if action.kind == "F":
             self._take_inputs(stage, micro, values)
@@ -140,30 +116,27 @@ class _Step:
             return []  # nothing is trained here, nor before
         taken = [values[name] for name in part.takes]
         with tf.control_dependencies([*self._before, *taken]):
-            begin = ops.clock(over=self.place.over)
+            begin = ops.clock(over=self._place.over)
         with tf.control_dependencies([begin]):
             made = part.function(*taken)
         values.update(zip(part.gives, made, strict=True))
-        sent = []
         if action.kind == "F":
             self._count_loss(stage, micro, values)
-            sent = self._send(stage, micro, values, forward=True)
-        elif action.kind in "BI":
-            sent = self._send(stage, micro, values, forward=False)
+        sent = self._send(stage, micro, values, action.kind == "F") if action.kind != "W" else []
         added = []
         if action.kind in "BW":
             with tf.control_dependencies(sent):
                 added = self._add_up(stage, values)
         with tf.control_dependencies([*made[:1], *sent, *added]):
             number = action.stage << 16 | micro | (0 if stage.training else NOT_TRAINING)
-            end = ops.clock(begin, EVENT_OF[action.kind], number, self.place.over)
+            end = ops.clock(begin, EVENT_OF[action.kind], number, self._place.over)
         self._before = [end.op]
         return [values[name] for name in stage.results]
 
     def _count_loss(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         if stage.loss is not None:
             weight = tf.cast(self.micro_batches[micro].weight, tf.float32)
-            self.loss += tf.cast(values[stage.loss], tf.float32) * weight
+            self._loss += tf.cast(values[stage.loss], tf.float32) * weight
 
     def _take_inputs(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         batch = self.micro_batches[micro]
@@ -171,23 +144,19 @@ class _Step:
             values[stage.taken[value]] = batch.inputs[value]
         values.update(zip(stage.labels, batch.labels, strict=False))  # not all for all stages
         for message in self._messages.to(stage.number, micro, forward=True):
-            name = stage.taken[message.edge.value]
-            if self._messages.stays(message):
-                maker = self.stages[message.sender]
-                values[name] = self._values[maker.number, micro][maker.given[message.edge.value]]
-            else:
-                values[name] = self._messages.take(message)
+            values[stage.taken[message.edge.value]] = self._arrived(message)
+
+    def _arrived(self, message: Message) -> tf.Tensor:
+        """What a stage takes of another one, of this rank or not."""
+        if not self._messages.stays(message):
+            return self._messages.take(message)
+        sender = self._stages[message.sender]
+        return self._values[sender.number, message.micro][_name_in(sender, message)]
 
     def _take_gradients(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         parts: dict[str, list[tf.Tensor]] = defaultdict(list)
         for message in self._messages.to(stage.number, micro, forward=False):
-            value = message.edge.value
-            if self._messages.stays(message):
-                user = self.stages[message.sender]
-                gradient = self._values[user.number, micro][f"d{user.taken[value]}"]
-            else:
-                gradient = self._messages.take(message)
-            parts[f"d{stage.given[value]}"].append(gradient)
+            parts[f"d{stage.given[message.edge.value]}"].append(self._arrived(message))
         values.update((name, tf.add_n(summands)) for name, summands in parts.items())
         if stage.loss is not None:
             batch, loss = self.micro_batches[micro], values[stage.loss]
@@ -199,9 +168,7 @@ class _Step:
         sent = []
         for message in self._messages.of(stage.number, micro, forward):
             if not self._messages.stays(message):
-                value = message.edge.value
-                name = stage.given[value] if forward else f"d{stage.taken[value]}"
-                sent += self._messages.send(message, values[name])
+                sent += self._messages.send(message, values[_name_in(stage, message)])
         return sent
 
     def _add_up(self, stage: StageFunctions, values: dict[str, Any]) -> list[tf.Tensor]:
@@ -212,10 +179,16 @@ class _Step:
                 rows = tf.constant([*map(int, variable.shape)], tf.int64)
                 gradient = tf.IndexedSlices(values[f"dw{i}.values"], values[f"dw{i}.indices"], rows)
             if gradient is not None:
-                total = _sum(self.gradients.get(id(variable)), gradient)
-                self.gradients[id(variable)] = total
+                total = _sum(self._gradients.get(id(variable)), gradient)
+                self._gradients[id(variable)] = total
                 sums.append(total.values if isinstance(total, tf.IndexedSlices) else total)
         return sums
+
+
+def _name_in(sender: StageFunctions, message: Message) -> str:
+    """What the stage that sends a value, or its gradient, calls it."""
+    value = message.edge.value
+    return sender.given[value] if message.forward else f"d{sender.taken[value]}"
 
 
 def _sum(a: Any, b: Any) -> Any:

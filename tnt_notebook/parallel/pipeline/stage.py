@@ -7,7 +7,7 @@ stage's loss begins on that stage, with the micro-batch's weight in the batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +17,13 @@ import tensorflow as tf
 from tnt_notebook.comm import ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import as_summand, own_losses, weight_losses
-from tnt_notebook.parallel.pipeline.graph import (
-    Call,
-    Graph,
-    layers_of,
-    trained_values,
-)
+from tnt_notebook.parallel.pipeline.graph import Call, Graph, layers_of, trained_values
+from tnt_notebook.parallel.pipeline.parts import parts_of
 from tnt_notebook.plan.partition import Partition, Stage
+
+#: What the last stage does with the model's outputs: gives tensors that it adds up (training,
+#: evaluation), or gives as they are (prediction).
+Finish = Callable[[Any, list[tf.Tensor]], list[tf.Tensor]]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,6 @@ class StageModel:
     """The part of a model that one stage runs.
 
     Attributes:
-        number: of the stage.
         is_last: it has the model's outputs, the compiled loss and the metrics.
         values: what it is called on: values of earlier stages, then inputs of the model.
         regularized: layers whose weights add to the loss here; a shared layer's only once.
@@ -73,11 +72,7 @@ class StageModel:
         return list({id(v): v for layer in self.layers for v in layer.variables}.values())
 
     def forward(self, tensors: Sequence[Any], training: bool) -> tuple[dict[int, Any], list[Any]]:
-        """Runs the layers.
-
-        Returns:
-            All values, by number, and what the layers add to the loss.
-        """
+        """Runs the layers: gives all values, by number, and what the layers add to the loss."""
         values = dict(zip(self.values, tensors, strict=True))
         losses: list[Any] = []
         for call in self.calls:
@@ -94,11 +89,8 @@ class StageModel:
 
 
 def stage_models(model: keras.Model, graph: Graph, cut: Partition) -> list[StageModel]:
-    """The stages of a model.
-
-    Raises:
-        ModelError: a cut goes through something that cannot be sent.
-    """
+    """The stages of a model. Raises ModelError where a cut goes through something that cannot be
+    sent."""
     for edge in cut.edges:
         spec = graph.specs[edge.value]
         if edge.value not in graph.dense:
@@ -121,3 +113,70 @@ def stage_models(model: keras.Model, graph: Graph, cut: Partition) -> list[Stage
         is_last = number == len(cut.stages) - 1
         stages.append(StageModel(model, graph, stage, number, is_last, own, trained))
     return stages
+
+
+class StageFunctions:
+    """The traced parts of a stage, and what their arguments and results are called.
+
+    Args:
+        labels: specs of what ``finish`` takes beside the model's outputs. The first is the number
+            of samples that count, int64: with 0, the stage's state stays as it was.
+        kinds: of the parts: ``"FB"`` or ``"FIW"`` in training, else ``"F"``.
+        state: variables that ``finish`` changes.
+
+    Attributes:
+        taken, given, labels: names of values and labels; ``d`` before them is their gradient's.
+        loss: name of the loss, if the stage adds to it.
+        results: names of what ``finish`` gives in prediction.
+    """
+
+    def __init__(
+        self,
+        model: StageModel,
+        labels: Sequence[tf.TensorSpec],
+        finish: Finish,
+        kinds: str = "F",
+        *,
+        recompute: bool = False,
+        training: bool = False,
+        predicts: bool = False,
+        state: Sequence[keras.Variable] = (),
+    ) -> None:
+        self.model = model
+        self.number, self.training = model.number, training
+        self.variables = model.trainable_variables()
+        n = len(model.values)
+        changing = [*model.state(), *state] if not predicts else []
+        last: list[tf.Tensor] = []
+
+        def forward(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+            nonlocal last
+            before = [tf.identity(v.value) for v in changing]
+            values, losses = model.forward(tensors[:n], training)
+            given = [values[v] for v in model.stage.gives]
+            finished = finish(model.outputs(values), tensors[n:]) if model.is_last else []
+            if predicts:
+                last = finished
+            else:
+                losses += finished
+                last = [tf.add_n(losses)] if losses else []
+            for variable, value in zip(changing, before, strict=True):
+                # A micro-batch without samples works on a borrowed one.
+                variable.value.assign(tf.where(tensors[n] > 0, variable.value, value))
+            return [*given, *last]
+
+        self.parts = parts_of(
+            forward,
+            [*map(model.graph.spec, model.values), *labels],
+            [v.value for v in self.variables],
+            kinds,
+            recompute,
+            f"stage_{model.number}",
+            differentiated=[i for i, v in enumerate(model.values) if v in model.trained],
+        )
+        self.taken = {value: f"x{i}" for i, value in enumerate(model.values)}
+        self.given = {value: f"y{i}" for i, value in enumerate(model.stage.gives)}
+        self.labels = [f"x{n + i}" for i in range(len(labels))]
+        after = [f"y{len(self.given) + i}" for i in range(len(last))]
+        self.loss = after[0] if after and not predicts else None
+        self.results = after if predicts else []

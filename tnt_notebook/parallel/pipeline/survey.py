@@ -24,22 +24,9 @@ _BATCH = 1009
 
 
 def surveyed(model: keras.Model) -> Graph:
-    """The graph of a model, with shapes and masks.
-
-    Raises:
-        ModelError: it has none, or cannot be trained in micro-batches.
-    """
+    """The graph of a model, with shapes and masks. Raises ModelError where it has none, or cannot
+    be trained in micro-batches: an output does not have one row per sample."""
     graph = graph_of(model)
-    _survey(graph)
-    return graph
-
-
-def _survey(graph: Graph) -> None:
-    """Adds shapes and masks to a graph.
-
-    Raises:
-        ModelError: an output does not have one row per sample.
-    """
     values: dict[int, Any] = {}
     numbers: dict[int, int] = {}  # of values and masks, by id of the tensor
     tensors: list[Any] = []  # whose ids they are
@@ -79,6 +66,7 @@ def _survey(graph: Graph) -> None:
                 f"{_BATCH} samples its shape is {tuple(found)}. A pipeline joins the outputs of "
                 "micro-batches along their first axis, which must be that of the samples."
             )
+    return graph
 
 
 def _without_numbers(graph: Graph, value: int) -> keras.KerasTensor:

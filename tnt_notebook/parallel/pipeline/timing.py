@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import keras
@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tnt_notebook.keras.losses import forget_losses
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
-from tnt_notebook.parallel.pipeline.parts import Part, parts_of
+from tnt_notebook.parallel.pipeline.parts import Part, is_differentiable, parts_of
 from tnt_notebook.plan.measurements import Measured
 
 #: The fastest of so many runs counts, after one that warms up; fewer where one takes long, and more
@@ -31,12 +31,8 @@ _LEAST_S = 1e-6
 _UNKNOWN = 64
 
 
-def measure(call: Call, graph: Graph, learning: set[int], rows: int) -> Measured:
-    """Times a call on so many samples.
-
-    Args:
-        learning: see :func:`learning_values`.
-    """
+def measure(call: Call, graph: Graph, learning: Collection[int], rows: int) -> Measured:
+    """Times a call on so many samples; ``learning``: see :func:`.graph.trained_values`."""
     takes = inputs_of(call, learning)
     weights = trained_by(call)
     made: list[str] = []
@@ -48,12 +44,12 @@ def measure(call: Call, graph: Graph, learning: set[int], rows: int) -> Measured
         return [values[n] for n in call.gives]
 
     learns = [n for n in takes if n in learning]
-    floating = any(tf.as_dtype(graph.specs[n].dtype).is_floating for n in call.gives)
+    gives_gradients = any(is_differentiable(graph.specs[n].dtype) for n in call.gives)
     parts = parts_of(
         forward,
         [graph.spec(n) for n in takes],  # of any number of rows, as of a stage: more is kept then
         [v.value for v in weights],
-        "FIW" if floating and (learns or weights) else "F",
+        "FIW" if gives_gradients and (learns or weights) else "F",
         differentiated=range(len(learns)),
     )
     if isinstance(call.operation, keras.Layer):
@@ -109,16 +105,7 @@ def _call_s() -> float:
     return min(_seconds(part.function, [tf.zeros(1)])[0] for _ in range(10))
 
 
-def learning_values(graph: Graph) -> set[int]:
-    """Values that change when weights do: gradients of the others are wanted by nobody."""
-    learning: set[int] = set()
-    for call in graph.calls:
-        if trained_by(call) or learning.intersection(call.takes):
-            learning.update(call.gives)
-    return {n for n in learning if tf.as_dtype(graph.specs[n].dtype).is_floating}
-
-
-def inputs_of(call: Call, learning: set[int]) -> list[int]:
+def inputs_of(call: Call, learning: Collection[int]) -> list[int]:
     """The values that a call takes, each once, those first whose gradient is wanted."""
     return sorted(dict.fromkeys(call.takes), key=lambda n: n not in learning)
 

@@ -24,22 +24,15 @@ from tnt_notebook.parallel.data_parallel import gather_rows
 from tnt_notebook.parallel.interpose import drawn_apart, gate, interposed_losses
 from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.pipeline.cut import agreed_begins
-from tnt_notebook.parallel.pipeline.functions import StageFunctions
-from tnt_notebook.parallel.pipeline.graph import (
-    standardized,
-    wiring_of,
-)
+from tnt_notebook.parallel.pipeline.graph import standardized, wiring_of
 from tnt_notebook.parallel.pipeline.layout import Layout, Place, Plan
-from tnt_notebook.parallel.pipeline.readers import readers_of, share_of_pipeline
+from tnt_notebook.parallel.pipeline.readers import ranks_without_data, share_of_pipeline
 from tnt_notebook.parallel.pipeline.refusals import check_model
-from tnt_notebook.parallel.pipeline.runtime import MicroBatch, add_forward, add_step
-from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.parallel.pipeline.runtime import MicroBatch, PipelineStep
+from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.weights import Weights
-from tnt_notebook.parallel.step import (
-    Setting,
-    Step,
-)
+from tnt_notebook.parallel.step import Setting, Step
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import partition
@@ -50,18 +43,8 @@ _USUAL_BATCH_SIZE = 32
 
 
 class PipelineSteps:
-    """The steps of one model. Made on all ranks at once.
-
-    Args:
-        setting: what all steps have in common.
-        pipeline: what the person asked for.
-        layout: of the ranks.
-        batch_size: samples of a batch, if that is known.
-
-    Attributes:
-        weights: who has which.
-        reads: whether this rank is given batches; else, anything in their place.
-    """
+    """The steps of one model. Made on all ranks at once. A rank that does not read is given
+    anything in the place of batches."""
 
     def __init__(
         self,
@@ -91,8 +74,7 @@ class PipelineSteps:
         self._own = schedule.stages_of(layout.position)
         self._place = Place(setting.over, layout.ranks[layout.replica], layout.position)
         self._is_last = schedule.stages - 1 in self._own
-        self._readers = readers_of(cut, schedule)
-        self.reads = layout.position not in self._readers.others
+        self.reads = layout.position not in ranks_without_data(self._plan)
         self.weights = self._compiled()
 
     @property
@@ -125,22 +107,21 @@ class PipelineSteps:
         model, over = self._model, self._setting.over
         data, share = self._with_share(batch)
         with ops.channels(channels.TRAINING):
-            scale = _loss_scale(model.optimizer)
-            stages, micro_batches = self._prepared(data, share, "train", scale)
-            result = add_step(self._plan, self._place, stages, micro_batches)
-            found = self.weights.completed(result.gradients)
+            one = tf.constant(1.0)
+            scale = tf.cast(model.optimizer.scale_loss(one) if model.optimizer else one, tf.float64)
+            gradients, loss = self._step(data, share, "train", scale).train()
+            found = self.weights.completed(gradients)
             variables = [v for v in model.trainable_variables if id(v) in found]
             step = Step(over, self.weights.exchange, model, share)
             with gate(step), self.weights.seen_as_a_whole(variables):
                 model.optimizer.apply([found[id(v)] for v in variables], variables)
-            return self._logs(result.loss, share, over)
+            return self._logs(loss, share, over)
 
     def test_step(self, batch: Any) -> dict[str, Any]:
         """Logs of a batch."""
         data, share = self._with_share(batch)
         with ops.channels(channels.EVALUATION):
-            stages, micro_batches = self._prepared(data, share, "test")
-            loss, _ = add_forward(self._plan, self._place, stages, micro_batches)
+            loss, _ = self._step(data, share, "test").forward()
             return self._logs(loss, share, self._setting.over)
 
     def predict_step(self, batch: Any) -> Any:
@@ -148,13 +129,13 @@ class PipelineSteps:
         data, share = self._with_share(batch)
         over = self._setting.over
         with ops.channels(channels.PREDICTION):
-            stages, micro_batches = self._prepared(data, share, "predict")
-            _, results = add_forward(self._plan, self._place, stages, micro_batches)
+            step = self._step(data, share, "predict")
+            _, results = step.forward()
             outputs = [None] * len(self._graph.outputs)
             if self._is_last:
                 parts = [
                     [tensor[: micro.labels[0]] for tensor in tensors]
-                    for micro, tensors in zip(micro_batches, results, strict=True)
+                    for micro, tensors in zip(step.micro_batches, results, strict=True)
                 ]
                 outputs = [tf.concat(column, 0) for column in zip(*parts, strict=True)]
             numbers = {
@@ -184,13 +165,11 @@ class PipelineSteps:
         if not self.reads:
             # At the end of the data there is nothing to wait for.
             with tf.control_dependencies([batch]):
-                return None, share_of_pipeline(self._readers, self._place)
+                return None, share_of_pipeline(self._plan, self._place)
         data, share = batch
-        return data, share_of_pipeline(self._readers, self._place, Share(*share))
+        return data, share_of_pipeline(self._plan, self._place, Share(*share))
 
-    def _prepared(
-        self, data: Any, share: Share, phase: str, scale: Any = 1.0
-    ) -> tuple[dict[int, StageFunctions], list[MicroBatch]]:
+    def _step(self, data: Any, share: Share, phase: str, scale: Any = 1.0) -> PipelineStep:
         inputs, y, sample_weight = {}, None, None
         if data is not None:
             x, y, sample_weight = unpack(data)
@@ -220,7 +199,7 @@ class PipelineSteps:
             # They are functions of their own, whatever is traced around them.
             with tf.init_scope(), drawn_apart(self._layout.replica):
                 self._functions[key] = self._trace(phase, specs, structure)
-        return self._functions[key], micro_batches
+        return PipelineStep(self._plan, self._place, self._functions[key], micro_batches)
 
     def _trace(
         self, phase: str, specs: Sequence[tf.TensorSpec], structure: Any
@@ -270,8 +249,3 @@ class PipelineSteps:
         tracker.count.assign_add(tf.cast(counts, tracker.count.dtype))
         step = Step(over, self._setting.exchange, model, Share(counts, *share[1:]))
         return global_logs(step, model.get_metrics_result(), [], self._setting.votes)
-
-
-def _loss_scale(optimizer: Any) -> Any:
-    scaled = optimizer.scale_loss(tf.constant(1.0)) if optimizer is not None else 1.0
-    return tf.cast(scaled, tf.float64)

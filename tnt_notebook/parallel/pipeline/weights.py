@@ -10,6 +10,7 @@ A model that was built with ``tnt.lazy()`` stays apart.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -32,15 +33,8 @@ _CHANNELS_OF_GROUP = 64
 
 
 class Weights:
-    """The weights of a model in stages. Made on all ranks at once.
-
-    Args:
-        stages: all of them.
-        rank_of: the position in the pipeline that has each.
-
-    Attributes:
-        stay_apart: whether the model is never gathered, unless it is asked for.
-    """
+    """The weights of a model in stages, each at its position in the pipeline. Made on all ranks at
+    once. If they ``stay_apart`` the model is never gathered, unless it is asked for."""
 
     def __init__(
         self,
@@ -93,11 +87,7 @@ class Weights:
         over: World,
     ) -> list[Any]:
         """An exchange over all ranks that have the same weights: replicas, and stages that share.
-
-        Args:
-            scale: not used: gradients have their weight in the batch already.
-            over: not used: it is over groups of the ranks of this world.
-        """
+        Gradients have their weight in the batch already, so ``scale`` is not used."""
         result = list(gradients)
         for number, (holders, group) in enumerate(self._groups.items()):
             chosen = [i for i, v in enumerate(variables) if self._holders[id(v)] == holders]
@@ -120,53 +110,41 @@ class Weights:
         """Inside, an optimizer that is given the gradients of this rank's variables clips them by
         the norm of all, and leaves a step out if any gradient of any rank is not finite.
         """
-        norm, finite = self._norm_over_stages(variables), self._all_finite
-        scaling = keras.optimizers.LossScaleOptimizer
         with (
-            global_norm_replaced(norm),
-            replaced(scaling, "check_finite", finite),
+            global_norm_replaced(functools.partial(self._norm, variables)),
+            replaced(keras.optimizers.LossScaleOptimizer, "check_finite", self._all_finite),
             only_slots(self._model.optimizer, is_here),
         ):
             yield
 
-    def _norm_over_stages(
-        self, variables: Sequence[keras.Variable]
-    ) -> Callable[[Sequence[Any]], tf.Tensor]:
-        def norm(gradients: Sequence[Any]) -> tf.Tensor:
-            squares = [tf.constant(0.0, tf.float64)]
-            for gradient, variable in zip(gradients, variables, strict=True):
-                first = self._holders[id(variable)][0] == self._layout.position
-                if first and gradient is not None and self._layout.replica == 0:
-                    dense = tf.cast(tf.convert_to_tensor(gradient), tf.float64)
-                    squares.append(tf.reduce_sum(tf.square(dense)))
-            (total,) = ops.allreduce(
-                [tf.add_n(squares)], label="allreduce of norms", over=self._over
-            )
-            return tf.cast(tf.sqrt(total), tf.convert_to_tensor(gradients[0]).dtype)
+    def _norm(self, variables: Sequence[keras.Variable], gradients: Sequence[Any]) -> tf.Tensor:
+        """Over all stages; each gradient counts on one rank."""
+        squares = [tf.constant(0.0, tf.float64)]
+        for gradient, variable in zip(gradients, variables, strict=True):
+            first = self._holders[id(variable)][0] == self._layout.position
+            if first and gradient is not None and self._layout.replica == 0:
+                dense = tf.cast(tf.convert_to_tensor(gradient), tf.float64)
+                squares.append(tf.reduce_sum(tf.square(dense)))
+        (total,) = ops.allreduce([tf.add_n(squares)], label="allreduce of norms", over=self._over)
+        return tf.cast(tf.sqrt(total), tf.convert_to_tensor(gradients[0]).dtype)
 
-        return norm
-
-    def _all_finite(self, check_finite: Callable[..., Any]) -> Callable[..., Any]:
-        def check(optimizer: Any, gradients: Any) -> tf.Tensor:
-            own = tf.cast(check_finite(optimizer, gradients), tf.int32)
-            label = "allreduce of whether gradients are finite"
-            (all_of_them,) = ops.allreduce([own], reduction="min", label=label, over=self._over)
-            return tf.cast(all_of_them, tf.bool)
-
-        return check
+    def _all_finite(
+        self, check_finite: Callable[..., Any], optimizer: Any, gradients: Any
+    ) -> tf.Tensor:
+        own = tf.cast(check_finite(optimizer, gradients), tf.int32)
+        label = "allreduce of whether gradients are finite"
+        (all_of_them,) = ops.allreduce([own], reduction="min", label=label, over=self._over)
+        return tf.cast(all_of_them, tf.bool)
 
     def completed(self, gradients: dict[int, Any]) -> dict[int, Any]:
         """Gradients by id of the variable, with 0 for what this rank stands in for."""
         return {id(v): tf.zeros_like(v.value) for v in self._stands_in_for} | gradients
 
     def _find_stand_ins(self) -> list[keras.Variable]:
-        """Makes a position that trains no weights a holder of the smallest one of another.
+        """Makes a position that trains no weights a holder of the smallest one; gives it here.
 
         So its optimizer goes on with those of the others: counts steps, scales losses, and is there
         when norms and overflows are exchanged.
-
-        Returns:
-            What this position stands in for.
         """
         trainable = [v for v in self._model.trainable_variables if id(v) in self._holders]
         busy = {position for v in trainable for position in self._holders[id(v)]}
@@ -215,14 +193,13 @@ class Weights:
 def finalized_where_it_is() -> contextlib.AbstractContextManager[None]:
     """Inside, the end of ``fit`` puts moving averages into the weights of this rank."""
 
-    def wrap(finalize: Callable[..., None]) -> Callable[..., None]:
-        def finalize_own(optimizer: Any, variables: Sequence[keras.Variable]) -> None:
-            with only_slots(optimizer, is_here):
-                finalize(optimizer, variables)
+    def finalize_own(
+        finalize: Callable[..., None], optimizer: Any, variables: Sequence[keras.Variable]
+    ) -> None:
+        with only_slots(optimizer, is_here):
+            finalize(optimizer, variables)
 
-        return finalize_own
-
-    return replaced(keras.optimizers.Optimizer, "finalize_variable_values", wrap)
+    return replaced(keras.optimizers.Optimizer, "finalize_variable_values", finalize_own)
 
 
 def _slot_of(

@@ -1,0 +1,42 @@
+"""TensorFlow's random state, and how it traces. The same from TensorFlow 2.16 to 2.21."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context as eager
+
+
+def random_seed() -> int | None:
+    """The seed that was given to ``tf.random.set_seed``."""
+    return eager.global_seed()
+
+
+def random_state() -> tuple[Any, ...]:
+    """The state of the generator that gives ops without a seed their own: as that of Python's
+    ``random.Random``."""
+    return eager.context()._rng.getstate()
+
+
+def set_random_state(seed: int, operations: tuple[Any, ...], anew: bool = False) -> None:
+    """Makes these the random state. ``anew``: also where the seed is the same TensorFlow forgets
+    what was drawn with it."""
+    if eager.global_seed() != seed or anew:
+        tf.random.set_seed(seed)
+    eager.context()._rng.setstate(operations)
+
+
+def share_functions(source: Any, target: Any) -> None:
+    """Makes the functions that ops of one tf.function's graph call known in another's, and keeps
+    them alive."""
+    for function in source._functions.values():
+        target._add_function_recursive(function)
+
+
+def run_independently(made: tf.Tensor | tf.Operation) -> None:
+    """Takes an op out of the order of a tf.function: there, ops with side effects wait for the one
+    that was traced before them. It still runs before its function returns."""
+    order = getattr(getattr(made, "graph", None), "experimental_acd_manager", None)
+    if order is not None:
+        order.run_independently(made if isinstance(made, tf.Operation) else made.op)
