@@ -45,24 +45,19 @@ class Batch:
 
     def hold(self, why: str | None) -> None:
         """From now on jobs wait, for this reason; with None they run."""
-        config = {
-            "queues": self.queues,
-            "hosts": {platform.node(): 1, "node-2": 1},
-            "ports": self._ports,
-            "held": why,
-        }
+        hosts = {platform.node(): 1, "node-2": 1}
+        config = {"queues": self.queues, "hosts": hosts, "ports": self._ports, "held": why or ""}
         beside = self._folder / "config.new"
         beside.write_text(json.dumps(config))
         beside.rename(self._folder / "config.json")
 
-    def job(self, number: str) -> dict[str, Any]:
-        """What it knows of a job: state, hosts, how it ended, ..."""
-        found: dict[str, Any] = json.loads((self._folder / f"{number}.json").read_text())
-        return found
-
     def jobs(self) -> list[dict[str, Any]]:
-        """All of them."""
+        """What it knows of each job, the first is number 1: state, hosts, how it ended, ..."""
         return batch_shim.jobs(self._folder)
+
+    def job(self, number: str) -> dict[str, Any]:
+        """One of them."""
+        return self.jobs()[int(number) - 1]
 
     def expire(self, number: str) -> None:
         """The job's time is over."""
