@@ -22,7 +22,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"this machine does not allow it: {problem}")
     if _started not in item.config.stash:
         stack = item.config.stash[_started] = contextlib.ExitStack()
-        slurm = stack.enter_context(slurm_here(nodes=2, cpus=4))
+        slurm = stack.enter_context(slurm_here())
         os.environ.update(slurm.environment)
 
 

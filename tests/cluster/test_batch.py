@@ -5,17 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.support.batch import Batch, batch
 from tests.support.cases import THOROUGH
-from tests.support.waiting import eventually
+from tests.support.program import program
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import processes_of
@@ -85,24 +83,20 @@ def test_what_is_refused_is_shown_whole(system: Batch) -> None:
 
 def test_a_job_that_waits_says_for_what_and_can_be_given_up(system: Batch) -> None:
     system.hold("Insufficient amount of resource: ncpus (R: 2 A: 0 T: 8)")
-    program = f"""
+    waits = f"""
 from tnt_notebook.cluster import Cluster
 Cluster(2, launcher={system.name!r}, report=lambda line: print(line, flush=True))
 """
-    owner = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
     try:
-        assert owner.stdout is not None
-        lines = list(itertools.islice(owner.stdout, 2))
-        job = system.jobs()[-1]
-        assert f"job {job['id']} is pending: " in lines[-1], lines
-        assert "Insufficient amount of resource: ncpus (R: 2 A: 0 T: 8)" in lines[-1]
-        owner.send_signal(2)  # as the notebook's interrupt
-        owner.communicate(timeout=60)
+        with program(waits, stderr=subprocess.PIPE) as owner:
+            lines = list(itertools.islice(owner.stdout, 2))
+            job = system.jobs()[-1]
+            assert f"job {job['id']} is pending: " in lines[-1], lines
+            assert "Insufficient amount of resource: ncpus (R: 2 A: 0 T: 8)" in lines[-1]
+            owner.send_signal(2)  # as the notebook's interrupt
+            owner.communicate(timeout=60)
         assert system.job(job["id"])["how"] == "cancelled" and left() == []
     finally:
-        owner.kill()
         system.hold(None)
 
 
@@ -117,34 +111,3 @@ def test_the_end_of_the_job_is_told_with_its_reason(system: Batch) -> None:
     finally:
         cluster.stop()
     assert left() == []
-
-
-OWNER = """
-import subprocess, sys, time
-from tests.support.batch import batch
-with batch("lsf") as system:
-    folder = system.path.partition("/bin")[0]
-    script = f"#BSUB -J x\\n#BSUB -n 1\\n#BSUB -o {folder}/out\\nsleep 1234.5 & sleep 1234.5\\n"
-    subprocess.run([f"{folder}/bin/bsub"], input=script, text=True, check=True)
-    while system.jobs()[0]["state"] != "running":
-        time.sleep(0.01)
-    print(folder, flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_nothing_of_a_batch_system_outlives_the_tests() -> None:
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER], cwd=Path(__file__).parents[2], text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    assert owner.stdout is not None
-    assert "Job <1>" in owner.stdout.readline()
-    folder = Path(owner.stdout.readline().strip())
-    script = str(folder / "script.1")
-    assert [p for p in psutil.process_iter(["cmdline"]) if script in (p.info["cmdline"] or [])]
-    owner.kill()
-    owner.communicate()
-    eventually(lambda: not folder.exists())
-    found = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])]
-    assert not [words for words in found if script in words or words == ["sleep", "1234.5"]]

@@ -12,13 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hosts import Rack, hosts, unavailable
+from tests.support.hosts import Rack, hosts, needed
 from tests.support.rank_pool import ROOT, rank_environment
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.skipif(
-    bool(unavailable()), reason=f"this machine does not allow it: {unavailable()}"
-)
+pytestmark = needed
 
 
 @pytest.fixture

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import sys
 
-import pytest
-
-from tests.support.hosts import hosts, unavailable
+from tests.support.hosts import hosts, needed
 from tests.support.rank_pool import ROOT, rank_environment
 
-pytestmark = pytest.mark.skipif(
-    bool(unavailable()), reason=f"this machine does not allow it: {unavailable()}"
-)
+pytestmark = needed
 
 
 SENTENCES = {

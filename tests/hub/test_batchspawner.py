@@ -62,7 +62,7 @@ done
 def slurm(host: SharedHost) -> Iterator[Slurm]:
     if problem := unavailable() or jupyterhub.unavailable():
         pytest.skip(problem)
-    with slurm_here(nodes=1, cpus=4, shared=host) as slurm:
+    with slurm_here(nodes=1, shared=host) as slurm:
         # As long as by Slurm's default has a server to end its kernels.
         file = slurm.folder / "slurm.conf"
         file.write_text(file.read_text().replace("KillWait=3\n", "KillWait=30\n"))

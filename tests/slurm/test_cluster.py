@@ -7,23 +7,18 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.hosts import hosts
-from tests.support.hosts import unavailable as hosts_unavailable
+from tests.support.hosts import hosts, needed
+from tests.support.program import program
 from tests.support.rank_pool import ROOT
-from tests.support.slurm import Slurm, slurm_here, slurm_on, unavailable
+from tests.support.slurm import Slurm, slurm_on
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster, record
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.warden import processes_of
-
-pytestmark = pytest.mark.skipif(
-    bool(unavailable()), reason=f"this machine does not allow it: {unavailable()}"
-)
 
 CELL = """
 import keras, numpy as np
@@ -35,19 +30,9 @@ model.fit(x, x.sum(1, keepdims=True), batch_size=32, epochs={epochs})
 """
 
 
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    with slurm_here(nodes=2, cpus=4) as slurm, pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("clusters")
-        for name, value in {**slurm.environment, "TNT_RUN_DIR": str(folder)}.items():
-            patch.setenv(name, value)
-        yield slurm
-
-
 def left() -> list[Path]:
     """What clusters of these tests have left behind."""
-    folder = Path(os.environ["TNT_RUN_DIR"])
-    return list(folder.iterdir())
+    return list(Path(os.environ["TNT_RUN_DIR"]).iterdir())
 
 
 def test_start_train_attach_restart_stop(slurm: Slurm) -> None:
@@ -100,31 +85,32 @@ def test_what_slurm_refuses_is_shown_whole(slurm: Slurm) -> None:
 def test_a_job_that_waits_says_for_what_and_can_be_given_up(slurm: Slurm) -> None:
     for node in slurm.nodes:
         slurm.drain(node)
-    lines: list[str] = []
-    program = """
-import sys
+    waits = """
 from tnt_notebook.cluster import Cluster
 Cluster(2, launcher="slurm", report=lambda line: print(line, flush=True))
 """
-    owner = subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
     try:
-        assert owner.stdout is not None
-        for line in itertools.islice(owner.stdout, 20):
-            lines.append(line)
-            if "drained or down" in line:
-                break
-        assert "drained or down" in lines[-1], lines
-        job = next(iter(number for number, j in slurm.jobs().items() if j.state == "PENDING"))
-        assert any(f"job {job} is pending: " in line for line in lines), lines
-        owner.send_signal(2)  # as the notebook's interrupt
-        owner.communicate(timeout=60)
+        with program(waits, stderr=subprocess.PIPE) as owner:
+            told = next(line for line in owner.stdout if "drained or down" in line)
+            job = next(number for number, j in slurm.jobs().items() if j.state == "PENDING")
+            assert f"job {job} is pending: " in told
+            owner.send_signal(2)  # as the notebook's interrupt
+            owner.communicate(timeout=60)
         assert slurm.jobs()[job].state == "CANCELLED" and left() == []
     finally:
-        owner.kill()
         for node in slurm.nodes:
             slurm.resume(node)
+
+
+@pytest.mark.thorough
+def test_a_job_is_warned_before_its_time_limit_as_scripts_ask_for(slurm: Slurm) -> None:
+    script = "trap 'echo warned' USR1; echo ready; while true; do sleep 1000 & wait; done"
+    job = slurm.submit(script, "--time=5", "--signal=B:USR1@60")
+    eventually(lambda: "ready\n" in slurm.output(job))
+    slurm.expire(job, 3)
+    eventually(lambda: "warned\n" in slurm.output(job))
+    assert slurm.jobs()[job].state == "RUNNING"
+    slurm.wait(job, "TIMEOUT", seconds=60)
 
 
 def test_a_time_limit_is_told_as_the_reason(slurm: Slurm) -> None:
@@ -176,20 +162,15 @@ class Slow(keras.callbacks.Callback):
 
 
 def test_a_killed_owner_leaves_no_job(slurm: Slurm) -> None:
-    program = """
+    owns = """
 import sys
 from tnt_notebook.cluster import Cluster
 cluster = Cluster(2, launcher="slurm", keep=0)
 print(cluster.id, cluster.record.job, flush=True)
 sys.stdin.read()
 """
-    owner = subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert owner.stdout is not None
-    cluster_id, job = owner.stdout.readline().split()
-    owner.kill()
-    owner.communicate()
+    with program(owns) as owner:
+        cluster_id, job = owner.stdout.readline().split()
     eventually(lambda: slurm.jobs()[int(job)].state == "COMPLETED", 30)
     eventually(lambda: not processes_of(cluster_id) and not left(), 30)
 
@@ -219,9 +200,7 @@ finally:
 """
 
 
-@pytest.mark.skipif(
-    bool(hosts_unavailable()), reason=f"this machine does not allow it: {hosts_unavailable()}"
-)
+@needed
 def test_nothing_stays_on_any_node(tmp_path: Path) -> None:
     with hosts(3) as rack, slurm_on(rack) as slurm:
 
@@ -239,7 +218,6 @@ def test_nothing_stays_on_any_node(tmp_path: Path) -> None:
                 env={**os.environ, **slurm.environment, "TNT_RUN_DIR": str(tmp_path)},
             )  # fmt: skip
             try:
-                assert notebook.stdout is not None
                 ranks, job, segments = notebook.stdout.readline().split()
                 here = [path for path in on_nodes() if path.name == Path(segments).name]
                 assert ranks == ("4" if how == "killed" else "2")

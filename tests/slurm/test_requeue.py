@@ -5,20 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from tests.support.rank_pool import ROOT, rank_environment
-from tests.support.slurm import Slurm, slurm_here, unavailable
+from tests.support.slurm import Slurm
 from tests.support.waiting import eventually
 from tnt_notebook.cluster.launch.command import find_mpiexec
-
-pytestmark = pytest.mark.skipif(
-    bool(unavailable()), reason=f"this machine does not allow it: {unavailable()}"
-)
 
 TRAIN = """
 import os, sys, time
@@ -50,24 +44,13 @@ if comm.rank() == 0:
 """
 
 
-@pytest.fixture
-def slurm() -> Iterator[Slurm]:
-    with slurm_here(nodes=2, cpus=2) as slurm:
-        yield slurm
-
-
-def script_of_the_docs() -> str:
-    text = (ROOT / "docs" / "checkpoints.md").read_text()
-    found = re.search(r"```bash\n(.*?)```", text, re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
 def submit(slurm: Slurm, folder: Path, pause: float) -> int:
     folder.mkdir()
     (folder / "train.py").write_text(TRAIN)
     words = [sys.executable, str(folder / "train.py"), str(folder), str(pause)]
-    script = script_of_the_docs().replace("mpiexec", shlex.quote(str(find_mpiexec())), 1)
+    page = (ROOT / "docs" / "checkpoints.md").read_text()
+    script = re.search(r"```bash\n(.*?)```", page, re.DOTALL)[1]
+    script = script.replace("mpiexec", shlex.quote(str(find_mpiexec())), 1)
     script = script.replace("python train.py", shlex.join(words))
     # The nodes are one machine: the daemons of MPI must not all take the same port.
     environment = {

@@ -86,7 +86,6 @@ def batch(name: str) -> Iterator[Batch]:
         start_new_session=True,
         cwd="/",
     )
-    assert process.stdin is not None
     try:
         process.stdin.write(json.dumps([*shim, "serve"]) + "\n")
         process.stdin.flush()

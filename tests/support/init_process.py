@@ -40,15 +40,10 @@ def started(name: str, command: Sequence[str]) -> subprocess.Popen[str]:
     Raises:
         RuntimeError: as `begin`.
     """
+    pipe = subprocess.PIPE
     process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
     )
-    assert process.stdout is not None and process.stderr is not None
     if process.stdout.readline() != "ready\n":
         process.kill()
         raise RuntimeError(f"{name} did not start: {process.stderr.read()}")
@@ -57,13 +52,11 @@ def started(name: str, command: Sequence[str]) -> subprocess.Popen[str]:
 
 def end(process: subprocess.Popen[str], seconds: float) -> None:
     """Lets it end, or kills it after so many seconds, and waits until it has ended."""
-    assert process.stdin is not None
     process.stdin.close()
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    for stream in (process.stdout, process.stderr):
-        assert stream is not None
-        stream.close()
+    process.stdout.close()
+    process.stderr.close()

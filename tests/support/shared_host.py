@@ -119,20 +119,11 @@ class SharedHost:
 
 @contextlib.contextmanager
 def shared_host(*users: str) -> Iterator[SharedHost]:
-    """A host with these users.
-
-    Raises:
-        RuntimeError: this machine does not allow it; `unavailable` says why beforehand.
-    """
-    if problem := unavailable():
-        raise RuntimeError(problem)
+    """A host with these users. Where there can be none, `unavailable` says why."""
     folder = Path(tempfile.mkdtemp(prefix="tnt-shared-"))
     try:
-        host = SharedHost(folder, users)
-        try:
+        with contextlib.closing(SharedHost(folder, users)) as host:
             yield host
-        finally:
-            host.close()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -150,14 +141,9 @@ def unavailable() -> str:
     run = subprocess.run([*words, "true"], capture_output=True, text=True)
     if run.returncode:
         return f"this machine does not allow it: {run.stderr.strip()}."
-    folder = Path(tempfile.mkdtemp(prefix="tnt-shared-"))
-    try:
-        host = SharedHost(folder, ["somebody"])
+    with shared_host("somebody") as host:
         probe = [sys.executable, "-c", "import tnt_notebook.cluster"]
         run = host.run(probe, "somebody", capture_output=True, text=True)
-        host.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     if run.returncode:
         return (
             f"Other users than root cannot run {sys.executable}: {run.stderr.strip()[-300:]}. Make "

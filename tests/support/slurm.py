@@ -1,6 +1,6 @@
 """A real Slurm for the tests: Debian's slurmctld, slurmd and munged, with a folder of their own.
 
-    with slurm_here(nodes=2, cpus=4) as slurm:         # on this machine, in its network
+    with slurm_here() as slurm:                        # on this machine, in its network
         subprocess.run(["sbatch", "job.sh"], env={**os.environ, **slurm.environment})
 
     with hosts(3) as rack, slurm_on(rack) as slurm:    # node1: login node; node2, node3: compute
@@ -23,9 +23,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.support.hosts import Rack
 from tests.support.shared_host import SharedHost
@@ -35,31 +34,13 @@ from tests.support.waiting import eventually
 from tnt_notebook.cluster.ports import free_ports, undialled
 
 _PROGRAMS = ("munged", "sbatch", "scontrol", "slurmctld", "slurmd", "squeue")
-_FIELDS = {"id": "%A", "name": "%j", "state": "%T", "reason": "%r", "nodes": "%N", "left": "%L"}
 
 
-class SlurmError(AssertionError):
-    """A command of Slurm failed, or Slurm did not start; the text holds what it printed."""
+class Job(NamedTuple):
+    """A job as squeue shows it."""
 
-
-@dataclass(frozen=True)
-class Job:
-    """A job as squeue shows it.
-
-    Attributes:
-        id: its number.
-        state: ``PENDING``, ``RUNNING``, ``COMPLETING``, ``CANCELLED``, ``TIMEOUT``, ...
-        reason: why it is in that state: ``Resources``, ``None``, ``TimeLimit``, ...
-        nodes: as Slurm writes them: ``node[1-2]``; empty while it waits.
-        left: until its time limit, as Slurm writes it: ``[days-]hours:minutes:seconds``.
-    """
-
-    id: int
     name: str
-    state: str
-    reason: str
-    nodes: str
-    left: str
+    state: str  #: ``PENDING``, ``RUNNING``, ``COMPLETING``, ``CANCELLED``, ``TIMEOUT``, ...
 
 
 class Slurm:
@@ -72,12 +53,11 @@ class Slurm:
         nodes: the names of its compute nodes.
     """
 
-    def __init__(self, folder: Path, nodes: Sequence[str], run: Callable, close: Callable) -> None:
+    def __init__(self, folder: Path, nodes: Sequence[str], run: Callable) -> None:
         self.folder = folder
         self.environment = {"SLURM_CONF": str(folder / "slurm.conf")}
         self.nodes = tuple(nodes)
         self._run = run
-        self._close = close
 
     def run(self, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess:
         """As `subprocess.run`, with Slurm's environment, on the login node."""
@@ -94,7 +74,7 @@ class Slurm:
             more: as `run` takes them, such as ``env``.
 
         Raises:
-            SlurmError: it was refused; with all that sbatch says.
+            AssertionError: it was refused; with all that sbatch says.
         """
         words = ("sbatch", "--parsable", f"--chdir={self.folder}", *options)
         printed = self._ask(*words, input=f"#!/bin/bash\n{script}\n", **more)
@@ -107,51 +87,41 @@ class Slurm:
 
     def jobs(self) -> dict[int, Job]:
         """All jobs that Slurm knows, also those that ended within the last 300 s, by number."""
-        form = "\x1f".join(_FIELDS.values())
-        lines = self._ask("squeue", "--noheader", "--all", "--states=all", "-o", form).splitlines()
-        found = [dict(zip(_FIELDS, line.split("\x1f"), strict=True)) for line in lines]
-        return {int(job["id"]): Job(**{**job, "id": int(job["id"])}) for job in found}
+        lines = self._ask("squeue", "--noheader", "--all", "--states=all", "-o", "%A %j %T")
+        rows = (line.split() for line in lines.splitlines())
+        return {int(number): Job(name, state) for number, name, state in rows}
 
     def job(self, number: int) -> dict[str, str]:
         """All that ``scontrol show job`` says: ``JobState``, ``Reason``, ``ExitCode``, ...
 
         Raises:
-            SlurmError: it knows no such job, or does no longer.
+            AssertionError: it knows no such job, or does no longer.
         """
         text = self._ask("scontrol", "show", "job", "--oneliner", str(number))
         return dict(re.findall(r"(?:^|\s)([A-Za-z]\w*(?:[:/]\w+)*)=(\S*)", text))
 
-    def wait(self, number: int, *states: str, seconds: float = 20.0) -> Job:
-        """Returns the job as soon as it is in one of these states, or fails after the seconds."""
+    def wait(self, number: int, *states: str, seconds: float = 20.0) -> None:
+        """Returns when the job is in one of these states, or fails after the seconds."""
         eventually(lambda: self.jobs()[number].state in states, seconds)
-        return self.jobs()[number]
 
     def cancel(self, *numbers: int) -> None:
         """As a user does, with scancel."""
         self._ask("scancel", *map(str, numbers))
 
-    def node(self, name: str) -> str:
-        """The state of a node: ``idle``, ``mixed``, ``allocated``, ``drained``, ``down``, ..."""
-        return self._ask("sinfo", "--noheader", "-n", name, "-o", "%T", "-p", "main").strip()
-
-    def drain(self, node: str, reason: str = "a test") -> None:
+    def drain(self, node: str) -> None:
         """Jobs that run there go on, and no other starts."""
-        update = (f"nodename={node}", "state=drain", f"reason={reason}")
-        self._ask("scontrol", "update", *update)
+        self._ask("scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
 
     def resume(self, node: str) -> None:
         """Jobs may start there again."""
         self._ask("scontrol", "update", f"nodename={node}", "state=resume")
 
-    def expire(self, number: int, seconds: float = 0.0) -> float:
+    def expire(self, number: int, seconds: float = 0.0) -> None:
         """Moves a job's time limit to so many seconds from now.
 
         By itself Slurm looks at time limits every 30 s, here about every second until the limit
         has come. The signal that a job has asked for (``--signal``) comes by the new limit. After
         it, processes have 3 s (KillWait) between SIGTERM and SIGKILL.
-
-        Returns:
-            After how many seconds at most the job has ended, however it reacts.
         """
         now = time.time()
         end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now + seconds))
@@ -159,8 +129,6 @@ class Slurm:
         hurry = self.folder / HURRY
         hurry.touch()
         os.utime(hurry, times=(now, max(hurry.stat().st_mtime, now + seconds + 5)))
-        period = 1 if (self.folder / "hurry.so").exists() else 30
-        return seconds + period + 3 + 10  # the last for a slow machine
 
     def start_soon(self, number: int) -> None:
         """Starts a job that waits for a time to come, as one does that was queued again (10 s).
@@ -168,10 +136,6 @@ class Slurm:
         In 2 s: on a node that has ended it within the same second, it would not be let in.
         """
         self._ask("scontrol", "update", f"jobid={number}", "starttime=now+2")
-
-    def down(self) -> None:
-        """Ends it with all its jobs, at once; nothing happens if that has been done."""
-        self._close()
 
     def log(self, lines: int = 20) -> str:
         """The last lines of all its daemons' logs."""
@@ -183,52 +147,44 @@ class Slurm:
         options = {"capture_output": True, "text": True, "timeout": 30, **options}
         run = self.run(command, **options)
         if run.returncode:
-            raise SlurmError(f"{' '.join(command)}: status {run.returncode}: {run.stderr}")
+            raise AssertionError(f"{' '.join(command)}: status {run.returncode}: {run.stderr}")
         return run.stdout
 
 
 @contextlib.contextmanager
-def slurm_here(
-    nodes: int = 2, cpus: int = 4, gpus: int = 0, shared: SharedHost | None = None
-) -> Iterator[Slurm]:
+def slurm_here(nodes: int = 2, shared: SharedHost | None = None) -> Iterator[Slurm]:
     """Slurm on this machine, in its network: ``node1``, ``node2``, ... are all this machine.
 
     Args:
-        cpus, gpus: that each node has for Slurm; GPUs are names only.
         shared: where all of it runs, so that its users can submit jobs.
 
     Raises:
-        RuntimeError: there can be none; `unavailable` says why beforehand.
-        SlurmError: it did not start.
+        AssertionError: it did not start. Where there can be none, `unavailable` says why.
     """
-    _check(unavailable())
     host = socket.gethostname().partition(".")[0]
     port, *ports = free_ports(nodes + 1, *(undialled() or (10_000, 30_000)))
     controller = Node("controller", host, "127.0.0.1", port)
     table = [Node(f"node{i}", host, "127.0.0.1", port) for i, port in enumerate(ports, 1)]
     places = [shared] * (1 + nodes) if shared else []
-    with running(controller, table, cpus, gpus, places) as (folder, close):
+    with running(controller, table, places) as folder:
         run = shared.run if shared else subprocess.run
-        yield _ready(Slurm(folder, [node.name for node in table], run, close))
+        yield _ready(Slurm(folder, [node.name for node in table], run))
 
 
 @contextlib.contextmanager
-def slurm_on(rack: Rack, cpus: int = 4, gpus: int = 0) -> Iterator[Slurm]:
+def slurm_on(rack: Rack) -> Iterator[Slurm]:
     """Slurm over emulated hosts: slurmctld on the first, the login node, a slurmd on every other.
 
     Args:
         rack: of at least two hosts.
-        cpus, gpus: that each node has for Slurm; GPUs are names only.
 
     Raises:
-        RuntimeError: there can be none; `unavailable` says why beforehand.
-        SlurmError: it did not start.
+        AssertionError: as `slurm_here`.
     """
-    _check(unavailable())
     login = Node(rack[0].name, rack[0].name, rack[0].address, 6817)
     table = [Node(host.name, host.name, host.address, 6818) for host in rack[1:]]
-    with running(login, table, cpus, gpus, rack) as (folder, close):
-        yield _ready(Slurm(folder, [node.name for node in table], rack[0].run, close))
+    with running(login, table, rack) as folder:
+        yield _ready(Slurm(folder, [node.name for node in table], rack[0].run))
 
 
 @functools.cache
@@ -244,19 +200,6 @@ def unavailable() -> str:
     return ""
 
 
-@functools.cache
-def pmix_unavailable() -> str:
-    """Why ``srun --mpi=pmix`` cannot start MPI ranks here, as a sentence; empty where it can."""
-    # Debian's Slurm loads it by the name that only the package for developers has.
-    found = list(Path("/usr/lib").glob("*/pmix*/lib/libpmix.so"))
-    return unavailable() or ("" if found else "Slurm needs PMIx (package libpmix-dev).")
-
-
-def _check(problem: str) -> None:
-    if problem:
-        raise RuntimeError(problem)
-
-
 def _ready(slurm: Slurm) -> Slurm:
     """Returns when jobs can start on all nodes."""
 
@@ -268,5 +211,5 @@ def _ready(slurm: Slurm) -> Slurm:
     try:
         eventually(idle, 20)
     except AssertionError:
-        raise SlurmError(f"Slurm did not start within 20 s:\n{slurm.log()}") from None
+        raise AssertionError(f"Slurm did not start within 20 s:\n{slurm.log()}") from None
     return slurm

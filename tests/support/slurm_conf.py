@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,15 +48,12 @@ MessageTimeout=10
 
 
 def write_configuration(
-    folder: Path, controller: Node, nodes: Sequence[Node], cpus: int, gpus: int, cgroup: Path | None
+    folder: Path, controller: Node, nodes: Sequence[Node], cgroup: Path | None
 ) -> None:
-    """Writes slurm.conf and what it refers to into the folder.
-
-    Each node finds it in a folder of its own, ``nodes/NAME``, since some settings are the node's.
+    """Writes slurm.conf, for nodes of 4 cores, and what it refers to into the folder.
 
     Args:
         controller: the host of slurmctld.
-        cpus, gpus: of each node, whatever the machine has.
         cgroup: in which Slurm keeps the processes of jobs together; None: it follows parents.
     """
     user = getpass.getuser()
@@ -84,26 +80,14 @@ def write_configuration(
         (folder / "cgroup").mkdir()
         (folder / "cgroup" / cgroup.parent.name).symlink_to(cgroup)
         (folder / "cgroup.conf").write_text(_CGROUP.format(folder=folder))
-    gres = f" Gres=gpu:{gpus}" if gpus else ""
-    if gpus:
-        lines.append("GresTypes=gpu")
-        for number in range(gpus):
-            (folder / f"gpu{number}").symlink_to(os.devnull)
-        devices = f"{folder}/gpu[0-{gpus - 1}]"
-        (folder / "gres.conf").write_text(f"Name=gpu File={devices}\n")
     for node in nodes:
-        (folder / "spool" / node.name).mkdir(parents=True)
-        (folder / "tmp" / node.name).mkdir(parents=True)
+        (folder / "spool" / node.name).mkdir()
+        (folder / "tmp" / node.name).mkdir()
         (folder / "tmp" / node.name).chmod(0o1777)
-        own = folder / "nodes" / node.name
-        own.mkdir(parents=True)
-        for name in ("slurm.conf", "gres.conf", "cgroup.conf"):
-            (own / name).symlink_to(folder / name)
-        (own / "mpi.conf").write_text(f"PMIxCliTmpDirBase={folder}/tmp/{node.name}\n")
         lines.append(
             f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} "
-            f"Port={node.port} CPUs={cpus} Sockets=1 CoresPerSocket={cpus} ThreadsPerCore=1 "
-            f"RealMemory=4000 State=UNKNOWN{gres}"
+            f"Port={node.port} CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 "
+            f"RealMemory=4000 State=UNKNOWN"
         )
     lines += [
         "PartitionName=main Nodes=ALL Default=YES DefaultTime=01:00:00 MaxTime=INFINITE State=UP",

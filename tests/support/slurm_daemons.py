@@ -25,12 +25,8 @@ _FREEZER = Path("/sys/fs/cgroup/freezer")  # where control groups are of version
 
 @contextlib.contextmanager
 def running(
-    controller: Node,
-    nodes: Sequence[Node],
-    cpus: int,
-    gpus: int,
-    hosts: Sequence[Host | SharedHost] = (),
-) -> Iterator[tuple[Path, Callable[[], None]]]:
+    controller: Node, nodes: Sequence[Node], hosts: Sequence[Host | SharedHost]
+) -> Iterator[Path]:
     """Daemons that have been started, but need not answer yet.
 
     Args:
@@ -38,35 +34,26 @@ def running(
         hosts: that of the controller and those of the nodes; none: all run on this machine.
 
     Yields:
-        Their folder, and a function that ends them, and removes it, before this does.
+        Their folder, which is removed.
     """
     folder = Path(tempfile.mkdtemp(prefix="tnt-slurm-"))
     cgroup = _FREEZER / folder.name
-    try:
-        supervisors = [_Supervisor(subprocess.Popen, folder, folder, cgroup)]
-    except OSError:
-        folder.rmdir()
-        raise
+    with contextlib.ExitStack() as stack:
 
-    def close() -> None:
-        # First those on hosts, whose files and groups the first one removes.
-        while supervisors:
-            supervisors.pop().close()
+        def supervisor(popen: Callable[..., subprocess.Popen], *owns: Path) -> _Supervisor:
+            return stack.enter_context(contextlib.closing(_Supervisor(popen, folder, *owns)))
 
-    try:
-        supervisors += [_Supervisor(host.popen, folder) for host in hosts]
-        first, *others = supervisors[1:] or supervisors * (1 + len(nodes))
+        # It ends last: it removes files and groups of those on hosts.
+        here = supervisor(subprocess.Popen, folder, cgroup)
+        first, *others = [supervisor(host.popen) for host in hosts] or [here] * (1 + len(nodes))
         _fill(folder)
-        write_configuration(folder, controller, nodes, cpus, gpus, _made(cgroup))
+        write_configuration(folder, controller, nodes, _made(cgroup))
         first.start(*_munged(folder / "munge"))
         eventually((folder / "munge" / "socket").exists)
         first.start("env", *_hurried(folder), "slurmctld", "-D")
-        for node, supervisor in zip(nodes, others, strict=True):
-            configuration = f"{folder}/nodes/{node.name}/slurm.conf"
-            supervisor.start("slurmd", "-D", "-N", node.name, "-f", configuration)
-        yield folder, close
-    finally:
-        close()
+        for node, other in zip(nodes, others, strict=True):
+            other.start("slurmd", "-D", "-N", node.name, "-f", f"{folder}/slurm.conf")
+        yield folder
 
 
 class _Supervisor:
@@ -85,19 +72,17 @@ class _Supervisor:
         )
 
     def start(self, *words: str) -> None:
-        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(words) + "\n")
         self._process.stdin.flush()
 
     def close(self) -> None:
-        assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # its host has crashed
             self._process.stdin.close()
         self._process.wait(30)
 
 
 def _fill(folder: Path) -> None:
-    for name in ("log", "munge", "nodes", "spool", "state", "tmp"):
+    for name in ("log", "munge", "spool", "state", "tmp"):
         (folder / name).mkdir()
     for path in (folder, folder / "munge"):
         path.chmod(0o711)  # jobs may be of other users

@@ -1,0 +1,1 @@
+"""A package, so that fixtures of its scope end with its tests."""
