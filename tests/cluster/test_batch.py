@@ -38,7 +38,7 @@ def left() -> list[Path]:
     return list(Path(os.environ["TNT_RUN_DIR"]).iterdir())
 
 
-def test_start_run_restart_stop(system: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_run_restart_stop(system, monkeypatch):
     monkeypatch.setenv("OF_THE_NOTEBOOK", "two words")
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "secret")
     cluster = Cluster(2, **on_two_nodes(system), time="10", env={"MINE": "'quoted'"})
@@ -61,16 +61,14 @@ def test_start_run_restart_stop(system: Batch, monkeypatch: pytest.MonkeyPatch) 
     assert processes_of(cluster_id) == [] and left() == []
 
 
-def test_a_host_without_the_batch_system_is_told_at_once(
-    system: Batch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_without_the_batch_system_is_told_at_once(system, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ClusterError, match="sub was not found: this host submits no jobs of"):
         Cluster(2, launcher=system.name)
     assert left() == []
 
 
-def test_what_is_refused_is_shown_whole(system: Batch) -> None:
+def test_what_is_refused_is_shown_whole(system):
     said = {
         "pbs": "(?s)qsub refused the job.*qsub: Unknown queue",
         "lsf": "(?s)bsub refused the job.*nowhere: No such queue. Job not submitted.",
@@ -81,7 +79,7 @@ def test_what_is_refused_is_shown_whole(system: Batch) -> None:
     assert left() == []
 
 
-def test_a_job_that_waits_says_for_what_and_can_be_given_up(system: Batch) -> None:
+def test_a_job_that_waits_says_for_what_and_can_be_given_up(system):
     system.hold("Insufficient amount of resource: ncpus (R: 2 A: 0 T: 8)")
     waits = f"""
 from tnt_notebook.cluster import Cluster
@@ -101,7 +99,7 @@ Cluster(2, launcher={system.name!r}, report=lambda line: print(line, flush=True)
 
 
 @pytest.mark.parametrize("system", ["sge"], indirect=True)  # it takes two commands there
-def test_the_end_of_the_job_is_told_with_its_reason(system: Batch) -> None:
+def test_the_end_of_the_job_is_told_with_its_reason(system):
     cluster = Cluster(2, launcher=system.name)
     try:
         job = cluster.record.job or ""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import ModuleType
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -223,7 +220,7 @@ JOB_IDS = [
 
 
 @pytest.mark.parametrize(("system", "said", "job"), JOB_IDS)
-def test_the_id_of_a_new_job(system: ModuleType, said: str, job: str) -> None:
+def test_the_id_of_a_new_job(system, said, job):
     found = system.SYSTEM.answer.search(said)
     assert found is not None and found[1] == job
 
@@ -247,9 +244,7 @@ def reason(said: str) -> str:
         *((sge.ended, *row) for row in GRID_ENGINE_ACCOUNTS),
     ],
 )
-def test_what_is_printed_is_understood(
-    read: Callable[[str], Job | str], said: str, found: Job | str
-) -> None:
+def test_what_is_printed_is_understood(read, said, found):
     assert read(said) == found
 
 
@@ -262,7 +257,7 @@ WORDS = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(WORDS | st.text(max_size=5), max_size=40).map("".join))
-def test_whatever_is_printed_it_is_a_job(said: str) -> None:
+def test_whatever_is_printed_it_is_a_job(said):
     for job in (slurm.parsed(said), pbs.parsed(said), lsf.parsed(said), listed(said),
                 sge.ended(said), Job("pending", sge.reason(said))):  # fmt: skip
         assert job.state in ("pending", "running", "ended", "unknown")

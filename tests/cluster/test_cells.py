@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 from tests.support.waiting import eventually
-from tnt_notebook.cluster import Cluster
 from tnt_notebook.errors import ClusterError, RankError
 
 RANK = "from tnt_notebook import comm\nrank = comm.rank()\n"
 
 
-def test_lines_come_in_rank_order_and_identical_ones_once(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_come_in_rank_order_and_identical_ones_once(cluster, capsys):
     cluster.run(RANK + "print('hello')\nprint(rank * 10)\nprint('bye')")
     assert capsys.readouterr().out.splitlines() == [
         "ranks 0-2: hello",
@@ -29,7 +26,7 @@ def test_lines_come_in_rank_order_and_identical_ones_once(
     ]
 
 
-def test_output_streams_while_the_cell_runs(cluster: Cluster, tmp_path: Path) -> None:
+def test_output_streams_while_the_cell_runs(cluster, tmp_path):
     seen = tmp_path / "seen"
     lines: list[str] = []
 
@@ -56,28 +53,24 @@ def test_output_streams_while_the_cell_runs(cluster: Cluster, tmp_path: Path) ->
     assert "".join(lines) == "ranks 0-2: first\nranks 0-2: second\n"
 
 
-def test_a_cell_runs_on_chosen_ranks(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cell_runs_on_chosen_ranks(cluster, capsys):
     cluster.run(RANK + "print('here')", [2, 0])
     assert capsys.readouterr().out == "ranks 0,2: here\n"
     with pytest.raises(ClusterError, match="ranks 0 to 2, and not rank 3"):
         cluster.run("", [1, 3])
 
 
-def test_the_value_of_a_cell_is_shown_like_a_line(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_value_of_a_cell_is_shown_like_a_line(cluster, capsys):
     cluster.run("x = 6\nx * 7")
     assert capsys.readouterr().out == "ranks 0-2: 42\n"
 
 
-def test_a_progress_bar_leaves_one_line(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_progress_bar_leaves_one_line(cluster, capsys):
     cluster.run("for i in range(3000): print(i, end='\\r', flush=i % 100 == 0)\nprint('done')")
     assert capsys.readouterr().out == "ranks 0-2: done\n"
 
 
-def test_much_output_stays_linear(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_much_output_stays_linear(cluster, capsys):
     cluster.run("for i in range(20000): print('line', i)")
     lines = capsys.readouterr().out.splitlines()
     numbers = [line.split()[-1] for line in lines]
@@ -85,21 +78,19 @@ def test_much_output_stays_linear(cluster: Cluster, capsys: pytest.CaptureFixtur
     assert sorted(set(numbers), key=int) == [str(i) for i in range(20000)]
 
 
-def test_no_answer_is_lost_behind_much_output(cluster: Cluster) -> None:
+def test_no_answer_is_lost_behind_much_output(cluster):
     for _ in range(8):
         cluster.run("for i in range(5000): print('line', i)")
         for _ in range(10):
             cluster.run("")
 
 
-def test_standard_error_stays_standard_error(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_standard_error_stays_standard_error(cluster, capsys):
     cluster.run("import sys\nprint('warned', file=sys.stderr)")
     assert capsys.readouterr() == ("", "ranks 0-2: warned\n")
 
 
-def test_an_empty_cell_takes_less_than_a_fifth_of_a_second(cluster: Cluster) -> None:
+def test_an_empty_cell_takes_less_than_a_fifth_of_a_second(cluster):
     cluster.run("")
     times = []
     for _ in range(5):
@@ -109,9 +100,7 @@ def test_an_empty_cell_takes_less_than_a_fifth_of_a_second(cluster: Cluster) -> 
     assert min(times) < 0.2
 
 
-def test_an_exception_on_one_rank_frees_the_others_from_a_barrier(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_exception_on_one_rank_frees_the_others_from_a_barrier(cluster, capsys):
     begin = time.monotonic()
     with pytest.raises(RankError) as raised:
         cluster.run(RANK + "if rank == 1: raise ValueError('bad shard')\ncomm.world().barrier()")
@@ -126,16 +115,14 @@ def test_an_exception_on_one_rank_frees_the_others_from_a_barrier(
     assert capsys.readouterr().out == "ranks 0-2: [3.]\n"
 
 
-def test_an_exception_on_ranks_of_a_subset_leaves_the_cluster_usable(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_exception_on_ranks_of_a_subset_leaves_the_cluster_usable(cluster, capsys):
     with pytest.raises(RankError, match="rank 2: ZeroDivisionError"):
         cluster.run("1 / 0", [2])
     cluster.run(RANK + "comm.world().barrier()\nprint('fine')")
     assert capsys.readouterr().out == "ranks 0-2: fine\n"
 
 
-def test_a_syntax_error_is_told_once(cluster: Cluster) -> None:
+def test_a_syntax_error_is_told_once(cluster):
     with pytest.raises(RankError, match="ranks 0-2: SyntaxError"):
         cluster.run("def f(:")
 
@@ -155,7 +142,7 @@ def interrupt_when(exists: Path) -> threading.Thread:
     return thread
 
 
-def test_interrupt_reaches_the_ranks(cluster: Cluster, tmp_path: Path) -> None:
+def test_interrupt_reaches_the_ranks(cluster, tmp_path):
     begun = tmp_path / "begun"
     person = interrupt_when(begun)
     cell = f"""
@@ -174,7 +161,7 @@ finally:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_variables_travel_both_ways(cluster: Cluster) -> None:
+def test_variables_travel_both_ways(cluster):
     array = np.arange(6.0).reshape(2, 3)
     cluster.push({"a": array, "b": {"c": [1, None, "x"]}})
     cluster.run(RANK + "d = (a + rank, b['c'][0])")
@@ -184,7 +171,7 @@ def test_variables_travel_both_ways(cluster: Cluster) -> None:
         assert one == 1
 
 
-def test_what_cannot_travel_is_named(cluster: Cluster) -> None:
+def test_what_cannot_travel_is_named(cluster):
     with pytest.raises(ClusterError, match="'lock' is of type lock, which cannot be sent"):
         cluster.push({"fine": 1, "lock": threading.Lock()})
     cluster.run("g = (i for i in [])")
@@ -194,7 +181,7 @@ def test_what_cannot_travel_is_named(cluster: Cluster) -> None:
         cluster.pull("unheard_of")
 
 
-def test_a_busy_rank_shows_busy(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_busy_rank_shows_busy(cluster, tmp_path):
     begun, end = tmp_path / "begun", tmp_path / "end"
     cell = f"""
 import pathlib, time
@@ -212,15 +199,13 @@ while not pathlib.Path({str(end)!r}).exists() and time.monotonic() < deadline: t
     assert {row.state for row in cluster.status()} == {"idle"}
 
 
-def test_logs_keep_prints_and_what_child_processes_write(cluster: Cluster) -> None:
+def test_logs_keep_prints_and_what_child_processes_write(cluster):
     cluster.run("import os\nprint('printed')\nos.system('echo from a child')", [1])
     assert "printed" in cluster.logs(1) and "from a child" in cluster.logs(1)
     assert "from a child" not in cluster.logs(2)
 
 
-def test_ranks_blocked_in_plain_mpi_are_freed_by_a_restart(
-    pair: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ranks_blocked_in_plain_mpi_are_freed_by_a_restart(pair, capsys):
     begin = time.monotonic()
     with pytest.raises(ClusterError, match="variables on all ranks are lost") as raised:
         pair.run(

@@ -74,9 +74,7 @@ def kill(cluster: Cluster, rank: int) -> None:
     os.kill(cluster.status()[rank].pid, signal.SIGKILL)
 
 
-def test_the_others_live_and_go_on_with_cells_and_fits(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_others_live_and_go_on_with_cells_and_fits(cluster, capsys):
     cluster.run("from tnt_notebook import comm; mine = comm.rank() * 10")
     fit = cluster.fit(CELL.format(epochs=100_000, pause=0), {})
     eventually(lambda: fit.frames, 60)
@@ -102,9 +100,7 @@ def test_the_others_live_and_go_on_with_cells_and_fits(
     assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(60).state == "finished"
 
 
-def test_a_model_of_before_trains_on_the_others(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_of_before_trains_on_the_others(cluster, capsys):
     make = """
 import keras, numpy as np, tnt_notebook as tnt
 keras.utils.set_random_seed(1)
@@ -130,9 +126,7 @@ print(*model.fit(x, y, batch_size=30, epochs=2, shuffle=False, verbose=0).histor
     start_missing(cluster)
 
 
-def test_a_rank_that_dies_ends_the_cell_and_is_named(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rank_that_dies_ends_the_cell_and_is_named(cluster, capsys):
     cell = """
 import os, signal
 from tnt_notebook import comm
@@ -155,7 +149,7 @@ comm.world().barrier()
     assert capsys.readouterr().out == "ranks 0-2: again\n"
 
 
-def test_rank_0_dies_and_then_its_successor(cluster: Cluster) -> None:
+def test_rank_0_dies_and_then_its_successor(cluster):
     cluster.run("mine = __import__('tnt_notebook').comm.rank()")
     sums = """
 import numpy as np
@@ -177,7 +171,7 @@ while True:
         assert cluster.pull("mine", 1) == 1
 
 
-def test_a_rank_that_hangs_is_named_after_the_time_that_was_said(pair: Cluster) -> None:
+def test_a_rank_that_hangs_is_named_after_the_time_that_was_said(pair):
     fit = pair.fit(CELL.format(epochs=100_000, pause=0), {"timeout": 2.0})
     eventually(lambda: fit.frames, 60)
     begin = time.monotonic()
@@ -189,9 +183,7 @@ def test_a_rank_that_hangs_is_named_after_the_time_that_was_said(pair: Cluster) 
     pair.run("1")
 
 
-def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(
-    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(cluster, tmp_path, capsys):
     whole = cluster.fit(CELL.format(epochs=6, pause=0), {}).wait(120).history["loss"]
     for on_failure, checkpoint, how, living in (
         ("shrink", {"folder": None, "in_memory": True}, "going on with ranks 0-1", [0, 1]),
@@ -212,9 +204,7 @@ def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(
             start_missing(cluster)
 
 
-def test_a_rank_without_memory_is_named_with_the_reason(
-    pair: Cluster, memory_limit: MemoryLimit
-) -> None:
+def test_a_rank_without_memory_is_named_with_the_reason(pair, memory_limit):
     memory_limit(pair.status()[1].pid, 100_000_000)
     begin = time.monotonic()
     with pytest.raises(DeathError, match=r"rank 1 died on .*: probably for lack of memory") as said:

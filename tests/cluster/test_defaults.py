@@ -34,15 +34,13 @@ def own(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_without_a_file(site: Path) -> None:
+def test_without_a_file(site):
     assert defaults.load() == {}
     found = asked(2, {})
     assert (found.launcher, found.modules, found.keep, found.silence) == ("local", (), 0.25, 2.5)
 
 
-def test_the_last_word_is_what_is_typed_then_the_persons_then_the_sites(
-    site: Path, own: Path
-) -> None:
+def test_the_last_word_is_what_is_typed_then_the_persons_then_the_sites(site, own):
     (site / "tnt_config.py").write_text(
         "c.ClusterDefaults.launcher = 'slurm'\nc.ClusterDefaults.partition = 'cpu'\n"
         "c.ClusterDefaults.modules = ['cuda']\nc.ClusterDefaults.env = {'A': '1', 'B': '1'}\n"
@@ -61,7 +59,7 @@ def test_the_last_word_is_what_is_typed_then_the_persons_then_the_sites(
         assert line in shown.splitlines()
 
 
-def test_in_a_persons_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_persons_own_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
     (tmp_path / "tnt_config.py").write_text("c.ClusterDefaults.account = 'me'\n")
     assert defaults.load()["account"] == "me"
@@ -86,7 +84,7 @@ def test_in_a_persons_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (".json", '{"ClusterDefaults": {"nodes": 1.5}}', "The 'nodes' trait of a ClusterDefaults"),
     ],
 )
-def test_a_broken_file_is_named(site: Path, suffix: str, text: str, message: str) -> None:
+def test_a_broken_file_is_named(site, suffix, text, message):
     file = site / f"tnt_config{suffix}"
     file.write_text(text)
     with pytest.raises(ClusterError) as raised:
@@ -94,9 +92,7 @@ def test_a_broken_file_is_named(site: Path, suffix: str, text: str, message: str
     assert str(raised.value).startswith(f"{file}: {message}"), raised.value
 
 
-def test_inside_of_a_job_its_nodes_are_used(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inside_of_a_job_its_nodes_are_used(site, tmp_path, monkeypatch):
     (site / "tnt_config.py").write_text(
         "c.ClusterDefaults.launcher = 'slurm'\nc.ClusterDefaults.partition = 'gpu'\n"
         "c.ClusterDefaults.time = '1h'\n"
@@ -130,7 +126,7 @@ def anywhere(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @settings(max_examples=100, deadline=None)
 @given(VALUES | st.fixed_dictionaries({"ClusterDefaults": st.dictionaries(NAMES, VALUES)}))
-def test_whatever_a_file_holds_it_is_read_or_named(anywhere: Path, said: Any) -> None:
+def test_whatever_a_file_holds_it_is_read_or_named(anywhere, said):
     (anywhere / "tnt_config.json").write_text(json.dumps(said))
     try:
         Cluster.planned(2)

@@ -38,15 +38,13 @@ def started(**options: object) -> Iterator[Cluster]:
         cluster.stop()
 
 
-def test_a_person_may_ask_for_as_many_lanes_as_the_backend_has() -> None:
+def test_a_person_may_ask_for_as_many_lanes_as_the_backend_has():
     from tnt_notebook.comm import _kernels
 
     assert _kernels.max_lanes == choices.MAX_LANES
 
 
-def test_lanes_are_as_asked_for_and_the_reason_for_a_transport_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_lanes_are_as_asked_for_and_the_reason_for_a_transport_is_told(monkeypatch):
     monkeypatch.setenv("TNT_SHARED_MEMORY", "0")
     with started(lanes=2) as cluster:
         assert cluster.links == Links("mpi", "TNT_SHARED_MEMORY=0 turns shared memory off", 2)
@@ -56,7 +54,7 @@ def test_lanes_are_as_asked_for_and_the_reason_for_a_transport_is_told(
 
 
 @gpi2.needed
-def test_gpi_between_ranks_that_share_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpi_between_ranks_that_share_no_memory(monkeypatch):
     monkeypatch.setenv("TNT_SHARED_MEMORY", "0")
     with started(transport="gpi", lanes=2) as cluster:
         for _ in range(2):
@@ -69,7 +67,7 @@ def test_gpi_between_ranks_that_share_no_memory(monkeypatch: pytest.MonkeyPatch)
             cluster.restart()
 
 
-def test_a_gpi_that_is_not_there_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpi_that_is_not_there_is_the_reason(monkeypatch):
     monkeypatch.setenv("TNT_GASPI_LIBRARY", "libNoSuchGPI2.so")
     with pytest.raises(ClusterError) as error:
         Cluster(2, transport="gpi")
@@ -79,9 +77,7 @@ def test_a_gpi_that_is_not_there_is_the_reason(monkeypatch: pytest.MonkeyPatch) 
     assert refusals and all(why in line for line in refusals)
 
 
-def test_the_environment_asks_too_and_the_argument_goes_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_environment_asks_too_and_the_argument_goes_first(monkeypatch):
     assert request(1).settings == {}
     monkeypatch.setenv("TNT_TRANSPORT", "mpi")
     monkeypatch.setenv("TNT_LANES", "3")
@@ -90,9 +86,7 @@ def test_the_environment_asks_too_and_the_argument_goes_first(
     assert asked.settings == {"TNT_TRANSPORT": "shm", "TNT_LANES": "2"}
 
 
-def test_a_transport_that_is_not_possible_is_the_reason_and_nothing_stays(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_transport_that_is_not_possible_is_the_reason_and_nothing_stays(monkeypatch, tmp_path):
     monkeypatch.setenv("TNT_SHARED_MEMORY", "0")
     monkeypatch.setenv("TNT_RUN_DIR", str(tmp_path))
     with pytest.raises(ClusterError) as error:
@@ -128,12 +122,8 @@ def of_any_cluster(folder: Path) -> list[str]:
     ],
 )
 def test_wrong_values_are_refused_before_anything_starts(
-    environment: dict[str, str],
-    options: dict[str, object],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+    environment, options, message, monkeypatch, tmp_path
+):
     monkeypatch.setenv("TNT_RUN_DIR", str(tmp_path))
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -143,7 +133,7 @@ def test_wrong_values_are_refused_before_anything_starts(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ranks_that_refuse_for_the_same_reason_are_told_once() -> None:
+def test_ranks_that_refuse_for_the_same_reason_are_told_once():
     log = "rank 1: no GPI-2\nrank 0: no GPI-2\nprterun detected that\nrank 2: another\n"
     assert reasons(log) == "ranks 0-1: no GPI-2\nrank 2: another"
     assert reasons("prterun detected that one or more processes\n") == ""

@@ -21,9 +21,7 @@ model.fit(x, y, batch_size=32, epochs={epochs}, validation_split=0.25)
 """
 
 
-def test_history_and_model_come_to_the_notebook(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_history_and_model_come_to_the_notebook(cluster, capsys):
     fit = cluster.fit(CELL.format(epochs=3), {"bucket_mb": 1.0}, title="digits")
     assert fit.state in ("queued", "running") and fit.error is None
     assert fit.wait(60) is fit
@@ -42,7 +40,7 @@ def test_history_and_model_come_to_the_notebook(
     assert fit.model is model
 
 
-def test_stop_ends_it_after_the_current_step(cluster: Cluster) -> None:
+def test_stop_ends_it_after_the_current_step(cluster):
     fit = cluster.fit(CELL.format(epochs=100_000), {})
     eventually(lambda: fit.history.get("loss"), 60)
     assert fit.frames and {row.state for row in cluster.status()} == {"busy"}
@@ -53,7 +51,7 @@ def test_stop_ends_it_after_the_current_step(cluster: Cluster) -> None:
     assert fit.state == "stopped" and 1 <= len(fit.history["loss"]) < 100_000
 
 
-def test_a_stop_that_comes_early_is_not_lost(cluster: Cluster) -> None:
+def test_a_stop_that_comes_early_is_not_lost(cluster):
     fit = cluster.fit(CELL.format(epochs=100_000), {})
     fit.stop()
     fit.wait(60)
@@ -88,7 +86,7 @@ def stuck(cluster: Cluster, file: Path, code: str) -> Fit:
     return fit
 
 
-def test_a_rank_that_is_stuck_is_interrupted_and_named(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_rank_that_is_stuck_is_interrupted_and_named(cluster, tmp_path):
     fit = stuck(cluster, tmp_path / "stuck", "hang()\nmodel.fit(Data())")
     fit.stop_within = 1
     fit.stop()
@@ -100,9 +98,7 @@ def test_a_rank_that_is_stuck_is_interrupted_and_named(cluster: Cluster, tmp_pat
     assert cluster.fit(CELL.format(epochs=1), {}).wait(60).state == "finished"
 
 
-def test_a_rank_that_is_stuck_in_its_input_is_named_and_the_ranks_start_anew(
-    pair: Cluster, tmp_path: Path
-) -> None:
+def test_a_rank_that_is_stuck_in_its_input_is_named_and_the_ranks_start_anew(pair, tmp_path):
     fit = stuck(pair, tmp_path / "stuck", "model.fit(Data(), epochs=100_000)")
     fit.abort()  # while TensorFlow reads, in a thread of its own
     with pytest.raises(ClusterError, match="rank 1 did not end") as raised:
@@ -111,9 +107,7 @@ def test_a_rank_that_is_stuck_in_its_input_is_named_and_the_ranks_start_anew(
     pair.run("1")
 
 
-def test_cells_and_fits_wait_for_the_fit_before_them(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cells_and_fits_wait_for_the_fit_before_them(cluster, capsys):
     first = cluster.fit(CELL.format(epochs=2), {})
     said: list[str] = []
     cluster.run("print(len(model.history.epoch))", report=said.append)
@@ -123,9 +117,7 @@ def test_cells_and_fits_wait_for_the_fit_before_them(
     assert {second.wait(60).state, third.wait(60).state} == {"finished"}
 
 
-def test_a_rank_that_raises_ends_it_everywhere(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_rank_that_raises_ends_it_everywhere(cluster, capsys):
     bad = "from tnt_notebook import comm\nif comm.rank() == 1: raise ValueError('bad shard')\n"
     fit = cluster.fit(bad + CELL.format(epochs=1), {})
     with pytest.raises(RankError, match="rank 1: ValueError: bad shard") as raised:
@@ -143,12 +135,12 @@ def test_a_rank_that_raises_ends_it_everywhere(
         ("import sys; sys.exit(3)", "SystemExit: 3"),
     ],
 )
-def test_a_cell_that_cannot_train_says_so(cluster: Cluster, cell: str, message: str) -> None:
+def test_a_cell_that_cannot_train_says_so(cluster, cell, message):
     with pytest.raises(RankError, match=message):
         cluster.fit(cell, {}).wait(30)
 
 
-def test_a_model_of_a_class_that_only_the_ranks_know(cluster: Cluster) -> None:
+def test_a_model_of_a_class_that_only_the_ranks_know(cluster):
     own = """
 import keras, numpy as np
 class Own(keras.Model):

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -40,7 +39,7 @@ def _unavailable() -> str:
 
 
 @pytest.mark.skipif(bool(_unavailable()), reason=_unavailable())
-def test_it_is_said_and_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_said_and_nothing_stays(tmp_path, monkeypatch):
     monkeypatch.setenv("TNT_RUN_DIR", str(tmp_path))
     # For files, folders, the configuration, and keys.
     rooms = ["size=16k", "nr_inodes=4", "nr_inodes=11", "nr_inodes=13"]

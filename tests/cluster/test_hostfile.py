@@ -27,7 +27,7 @@ from tnt_notebook.errors import ClusterError
         ("node1 slots=2\r\nnode2\r\n", [("node1", 2), ("node2", 1)]),
     ],
 )
-def test_hosts_and_their_slots(text: str, hosts: list[tuple[str, int]]) -> None:
+def test_hosts_and_their_slots(text, hosts):
     assert parsed(text, "f") == hosts
 
 
@@ -36,12 +36,12 @@ def test_hosts_and_their_slots(text: str, hosts: list[tuple[str, int]]) -> None:
     ["-oProxyCommand=x", "a;b", "$(x)", "a b", "node1 slots=0", "node1 slots=-1", "node1 slots=x",
      "node1:0", "node1 slots=99999999", "node1 slots=٣", "a,b", "a/b", ".a", "node1 slots"],
 )  # fmt: skip
-def test_a_line_that_is_no_host_is_named(line: str) -> None:
+def test_a_line_that_is_no_host_is_named(line):
     with pytest.raises(ClusterError, match=re.escape(f"f, line 2: {line!r} is no host.")):
         parsed(f"node1\n{line}\n", "f")
 
 
-def test_files_that_are_no_hostfiles(tmp_path: Path) -> None:
+def test_files_that_are_no_hostfiles(tmp_path):
     empty, large = tmp_path / "empty", tmp_path / "large"
     empty.write_text("# nothing\n")
     large.write_bytes(b"node1\n" * 200_000)
@@ -63,7 +63,7 @@ PIECES = st.sampled_from(["node1", ":", "slots", "=", " ", "\n", "#", "4", "max_
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES | st.text(max_size=4), max_size=20).map("".join))
-def test_whatever_it_holds_there_are_hosts_or_an_error(text: str) -> None:
+def test_whatever_it_holds_there_are_hosts_or_an_error(text):
     try:
         hosts = parsed(text, "f")
     except ClusterError:
@@ -73,12 +73,12 @@ def test_whatever_it_holds_there_are_hosts_or_an_error(text: str) -> None:
         assert re.fullmatch(r"[A-Za-z0-9][\w.-]*", name, re.ASCII) and slots >= 1
 
 
-def test_names_that_no_network_knows_are_no_crash() -> None:
+def test_names_that_no_network_knows_are_no_crash():
     address, why = address_for(["a" * 200, "no-such-host.invalid", "127.0.0.1"])
     assert (address, why) == ("127.0.0.1", "on the way to 127.0.0.1 (lo)")
 
 
-def test_an_interface_may_be_chosen() -> None:
+def test_an_interface_may_be_chosen():
     assert address_for(["127.0.0.1"], "lo") == ("127.0.0.1", "as was asked")
     assert address_for([], "127.0.0.1") == ("127.0.0.1", "as was asked")
     with pytest.raises(ClusterError, match=r"--interface ib9: this host has lo \(127.0.0.1\)"):

@@ -7,8 +7,6 @@ import stat
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.support.batch import batch
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.cluster.launch.inherited import inheritable
@@ -28,11 +26,11 @@ GOES = {
 }  # fmt: skip
 
 
-def test_tokens_and_what_is_of_this_host_stay_here() -> None:
+def test_tokens_and_what_is_of_this_host_stay_here():
     assert inheritable({**STAYS, **GOES}) == GOES
 
 
-def test_values_come_through_the_shell_as_they_are() -> None:
+def test_values_come_through_the_shell_as_they_are():
     values = {"A": "two words", "B": 'it\'s "$HOME" `x` \\', "C": "", "D": "a\nb", "not a name": ""}
     text = environment_script({"MINE": "*"}, values)
     run = subprocess.run(
@@ -43,7 +41,7 @@ def test_values_come_through_the_shell_as_they_are() -> None:
     assert found["MINE"] == "*"
 
 
-def test_ranks_on_other_hosts_are_told_the_rest_by_name() -> None:
+def test_ranks_on_other_hosts_are_told_the_rest_by_name():
     environment = {**STAYS, **GOES, "A_LINE": "a\nB=c", "PATH": os.environ["PATH"]}
     run = subprocess.run(
         ["bash", "-c", f"{FORWARD}\necho $forward"], env=environment, capture_output=True, text=True
@@ -54,9 +52,7 @@ def test_ranks_on_other_hosts_are_told_the_rest_by_name() -> None:
     assert not told & (set(STAYS) - {"SLURM_JOB_ID", "OMPI_COMM_WORLD_RANK", "TNT_RUN_DIR"})
 
 
-def test_files_of_a_job_are_for_its_owner_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_job_are_for_its_owner_only(tmp_path, monkeypatch):
     with batch("lsf") as system:
         monkeypatch.setenv("PATH", system.path)
         monkeypatch.setenv("TNT_RUN_DIR", str(tmp_path / "runs"))

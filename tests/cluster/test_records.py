@@ -72,7 +72,7 @@ def broken(whole: dict[str, Any]) -> st.SearchStrategy[str]:
     )
 
 
-def test_a_record_comes_back(folder: RunFolder) -> None:
+def test_a_record_comes_back(folder):
     record.write(RECORD, folder)
     assert record.read(folder) == RECORD
     later = json.dumps({**dataclasses.asdict(RECORD), "of_a_later_version": 1})
@@ -87,7 +87,7 @@ QUICKLY = settings(
 
 @QUICKLY
 @given(text=broken(dataclasses.asdict(RECORD)))
-def test_any_record_can_be_listed(folder: RunFolder, text: str) -> None:
+def test_any_record_can_be_listed(folder, text):
     folder.record.write_text(text)
     for known in record.listed():
         assert all(isinstance(word, str) for word in magic._row(known, None))
@@ -100,7 +100,7 @@ def test_any_record_can_be_listed(folder: RunFolder, text: str) -> None:
 
 @QUICKLY
 @given(text=broken(dataclasses.asdict(FIT)))
-def test_any_note_of_a_fit_can_be_read(folder: RunFolder, text: str) -> None:
+def test_any_note_of_a_fit_can_be_read(folder, text):
     (folder.path / "fit.json").write_text(text)
     found = fit_note.read(folder)
     if found is not None:

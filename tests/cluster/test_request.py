@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -56,7 +55,7 @@ from tnt_notebook.errors import ClusterError
         ({"ranks": 1, "timeout": float("nan")}, "--timeout nan: it must be a number of seconds"),
     ],
 )  # fmt: skip
-def test_what_is_refused(options: dict[str, Any], message: str) -> None:
+def test_what_is_refused(options, message):
     with pytest.raises(ClusterError, match=re.escape(message)):
         request(options.pop("ranks", None), **options)
 
@@ -73,9 +72,7 @@ def test_what_is_refused(options: dict[str, Any], message: str) -> None:
         (5, None, 2, (5, 3)),
     ],
 )
-def test_ranks_and_nodes_follow_from_each_other(
-    ranks: int | None, nodes: int | None, per_node: int | None, expected: tuple
-) -> None:
+def test_ranks_and_nodes_follow_from_each_other(ranks, nodes, per_node, expected):
     asked = request(ranks, launcher="slurm", nodes=nodes, per_node=per_node)
     assert (asked.ranks, asked.nodes) == expected
 
@@ -90,7 +87,7 @@ def test_ranks_and_nodes_follow_from_each_other(
         ({"nodes": 2, "per_node": 3, "ranks": 6}, (("a", 3), ("b", 3)), 6),
     ],
 )
-def test_hosts_of_a_file(tmp_path: Path, options: dict[str, Any], hosts: tuple, ranks: int) -> None:
+def test_hosts_of_a_file(tmp_path, options, hosts, ranks):
     file = tmp_path / "hosts"
     file.write_text("a slots=2\nb\nc:4\n")
     asked = request(options.pop("ranks", None), launcher="ssh", hostfile=file, **options)
@@ -106,7 +103,7 @@ def test_hosts_of_a_file(tmp_path: Path, options: dict[str, Any], hosts: tuple, 
         ({"ranks": 1, "nodes": 2}, "-n 1 --nodes 2: each node needs a rank."),
     ],
 )
-def test_hosts_that_do_not_suffice(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_hosts_that_do_not_suffice(tmp_path, options, message):
     file = tmp_path / "hosts"
     file.write_text("a slots=2\nb\n")
     with pytest.raises(ClusterError, match=re.escape(message)):
@@ -121,7 +118,7 @@ def test_hosts_that_do_not_suffice(tmp_path: Path, options: dict[str, Any], mess
         ("2-12:00", 216_000), ("2-12:00:05", 216_005), (" 5 ", 300), ("36:00:00", 129_600),
     ],
 )  # fmt: skip
-def test_time_limits(text: str | float, seconds: int) -> None:
+def test_time_limits(text, seconds):
     assert seconds_of(text) == seconds
 
 
@@ -130,17 +127,17 @@ def test_time_limits(text: str | float, seconds: int) -> None:
     ["", "0", "0s", "-5", "soon", "1:2:3:4", "1-2", "12 h", "1e3", "nan", "inf", "1:90:00", "1:60",
      "٣", "0:00", "99999999999999"],
 )  # fmt: skip
-def test_what_is_no_time_limit(text: str) -> None:
+def test_what_is_no_time_limit(text):
     with pytest.raises(ClusterError, match="--time .*: write minutes"):
         request(1, launcher="slurm", time=text)
 
 
-def test_timeouts_allow_for_nodes_that_are_far() -> None:
+def test_timeouts_allow_for_nodes_that_are_far():
     assert request(1).timeout_s == 60 and request(1, launcher="lsf").timeout_s == 180
     assert request(1, timeout=5).timeout_s == 5
 
 
-def test_a_request_comes_back_from_a_file() -> None:
+def test_a_request_comes_back_from_a_file():
     asked = request(
         4, launcher="pbs", nodes=2, gpus=1, cores=2, time="1h", partition="gpu", account="me",
         modules=["a/1", "b"], env={"A": "b c"}, extra=["-x", "-l y=1"], keep=2, transport="mpi",
@@ -148,7 +145,7 @@ def test_a_request_comes_back_from_a_file() -> None:
     assert Request.from_json(json.loads(json.dumps(asked.as_json()))) == asked
 
 
-def test_an_option_that_there_is_not_is_named() -> None:
+def test_an_option_that_there_is_not_is_named():
     with pytest.raises(TypeError, match="no option 'partitoin'; it has ranks, launcher, nodes"):
         request(1, partitoin="x")
 
@@ -164,7 +161,7 @@ def row(option: Option) -> str:
     return f"| {typed} | {text} | {site} |"
 
 
-def test_the_documentation_has_the_same_options() -> None:
+def test_the_documentation_has_the_same_options():
     page = Path(__file__).parents[2] / "docs" / "clusters.md"
     for option in OPTIONS.values():
         assert row(option) in page.read_text().splitlines(), row(option)

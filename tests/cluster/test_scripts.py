@@ -50,7 +50,7 @@ CASES: dict[str, tuple[int, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_shown(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_shown(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     Path("hosts").write_text("node1 slots=2\nnode2:2\n")
@@ -87,5 +87,5 @@ def changes(base: list[str], lines: list[str]) -> Iterator[str]:
             yield from lines[first:last]
 
 
-def test_each_golden_file_belongs_to_a_case() -> None:
+def test_each_golden_file_belongs_to_a_case():
     assert {file.stem for file in GOLDEN.iterdir()} == set(CASES)

@@ -78,7 +78,7 @@ WORDS = st.sampled_from(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.lists(WORDS | st.binary(max_size=6), max_size=12).map(b"".join))
-def test_random_words(plan: dict[str, Any], held: Lease, text: bytes) -> None:
+def test_random_words(plan, held, text):
     said(plan, text).close()
     check(plan, held)
 
@@ -90,7 +90,7 @@ def test_random_words(plan: dict[str, Any], held: Lease, text: bytes) -> None:
      b'{"own": true, "name": "\\ud800"}', b'{"ask": true}\n' * 20_000],
     ids=lambda line: line[:24].decode(),
 )  # fmt: skip
-def test_lines_that_are_too_much(plan: dict[str, Any], held: Lease, line: bytes) -> None:
+def test_lines_that_are_too_much(plan, held, line):
     connection = said(plan, line, b"\n")
     check(plan, held)
     connection.close()
@@ -98,7 +98,7 @@ def test_lines_that_are_too_much(plan: dict[str, Any], held: Lease, line: bytes)
     held.keep(0.2)
 
 
-def test_who_says_half_a_line_keeps_nobody_waiting(plan: dict[str, Any], held: Lease) -> None:
+def test_who_says_half_a_line_keeps_nobody_waiting(plan, held):
     with said(plan, b'{"ask"') as slow:
         begin = time.monotonic()
         check(plan, held)
@@ -110,7 +110,7 @@ def test_who_says_half_a_line_keeps_nobody_waiting(plan: dict[str, Any], held: L
         assert all(json.loads(line)["owner"] for line in answers.splitlines())
 
 
-def test_many_connections(plan: dict[str, Any], held: Lease) -> None:
+def test_many_connections(plan, held):
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, limit[1]), limit[1]))
     try:
@@ -123,7 +123,7 @@ def test_many_connections(plan: dict[str, Any], held: Lease) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
 
 
-def test_a_warden_that_is_slow_to_answer_has_not_ended(plan: dict[str, Any], held: Lease) -> None:
+def test_a_warden_that_is_slow_to_answer_has_not_ended(plan, held):
     """Its machine is busy, and more want to speak to it than it has room for."""
     with socket.socket(socket.AF_UNIX) as asking:
         asking.connect(plan["socket"])
@@ -144,7 +144,7 @@ def test_a_warden_that_is_slow_to_answer_has_not_ended(plan: dict[str, Any], hel
     check(plan, held)
 
 
-def test_then_it_ends_its_cluster(plan: dict[str, Any], held: Lease) -> None:
+def test_then_it_ends_its_cluster(plan, held):
     strangers = [said(plan, b'{"keep'), said(plan)]
     held.let_go()
     eventually(

@@ -28,7 +28,7 @@ def rack() -> Iterator[Rack]:
 @pytest.mark.parametrize(
     "event", ["crash", "unplug", pytest.param("rank", marks=pytest.mark.thorough)]
 )
-def test_start_train_and_lose_a_host(rack: Rack, tmp_path: Path, event: str) -> None:
+def test_start_train_and_lose_a_host(rack, tmp_path, event):
     config = tmp_path / "config"
     config.mkdir()
     agent = tmp_path / "agent"  # ssh brings nothing of the environment along

@@ -16,7 +16,7 @@ SENTENCES = {
 }
 
 
-def test_a_slow_link_is_named() -> None:
+def test_a_slow_link_is_named():
     with hosts(2, rate="100mbit", delay_us=100) as rack:
         run = rack[0].run(
             [*rack.mpiexec(ranks_per_host=1), sys.executable, "-m", "tests.hosts.slow_link"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +11,6 @@ from tests.support.hub import Hub
 from tests.support.shared_host import SharedHost
 from tests.support.slurm import Slurm, slurm_here, unavailable
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 expect = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
@@ -80,9 +76,7 @@ def running(slurm: Slurm) -> list[str]:
     return sorted(job.name for job in slurm.jobs().values() if job.state == "RUNNING")
 
 
-def test_ranks_in_the_job_of_the_server_and_in_their_own(
-    slurm: Slurm, hub_of_jobs: Hub, browser: Browser
-) -> None:
+def test_ranks_in_the_job_of_the_server_and_in_their_own(slurm, hub_of_jobs, browser):
     with desk(hub_of_jobs, browser, "alice", CELLS) as notebook:
         assert running(slurm) == ["jupyter"]
         (server,) = slurm.jobs()

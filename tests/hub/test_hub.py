@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.support.hub import Hub
 from tests.support.waiting import eventually
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 expect = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
@@ -56,7 +53,7 @@ def about(hub: Hub, user: str) -> dict[str, Any]:
     return told
 
 
-def test_two_users_start_train_and_stop(hub: Hub, browser: Browser) -> None:
+def test_two_users_start_train_and_stop(hub, browser):
     with contextlib.ExitStack() as stack:
         alice, bob = (
             stack.enter_context(desk(hub, browser, user, CELLS)) for user in ("alice", "bob")

@@ -106,18 +106,18 @@ def attempt(
     return done
 
 
-def test_files_and_shared_memory(host: SharedHost, target: dict[str, Any]) -> None:
+def test_files_and_shared_memory(host, target):
     assert {"warden", "rank-0.log", "frames"} & {Path(f).stem for f in target["files"]}
     assert sum("security" in path for path in target["files"]) > 3
     assert attempt(host, "files", target) == []
 
 
-def test_processes(host: SharedHost, target: dict[str, Any]) -> None:
+def test_processes(host, target):
     assert len(target["pids"]) > 10
     assert attempt(host, "processes", target) == []
 
 
-def test_no_secret_is_in_an_argument_or_a_log(host: SharedHost, target: dict[str, Any]) -> None:
+def test_no_secret_is_in_an_argument_or_a_log(host, target):
     assert len(target["secrets"]) == 2 and all(len(s) >= 32 for s in target["secrets"])
     arguments = host.ask(COMMAND_LINES, "root")
     assert "tnt_notebook.engine" in arguments
@@ -126,24 +126,24 @@ def test_no_secret_is_in_an_argument_or_a_log(host: SharedHost, target: dict[str
     assert [s for s in target["secrets"] if s in arguments or s in written] == []
 
 
-def test_only_the_loopback_listens(target: dict[str, Any]) -> None:
+def test_only_the_loopback_listens(target):
     names = {name for _, _, name in target["ports"]}
     assert "prterun" in names and len(target["ports"]) > 10
     assert [p for p in target["ports"] if p[0] not in ("127.0.0.1", "::1")] == []
 
 
-def test_ports_of_zeromq_want_the_key(host: SharedHost, target: dict[str, Any]) -> None:
+def test_ports_of_zeromq_want_the_key(host, target):
     own = [text for text in attempt(host, "messages", target, "alice") if "greeted" in text]
     assert own, "the attempt works for one who knows the public key"
     unknowing = {k: v for k, v in target.items() if k != "curve_publickey"}
     assert attempt(host, "messages", unknowing) == []
 
 
-def test_ports_answer_nobody(host: SharedHost, target: dict[str, Any]) -> None:
+def test_ports_answer_nobody(host, target):
     assert attempt(host, "texts", target) == []
 
 
-def test_nobody_becomes_a_tool_of_open_mpi(host: SharedHost, target: dict[str, Any]) -> None:
+def test_nobody_becomes_a_tool_of_open_mpi(host, target):
     alices = ["unshare", "--user", f"--map-user={host.uids['alice']}"]  # or so it says
     allowed = host.run([*alices, "true"], "bob", capture_output=True, text=True)
     joined = []

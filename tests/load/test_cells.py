@@ -32,7 +32,7 @@ def crowd(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     cluster.stop()
 
 
-def test_cells_leave_nothing_behind(crowd: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cells_leave_nothing_behind(crowd, capsys):
     seconds = []
     for number in range(CELLS):
         if number == WARM:
@@ -67,7 +67,7 @@ def test_cells_leave_nothing_behind(crowd: Cluster, capsys: pytest.CaptureFixtur
     assert late < 3, "later cells take longer"
 
 
-def test_what_threads_print_after_their_cell_does_not_pile_up(cluster: Cluster) -> None:
+def test_what_threads_print_after_their_cell_does_not_pile_up(cluster):
     cluster.run(
         "import threading\nended = threading.Event()\n"
         "def tick():\n"

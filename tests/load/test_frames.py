@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -13,7 +12,6 @@ from tests.dashboard.steps import step_of_a_pipeline
 from tests.support.cases import THOROUGH
 from tests.support.waiting import eventually
 from tnt_notebook import telemetry
-from tnt_notebook.cluster import Cluster
 from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.telemetry.bounds import MAX_FRAMES, RUN_BYTES
 from tnt_notebook.telemetry.recorder import MAX_ROWS
@@ -50,7 +48,7 @@ model.predict(np.ones((4, 2)))
 """
 
 
-def test_frames_are_kept_within_bounds(pair: Cluster, tmp_path: Path) -> None:
+def test_frames_are_kept_within_bounds(pair, tmp_path):
     seen = tmp_path / "seen"
     seen.touch()
     pair.push({"trace": step_of_a_pipeline(ranks=16, micro_batches=32)})

@@ -96,9 +96,7 @@ def shown(cluster: Cluster, cell: str, monkeypatch: pytest.MonkeyPatch) -> tuple
     return output, most
 
 
-def test_ten_megabytes_a_second_arrive_whole(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ten_megabytes_a_second_arrive_whole(cluster, monkeypatch):
     output, grown = shown(cluster, printing(10.0, SECONDS), monkeypatch)
     assert not output.wrong, output.wrong[:3]
     assert output.lines == [cluster.pull("count", rank) for rank in range(RANKS)]
@@ -106,9 +104,7 @@ def test_ten_megabytes_a_second_arrive_whole(
     assert output.late < 10
 
 
-def test_who_prints_faster_than_the_notebook_shows_is_held_up(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_prints_faster_than_the_notebook_shows_is_held_up(cluster, monkeypatch):
     output, grown = shown(cluster, printing(1e3, SECONDS), monkeypatch)
     assert not output.wrong, output.wrong[:3]
     assert output.lines == [cluster.pull("count", rank) for rank in range(RANKS)]
@@ -116,9 +112,7 @@ def test_who_prints_faster_than_the_notebook_shows_is_held_up(
     assert output.late < 15
 
 
-def test_interrupt_is_heard_behind_much_output(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_is_heard_behind_much_output(cluster, monkeypatch):
     pressed = []
 
     def press() -> None:
@@ -136,7 +130,7 @@ def test_interrupt_is_heard_behind_much_output(
     assert time.monotonic() - pressed[0] < 15
 
 
-def test_the_log_of_a_rank_keeps_its_end(cluster: Cluster) -> None:
+def test_the_log_of_a_rank_keeps_its_end(cluster):
     log: Path = cluster.folder.rank_log(1)
     much = "yes 2>/dev/null | head -c 200000000"  # yes says that its pipe broke
     cluster.run(f"import os\nos.system({much!r})\nprint('the end')", [1])

@@ -10,16 +10,16 @@ from tnt_notebook.magics.argument_types import rank_list
 @pytest.mark.parametrize(
     ("text", "ranks"), [("2", [2]), ("0,2-3", [0, 2, 3]), ("3-4, 0", [0, 3, 4]), ("1-1,1", [1])]
 )
-def test_ranks_and_spans(text: str, ranks: list[int]) -> None:
+def test_ranks_and_spans(text, ranks):
     assert rank_list(text) == ranks
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "0,,1", "0-2-4"])
-def test_anything_else_is_refused(text: str) -> None:
+def test_anything_else_is_refused(text):
     with pytest.raises(argparse.ArgumentTypeError, match="write ranks like 0,2-3"):
         rank_list(text)
 
 
-def test_a_span_that_counts_down_is_refused() -> None:
+def test_a_span_that_counts_down_is_refused():
     with pytest.raises(argparse.ArgumentTypeError, match="counts down"):
         rank_list("3-2")

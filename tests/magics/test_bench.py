@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 
-from tests.magics.notebook import PLOTLY, Notebook, ended, shown
+from tests.magics.notebook import PLOTLY, ended, shown
 from tests.magics.test_commands import typed
 
 SMALL = "--max-mb 0.02 --rounds 3"
@@ -20,7 +19,7 @@ def rules_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     return tmp_path / "tnt_notebook" / "rules.json"
 
 
-def test_measured_saved_loaded_and_broken(shell: InteractiveShell, rules_file: Path) -> None:
+def test_measured_saved_loaded_and_broken(shell, rules_file):
     typed(shell, "%tnt_cluster start -n 3")
     refused = typed(shell, "%tnt_bench allreduce --algorithms rign")
     assert refused.startswith("UsageError: Algorithm 'rign' is not one of ring, ")
@@ -64,7 +63,7 @@ def test_measured_saved_loaded_and_broken(shell: InteractiveShell, rules_file: P
     assert "NoClusterError" in typed(shell, "%tnt_cluster status")
 
 
-def test_a_notebook_keeps_table_and_figure_also_when_interrupted(notebook: Notebook) -> None:
+def test_a_notebook_keeps_table_and_figure_also_when_interrupted(notebook):
     cell = notebook.begin(f"%tnt_bench allreduce {SMALL} --in-place")
     messages = notebook.messages_until(cell, ended)
     assert "measuring 1 KB: round 0 of 3" in shown(messages)

@@ -69,7 +69,7 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_bench rules --save", "UsageError: rules takes no options"),
     ],
 )
-def test_mistakes_get_one_clear_sentence(shell: InteractiveShell, cell: str, message: str) -> None:
+def test_mistakes_get_one_clear_sentence(shell, cell, message):
     shown = typed(shell, cell)
     assert message in shown
     assert "Traceback" not in shown and len(shown.strip().splitlines()) == 1
@@ -87,12 +87,12 @@ def test_mistakes_get_one_clear_sentence(shell: InteractiveShell, cell: str, mes
         ("tnt_pull", "line", ["NAME", "--rank R", "Examples::"]),
     ],
 )
-def test_help_is_complete(shell: InteractiveShell, magic: str, kind: str, parts: list[str]) -> None:
+def test_help_is_complete(shell, magic, kind, parts):
     help_text = shell.find_magic(magic, kind).__doc__
     assert [part for part in parts if part not in help_text] == []
 
 
-def test_a_dry_run_shows_the_script_and_starts_nothing(shell: InteractiveShell) -> None:
+def test_a_dry_run_shows_the_script_and_starts_nothing(shell):
     shown = typed(
         shell,
         "%tnt_cluster start -n 8 --launcher pbs --modules cuda,hdf5 --extra '-l nodes=2:ppn=4' "
@@ -104,7 +104,7 @@ def test_a_dry_run_shows_the_script_and_starts_nothing(shell: InteractiveShell) 
     assert "NoClusterError" in typed(shell, "%tnt_cluster status")
 
 
-def test_loading_the_extension_is_light() -> None:
+def test_loading_the_extension_is_light():
     code = """
 import sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -117,9 +117,7 @@ print([name for name in ("tensorflow", "keras", "mpi4py") if name in sys.modules
 
 
 @gpi2.needed
-def test_status_says_that_ranks_exchange_by_gpi(
-    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_says_that_ranks_exchange_by_gpi(shell, monkeypatch):
     monkeypatch.setenv("TNT_SHARED_MEMORY", "0")
     assert typed(shell, "%tnt_cluster start -n 2 --transport gpi") == "2 ranks are ready\n"
     table = typed(shell, "%tnt_cluster status").splitlines()
@@ -127,7 +125,7 @@ def test_status_says_that_ranks_exchange_by_gpi(
     assert table[3:] == ["ranks exchange by gpi: TNT_SHARED_MEMORY=0 turns shared memory off"]
 
 
-def test_a_day_with_a_cluster(shell: InteractiveShell) -> None:
+def test_a_day_with_a_cluster(shell):
     assert typed(shell, "%tnt_cluster start -n 2") == "2 ranks are ready\n"
     assert "ClusterError: A cluster of 2 ranks is already there" in typed(
         shell, "%tnt_cluster start -n 3"
@@ -161,9 +159,7 @@ def test_a_day_with_a_cluster(shell: InteractiveShell) -> None:
     assert "NoClusterError" in typed(shell, "%%tnt\n1")
 
 
-def test_a_fit_is_bound_to_a_name_and_waited_for(
-    shell_with_ranks: InteractiveShell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fit_is_bound_to_a_name_and_waited_for(shell_with_ranks, monkeypatch):
     shell = shell_with_ranks
     train = """
 import keras, numpy as np

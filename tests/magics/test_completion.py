@@ -46,23 +46,21 @@ FLAGS = sorted(OF_START | {"--dry-run", "--force", "--missing"})
         ("%tnt_push train_images train_", ["train_labels"]),
     ],
 )
-def test_subcommands_flags_and_variables(
-    shell: InteractiveShell, text: str, expected: list[str]
-) -> None:
+def test_subcommands_flags_and_variables(shell, text, expected):
     shell.push({"train_images": 1, "train_labels": 2, "other": 3})
     assert completed(shell, text) == expected
 
 
-def test_names_of_magics_complete_too(shell: InteractiveShell) -> None:
+def test_names_of_magics_complete_too(shell):
     assert completed(shell, "%tnt_cl") == ["%tnt_cluster"]
 
 
-def test_other_lines_are_left_to_others(shell: InteractiveShell) -> None:
+def test_other_lines_are_left_to_others(shell):
     shell.push({"train_images": 1})
     assert "train_images" in completed(shell, "print(train_")
 
 
-def test_unloading_takes_it_away(shell: InteractiveShell) -> None:
+def test_unloading_takes_it_away(shell):
     shell.run_line_magic("unload_ext", "tnt_notebook")
     assert "start" not in completed(shell, "%tnt_cluster st")
     assert shell.find_line_magic("tnt_cluster") is None

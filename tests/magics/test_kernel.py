@@ -1,7 +1,5 @@
 """The whole way through a real Jupyter kernel: what a notebook would show, and what is left."""
 
-from pathlib import Path
-
 import psutil
 
 from tests.magics.notebook import TRAIN, Notebook, ended, shown
@@ -14,7 +12,7 @@ def cluster_id(notebook: Notebook) -> str:
     return notebook.run(cell).strip()
 
 
-def test_cells_errors_and_interrupts(notebook: Notebook) -> None:
+def test_cells_errors_and_interrupts(notebook):
     assert notebook.run("%%tnt\nfrom tnt_notebook import comm\nprint('hi')") == "ranks 0-1: hi\n"
     html = "from IPython.display import HTML, display; display(HTML('<b>bold</b>'))"
     assert notebook.run(f"%%tnt\n{html}") == ("ranks 0-1:\n<IPython.core.display.HTML object>\n")
@@ -35,7 +33,7 @@ def test_cells_errors_and_interrupts(notebook: Notebook) -> None:
     assert int(notebook.run(f"print({kept})")) < 100_000  # the kernel lives for days
 
 
-def test_a_second_interrupt_returns_at_once(notebook: Notebook, tmp_path: Path) -> None:
+def test_a_second_interrupt_returns_at_once(notebook, tmp_path):
     ends = tmp_path / "ends"
     stubborn = f"""%%tnt
 import pathlib, signal, time
@@ -60,7 +58,7 @@ print('end')"""
     )
 
 
-def test_a_fit_runs_while_the_notebook_goes_on(notebook: Notebook) -> None:
+def test_a_fit_runs_while_the_notebook_goes_on(notebook):
     cell = notebook.begin("%%tnt_fit" + TRAIN.format(epochs=100_000))
     began = notebook.messages_until(cell, ended)
     assert "fit: live view of 2 ranks" in shown(began)
@@ -75,7 +73,7 @@ def test_a_fit_runs_while_the_notebook_goes_on(notebook: Notebook) -> None:
     assert notebook.run("'tensorflow' in __import__('sys').modules") == "False\n"
 
 
-def test_an_interrupt_of_the_idle_kernel_stops_the_fit(notebook: Notebook) -> None:
+def test_an_interrupt_of_the_idle_kernel_stops_the_fit(notebook):
     notebook.run("%%tnt_fit" + TRAIN.format(epochs=100_000))
     notebook.run("import time\nwhile not fit.frames: time.sleep(0.05)")
     notebook.manager.interrupt_kernel()
@@ -90,7 +88,7 @@ def test_an_interrupt_of_the_idle_kernel_stops_the_fit(notebook: Notebook) -> No
     assert notebook.run("%%tnt\nprint(len(model.history.epoch) > 0)") == "ranks 0-1: True\n"
 
 
-def test_ranks_and_a_fit_outlive_a_restart_and_a_kill_of_the_kernel(own_notebook: Notebook) -> None:
+def test_ranks_and_a_fit_outlive_a_restart_and_a_kill_of_the_kernel(own_notebook):
     notebook = own_notebook
     marker = cluster_id(notebook)
     notebook.run("%%tnt\nx = 42")
@@ -132,7 +130,7 @@ def test_ranks_and_a_fit_outlive_a_restart_and_a_kill_of_the_kernel(own_notebook
     eventually(lambda: not processes_of(marker))
 
 
-def test_a_kernel_that_shuts_down_leaves_nothing(own_notebook: Notebook) -> None:
+def test_a_kernel_that_shuts_down_leaves_nothing(own_notebook):
     marker = cluster_id(own_notebook)
     own_notebook.manager.shutdown_kernel()
     assert processes_of(marker) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 
 from tests.magics.test_commands import typed
 from tnt_notebook.errors import ModelError
@@ -35,7 +34,7 @@ def last_in_first_out(ranks, micro_batches, stages_per_rank):
 """
 
 
-def test_a_schedule_of_ones_own_in_a_cell(shell_with_ranks: InteractiveShell) -> None:
+def test_a_schedule_of_ones_own_in_a_cell(shell_with_ranks):
     shell = shell_with_ranks
     wrapped = "model = tnt.Model(model, pipeline=tnt.Pipeline(2, 4, last_in_first_out))\nhistory ="
     cell = OWN_SCHEDULE + CELL.replace("history =", wrapped)
@@ -47,7 +46,7 @@ def test_a_schedule_of_ones_own_in_a_cell(shell_with_ranks: InteractiveShell) ->
     assert "--placement: only with --pipeline" in shown
 
 
-def test_a_pipeline_in_a_cell(shell_with_ranks: InteractiveShell) -> None:
+def test_a_pipeline_in_a_cell(shell_with_ranks):
     shell = shell_with_ranks
     typed(shell, f"%%tnt_fit --wait --name whole\n{CELL}")
     options = "--pipeline 2 --micro-batches 4 --schedule zb-h1 --cut-at last --recompute"

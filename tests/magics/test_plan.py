@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-from IPython.core.interactiveshell import InteractiveShell
-
-from tests.magics.notebook import PLOTLY, Notebook, ended, shown
+from tests.magics.notebook import PLOTLY, ended, shown
 from tests.magics.test_commands import typed
 
 CELL = """%%tnt
@@ -20,7 +18,7 @@ number = 3
 """
 
 
-def test_a_plan_of_a_model(shell_with_ranks: InteractiveShell) -> None:
+def test_a_plan_of_a_model(shell_with_ranks):
     shell = shell_with_ranks
     assert typed(shell, "%tnt_plan") == (
         "ModelError: 'model' is not defined in the cells of the ranks. Define the model there "
@@ -88,7 +86,7 @@ def test_a_plan_of_a_model(shell_with_ranks: InteractiveShell) -> None:
     assert typed(shell, "%%tnt\nprint('still here')") == "ranks 0-1: still here\n"
 
 
-def test_a_notebook_keeps_table_and_timeline(notebook: Notebook) -> None:
+def test_a_notebook_keeps_table_and_timeline(notebook):
     notebook.run(CELL)
     messages = notebook.messages_until(notebook.begin("%tnt_plan --schedule zb-h1"), ended)
     rich = [m["content"]["data"] for m in messages if m["msg_type"] == "display_data"]

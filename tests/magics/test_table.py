@@ -4,7 +4,7 @@ from tnt_notebook.cluster import Links, RankStatus
 from tnt_notebook.magics.table import links_line, status_table
 
 
-def test_columns_are_aligned_and_gaps_are_named() -> None:
+def test_columns_are_aligned_and_gaps_are_named():
     rows = [
         RankStatus(0, "node1", 71, (0, 1, 2, 3), "0", 81 * 2**20, "idle", 0, "shm+mpi"),
         RankStatus(1, "node1", 72, (4, 6, 7), None, 1234 * 2**20, "busy", 0, "shm+mpi"),
@@ -18,7 +18,7 @@ def test_columns_are_aligned_and_gaps_are_named() -> None:
     ]
 
 
-def test_a_line_says_how_ranks_exchange_and_why() -> None:
+def test_a_line_says_how_ranks_exchange_and_why():
     links = Links("shared memory, mpi between 2 nodes", "ranks of a host share memory", 1)
     assert links_line(links, 4) == (
         "ranks exchange by shared memory, mpi between 2 nodes: ranks of a host share memory"

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 
-from tests.magics.notebook import PLOTLY, TRAIN, Notebook, ended, shown
+from tests.magics.notebook import PLOTLY, TRAIN, ended, shown
 from tests.magics.test_commands import typed
 from tests.magics.test_completion import completed
 from tests.magics.test_kernel import cluster_id
@@ -47,19 +46,19 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ("show --name 3x", "--name 3x: a variable cannot have this name"),
     ],
 )
-def test_mistakes_get_one_clear_sentence(shell: InteractiveShell, line: str, message: str) -> None:
+def test_mistakes_get_one_clear_sentence(shell, line, message):
     said = typed(shell, f"%tnt_trace {line}")
     assert message in said
     assert "Traceback" not in said and len(said.strip().splitlines()) == 1
 
 
-def test_help_is_complete(shell: InteractiveShell) -> None:
+def test_help_is_complete(shell):
     text = shell.find_magic("tnt_trace", "line").__doc__
     for part in ("list", "--to FILE", "--all", "Examples::", "trace.to_pandas()", "512 MB"):
         assert part in text
 
 
-def test_listed_shown_exported_compared_and_removed(shell: InteractiveShell, base: Path) -> None:
+def test_listed_shown_exported_compared_and_removed(shell, base):
     assert typed(shell, "%tnt_trace list") == f"no run is kept in {base}\n"
     first, second = keep(frames_with_steps(4), "digits"), keep(frames_with_steps(2), "faces")
 
@@ -102,7 +101,7 @@ def test_listed_shown_exported_compared_and_removed(shell: InteractiveShell, bas
     assert archive.listed() == []
 
 
-def test_of_many_runs_the_latest_are_listed(shell: InteractiveShell) -> None:
+def test_of_many_runs_the_latest_are_listed(shell):
     frames = frames_with_steps(until=2)
     for i in range(25):
         keep(frames, f"run {i}")
@@ -111,7 +110,7 @@ def test_of_many_runs_the_latest_are_listed(shell: InteractiveShell) -> None:
     assert len(typed(shell, "%tnt_trace list --all").splitlines()) == 27
 
 
-def test_damaged_runs_are_told_in_a_sentence(shell: InteractiveShell) -> None:
+def test_damaged_runs_are_told_in_a_sentence(shell):
     folder = keep(frames_with_steps())
     (folder / "frames-0.jsonl").write_text("{}\n")
     said = typed(shell, "%tnt_trace show")
@@ -120,7 +119,7 @@ def test_damaged_runs_are_told_in_a_sentence(shell: InteractiveShell) -> None:
     assert "damaged" in typed(shell, "%tnt_trace list")
 
 
-def test_ids_complete(shell: InteractiveShell) -> None:
+def test_ids_complete(shell):
     first, second = keep(frames_with_steps(until=2), "a"), keep(frames_with_steps(until=2), "b")
     ids = sorted([first.name, second.name])
     assert completed(shell, "%tnt_trace sh") == ["show"]
@@ -130,9 +129,7 @@ def test_ids_complete(shell: InteractiveShell) -> None:
     assert completed(shell, "%tnt_trace list 2") == []
 
 
-def test_a_run_that_goes_on_elsewhere_is_followed_to_its_end(
-    shell: InteractiveShell,
-) -> None:
+def test_a_run_that_goes_on_elsewhere_is_followed_to_its_end(shell):
     frames = frames_with_steps()
     writer = run_writer.begin("digits", 2)
     for frame in frames[:5]:
@@ -150,7 +147,7 @@ def test_a_run_that_goes_on_elsewhere_is_followed_to_its_end(
     assert not following.is_alive()
 
 
-def test_unloading_ends_what_follows(shell: InteractiveShell) -> None:
+def test_unloading_ends_what_follows(shell):
     writer = run_writer.begin("digits", 2)
     writer.write(frames_with_steps()[0])
     typed(shell, "%tnt_trace show")
@@ -168,7 +165,7 @@ def follower() -> threading.Thread:
     return found
 
 
-def test_a_notebook_shows_its_last_run_and_those_of_others(notebook: Notebook) -> None:
+def test_a_notebook_shows_its_last_run_and_those_of_others(notebook):
     notebook.run("%%tnt_fit --wait --name mine" + TRAIN.format(epochs=3))
     keep(frames_with_steps(), "of another notebook")
     messages = notebook.messages_until(notebook.begin("%tnt_trace show"), ended)
@@ -187,7 +184,7 @@ def test_a_notebook_shows_its_last_run_and_those_of_others(notebook: Notebook) -
         assert notebook.run(figure.format(plot)) == "True\n"
 
 
-def test_a_killed_kernel_leaves_the_frames_of_its_run(own_notebook: Notebook) -> None:
+def test_a_killed_kernel_leaves_the_frames_of_its_run(own_notebook):
     notebook = own_notebook
     notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
     eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()), 60)
@@ -206,7 +203,7 @@ def test_a_killed_kernel_leaves_the_frames_of_its_run(own_notebook: Notebook) ->
     assert archive.about(run.folder).seconds == frames[-1]["elapsed"]
 
 
-def test_a_new_kernel_follows_a_run_of_another(notebook: Notebook, shell: InteractiveShell) -> None:
+def test_a_new_kernel_follows_a_run_of_another(notebook, shell):
     notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
     eventually(lambda: archive.listed(), 60)
     assert typed(shell, "%tnt_trace show") == "long: live view of 2 ranks\n"
@@ -220,7 +217,7 @@ def test_a_new_kernel_follows_a_run_of_another(notebook: Notebook, shell: Intera
     assert notebook.run("print(long.wait().state)") == "stopped\n"
 
 
-def test_a_rank_that_dies_leaves_its_frames_and_the_reason(notebook: Notebook) -> None:
+def test_a_rank_that_dies_leaves_its_frames_and_the_reason(notebook):
     notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
     eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()), 60)
     notebook.run("registry = get_ipython().magics_manager.registry")
@@ -234,9 +231,7 @@ def test_a_rank_that_dies_leaves_its_frames_and_the_reason(notebook: Notebook) -
     assert "2 ranks are ready" in notebook.run("%tnt_cluster restart --missing")
 
 
-def test_a_folder_that_cannot_be_written_is_said_once_and_training_goes_on(
-    notebook: Notebook,
-) -> None:
+def test_a_folder_that_cannot_be_written_is_said_once_and_training_goes_on(notebook):
     notebook.run("import os; os.environ['TNT_RUNS_DIR'] = '/proc/nowhere'")
     cell = notebook.begin("%%tnt_fit --wait --name fit" + TRAIN.format(epochs=3))
     said = shown(notebook.messages_until(cell, ended))

@@ -14,7 +14,7 @@ import pytest
 from tests.support.hosts import hosts, needed
 from tests.support.program import program
 from tests.support.rank_pool import ROOT
-from tests.support.slurm import Slurm, slurm_on
+from tests.support.slurm import slurm_on
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster, record
 from tnt_notebook.errors import ClusterError, NoClusterError
@@ -35,7 +35,7 @@ def left() -> list[Path]:
     return list(Path(os.environ["TNT_RUN_DIR"]).iterdir())
 
 
-def test_start_train_attach_restart_stop(slurm: Slurm) -> None:
+def test_start_train_attach_restart_stop(slurm):
     threads = threading.active_count()
     lines: list[str] = []
     cluster = Cluster(launcher="slurm", nodes=2, per_node=1, time="10", report=lines.append)
@@ -74,7 +74,7 @@ def test_start_train_attach_restart_stop(slurm: Slurm) -> None:
         cluster.status()
 
 
-def test_what_slurm_refuses_is_shown_whole(slurm: Slurm) -> None:
+def test_what_slurm_refuses_is_shown_whole(slurm):
     with pytest.raises(ClusterError, match="(?s)sbatch refused the job.*invalid partition"):
         Cluster(2, launcher="slurm", partition="nowhere")
     with pytest.raises(ClusterError, match="(?s)sbatch refused.*unrecognized option"):
@@ -82,7 +82,7 @@ def test_what_slurm_refuses_is_shown_whole(slurm: Slurm) -> None:
     assert left() == []
 
 
-def test_a_job_that_waits_says_for_what_and_can_be_given_up(slurm: Slurm) -> None:
+def test_a_job_that_waits_says_for_what_and_can_be_given_up(slurm):
     for node in slurm.nodes:
         slurm.drain(node)
     waits = """
@@ -103,7 +103,7 @@ Cluster(2, launcher="slurm", report=lambda line: print(line, flush=True))
 
 
 @pytest.mark.thorough
-def test_a_job_is_warned_before_its_time_limit_as_scripts_ask_for(slurm: Slurm) -> None:
+def test_a_job_is_warned_before_its_time_limit_as_scripts_ask_for(slurm):
     script = "trap 'echo warned' USR1; echo ready; while true; do sleep 1000 & wait; done"
     job = slurm.submit(script, "--time=5", "--signal=B:USR1@60")
     eventually(lambda: "ready\n" in slurm.output(job))
@@ -113,7 +113,7 @@ def test_a_job_is_warned_before_its_time_limit_as_scripts_ask_for(slurm: Slurm) 
     slurm.wait(job, "TIMEOUT", seconds=60)
 
 
-def test_a_time_limit_is_told_as_the_reason(slurm: Slurm) -> None:
+def test_a_time_limit_is_told_as_the_reason(slurm):
     cluster = Cluster(2, launcher="slurm")
     try:
         job = int(cluster.record.job or 0)
@@ -127,8 +127,8 @@ def test_a_time_limit_is_told_as_the_reason(slurm: Slurm) -> None:
 
 
 def test_a_fit_goes_on_in_another_job_when_time_is_up_and_ends_with_that_when_cancelled(
-    slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    slurm, tmp_path, capsys
+):
     cluster = Cluster(2, launcher="slurm", time="10")
     try:
         job = int(cluster.record.job or 0)
@@ -161,7 +161,7 @@ class Slow(keras.callbacks.Callback):
         cluster.stop()
 
 
-def test_a_killed_owner_leaves_no_job(slurm: Slurm) -> None:
+def test_a_killed_owner_leaves_no_job(slurm):
     owns = """
 import sys
 from tnt_notebook.cluster import Cluster
@@ -201,7 +201,7 @@ finally:
 
 
 @needed
-def test_nothing_stays_on_any_node(tmp_path: Path) -> None:
+def test_nothing_stays_on_any_node(tmp_path):
     with hosts(3) as rack, slurm_on(rack) as slurm:
 
         def on_nodes() -> list[Path]:

@@ -59,9 +59,7 @@ def submit(slurm: Slurm, folder: Path, pause: float) -> int:
     return slurm.submit(script, "--nodes=2", "--ntasks=2", "--time=10", env=environment)
 
 
-def test_a_run_over_two_jobs_ends_as_one_that_was_not_broken_off(
-    slurm: Slurm, tmp_path: Path
-) -> None:
+def test_a_run_over_two_jobs_ends_as_one_that_was_not_broken_off(slurm, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     beside = submit(slurm, whole, 0.0)
     job = submit(slurm, parts, 0.25)
