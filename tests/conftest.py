@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,32 +32,30 @@ def shared_clusters(short_leases: None) -> Iterator[dict[int, SharedCluster]]:
         cluster.stop()
 
 
-@pytest.fixture
-def cluster(shared_clusters: dict[int, SharedCluster]) -> Iterator[Cluster]:
-    """Three ranks, which other tests have had and will have."""
-    with shared_clusters[3].used() as cluster:
-        yield cluster
+def used(ranks: int) -> Callable[..., Iterator[Cluster]]:
+    """A fixture: a cluster in this process, which other tests have had and will have."""
+
+    @pytest.fixture
+    def cluster(shared_clusters: dict[int, SharedCluster]) -> Iterator[Cluster]:
+        with shared_clusters[ranks].used() as cluster:
+            yield cluster
+
+    return cluster
 
 
-@pytest.fixture
-def pair(shared_clusters: dict[int, SharedCluster]) -> Iterator[Cluster]:
-    """Two ranks, which other tests have had and will have."""
-    with shared_clusters[2].used() as cluster:
-        yield cluster
+def lent(ranks: int) -> Callable[..., Iterator[str]]:
+    """A fixture: the id of such a cluster, to attach to from any process."""
+
+    @pytest.fixture
+    def known(shared_clusters: dict[int, SharedCluster]) -> Iterator[str]:
+        with shared_clusters[ranks].lent() as known:
+            yield known
+
+    return known
 
 
-@pytest.fixture
-def two_ranks(shared_clusters: dict[int, SharedCluster]) -> Iterator[str]:
-    """The id of a cluster to attach to, which other tests have had and will have."""
-    with shared_clusters[2].lent() as known:
-        yield known
-
-
-@pytest.fixture
-def three_ranks(shared_clusters: dict[int, SharedCluster]) -> Iterator[str]:
-    """As `two_ranks`."""
-    with shared_clusters[3].lent() as known:
-        yield known
+pair, cluster = used(2), used(3)
+two_ranks, three_ranks = lent(2), lent(3)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -95,11 +93,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     emulated hosts.
     """
     forbidden = "this machine does not allow it: "
-    skipped = [
-        report
-        for report in terminalreporter.stats.get("skipped", [])
-        if forbidden not in str(report.longrepr)
-    ]
+    reports = terminalreporter.stats.get("skipped", [])
+    skipped = [report for report in reports if forbidden not in str(report.longrepr)]
     if skipped and os.environ.get("TNT_NO_SKIPS") == "1":
         terminalreporter.line(f"TNT_NO_SKIPS=1, and {len(skipped)} tests were skipped", red=True)
         terminalreporter._session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -10,12 +10,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import nbformat
+import pytest
 
-from tests.browser.lab import Notebook
 from tests.support.hub import Hub
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+expect = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
+).expect
+from tests.browser.lab import Notebook  # noqa: E402  needs playwright
 
 NAME = "work.ipynb"
 FIT = """\

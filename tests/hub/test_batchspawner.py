@@ -6,17 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.hub.desk import desk, expect, left
 from tests.support import hub as jupyterhub
 from tests.support.hub import Hub
 from tests.support.shared_host import SharedHost
 from tests.support.slurm import Slurm, slurm_here, unavailable
 from tests.support.waiting import eventually
-
-expect = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
-).expect
-
-from tests.hub.desk import desk, left  # noqa: E402  needs playwright
 
 pytestmark = pytest.mark.browser
 

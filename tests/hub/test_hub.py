@@ -8,14 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.hub.desk import FIT, desk, expect, kernel, left, moves
 from tests.support.hub import Hub
 from tests.support.waiting import eventually
-
-expect = pytest.importorskip(
-    "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
-).expect
-
-from tests.hub.desk import FIT, desk, kernel, left, moves  # noqa: E402  needs playwright
 
 pytestmark = pytest.mark.browser
 
