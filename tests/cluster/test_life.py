@@ -6,11 +6,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.support.program import program
 from tests.support.waiting import eventually
 from tnt_notebook import warden
 from tnt_notebook.cluster import Cluster, record
@@ -26,12 +28,11 @@ from tnt_notebook.cluster import Cluster
 def report(line):
     print(line, flush=True)
 
-if __name__ == "__main__":
-    cluster = Cluster(2, report=report, keep=0)
-    print("ready", cluster.id, cluster.folder.path, cluster.folder.segments, flush=True)
-    cluster.run("import subprocess; child = subprocess.Popen(['sleep', '1000'])", [0])
-    print("child", flush=True)
-    sys.stdin.read()
+cluster = Cluster(2, report=report, keep=0)
+print("ready", cluster.id, cluster.folder.path, cluster.folder.segments, flush=True)
+cluster.run("import subprocess; child = subprocess.Popen(['sleep', '1000'])", [0])
+print("child", flush=True)
+sys.stdin.read()
 """
 
 
@@ -47,24 +48,13 @@ def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str
 
 
 @pytest.fixture
-def owner(private_folders: dict[str, Path], tmp_path: Path) -> subprocess.Popen[str]:
-    """A process that owns a cluster of two ranks, and does not live for ever."""
-    script = tmp_path / "owner.py"
-    script.write_text(OWNER)
-    return subprocess.Popen(
-        ["timeout", "-s", "KILL", "60", sys.executable, str(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def python_of(owner: subprocess.Popen[str]) -> psutil.Process:
-    return psutil.Process(owner.pid).children()[0]
+def owner(private_folders: dict[str, Path]) -> Iterator[subprocess.Popen[str]]:
+    """A process that owns a cluster of two ranks."""
+    with program(OWNER) as owner:
+        yield owner
 
 
 def read_until(owner: subprocess.Popen[str], word: str) -> list[str]:
-    assert owner.stdout is not None
     for line in owner.stdout:
         if line.startswith(word):
             return line.split()
@@ -181,7 +171,7 @@ def test_a_killed_owner_leaves_nothing(owner, private_folders, victim):
     assert any("sleep" in process.cmdline() for process in alive)
     if victim != "kernel":  # mpiexec as well: engines and nannies are nobody's children then
         next(process for process in alive if process.name() == "prterun").kill()
-    python_of(owner).kill()
+    owner.kill()
     eventually(lambda: not processes_of(cluster_id))
     eventually(lambda: not any(Path(folder).exists() for folder in folders))
     owner.communicate()
@@ -192,7 +182,7 @@ def test_what_was_killed_as_a_whole_is_removed_by_the_next_start(owner, private_
     """As a batch system does with a notebook inside of a job."""
     _, cluster_id, *folders = read_until(owner, "ready")
     read_until(owner, "child")
-    notebook = python_of(owner)
+    notebook = psutil.Process(owner.pid)
     wardens = [child for child in notebook.children() if warden.__file__ in child.cmdline()]
     assert len(wardens) == 1
     for process in [*wardens, notebook, *map(psutil.Process, processes_of(cluster_id))]:
@@ -222,27 +212,27 @@ def test_interrupt_while_starting_leaves_nothing(owner, private_folders):
     read_until(owner, "starting")
     marker = next(
         process.environ()["TNT_CLUSTER_ID"]
-        for process in python_of(owner).children()
+        for process in psutil.Process(owner.pid).children()
         if "TNT_CLUSTER_ID" in process.environ()
     )
-    python_of(owner).send_signal(signal.SIGINT)
+    owner.send_signal(signal.SIGINT)
     owner.communicate()
     assert processes_of(marker) == []
     assert files_under(*private_folders.values()) == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("option", "message"),
     [
-        ({"ranks": 0}, "-n 0: a cluster has 1 to"),
-        ({"ranks": 2, "gpus": -1}, "cannot be negative"),
-        ({"ranks": 2, "gpus": 10_000}, "--gpus 10000: this machine has"),
-        ({"ranks": 2, "cores": 10_000}, "--cores 10000: this machine offers 1 to"),
+        ({"gpus": 10_000}, "--gpus 10000: this machine has"),
+        ({"cores": 10_000}, "--cores 10000: this machine offers 1 to"),
     ],
 )
-def test_wrong_numbers_are_refused_before_anything_starts(arguments, message, private_folders):
+def test_what_this_machine_lacks_is_refused_before_anything_starts(
+    option, message, private_folders
+):
     with pytest.raises(ClusterError, match=message):
-        Cluster(**arguments)
+        Cluster(2, **option)
     assert list(private_folders["TMPDIR"].iterdir()) == []
 
 

@@ -89,8 +89,7 @@ def test_labels_read_as_a_person_writes_them():
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 3), st.text("ab\n\r", max_size=6), st.floats(0, 0.4)),
-        max_size=40,
+        st.tuples(st.integers(0, 3), st.text("ab\n\r", max_size=6), st.floats(0, 0.4)), max_size=40
     )
 )
 def test_every_line_comes_once_in_order_and_volume_stays_linear(writes):

@@ -27,10 +27,7 @@ FLAGS = sorted(OF_START | {"--dry-run", "--force", "--missing"})
         ("tnt_cluster lo", ["logs"]),
         ("%tnt_cluster start --", FLAGS),
         ("%tnt_cluster start -n 4 --g", ["--gpus"]),
-        (
-            "%tnt_cluster start --gpus 1 -",
-            [*(flag for flag in FLAGS if flag != "--gpus"), "-n"],
-        ),
+        ("%tnt_cluster start --gpus 1 -", [*(flag for flag in FLAGS if flag != "--gpus"), "-n"]),
         ("%tnt_cluster start --transport ", ["auto", "gpi", "mpi", "shm"]),
         ("%tnt_cluster start --transport m", ["mpi"]),
         ("%tnt_plan --mem", ["--memory-limit"]),

@@ -7,15 +7,14 @@ ranks and importing TensorFlow takes seconds, a job that is there answers in mil
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ class RankPool:
         self._log = folder / "ranks.log"
         self._address = folder / "ranks.sock"
         self._process: subprocess.Popen[bytes] | None = None
-        self._connections: list[socket.socket] = []  # one to each rank
+        self._connections: list[Connection] = []  # one to each rank
         self._options: dict[int, dict[str, Any]] = {}  # of the latest special world of n ranks
 
     def run(
@@ -67,7 +66,11 @@ class RankPool:
         Raises:
             RankError: with the tracebacks of all ranks on which it raised.
         """
-        return self._checked(self.outcomes(n, function, *args, timeout=timeout, world=world))
+        outcomes = self.outcomes(n, function, *args, timeout=timeout, world=world)
+        failed = [(rank, text) for rank, (how, text) in enumerate(outcomes) if how == "raised"]
+        if failed:
+            raise RankError("\n".join(f"--- rank {rank} ---\n{text}" for rank, text in failed))
+        return [value for _, value in outcomes]
 
     def outcomes(
         self,
@@ -85,11 +88,11 @@ class RankPool:
             renew = world is not None and self._options.get(n) != world
             job = (n, function.__module__, function.__qualname__, args, world, renew)
             for connection in self._connections[:n]:
-                _send(connection, job)
+                connection.send(job)
             if world is not None:
                 self._options[n] = world
             return [_receive(connection, deadline) for connection in self._connections[:n]]
-        except (TimeoutError, ConnectionError) as error:
+        except (TimeoutError, ConnectionError, EOFError) as error:
             self.stop()
             raise RankError(
                 f"{function.__qualname__} on {n} ranks did not end within {timeout} s "
@@ -124,40 +127,26 @@ class RankPool:
         listener.listen(SIZE)
         command = [*mpiexec(SIZE), sys.executable, "-m", "tests.support.rank_server"]
         with self._log.open("ab") as log:
+            # What one test measured is not to be another's, nor the user's.
+            cache = {"XDG_CACHE_HOME": str(self._log.parent)}
             self._process = subprocess.Popen(
-                [*command, str(self._address)],
-                cwd=ROOT,
-                # What one test measured is not to be another's, nor the user's.
-                env={
-                    **rank_environment(),
-                    "XDG_CACHE_HOME": str(self._log.parent),
-                    **self._environment,
-                },
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+                [*command, str(self._address)], cwd=ROOT, start_new_session=True,
+                env={**rank_environment(), **cache, **self._environment},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
         deadline = time.monotonic() + 120
-        by_rank: dict[int, socket.socket] = {}
+        by_rank: dict[int, Connection] = {}
         try:
             while len(by_rank) < SIZE:
                 listener.settimeout(max(0.01, deadline - time.monotonic()))
-                connection, _ = listener.accept()
+                connection = Connection(listener.accept()[0].detach())
                 by_rank[_receive(connection, deadline)] = connection
-        except (TimeoutError, ConnectionError):
+        except (TimeoutError, EOFError):
             self.stop()
             raise RankError(f"the MPI job did not start:\n{self.output()}") from None
         finally:
             listener.close()
         self._connections = [by_rank[rank] for rank in range(SIZE)]
-
-    @staticmethod
-    def _checked(outcomes: list[tuple[str, Any]]) -> list:
-        failed = [(r, text) for r, (kind, text) in enumerate(outcomes) if kind == "raised"]
-        if failed:
-            raise RankError("\n".join(f"--- rank {rank} ---\n{text}" for rank, text in failed))
-        return [value for _, value in outcomes]
 
 
 def mpiexec(n: int) -> list[str]:
@@ -184,23 +173,7 @@ def rank_environment() -> dict[str, str]:
     }
 
 
-def _send(connection: socket.socket, value: Any) -> None:
-    message = pickle.dumps(value)
-    connection.sendall(struct.pack("!Q", len(message)) + message)
-
-
-def _receive(connection: socket.socket, deadline: float | None = None) -> Any:
-    (length,) = struct.unpack("!Q", _read(connection, 8, deadline))
-    return pickle.loads(_read(connection, length, deadline))
-
-
-def _read(connection: socket.socket, length: int, deadline: float | None) -> bytes:
-    parts = bytearray()
-    while len(parts) < length:
-        if deadline is not None:
-            connection.settimeout(max(0.01, deadline - time.monotonic()))
-        part = connection.recv(min(1 << 20, length - len(parts)))
-        if not part:
-            raise ConnectionError("the ranks have gone")
-        parts += part
-    return bytes(parts)
+def _receive(connection: Connection, deadline: float) -> Any:
+    if not connection.poll(max(0.0, deadline - time.monotonic())):
+        raise TimeoutError
+    return connection.recv()

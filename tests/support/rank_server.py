@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import importlib
 import pickle
-import socket
 import sys
 import traceback
+from multiprocessing.connection import Client
 from typing import Any
 
 import tensorflow as tf
 from mpi4py import MPI
 
 from tests.support import rank_nodes
-from tests.support.rank_pool import _receive, _send
 from tnt_notebook import comm
 
 _everyone = MPI.COMM_WORLD
@@ -21,9 +20,8 @@ _everyone = MPI.COMM_WORLD
 
 def serve(address: str) -> None:
     """Runs jobs until the test session closes the socket."""
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(address)
-    _send(connection, _everyone.rank)
+    connection = Client(address)
+    connection.send(_everyone.rank)
     # Graphs of a few steps are not worth optimizing; cells, scripts and notebooks under test are.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     # All worlds are made here: making one is collective over the whole job.
@@ -36,15 +34,15 @@ def serve(address: str) -> None:
     while True:
         try:
             # Asleep until there is a job: a rank that polls takes a core from those that work.
-            n, module, name, args, options, renew = _receive(connection)
-        except ConnectionError:
+            n, module, name, args, options, renew = connection.recv()
+        except (ConnectionError, EOFError):
             break
         if renew:
             if n in special:
                 special[n].close()
             special[n] = rank_nodes.make_world(groups[n], timeout_s=60, **options)
         rank_nodes.communicator = groups[n]
-        _send(connection, _run(worlds[n] if options is None else special[n], module, name, args))
+        connection.send(_run(worlds[n] if options is None else special[n], module, name, args))
     for world in (*worlds.values(), *special.values()):
         world.close()
 
