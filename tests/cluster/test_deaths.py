@@ -30,31 +30,27 @@ model.fit(x, x.sum(1, keepdims=True), batch_size=64, epochs={epochs}, callbacks=
 """
 
 
-MemoryLimit = Callable[[int, int], None]
-
-
 @pytest.fixture
-def memory_limit() -> Iterator[MemoryLimit]:
+def memory_limit() -> Iterator[Callable[[int, int], None]]:
     """Gives a process a control group of its own, with so many bytes more than it has now."""
-    folder = control_group()
-    if folder is None:
-        pytest.skip("this machine does not allow it: control groups for memory cannot be made")
-    old = (folder / "memory.limit_in_bytes").exists()
+    folder, limit = control_group()
 
-    def limit(pid: int, size: int) -> None:
-        (folder / ("memory.limit_in_bytes" if old else "memory.max")).write_text(str(size))
+    def limited(pid: int, size: int) -> None:
+        (folder / limit).write_text(str(size))
         (folder / "cgroup.procs").write_text(str(pid))
 
-    yield limit
+    yield limited
     eventually(lambda: not (folder / "cgroup.procs").read_text())
     folder.rmdir()
 
 
-def control_group() -> Path | None:
-    """A new one that limits memory; None where there can be none."""
+def control_group() -> tuple[Path, str]:
+    """A new one, and its file for the limit of memory; skips the test where there can be none."""
     own = Path("/proc/self/cgroup").read_text()
-    for pattern, root in ((r"^\d+:(?:.*,)?memory(?:,.*)?:/(.*)$", "/sys/fs/cgroup/memory"),
-                          (r"^0::/(.*)$", "/sys/fs/cgroup")):  # fmt: skip
+    for pattern, root, limit in (
+        (r"^\d+:(?:.*,)?memory(?:,.*)?:/(.*)$", "/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        (r"^0::/(.*)$", "/sys/fs/cgroup", "memory.max"),
+    ):
         if found := re.search(pattern, own, re.MULTILINE):
             for parent in (Path(root, found[1]), Path(root)):
                 folder = parent / f"tnt-test-{os.getpid()}"
@@ -62,12 +58,10 @@ def control_group() -> Path | None:
                     folder.mkdir()
                 except OSError:
                     continue
-                if any(
-                    (folder / name).exists() for name in ("memory.limit_in_bytes", "memory.max")
-                ):
-                    return folder
+                if (folder / limit).exists():
+                    return folder, limit
                 folder.rmdir()
-    return None
+    pytest.skip("this machine does not allow it: control groups for memory cannot be made")
 
 
 def kill(cluster: Cluster, rank: int) -> None:

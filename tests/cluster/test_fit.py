@@ -127,17 +127,14 @@ def test_a_rank_that_raises_ends_it_everywhere(cluster, capsys):
     assert cluster.fit(CELL.format(epochs=1), {}).wait(60).state == "finished"
 
 
-@pytest.mark.parametrize(
-    ("cell", "message"),
-    [
+def test_a_cell_that_cannot_train_says_so(cluster):
+    for cell, message in (
         ("1 + 1", "The cell calls neither fit"),
         ("def f(:", "SyntaxError"),
         ("import sys; sys.exit(3)", "SystemExit: 3"),
-    ],
-)
-def test_a_cell_that_cannot_train_says_so(cluster, cell, message):
-    with pytest.raises(RankError, match=message):
-        cluster.fit(cell, {}).wait(30)
+    ):
+        with pytest.raises(RankError, match=message):
+            cluster.fit(cell, {}).wait(30)
 
 
 def test_a_model_of_a_class_that_only_the_ranks_know(cluster):

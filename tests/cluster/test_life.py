@@ -127,10 +127,9 @@ def ephemeral() -> set[int]:
 
 
 def test_a_range_of_ports_is_found_beside_the_ephemeral_one():
-    ends = undialled()
-    assert ends is not None
-    assert ends[1] - ends[0] >= 1_000
-    assert not set(range(ends[0], ends[1] + 1)) & ephemeral()
+    first, last = undialled()
+    assert last - first >= 1_000
+    assert not set(range(first, last + 1)) & ephemeral()
 
 
 def test_a_restart_begins_anew_and_without_a_controller_everything_does(capsys):

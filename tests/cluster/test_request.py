@@ -24,6 +24,8 @@ from tnt_notebook.errors import ClusterError
         ({"per_node": 0, "launcher": "slurm"}, "--per-node 0: it must be from 1 to 65536."),
         ({"ranks": 1, "cores": 0}, "--cores 0: it must be from 1 to 65536."),
         ({"nodes": 60_000, "per_node": 60_000, "launcher": "slurm"}, "3600000000 ranks are more"),
+        ({"ranks": 1, "transport": "tcp"}, "--transport tcp: it must be one of auto, shm, mpi,"),
+        ({"ranks": 1, "lanes": 0}, "--lanes 0: a rank has 1 to 8 progress threads."),
         ({"ranks": 1, "gpus": -1}, "--gpus -1: the number of GPUs per node cannot be negative."),
         ({"ranks": 2, "time": "1h"}, "--time is for a batch system: add --launcher slurm, pbs,"),
         ({"ranks": 2, "partition": "x"}, "--partition is for a batch system"),

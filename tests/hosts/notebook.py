@@ -7,17 +7,9 @@ import sys
 import time
 from pathlib import Path
 
+from tests.support.cells import TRAIN
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.errors import TntError
-
-CELL = """
-import keras, numpy as np
-keras.utils.set_random_seed(1)
-x = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")
-model = keras.Sequential([keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-model.fit(x, x.sum(1, keepdims=True), batch_size=32, epochs={epochs})
-"""
 
 
 def tell(word: str, *values: object) -> None:
@@ -31,9 +23,9 @@ def main(hostfile: str, folder: Path) -> None:
         tell("ON", *(row.host for row in cluster.status()), record.reached)
         tell("BY", cluster.links.by)
         tell("FOLDER", *record.plan["folders"])
-        fit = cluster.fit(CELL.format(epochs=2), {}).wait(120)
+        fit = cluster.fit(TRAIN.format(epochs=2), {}).wait(120)
         tell("LOSS", *fit.history["loss"])
-        fit = cluster.fit(CELL.format(epochs=10_000_000), {})
+        fit = cluster.fit(TRAIN.format(epochs=10_000_000), {})
         while len(fit.frames) < 3:
             time.sleep(0.05)
         tell("TRAINS")

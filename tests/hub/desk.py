@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import nbformat
 import pytest
 
+from tests.support.cells import TRAIN
 from tests.support.hub import Hub
 
 if TYPE_CHECKING:
@@ -23,14 +24,7 @@ expect = pytest.importorskip(
 from tests.browser.lab import Notebook  # noqa: E402  needs playwright
 
 NAME = "work.ipynb"
-FIT = """\
-%%tnt_fit
-import keras, numpy as np
-x = np.random.default_rng(0).normal(size=(512, 4)).astype("float32")
-model = keras.Sequential([keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-model.fit(x, x.sum(1, keepdims=True), batch_size=32, epochs=1_000_000)
-"""
+FIT = "%%tnt_fit" + TRAIN.format(epochs=1_000_000)
 #: Of a user, on a host: what there is, as JSON.
 LEFT = """
 import json, os, pathlib, pwd, sys

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.cells import TRAIN
 from tests.support.shared_host import SharedHost
 
 STRANGER = Path(__file__).with_name("stranger.py")
@@ -23,13 +24,7 @@ from tnt_notebook.cluster import Cluster
 from tnt_notebook.warden import processes_of
 
 cluster = Cluster(2)
-fit = cluster.fit('''
-import keras, numpy as np
-x = np.ones((256, 4), "float32")
-model = keras.Sequential([keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-model.fit(x, x[:, :1], batch_size=32, epochs=1_000_000)
-''', {}, "secret run")
+fit = cluster.fit(sys.argv[1], {}, "secret run")
 while not fit.frames:
     time.sleep(0.05)
 pids = processes_of(cluster.id)
@@ -77,10 +72,10 @@ def target(host: SharedHost) -> Iterator[dict[str, Any]]:
     runs = host.home("alice") / "runs"
     environment = {**host.environment("alice"), "TNT_RUNS_DIR": str(runs)}
     with host.popen(
-        [sys.executable, "-c", TRAINS], "alice", env=environment, text=True,
+        [sys.executable, "-c", TRAINS, TRAIN.format(epochs=1_000_000)], "alice",
+        env=environment, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as owner:  # fmt: skip
-        assert owner.stdout is not None and owner.stderr is not None
         try:
             line = next((line for line in owner.stdout if line.startswith("{")), "")
             assert line, owner.stderr.read()

@@ -12,15 +12,12 @@ from typing import Any
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager, start_new_kernel
 
+from tests.support import cells
+
 Messages = list[dict[str, Any]]
 PLOTLY = "application/vnd.plotly.v1+json"
-TRAIN = """
-import keras, numpy as np
-print("building")
-model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-model.fit(np.ones((64, 4)), np.ones((64, 1)), epochs={epochs}, batch_size=16)
-"""
+#: It prints too.
+TRAIN = "\nprint('building')" + cells.TRAIN
 
 
 class Notebook:

@@ -8,6 +8,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from tests.support import gpi2
+from tests.support.cells import TRAIN
 from tnt_notebook.errors import RankError
 
 
@@ -161,12 +162,7 @@ def test_a_day_with_a_cluster(shell):
 
 def test_a_fit_is_bound_to_a_name_and_waited_for(shell_with_ranks, monkeypatch):
     shell = shell_with_ranks
-    train = """
-import keras, numpy as np
-model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-model.fit(np.ones((16, 2)), np.ones((16, 1)), epochs=2)
-"""
+    train = TRAIN.format(epochs=2)
     shown = typed(shell, f"%%tnt_fit --wait --name first --bucket-mb 2{train}")
     assert "first · finished in" in shown
     assert "ranks 0-1: <History of 2 epochs: loss" in shown

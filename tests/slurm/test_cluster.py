@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cells import TRAIN
 from tests.support.hosts import hosts, needed
 from tests.support.program import program
 from tests.support.rank_pool import ROOT
@@ -19,15 +20,6 @@ from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster, record
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.warden import processes_of
-
-CELL = """
-import keras, numpy as np
-keras.utils.set_random_seed(1)
-x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
-model = keras.Sequential([keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-model.fit(x, x.sum(1, keepdims=True), batch_size=32, epochs={epochs})
-"""
 
 
 def left() -> list[Path]:
@@ -46,7 +38,7 @@ def test_start_train_attach_restart_stop(slurm):
         assert slurm.job(job)["TimeLimit"] == "00:10:00"
         assert [row.state for row in cluster.status()] == ["idle", "idle"]
         cluster.run("import os; ours = os.environ['SLURM_JOB_ID']")
-        fit = cluster.fit(CELL.format(epochs=100_000), {})
+        fit = cluster.fit(TRAIN.format(epochs=100_000), {})
         eventually(lambda: fit.frames, 60)
 
         cluster.let_go()
@@ -132,7 +124,7 @@ def test_a_fit_goes_on_in_another_job_when_time_is_up_and_ends_with_that_when_ca
     cluster = Cluster(2, launcher="slurm", time="10")
     try:
         job = int(cluster.record.job or 0)
-        cell = CELL.format(epochs=40).replace("batch_size", "callbacks=[Slow()], batch_size")
+        cell = TRAIN.format(epochs=40).replace("batch_size", "callbacks=[Slow()], batch_size")
         slow = """
 import time, keras
 class Slow(keras.callbacks.Callback):
@@ -151,7 +143,7 @@ class Slow(keras.callbacks.Callback):
         )
         assert slurm.jobs()[job].state == "COMPLETED"
 
-        fit = cluster.fit(CELL.format(epochs=100_000), {})
+        fit = cluster.fit(TRAIN.format(epochs=100_000), {})
         eventually(lambda: fit.frames, 60)
         slurm.cancel(job + 1)
         why = f"(?s)died.*Slurm says: job {job + 1} has ended: it was cancelled"
