@@ -95,10 +95,9 @@ def moves(notebook: Notebook, cell: int) -> int:
 def kernel(hub: Hub, user: str) -> dict[str, Any]:
     """The only kernel of a user."""
     (one,) = hub.ask("GET", f"/user/{user}/api/kernels")
-    return dict(one)
+    return one
 
 
 def left(hub: Hub, user: str) -> list[str]:
     """Files and processes of a user."""
-    found: list[str] = json.loads(hub.host.ask(LEFT, "root", user))
-    return found
+    return json.loads(hub.host.ask(LEFT, "root", user))

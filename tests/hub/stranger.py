@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,42 +34,34 @@ _PATIENCE_S = 2.5
 
 def files(target: dict[str, Any]) -> list[str]:
     """Reads, lists, writes, removes, connects to each file of the cluster."""
-    done = []
-    for path in target["files"]:
-        attempts: dict[str, Callable[[], object]] = {
-            "read": lambda path=path: os.close(os.open(path, os.O_RDONLY)),
-            "write": lambda path=path: os.close(os.open(path, os.O_WRONLY)),
-            "list": lambda path=path: os.listdir(path),
-            "create in": lambda path=path: os.mkdir(os.path.join(path, "new")),
-            "remove": lambda path=path: os.rename(path, path + ".away"),
-            "connect to": lambda path=path: socket.socket(socket.AF_UNIX).connect(path),
-        }
-        done += [f"{verb} {path}" for verb, attempt in attempts.items() if _succeeds(attempt)]
-    return done
+    return _succeeded(
+        target["files"],
+        {
+            "read": lambda path: os.close(os.open(path, os.O_RDONLY)),
+            "write": lambda path: os.close(os.open(path, os.O_WRONLY)),
+            "list": os.listdir,
+            "create in": lambda path: os.mkdir(os.path.join(path, "new")),
+            "remove": lambda path: os.rename(path, path + ".away"),
+            "connect to": lambda path: socket.socket(socket.AF_UNIX).connect(path),
+        },
+    )
 
 
 def processes(target: dict[str, Any]) -> list[str]:
     """Looks into each process, stops it, kills it."""
-    done = []
-    libc = ctypes.CDLL(None, use_errno=True)
-    for pid in target["pids"]:
-        attempts: dict[str, Callable[[], object]] = {
-            f"read {name} of": lambda name=name, pid=pid: Path(f"/proc/{pid}/{name}").read_bytes()
-            for name in ("environ", "maps", "mem", "io", "auxv")
-        }
-        attempts |= {
-            "list files of": lambda pid=pid: os.listdir(f"/proc/{pid}/fd"),
-            "signal": lambda pid=pid: os.kill(pid, 0),
-            "stop": lambda pid=pid: os.kill(pid, signal.SIGSTOP),
-            "kill": lambda pid=pid: os.kill(pid, signal.SIGKILL),
-            "kill by descriptor": lambda pid=pid: signal.pidfd_send_signal(
-                os.pidfd_open(pid), signal.SIGKILL
-            ),
-        }
-        done += [f"{verb} {pid}" for verb, attempt in attempts.items() if _succeeds(attempt)]
-        if libc.ptrace(_PTRACE_ATTACH, pid, 0, 0) == 0:
-            done.append(f"trace {pid}")
-    return done
+    attempts: dict[str, Callable[[int], object]] = {
+        "list files of": lambda pid: os.listdir(f"/proc/{pid}/fd"),
+        "signal": lambda pid: os.kill(pid, 0),
+        "stop": lambda pid: os.kill(pid, signal.SIGSTOP),
+        "kill": lambda pid: os.kill(pid, signal.SIGKILL),
+        "kill by descriptor": lambda pid: signal.pidfd_send_signal(os.pidfd_open(pid), 9),
+        "trace": _trace,
+    }
+    for name in ("environ", "maps", "mem", "io", "auxv"):
+        attempts[f"read {name} of"] = lambda pid, name=name: Path(
+            f"/proc/{pid}/{name}"
+        ).read_bytes()
+    return _succeeded(target["pids"], attempts)
 
 
 def messages(target: dict[str, Any]) -> list[str]:
@@ -78,34 +71,25 @@ def messages(target: dict[str, Any]) -> list[str]:
     open_, events = zmq.Poller(), {}
     public, secret = zmq.curve_keypair()
     known = target.get("curve_publickey")
-    for address, port in target["ports"]:
+    keys = (None, public, *([known.encode()] if known else []))
+    for (address, port), key, kind in product(target["ports"], keys, (zmq.DEALER, zmq.SUB)):
         place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-        for key in (None, public, *([known.encode()] if known else [])):
-            for kind in (zmq.DEALER, zmq.SUB):
-                one = context.socket(kind)
-                one.setsockopt(zmq.LINGER, 0)
-                one.setsockopt(zmq.IPV6, 1)
-                one.setsockopt(zmq.SNDTIMEO, 0)
-                if key is not None:
-                    one.curve_serverkey, one.curve_publickey, one.curve_secretkey = (
-                        key,
-                        public,
-                        secret,
-                    )
-                if kind == zmq.SUB:
-                    one.setsockopt(zmq.SUBSCRIBE, b"")
-                what = f"{place} as {zmq.SocketType(kind).name} {'without key' if not key else ''}"
-                monitor = one.get_monitor_socket()
-                events[monitor] = what
-                events[one] = what
-                open_.register(monitor, zmq.POLLIN)
-                open_.register(one, zmq.POLLIN)
-                one.connect(f"tcp://{place}")
-                if kind == zmq.DEALER:
-                    guess = Session(key=secrets.token_bytes(32))
-                    content = {"uuid": "x" * 32, "id": 2}
-                    with contextlib.suppress(zmq.Again):  # refused already
-                        guess.send(one, "registration_request", content=content)
+        one = context.socket(kind)
+        one.linger, one.ipv6, one.sndtimeo = 0, True, 0
+        if key is not None:
+            one.curve_publickey, one.curve_secretkey, one.curve_serverkey = public, secret, key
+        if kind == zmq.SUB:
+            one.subscribe(b"")
+        monitor = one.get_monitor_socket()
+        for heard in (monitor, one):
+            events[heard] = f"{place} as {kind.name} {'without key' if not key else ''}"
+            open_.register(heard, zmq.POLLIN)
+        one.connect(f"tcp://{place}")
+        if kind == zmq.DEALER:
+            guess = Session(key=secrets.token_bytes(32))
+            content = {"uuid": "x" * 32, "id": 2}
+            with contextlib.suppress(zmq.Again):  # refused already
+                guess.send(one, "registration_request", content=content)
     done = []
     deadline = time.monotonic() + _LISTEN_S
     while (left := deadline - time.monotonic()) > 0:
@@ -154,11 +138,7 @@ def programs(target: dict[str, Any]) -> list[str]:
 class _Value(ctypes.Structure):
     """pmix_value_t"""
 
-    _fields_ = (
-        ("type", ctypes.c_uint16),
-        ("value", ctypes.c_char_p),
-        ("rest", ctypes.c_uint64 * 2),
-    )
+    _fields_ = (("type", ctypes.c_uint16), ("value", ctypes.c_char_p), ("_", ctypes.c_uint64 * 2))
 
 
 class _Info(ctypes.Structure):
@@ -167,16 +147,23 @@ class _Info(ctypes.Structure):
     _fields_ = (("key", ctypes.c_char * 512), ("flags", ctypes.c_uint32), ("value", _Value))
 
 
-def _succeeds(attempt: Callable[[], object]) -> bool:
-    try:
-        attempt()
-    except OSError:
-        return False
-    return True
+def _trace(pid: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(_PTRACE_ATTACH, pid, 0, 0):
+        raise OSError(ctypes.get_errno(), "no trace")
+
+
+def _succeeded(targets: list[Any], attempts: dict[str, Callable[[Any], object]]) -> list[str]:
+    """Which attempts at which targets nobody has refused."""
+    done = []
+    for (verb, attempt), target in product(attempts.items(), targets):
+        with contextlib.suppress(OSError):
+            attempt(target)
+            done.append(f"{verb} {target}")
+    return done
 
 
 if __name__ == "__main__":
-    attempts = {"files": files, "processes": processes, "messages": messages}
-    attempts |= {"texts": texts, "programs": programs}
-    print(json.dumps(attempts[sys.argv[1]](json.load(sys.stdin))), flush=True)
+    attempt = {f.__name__: f for f in (files, processes, messages, texts, programs)}[sys.argv[1]]
+    print(json.dumps(attempt(json.load(sys.stdin))), flush=True)
     os._exit(0)  # without good-byes to those who do not listen

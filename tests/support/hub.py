@@ -82,25 +82,16 @@ class Hub:
         (site / "jupyter_server_config.py").write_text(_SERVER_CONFIGURATION)
         (site / "tnt_config.py").write_text("c.ClusterDefaults.keep = 1.0\n")
         configuration = _CONFIGURATION.format(
-            site=site,
-            port=port,
-            hub_port=hub_port,
-            api_port=api_port,
-            proxy=PROXY,
-            password=self._password,
-            token=self._token,
-            users=set(host.uids),
+            site=site, port=port, hub_port=hub_port, api_port=api_port, proxy=PROXY,
+            password=self._password, token=self._token, users=set(host.uids),
             singleuser=Path(sys.executable).with_name("jupyterhub-singleuser"),
-        )
+        )  # fmt: skip
         (self._folder / "jupyterhub_config.py").write_text(configuration + more)
         with (self._folder / "log").open("w") as log:
             self._process = host.popen(
                 [sys.executable, "-m", "jupyterhub", "-f", "jupyterhub_config.py"],
-                cwd=self._folder,
-                env={**host.environment(), **environment},
-                stdout=log,
-                stderr=log,
-            )
+                cwd=self._folder, env={**host.environment(), **environment}, stdout=log, stderr=log,
+            )  # fmt: skip
         eventually(self._answers, _START_S)
 
     def log(self) -> str:
@@ -147,8 +138,7 @@ class Hub:
         self._process.wait(30)
 
     def _server(self, user: str) -> dict[str, Any]:
-        servers: dict[str, Any] = self.ask("GET", f"/hub/api/users/{user}")["servers"]
-        return servers.get("", {})
+        return self.ask("GET", f"/hub/api/users/{user}")["servers"].get("", {})
 
     def _answers(self) -> bool:
         if self._process.poll() is not None:
@@ -174,11 +164,8 @@ def hub(
     Raises:
         RuntimeError: it did not start; with what it wrote.
     """
-    running = Hub(host, more, environment or {})
-    try:
+    with contextlib.closing(Hub(host, more, environment or {})) as running:
         yield running
-    finally:
-        running.close()
 
 
 @functools.cache
