@@ -90,7 +90,7 @@ def includes(checkout: Path) -> list[Use]:
         for path in sorted(kernels.rglob("*.[hc]*"))
         if path.relative_to(kernels).parts[0] != "test"
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if (match := re.match(r'#include "(.*)"', line)) is not None
+        if (match := re.match(r'#include "(.*)"', line))
     ]
 
 
@@ -128,6 +128,8 @@ def a_circle(uses: list[Use]) -> list[Use]:
 
 @pytest.fixture(scope="module")
 def every_use() -> list[Use]:
+    if not (CHECKOUT / "tnt_notebook/comm/_kernels.pyi").exists():
+        pytest.fail("build first: make setup", pytrace=False)
     return imports(CHECKOUT)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.support.batch import Batch, batch
 from tests.support.cases import THOROUGH
 from tests.support.program import program
 from tnt_notebook.cluster import Cluster
+from tnt_notebook.cluster.folder import RunFolder
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import processes_of
 
@@ -24,7 +26,7 @@ def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("clusters")
     with batch(request.param) as system, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", system.path)
-        patch.setenv("TNT_RUN_DIR", str(folder))
+        patch.setenv("TNT_RUN_DIR", str(folder / "runs"))
         yield system
 
 
@@ -35,12 +37,24 @@ def on_two_nodes(system: Batch) -> dict[str, Any]:
 
 def left() -> list[Path]:
     """What clusters of these tests have left behind."""
-    return list(Path(os.environ["TNT_RUN_DIR"]).iterdir())
+    return list(Path(os.environ["TNT_RUN_DIR"]).glob("*"))
+
+
+def check_who_may_read(folder: RunFolder) -> None:
+    """The files of a job are for its owner only, and tokens are in none of them."""
+    for path in (*folder.all, folder.path.parent):  # who cannot enter them reads nothing in them
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        for file in filter(Path.is_file, path.rglob("*")):
+            assert b"very-secret" not in file.read_bytes(), file
+    keys = list((folder.profile / "security").glob("ipcontroller-*.json"))
+    ours = ("job.sh", "environment.sh", "cluster.json", "profile/ipcontroller_config.py")
+    for file in [*keys, *(folder.path / name for name in ours), *folder.path.glob("logs/*.log")]:
+        assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
 
 
 def test_start_run_restart_stop(system, monkeypatch):
     monkeypatch.setenv("OF_THE_NOTEBOOK", "two words")
-    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "secret")
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "very-secret")
     cluster = Cluster(2, **on_two_nodes(system), time="10", env={"MINE": "'quoted'"})
     try:
         cluster_id, job = cluster.id, cluster.record.job or ""
@@ -50,6 +64,7 @@ def test_start_run_restart_stop(system, monkeypatch):
             "names", "('OF_THE_NOTEBOOK', 'MINE', 'JUPYTERHUB_API_TOKEN')"))  # fmt: skip
         for rank in (0, 1):
             assert cluster.pull("here", rank) == (os.getcwd(), "two words", "'quoted'", None)
+        check_who_may_read(cluster.folder)
         if system.name == "pbs" or THOROUGH:  # their scripts are alike
             cluster.restart()
             assert cluster.record.job == job
@@ -83,6 +98,7 @@ def test_a_job_that_waits_says_for_what_and_can_be_given_up(system):
     system.hold("Insufficient amount of resource: ncpus (R: 2 A: 0 T: 8)")
     waits = f"""
 from tnt_notebook.cluster import Cluster
+from tnt_notebook.cluster.folder import RunFolder
 Cluster(2, launcher={system.name!r}, report=lambda line: print(line, flush=True))
 """
     try:

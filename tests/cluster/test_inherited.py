@@ -1,14 +1,10 @@
-"""What of the notebook's environment goes into a job, and who may read it."""
+"""What of the notebook's environment goes into a job."""
 
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
-from pathlib import Path
 
-from tests.support.batch import batch
-from tnt_notebook.cluster import Cluster
 from tnt_notebook.cluster.launch.inherited import inheritable
 from tnt_notebook.cluster.launch.script import FORWARD, environment_script
 
@@ -50,26 +46,3 @@ def test_ranks_on_other_hosts_are_told_the_rest_by_name():
     sites = {"SGE_ROOT", "SGE_QMASTER_PORT", "PBS_DEFAULT", "LSF_ENVDIR"}
     assert (set(GOES) | {"A_LINE"}) - sites <= told
     assert not told & (set(STAYS) - {"SLURM_JOB_ID", "OMPI_COMM_WORLD_RANK", "TNT_RUN_DIR"})
-
-
-def test_files_of_a_job_are_for_its_owner_only(tmp_path, monkeypatch):
-    with batch("lsf") as system:
-        monkeypatch.setenv("PATH", system.path)
-        monkeypatch.setenv("TNT_RUN_DIR", str(tmp_path / "runs"))
-        monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "very-secret")
-        cluster = Cluster(1, launcher="lsf", env={"MINE": "mine"})
-        try:
-            for folder in cluster.folder.all:  # whoever cannot enter them reads nothing in them
-                assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-                for path in filter(Path.is_file, folder.rglob("*")):
-                    assert b"very-secret" not in path.read_bytes(), path
-            own = cluster.folder.path
-            keys = list((own / "profile" / "security").glob("ipcontroller-*.json"))
-            ours = ("job.sh", "environment.sh", "cluster.json", "profile/ipcontroller_config.py")
-            for path in [*keys, *(own / name for name in ours), *own.glob("logs/*.log")]:
-                assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
-            text = (cluster.folder.path / "environment.sh").read_text()
-            assert "export MINE=mine\n" in text
-            assert stat.S_IMODE((tmp_path / "runs").stat().st_mode) == 0o700
-        finally:
-            cluster.stop()

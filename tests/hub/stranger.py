@@ -57,10 +57,8 @@ def processes(target: dict[str, Any]) -> list[str]:
         "kill by descriptor": lambda pid: signal.pidfd_send_signal(os.pidfd_open(pid), 9),
         "trace": _trace,
     }
-    for name in ("environ", "maps", "mem", "io", "auxv"):
-        attempts[f"read {name} of"] = lambda pid, name=name: Path(
-            f"/proc/{pid}/{name}"
-        ).read_bytes()
+    for file in ("environ", "maps", "mem", "io", "auxv"):
+        attempts[f"read {file} of"] = lambda pid, file=file: Path(f"/proc/{pid}", file).read_bytes()
     return _succeeded(target["pids"], attempts)
 
 
@@ -122,7 +120,6 @@ def texts(target: dict[str, Any]) -> list[str]:
 
 def programs(target: dict[str, Any]) -> list[str]:
     """Has Open MPI's daemon take it for one of the cluster's tools, which may start programs."""
-
     uri = "{}@0.0;tcp4://127.0.0.1:{}".format(*target["daemon"])
     info = (_Info * 2)(
         _Info(b"pmix.srvr.uri", 0, _Value(_STRING, uri.encode())),

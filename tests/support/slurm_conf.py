@@ -20,12 +20,25 @@ class Node:
 
 
 #: Everything that decides is quick: a job starts at once, and what does not react to SIGTERM gets
-#: SIGKILL after 3 s. Ended jobs are known for 300 s.
-_COMMON = """
+#: SIGKILL after 3 s. Ended jobs are known for 300 s. A job that is queued again has to wait for as
+#: long as credentials hold (cred_expire), 120 s if not said.
+_COMMON = """\
 ClusterName=tests
+SlurmctldHost={controller.hostname}({controller.address})
+SlurmctldPort={controller.port}
+SlurmUser={user}
+SlurmdUser={user}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/log/slurmctld
+SlurmdLogFile={folder}/log/slurmd-%n
 AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket,cred_expire=10
 CredType=cred/munge
 TaskPlugin=task/none
+TaskProlog={folder}/task_prolog
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 MailProg=/bin/true
@@ -44,6 +57,11 @@ MinJobAge=300
 KillWait=3
 SlurmdTimeout=20
 MessageTimeout=10
+PartitionName=main Nodes=ALL Default=YES DefaultTime=01:00:00 MaxTime=INFINITE State=UP
+"""
+_NODE = """\
+NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} Port={node.port} \
+CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN
 """
 
 
@@ -56,27 +74,11 @@ def write_configuration(
         controller: the host of slurmctld.
         cgroup: in which Slurm keeps the processes of jobs together; None: it follows parents.
     """
-    user = getpass.getuser()
-    lines = [
-        _COMMON.strip(),
-        f"SlurmctldHost={controller.hostname}({controller.address})",
-        f"SlurmctldPort={controller.port}",
-        f"SlurmUser={user}",
-        f"SlurmdUser={user}",
-        # How long a job that is queued again has to wait; 120 s if not said.
-        f"AuthInfo=socket={folder}/munge/socket,cred_expire=10",
-        f"StateSaveLocation={folder}/state",
-        f"SlurmdSpoolDir={folder}/spool/%n",
-        f"SlurmctldPidFile={folder}/slurmctld.pid",
-        f"SlurmdPidFile={folder}/slurmd-%n.pid",
-        f"SlurmctldLogFile={folder}/log/slurmctld",
-        f"SlurmdLogFile={folder}/log/slurmd-%n",
-        f"TaskProlog={folder}/task_prolog",
-    ]
+    text = _COMMON.format(controller=controller, folder=folder, user=getpass.getuser())
     if cgroup is None:
-        lines += ["ProctrackType=proctrack/linuxproc", f"Epilog={folder}/epilog"]
+        text += f"ProctrackType=proctrack/linuxproc\nEpilog={folder}/epilog\n"
     else:
-        lines.append("ProctrackType=proctrack/cgroup")
+        text += "ProctrackType=proctrack/cgroup\n"
         (folder / "cgroup").mkdir()
         (folder / "cgroup" / cgroup.parent.name).symlink_to(cgroup)
         (folder / "cgroup.conf").write_text(_CGROUP.format(folder=folder))
@@ -84,16 +86,8 @@ def write_configuration(
         (folder / "spool" / node.name).mkdir()
         (folder / "tmp" / node.name).mkdir()
         (folder / "tmp" / node.name).chmod(0o1777)
-        lines.append(
-            f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} "
-            f"Port={node.port} CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 "
-            f"RealMemory=4000 State=UNKNOWN"
-        )
-    lines += [
-        "PartitionName=main Nodes=ALL Default=YES DefaultTime=01:00:00 MaxTime=INFINITE State=UP",
-        "PartitionName=short Nodes=ALL MaxTime=00:01:00 State=UP",
-    ]
-    (folder / "slurm.conf").write_text("\n".join(lines) + "\n")
+        text += _NODE.format(node=node)
+    (folder / "slurm.conf").write_text(text)
     _write_program(folder / "task_prolog", _TASK_PROLOG.format(folder=folder))
     _write_program(folder / "epilog", _EPILOG.format(python=sys.executable, folder=folder))
 
