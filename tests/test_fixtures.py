@@ -1,7 +1,5 @@
 """What fixtures have started ends with the process that holds them, however that ends."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

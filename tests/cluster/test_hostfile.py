@@ -1,7 +1,5 @@
 """Hostfiles: what is read, and what is refused with the line that is wrong."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

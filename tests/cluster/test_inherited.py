@@ -1,7 +1,5 @@
 """What of the notebook's environment goes into a job."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """A slow link between hosts is named: on emulated hosts, over real TCP."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.support.hosts import hosts, needed

@@ -1,7 +1,5 @@
 """Long training as the notebook sees it, in seconds: it keeps a bounded part."""
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,7 +1,5 @@
 """A cell of %%tnt_fit trains a model in stages."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.magics.test_commands import typed

@@ -1,7 +1,5 @@
 """``%tnt_plan``: what it shows, what it leaves, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 
 from tests.magics.notebook import PLOTLY, ended, shown
