@@ -168,7 +168,7 @@ def test_logs_keep_prints_and_what_child_processes_write(cluster):
     assert "from a child" not in cluster.logs(2)
 
 
-def test_ranks_blocked_in_plain_mpi_are_freed_by_a_restart(pair, capsys):
+def test_ranks_blocked_in_plain_mpi_are_freed_by_a_restart(pair, capsys, impatient):
     begin = time.monotonic()
     with pytest.raises(ClusterError, match="variables on all ranks are lost") as raised:
         pair.run(

@@ -165,7 +165,7 @@ while True:
         assert cluster.pull("mine", 1) == 1
 
 
-def test_a_rank_that_hangs_is_named_after_the_time_that_was_said(pair):
+def test_a_rank_that_hangs_is_named_after_the_time_that_was_said(pair, impatient):
     fit = pair.fit(CELL.format(epochs=100_000, pause=0), {"timeout": 2.0})
     eventually(lambda: fit.frames, 60)
     begin = time.monotonic()

@@ -98,7 +98,9 @@ def test_a_rank_that_is_stuck_is_interrupted_and_named(cluster, tmp_path):
     assert cluster.fit(CELL.format(epochs=1), {}).wait(60).state == "finished"
 
 
-def test_a_rank_that_is_stuck_in_its_input_is_named_and_the_ranks_start_anew(pair, tmp_path):
+def test_a_rank_that_is_stuck_in_its_input_is_named_and_the_ranks_start_anew(
+    pair, tmp_path, impatient
+):
     fit = stuck(pair, tmp_path / "stuck", "model.fit(Data(), epochs=100_000)")
     fit.abort()  # while TensorFlow reads, in a thread of its own
     with pytest.raises(ClusterError, match="rank 1 did not end") as raised:
