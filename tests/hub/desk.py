@@ -43,14 +43,8 @@ print(json.dumps([f for f in files if os.lstat(f).st_uid == uid] + list(filter(N
 
 
 @contextmanager
-def desk(
-    hub: Hub, browser: Browser, user: str, cells: Iterable[str], start_s: float = 60
-) -> Iterator[Notebook]:
-    """Logs a user in, and opens a notebook with these cells.
-
-    Args:
-        start_s: how long the start of the user's server may take.
-    """
+def desk(hub: Hub, browser: Browser, user: str, cells: Iterable[str]) -> Iterator[Notebook]:
+    """Logs a user in, and opens a notebook with these cells."""
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
@@ -60,7 +54,7 @@ def desk(
     context = browser.new_context(viewport={"width": 1280, "height": 1000})
     page = context.new_page()
     try:
-        hub.log_in(page, user, start_s)
+        hub.log_in(page, user)
         for plugin, values in {
             "apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
             "notebook-extension:tracker": {"windowingMode": "none"},

@@ -20,7 +20,7 @@ def connect(pids: Sequence[int], rate: int, delay_us: int, folder: Path) -> Iter
 
     Args:
         pids: of each host a process in its network namespace.
-        rate: bits a second of each link; 0: no limit.
+        rate: bits a second of each link.
         delay_us: one way.
 
     Yields:
@@ -91,8 +91,6 @@ def _ip(pid: int, *words: str) -> None:
 
 
 def _limit(pid: int, interface: str, rate: int) -> None:
-    if not rate:
-        return
     shape = ("tbf", "rate", f"{rate}bit", "burst", "128kb", "latency", "20ms")
     words = ("tc", "qdisc", "add", "dev", interface, "root", *shape)
     subprocess.run(["nsenter", f"--net=/proc/{pid}/ns/net", *words], check=True)

@@ -70,13 +70,10 @@ class Host:
 
     def popen(self, command: Sequence[str], **options: Any) -> subprocess.Popen:
         """As `subprocess.Popen`, on this host. When it is killed, the program gets SIGTERM."""
-        options.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.Popen(self._words(command), **self._options(options))
 
     def run(self, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess:
         """As `subprocess.run`, on this host."""
-        if "input" not in options:
-            options.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.run(self._words(command), **self._options(options))
 
     def crash(self) -> None:
@@ -96,9 +93,10 @@ class Host:
         ]
 
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
-        environment = {**(options.get("env") or os.environ), "TMPDIR": str(self.folder)}
-        environment |= {"HOSTNAME": self.name}
-        return {**options, "env": environment}
+        own = {"TMPDIR": str(self.folder), "HOSTNAME": self.name}
+        if "input" not in options:
+            options.setdefault("stdin", subprocess.DEVNULL)
+        return {**options, "env": {**(options.get("env") or os.environ), **own}}
 
 
 class Rack(list[Host]):
@@ -116,25 +114,25 @@ class Rack(list[Host]):
         self.agent = folder / "agent"
         self.delay_us = 0
 
-    def mpiexec(self, ranks_per_host: int, hosts: int | None = None) -> list[str]:
-        """The command of Open MPI that starts ranks on the first so many hosts, or on all.
+    def mpiexec(self, ranks_per_host: int) -> list[str]:
+        """The command of Open MPI that starts ranks on all hosts.
 
         To be run on one of them. The ranks see the environment of the command; they are bound to
         no cores.
         """
-        names = [f"{host.name}:{ranks_per_host}" for host in self[:hosts]]
+        names = [f"{host.name}:{ranks_per_host}" for host in self]
         command = mpiexec(ranks_per_host * len(names))
         over = ["--prtemca", "plm_ssh_agent", str(self.agent), "-H", ",".join(names)]
         return [command[0], *over, *command[1:]]
 
 
 @contextlib.contextmanager
-def hosts(n: int, rate: str | None = "1gbit", delay_us: int = 100) -> Iterator[Rack]:
+def hosts(n: int, rate: str = "1gbit", delay_us: int = 100) -> Iterator[Rack]:
     """n hosts that see each other.
 
     Args:
         rate: of each link between a host and the switch, in each direction: a number with ``kbit``,
-            ``mbit`` or ``gbit``. ``None``: no limit.
+            ``mbit`` or ``gbit``.
         delay_us: one way between two hosts, in microseconds.
 
     Where there can be none, `unavailable` says why.
@@ -189,9 +187,7 @@ def _file(space: str) -> str:
     return {"mount": "mnt", "pid": "pid_for_children"}.get(name, name)
 
 
-def _bits(rate: str | None) -> int:
-    if rate is None:
-        return 0
+def _bits(rate: str) -> int:
     match = re.fullmatch(r"([\d.]+)(kbit|mbit|gbit)", rate)
     if match is None:
         raise ValueError(f"{rate} is not a rate such as 100mbit")

@@ -1,7 +1,7 @@
 """A real JupyterHub for the tests, on a host with users of its own (`shared_host`).
 
     with shared_host("alice", "bob") as host, hub(host) as jupyterhub:
-        jupyterhub.start_server("alice")
+        jupyterhub.log_in(page, "alice")
 
 Its proxy, configurable-http-proxy, is a program for Node.js: `make proxy` installs it in the clone.
 All of it ends with the host.
@@ -98,18 +98,13 @@ class Hub:
         """What it wrote."""
         return (self._folder / "log").read_text()
 
-    def log_in(self, page: Any, user: str, start_s: float = _START_S) -> None:
+    def log_in(self, page: Any, user: str) -> None:
         """As a person does, in a page of a browser; their server starts."""
         page.goto(f"{self.url}/hub/login")
         page.get_by_label("Username").fill(user)
         page.get_by_label("Password").fill(self._password)
         page.get_by_role("button", name="Sign in").click()
-        page.wait_for_url(f"{self.url}/user/{user}/lab**", timeout=1000 * start_s)
-
-    def start_server(self, user: str) -> None:
-        """Starts a user's server, and returns when it answers."""
-        self.ask("POST", f"/hub/api/users/{user}/server")
-        eventually(lambda: self._server(user).get("ready"), _START_S)
+        page.wait_for_url(f"{self.url}/user/{user}/lab**", timeout=1000 * _START_S)
 
     def stop_server(self, user: str) -> None:
         """Stops a user's server, and returns when that has ended."""

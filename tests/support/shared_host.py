@@ -79,32 +79,28 @@ class SharedHost:
     def popen(self, command: Sequence[str], user: str = "root", **options: Any) -> subprocess.Popen:
         """As `subprocess.Popen`, there, in the user's home. When it is killed, the program gets
         SIGTERM."""
-        options.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.Popen(self._words(command, user, options), **options)
 
     def run(
         self, command: Sequence[str], user: str = "root", **options: Any
     ) -> subprocess.CompletedProcess:
         """As `subprocess.run`, there, in the user's home."""
-        if "input" not in options:
-            options.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.run(self._words(command, user, options), **options)
 
-    def ask(self, program: str, user: str, *arguments: str, timeout: float = 60) -> str:
+    def ask(self, program: str, user: str, *arguments: str) -> str:
         """What a program in Python prints when a user runs it; it must succeed."""
-        run = self.run(
-            [sys.executable, "-c", program, *arguments],
-            user, capture_output=True, text=True, timeout=timeout,
-        )  # fmt: skip
+        command = [sys.executable, "-c", program, *arguments]
+        run = self.run(command, user, capture_output=True, text=True, timeout=60)
         assert run.returncode == 0, run.stdout + run.stderr
-        printed: str = run.stdout
-        return printed
+        return run.stdout
 
     def close(self) -> None:
         """Ends every process, and removes the folder."""
         init_process.end(self._init, 20)
 
     def _words(self, command: Sequence[str], user: str, options: dict[str, Any]) -> list[str]:
+        if "input" not in options:
+            options.setdefault("stdin", subprocess.DEVNULL)
         if options.get("env") is None:
             options["env"] = self.environment(user)
         folder = options.pop("cwd", None) or options["env"].get("HOME", "/")

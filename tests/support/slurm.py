@@ -137,10 +137,10 @@ class Slurm:
         """
         self._ask("scontrol", "update", f"jobid={number}", "starttime=now+2")
 
-    def log(self, lines: int = 20) -> str:
+    def log(self) -> str:
         """The last lines of all its daemons' logs."""
         files = sorted((self.folder / "log").iterdir())
-        tails = {f.name: f.read_text(errors="replace").splitlines()[-lines:] for f in files}
+        tails = {f.name: f.read_text(errors="replace").splitlines()[-20:] for f in files}
         return "\n".join(f"--- {name}\n" + "\n".join(tail) for name, tail in tails.items())
 
     def _ask(self, *command: str, **options: Any) -> str:
