@@ -56,7 +56,6 @@ fit.stop()
 print(json.dumps({"state": fit.wait(60).state}), flush=True)
 cluster.stop()
 """
-COMMAND_LINES = ["sh", "-c", "cat /proc/[0-9]*/cmdline 2> /dev/null; true"]
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +106,8 @@ def test_processes(host, target):
 
 def test_no_secret_is_in_an_argument_or_a_log(host, target):
     assert len(target["secrets"]) == 2 and all(len(s) >= 32 for s in target["secrets"])
-    arguments = host.run(COMMAND_LINES, capture_output=True, encoding="latin-1").stdout
+    look = ["sh", "-c", "cat /proc/[0-9]*/cmdline 2> /dev/null; true"]
+    arguments = host.run(look, capture_output=True, encoding="latin-1").stdout
     assert "tnt_notebook.engine" in arguments
     logs = [path for path in target["files"] if path.endswith(".log")]
     written = host.run(["cat", *logs], capture_output=True, text=True).stdout

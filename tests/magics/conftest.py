@@ -37,9 +37,7 @@ def shell() -> Iterator[InteractiveShell]:
 
 
 @pytest.fixture
-def shell_with_ranks(
-    shell: InteractiveShell, two_ranks: str, capsys: pytest.CaptureFixture[str]
-) -> Iterator[InteractiveShell]:
+def shell_with_ranks(shell: InteractiveShell, two_ranks: str) -> Iterator[InteractiveShell]:
     """A fresh shell, attached to two ranks that other tests have had."""
     shell.run_line_magic("tnt_cluster", f"attach {two_ranks}")
     yield shell

@@ -7,8 +7,8 @@ all there, that test fails, and the next one gets new ranks.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from tnt_notebook.cluster import Cluster
@@ -84,9 +84,9 @@ class SharedCluster:
 
     def stop(self) -> None:
         """Ends the ranks."""
-        cluster, self._cluster = self._cluster, None
-        if cluster is not None:
-            cluster.stop()
+        if self._cluster is not None:
+            self._cluster.stop()
+        self._cluster = None
 
     def _started(self) -> Cluster:
         if self._cluster is None:
@@ -96,21 +96,14 @@ class SharedCluster:
 
     def _clean(self) -> None:
         cluster = self._cluster
-        assert cluster is not None
-        said: list[BaseException] = []
-
-        def clean() -> None:
+        with ThreadPoolExecutor() as threads:
+            cleaning = threads.submit(cluster.run, CLEAN.format(ranks=self._ranks))
             try:
-                cluster.run(CLEAN.format(ranks=self._ranks))
+                cleaning.result(CLEAN_S)
             except Exception as error:
-                said.append(error)
-
-        cleaning = threading.Thread(target=clean)
-        cleaning.start()
-        cleaning.join(CLEAN_S)
-        if said or cleaning.is_alive():
-            self.stop()
-            cleaning.join()
-            why = str(said[0]) if said else f"they did not answer within {CLEAN_S:g} s."
-            raise AssertionError(f"The test did not leave the ranks as they have to be: {why}")
+                self.stop()  # and with it the cleaning, if that goes on
+                why = str(error) or f"they did not answer within {CLEAN_S:g} s."
+                raise AssertionError(
+                    f"The test did not leave the ranks as they have to be: {why}"
+                ) from None
         (cluster.folder.path / "fit.json").unlink(missing_ok=True)
