@@ -15,7 +15,6 @@ import contextlib
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import batch_shim
+from tests.support.supervisor import Supervisor
 from tnt_notebook.cluster.ports import free_ports, undialled
 
 
@@ -78,21 +78,9 @@ def batch(name: str) -> Iterator[Batch]:
     if name == "sge":  # where Open MPI looks for it
         _commands(folder / "bin" / "lx-amd64", shim, ("qrsh",))
     system = Batch(name, folder)
-    supervisor = Path(__file__).with_name("supervisor.py")
-    process = subprocess.Popen(
-        [sys.executable, "-S", "-E", str(supervisor), str(folder / "log"), str(folder)],
-        stdin=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        cwd="/",
-    )
-    try:
-        process.stdin.write(json.dumps([*shim, "serve"]) + "\n")
-        process.stdin.flush()
+    with contextlib.closing(Supervisor(folder / "log", folder)) as supervisor:
+        supervisor.start(*shim, "serve")
         yield system
-    finally:
-        process.stdin.close()
-        process.wait(30)
 
 
 def _commands(folder: Path, shim: list[str], names: tuple[str, ...]) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 from tests.support.hosts import Host
 from tests.support.shared_host import SharedHost
 from tests.support.slurm_conf import Node, write_configuration
+from tests.support.supervisor import Supervisor
 from tests.support.waiting import eventually
 
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
@@ -40,8 +39,11 @@ def running(
     cgroup = _FREEZER / folder.name
     with contextlib.ExitStack() as stack:
 
-        def supervisor(popen: Callable[..., subprocess.Popen], *owns: Path) -> _Supervisor:
-            return stack.enter_context(contextlib.closing(_Supervisor(popen, folder, *owns)))
+        def supervisor(popen: Callable[..., subprocess.Popen], *owns: Path) -> Supervisor:
+            # Not the tests' environment: what a job's is comes from its submission.
+            plain = {"PATH": PATH, "SLURM_CONF": f"{folder}/slurm.conf"}
+            keeper = Supervisor(folder / "log" / "daemons", *owns, popen=popen, env=plain)
+            return stack.enter_context(contextlib.closing(keeper))
 
         # It ends last: it removes files and groups of those on hosts.
         here = supervisor(subprocess.Popen, folder, cgroup)
@@ -54,31 +56,6 @@ def running(
         for node, other in zip(nodes, others, strict=True):
             other.start("slurmd", "-D", "-N", node.name, "-f", f"{folder}/slurm.conf")
         yield folder
-
-
-class _Supervisor:
-    """A process that keeps daemons for us: `supervisor.py`."""
-
-    def __init__(self, popen: Callable[..., subprocess.Popen], folder: Path, *owns: Path) -> None:
-        program = Path(__file__).with_name("supervisor.py")
-        self._process = popen(
-            [sys.executable, "-S", "-E", str(program), f"{folder}/log/daemons", *map(str, owns)],
-            stdin=subprocess.PIPE,
-            text=True,
-            cwd="/",
-            # Not the tests': what a job's environment is comes from its submission.
-            env={"PATH": PATH, "SLURM_CONF": f"{folder}/slurm.conf"},
-            start_new_session=True,
-        )
-
-    def start(self, *words: str) -> None:
-        self._process.stdin.write(json.dumps(words) + "\n")
-        self._process.stdin.flush()
-
-    def close(self) -> None:
-        with contextlib.suppress(BrokenPipeError):  # its host has crashed
-            self._process.stdin.close()
-        self._process.wait(30)
 
 
 def _fill(folder: Path) -> None:

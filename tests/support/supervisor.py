@@ -17,13 +17,44 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
 _SHARED_MEMORY = "/dev/shm/"
 _BOUND_S = 20.0
+
+
+class Supervisor:
+    """One, as its owner has it.
+
+    Args:
+        log: for what daemons write.
+        owns: the folder, and the control group.
+        popen: begins it; as `subprocess.Popen`, which does so here.
+    """
+
+    def __init__(
+        self, log: Path, *owns: Path, popen: Callable = subprocess.Popen, env: dict | None = None
+    ) -> None:
+        self._process = popen(
+            [sys.executable, "-S", "-E", __file__, str(log), *map(str, owns)],
+            stdin=subprocess.PIPE, text=True, cwd="/", env=env, start_new_session=True,
+        )  # fmt: skip
+
+    def start(self, *words: str) -> None:
+        """Starts a daemon."""
+        self._process.stdin.write(json.dumps(words) + "\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        """Ends it, and what it keeps."""
+        with contextlib.suppress(BrokenPipeError):  # its host has crashed
+            self._process.stdin.close()
+        self._process.wait(30)
 
 
 def main(log: str, folder: str | None = None, cgroup: str | None = None) -> None:
