@@ -25,10 +25,7 @@ ROOMS = {
     "dashboard": ("plan", "telemetry"),
     "engine": ("parallel",),
     "parallel": ("comm", "keras", "plan", "telemetry"),
-    "comm": (),
-    "keras": (),
-    "plan": (),
-    "telemetry": (),
+    **dict.fromkeys(("comm", "keras", "plan", "telemetry"), ()),
 }
 
 #: Single files of another room that a room may know.
@@ -43,10 +40,7 @@ KERNELS = {
     "python": ("engine", "checker"),
     "engine": ("collective", "elements", "transport"),
     "checker": ("collective",),
-    "collective": (),
-    "elements": (),
-    "transport": (),
-    "guard": (),
+    **dict.fromkeys(("collective", "elements", "transport", "guard"), ()),
 }
 
 #: What does not hold yet, and why: (who, whom). Nothing is to be added; what holds goes.

@@ -38,8 +38,7 @@ print(json.dumps({
 
 
 def about(hub: Hub, user: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(hub.host.ask(ABOUT, user))
-    return told
+    return json.loads(hub.host.ask(ABOUT, user))
 
 
 def test_two_users_start_train_and_stop(hub, browser):

@@ -79,9 +79,7 @@ def target(host: SharedHost) -> Iterator[dict[str, Any]]:
     assert lines == [{"dead": [], "engines": 2}, {"state": "stopped"}], said + errors
 
 
-def attempt(
-    host: SharedHost, what: str, target: dict[str, Any], user: str = "bob", *before: str
-) -> list[str]:
+def attempt(host: SharedHost, what: str, target: dict, user: str = "bob", *before: str) -> list:
     """What of an attempt has succeeded."""
     target = {**target, "ports": [place[:2] for place in target["ports"]]}
     run = host.run(
@@ -89,8 +87,7 @@ def attempt(
         input=json.dumps(target), capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert run.stdout, run.stderr
-    done: list[str] = json.loads(run.stdout.splitlines()[-1])
-    return done
+    return json.loads(run.stdout.splitlines()[-1])
 
 
 def test_files_and_shared_memory(host, target):

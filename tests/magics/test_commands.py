@@ -29,10 +29,7 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_cluster start -n 0", "ClusterError: -n 0: a cluster has 1 to 65536 ranks."),
         ("%tnt_cluster start -n 2 --gpus 9999", "ClusterError: --gpus 9999: this machine has"),
         ("%tnt_cluster start -n 2 --transport tcp", "argument --transport: invalid choice: 'tcp'"),
-        (
-            "%tnt_cluster start -n 2 --lanes 9",
-            "ClusterError: --lanes 9: a rank has 1 to 8 progress",
-        ),
+        ("%tnt_cluster start -n 2 --lanes 9", "ClusterError: --lanes 9: a rank has 1 to 8 progr"),
         ("%tnt_cluster start -n 2 --lanes one", "argument --lanes: invalid int value: 'one'"),
         ("%tnt_cluster status --transport mpi", "UsageError: --transport goes with start only"),
         ("%tnt_cluster stop none", "ClusterError: There is no cluster 'none'"),

@@ -66,13 +66,9 @@ class Door:
 
     def _run(self, agent: socket.socket, request: dict, streams: list[int]) -> int:
         process = self._hosts[request["host"]].popen(
-            ["sh", "-c", request["command"]],
-            env=request["environment"],
-            cwd=request["folder"],
-            stdin=streams[0],
-            stdout=streams[1],
-            stderr=streams[2],
-        )
+            ["sh", "-c", request["command"]], env=request["environment"], cwd=request["folder"],
+            stdin=streams[0], stdout=streams[1], stderr=streams[2],
+        )  # fmt: skip
         ended = os.pidfd_open(process.pid)
         try:
             if ended not in select.select([ended, agent], [], [])[0]:

@@ -64,17 +64,13 @@ class SharedHost:
 
     def environment(self, user: str = "root") -> dict[str, str]:
         """What a user has after logging in."""
-        programs = [str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"]
+        home = self.folder / "root" if user == "root" else self.home(user)
+        programs = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
         return {
-            "HOME": str(self.folder / "root" if user == "root" else self.home(user)),
-            "LANG": "C.UTF-8",
-            "LOGNAME": user,
-            "PATH": os.pathsep.join([*programs, "/usr/sbin", "/sbin"]),
+            "USER": user, "LOGNAME": user, "HOME": str(home), "SHELL": "/bin/bash",
+            "LANG": "C.UTF-8", "PATH": programs, "TMPDIR": str(self.folder / "tmp"),
             "PYTHONDONTWRITEBYTECODE": "1",  # the clone is not these users'
-            "SHELL": "/bin/bash",
-            "TMPDIR": str(self.folder / "tmp"),
-            "USER": user,
-        }
+        }  # fmt: skip
 
     def popen(self, command: Sequence[str], user: str = "root", **options: Any) -> subprocess.Popen:
         """As `subprocess.Popen`, there, in the user's home. When it is killed, the program gets
