@@ -77,11 +77,3 @@ def open_notebook(lab: Lab, browser: Browser, at_hand: dict[str, Any]) -> Iterat
     for notebook in opened:
         if notebook.page is not at_hand["page"]:
             notebook.page.close()
-
-
-@pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    """Where screenshots go: ``$TNT_SCREENSHOTS``, or a temporary folder."""
-    folder = Path(os.environ.get("TNT_SCREENSHOTS", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

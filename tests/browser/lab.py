@@ -275,10 +275,16 @@ class Notebook:
         """
         self.page.evaluate(CLOSE, last)
 
-    def screenshot(self, path: Path, what: Locator | None = None) -> None:
-        """A picture of the page, or of a part of it."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        (what or self.page).screenshot(path=path)
+    def screenshot(self, name: str, what: Locator | None = None) -> None:
+        """A picture of the page, or of a part of it, in the folder ``$TNT_SCREENSHOTS``, if set."""
+        if folder := os.environ.get("TNT_SCREENSHOTS"):
+            (what or self.page).screenshot(path=Path(folder) / f"{name}.png")
+
+    def screenshots(self, name: str, what: Locator) -> None:
+        """The same, in a dark and in a light theme."""
+        for theme in ("dark", "light") if "TNT_SCREENSHOTS" in os.environ else ():
+            self.change_theme(theme)
+            self.screenshot(f"{name}-{theme}", what)
 
 
 def _own_home(root: Path) -> dict[str, str]:

@@ -83,9 +83,7 @@ def expect_saved(path: Path) -> None:
     assert "application/vnd.plotly.v1+json" in figure
 
 
-def test_a_run_from_its_beginning_to_the_saved_notebook(
-    notebook: Notebook, lab: Lab, pictures: Path
-):
+def test_a_run_from_its_beginning_to_the_saved_notebook(notebook: Notebook, lab: Lab):
     expect_to_move(notebook)
     live = card(notebook)
     expect(live.locator(".tnt-pill")).to_have_text("running")
@@ -100,14 +98,14 @@ def test_a_run_from_its_beginning_to_the_saved_notebook(
     for theme in ("light", "dark"):
         notebook.change_theme(theme)
         expect_readable(live, theme)
-        notebook.screenshot(pictures / f"running-{theme}.png", live)
+        notebook.screenshot(f"running-{theme}", live)
     notebook.run_and_wait(1)
     expect_left_behind(notebook)
     expect_where_a_step_goes(notebook.outputs(0))
     for theme in ("dark", "light"):
         notebook.change_theme(theme)
         expect_readable(card(notebook), theme)
-        notebook.screenshot(pictures / f"finished-{theme}.png", notebook.outputs(0))
+        notebook.screenshot(f"finished-{theme}", notebook.outputs(0))
     notebook.save()
     path = lab.notebooks / notebook.name
     expect_saved(path)
@@ -160,7 +158,7 @@ def test_a_browser_that_was_closed_meanwhile_finds_the_end_too(lab: Lab, open_no
 
 
 def test_a_saved_notebook_can_be_read_without_its_kernel_and_by_somebody_else(
-    notebook: Notebook, lab: Lab, open_notebook: Open, pictures: Path
+    notebook: Notebook, lab: Lab, open_notebook: Open
 ):
     expect_to_move(notebook)
     notebook.run_and_wait(1)
@@ -176,7 +174,7 @@ def test_a_saved_notebook_can_be_read_without_its_kernel_and_by_somebody_else(
     expect(sent.outputs(0).get_by_role("img")).to_be_visible()
     expect(sent.outputs(0).locator("pre")).to_contain_text("  rank   samples/s        samples")
     expect(sent.outputs(0).locator(".tnt-title")).to_be_hidden()
-    sent.screenshot(pictures / "untrusted-light.png", sent.outputs(0))
+    sent.screenshot("untrusted-light", sent.outputs(0))
     sent.close()
     again = open_notebook(notebook.name, theme="dark")
     outputs = again.outputs(0)
@@ -184,7 +182,7 @@ def test_a_saved_notebook_can_be_read_without_its_kernel_and_by_somebody_else(
     expect(outputs).not_to_contain_text("model not found")
     # plotly's renderer shows the image it had saved, and the figure itself to a pointer over it.
     expect(outputs.get_by_role("img")).to_be_visible()
-    again.screenshot(pictures / "reopened-dark.png", outputs)
+    again.screenshot("reopened-dark", outputs)
     outputs.get_by_role("img").dispatch_event("mouseenter")
     expect(outputs.locator(".js-plotly-plot .main-svg").first).to_be_visible()
 
@@ -200,17 +198,17 @@ def test_stop_by_keyboard(notebook: Notebook):
     expect(notebook.outputs(0).locator(".tnt-pill")).to_have_text("stopped")
 
 
-def test_a_failure_says_what_happened(notebook: Notebook, pictures: Path):
+def test_a_failure_says_what_happened(notebook: Notebook):
     expect_to_move(notebook)
     notebook.set_source(1, "run.end('failed', 'Rank 1 raised ValueError: no data.')")
     notebook.run_and_wait(1)
     outputs = notebook.outputs(0)
     expect(outputs.locator(".tnt-pill")).to_have_text("failed")
     expect(outputs.locator(".tnt-error")).to_have_text(re.compile("^Rank 1 raised ValueError"))
-    notebook.screenshot(pictures / "failed-light.png", outputs)
+    notebook.screenshot("failed-light", outputs)
 
 
-def test_many_ranks_are_a_heat_map(lab: Lab, open_notebook: Open, pictures: Path):
+def test_many_ranks_are_a_heat_map(lab: Lab, open_notebook: Open):
     lab.write("many.ipynb", [START.format(ranks=64, epochs=4), END])
     notebook = open_notebook("many.ipynb")
     notebook.run_and_wait(0)
@@ -221,10 +219,10 @@ def test_many_ranks_are_a_heat_map(lab: Lab, open_notebook: Open, pictures: Path
     heat.hover(position={"x": 300, "y": 3 * 17 + 1})
     words = card(notebook).locator(".tnt-throughput .tnt-tip")
     expect(words).to_have_text(re.compile(r"^rank 17[\d,]+ samples/s at \d+:\d\d$"))
-    notebook.screenshot(pictures / "many-ranks-light.png", card(notebook))
+    notebook.screenshot("many-ranks-light", card(notebook))
     notebook.run_and_wait(1)
     expect(notebook.outputs(0).locator(".js-plotly-plot .main-svg").first).to_be_visible()
-    notebook.screenshot(pictures / "many-ranks-finished-light.png", notebook.outputs(0))
+    notebook.screenshot("many-ranks-finished-light", notebook.outputs(0))
 
 
 def brightness(element: Locator, colour: str) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -31,7 +30,7 @@ def classic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     server.close()
 
 
-def test_a_run_in_notebook_7(classic: Lab, browser: Browser, pictures: Path) -> None:
+def test_a_run_in_notebook_7(classic: Lab, browser: Browser) -> None:
     classic.write("run.ipynb", [START, "run.end()"])
     notebook = classic.open(browser, "run.ipynb")
     notebook.run_and_wait(0)
@@ -41,10 +40,10 @@ def test_a_run_in_notebook_7(classic: Lab, browser: Browser, pictures: Path) -> 
     for moving in (where, heading):
         expect(moving).to_have_text(re.compile(r"\d"))
         expect(moving).not_to_have_text(moving.inner_text())
-    notebook.screenshot(pictures / "notebook-7-running.png")
+    notebook.screenshot("notebook-7-running")
     notebook.run_and_wait(1)
     outputs = notebook.outputs(0)
     expect(outputs.locator(".tnt-pill")).to_have_text("finished")
     expect(outputs.locator(".js-plotly-plot .main-svg").first).to_be_visible()
-    notebook.screenshot(pictures / "notebook-7-finished.png")
+    notebook.screenshot("notebook-7-finished")
     notebook.page.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -46,9 +45,7 @@ print(json.dumps({**measured, "state": fit.state, "epochs": len(fit.history["los
 EPOCHS = '%%tnt\nprint("epochs:", len(history.epoch))'
 
 
-def test_table_and_timeline_of_a_plan(
-    lab: Lab, open_notebook: Open, pictures: Path, two_ranks: str
-) -> None:
+def test_table_and_timeline_of_a_plan(lab: Lab, open_notebook: Open, two_ranks: str) -> None:
     lab.write("plan.ipynb", [ATTACH.format(ranks=two_ranks), MODEL, PLAN, COMPARE, DETACH])
     notebook = open_notebook("plan.ipynb")
     for cell in range(5):
@@ -62,9 +59,7 @@ def test_table_and_timeline_of_a_plan(
         expect(figure).to_be_visible()
         expect(outputs.locator(".js-plotly-plot")).to_contain_text("rank 1")
         notebook.page.mouse.move(0, 0)
-        for theme in ("dark", "light"):
-            notebook.change_theme(theme)
-            notebook.screenshot(pictures / f"plan-{cell}-{theme}.png", outputs)
+        notebook.screenshots(f"plan-{cell}", outputs)
         # Nothing is wider than its place.
         room = outputs.bounding_box()
         box = table.bounding_box()
@@ -75,9 +70,7 @@ def test_table_and_timeline_of_a_plan(
 
 
 @pytest.mark.timeout(400)
-def test_a_pipeline_of_three_ranks(
-    lab: Lab, open_notebook: Open, pictures: Path, three_ranks: str
-) -> None:
+def test_a_pipeline_of_three_ranks(lab: Lab, open_notebook: Open, three_ranks: str) -> None:
     lab.write("three.ipynb", [ATTACH.format(ranks=three_ranks), FIT, NUMBERS, EPOCHS, DETACH])
     notebook = open_notebook("three.ipynb")
     notebook.run_and_wait(0)
@@ -97,7 +90,7 @@ def test_a_pipeline_of_three_ranks(
     expect(card.locator(".tnt-rate")).to_have_text([re.compile(r"^[\d,]+$")] * 3)
     summary = card.locator(".tnt-step-canvas").get_attribute("aria-label")
     assert summary and "3 ranks" in summary
-    notebook.screenshot(pictures / "pipeline-running.png", card)
+    notebook.screenshot("pipeline-running", card)
 
     card.get_by_role("button", name=re.compile("^Stop")).click()
     outputs = notebook.outputs(1)
@@ -109,7 +102,7 @@ def test_a_pipeline_of_three_ranks(
     expect(left).to_contain_text(f"Last step {numbers['seconds']}")
     for share in (numbers["bubble"], numbers["formula"], *numbers["idle"]):
         expect(left).to_contain_text(f"{share:.0%}")
-    notebook.screenshot(pictures / "pipeline-stopped.png", outputs)
+    notebook.screenshot("pipeline-stopped", outputs)
     notebook.run_and_wait(3)
     # What all ranks print alike is one line: they have stopped after the same step.
     expect(notebook.outputs(3)).to_have_text(f"ranks 0-2: epochs: {numbers['epochs']}")

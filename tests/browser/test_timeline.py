@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, WebSocket, expect
@@ -94,7 +93,7 @@ def still(lab: Lab, open_notebook: Open, request: pytest.FixtureRequest) -> Note
 
 @pytest.mark.parametrize(("schedule", "theme"), [("1f1b", "dark"), ("zb-v", "light")])
 def test_the_timeline_of_a_pipeline_moves_until_it_is_paused(
-    schedule: str, theme: str, lab: Lab, open_notebook: Open, pictures: Path
+    schedule: str, theme: str, lab: Lab, open_notebook: Open
 ):
     name = f"pipeline-{schedule}-{theme}.ipynb"
     lab.write(
@@ -115,7 +114,7 @@ def test_the_timeline_of_a_pipeline_moves_until_it_is_paused(
     expect(canvas(notebook)).to_have_attribute("data-sweep", "done")
     where, label = page.locator(".tnt-where"), canvas(notebook).get_attribute("aria-label") or ""
     paused = where.inner_text()
-    notebook.screenshot(pictures / f"timeline-{schedule}-{theme}.png", page.locator(".tnt-card"))
+    notebook.screenshot(f"timeline-{schedule}-{theme}", page.locator(".tnt-card"))
     page.get_by_role("button", name="Save trace").click()
     expect(page.locator(".tnt-saved")).to_have_text("saved: runs/1/trace.json")
     notebook.run_and_wait(1)  # the run went on
@@ -125,7 +124,7 @@ def test_the_timeline_of_a_pipeline_moves_until_it_is_paused(
     expect(where).not_to_have_text(paused)
     notebook.run_and_wait(2)
     expect(notebook.outputs(0).locator(".tnt-pill")).to_have_text("finished")
-    notebook.screenshot(pictures / f"timeline-{schedule}-{theme}-over.png", notebook.outputs(0))
+    notebook.screenshot(f"timeline-{schedule}-{theme}-over", notebook.outputs(0))
 
 
 def test_its_numbers_are_those_of_the_analysis_after_a_refresh_too(still: Notebook):
@@ -144,14 +143,14 @@ def test_its_numbers_are_those_of_the_analysis_after_a_refresh_too(still: Notebo
     expect(canvas(still)).to_be_visible()
 
 
-def test_pointing_at_a_box_says_what_it_is(still: Notebook, pictures: Path):
+def test_pointing_at_a_box_says_what_it_is(still: Notebook):
     # Rank 0 waits for data for 0.3 ms, then forwards of 1 ms follow; the step takes that long:
     end = 0.3 + 11 * 2.8 + 3 * 0.4 + 0.6
     x, y = place(still, 0, 0.3 + 2.5, end)
     canvas(still).hover(position={"x": x, "y": y})
     expect(tip(still).locator("div").first).to_have_text("forward of micro-batch 2, stage 0")
     expect(tip(still)).to_contain_text("rank 0, 2.3 ms to 3.3 ms: 1 ms")
-    still.screenshot(pictures / "timeline-hover.png", still.page.locator(".tnt-timeline"))
+    still.screenshot("timeline-hover", still.page.locator(".tnt-timeline"))
     x, y = place(still, 1, 0.3 + 0.5, end)
     canvas(still).hover(position={"x": x, "y": y})
     expect(tip(still)).to_contain_text("wait for a message from rank 0")
@@ -159,7 +158,7 @@ def test_pointing_at_a_box_says_what_it_is(still: Notebook, pictures: Path):
     expect(tip(still)).to_be_hidden()
 
 
-def test_zoom_and_pan(still: Notebook, pictures: Path):
+def test_zoom_and_pan(still: Notebook):
     whole = still.page.get_by_role("button", name="whole step")
     expect(whole).to_be_disabled()
     box = canvas(still).bounding_box()
@@ -171,7 +170,7 @@ def test_zoom_and_pan(still: Notebook, pictures: Path):
     still.page.keyboard.up("Control")
     expect(whole).to_be_enabled()
     closer = pixels(still)
-    still.screenshot(pictures / "timeline-closer.png", still.page.locator(".tnt-timeline"))
+    still.screenshot("timeline-closer", still.page.locator(".tnt-timeline"))
     still.page.mouse.down()
     still.page.mouse.move(box["x"] + 120, box["y"] + 40)
     still.page.mouse.up()
@@ -182,7 +181,7 @@ def test_zoom_and_pan(still: Notebook, pictures: Path):
     expect(whole).to_be_enabled()
 
 
-def test_by_keyboard(still: Notebook, pictures: Path):
+def test_by_keyboard(still: Notebook):
     said = still.page.locator(".tnt-said")
     canvas(still).focus()
     for key in ("ArrowRight", "ArrowRight"):
@@ -199,7 +198,7 @@ def test_by_keyboard(still: Notebook, pictures: Path):
     expect(whole).to_be_enabled()
     for _ in range(6):
         still.page.keyboard.press("ArrowRight")
-    still.screenshot(pictures / "timeline-keyboard.png", still.page.locator(".tnt-timeline"))
+    still.screenshot("timeline-keyboard", still.page.locator(".tnt-timeline"))
     still.page.keyboard.press("0")
     expect(whole).to_be_disabled()
     still.page.keyboard.press("Escape")
@@ -261,7 +260,7 @@ run.remember(430).start()
 
 
 def test_64_ranks_are_smooth_and_cheap(
-    lab: Lab, open_notebook: Open, pictures: Path, capsys: pytest.CaptureFixture[str]
+    lab: Lab, open_notebook: Open, capsys: pytest.CaptureFixture[str]
 ):
     lab.write("ranks.ipynb", [MANY, "run.end()"])
     notebook = open_notebook("ranks.ipynb")
@@ -283,7 +282,7 @@ def test_64_ranks_are_smooth_and_cheap(
     wait_for_another_step(notebook)
     bytes_per_s = (sum(received) - before) / (time.monotonic() - start)
     notebook.page.get_by_role("button", name="Pause view").click()
-    notebook.screenshot(pictures / "timeline-64.png", notebook.page.locator(".tnt-card"))
+    notebook.screenshot("timeline-64", notebook.page.locator(".tnt-card"))
     with capsys.disabled():
         print(f" {frames:.0f} frames/s, {bytes_per_s / 1e3:.1f} kB/s ", end="")
     assert frames > 20

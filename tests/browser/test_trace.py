@@ -6,7 +6,6 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -28,9 +27,7 @@ def stop_signal() -> Iterator[threading.Event]:
     signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_kept_run_and_two_beside_each_other(
-    lab: Lab, open_notebook: Open, pictures: Path
-) -> None:
+def test_a_kept_run_and_two_beside_each_other(lab: Lab, open_notebook: Open) -> None:
     staged = keep(frames_with_steps(4, epochs=5), "MLP in stages")
     plain = keep(frames_of_a_run(4, epochs=5), "MLP")
     path = lab.write(
@@ -52,16 +49,14 @@ def test_a_kept_run_and_two_beside_each_other(
         expect(shown).to_contain_text(words)
     expect(notebook.outputs(1)).to_contain_text("samples per second in all")
     expect(notebook.outputs(2)).to_contain_text(plain.name)
-    for theme in ("dark", "light"):
-        notebook.change_theme(theme)
-        notebook.screenshot(pictures / f"trace-shown-{theme}.png", shown)
-        notebook.screenshot(pictures / f"trace-compared-{theme}.png", notebook.outputs(1))
+    notebook.screenshots("trace-shown", shown)
+    notebook.screenshots("trace-compared", notebook.outputs(1))
     notebook.save()
     assert len(json.dumps(json.loads(path.read_text())["cells"][0]["outputs"])) < 500_000
 
 
 def test_a_run_of_another_process_is_followed_and_leaves_its_figure(
-    lab: Lab, open_notebook: Open, pictures: Path, stop_signal: threading.Event
+    lab: Lab, open_notebook: Open, stop_signal: threading.Event
 ) -> None:
     frames = frames_with_steps(4, epochs=5)
     writer = run_writer.begin("MLP elsewhere", 4, stops_on=signal.SIGUSR1)
@@ -75,7 +70,7 @@ def test_a_run_of_another_process_is_followed_and_leaves_its_figure(
     for frame in frames[10:40]:
         writer.write(frame)
     expect(where).to_contain_text("epoch 4 of 5")
-    notebook.screenshot(pictures / "trace-followed.png", notebook.outputs(0))
+    notebook.screenshot("trace-followed", notebook.outputs(0))
     notebook.page.locator(".tnt-stop").click()
     expect(notebook.page.locator(".tnt-pill")).to_have_text("stopping …")
     assert stop_signal.wait(10)
