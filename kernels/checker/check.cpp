@@ -6,7 +6,6 @@
 #include "checker/order.h"
 #include "checker/replay.h"
 #include "checker/symbols.h"
-#include "collective/layout.h"
 
 namespace tnt {
 namespace {
@@ -41,7 +40,7 @@ class SymbolicRun : public Observer {
     if (step.count == 0) return;
     const Place& place = step.action == Action::send ? step.from : step.to;
     if (place.memory == Memory::input || place.memory == Memory::output || place.rank != here)
-      fail(moment, "a message goes from and to the own data and scratch memory only");
+      memories_.fail(moment, "a message goes from and to the own data and scratch memory only");
     if (step.action == Action::send)
       memories_.read(moment, place, step.count, read_);
     else
@@ -49,7 +48,7 @@ class SymbolicRun : public Observer {
   }
 
   Completion message_moves(const Moment& send, const Moment& receive, double now) override {
-    if (step_of(send).count != 0) memories_.move(send, receive);
+    if (memories_.step_of(send).count != 0) memories_.move(send, receive);
     order_.receive({send.rank, send.step, memories_.clock(send)}, receive.rank, receive.end);
     memories_.greet(receive, send.rank);
     return {now, now};
@@ -60,7 +59,7 @@ class SymbolicRun : public Observer {
   double local_step(const Moment& moment, const Step& step, double now) override {
     if (step.count == 0) return now;
     const bool reduces = step.action == Action::reduce;
-    if (step.to.memory == Memory::input) fail(moment, "writes to the input");
+    if (step.to.memory == Memory::input) memories_.fail(moment, "writes to the input");
     check_operand(moment, step, step.from);
     memories_.read(moment, step.from, step.count, read_);
     if (reduces) {
@@ -76,10 +75,10 @@ class SymbolicRun : public Observer {
     const bool same_memory = operand.memory == step.to.memory && operand.rank == step.to.rank;
     const bool same = same_memory && operand.begin == step.to.begin;
     if (operand.memory == Memory::output && step.action != Action::reduce)
-      fail(moment, "output is read by reduces only");
+      memories_.fail(moment, "output is read by reduces only");
     if (same_memory && !same && operand.begin < step.to.begin + step.count &&
         step.to.begin < operand.begin + step.count)
-      fail(moment, "reads and writes ranges that overlap, and are not the same");
+      memories_.fail(moment, "reads and writes ranges that overlap, and are not the same");
   }
 
   // read_ += added_, element by element.
@@ -90,8 +89,8 @@ class SymbolicRun : public Observer {
       const Content left = a->content.after(begin - a->begin);
       const Content right = b->content.after(begin - b->begin);
       if (left.first != right.first)
-        fail(moment, "adds elements " + std::to_string(left.first) + " and " +
-                         std::to_string(right.first) + " of the vector");
+        memories_.fail(moment, "adds elements " + std::to_string(left.first) + " and " +
+                                   std::to_string(right.first) + " of the vector");
       append(sum_, {begin, end, sum(left, right)});
       if (a->end == end) ++a;
       if (b->end == end) ++b;
@@ -159,7 +158,7 @@ class SymbolicRun : public Observer {
         merged.back().end = piece.end;
       else
         merged.push_back(piece);
-    auto& first = results_[static_cast<std::size_t>(operation)];
+    auto& first = results_[operation];
     if (first.empty()) first = merged;
     const auto same = [](const Piece& a, const Piece& b) {
       return a.begin == b.begin && a.content.shape == b.content.shape;
@@ -168,15 +167,9 @@ class SymbolicRun : public Observer {
       fail_at_end(operation, "the result is added up in another order than on another rank");
   }
 
-  const Step& step_of(const Moment& moment) const {
-    return schedules_[static_cast<std::size_t>(moment.rank)].steps[moment.step];
-  }
-  [[noreturn]] void fail(const Moment& moment, const std::string& what) const {
-    throw Fault(describe(schedules_, moment) + ": " + what);
-  }
   [[noreturn]] void fail_at_end(int operation, const std::string& what) const {
-    const std::size_t end = schedules_[static_cast<std::size_t>(task_.rank)].steps.size();
-    fail({task_.rank, operation, end, end}, what);
+    const std::size_t end = schedules_[task_.rank].steps.size();
+    memories_.fail({task_.rank, operation, end, end}, what);
   }
 
   const std::vector<Schedule>& schedules_;

@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "checker/replay.h"
-#include "collective/layout.h"
 
 namespace tnt {
 namespace {
@@ -34,7 +33,7 @@ class Timing : public Observer {
         node_of_(schedules.size()) {
     const auto nodes = ranks_by_node(task);
     for (std::size_t i = 0; i < nodes.size(); ++i)
-      for (const int rank : nodes[i]) node_of_[static_cast<std::size_t>(rank)] = i;
+      for (const int rank : nodes[i]) node_of_[rank] = i;
     nodes_.resize(nodes.size());
   }
 
@@ -47,9 +46,8 @@ class Timing : public Observer {
   }
 
   Completion message_moves(const Moment& send, const Moment& receive, double now) override {
-    const auto source = static_cast<std::size_t>(send.rank);
-    const auto target = static_cast<std::size_t>(receive.rank);
-    const bool in_memory = share_memory(task_, send.rank, receive.rank);
+    const int source = send.rank, target = receive.rank;
+    const bool in_memory = share_memory(task_, source, target);
     const LinkCost& cost = in_memory ? costs_.node : costs_.network;
     const double moving = bytes_of(schedules_[source].steps[send.step]) * cost.seconds_per_byte;
     const double begin = std::max(now, ranks_[source].out.free_at);
@@ -62,9 +60,7 @@ class Timing : public Observer {
     return {sent, received};
   }
 
-  void operation_ends(int rank, int, double now) override {
-    finished[static_cast<std::size_t>(rank)] = now;
-  }
+  void operation_ends(int rank, int, double now) override { finished[rank] = now; }
 
   double bytes_of(const Step& step) const {
     return static_cast<double>(step.count) * static_cast<double>(task_.element_bytes);

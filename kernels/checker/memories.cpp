@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "collective/layout.h"
-
 namespace tnt {
 namespace {
 
@@ -13,11 +11,8 @@ namespace {
 std::uint32_t tick_of(std::size_t step) { return static_cast<std::uint32_t>(2 + 2 * step); }
 
 std::string text_of(const Place& place, std::size_t begin, std::size_t end) {
-  const char* memory = "data";
-  if (place.memory == Memory::input) memory = "input";
-  if (place.memory == Memory::output) memory = "output";
-  if (place.memory == Memory::scratch) memory = "scratch";
-  std::string text = memory + ("[" + std::to_string(begin)) + ":" + std::to_string(end) + ")";
+  std::string text = memory_names[static_cast<int>(place.memory)];
+  text += "[" + std::to_string(begin) + ":" + std::to_string(end) + ")";
   if (place.rank != here) text += " of rank " + std::to_string(place.rank);
   return text;
 }
@@ -40,8 +35,8 @@ Memories::Memories(const std::vector<Schedule>& schedules, const Task& task, con
     : schedules_(schedules), task_(task), order_(order), ranks_(schedules.size()) {
   Task own = task;
   for (own.rank = 0; own.rank < task.size; ++own.rank) {
-    const Schedule& schedule = schedules[static_cast<std::size_t>(own.rank)];
-    Rank& rank = ranks_[static_cast<std::size_t>(own.rank)];
+    const Schedule& schedule = schedules[own.rank];
+    Rank& rank = ranks_[own.rank];
     rank.input_begin = input_begin(own);
     rank.input_count = input_count(own);
     rank.output_begin = output_begin(own);
@@ -57,7 +52,7 @@ Memories::Memories(const std::vector<Schedule>& schedules, const Task& task, con
 }
 
 std::uint32_t Memories::entry(int rank, int operation) const {
-  return ranks_[static_cast<std::size_t>(rank)].ticks * static_cast<std::uint32_t>(operation);
+  return ranks_[rank].ticks * static_cast<std::uint32_t>(operation);
 }
 
 std::uint32_t Memories::clock(const Moment& moment) const {
@@ -69,19 +64,17 @@ std::uint32_t Memories::end_of(const Moment& message) const {
 }
 
 Memories::Access Memories::access(const Moment& moment, const Place& place) const {
-  const Action action = step_of(moment).action;
-  const bool is_message = action == Action::send || action == Action::receive;
   const std::uint32_t begin = clock(moment);
-  return {moment, begin, is_message ? end_of(moment) : begin + 1, place};
+  return {moment, begin, step_of(moment).is_message() ? end_of(moment) : begin + 1, place};
 }
 
 Memories::Access Memories::caller_access(int rank, int operation, std::uint32_t begin) const {
-  const std::size_t steps = schedules_[static_cast<std::size_t>(rank)].steps.size();
+  const std::size_t steps = schedules_[rank].steps.size();
   return {{rank, operation, steps, steps}, begin, begin + 1, {}};
 }
 
 void Memories::begin_operation(int rank, int operation) {
-  Rank& own = ranks_[static_cast<std::size_t>(rank)];
+  Rank& own = ranks_[rank];
   own.greeted.clear();
   undefine(own.scratch, 0, own.scratch.count());
   undefine(own.output, 0, own.output.count());
@@ -98,10 +91,10 @@ void Memories::begin_operation(int rank, int operation) {
 }
 
 const std::vector<Piece>& Memories::end_operation(int rank, int operation) {
-  Rank& own = ranks_[static_cast<std::size_t>(rank)];
+  Rank& own = ranks_[rank];
   Cells& cells = task_.in_place ? data_of(rank, operation) : own.output;
   const std::size_t origin = task_.in_place ? own.output_begin : 0;
-  const std::size_t steps = schedules_[static_cast<std::size_t>(rank)].steps.size();
+  const std::size_t steps = schedules_[rank].steps.size();
   const Access reading = caller_access(rank, operation, entry(rank, operation) + tick_of(steps));
   moved_.clear();
   cells.visit(origin, origin + own.output_count,
@@ -140,7 +133,7 @@ void Memories::write(const Moment& moment, const Place& place, std::size_t count
   store(cells, place.begin, pieces);
   if (place.memory != Memory::output) return;
   // The input that may be in the same memory.
-  Rank& own = ranks_[static_cast<std::size_t>(moment.rank)];
+  Rank& own = ranks_[moment.rank];
   const std::size_t written = own.output_begin + place.begin;
   const std::size_t begin = std::max(written, own.input_begin);
   const std::size_t end = std::min(written + count, own.input_begin + own.input_count);
@@ -161,7 +154,7 @@ void Memories::move(const Moment& send, const Moment& receive) {
 
 void Memories::greet(const Moment& receive, int source) {
   if (!share_memory(task_, source, receive.rank)) return;
-  auto& greeted = ranks_[static_cast<std::size_t>(receive.rank)].greeted;
+  auto& greeted = ranks_[receive.rank].greeted;
   const auto [greeting, is_first] = greeted.emplace(source, end_of(receive));
   if (!is_first) greeting->second = std::min(greeting->second, end_of(receive));
 }
@@ -208,9 +201,8 @@ void Memories::fail_race(const Access& access, const char* verb, std::size_t beg
 Cells& Memories::reach(const Moment& moment, const Place& place, std::size_t count) {
   Cells& cells = memory_of(moment, place);
   const int owner = place.rank == here ? moment.rank : place.rank;
-  const std::size_t limit = place.memory == Memory::data
-                                ? schedules_[static_cast<std::size_t>(owner)].data_count
-                                : cells.count();
+  const std::size_t limit =
+      place.memory == Memory::data ? schedules_[owner].data_count : cells.count();
   if (place.begin > limit || count > limit - place.begin)
     fail(moment, "touches " + text_of(place, place.begin, place.begin + count) +
                      ", but that memory has " + std::to_string(limit) + " elements");
@@ -218,7 +210,7 @@ Cells& Memories::reach(const Moment& moment, const Place& place, std::size_t cou
 }
 
 Cells& Memories::memory_of(const Moment& moment, const Place& place) {
-  Rank& own = ranks_[static_cast<std::size_t>(moment.rank)];
+  Rank& own = ranks_[moment.rank];
   if (place.rank == here) {
     switch (place.memory) {
       case Memory::input: return own.input;
@@ -231,7 +223,7 @@ Cells& Memories::memory_of(const Moment& moment, const Place& place) {
   if (place.memory != Memory::data) fail(moment, "reaches for other than data memory of a rank");
   if (place.rank < 0 || place.rank >= task_.size || !share_memory(task_, place.rank, moment.rank))
     fail(moment, "reaches for rank " + std::to_string(place.rank) + ", which is on another node");
-  if (!schedules_[static_cast<std::size_t>(moment.rank)].shared)
+  if (!schedules_[moment.rank].shared)
     fail(moment, "reaches for data of rank " + std::to_string(place.rank) +
                      ", but the schedule is not `shared`");
   const auto greeting = own.greeted.find(place.rank);
@@ -242,12 +234,8 @@ Cells& Memories::memory_of(const Moment& moment, const Place& place) {
 }
 
 Cells& Memories::data_of(int rank, int operation) {
-  const bool alternates = schedules_[static_cast<std::size_t>(rank)].alternates;
-  return ranks_[static_cast<std::size_t>(rank)].data[alternates ? operation % 2 : 0];
-}
-
-const Step& Memories::step_of(const Moment& moment) const {
-  return schedules_[static_cast<std::size_t>(moment.rank)].steps[moment.step];
+  const bool alternates = schedules_[rank].alternates;
+  return ranks_[rank].data[alternates ? operation % 2 : 0];
 }
 
 void Memories::fail(const Moment& moment, const std::string& what) const {
@@ -255,10 +243,10 @@ void Memories::fail(const Moment& moment, const std::string& what) const {
 }
 
 std::string Memories::describe_epoch(Epoch epoch) const {
-  const std::uint32_t ticks = ranks_[static_cast<std::size_t>(epoch.rank)].ticks;
+  const std::uint32_t ticks = ranks_[epoch.rank].ticks;
   const std::uint32_t tick = epoch.tick % ticks;
   const int operation = static_cast<int>(epoch.tick / ticks);
-  const auto& steps = schedules_[static_cast<std::size_t>(epoch.rank)].steps;
+  const auto& steps = schedules_[epoch.rank].steps;
   const std::size_t step = tick < 2 ? 0 : (tick - 2 - (tick % 2 == 0 ? 1 : 0)) / 2;
   if (tick > 1 && step < steps.size())
     return describe(schedules_, {epoch.rank, operation, step, step});

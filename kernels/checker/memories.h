@@ -45,6 +45,11 @@ class Memories {
   std::uint32_t entry(int rank, int operation) const;
   std::uint32_t clock(const Moment& moment) const;
 
+  const Step& step_of(const Moment& moment) const {
+    return schedules_[moment.rank].steps[moment.step];
+  }
+  [[noreturn]] void fail(const Moment& moment, const std::string& what) const;
+
  private:
   struct Rank {
     Cells data[2], scratch, input, output;
@@ -73,8 +78,6 @@ class Memories {
   Cells& memory_of(const Moment& moment, const Place& place);
   Cells& data_of(int rank, int operation);
 
-  const Step& step_of(const Moment& moment) const;
-  [[noreturn]] void fail(const Moment& moment, const std::string& what) const;
   std::string describe_epoch(Epoch epoch) const;
 
   const std::vector<Schedule>& schedules_;

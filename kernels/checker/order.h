@@ -30,14 +30,14 @@ class Order {
 
   // Up to which tick of `other` the rank has heard of.
   std::uint32_t knows(int rank, int other) const {
-    const auto& clock = known_[static_cast<std::size_t>(rank)];
-    return clock ? (*clock)[static_cast<std::size_t>(other)] : 0;
+    const auto& clock = known_[rank];
+    return clock ? (*clock)[other] : 0;
   }
 
   // A message leaves with what its source knows.
   void send(int source, std::size_t step) {
-    const auto& clock = known_[static_cast<std::size_t>(source)];
-    if (clock) sent_[static_cast<std::size_t>(source)].push_back({step, clock});
+    const auto& clock = known_[source];
+    if (clock) sent_[source].push_back({step, clock});
   }
 
   struct Message {
@@ -48,33 +48,32 @@ class Order {
 
   // It has arrived; what it brings is known from the step `end` of the target on.
   void receive(const Message& message, int target, std::size_t end) {
-    auto& sent = sent_[static_cast<std::size_t>(message.source)];
+    auto& sent = sent_[message.source];
     const auto found = std::find_if(sent.begin(), sent.end(), [&](const Sent& candidate) {
       return candidate.step == message.step;
     });
     if (found == sent.end()) return;
-    received_[static_cast<std::size_t>(target)].push_back(
-        {std::move(found->clock), message.source, message.tick, end});
+    received_[target].push_back({std::move(found->clock), message.source, message.tick, end});
     *found = std::move(sent.back());
     sent.pop_back();
   }
 
   // The rank comes to this step.
   void end_messages(int rank, std::size_t step) {
-    auto& received = received_[static_cast<std::size_t>(rank)];
+    auto& received = received_[rank];
     const auto later = std::partition(received.begin(), received.end(),
                                       [&](const Received& one) { return one.end <= step; });
     if (later == received.begin()) return;
-    auto clock = std::make_shared<Clock>(*known_[static_cast<std::size_t>(rank)]);
+    auto clock = std::make_shared<Clock>(*known_[rank]);
     std::uint32_t* own = clock->data();
     for (auto message = received.begin(); message != later; ++message) {
       const std::uint32_t* other = message->clock->data();
       for (std::size_t i = 0; i < clock->size(); ++i) own[i] = std::max(own[i], other[i]);
-      auto& source = own[static_cast<std::size_t>(message->source)];
+      auto& source = own[message->source];
       source = std::max(source, message->tick);
     }
     received.erase(received.begin(), later);
-    known_[static_cast<std::size_t>(rank)] = std::move(clock);
+    known_[rank] = std::move(clock);
   }
 
  private:

@@ -7,16 +7,6 @@
 namespace tnt {
 namespace {
 
-const char* name_of(Action action) {
-  switch (action) {
-    case Action::send: return "send";
-    case Action::receive: return "receive";
-    case Action::reduce: return "reduce";
-    case Action::copy: return "copy";
-  }
-  return "unknown action";
-}
-
 class Replay {
  public:
   Replay(const std::vector<Schedule>& schedules, int operations, Observer& observer)
@@ -80,10 +70,8 @@ class Replay {
   };
 
   int size() const { return static_cast<int>(schedules_.size()); }
-  const std::vector<Step>& steps_of(int rank) const {
-    return schedules_[static_cast<std::size_t>(rank)].steps;
-  }
-  Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  const std::vector<Step>& steps_of(int rank) const { return schedules_[rank].steps; }
+  Rank& at(int rank) { return ranks_[rank]; }
 
   void fail(const Moment& moment, const std::string& what) {
     if (error_.empty()) error_ = describe(schedules_, moment) + ": " + what;
@@ -116,7 +104,7 @@ class Replay {
     }
     for (; moment.step < state.end && error_.empty(); ++moment.step) {
       const Step& step = steps[moment.step];
-      if (step.action == Action::send || step.action == Action::receive)
+      if (step.is_message())
         post(moment, step, now);
       else
         now = observer_.local_step(moment, step, now);
@@ -250,12 +238,12 @@ std::string replay(const std::vector<Schedule>& schedules, int operations, Obser
 }
 
 std::string describe(const std::vector<Schedule>& schedules, const Moment& moment) {
-  const auto& steps = schedules[static_cast<std::size_t>(moment.rank)].steps;
+  const auto& steps = schedules[moment.rank].steps;
   std::string text = "rank " + std::to_string(moment.rank);
   if (moment.step < steps.size()) {
     const Step& step = steps[moment.step];
     text += ", round " + std::to_string(step.round) + ", step " + std::to_string(moment.step) +
-            " (" + name_of(step.action) + ")";
+            " (" + action_names[static_cast<int>(step.action)] + ")";
   } else {
     text += ", at the end";
   }

@@ -42,15 +42,14 @@ Content sum(const Content& a, const Content& b) {
 }
 
 std::vector<Piece> expected_result(const Task& task, int operation) {
-  const auto rank = static_cast<std::size_t>(task.rank);
   switch (task.collective) {
-    case Collective::allreduce: return {{0, task.count, {total(operation, task.size), 0, 0}}};
     case Collective::reduce:
       if (task.rank != task.root) return {};
-      return {{0, task.count, {total(operation, task.size), 0, 0}}};
+      [[fallthrough]];
+    case Collective::allreduce: return {{0, task.count, {total(operation, task.size), 0, 0}}};
     case Collective::reduce_scatter: {
-      const std::size_t begin = task.offsets[rank];
-      return {{0, task.offsets[rank + 1] - begin, {total(operation, task.size), 0, begin}}};
+      const std::size_t begin = task.offsets[task.rank];
+      return {{0, task.offsets[task.rank + 1] - begin, {total(operation, task.size), 0, begin}}};
     }
     case Collective::broadcast: return {{0, task.count, contribution(operation, task.root)}};
     case Collective::barrier: return {};
@@ -59,12 +58,11 @@ std::vector<Piece> expected_result(const Task& task, int operation) {
   }
   std::vector<Piece> blocks;
   for (int q = 0; q < task.size; ++q) {
-    const auto block = static_cast<std::size_t>(q);
-    Piece piece{block * task.count, (block + 1) * task.count, contribution(operation, q)};
-    piece.content.first = rank * task.count;
+    Piece piece{q * task.count, (q + 1) * task.count, contribution(operation, q)};
+    piece.content.first = task.rank * task.count;
     if (task.collective == Collective::allgather) {
-      piece.begin = piece.content.first = task.offsets[block];
-      piece.end = task.offsets[block + 1];
+      piece.begin = piece.content.first = task.offsets[q];
+      piece.end = task.offsets[q + 1];
     }
     blocks.push_back(piece);
   }

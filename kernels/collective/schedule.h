@@ -23,6 +23,7 @@
 namespace tnt {
 
 enum class Action : std::uint8_t { send, receive, reduce, copy };
+inline constexpr const char* action_names[] = {"send", "receive", "reduce", "copy"};
 
 enum class Memory : std::uint8_t {
   input,    // what the caller gives; reading it applies the caller's weight and type
@@ -30,6 +31,7 @@ enum class Memory : std::uint8_t {
   data,     // the bucket, which other ranks of the node can reach
   scratch,  // for what has been received and not yet been reduced
 };
+inline constexpr const char* memory_names[] = {"input", "output", "data", "scratch"};
 
 constexpr std::int32_t here = -1;
 
@@ -50,6 +52,8 @@ struct Step {
   Place from;                // of a send, reduce, copy
   Place with;                // of a reduce: to = from (op) with, both may be `to`
   std::uint32_t span = 1;    // of a send or receive: it has completed when round + span starts
+
+  bool is_message() const { return action == Action::send || action == Action::receive; }
 };
 
 struct Schedule {

@@ -1,7 +1,6 @@
 // Which algorithm a collective uses: rules, a table that measurements may replace.
 #pragma once
 
-#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -17,9 +16,10 @@ struct Rule {
 
   Collective collective = Collective::allreduce;
   std::string algorithm;
-  std::size_t up_to_bytes = SIZE_MAX;  // of the whole vector
+  std::optional<std::size_t> up_to_bytes = std::nullopt;  // of the whole vector; none: any
   Nodes nodes = Nodes::any;
-  int min_ranks = 1, max_ranks = INT_MAX;
+  int min_ranks = 1;
+  std::optional<int> max_ranks = std::nullopt;
   std::optional<bool> in_place = std::nullopt;  // none: either
 };
 

@@ -1,18 +1,71 @@
 #include "collective/task.h"
 
-namespace tnt {
+#include <algorithm>
+#include <map>
 
-const char* name_of(Collective collective) {
-  switch (collective) {
-    case Collective::allreduce: return "allreduce";
-    case Collective::reduce_scatter: return "reduce_scatter";
-    case Collective::allgather: return "allgather";
-    case Collective::broadcast: return "broadcast";
-    case Collective::reduce: return "reduce";
-    case Collective::alltoall: return "alltoall";
-    case Collective::barrier: return "barrier";
+namespace tnt {
+namespace {
+
+std::size_t own_block(const Task& task) {
+  return task.offsets[task.rank + 1] - task.offsets[task.rank];
+}
+
+}  // namespace
+
+std::size_t whole_count(const Task& task) {
+  switch (task.collective) {
+    case Collective::reduce_scatter:
+    case Collective::allgather: return task.offsets.back();
+    case Collective::alltoall: return task.size * task.count;
+    case Collective::barrier: return 0;
+    default: return task.count;
   }
-  return "unknown collective";
+}
+
+std::size_t input_count(const Task& task) {
+  if (task.collective == Collective::allgather) return own_block(task);
+  if (task.collective == Collective::broadcast && task.rank != task.root) return 0;
+  return whole_count(task);
+}
+
+std::size_t output_count(const Task& task) {
+  if (task.collective == Collective::reduce_scatter) return own_block(task);
+  if (task.collective == Collective::reduce && task.rank != task.root) return 0;
+  return whole_count(task);
+}
+
+std::size_t input_begin(const Task& task) {
+  const bool at_block = task.collective == Collective::allgather;
+  return at_block ? task.offsets[task.rank] : 0;
+}
+
+std::size_t output_begin(const Task& task) {
+  const bool at_block = task.collective == Collective::reduce_scatter;
+  return at_block ? task.offsets[task.rank] : 0;
+}
+
+bool on_one_node(const Task& task) {
+  if (task.size == 1) return true;
+  if (task.node.empty()) return false;
+  return std::all_of(task.node.begin(), task.node.end(),
+                     [&](int node) { return node == task.node.front(); });
+}
+
+bool share_memory(const Task& task, int a, int b) {
+  if (a == b) return true;
+  return !task.node.empty() && task.node[a] == task.node[b];
+}
+
+std::vector<std::vector<int>> ranks_by_node(const Task& task) {
+  std::vector<std::vector<int>> nodes;
+  std::map<int, std::size_t> index;
+  for (int rank = 0; rank < task.size; ++rank) {
+    const int node = task.node.empty() ? rank : task.node[rank];
+    const auto [place, added] = index.emplace(node, nodes.size());
+    if (added) nodes.emplace_back();
+    nodes[place->second].push_back(rank);
+  }
+  return nodes;
 }
 
 }  // namespace tnt

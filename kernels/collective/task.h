@@ -1,9 +1,10 @@
-// What a schedule is made for: a collective, as one rank sees it.
+// What a schedule is made for: a collective, as one rank sees it; how long its vectors are, and
+// which of its ranks share a node.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <iterator>
 #include <vector>
 
 namespace tnt {
@@ -17,6 +18,13 @@ enum class Collective : std::uint8_t {
   alltoall,        // block q of input[size * count] of rank r -> block r of output of rank q
   barrier,         // nobody leaves before all have entered
 };
+inline constexpr const char* collective_names[] = {
+    "allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall", "barrier"};
+
+inline const char* name_of(Collective collective) {
+  const auto number = static_cast<std::size_t>(collective);
+  return number < std::size(collective_names) ? collective_names[number] : "unknown collective";
+}
 
 struct Task {
   Collective collective = Collective::allreduce;
@@ -35,6 +43,23 @@ struct Task {
   bool in_place = false;
 };
 
-const char* name_of(Collective collective);
+// Elements that the rank of the task gives, and that it gets.
+std::size_t input_count(const Task& task);
+std::size_t output_count(const Task& task);
+
+// Elements of the whole: of data memory in place, whatever the rank gives and gets of them.
+std::size_t whole_count(const Task& task);
+
+// Where in the whole the rank's input and output begin.
+std::size_t input_begin(const Task& task);
+std::size_t output_begin(const Task& task);
+
+// All ranks share memory. So does a rank that is alone.
+bool on_one_node(const Task& task);
+
+bool share_memory(const Task& task, int a, int b);
+
+// The ranks of each node, ascending; nodes in the order in which the ranks name them.
+std::vector<std::vector<int>> ranks_by_node(const Task& task);
 
 }  // namespace tnt

@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "collective/layout.h"
 #include "collective/schedule.h"
 #include "collective/task.h"
 
@@ -61,14 +60,14 @@ struct Members {
   int me = 0;
 
   int size() const { return static_cast<int>(ranks.size()); }
-  int rank(int i) const { return ranks[static_cast<std::size_t>(i)]; }
+  int rank(int i) const { return ranks[i]; }
   int around(int i) const { return rank(((i % size()) + size()) % size()); }
 };
 
 // Neighbours in this order are neighbours on a node, where there are any.
 inline Members all_ranks(const Task& task) {
   Members members{{}, task.rank};
-  members.ranks.reserve(static_cast<std::size_t>(task.size));
+  members.ranks.reserve(task.size);
   if (task.node.empty()) {
     for (int rank = 0; rank < task.size; ++rank) members.ranks.push_back(rank);
     return members;

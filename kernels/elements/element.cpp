@@ -1,6 +1,7 @@
 #include "elements/element.h"
 
 #include <cstring>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 
@@ -59,11 +60,19 @@ const ElementKernels& fastest() {
 }
 
 template <class Enum>
-int index(Enum value) {
-  return static_cast<int>(value);
+std::size_t index(Enum value) {
+  return static_cast<std::size_t>(value);
 }
 
 bool is_float(Type type) { return type <= Type::float16; }
+
+// By Type and by Reduction.
+constexpr struct {
+  const char* name;
+  std::size_t bytes;
+} types[] = {{"float32", 4}, {"float64", 8}, {"bfloat16", 2}, {"float16", 2},
+             {"int32", 4},   {"int64", 8},   {"uint8", 1}};
+constexpr const char* reductions[] = {"sum", "min", "max", "product"};
 
 void copy(void* to, const void* from, std::size_t bytes, bool streaming) {
   if (to == from || bytes == 0) return;
@@ -78,42 +87,17 @@ void copy(void* to, const void* from, std::size_t bytes, bool streaming) {
 }  // namespace
 
 std::size_t size_of(Type type) {
-  switch (type) {
-    case Type::float32: return 4;
-    case Type::float64: return 8;
-    case Type::bfloat16: return 2;
-    case Type::float16: return 2;
-    case Type::int32: return 4;
-    case Type::int64: return 8;
-    case Type::uint8: return 1;
-  }
-  throw std::invalid_argument("unknown element type");
+  if (index(type) >= std::size(types)) throw std::invalid_argument("unknown element type");
+  return types[index(type)].bytes;
 }
 
 const char* name_of(Type type) {
-  switch (type) {
-    case Type::float32: return "float32";
-    case Type::float64: return "float64";
-    case Type::bfloat16: return "bfloat16";
-    case Type::float16: return "float16";
-    case Type::int32: return "int32";
-    case Type::int64: return "int64";
-    case Type::uint8: return "uint8";
-  }
-  return "unknown";
+  return index(type) < std::size(types) ? types[index(type)].name : "unknown";
 }
 
 const char* name_of(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::sum: return "sum";
-    case Reduction::min: return "min";
-    case Reduction::max: return "max";
-    case Reduction::product: return "product";
-  }
-  return "unknown";
+  return index(reduction) < std::size(reductions) ? reductions[index(reduction)] : "unknown";
 }
-
-const char* instruction_set() { return fastest().instruction_set; }
 
 void reduce(Type type, Reduction reduction, void* to, const void* a, const void* b,
             std::size_t count, bool streaming) {

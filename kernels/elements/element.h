@@ -38,7 +38,4 @@ void reduce_both(Type type, Reduction reduction, void* a, void* b, std::size_t c
 void convert(Type to_type, void* to, Type from_type, const void* from, double scale,
              std::size_t count, bool streaming = false);
 
-// What this CPU was given: "avx512", "avx2" or "portable".
-const char* instruction_set();
-
 }  // namespace tnt

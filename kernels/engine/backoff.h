@@ -4,8 +4,6 @@
 
 #include <sched.h>
 
-#include <thread>
-
 #include "transport/transport.h"
 
 namespace tnt {

@@ -28,7 +28,6 @@ class Buffer {
     return memory_;
   }
   std::byte* memory() const { return memory_; }
-  std::size_t bytes() const { return bytes_; }
   void release() {
     if (memory_ != nullptr) transport_->free(memory_);
     memory_ = nullptr;
@@ -48,13 +47,9 @@ class Buffer {
 
 // A schedule, and what it was made for.
 struct Plan {
-  Collective collective = Collective::allreduce;
-  std::size_t count = 0, element_bytes = 0;
-  std::vector<std::size_t> offsets;
-  int root = 0;
-  bool in_place = false;
-  std::string asked;  // the algorithm's name, or empty
+  Task task;
   std::shared_ptr<const Group> group;
+  std::string asked;  // the algorithm's name, or empty
   std::shared_ptr<const Schedule> schedule;
   int algorithm = 0;         // its number
   std::uint64_t blocks = 0;  // a hash of the offsets; 0 without any

@@ -26,24 +26,14 @@ std::thread thread_without_signals(const char* name, std::function<void()> body)
   return thread;
 }
 
-std::vector<std::unique_ptr<Transport>> one(std::unique_ptr<Transport> transport) {
-  std::vector<std::unique_ptr<Transport>> all;
-  all.push_back(std::move(transport));
-  return all;
-}
-
 }  // namespace
-
-Engine::Engine(std::unique_ptr<Transport> transport, double timeout_s)
-    : Engine(one(std::move(transport)), {}, timeout_s) {}
 
 Engine::Engine(std::vector<std::unique_ptr<Transport>> transports, std::vector<int> node,
                double timeout_s)
     : timeout_s_(timeout_s), world_(std::make_shared<Group>()), rules_(default_rules()) {
-  const int size = transports.front()->size();
-  world_->ranks.resize(static_cast<std::size_t>(size));
+  world_->ranks.resize(transports.front()->size());
   std::iota(world_->ranks.begin(), world_->ranks.end(), 0);
-  world_->node = node.empty() ? world_->ranks : std::move(node);
+  world_->node = std::move(node);
   world_->index = transports.front()->rank();
   for (auto& transport : transports) lanes_.push_back(std::make_unique<Lane>(std::move(transport)));
   completion_thread_ = thread_without_signals("tnt-completion", [this] { complete(); });
@@ -64,7 +54,7 @@ void Engine::add_group(int number, std::vector<int> ranks) {
     if (ranks[i] < 0 || ranks[i] >= size() || (i > 0 && ranks[i] == ranks[i - 1]))
       throw std::invalid_argument("a group has each of its ranks once, from 0 to " +
                                   std::to_string(size() - 1));
-    group->node.push_back(world_->node[static_cast<std::size_t>(ranks[i])]);
+    group->node.push_back(world_->node[ranks[i]]);
   }
   const auto own = std::find(ranks.begin(), ranks.end(), rank());
   if (own == ranks.end())
@@ -232,12 +222,6 @@ void Engine::close() {
     completion_wake_.notify_one();
   }
   completion_thread_.join();
-}
-
-std::vector<Transport*> Engine::transports() const {
-  std::vector<Transport*> all;
-  for (const auto& lane : lanes_) all.push_back(lane->transport.get());
-  return all;
 }
 
 }  // namespace tnt

@@ -37,8 +37,6 @@ class Engine {
   // rank r's node. An operation that waits longer than timeout_s for one message fails.
   Engine(std::vector<std::unique_ptr<Transport>> transports, std::vector<int> node,
          double timeout_s);
-  // One lane, and every rank a node of its own.
-  Engine(std::unique_ptr<Transport> transport, double timeout_s);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -100,9 +98,9 @@ class Engine {
   void abort(const std::string& reason);
   Failure failure() const;
 
-  // Stops the threads; what is under way fails. Then the transports can be drained.
+  // Stops the threads; what is under way fails. Then each lane's transport can be drained.
   void close();
-  std::vector<Transport*> transports() const;
+  Transport& transport(int lane) { return *lanes_.at(lane)->transport; }
 
  private:
   // Why all must fail; of a stalled rank, who may wait for one that waits itself.

@@ -22,6 +22,11 @@ constexpr std::size_t streaming_piece_bytes = std::size_t{32} << 10;
 // How often a wait looks whether the peer is still alive.
 constexpr std::uint64_t look_every_ns = 100'000'000;
 
+// Whether elements are there as they travel.
+bool is_wire(const Place& place) {
+  return place.memory == Memory::data || place.memory == Memory::scratch;
+}
+
 }  // namespace
 
 void Execution::begin(const Request& request, const Schedule& schedule, const Heading& heading,
@@ -95,8 +100,7 @@ void Execution::run_round() {
   waiting_since_ns_ = looked_ns_ = 0;
   for (; next_ < steps.size() && steps[next_].round == round; ++next_) {
     const Step& step = steps[next_];
-    const bool is_message = step.action == Action::send || step.action == Action::receive;
-    if (step.count == 0 && !is_message) continue;  // there may be no memory of no elements
+    if (step.count == 0 && !step.is_message()) continue;  // there may be no memory of no elements
     switch (step.action) {
       case Action::send:
       case Action::receive: start(step); break;
@@ -118,9 +122,6 @@ void Execution::run_round() {
 bool Execution::reduces_to_both(const Step& step, const Step& next) {
   const auto same = [](const Place& a, const Place& b) {
     return a.memory == b.memory && a.rank == b.rank && a.begin == b.begin;
-  };
-  const auto is_wire = [](const Place& place) {
-    return place.memory == Memory::data || place.memory == Memory::scratch;
   };
   return next.action == Action::copy && next.round == step.round && next.count == step.count &&
          is_wire(step.to) && is_wire(step.with) && same(step.to, step.from) &&
@@ -159,9 +160,6 @@ void Execution::copy(const Step& step) {
 // place.
 void Execution::reduce(const Step& step) {
   const Request& request = *request_;
-  const auto is_wire = [](const Place& place) {
-    return place.memory == Memory::data || place.memory == Memory::scratch;
-  };
   if (is_wire(step.to) && is_wire(step.from) && is_wire(step.with))
     return tnt::reduce(request.wire, request.reduction, at(step.to), at(step.from), at(step.with),
                        step.count);
@@ -199,8 +197,7 @@ void Execution::reduce_to_output(const Step& step, bool accumulates) {
 // Elements [done, done + count) of a step's operand, in `space` if they must be converted.
 const std::byte* Execution::operand(const Place& place, std::size_t done, std::size_t count,
                                     std::byte* space) {
-  if (place.memory == Memory::data || place.memory == Memory::scratch)
-    return at(place) + done * wire_bytes_;
+  if (is_wire(place)) return at(place) + done * wire_bytes_;
   if (place.memory == Memory::input) {
     if (const std::byte* tensor = input_as_it_is(place.begin + done)) return tensor;
     convert_from_input(space, place.begin + done, count);

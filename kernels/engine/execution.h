@@ -58,8 +58,7 @@ class Execution {
   void record_end();
   [[noreturn]] void mismatch(const Mismatch& found) const;
   int rank_of(int peer) const {
-    return request_->group == nullptr ? peer
-                                      : request_->group->ranks[static_cast<std::size_t>(peer)];
+    return request_->group == nullptr ? peer : request_->group->ranks[peer];
   }
   std::byte* at(const Place& place) const;
   bool streams(std::size_t count) const;

@@ -1,14 +1,12 @@
 #include "engine/gather.h"
 
-#include <numeric>
-
 namespace tnt {
 
 // Two collectives on one channel: first the sizes, then the blocks.
 void gather(std::shared_ptr<Engine> engine, std::shared_ptr<const Group> group,
             std::uint32_t channel, const std::string& label, const void* input, std::size_t bytes,
             std::function<void*(std::size_t)> allocate, Done done) {
-  const auto size = static_cast<std::size_t>(group == nullptr ? engine->size() : group->size());
+  const std::size_t size = group == nullptr ? engine->size() : group->size();
   auto sizes = std::make_shared<std::vector<std::int64_t>>(size + 1);
   sizes->back() = static_cast<std::int64_t>(bytes);
 
@@ -29,8 +27,7 @@ void gather(std::shared_ptr<Engine> engine, std::shared_ptr<const Group> group,
       return done(failure.empty() ? "communication is closed" : failure);
     try {
       std::vector<std::size_t> offsets{0};
-      for (std::size_t i = 0; i < size; ++i)
-        offsets.push_back(offsets.back() + static_cast<std::size_t>((*sizes)[i]));
+      for (std::size_t i = 0; i < size; ++i) offsets.push_back(offsets.back() + (*sizes)[i]);
       void* output = allocate(offsets.back());
       if (output == nullptr && offsets.back() != 0) throw std::bad_alloc();
       Bucket& blocks = alive->take(channel);

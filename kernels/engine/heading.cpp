@@ -15,15 +15,15 @@ constexpr std::uint64_t root_mask = 0xffff;
 
 }  // namespace
 
-Heading heading_of(const OperationFacts& facts, std::uint64_t agreed) {
-  Heading heading;
-  heading.operation = static_cast<std::uint64_t>(facts.collective) |
-                      static_cast<std::uint64_t>(facts.type) << type_at |
-                      static_cast<std::uint64_t>(facts.reduction) << reduction_at |
-                      (static_cast<std::uint64_t>(facts.algorithm) & byte) << algorithm_at |
-                      static_cast<std::uint64_t>(facts.count) << count_at;
-  heading.details = (static_cast<std::uint64_t>(facts.root) & root_mask) | agreed << agreed_at;
-  return heading;
+Heading heading_of(const Request& request, int algorithm, std::uint64_t blocks) {
+  const std::size_t count = request.offsets.empty() ? request.count : request.offsets.back();
+  const std::uint64_t agreed = blocks == 0 ? request.agreed : hash_of(blocks, request.agreed);
+  return {static_cast<std::uint64_t>(request.collective) |
+              static_cast<std::uint64_t>(request.wire) << type_at |
+              static_cast<std::uint64_t>(request.reduction) << reduction_at |
+              (static_cast<std::uint64_t>(algorithm) & byte) << algorithm_at |
+              static_cast<std::uint64_t>(count) << count_at,
+          (static_cast<std::uint64_t>(request.root) & root_mask) | agreed << agreed_at};
 }
 
 std::string describe(const Heading& heading) {

@@ -3,23 +3,14 @@
 
 #include <string>
 
-#include "collective/task.h"
-#include "elements/element.h"
+#include "engine/request.h"
 #include "transport/transport.h"
 
 namespace tnt {
 
-struct OperationFacts {
-  Collective collective = Collective::allreduce;
-  Type type = Type::float32;
-  Reduction reduction = Reduction::sum;
-  int algorithm = 0;  // its number in algorithms(); the last number: a caller's own schedule
-  int root = 0;
-  std::size_t count = 0;  // see Task; the sum of all blocks of a reduce-scatter or allgather
-};
-
-// `agreed`: any number that all ranks must have as well, 0 for none.
-Heading heading_of(const OperationFacts& facts, std::uint64_t agreed);
+// `algorithm`: its number in algorithms(); the last number: a caller's own schedule. `blocks`: a
+// hash of the request's offsets, 0 without any.
+Heading heading_of(const Request& request, int algorithm, std::uint64_t blocks);
 
 // "allreduce (sum) of 8192 float32 by ring"
 std::string describe(const Heading& heading);

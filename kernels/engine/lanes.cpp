@@ -72,16 +72,11 @@ void Engine::move_operations(Lane& lane, bool& progressed) {
     }
     for (std::size_t i = before; i < lane.active.size(); ++i) {
       Bucket& bucket = *lane.active[i];
-      const Request& request = bucket.request;
       const Plan& plan = bucket.plans.front();
-      const std::size_t count = request.offsets.empty() ? request.count : request.offsets.back();
-      const OperationFacts facts{request.collective, request.wire, request.reduction,
-                                 plan.algorithm,     request.root, count};
-      const std::uint64_t agreed =
-          plan.blocks == 0 ? request.agreed : hash_of(plan.blocks, request.agreed);
-      bucket.execution.begin(request, *plan.schedule, heading_of(facts, agreed), bucket.channel,
-                             plan.algorithm, bucket.window->memory(), bucket.scratch.memory(),
-                             *lane.transport, trace_);
+      bucket.execution.begin(bucket.request, *plan.schedule,
+                             heading_of(bucket.request, plan.algorithm, plan.blocks),
+                             bucket.channel, plan.algorithm, bucket.window->memory(),
+                             bucket.scratch.memory(), *lane.transport, trace_);
     }
   }
   for (std::size_t i = 0; i < lane.active.size();) {

@@ -83,8 +83,8 @@ void Engine::take_notices(Lane& lane) {
 // All ranks say the same, whoever noticed it.
 std::string Engine::obituary(const PeerDied& death) const {
   std::lock_guard lock(mutex_);
-  const auto peer = static_cast<std::size_t>(death.peer);
-  const std::string place = peer < places_.size() ? " " + places_[peer] : "";
+  const bool is_known = death.peer < static_cast<int>(places_.size());
+  const std::string place = is_known ? " " + places_[death.peer] : "";
   return "rank " + std::to_string(death.peer) + " has died" + place + death.noticed;
 }
 

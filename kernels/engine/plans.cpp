@@ -62,26 +62,24 @@ const Plan& Engine::plan(Bucket& bucket) {
   auto& plans = bucket.plans;
   const auto fits = [&](const Plan& plan) {
     if (request.schedule != nullptr) return plan.schedule == request.schedule;
-    return plan.collective == request.collective && plan.count == request.count &&
-           plan.element_bytes == element_bytes && plan.root == request.root &&
-           plan.in_place == request.in_place && plan.group == request.group &&
-           plan.offsets == request.offsets && plan.asked == request.algorithm;
+    const Task& task = plan.task;
+    return task.collective == request.collective && task.count == request.count &&
+           task.element_bytes == element_bytes && task.root == request.root &&
+           task.in_place == request.in_place && plan.group == request.group &&
+           task.offsets == request.offsets && plan.asked == request.algorithm;
   };
   const auto found = std::find_if(plans.begin(), plans.end(), fits);
   if (found != plans.end()) {
     if (found != plans.begin()) std::rotate(plans.begin(), found, found + 1);
     return plans.front();
   }
-  Plan plan{request.collective, request.count,
-            element_bytes,      request.offsets,
-            request.root,       request.in_place,
-            request.algorithm,  request.group,
-            request.schedule,   static_cast<int>(algorithms().size())};
+  const Group& group = request.group == nullptr ? *world_ : *request.group;
+  const Task task{request.collective, group.index,  group.size(), request.count,   element_bytes,
+                  request.offsets,    request.root, group.node,   request.in_place};
+  Plan plan{task, request.group, request.algorithm, request.schedule,
+            static_cast<int>(algorithms().size())};
   for (const std::size_t offset : request.offsets) plan.blocks = hash_of(offset, plan.blocks);
   if (plan.schedule == nullptr) {
-    const Group& group = request.group == nullptr ? *world_ : *request.group;
-    Task task{request.collective, group.index,  group.size(), request.count,   element_bytes,
-              request.offsets,    request.root, group.node,   request.in_place};
     const Algorithm* algorithm = nullptr;
     if (request.algorithm.empty()) {
       algorithm = &choose(task, rules_);

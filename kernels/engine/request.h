@@ -11,13 +11,21 @@
 #include "collective/schedule.h"
 #include "collective/task.h"
 #include "elements/element.h"
-#include "engine/group.h"
 
 namespace tnt {
 
 // Empty: it worked. Otherwise a sentence that says what failed, and where.
 using Failure = std::string;
 using Done = std::function<void(const Failure&)>;
+
+// Ranks that take part in a collective: all of the world, or some of them.
+struct Group {
+  std::vector<int> ranks;  // of the world, ascending
+  int index = 0;           // of this rank in `ranks`
+  std::vector<int> node;   // node[i]: number of the node of ranks[i]
+
+  int size() const { return static_cast<int>(ranks.size()); }
+};
 
 // Elements that lie in several tensors, numbered through.
 template <class Pointer>
@@ -63,7 +71,8 @@ class Tensors {
   std::vector<std::size_t> begins_ = {0};  // where tensor i begins, and the end
 };
 
-struct Request {
+// The part of a request that keeps no memory.
+struct RequestFacts {
   Collective collective = Collective::allreduce;
   Type type = Type::float32;  // of inputs and outputs
   Type wire = Type::float32;  // of what is exchanged and reduced
@@ -71,38 +80,32 @@ struct Request {
   // The input counts as scale * input; a scale of 0 stands for zeros whatever the memory holds.
   double scale = 1;
   std::size_t count = 0;
+  int root = 0;              // index in the group
+  bool in_place = false;     // on the bucket's own memory
+  std::uint64_t agreed = 0;  // a number that all ranks must have, such as a hash of shapes; or 0
+  bool is_transfer = false;  // from the root to one other rank
+  int peer = 0;              // of a transfer: the other rank's index in the group
+};
+
+struct Request : RequestFacts {
   std::vector<std::size_t> offsets;  // see Task
-  int root = 0;                      // index in the group
-  bool in_place = false;             // on the bucket's own memory
   Tensors<const std::byte*> inputs;
   Tensors<std::byte*> outputs;
   std::shared_ptr<const Group> group;        // null: all ranks
   std::string algorithm;                     // empty: chosen by size and topology
   std::shared_ptr<const Schedule> schedule;  // instead of an algorithm: the caller's own
   std::string label;                         // for errors: "allreduce of bucket 3 (dense/kernel)"
-  std::uint64_t agreed = 0;  // a number that all ranks must have, such as a hash of shapes; or 0
-  bool is_transfer = false;  // from the root to one other rank
-  int peer = 0;              // of a transfer: the other rank's index in the group
 
   // As new, but for memory that is reused.
   void reset() {
-    collective = Collective::allreduce;
-    type = wire = Type::float32;
-    reduction = Reduction::sum;
-    scale = 1;
-    count = 0;
+    static_cast<RequestFacts&>(*this) = {};
     offsets.clear();
-    root = 0;
-    in_place = false;
     inputs.clear();
     outputs.clear();
     group.reset();
     algorithm.clear();
     schedule.reset();
     label.clear();
-    agreed = 0;
-    is_transfer = false;
-    peer = 0;
   }
 };
 

@@ -11,8 +11,7 @@
 #include "collective/algorithms.h"
 #include "engine/engine.h"
 #include "engine/registry.h"
-#include "python/operations.h"
-#include "python/schedules.h"
+#include "python/bindings.h"
 #include "transport/gaspi.h"
 #include "transport/local.h"
 #include "transport/mpi.h"
@@ -45,25 +44,26 @@ std::shared_ptr<TransportOwner> mpi_transport(const std::string& path, std::size
   return own(make_mpi_transport(library, communicator, rank, size));
 }
 
-bool gaspi_ports_free(std::string library, int rank, std::vector<std::string> hosts,
-                      int port_base) {
+GaspiOptions gaspi_job(std::string library, int rank, std::vector<std::string> hosts,
+                       int port_base) {
   GaspiOptions options;
   options.library = std::move(library);
   options.rank = rank;
   options.hosts = std::move(hosts);
   options.port_base = port_base;
-  return gaspi_ports_are_free(options);
+  return options;
+}
+
+bool gaspi_ports_free(std::string library, int rank, std::vector<std::string> hosts,
+                      int port_base) {
+  return gaspi_ports_are_free(gaspi_job(std::move(library), rank, std::move(hosts), port_base));
 }
 
 std::shared_ptr<TransportOwner> gaspi_transport(std::string library, int rank,
                                                 std::vector<std::string> hosts, int port_base,
                                                 std::vector<int> members, std::uint32_t epoch,
                                                 int segment, double timeout_s) {
-  GaspiOptions options;
-  options.library = std::move(library);
-  options.rank = rank;
-  options.hosts = std::move(hosts);
-  options.port_base = port_base;
+  GaspiOptions options = gaspi_job(std::move(library), rank, std::move(hosts), port_base);
   options.members = std::move(members);
   options.epoch = epoch;
   options.segment = segment;
@@ -74,8 +74,8 @@ std::shared_ptr<TransportOwner> gaspi_transport(std::string library, int rank,
 std::shared_ptr<TransportOwner> routed(const std::shared_ptr<SharedNode>& node, int lane,
                                        const std::shared_ptr<TransportOwner>& network) {
   const int rank = network->transport->rank(), size = network->transport->size();
-  std::vector<bool> near(static_cast<std::size_t>(size));
-  for (const int peer : node->ranks()) near[static_cast<std::size_t>(peer)] = true;
+  std::vector<bool> near(size);
+  for (const int peer : node->ranks()) near[peer] = true;
   return own(make_router(make_shared_transport(node, lane, rank, size),
                          std::move(network->transport), std::move(near)));
 }
@@ -139,14 +139,13 @@ NB_MODULE(_kernels, m) {
              new (self) SegmentOwner{std::make_unique<Segment>(bytes)};
            })
       .def_prop_ro("address", [](SegmentOwner& self) { return address_of(*self.segment); });
-  nb::class_<SharedNode>(m, "SharedNode").def_prop_ro("ranks", &SharedNode::ranks);
+  nb::class_<SharedNode>(m, "SharedNode");
 
   nb::class_<Engine>(m, "Engine")
       .def_prop_ro("rank", &Engine::rank)
       .def_prop_ro("size", &Engine::size)
       .def_prop_ro("lanes", &Engine::lanes)
       .def_prop_ro("failure", &Engine::failure)
-      .def_prop_ro("node", [](Engine& engine) { return engine.world().node; })
       .def("add_group", &Engine::add_group, "number"_a, "ranks"_a)
       .def("set_rules", &Engine::set_rules, "rules"_a)
       .def("set_timeout", &Engine::set_timeout, "timeout_s"_a)
@@ -161,18 +160,10 @@ NB_MODULE(_kernels, m) {
       .def("take_notice", &take_notice)
       .def("close", &Engine::close, release_gil())
       // For draining after close(), of each lane:
-      .def("sent",
-           [](Engine& engine, int lane) {
-             return engine.transports().at(static_cast<std::size_t>(lane))->sent();
-           })
-      .def("received",
-           [](Engine& engine, int lane) {
-             return engine.transports().at(static_cast<std::size_t>(lane))->received();
-           })
+      .def("sent", [](Engine& engine, int lane) { return engine.transport(lane).sent(); })
+      .def("received", [](Engine& engine, int lane) { return engine.transport(lane).received(); })
       .def("sends_done",
-           [](Engine& engine, int lane) {
-             return engine.transports().at(static_cast<std::size_t>(lane))->sends_done();
-           })
+           [](Engine& engine, int lane) { return engine.transport(lane).sends_done(); })
       .def("trace", &read_trace, "since"_a = 0)
       .def("traced", [](Engine& engine) { return engine.trace().count(); })
       .def(
@@ -208,7 +199,6 @@ NB_MODULE(_kernels, m) {
   m.attr("max_notice_bytes") = Transport::max_notice_bytes;
   m.attr("max_channels") = Transport::max_channels;
   m.attr("max_lanes") = SharedNode::max_lanes;
-  m.def("instruction_set", &instruction_set);
 
   bind_operations(m);
   bind_schedules(m);

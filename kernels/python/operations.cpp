@@ -1,10 +1,9 @@
-#include "python/operations.h"
-
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "engine/engine.h"
+#include "python/bindings.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

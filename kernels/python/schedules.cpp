@@ -1,5 +1,3 @@
-#include "python/schedules.h"
-
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -14,6 +12,7 @@
 #include "collective/algorithms.h"
 #include "collective/schedule.h"
 #include "collective/select.h"
+#include "python/bindings.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -22,11 +21,6 @@ namespace tnt {
 namespace {
 
 // Schedules and tasks in Python are the dataclasses of tnt_notebook/comm/schedules.py.
-
-constexpr const char* actions[] = {"send", "receive", "reduce", "copy"};    // in the order of
-constexpr const char* memories[] = {"input", "output", "data", "scratch"};  // their enums
-constexpr const char* collectives[] = {"allreduce", "reduce_scatter", "allgather", "broadcast",
-                                       "reduce",    "alltoall",       "barrier"};
 
 template <class T>
 T field(nb::handle object, const char* name) {
@@ -50,7 +44,7 @@ Enum word(nb::handle object, const char* name, const char* const (&words)[n]) {
 }
 
 Place place_of(nb::handle place) {
-  return {word<Memory>(place, "memory", memories), field<std::int32_t>(place, "rank"),
+  return {word<Memory>(place, "memory", memory_names), field<std::int32_t>(place, "rank"),
           field<std::size_t>(place, "begin")};
 }
 
@@ -58,7 +52,7 @@ std::shared_ptr<Schedule> schedule_of(nb::handle given) {
   auto schedule = std::make_shared<Schedule>();
   for (const nb::handle step : given.attr("steps"))
     schedule->steps.push_back({field<std::uint32_t>(step, "round"),
-                               word<Action>(step, "action", actions),
+                               word<Action>(step, "action", action_names),
                                field<std::int32_t>(step, "peer"), field<std::size_t>(step, "count"),
                                place_of(step.attr("to")), place_of(step.attr("from_")),
                                place_of(step.attr("with_")), field<std::uint32_t>(step, "span")});
@@ -71,7 +65,7 @@ std::shared_ptr<Schedule> schedule_of(nb::handle given) {
 
 Task task_of(nb::handle given) {
   Task task;
-  task.collective = word<Collective>(given, "collective", collectives);
+  task.collective = word<Collective>(given, "collective", collective_names);
   task.rank = field<int>(given, "rank");
   task.size = field<int>(given, "size");
   task.count = field<std::size_t>(given, "count");
@@ -94,26 +88,18 @@ const Algorithm& named(Collective collective, const std::string& name) {
 // The words for Rule::Nodes, in its order.
 constexpr const char* node_words[] = {"any", "one", "many"};
 
-// Where a rule has no limit, Python has None.
-template <typename T>
-std::optional<T> unless(T value, T none) {
-  return value == none ? std::nullopt : std::optional<T>(value);
-}
-
 void make_rule(Rule* self, int collective, std::string algorithm,
                std::optional<std::size_t> up_to_bytes, const std::string& nodes, int min_ranks,
                std::optional<int> max_ranks, std::optional<bool> in_place) {
   const auto word = std::find(std::begin(node_words), std::end(node_words), nodes);
   if (word == std::end(node_words)) throw nb::value_error("nodes is any, one or many");
-  Rule rule;
-  rule.collective = static_cast<Collective>(collective);
-  rule.algorithm = std::move(algorithm);
-  rule.up_to_bytes = up_to_bytes.value_or(SIZE_MAX);
-  rule.nodes = static_cast<Rule::Nodes>(word - std::begin(node_words));
-  rule.min_ranks = min_ranks;
-  rule.max_ranks = max_ranks.value_or(INT_MAX);
-  rule.in_place = in_place;
-  new (self) Rule(std::move(rule));
+  new (self) Rule{static_cast<Collective>(collective),
+                  std::move(algorithm),
+                  up_to_bytes,
+                  static_cast<Rule::Nodes>(word - std::begin(node_words)),
+                  min_ranks,
+                  max_ranks,
+                  in_place};
 }
 
 }  // namespace
@@ -125,12 +111,11 @@ void bind_schedules(nb::module_& m) {
            "min_ranks"_a, "max_ranks"_a.none(), "in_place"_a.none())
       .def_prop_ro("collective", [](const Rule& rule) { return static_cast<int>(rule.collective); })
       .def_ro("algorithm", &Rule::algorithm)
-      .def_prop_ro("up_to_bytes",
-                   [](const Rule& rule) { return unless(rule.up_to_bytes, SIZE_MAX); })
+      .def_ro("up_to_bytes", &Rule::up_to_bytes)
       .def_prop_ro("nodes",
                    [](const Rule& rule) { return node_words[static_cast<int>(rule.nodes)]; })
       .def_ro("min_ranks", &Rule::min_ranks)
-      .def_prop_ro("max_ranks", [](const Rule& rule) { return unless(rule.max_ranks, INT_MAX); })
+      .def_ro("max_ranks", &Rule::max_ranks)
       .def_ro("in_place", &Rule::in_place);
 
   m.def("schedule", &schedule_of, "schedule"_a);

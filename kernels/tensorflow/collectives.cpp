@@ -56,82 +56,74 @@ void finish(Allreduce& kernel, const Failure& failure) {
 // How long TensorFlow's thread waits for the other ranks before it leaves that to the engine's.
 constexpr auto patience = std::chrono::microseconds(15);
 
-void compute_allreduce(void* state, TF_OpKernelContext* context,
-                       TF_AsyncOpKernelDoneCallback* callback) {
-  guarded(context, callback, [&](const std::function<void()>& done) {
-    auto& kernel = *static_cast<Allreduce*>(state);
-    const auto engine = kernel.address.engine();
-    Bucket& bucket = engine->take(kernel.address.channel);
-    bool filled = false;
-    try {
-      const int n = TF_NumInputs(context) - 1;
-      const DataType type = TF_InputDatatype(context, 0);
-      const std::size_t element_bytes = size_of(element_type(type));
-      Request& request = bucket.request;
-      std::uint64_t shapes = 0;
-      for (int i = 0; i < n; ++i) {
-        kernel.tensors.push_back(input(context, i));
-        TF_Tensor* in = kernel.tensors.back().get();
-        kernel.tensors.push_back(output_like(context, i, type, in));
-        const std::size_t count = TF_TensorByteSize(in) / element_bytes;
-        shapes = hash_of(count, shapes);
-        request.inputs.add(static_cast<const std::byte*>(TF_TensorData(in)), count);
-        request.outputs.add(static_cast<std::byte*>(TF_TensorData(kernel.tensors.back().get())),
-                            count);
-      }
-      std::memcpy(&request.scale, TF_TensorData(input(context, n).get()), sizeof request.scale);
-      request.collective = Collective::allreduce;
-      request.count = request.inputs.count();
-      request.type = element_type(type);
-      request.wire = kernel.wire;
-      request.reduction = kernel.reduction;
-      request.label = kernel.address.label;
-      request.agreed = shapes;
-      request.group = engine->find_group(kernel.address.group);
-      kernel.context = context;
-      kernel.done = done;
-      filled = true;
-      engine->start_and_help(
-          bucket, [&kernel](const Failure& failure) { finish(kernel, failure); }, patience);
-    } catch (...) {
-      kernel.tensors.clear();
-      if (!filled) engine->release(bucket);
-      throw;
+void allreduce(Allreduce& kernel, TF_OpKernelContext* context, const Callback& done) {
+  const auto engine = kernel.address.engine();
+  Bucket& bucket = engine->take(kernel.address.channel);
+  bool filled = false;
+  try {
+    const int n = TF_NumInputs(context) - 1;
+    const DataType type = TF_InputDatatype(context, 0);
+    const std::size_t element_bytes = size_of(element_type(type));
+    Request& request = bucket.request;
+    std::uint64_t shapes = 0;
+    for (int i = 0; i < n; ++i) {
+      kernel.tensors.push_back(input(context, i));
+      TF_Tensor* in = kernel.tensors.back().get();
+      kernel.tensors.push_back(output_like(context, i, type, in));
+      const std::size_t count = TF_TensorByteSize(in) / element_bytes;
+      shapes = hash_of(count, shapes);
+      request.inputs.add(static_cast<const std::byte*>(TF_TensorData(in)), count);
+      request.outputs.add(static_cast<std::byte*>(TF_TensorData(kernel.tensors.back().get())),
+                          count);
     }
-  });
+    std::memcpy(&request.scale, TF_TensorData(input(context, n).get()), sizeof request.scale);
+    request.collective = Collective::allreduce;
+    request.count = request.inputs.count();
+    request.type = element_type(type);
+    request.wire = kernel.wire;
+    request.reduction = kernel.reduction;
+    request.label = kernel.address.label;
+    request.agreed = shapes;
+    request.group = engine->find_group(kernel.address.group);
+    kernel.context = context;
+    kernel.done = done;
+    filled = true;
+    engine->start_and_help(
+        bucket, [&kernel](const Failure& failure) { finish(kernel, failure); }, patience);
+  } catch (...) {
+    kernel.tensors.clear();
+    if (!filled) engine->release(bucket);
+    throw;
+  }
 }
 
-void compute_allgather(void* state, TF_OpKernelContext* context,
-                       TF_AsyncOpKernelDoneCallback* callback) {
-  guarded(context, callback, [&](const std::function<void()>& done) {
-    const auto& address = *static_cast<const Address*>(state);
-    const auto engine = address.engine();
-    const DataType type = TF_InputDatatype(context, 0);
-    auto owner = std::make_shared<TensorOwner>(input(context, 0));
-    const TensorOwner& in = *owner;
-    std::vector<std::int64_t> shape;
-    std::size_t row_bytes = TF_DataTypeSize(type);
-    for (int axis = 0; axis < TF_NumDims(in.get()); ++axis) {
-      shape.push_back(TF_Dim(in.get(), axis));
-      if (axis > 0) row_bytes *= static_cast<std::size_t>(shape.back());
-    }
-    auto output = std::make_shared<TensorOwner>();
-    auto allocate = [context, type, shape, row_bytes, output](std::size_t bytes) mutable {
-      shape[0] = row_bytes == 0 ? 0 : static_cast<std::int64_t>(bytes / row_bytes);
-      const StatusOwner status = new_status();
-      output->reset(TF_AllocateOutput(context, 0, type, shape.data(),
-                                      static_cast<int>(shape.size()), bytes, status.get()));
-      if (TF_GetCode(status.get()) == TF_OK) return TF_TensorData(output->get());
-      TF_OpKernelContext_Failure(context, status.get());
-      return static_cast<void*>(nullptr);
-    };
-    const auto finished = [context, done, owner, output](const Failure& failure) {
-      if (!failure.empty()) fail(context, TF_ABORTED, failure);
-      done();
-    };
-    gather(engine, engine->find_group(address.group), address.channel, address.label,
-           TF_TensorData(in.get()), TF_TensorByteSize(in.get()), std::move(allocate), finished);
-  });
+void allgather(Address& address, TF_OpKernelContext* context, const Callback& done) {
+  const auto engine = address.engine();
+  const DataType type = TF_InputDatatype(context, 0);
+  auto owner = std::make_shared<TensorOwner>(input(context, 0));
+  const TensorOwner& in = *owner;
+  std::vector<std::int64_t> shape;
+  std::size_t row_bytes = TF_DataTypeSize(type);
+  for (int axis = 0; axis < TF_NumDims(in.get()); ++axis) {
+    shape.push_back(TF_Dim(in.get(), axis));
+    if (axis > 0) row_bytes *= shape.back();
+  }
+  auto output = std::make_shared<TensorOwner>();
+  auto allocate = [context, type, shape, row_bytes, output](std::size_t bytes) mutable {
+    shape[0] = row_bytes == 0 ? 0 : static_cast<std::int64_t>(bytes / row_bytes);
+    const StatusOwner status = new_status();
+    output->reset(TF_AllocateOutput(context, 0, type, shape.data(), static_cast<int>(shape.size()),
+                                    bytes, status.get()));
+    if (TF_GetCode(status.get()) == TF_OK) return TF_TensorData(output->get());
+    TF_OpKernelContext_Failure(context, status.get());
+    return static_cast<void*>(nullptr);
+  };
+  const auto finished = [context, done, owner, output](const Failure& failure) {
+    if (!failure.empty()) fail(context, TF_ABORTED, failure);
+    done();
+  };
+  gather(engine, engine->find_group(address.group), address.channel, address.label,
+         TF_TensorData(in.get()), TF_TensorByteSize(in.get()), std::move(allocate), finished);
 }
 
 // Output i has the shape of input i.
@@ -148,23 +140,14 @@ void same_shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
 }  // namespace
 
 void define_collectives() {
-  define({"TntAllreduce",
-          {"inputs: N * T", "scale: double"},
-          {"outputs: N * T"},
-          with_address({"N: int >= 1", "T: {" TNT_REDUCED "}", "wire: {" TNT_REDUCED "}",
-                        "reduction: {'sum', 'min', 'max', 'product'} = 'sum'"}),
-          same_shapes,
-          create<Allreduce>,
-          compute_allreduce,
-          destroy<Allreduce>});
-  define({"TntAllgather",
-          {"input: T"},
-          {"output: T"},
-          with_address({"T: {" TNT_MOVED "}"}),
-          unknown_shape,
-          create<Address>,
-          compute_allgather,
-          destroy<Address>});
+  const Words input{"input: T"}, inputs{"inputs: N * T", "scale: double"};
+  const Words output{"output: T"}, outputs{"outputs: N * T"};
+  const Words reduced =
+      with_address({"N: int >= 1", "T: {" TNT_REDUCED "}", "wire: {" TNT_REDUCED "}",
+                    "reduction: {'sum', 'min', 'max', 'product'} = 'sum'"});
+  const Words moved = with_address({"T: {" TNT_MOVED "}"});
+  define<Allreduce, allreduce>({"TntAllreduce", inputs, outputs, reduced, same_shapes});
+  define<Address, allgather>({"TntAllgather", input, output, moved});
 }
 
 }  // namespace tnt::tf

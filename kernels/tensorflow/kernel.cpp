@@ -42,20 +42,20 @@ Type element_type(DataType type) {
   throw std::runtime_error("element type " + std::to_string(type) + " cannot be reduced");
 }
 
-std::int64_t int_attribute(TF_OpKernelConstruction* construction, const char* name) {
-  std::int64_t value = 0;
+template <class Get, class Value>
+Value attribute(TF_OpKernelConstruction* construction, const char* name, Get get, Value value) {
   const StatusOwner status = new_status();
-  TF_OpKernelConstruction_GetAttrInt64(construction, name, &value, status.get());
+  get(construction, name, &value, status.get());
   check(status);
   return value;
 }
 
+std::int64_t int_attribute(TF_OpKernelConstruction* construction, const char* name) {
+  return attribute(construction, name, TF_OpKernelConstruction_GetAttrInt64, std::int64_t{});
+}
+
 DataType type_attribute(TF_OpKernelConstruction* construction, const char* name) {
-  DataType value = TF_FLOAT;
-  const StatusOwner status = new_status();
-  TF_OpKernelConstruction_GetAttrType(construction, name, &value, status.get());
-  check(status);
-  return value;
+  return attribute(construction, name, TF_OpKernelConstruction_GetAttrType, TF_FLOAT);
 }
 
 std::string string_attribute(TF_OpKernelConstruction* construction, const char* name) {
@@ -63,7 +63,7 @@ std::string string_attribute(TF_OpKernelConstruction* construction, const char* 
   const StatusOwner status = new_status();
   TF_OpKernelConstruction_GetAttrSize(construction, name, &list, &bytes, status.get());
   check(status);
-  std::string value(static_cast<std::size_t>(bytes), '\0');
+  std::string value(bytes, '\0');
   TF_OpKernelConstruction_GetAttrString(construction, name, value.data(), value.size(),
                                         status.get());
   check(status);
@@ -92,7 +92,9 @@ void unknown_shape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetUnknownShape(context, status);
 }
 
-void define(const Definition& op) {
+void define(const Definition& op, void* (*create)(TF_OpKernelConstruction*),
+            void (*compute)(void*, TF_OpKernelContext*, TF_AsyncOpKernelDoneCallback*),
+            void (*destroy)(void*)) {
   const StatusOwner status = new_status();
   TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(op.name);
   for (const char* attribute : op.attributes) TF_OpDefinitionBuilderAddAttr(builder, attribute);
@@ -103,8 +105,7 @@ void define(const Definition& op) {
   TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, op.shapes);
   TF_RegisterOpDefinition(builder, status.get());
   check(status);
-  TF_KernelBuilder* kernel =
-      TF_NewAsyncKernelBuilder(op.name, "CPU", op.create, op.compute, op.destroy);
+  TF_KernelBuilder* kernel = TF_NewAsyncKernelBuilder(op.name, "CPU", create, compute, destroy);
   TF_RegisterKernelBuilder(op.name, kernel, status.get());
   check(status);
 }

@@ -1,14 +1,54 @@
-// What the ops have in common: definitions, attributes, errors.
+// What the ops have in common: definitions, attributes, tensors, errors.
+//
+// TF_NewAsyncKernelBuilder hands compute a pointer to a std::function<void()> on its caller's
+// stack, which is gone when compute returns. A copy of it may be called later, from any thread.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "engine/registry.h"
-#include "tensorflow/async_kernel.h"
+#include "tensorflow/api.h"
 
 namespace tnt::tf {
+
+struct DeleteStatus {
+  void operator()(TF_Status* status) const { TF_DeleteStatus(status); }
+};
+struct DeleteTensor {
+  void operator()(TF_Tensor* tensor) const { TF_DeleteTensor(tensor); }
+};
+using StatusOwner = std::unique_ptr<TF_Status, DeleteStatus>;
+using TensorOwner = std::unique_ptr<TF_Tensor, DeleteTensor>;
+
+inline StatusOwner new_status() { return StatusOwner(TF_NewStatus()); }
+
+// Throws std::runtime_error with TensorFlow's message.
+inline void check(const StatusOwner& status) {
+  if (TF_GetCode(status.get()) != TF_OK) throw std::runtime_error(TF_Message(status.get()));
+}
+
+// A copy of the callback. Throws std::runtime_error if it is not the std::function that it has
+// been in every TensorFlow so far.
+std::function<void()> copy_done(TF_AsyncOpKernelDoneCallback* done);
+
+inline void fail(TF_OpKernelContext* context, Code code, const std::string& message) {
+  const StatusOwner status = new_status();
+  TF_SetStatus(status.get(), code, message.c_str());
+  TF_OpKernelContext_Failure(context, status.get());
+}
+
+inline TensorOwner input(TF_OpKernelContext* context, int index) {
+  TF_Tensor* tensor = nullptr;
+  const StatusOwner status = new_status();
+  TF_GetInput(context, index, &tensor, status.get());
+  check(status);
+  return TensorOwner(tensor);
+}
 
 // Of a type that can be reduced; null for one of which only bytes can be moved.
 std::optional<Type> reduced_type(DataType type);
@@ -58,41 +98,47 @@ void destroy(void* kernel) {
   delete static_cast<Kernel*>(kernel);
 }
 
-// Runs `body`, which calls `done` unless it throws.
-template <class Body>
-void guarded(TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* callback, Body&& body) {
-  std::function<void()> done;
+// Runs body(kernel, context, done), which calls done() unless it throws.
+using Callback = std::function<void()>;
+template <class Kernel>
+using Body = void (*)(Kernel& kernel, TF_OpKernelContext* context, const Callback& done);
+
+template <class Kernel, Body<Kernel> body>
+void compute(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* callback) {
+  Callback done;
   try {
     done = copy_done(callback);
-    body(done);
+    body(*static_cast<Kernel*>(kernel), context, done);
   } catch (const std::exception& error) {
     fail(context, TF_INTERNAL, error.what());
     if (done)
       done();
     else
-      (*reinterpret_cast<std::function<void()>*>(callback))();
+      (*reinterpret_cast<Callback*>(callback))();
   }
 }
 
 using Shapes = void (*)(TF_ShapeInferenceContext*, TF_Status*);
 void unknown_shape(TF_ShapeInferenceContext* context, TF_Status* status);
 
-using Compute = void (*)(void*, TF_OpKernelContext*, TF_AsyncOpKernelDoneCallback*);
-
+using Words = std::vector<const char*>;
 struct Definition {
   const char* name;
-  std::vector<const char*> inputs, outputs, attributes;
-  Shapes shapes;
-  void* (*create)(TF_OpKernelConstruction*);
-  Compute compute;
-  void (*destroy)(void*);
+  Words inputs, outputs, attributes;
+  Shapes shapes = unknown_shape;
 };
 
-// Registers an op and its kernel. Throws std::runtime_error with TensorFlow's message.
-void define(const Definition& op);
+// Registers an op and its kernel: how to make its state, to run it, and to destroy the state.
+// Throws std::runtime_error with TensorFlow's message.
+void define(const Definition& op, void* (*create)(TF_OpKernelConstruction*),
+            void (*compute)(void*, TF_OpKernelContext*, TF_AsyncOpKernelDoneCallback*),
+            void (*destroy)(void*));
+template <class Kernel, Body<Kernel> body>
+void define(const Definition& op) {
+  define(op, create<Kernel>, compute<Kernel, body>, destroy<Kernel>);
+}
 
 void define_collectives();
 void define_transfers();
-void define_clock();
 
 }  // namespace tnt::tf

@@ -1,5 +1,6 @@
 // TensorFlow ops over the engine, registered when tf.load_op_library loads this library.
 //
+//   TntClock   what time it is when the op runs; writes down in the trace what lay between.
 //   TntCheck   completes from another thread: proves that done() may be kept (see Python).
 #include <cstring>
 #include <thread>
@@ -9,22 +10,43 @@
 namespace tnt::tf {
 namespace {
 
-void compute_check(void*, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* callback) {
-  guarded(context, callback, [&](const std::function<void()>& done) {
-    std::thread([context, done] {
-      const std::int64_t shape = 1;
-      const StatusOwner status = new_status();
-      const TensorOwner output(
-          TF_AllocateOutput(context, 0, TF_INT32, &shape, 1, sizeof(std::int32_t), status.get()));
-      if (TF_GetCode(status.get()) == TF_OK) {
-        const std::int32_t answer = 1;
-        std::memcpy(TF_TensorData(output.get()), &answer, sizeof answer);
-      } else {
-        TF_OpKernelContext_Failure(context, status.get());
-      }
-      done();
-    }).detach();
-  });
+struct Clock {
+  Address address;
+  int kind;  // of the event; negative: none
+
+  explicit Clock(TF_OpKernelConstruction* construction)
+      : address(construction), kind(static_cast<int>(int_attribute(construction, "kind"))) {}
+};
+
+void tell_time(Clock& kernel, TF_OpKernelContext* context, const Callback& done) {
+  std::uint64_t begin = 0;
+  const std::uint64_t now = now_ns();
+  std::memcpy(&begin, TF_TensorData(input(context, 0).get()), sizeof begin);
+  const StatusOwner status = new_status();
+  const TensorOwner output(
+      TF_AllocateOutput(context, 0, TF_INT64, nullptr, 0, sizeof now, status.get()));
+  check(status);
+  std::memcpy(TF_TensorData(output.get()), &now, sizeof now);
+  if (kernel.kind >= 0)
+    kernel.address.engine()->trace().record(static_cast<EventKind>(kernel.kind),
+                                            kernel.address.channel, begin, now);
+  done();
+}
+
+void answer(Nothing&, TF_OpKernelContext* context, const Callback& done) {
+  std::thread([context, done] {
+    const std::int64_t shape = 1;
+    const StatusOwner status = new_status();
+    const TensorOwner output(
+        TF_AllocateOutput(context, 0, TF_INT32, &shape, 1, sizeof(std::int32_t), status.get()));
+    if (TF_GetCode(status.get()) == TF_OK) {
+      const std::int32_t answer = 1;
+      std::memcpy(TF_TensorData(output.get()), &answer, sizeof answer);
+    } else {
+      TF_OpKernelContext_Failure(context, status.get());
+    }
+    done();
+  }).detach();
 }
 
 std::string load_error;
@@ -37,15 +59,9 @@ __attribute__((constructor)) void define_all() {
   try {
     define_collectives();
     define_transfers();
-    define_clock();
-    define({"TntCheck",
-            {},
-            {"answer: int32"},
-            {},
-            unknown_shape,
-            create<Nothing>,
-            compute_check,
-            destroy<Nothing>});
+    const Words begin{"begin: int64"}, now{"now: int64"};
+    define<Clock, tell_time>({"TntClock", begin, now, with_address({"kind: int"})});
+    define<Nothing, answer>({"TntCheck", {}, Words{"answer: int32"}, {}});
   } catch (const std::exception& error) {
     load_error = error.what();
   }

@@ -55,18 +55,14 @@ struct Transfer {
   }
 };
 
-void compute_send(void* state, TF_OpKernelContext* context,
-                  TF_AsyncOpKernelDoneCallback* callback) {
-  guarded(context, callback, [&](const std::function<void()>& done) {
-    auto& kernel = *static_cast<Transfer*>(state);
-    const auto engine = kernel.address.engine();
-    const auto tensor = std::make_shared<TensorOwner>(input(context, 0));
-    Request request = kernel.request(engine, true, TF_TensorByteSize(tensor->get()));
-    request.inputs.add(static_cast<const std::byte*>(TF_TensorData(tensor->get())), request.count);
-    // A failure is the engine's: whatever the rank exchanges next says it.
-    post(engine, kernel.address.channel, std::move(request), [tensor](const Failure&) {});
-    done();
-  });
+void send(Transfer& kernel, TF_OpKernelContext* context, const Callback& done) {
+  const auto engine = kernel.address.engine();
+  const auto tensor = std::make_shared<TensorOwner>(input(context, 0));
+  Request request = kernel.request(engine, true, TF_TensorByteSize(tensor->get()));
+  request.inputs.add(static_cast<const std::byte*>(TF_TensorData(tensor->get())), request.count);
+  // A failure is the engine's: whatever the rank exchanges next says it.
+  post(engine, kernel.address.channel, std::move(request), [tensor](const Failure&) {});
+  done();
 }
 
 // A tensor on its way here, and who waits for it.
@@ -120,33 +116,28 @@ void arrived(Arrival& arrival, const Failure& failure) {
   if (waiting) waiting();
 }
 
-void compute_post(void* state, TF_OpKernelContext* context,
-                  TF_AsyncOpKernelDoneCallback* callback) {
-  guarded(context, callback, [&](const std::function<void()>& done) {
-    auto& kernel = *static_cast<Transfer*>(state);
-    const auto engine = kernel.address.engine();
-    const TensorOwner shape = input(context, 0);
-    const auto* axes = static_cast<const std::int64_t*>(TF_TensorData(shape.get()));
-    const auto n = static_cast<int>(TF_TensorByteSize(shape.get()) / sizeof(std::int64_t));
-    std::size_t bytes = TF_DataTypeSize(kernel.type);
-    for (int axis = 0; axis < n; ++axis) bytes *= static_cast<std::size_t>(axes[axis]);
-    const auto arrival = std::make_shared<Arrival>();
-    const StatusOwner status = new_status();
-    arrival->engine = engine;
-    arrival->tensor.reset(TF_AllocateOutput(context, 0, kernel.type, axes, n, bytes, status.get()));
-    check(status);
-    const TensorOwner ticket(
-        TF_AllocateOutput(context, 1, TF_INT64, nullptr, 0, sizeof(std::int64_t), status.get()));
-    check(status);
-    Request request = kernel.request(engine, false, bytes);
-    request.outputs.add(static_cast<std::byte*>(TF_TensorData(arrival->tensor.get())),
-                        request.count);
-    const std::int64_t number = tickets().add(arrival);
-    std::memcpy(TF_TensorData(ticket.get()), &number, sizeof number);
-    post(engine, kernel.address.channel, std::move(request),
-         [arrival](const Failure& failure) { arrived(*arrival, failure); });
-    done();
-  });
+void make_room(Transfer& kernel, TF_OpKernelContext* context, const Callback& done) {
+  const auto engine = kernel.address.engine();
+  const TensorOwner shape = input(context, 0);
+  const auto* axes = static_cast<const std::int64_t*>(TF_TensorData(shape.get()));
+  const auto n = static_cast<int>(TF_TensorByteSize(shape.get()) / sizeof(std::int64_t));
+  std::size_t bytes = TF_DataTypeSize(kernel.type);
+  for (int axis = 0; axis < n; ++axis) bytes *= axes[axis];
+  const auto arrival = std::make_shared<Arrival>();
+  const StatusOwner status = new_status();
+  arrival->engine = engine;
+  arrival->tensor.reset(TF_AllocateOutput(context, 0, kernel.type, axes, n, bytes, status.get()));
+  check(status);
+  const TensorOwner ticket(
+      TF_AllocateOutput(context, 1, TF_INT64, nullptr, 0, sizeof(std::int64_t), status.get()));
+  check(status);
+  Request request = kernel.request(engine, false, bytes);
+  request.outputs.add(static_cast<std::byte*>(TF_TensorData(arrival->tensor.get())), request.count);
+  const std::int64_t number = tickets().add(arrival);
+  std::memcpy(TF_TensorData(ticket.get()), &number, sizeof number);
+  post(engine, kernel.address.channel, std::move(request),
+       [arrival](const Failure& failure) { arrived(*arrival, failure); });
+  done();
 }
 
 void give(TF_OpKernelContext* context, Arrival& arrival) {
@@ -159,54 +150,33 @@ void give(TF_OpKernelContext* context, Arrival& arrival) {
   arrival.tensor.reset();  // the output's alone from here
 }
 
-void compute_take(void*, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* callback) {
-  guarded(context, callback, [&](const std::function<void()>& done) {
-    std::int64_t ticket = 0;
-    std::memcpy(&ticket, TF_TensorData(input(context, 1).get()), sizeof ticket);
-    const auto arrival = tickets().take(ticket);
-    {
-      std::lock_guard lock(arrival->mutex);
-      if (!arrival->ended) {
-        arrival->waiting = [context, done, arrival] {
-          give(context, *arrival);
-          done();
-        };
-        return;
-      }
+void take(Nothing&, TF_OpKernelContext* context, const Callback& done) {
+  std::int64_t ticket = 0;
+  std::memcpy(&ticket, TF_TensorData(input(context, 1).get()), sizeof ticket);
+  const auto arrival = tickets().take(ticket);
+  {
+    std::lock_guard lock(arrival->mutex);
+    if (!arrival->ended) {
+      arrival->waiting = [context, done, arrival] {
+        give(context, *arrival);
+        done();
+      };
+      return;
     }
-    give(context, *arrival);
-    done();
-  });
+  }
+  give(context, *arrival);
+  done();
 }
 
 }  // namespace
 
 void define_transfers() {
-  const auto attributes = with_address({"T: {" TNT_MOVED "}", "peer: int"});
-  define({"TntSend",
-          {"input: T"},
-          {},
-          attributes,
-          unknown_shape,
-          create<Transfer>,
-          compute_send,
-          destroy<Transfer>});
-  define({"TntPost",
-          {"shape: int64"},
-          {"room: T", "ticket: int64"},
-          attributes,
-          unknown_shape,
-          create<Transfer>,
-          compute_post,
-          destroy<Transfer>});
-  define({"TntTake",
-          {"room: T", "ticket: int64"},
-          {"output: T"},
-          {"T: {" TNT_MOVED "}"},
-          unknown_shape,
-          create<Nothing>,
-          compute_take,
-          destroy<Nothing>});
+  const Words input{"input: T"}, shape{"shape: int64"}, posted{"room: T", "ticket: int64"};
+  const Words output{"output: T"}, type{"T: {" TNT_MOVED "}"};
+  const Words with_peer = with_address({"T: {" TNT_MOVED "}", "peer: int"});
+  define<Transfer, send>({"TntSend", input, {}, with_peer});
+  define<Transfer, make_room>({"TntPost", shape, posted, with_peer});
+  define<Nothing, take>({"TntTake", posted, output, type});
 }
 
 }  // namespace tnt::tf

@@ -42,6 +42,17 @@ inline void check_contains(const std::string& text, const char* part, const char
     fail(file, line, "\"" + text + "\" does not contain \"" + part + "\"");
 }
 
+// What the error says that call() throws.
+template <class Error, class Call>
+std::string thrown_by(Call call, const std::string& text = "the call") {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  throw CheckFailed(text + " did not throw");
+}
+
 }  // namespace tnt::test
 
 #define TEST(name)                                                                   \
@@ -56,13 +67,5 @@ inline void check_contains(const std::string& text, const char* part, const char
 
 #define CHECK_CONTAINS(text, part) ::tnt::test::check_contains(text, part, __FILE__, __LINE__)
 
-#define CHECK_THROWS(expression, Error)                                               \
-  do {                                                                                \
-    bool thrown = false;                                                              \
-    try {                                                                             \
-      expression;                                                                     \
-    } catch (const Error&) {                                                          \
-      thrown = true;                                                                  \
-    }                                                                                 \
-    if (!thrown) ::tnt::test::fail(__FILE__, __LINE__, #expression " did not throw"); \
-  } while (false)
+#define CHECK_THROWS(expression, Error) \
+  ::tnt::test::thrown_by<Error>([&] { expression; }, #expression)

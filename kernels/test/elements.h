@@ -1,7 +1,6 @@
 // Element types as the tests see them: made from doubles, read as doubles.
 #pragma once
 
-#include <cstddef>
 #include <cstring>
 #include <type_traits>
 #include <vector>

@@ -81,6 +81,12 @@ void Ranks::run(const std::function<void(Engine&)>& body) {
     if (error) std::rethrow_exception(error);
 }
 
+void on_ranks(int size, const std::function<void(Engine&)>& body) { Ranks(size).run(body); }
+
+void on_ranks_of_each_kind(int size, const std::function<void(Engine&)>& body, int lanes) {
+  for (const Joined joined : every_joined) Ranks(size, 60, joined, lanes).run(body);
+}
+
 std::shared_ptr<Engine> borrowed(Engine& engine) {
   return std::shared_ptr<Engine>(&engine, [](Engine*) {});
 }

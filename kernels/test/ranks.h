@@ -39,7 +39,7 @@ class Ranks {
   // No rank's memory goes while another may use it.
   ~Ranks();
 
-  Engine& operator[](int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
+  Engine& operator[](int rank) { return *engines_[rank]; }
 
   // Calls body(engine) for all ranks at once; throws what the first of them threw.
   void run(const std::function<void(Engine&)>& body);
@@ -47,6 +47,10 @@ class Ranks {
  private:
   std::vector<std::unique_ptr<Engine>> engines_;
 };
+
+// Calls body(engine) for so many new ranks at once, joined by messages; and in each way.
+void on_ranks(int size, const std::function<void(Engine&)>& body);
+void on_ranks_of_each_kind(int size, const std::function<void(Engine&)>& body, int lanes = 1);
 
 // What a shared_ptr to an engine of `Ranks` is: it does not own.
 std::shared_ptr<Engine> borrowed(Engine& engine);
@@ -61,6 +65,16 @@ void start(Engine& engine, std::uint32_t channel, Pending& pending, const Fill& 
 // The same, and waits.
 Failure call(Engine& engine, std::uint32_t channel, const Fill& fill, Way way = Way::started);
 
+// Values of a request: what it reads, and where it writes.
+template <class T>
+void give(Request& request, const std::vector<T>& values) {
+  request.inputs.add(reinterpret_cast<const std::byte*>(values.data()), values.size());
+}
+template <class T>
+void take(Request& request, std::vector<T>& values) {
+  request.outputs.add(reinterpret_cast<std::byte*>(values.data()), values.size());
+}
+
 // An allreduce of values that takes their place; as private memory, which is copied in and out.
 template <class T>
 auto allreduce_of(std::vector<T>& values, Type type, Reduction reduction, double scale = 1,
@@ -73,8 +87,8 @@ auto allreduce_of(std::vector<T>& values, Type type, Reduction reduction, double
     request.count = values.size();
     request.algorithm = algorithm;
     request.label = "allreduce of values";
-    request.inputs.add(reinterpret_cast<const std::byte*>(values.data()), values.size());
-    request.outputs.add(reinterpret_cast<std::byte*>(values.data()), values.size());
+    give(request, values);
+    take(request, values);
   };
 }
 

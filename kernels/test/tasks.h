@@ -1,10 +1,12 @@
 // Tasks to prove algorithms on: ranks, elements and nodes of all kinds.
 #pragma once
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "checker/cost.h"
 #include "collective/algorithms.h"
 #include "collective/task.h"
 
@@ -13,9 +15,7 @@ namespace tnt::test {
 // Blocks of `count` elements in all, of very different sizes; some are empty.
 inline std::vector<std::size_t> uneven_offsets(int size, std::size_t count) {
   std::size_t total = 0;
-  const auto weight = [](int rank) {
-    return static_cast<std::size_t>(rank * 5 % 4 + rank % 7 / 6);
-  };
+  const auto weight = [](int rank) -> std::size_t { return rank * 5 % 4 + rank % 7 / 6; };
   for (int rank = 0; rank < size; ++rank) total += weight(rank);
   std::vector<std::size_t> offsets{0};
   std::size_t seen = 0;
@@ -28,20 +28,21 @@ inline std::vector<std::size_t> uneven_offsets(int size, std::size_t count) {
 }
 
 // In all about `count` elements, whatever the collective.
-inline Task make_task(Collective collective, int size, std::size_t count) {
+inline Task make_task(Collective collective, int size, std::size_t count,
+                      std::vector<int> node = {}, bool in_place = false) {
   Task task;
   task.collective = collective;
   task.size = size;
   task.count = collective == Collective::alltoall ? (count + 15) / 16 : count;
-  task.root = static_cast<int>(count * 7 % static_cast<std::size_t>(size));
+  task.root = static_cast<int>(count * 7 % size);
   if (collective == Collective::reduce_scatter || collective == Collective::allgather)
     task.offsets = uneven_offsets(size, count);
+  task.node = std::move(node);
+  task.in_place = in_place;
   return task;
 }
 
-inline std::vector<int> one_node(int size) {
-  return std::vector<int>(static_cast<std::size_t>(size), 0);
-}
+inline std::vector<int> one_node(int size) { return std::vector<int>(size, 0); }
 
 // So many ranks a node, one after another; the last may have fewer.
 inline std::vector<int> nodes_of(int size, int ranks_a_node) {
@@ -62,6 +63,12 @@ inline std::vector<int> uneven_nodes(int size) {
   std::vector<int> node;
   for (int rank = 0; rank < size; ++rank) node.push_back(rank % 4 == 1 ? 3 : 7);
   return node;
+}
+
+// When the last rank has finished, by the model.
+inline double seconds(const Algorithm& algorithm, const Task& task, const Costs& costs = {}) {
+  const auto finished = predict(schedules_of_all(algorithm, task), task, costs);
+  return *std::max_element(finished.begin(), finished.end());
 }
 
 inline const Algorithm& algorithm(Collective collective, const char* name) {

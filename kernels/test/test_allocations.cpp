@@ -93,8 +93,8 @@ void fill(Request& request, std::vector<std::vector<float>>& tensors) {
   request.label = label;
   request.agreed = 7;
   for (auto& tensor : tensors) {
-    request.inputs.add(reinterpret_cast<const std::byte*>(tensor.data()), tensor.size());
-    request.outputs.add(reinterpret_cast<std::byte*>(tensor.data()), tensor.size());
+    give(request, tensor);
+    take(request, tensor);
   }
   request.count = request.inputs.count();
 }
@@ -140,7 +140,7 @@ TEST(buckets_as_tensorflow_starts_them_allocate_nothing) {
       std::vector<int> started(size);
       std::vector tensors(buckets, tensors_of_ranks());
       const auto step = [&](Engine& engine) {
-        const auto rank = static_cast<std::size_t>(engine.rank());
+        const int rank = engine.rank();
         for (std::uint32_t number = 0; number < buckets; ++number) {
           Bucket& bucket = engine.take(16 + number);
           fill(bucket.request, tensors[number][rank]);
@@ -170,7 +170,7 @@ TEST(schedules_of_several_sizes_and_groups_on_one_channel_are_kept) {
       for (const int group : {0, 1}) {
         Bucket& bucket = engine.take(5);
         Request& request = bucket.request;
-        std::vector<float>& values = tensors[static_cast<std::size_t>(engine.rank())][0];
+        std::vector<float>& values = tensors[engine.rank()][0];
         request.type = request.wire = Type::float32;
         request.count = elements;
         request.group = engine.find_group(group);

@@ -11,52 +11,26 @@ namespace {
 using Schedules = std::vector<Schedule>;
 
 // Two ranks that share a node, with data memory of 4 elements and scratch memory of 4.
-Task two_ranks() {
-  Task task = make_task(Collective::allreduce, 2, 4);
-  task.node = one_node(2);
-  task.in_place = true;
-  return task;
-}
+Task two_ranks() { return make_task(Collective::allreduce, 2, 4, one_node(2), true); }
 
 Schedules written(std::vector<Step> first, std::vector<Step> second) {
-  Schedule a, b;
-  a.steps = std::move(first);
-  b.steps = std::move(second);
-  a.shared = b.shared = true;
-  a.data_count = b.data_count = a.scratch_count = b.scratch_count = 4;
-  return {a, b};
+  return {{std::move(first), 4, 4, true}, {std::move(second), 4, 4, true}};
 }
 
 Step message(std::uint32_t round, Action action, int peer, std::size_t count, Place place = {}) {
-  Step step;
-  step.round = round;
-  step.action = action;
-  step.peer = peer;
-  step.count = count;
-  (action == Action::send ? step.from : step.to) = place;
-  return step;
+  const bool sends = action == Action::send;
+  return {round, action, peer, count, sends ? Place{} : place, sends ? place : Place{}, {}};
 }
 
 Step local(std::uint32_t round, Action action, std::size_t count, Place to, Place from,
            Place with = {}) {
-  Step step;
-  step.round = round;
-  step.action = action;
-  step.count = count;
-  step.to = to;
-  step.from = from;
-  step.with = with;
-  return step;
+  return {round, action, here, count, to, from, with};
 }
 
 Place data(std::size_t begin, int rank = here) { return {Memory::data, rank, begin}; }
 Place scratch(std::size_t begin) { return {Memory::scratch, here, begin}; }
 
 }  // namespace
-
-// Both ends: so nobody waits for it, and only what it ordered is no longer ordered.
-
-// The next operation would overwrite what a slower rank still reads.
 
 TEST(a_rank_that_waits_for_ever_is_named) {
   const auto send = message(0, Action::send, 1, 4, data(0));
@@ -142,13 +116,9 @@ TEST(data_of_another_rank_is_out_of_reach_until_it_has_said_a_word) {
                    "reaches for data of rank 1 before a message has come from there");
 }
 
-// Or the memory could be the next operation's there.
-
 TEST(a_rank_that_ends_before_another_begins_is_found_where_they_share_memory) {
-  Task task = make_task(Collective::broadcast, 3, 1);
+  Task task = make_task(Collective::broadcast, 3, 1, one_node(3), true);
   task.root = 0;
-  task.in_place = true;
-  task.node = one_node(3);
   const auto make = [](const Task& of) {
     Schedule schedule = algorithm(Collective::broadcast, "binomial").make(of);
     schedule.shared = true;
@@ -196,29 +166,20 @@ TEST(input_is_not_read_after_output_was_written_there) {
 
 TEST(sums_in_another_order_are_found) {
   // Rank 0 adds (0 + 1) + 2, and rank 1 and 2 add 0 + (1 + 2).
-  Task task = make_task(Collective::allreduce, 3, 1);
-  task.in_place = true;
-  const auto exchange = [](int rank) {
+  const Task task = make_task(Collective::allreduce, 3, 1, {}, true);
+  Schedules schedules;
+  for (int rank = 0; rank < 3; ++rank) {
     std::vector<Step> steps;
     for (int peer = 0; peer < 3; ++peer) {
       if (peer == rank) continue;
-      steps.push_back(
-          message(0, Action::receive, peer, 1, scratch(static_cast<std::size_t>(peer))));
+      steps.push_back(message(0, Action::receive, peer, 1, scratch(peer)));
       steps.push_back(message(0, Action::send, peer, 1, data(0)));
     }
-    steps.push_back(local(1, Action::copy, 1, scratch(static_cast<std::size_t>(rank)), data(0)));
-    return steps;
-  };
-  Schedules schedules;
-  for (int rank = 0; rank < 3; ++rank) {
-    Schedule schedule;
-    schedule.data_count = 1;
-    schedule.scratch_count = 3;
-    schedule.steps = exchange(rank);
     const std::size_t last = rank == 0 ? 2 : 0;
-    schedule.steps.push_back(local(1, Action::reduce, 1, data(0), scratch(1), scratch(2 - last)));
-    schedule.steps.push_back(local(1, Action::reduce, 1, data(0), data(0), scratch(last)));
-    schedules.push_back(schedule);
+    steps.push_back(local(1, Action::copy, 1, scratch(rank), data(0)));
+    steps.push_back(local(1, Action::reduce, 1, data(0), scratch(1), scratch(2 - last)));
+    steps.push_back(local(1, Action::reduce, 1, data(0), data(0), scratch(last)));
+    schedules.push_back({steps, 1, 3});
   }
   CHECK_CONTAINS(check_schedules(schedules, task), "added up in another order");
 }

@@ -1,5 +1,4 @@
 // The cost model tells algorithms apart as measurements do.
-#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -13,19 +12,12 @@ using namespace tnt::test;
 
 namespace {
 
-double seconds(const Algorithm& algorithm, const Task& task, const Costs& costs = {}) {
-  const auto finished = predict(schedules_of_all(algorithm, task), task, costs);
-  return *std::max_element(finished.begin(), finished.end());
-}
-
 double seconds(const char* name, const Task& task, const Costs& costs = {}) {
-  return seconds(algorithm(task.collective, name), task, costs);
+  return test::seconds(algorithm(task.collective, name), task, costs);
 }
 
 Task allreduce(int size, std::size_t bytes) {
-  Task task = make_task(Collective::allreduce, size, bytes / 4);
-  task.in_place = true;
-  return task;
+  return make_task(Collective::allreduce, size, bytes / 4, {}, true);
 }
 
 void check_near(double value, double expected) {
@@ -42,9 +34,8 @@ Costs only_messages() {
 }  // namespace
 
 TEST(a_message_takes_its_latency_and_its_bytes) {
-  Task task = make_task(Collective::broadcast, 2, 1000);
+  Task task = make_task(Collective::broadcast, 2, 1000, {}, true);
   task.root = 0;
-  task.in_place = true;
   Costs costs = only_messages();
   costs.network = {1e-6, 1e-9};
   const auto finished =

@@ -17,8 +17,7 @@ Failure sum_of(Engine& engine, std::size_t count) {
 }  // namespace
 
 TEST(an_abort_frees_waiting_ranks_with_the_reason) {
-  Ranks ranks(4);
-  ranks.run([](Engine& engine) {
+  on_ranks(4, [](Engine& engine) {
     if (engine.rank() == 2) return engine.abort("rank 2: out of memory");
     CHECK_EQUAL(sum_of(engine, 10), "rank 2: out of memory");
     CHECK_EQUAL(engine.failure(), "rank 2: out of memory");
@@ -107,8 +106,7 @@ TEST(ranks_with_different_sizes_get_an_error_and_do_not_hang) {
 }
 
 TEST(ranks_in_different_collectives_get_an_error_and_do_not_hang) {
-  Ranks ranks(2);
-  ranks.run([](Engine& engine) {
+  on_ranks(2, [](Engine& engine) {
     const Failure failure = engine.rank() == 0 ? sum_of(engine, 10) : barrier_and_wait(engine);
     CHECK_CONTAINS(failure, "is in another operation");
   });
@@ -156,12 +154,6 @@ TEST(what_is_started_while_or_after_an_engine_closes_ends_too) {
   }
 }
 
-TEST(an_operation_handed_to_a_closed_engine_ends) {
-  Ranks ranks(1);
-  ranks[0].close();
-  CHECK_EQUAL(barrier_and_wait(ranks[0]), "communication is closed");
-}
-
 TEST(an_abort_reaches_the_others_even_if_the_rank_closes_at_once) {
   for (int i = 0; i < 100; ++i) {
     Ranks ranks(2);
@@ -182,8 +174,7 @@ TEST(a_channel_carries_one_collective_at_a_time) {
 }
 
 TEST(a_call_that_throws_leaves_the_channel_free) {
-  Ranks ranks(2);
-  ranks.run([](Engine& engine) {
+  on_ranks(2, [](Engine& engine) {
     std::vector<std::int32_t> values(10, 1);
     CHECK_THROWS(allreduce_in_place(engine, Type::int32, Reduction::sum, values, 0.5),
                  std::invalid_argument);

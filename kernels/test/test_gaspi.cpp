@@ -12,20 +12,8 @@ using namespace tnt::test;
 TEST(messages_of_all_sizes_go_between_all_ranks_in_both_directions) {
   with_all_sizes([](Member& member) {
     const auto transport = member.open();
-    for (const std::size_t bytes : {0, 1, 4, 47, 48, 4096, 65535, 65536, 65537, 524288, 5000000}) {
-      std::vector<Bytes> in, out;
-      std::vector<Ticket> tickets;
-      for (int peer = 0; peer < member.size(); ++peer) {
-        in.emplace_back(bytes, std::byte{0xee});
-        out.push_back(pattern(bytes, seed_of(transport->rank(), peer, 0)));
-        tickets.push_back(transport->receive(peer, 3, heading, in.back().data(), bytes));
-        tickets.push_back(transport->send(peer, 3, heading, out.back().data(), bytes));
-      }
-      finish(*transport, tickets);
-      for (int peer = 0; peer < member.size(); ++peer)
-        CHECK(in[static_cast<std::size_t>(peer)] ==
-              pattern(bytes, seed_of(peer, transport->rank(), 0)));
-    }
+    exchange(*transport, all_of(*transport), 3,
+             {0, 1, 4, 47, 48, 4096, 65535, 65536, 65537, 524288, 5000000}, heading);
     leave(*transport);
   });
 }
@@ -36,7 +24,7 @@ TEST(many_channels_carry_messages_at_once_whatever_the_order_of_the_receives) {
     constexpr std::uint32_t channels = 40, each = 5;
     std::mt19937 random(static_cast<unsigned>(transport->rank()));
     const auto bytes_of = [](std::uint32_t channel, std::uint32_t number) {
-      return static_cast<std::size_t>(channel * 977 + number * 30011) % 60000;
+      return (channel * 977 + number * 30011) % 60000;
     };
     struct Order {
       int peer;
@@ -105,15 +93,10 @@ TEST(a_message_may_come_long_before_its_receive_and_blocks_no_other) {
 TEST(a_thousand_rounds_there_and_back) {
   with_all_sizes([](Member& member) {
     const auto transport = member.open();
-    for (std::uint32_t round = 0; round < 1000; ++round) {
-      const int peer =
-          (transport->rank() ^ 1) < transport->size() ? transport->rank() ^ 1 : transport->rank();
-      const Bytes out = pattern(round % 300, seed_of(transport->rank(), peer, round));
-      Bytes in(out.size());
-      finish(*transport, {transport->send(peer, 0, {round, 0}, out.data(), out.size()),
-                          transport->receive(peer, 0, {round, 0}, in.data(), in.size())});
-      CHECK(in == pattern(round % 300, seed_of(peer, transport->rank(), round)));
-    }
+    const int partner = transport->rank() ^ 1;
+    const int peer = partner < transport->size() ? partner : transport->rank();
+    for (std::uint32_t round = 0; round < 1000; ++round)
+      exchange(*transport, {peer}, 0, {round % 300}, {round, 0}, round);
     leave(*transport);
   });
 }
@@ -167,10 +150,10 @@ TEST(notices_come_whole_in_order_and_overtake_messages) {
       for (std::uint32_t i = 0; i < count; ++i)
         transport->notify(peer, i, std::string(i * 200, static_cast<char>('a' + peer)));
     }
-    std::vector<std::uint32_t> next(static_cast<std::size_t>(transport->size()));
+    std::vector<std::uint32_t> next(transport->size());
     for (std::uint32_t i = 0; i < count * next.size(); ++i) {
       const Notice notice = next_notice(*transport);
-      CHECK_EQUAL(notice.kind, next[static_cast<std::size_t>(notice.source)]++);
+      CHECK_EQUAL(notice.kind, next[notice.source]++);
       CHECK_EQUAL(notice.payload, std::string(std::min<std::size_t>(notice.kind * 200, 8192),
                                               static_cast<char>('a' + transport->rank())));
     }
@@ -199,7 +182,7 @@ TEST(messages_are_counted_and_what_nobody_wants_any_more_is_drained) {
     }
     transport->cancel_receives();
     const Bytes before = in;
-    const std::vector<std::uint64_t> three(static_cast<std::size_t>(ranks), 3);
+    const std::vector<std::uint64_t> three(ranks, 3);
     CHECK(transport->sent() == three);
     wait_until("messages to be drained", [&] {
       const bool sent = transport->sends_done();

@@ -12,14 +12,10 @@ TEST(a_missing_library_is_named) {
   GaspiOptions options = options_of(0, 1, 0);
   options.library = "libNoSuchGPI2.so";
   options.epoch = 1;
-  try {
-    make_gaspi_transport(options);
-    CHECK(!"there is no such library");
-  } catch (const TransportError& error) {
-    CHECK_CONTAINS(error.what(), "GPI-2 was not found");
-    CHECK_CONTAINS(error.what(), "libNoSuchGPI2.so");
-    CHECK_CONTAINS(error.what(), "set TNT_GASPI_LIBRARY");
-  }
+  const auto error = thrown_by<TransportError>([&] { make_gaspi_transport(options); });
+  CHECK_CONTAINS(error, "GPI-2 was not found");
+  CHECK_CONTAINS(error, "libNoSuchGPI2.so");
+  CHECK_CONTAINS(error, "set TNT_GASPI_LIBRARY");
 }
 
 TEST(a_rank_that_dies_is_named_to_those_who_wait_for_it_and_the_others_go_on) {
@@ -33,26 +29,21 @@ TEST(a_rank_that_dies_is_named_to_those_who_wait_for_it_and_the_others_go_on) {
     }
     const auto begin = Clock::now();
     Bytes data(1000000);
-    try {
+    const auto wait = [&] {
       if (transport->rank() == 0)
         finish(*transport, transport->receive(2, 0, heading, data.data(), data.size()));
       else  // it may still have taken some
         while (Clock::now() - begin < limit)
           finish(*transport, transport->send(2, 0, heading, data.data(), data.size()));
-      CHECK(!"rank 2 is dead");
-    } catch (const TransportError& error) {
-      CHECK_CONTAINS(error.what(), "rank 2 cannot be reached any more");
-    }
+    };
+    CHECK_CONTAINS(thrown_by<TransportError>(wait), "rank 2 cannot be reached any more");
     CHECK(Clock::now() - begin < seconds(5));
     CHECK_THROWS(transport->check_alive(2), TransportError);
     CHECK_THROWS(transport->notify(2, 0, ""), TransportError);
 
     const int other = 1 - transport->rank();
     transport->check_alive(other);
-    Bytes in(data.size());
-    finish(*transport, {transport->send(other, 1, heading, data.data(), data.size()),
-                        transport->receive(other, 1, heading, in.data(), in.size())});
-    CHECK(in == data);
+    exchange(*transport, {other}, 1, {data.size()}, heading);
     leave(*transport);
 
     member.options.members = {0, 1};
@@ -70,13 +61,9 @@ TEST(a_rank_that_does_not_come_to_the_start_is_an_error_after_the_time_out) {
     const auto begin = Clock::now();
     CHECK_THROWS(member.open(), TransportError);
     CHECK(Clock::now() - begin < limit);
-    try {  // and it cannot be tried again
-      member.open();
-      CHECK(!"GASPI has not started");
-    } catch (const TransportError& error) {
-      CHECK_CONTAINS(error.what(), "rank 0: GASPI did not start");
-      CHECK_CONTAINS(error.what(), "restart the ranks");
-    }
+    const auto again = thrown_by<TransportError>([&] { member.open(); });
+    CHECK_CONTAINS(again, "rank 0: GASPI did not start");
+    CHECK_CONTAINS(again, "restart the ranks");
   });
   CHECK_EQUAL(job.wait(0), "");
 }
@@ -91,12 +78,8 @@ TEST(a_rank_that_does_not_open_a_transport_is_named_and_a_later_one_opens) {
     if (second.rank == 0) {
       second.segment += 1;
       second.timeout_s = 0.5;
-      try {
-        make_gaspi_transport(second);
-        CHECK(!"rank 1 has not opened it");
-      } catch (const TransportError& error) {
-        CHECK_CONTAINS(error.what(), "rank 0: rank 1 did not open");
-      }
+      CHECK_CONTAINS(thrown_by<TransportError>([&] { make_gaspi_transport(second); }),
+                     "rank 0: rank 1 did not open");
     }
     second = member.options;
     second.epoch += 2;
@@ -125,13 +108,9 @@ TEST(a_port_in_use_is_an_error_and_another_port_base_works) {
     GaspiOptions options = member.options;
     options.port_base = ntohs(address.sin_port);
     CHECK(!gaspi_ports_are_free(options));
-    try {
-      make_gaspi_transport(options);
-      CHECK(!"the port is in use");
-    } catch (const TransportError& error) {
-      const std::string ports = "ports from " + std::to_string(options.port_base);
-      CHECK_CONTAINS(error.what(), ports.c_str());
-    }
+    const std::string ports = "ports from " + std::to_string(options.port_base);
+    CHECK_CONTAINS(thrown_by<TransportError>([&] { make_gaspi_transport(options); }),
+                   ports.c_str());
     close(listener);
     const auto transport = member.open();
     meet(*transport);

@@ -24,57 +24,63 @@ Receive receive_of(std::uint32_t channel, std::string& target) {
   return receive;
 }
 
-// Moves parts, all without a number; gives what the inbox said of the last one.
-Inbox::Taken move(Outbox& outbox, Inbox& inbox, int parts = 1000) {
-  Inbox::Taken taken = Inbox::Taken::part;
-  for (; parts != 0 && !outbox.empty(); --parts) {
-    const Part part = outbox.next(most);
-    taken = inbox.take(part);
-    outbox.pass(part);
+// From one rank to another.
+struct Link {
+  Outbox outbox;
+  Inbox inbox;
+  bool sent = false;  // the last message
+
+  void post(std::uint32_t channel, const std::string& message, const Heading& with = heading) {
+    outbox.post(channel, with, message.data(), message.size(), &sent);
   }
-  return taken;
-}
+
+  // Moves parts, all without a number; gives what the inbox said of the last one.
+  Inbox::Taken move(int parts = 1000) {
+    Inbox::Taken taken = Inbox::Taken::part;
+    for (; parts != 0 && !outbox.empty(); --parts) {
+      const Part part = outbox.next(most);
+      taken = inbox.take(part);
+      outbox.pass(part);
+    }
+    return taken;
+  }
+};
 
 }  // namespace
 
 TEST(parts_become_the_message_wherever_the_receive_comes) {
   const std::string message = "ten bytes.";
   for (int before = 0; before <= 4; ++before) {
-    Outbox outbox;
-    Inbox inbox;
-    bool sent = false;
+    Link link;
     std::string target(message.size(), '-');
     Receive receive = receive_of(3, target);
-    outbox.post(3, heading, message.data(), message.size(), &sent);
-    move(outbox, inbox, before);
-    inbox.post(receive);
-    CHECK_EQUAL(inbox.waits(), before < 3);
-    CHECK_EQUAL(sent, before >= 3);
-    move(outbox, inbox);
-    CHECK(sent);
+    link.post(3, message);
+    link.move(before);
+    link.inbox.post(receive);
+    CHECK_EQUAL(link.inbox.waits(), before < 3);
+    CHECK_EQUAL(link.sent, before >= 3);
+    link.move();
+    CHECK(link.sent);
     CHECK(receive.state == Receive::State::complete);
-    CHECK(!inbox.waits());
+    CHECK(!link.inbox.waits());
     CHECK_EQUAL(target, message);
   }
 }
 
 TEST(messages_of_a_channel_keep_their_order_and_others_do_not_wait) {
   const std::vector<std::string> messages{"first one", "", "third"};
-  Outbox outbox;
-  Inbox inbox;
-  bool sent = false;
-  for (const std::string& message : messages)
-    outbox.post(1, heading, message.data(), message.size(), &sent);
-  outbox.post(2, heading, messages[0].data(), messages[0].size(), &sent);
+  Link link;
+  for (const std::string& message : messages) link.post(1, message);
+  link.post(2, messages[0]);
   std::string other(messages[0].size(), '-');
   Receive on_other = receive_of(2, other);
-  inbox.post(on_other);
-  move(outbox, inbox);
+  link.inbox.post(on_other);
+  link.move();
   CHECK_EQUAL(other, messages[0]);
   for (const std::string& message : messages) {
     std::string target(message.size(), '-');
     Receive receive = receive_of(1, target);
-    inbox.post(receive);
+    link.inbox.post(receive);
     CHECK(receive.state == Receive::State::complete);
     CHECK_EQUAL(target, message);
   }
@@ -82,59 +88,53 @@ TEST(messages_of_a_channel_keep_their_order_and_others_do_not_wait) {
 
 TEST(a_notice_overtakes_a_message_between_its_parts) {
   const std::string message = "a long message";
-  Outbox outbox;
-  Inbox inbox;
-  bool sent = false;
+  Link link;
   std::string target(message.size(), '-');
   Receive receive = receive_of(1, target);
-  inbox.post(receive);
-  outbox.post(1, heading, message.data(), message.size(), &sent);
-  move(outbox, inbox, 1);
-  outbox.post_notice(5, "notice");
-  CHECK_EQUAL(outbox.next(most).channel, notice_channel);
-  CHECK_EQUAL(outbox.next(most).heading.operation, 5U);
-  CHECK(move(outbox, inbox, 2) == Inbox::Taken::whole_message);
-  CHECK_EQUAL(inbox.take_message(notice_channel), "notice");
-  CHECK(!sent);
-  move(outbox, inbox);
+  link.inbox.post(receive);
+  link.post(1, message);
+  link.move(1);
+  link.outbox.post_notice(5, "notice");
+  CHECK_EQUAL(link.outbox.next(most).channel, notice_channel);
+  CHECK_EQUAL(link.outbox.next(most).heading.operation, 5U);
+  CHECK(link.move(2) == Inbox::Taken::whole_message);
+  CHECK_EQUAL(link.inbox.take_message(notice_channel), "notice");
+  CHECK(!link.sent);
+  link.move();
   CHECK_EQUAL(target, message);
 }
 
 TEST(what_does_not_match_is_told_at_its_first_part_and_then_dropped) {
   const std::string message = "ten bytes.";
   for (const std::size_t bytes : {9, 10, 11}) {
-    Outbox outbox;
-    Inbox inbox;
-    bool sent = false;
+    Link link;
     std::string target(bytes, '-');
     Receive receive = receive_of(1, target);
-    inbox.post(receive);
+    link.inbox.post(receive);
     const Heading theirs{7, bytes == 10 ? 12U : 11U};
-    outbox.post(1, theirs, message.data(), message.size(), &sent);
-    move(outbox, inbox, 1);
+    link.post(1, message, theirs);
+    link.move(1);
     CHECK(receive.state == Receive::State::mismatched);
     CHECK(receive.its_heading == theirs);
     CHECK_EQUAL(receive.its_bytes, message.size());
-    CHECK(move(outbox, inbox) == Inbox::Taken::whole_message);
+    CHECK(link.move() == Inbox::Taken::whole_message);
     CHECK_EQUAL(target, std::string(bytes, '-'));
   }
 }
 
 TEST(nothing_is_written_after_a_receive_was_given_up) {
   const std::string message = "ten bytes.";
-  Outbox outbox;
-  Inbox inbox;
-  bool sent = false;
+  Link link;
   std::string target(message.size(), '-');
   Receive amid = receive_of(1, target), unclaimed = receive_of(1, target);
-  inbox.post(amid);
-  inbox.post(unclaimed);
-  outbox.post(1, heading, message.data(), message.size(), &sent);
-  move(outbox, inbox, 1);
-  inbox.cancel(amid);
-  inbox.cancel(unclaimed);
-  CHECK(!inbox.waits());
-  move(outbox, inbox);
+  link.inbox.post(amid);
+  link.inbox.post(unclaimed);
+  link.post(1, message);
+  link.move(1);
+  link.inbox.cancel(amid);
+  link.inbox.cancel(unclaimed);
+  CHECK(!link.inbox.waits());
+  link.move();
   CHECK_EQUAL(target, "ten ------");
 }
 

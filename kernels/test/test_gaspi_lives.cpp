@@ -79,22 +79,8 @@ TEST(many_transports_live_at_once_each_moved_by_its_own_thread) {
     for (std::uint32_t i = 0; i < count; ++i)
       threads.emplace_back([&transport = *transports[i], &failure = failures[i], i] {
         try {
-          for (std::uint32_t round = 0; round < 5; ++round) {
-            std::vector<Bytes> in, out;
-            std::vector<Ticket> tickets;
-            for (int peer = 0; peer < transport.size(); ++peer) {
-              out.push_back(pattern(100000, seed_of(transport.rank(), peer, i + 100 * round)));
-              in.emplace_back(out.back().size());
-              tickets.push_back(
-                  transport.receive(peer, 0, {i, round}, in.back().data(), in.back().size()));
-              tickets.push_back(
-                  transport.send(peer, 0, {i, round}, out.back().data(), out.back().size()));
-            }
-            finish(transport, tickets);
-            for (int peer = 0; peer < transport.size(); ++peer)
-              CHECK(in[static_cast<std::size_t>(peer)] ==
-                    pattern(100000, seed_of(peer, transport.rank(), i + 100 * round)));
-          }
+          for (std::uint32_t round = 0; round < 5; ++round)
+            exchange(transport, all_of(transport), 0, {100000}, {i, round}, i + 100 * round);
           leave(transport);
         } catch (const std::exception& error) {
           failure = error.what();

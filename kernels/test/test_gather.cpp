@@ -11,7 +11,7 @@ using namespace tnt::test;
 
 namespace {
 
-std::string gather_all(Engine& engine, const std::string& block, std::uint32_t channel = 0) {
+std::string gather_all(Engine& engine, const std::string& block) {
   std::string joined;
   Pending pending;
   const auto allocate = [&](std::size_t bytes) {
@@ -19,45 +19,33 @@ std::string gather_all(Engine& engine, const std::string& block, std::uint32_t c
     return static_cast<void*>(joined.data());
   };
   const auto owner = borrowed(engine);
-  gather(owner, nullptr, channel, "allgather", block.data(), block.size(), allocate,
-         pending.done());
+  gather(owner, nullptr, 0, "allgather", block.data(), block.size(), allocate, pending.done());
   CHECK_EQUAL(pending.wait(), "");
   return joined;
 }
 
 // Rank r's block: r times `unit` letters, so that rank 0 has none.
 std::string block_of(int rank, std::size_t unit) {
-  return std::string(static_cast<std::size_t>(rank) * unit, static_cast<char>('a' + rank));
+  return std::string(rank * unit, static_cast<char>('a' + rank));
 }
 
 }  // namespace
 
 TEST(allgather_joins_blocks_of_different_length_in_rank_order) {
   for (int size = 1; size <= 9; ++size)
-    for (const std::size_t unit : {1UL, 3UL, 10007UL}) {
+    for (const std::size_t unit : {0UL, 1UL, 3UL, 10007UL}) {
       std::string expected;
       for (int rank = 0; rank < size; ++rank) expected += block_of(rank, unit);
-      Ranks ranks(size);
-      ranks.run([&](Engine& engine) {
+      on_ranks(size, [&](Engine& engine) {
         CHECK(gather_all(engine, block_of(engine.rank(), unit)) == expected);
       });
     }
 }
 
-TEST(allgather_of_nothing_from_anyone_gives_nothing) {
-  for (int size = 1; size <= 4; ++size) {
-    Ranks ranks(size);
-    ranks.run([](Engine& engine) { CHECK_EQUAL(gather_all(engine, ""), ""); });
-  }
-}
-
 TEST(allgather_may_change_its_lengths_from_call_to_call) {
-  Ranks ranks(3);
-  ranks.run([](Engine& engine) {
+  on_ranks(3, [](Engine& engine) {
     for (int i = 0; i < 300; ++i) {
-      const auto length = [&](int rank) {
-        return static_cast<std::size_t>((i * 7 + rank * 5) % 23);
-      };
+      const auto length = [&](int rank) { return (i * 7 + rank * 5) % 23; };
       std::string expected;
       for (int rank = 0; rank < 3; ++rank) expected += std::string(length(rank), char('x' + rank));
       const std::string own(length(engine.rank()), static_cast<char>('x' + engine.rank()));
@@ -67,8 +55,7 @@ TEST(allgather_may_change_its_lengths_from_call_to_call) {
 }
 
 TEST(an_allocation_that_throws_fails_the_call_on_all_ranks) {
-  Ranks ranks(3);
-  ranks.run([](Engine& engine) {
+  on_ranks(3, [](Engine& engine) {
     std::string joined;
     Pending pending;
     const auto allocate = [&](std::size_t bytes) -> void* {
@@ -98,8 +85,8 @@ TEST(broadcast_brings_the_memory_of_any_root) {
             filled.count = count;
             filled.root = root;
             filled.label = "broadcast";
-            filled.inputs.add(reinterpret_cast<const std::byte*>(values.data()), count);
-            filled.outputs.add(reinterpret_cast<std::byte*>(values.data()), count);
+            give(filled, values);
+            take(filled, values);
           };
           CHECK_EQUAL(call(engine, 0, request), "");
           CHECK(values == expected);
@@ -109,9 +96,8 @@ TEST(broadcast_brings_the_memory_of_any_root) {
 
 TEST(nobody_leaves_a_barrier_before_all_have_entered) {
   for (int size = 1; size <= 9; ++size) {
-    Ranks ranks(size);
     std::atomic<int> entered{0};
-    ranks.run([&](Engine& engine) {
+    on_ranks(size, [&](Engine& engine) {
       for (int i = 1; i <= 50; ++i) {
         ++entered;
         CHECK_EQUAL(barrier_and_wait(engine), "");
@@ -122,8 +108,7 @@ TEST(nobody_leaves_a_barrier_before_all_have_entered) {
 }
 
 TEST(different_collectives_may_follow_each_other_on_one_channel) {
-  Ranks ranks(4);
-  ranks.run([](Engine& engine) {
+  on_ranks(4, [](Engine& engine) {
     for (int i = 0; i < 1000; ++i) {
       CHECK_EQUAL(barrier_and_wait(engine), "");
       std::vector<float> values(10, 1);

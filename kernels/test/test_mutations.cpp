@@ -16,13 +16,19 @@ constexpr int stride = 1;
 
 using Schedules = std::vector<Schedule>;
 
-bool is_message(const Step& step) {
-  return step.action == Action::send || step.action == Action::receive;
-}
+// A step of schedules that may be changed.
+struct Chosen {
+  Schedules& schedules;
+  const Task& task;
+  int rank;
+  std::size_t index;
 
-Step& step_of(Schedules& schedules, int rank, std::size_t step) {
-  return schedules[static_cast<std::size_t>(rank)].steps[step];
-}
+  Schedule& schedule() const { return schedules[rank]; }
+  Step& step() const { return schedule().steps[index]; }
+  void erase() const {
+    schedule().steps.erase(schedule().steps.begin() + static_cast<std::ptrdiff_t>(index));
+  }
+};
 
 // Tasks in which each algorithm has several chunks, parts and rounds.
 std::vector<Task> tasks_for(const Algorithm& algorithm) {
@@ -30,12 +36,9 @@ std::vector<Task> tasks_for(const Algorithm& algorithm) {
   const bool by_node = std::string(algorithm.name) == "hierarchical";  // here of two ranks each
   for (const int size : by_node ? std::vector<int>{4, 6} : std::vector<int>{3, 5})
     for (const bool in_place : {false, true}) {
-      Task task = make_task(algorithm.collective, size, 40);
-      if (!task.offsets.empty())
-        for (int rank = 0; rank <= size; ++rank)
-          task.offsets[static_cast<std::size_t>(rank)] = static_cast<std::size_t>(8 * rank);
+      Task task = make_task(algorithm.collective, size, 40, {}, in_place);
+      for (std::size_t rank = 0; rank < task.offsets.size(); ++rank) task.offsets[rank] = 8 * rank;
       task.element_bytes = 16384;
-      task.in_place = in_place;
       for (const auto& node : {std::vector<int>{}, one_node(size), nodes_of(size, 2)}) {
         task.node = node;
         if (!algorithm.fits(task)) continue;
@@ -46,20 +49,18 @@ std::vector<Task> tasks_for(const Algorithm& algorithm) {
   return tasks;
 }
 
-// Calls change(schedules, task, rank, step) for every step of every rank of every algorithm, each
-// time on good schedules; where it says that it changed something, that must be found.
-template <class Change>
-void check_found(const char* what, Change change) {
+// Calls change(chosen) for every step of every rank of every algorithm, each time on good
+// schedules; where it says that it changed something, that must be found.
+void check_found(const char* what, bool (*change)(Chosen)) {
   int changes = 0;
   for (const Algorithm& algorithm : algorithms())
     for (const Task& task : tasks_for(algorithm)) {
       const Schedules good = schedules_of_all(algorithm, task);
       CHECK_EQUAL(check_schedules(good, task), "");
       for (int rank = 0; rank < task.size; ++rank)
-        for (std::size_t step = 0; step < good[static_cast<std::size_t>(rank)].steps.size();
-             step += stride) {
+        for (std::size_t step = 0; step < good[rank].steps.size(); step += stride) {
           Schedules bad = good;
-          if (!change(bad, task, rank, step)) continue;
+          if (!change({bad, task, rank, step})) continue;
           ++changes;
           if (!check_schedules(bad, task).empty()) continue;
           throw CheckFailed(std::string(name_of(task.collective)) + " " + algorithm.name + " of " +
@@ -75,29 +76,28 @@ void check_found(const char* what, Change change) {
 }  // namespace
 
 TEST(a_step_that_is_missing_is_found) {
-  check_found("a missing step", [](Schedules& schedules, const Task&, int rank, std::size_t step) {
-    auto& steps = schedules[static_cast<std::size_t>(rank)].steps;
-    steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(step));
+  check_found("a missing step", [](Chosen chosen) {
+    chosen.erase();
     return true;
   });
 }
 
 TEST(an_empty_message_that_is_missing_is_found) {
-  check_found("a missing empty message", [](Schedules& schedules, const Task& task, int rank,
-                                            std::size_t step) {
-    const Step send = step_of(schedules, rank, step);
+  check_found("a missing empty message", [](Chosen chosen) {
+    const Step send = chosen.step();
     if (send.action != Action::send || send.count != 0) return false;
     // That all have begun, a broadcast may also tell by way of the root.
-    if (task.collective == Collective::broadcast && send.round == 0 && rank != task.root)
+    const Task& task = chosen.task;
+    if (task.collective == Collective::broadcast && send.round == 0 && chosen.rank != task.root)
       return false;
     std::size_t earlier = 0;  // messages to that peer
-    auto& steps = schedules[static_cast<std::size_t>(rank)].steps;
-    for (std::size_t i = 0; i < step; ++i)
+    const auto& steps = chosen.schedule().steps;
+    for (std::size_t i = 0; i < chosen.index; ++i)
       if (steps[i].action == Action::send && steps[i].peer == send.peer) ++earlier;
-    steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(step));
-    auto& peers = schedules[static_cast<std::size_t>(send.peer)].steps;
+    chosen.erase();
+    auto& peers = chosen.schedules[send.peer].steps;
     for (auto other = peers.begin(); other != peers.end(); ++other)
-      if (other->action == Action::receive && other->peer == rank && earlier-- == 0) {
+      if (other->action == Action::receive && other->peer == chosen.rank && earlier-- == 0) {
         peers.erase(other);
         break;
       }
@@ -106,93 +106,77 @@ TEST(an_empty_message_that_is_missing_is_found) {
 }
 
 TEST(a_message_to_another_rank_is_found) {
-  check_found("another peer", [](Schedules& schedules, const Task&, int rank, std::size_t step) {
-    Step& changed = step_of(schedules, rank, step);
-    if (!is_message(changed)) return false;
-    const int size = static_cast<int>(schedules.size());
-    changed.peer =
-        (changed.peer + 1) % size == rank ? (changed.peer + 2) % size : (changed.peer + 1) % size;
+  check_found("another peer", [](Chosen chosen) {
+    if (!chosen.step().is_message()) return false;
+    int& peer = chosen.step().peer;
+    do peer = (peer + 1) % chosen.task.size;
+    while (peer == chosen.rank);
     return true;
   });
 }
 
 TEST(a_message_of_another_length_is_found) {
-  check_found("another count", [](Schedules& schedules, const Task&, int rank, std::size_t step) {
-    Step& changed = step_of(schedules, rank, step);
-    ++changed.count;
-    return is_message(changed);
+  check_found("another count", [](Chosen chosen) {
+    ++chosen.step().count;
+    return chosen.step().is_message();
   });
 }
 
 TEST(a_shorter_copy_or_sum_is_found) {
-  check_found("a smaller count", [](Schedules& schedules, const Task&, int rank, std::size_t step) {
-    Step& changed = step_of(schedules, rank, step);
-    if (is_message(changed)) return false;
-    --changed.count;
-    return true;
+  check_found("a smaller count", [](Chosen chosen) {
+    --chosen.step().count;
+    return !chosen.step().is_message();
   });
 }
 
 TEST(a_range_that_is_shifted_is_found) {
-  check_found("a shifted source",
-              [](Schedules& schedules, const Task&, int rank, std::size_t step) {
-                Step& changed = step_of(schedules, rank, step);
-                ++changed.from.begin;
-                return changed.count != 0 && changed.action != Action::receive;
-              });
-  check_found("a shifted target",
-              [](Schedules& schedules, const Task&, int rank, std::size_t step) {
-                Step& changed = step_of(schedules, rank, step);
-                ++changed.to.begin;
-                return changed.count != 0 && changed.action != Action::send;
-              });
+  check_found("a shifted source", [](Chosen chosen) {
+    ++chosen.step().from.begin;
+    return chosen.step().count != 0 && chosen.step().action != Action::receive;
+  });
+  check_found("a shifted target", [](Chosen chosen) {
+    ++chosen.step().to.begin;
+    return chosen.step().count != 0 && chosen.step().action != Action::send;
+  });
 }
 
 TEST(a_message_that_takes_longer_is_found) {
-  check_found("a longer span", [](Schedules& schedules, const Task&, int rank, std::size_t step) {
-    Step& changed = step_of(schedules, rank, step);
-    ++changed.span;
-    return changed.action == Action::receive && changed.to.memory == Memory::scratch &&
-           changed.count != 0;
+  check_found("a longer span", [](Chosen chosen) {
+    Step& step = chosen.step();
+    ++step.span;
+    return step.action == Action::receive && step.to.memory == Memory::scratch && step.count != 0;
   });
 }
 
 TEST(data_of_another_rank_is_found) {
-  check_found("data of the next rank",
-              [](Schedules& schedules, const Task&, int rank, std::size_t step) {
-                Step& changed = step_of(schedules, rank, step);
-                if (is_message(changed) || changed.from.memory != Memory::data) return false;
-                if (changed.to.rank != here)
-                  return false;  // there it has the same elements already
-                const int source = changed.from.rank == here ? rank : changed.from.rank;
-                changed.from.rank = (source + 1) % static_cast<int>(schedules.size());
-                return changed.from.rank != rank;
-              });
+  check_found("data of the next rank", [](Chosen chosen) {
+    Step& step = chosen.step();
+    if (step.is_message() || step.from.memory != Memory::data) return false;
+    if (step.to.rank != here) return false;  // there it has the same elements already
+    const int source = step.from.rank == here ? chosen.rank : step.from.rank;
+    step.from.rank = (source + 1) % chosen.task.size;
+    return step.from.rank != chosen.rank;
+  });
 }
 
 TEST(memory_that_is_too_small_is_found) {
-  check_found("too little data memory",
-              [](Schedules& schedules, const Task&, int rank, std::size_t step) {
-                auto& changed = schedules[static_cast<std::size_t>(rank)];
-                if (step != 0 || changed.data_count == 0) return false;
-                changed.data_count /= 2;
-                return true;
-              });
-  check_found("too little scratch memory",
-              [](Schedules& schedules, const Task&, int rank, std::size_t step) {
-                auto& changed = schedules[static_cast<std::size_t>(rank)];
-                if (step != 0 || changed.scratch_count == 0) return false;
-                --changed.scratch_count;
-                return true;
-              });
+  check_found("too little data memory", [](Chosen chosen) {
+    const bool changes = chosen.index == 0 && chosen.schedule().data_count != 0;
+    chosen.schedule().data_count /= 2;
+    return changes;
+  });
+  check_found("too little scratch memory", [](Chosen chosen) {
+    const bool changes = chosen.index == 0 && chosen.schedule().scratch_count != 0;
+    --chosen.schedule().scratch_count;
+    return changes;
+  });
 }
 
 TEST(one_data_memory_where_two_are_needed_is_found) {
   int alternating = 0;
   for (const Algorithm& algorithm : algorithms())
     for (const int size : {2, 3, 5}) {
-      Task task = make_task(algorithm.collective, size, 12);
-      task.node = one_node(size);
+      const Task task = make_task(algorithm.collective, size, 12, one_node(size));
       if (!algorithm.fits(task)) continue;
       Schedules schedules = schedules_of_all(algorithm, task);
       if (!schedules.front().alternates) continue;

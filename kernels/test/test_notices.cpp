@@ -23,8 +23,7 @@ Notice next_notice(Engine& engine) {
 }  // namespace
 
 TEST(notices_arrive_once_in_order_with_source_and_kind) {
-  Ranks ranks(3);
-  ranks.run([](Engine& engine) {
+  on_ranks(3, [](Engine& engine) {
     if (engine.rank() != 0) {
       for (int i = 0; i < 200; ++i) engine.notify(0, kind + 1, std::to_string(i));
       return;
@@ -41,8 +40,7 @@ TEST(notices_arrive_once_in_order_with_source_and_kind) {
 }
 
 TEST(notices_travel_while_collectives_are_under_way) {
-  Ranks ranks(2);
-  ranks.run([](Engine& engine) {
+  on_ranks(2, [](Engine& engine) {
     const int peer = 1 - engine.rank();
     for (int i = 0; i < 200; ++i) {
       engine.notify(peer, kind, std::to_string(i));

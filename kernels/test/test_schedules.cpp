@@ -4,7 +4,6 @@
 
 #include "check.h"
 #include "checker/check.h"
-#include "collective/layout.h"
 #include "tasks.h"
 
 using namespace tnt;
@@ -53,12 +52,10 @@ std::vector<std::vector<int>> layouts_for(const Algorithm& algorithm, int size) 
 
 std::size_t prove(const Algorithm& algorithm, int size, Length length) {
   std::size_t proofs = 0;
-  Task task = make_task(algorithm.collective, size, length.count);
-  task.element_bytes = length.element_bytes;
   for (const auto& node : layouts_for(algorithm, size))
     for (const bool in_place : {false, true}) {
-      task.node = node;
-      task.in_place = in_place;
+      Task task = make_task(algorithm.collective, size, length.count, node, in_place);
+      task.element_bytes = length.element_bytes;
       CHECK_EQUAL(check(algorithm, task), "");
       ++proofs;
     }
@@ -87,8 +84,7 @@ int rounds_of_messages(const Schedule& schedule) {
   int rounds = 0;
   std::int64_t last = -1;
   for (const Step& step : schedule.steps) {
-    const bool is_message = step.action == Action::send || step.action == Action::receive;
-    if (!is_message || step.round == last) continue;
+    if (!step.is_message() || step.round == last) continue;
     last = step.round;
     ++rounds;
   }
@@ -144,11 +140,9 @@ TEST(every_root_will_do) {
     for (const int size : {2, 5, 8, 13})
       for (int root = 0; root < size; ++root)
         for (const bool in_place : {false, true}) {
-          Task task = make_task(algorithm.collective, size, 50);
+          Task task = make_task(algorithm.collective, size, 50, one_node(size), in_place);
           task.element_bytes = 16384;
-          task.node = one_node(size);
           task.root = root;
-          task.in_place = in_place;
           CHECK_EQUAL(check(algorithm, task), "");
         }
   }
@@ -159,14 +153,11 @@ TEST(vectors_of_the_size_of_models_are_reduced_right) {
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.collective != Collective::allreduce) continue;
     for (const std::size_t count : {std::size_t{25'557'032}, most_elements})
-      for (const auto& node : {one_node(6), nodes_of(6, 2)}) {
-        Task task = make_task(Collective::allreduce, 6, count);
-        task.node = node;
+      for (const auto& node : {one_node(6), nodes_of(6, 2)})
         for (const bool in_place : {false, true}) {
-          task.in_place = in_place;
+          const Task task = make_task(Collective::allreduce, 6, count, node, in_place);
           if (algorithm.fits(task)) CHECK_EQUAL(check(algorithm, task), "");
         }
-      }
   }
 }
 
@@ -178,10 +169,7 @@ TEST(thousands_of_ranks_are_no_problem) {
     const int size = all_to_all ? many / 4 : is_ring ? many : very_many;
     Task task = make_task(algorithm.collective, size, 3);
     if (name == "direct") task.node = one_node(size);
-    if (name == "hierarchical") {
-      task = make_task(algorithm.collective, many, 67);
-      task.node = nodes_of(many, 8);
-    }
+    if (name == "hierarchical") task = make_task(algorithm.collective, many, 67, nodes_of(many, 8));
     for (const bool in_place : {false, true}) {
       task.in_place = in_place;
       CHECK_EQUAL(check(algorithm, task), "");
@@ -204,7 +192,7 @@ TEST(where_latency_counts_the_rounds_are_logarithmic) {
 TEST(where_bandwidth_counts_each_element_is_sent_less_than_twice) {
   constexpr std::size_t count = 6400;
   for (int size = 2; size <= most_ranks; ++size) {
-    const auto ranks = static_cast<std::size_t>(size);
+    const std::size_t ranks = size;
     const std::size_t bound = 2 * count * (ranks - 1) / ranks + 2 * ranks;  // unequal parts
     const Task task = make_task(Collective::allreduce, size, count);
     const bool is_power = (size & (size - 1)) == 0;
@@ -217,25 +205,21 @@ TEST(where_bandwidth_counts_each_element_is_sent_less_than_twice) {
 TEST(on_a_node_messages_are_empty) {
   for (const Algorithm& algorithm : algorithms()) {
     if (std::string(algorithm.name) != "direct") continue;
-    Task task = make_task(algorithm.collective, 6, 1000);
-    task.node = one_node(6);
+    const Task task = make_task(algorithm.collective, 6, 1000, one_node(6));
     CHECK_EQUAL(most_sent("direct", task), 0U);
   }
 }
 
 TEST(between_nodes_each_rank_moves_its_share_of_one_vector_a_node) {
   constexpr std::size_t count = 64 << 10;
-  Task task = make_task(Collective::allreduce, 32, count);
-  task.node = nodes_of(32, 4);
+  const Task task = make_task(Collective::allreduce, 32, count, nodes_of(32, 4));
   const std::size_t slice = count / 4;
   CHECK(most_sent("hierarchical", task) <= 2 * slice * 7 / 8 + 1000);
 }
 
 TEST(schedules_are_short_for_long_vectors) {
   for (const int size : {2, 8, 64}) {
-    Task task = make_task(Collective::allreduce, size, 16 << 20);
-    task.node = one_node(size);
-    task.in_place = true;
+    Task task = make_task(Collective::allreduce, size, 16 << 20, one_node(size), true);
     CHECK(algorithm(Collective::allreduce, "direct").make(task).steps.size() < 9000);
     task.count = std::size_t{1} << 32;
     CHECK(algorithm(Collective::allreduce, "direct").make(task).steps.size() < 9000);
@@ -245,8 +229,7 @@ TEST(schedules_are_short_for_long_vectors) {
 TEST(staging_memory_does_not_grow_with_the_vector) {
   for (const Algorithm& algorithm : algorithms()) {
     if (std::string(algorithm.name) != "direct") continue;
-    Task task = make_task(algorithm.collective, 4, 16 << 20);
-    task.node = one_node(4);
+    const Task task = make_task(algorithm.collective, 4, 16 << 20, one_node(4));
     CHECK(algorithm.make(task).data_count * task.element_bytes <= (1 << 20));
   }
 }

@@ -75,8 +75,7 @@ TEST(readers_never_see_half_an_event_while_threads_write) {
 }
 
 TEST(an_allreduce_leaves_its_phases_in_the_trace) {
-  Ranks ranks(2);
-  ranks.run([](Engine& engine) {
+  on_ranks(2, [](Engine& engine) {
     std::vector<float> values(1000);
     CHECK_EQUAL(allreduce_in_place(engine, Type::float32, Reduction::sum, values, 1, 9), "");
     std::vector<EventKind> kinds;

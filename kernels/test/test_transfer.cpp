@@ -23,11 +23,7 @@ struct Message {
     request.count = count;
     request.label = "message";
     request.schedule = transfer(engine->world(), 0, 1, count);
-    auto* bytes = reinterpret_cast<std::byte*>(memory.data());
-    if (engine->rank() == 0)
-      request.inputs.add(bytes, count);
-    else
-      request.outputs.add(bytes, count);
+    engine->rank() == 0 ? give(request, memory) : take(request, memory);
     post(engine, channel, std::move(request), pending.done());
   }
 };

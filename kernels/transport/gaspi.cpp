@@ -69,35 +69,30 @@ struct Transfer {
 class GaspiTransport final : public Transport {
  public:
   explicit GaspiTransport(const GaspiOptions& options)
-      : segment_number_(options.segment),
+      : Transport(own_index(options), static_cast<int>(options.members.size())),
+        segment_number_(options.segment),
         segment_(Process::get().borrow(options)),
         slots_(static_cast<std::uint32_t>(segment_.layout().slots)),
         part_bytes_(segment_.layout().slot_bytes),
         peers_(options.members.size()),
-        peer_of_rank_(segment_.layout().ranks, nullptr),
-        sent_(options.members.size()),
-        received_(options.members.size()) {
+        peer_of_rank_(segment_.layout().ranks, nullptr) {
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       Peer& peer = peers_[i];
       peer.index = static_cast<int>(i);
       peer.rank = options.members[i];
       peer.filled.resize(slots_);
-      peer_of_rank_[static_cast<std::size_t>(peer.rank)] = &peer;
-      if (peer.rank == segment_.rank()) rank_ = peer.index;
+      peer_of_rank_[peer.rank] = &peer;
     }
   }
 
   ~GaspiTransport() override { Process::get().give_back(segment_number_); }
-
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(peers_.size()); }
 
   Ticket send(int to, std::uint32_t channel, const Heading& heading, const void* data,
               std::size_t bytes) override {
     check_alive(to);
     const Ticket ticket = open(Transfer::Kind::send, to);
     peer(to).outbox.post(channel, heading, data, bytes, &transfer(ticket).sent);
-    ++sent_[static_cast<std::size_t>(to)];
+    ++sent_[to];
     post_what_fits(peer(to));
     return ticket;
   }
@@ -135,7 +130,7 @@ class GaspiTransport final : public Transport {
   void notify(int to, std::uint32_t kind, const std::string& payload) override {
     check_alive(to);
     peer(to).outbox.post_notice(kind, payload.substr(0, max_notice_bytes));
-    ++sent_[static_cast<std::size_t>(to)];
+    ++sent_[to];
     post_what_fits(peer(to));
   }
 
@@ -165,12 +160,14 @@ class GaspiTransport final : public Transport {
     return all;
   }
 
-  std::vector<std::uint64_t> sent() const override { return sent_; }
-  std::vector<std::uint64_t> received() const override { return received_; }
-
  private:
-  Peer& peer(int index) { return peers_.at(static_cast<std::size_t>(index)); }
-  Transfer& transfer(Ticket ticket) { return transfers_.at(static_cast<std::size_t>(ticket)); }
+  static int own_index(const GaspiOptions& options) {
+    const auto& members = options.members;
+    return static_cast<int>(std::find(members.begin(), members.end(), options.rank) -
+                            members.begin());
+  }
+  Peer& peer(int index) { return peers_.at(index); }
+  Transfer& transfer(Ticket ticket) { return transfers_.at(ticket); }
 
   static bool is_waiting(const Transfer& transfer) {
     return transfer.kind == Transfer::Kind::send
@@ -221,7 +218,7 @@ class GaspiTransport final : public Transport {
 
   void take_notifications() {
     segment_.take([&](int rank, std::size_t slot) {
-      Peer* const source = peer_of_rank_[static_cast<std::size_t>(rank)];
+      Peer* const source = peer_of_rank_[rank];
       if (source == nullptr) return;
       if (slot == segment_.layout().credit())
         take_credit(*source, __atomic_load_n(credit(segment_.ring(rank, slot)), __ATOMIC_RELAXED));
@@ -261,7 +258,7 @@ class GaspiTransport final : public Transport {
       return false;
     }
     if (taken == Inbox::Taken::part) return true;
-    ++received_[static_cast<std::size_t>(peer.index)];
+    ++received_[peer.index];
     if (fragment.channel == notice_channel)
       notices_.push_back({peer.index, static_cast<std::uint32_t>(fragment.heading.operation),
                           peer.inbox.take_message(notice_channel)});
@@ -320,8 +317,7 @@ class GaspiTransport final : public Transport {
   void find_failures() {
     const std::vector<gaspi::State> states = segment_.states();
     for (Peer& peer : peers_)
-      if (states[static_cast<std::size_t>(peer.rank)] != gaspi::healthy)
-        fail(peer, "cannot be reached any more");
+      if (states[peer.rank] != gaspi::healthy) fail(peer, "cannot be reached any more");
   }
 
   // Called while its messages are looked at: they stay, but nothing looks at them any more.
@@ -334,13 +330,11 @@ class GaspiTransport final : public Transport {
   Segment segment_;
   const std::uint32_t slots_;
   const std::size_t part_bytes_;
-  int rank_ = 0;
   std::vector<Peer> peers_;
   std::vector<Peer*> peer_of_rank_;  // null: it has no part in this transport
   std::deque<Transfer> transfers_;   // stay where they are
   std::vector<Ticket> free_;
   std::deque<Notice> notices_;
-  std::vector<std::uint64_t> sent_, received_;
 };
 
 }  // namespace

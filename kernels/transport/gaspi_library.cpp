@@ -17,30 +17,12 @@ Library::Library(const std::string& name) {
   if (handle == nullptr)
     throw TransportError(std::string("GPI-2 was not found: ") + dlerror() +
                          "; set TNT_GASPI_LIBRARY to its path, or take another transport");
-  const auto find = [&](auto& function, const char* symbol) {
-    function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(handle, symbol));
-    if (function == nullptr)
-      throw TransportError(name + " is not a GPI-2 that can be used: it has no " + symbol);
-  };
-  find(proc_init, "gaspi_proc_init");
-  find(proc_rank, "gaspi_proc_rank");
-  find(proc_num, "gaspi_proc_num");
-  find(proc_ping, "gaspi_proc_ping");
-  find(config_get, "gaspi_config_get");
-  find(state_vec_get, "gaspi_state_vec_get");
-  find(print_error, "gaspi_print_error");
-  find(segment_alloc, "gaspi_segment_alloc");
-  find(segment_register, "gaspi_segment_register");
-  find(segment_size, "gaspi_segment_size");
-  find(segment_ptr, "gaspi_segment_ptr");
-  find(write_notify, "gaspi_write_notify");
-  find(notify_waitsome, "gaspi_notify_waitsome");
-  find(notify_reset, "gaspi_notify_reset");
-  find(notification_num, "gaspi_notification_num");
-  find(wait, "gaspi_wait");
-  find(queue_num, "gaspi_queue_num");
-  find(queue_size, "gaspi_queue_size");
-  find(queue_size_max, "gaspi_queue_size_max");
+#define TNT_GASPI_FIND(NAME, ARGUMENTS)                                        \
+  NAME = reinterpret_cast<Return(*) ARGUMENTS>(dlsym(handle, "gaspi_" #NAME)); \
+  if (NAME == nullptr)                                                         \
+    throw TransportError(name + " is not a GPI-2 that can be used: it has no gaspi_" #NAME);
+  TNT_GASPI_FUNCTIONS(TNT_GASPI_FIND)
+#undef TNT_GASPI_FIND
 }
 
 std::string Library::describe(Return code) const {

@@ -27,6 +27,29 @@ using State = int;
 constexpr State healthy = 0;
 constexpr int uninitialized_memory = 0;
 
+// What is found under gaspi_..., with its arguments.
+#define TNT_GASPI_FUNCTIONS(F)                                                                 \
+  F(proc_init, (Timeout))                                                                      \
+  F(proc_rank, (Rank*))                                                                        \
+  F(proc_num, (Rank*))                                                                         \
+  F(proc_ping, (Rank, Timeout))                                                                \
+  F(config_get, (void*))                                                                       \
+  F(state_vec_get, (State*))                                                                   \
+  F(print_error, (Return, char**))                                                             \
+  F(segment_alloc, (SegmentId, Size, int))                                                     \
+  F(segment_register, (SegmentId, Rank, Timeout))                                              \
+  F(segment_size, (SegmentId, Rank, Size*))                                                    \
+  F(segment_ptr, (SegmentId, Pointer*))                                                        \
+  F(write_notify,                                                                              \
+    (SegmentId, Offset, Rank, SegmentId, Offset, Size, NotificationId, Value, Queue, Timeout)) \
+  F(notify_waitsome, (SegmentId, NotificationId, Number, NotificationId*, Timeout))            \
+  F(notify_reset, (SegmentId, NotificationId, Value*))                                         \
+  F(notification_num, (Number*))                                                               \
+  F(wait, (Queue, Timeout))                                                                    \
+  F(queue_num, (Number*))                                                                      \
+  F(queue_size, (Queue, Number*))                                                              \
+  F(queue_size_max, (Number*))
+
 struct Library {
   explicit Library(const std::string& name);  // throws TransportError
 
@@ -35,29 +58,9 @@ struct Library {
 
   void* handle = nullptr;  // never closed: GPI-2's threads run until the process ends
 
-  Return (*proc_init)(Timeout);
-  Return (*proc_rank)(Rank*);
-  Return (*proc_num)(Rank*);
-  Return (*proc_ping)(Rank, Timeout);
-  Return (*config_get)(void*);
-  Return (*state_vec_get)(State*);
-  Return (*print_error)(Return, char**);
-
-  Return (*segment_alloc)(SegmentId, Size, int);
-  Return (*segment_register)(SegmentId, Rank, Timeout);
-  Return (*segment_size)(SegmentId, Rank, Size*);
-  Return (*segment_ptr)(SegmentId, Pointer*);
-
-  Return (*write_notify)(SegmentId, Offset, Rank, SegmentId, Offset, Size, NotificationId, Value,
-                         Queue, Timeout);
-  Return (*notify_waitsome)(SegmentId, NotificationId, Number, NotificationId*, Timeout);
-  Return (*notify_reset)(SegmentId, NotificationId, Value*);
-  Return (*notification_num)(Number*);
-
-  Return (*wait)(Queue, Timeout);
-  Return (*queue_num)(Number*);
-  Return (*queue_size)(Queue, Number*);
-  Return (*queue_size_max)(Number*);
+#define TNT_GASPI_DECLARE(NAME, ARGUMENTS) Return(*NAME) ARGUMENTS;
+  TNT_GASPI_FUNCTIONS(TNT_GASPI_DECLARE)
+#undef TNT_GASPI_DECLARE
 };
 
 // The ports that GPI-2 will use on a host, as far as they are known: + local rank.

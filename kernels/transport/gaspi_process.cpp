@@ -96,7 +96,7 @@ void Process::give_back(int segment) {
   Number failed = 0;  // each write to a dead peer is an error of its own
   do code = library_->wait(queue, limit_ms);
   while (code != success && code != timed_out && ++failed < limits_.queue_limit);
-  memory_.at(static_cast<std::size_t>(segment)).busy = code != success;
+  memory_.at(segment).busy = code != success;
 }
 
 void Process::start(const GaspiOptions& options) {
@@ -144,7 +144,7 @@ void Process::join(SegmentId id, const std::vector<int>& members, double timeout
   std::vector<bool>& registered = memory_[id].registered;
   std::vector<int> fresh;
   for (const int member : members)
-    if (!registered[static_cast<std::size_t>(member)]) fresh.push_back(member);
+    if (!registered[member]) fresh.push_back(member);
   if (fresh.empty()) return;
 
   for (const int member : fresh)
@@ -164,7 +164,7 @@ void Process::join(SegmentId id, const std::vector<int>& members, double timeout
   }
   // GPI-2's own thread may be in the middle of writing down the last one. It answers afterwards.
   check(library_->proc_ping(static_cast<Rank>(rank_), deadline.rest_ms()), "reach", rank_);
-  for (const int member : fresh) registered[static_cast<std::size_t>(member)] = true;
+  for (const int member : fresh) registered[member] = true;
 }
 
 void Process::check(Return code, const char* what, int rank) const {

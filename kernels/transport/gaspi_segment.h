@@ -28,12 +28,10 @@ struct Layout {
   std::size_t ring_bytes() const { return slots * (heading_bytes + slot_bytes) + heading_bytes; }
   std::size_t bytes() const { return 2 * ranks * ring_bytes(); }
   std::size_t ring(int rank, std::size_t slot) const {
-    return static_cast<std::size_t>(rank) * ring_bytes() + slot * (heading_bytes + slot_bytes);
+    return rank * ring_bytes() + slot * (heading_bytes + slot_bytes);
   }
   std::size_t staging(int rank, std::size_t slot) const { return bytes() / 2 + ring(rank, slot); }
-  std::size_t notification(int rank, std::size_t slot) const {
-    return static_cast<std::size_t>(rank) * (slots + 1) + slot;
-  }
+  std::size_t notification(int rank, std::size_t slot) const { return rank * (slots + 1) + slot; }
   std::size_t notifications() const { return ranks * (slots + 1); }
 };
 

@@ -33,7 +33,7 @@ void check_job(const GaspiOptions& options) {
     if (host.empty() || host.size() > longest_host)
       fail("the name of host \"" + host + "\" is not of 1 to 62 characters");
   if (local_rank(options) >= Ports::topology_offset)
-    fail("more than 256 ranks on host " + options.hosts[static_cast<std::size_t>(options.rank)]);
+    fail("more than 256 ranks on host " + options.hosts[options.rank]);
   if (options.port_base != 0 &&
       (options.port_base < 1024 || options.port_base + gaspi_ports > 65536))
     fail("port base " + std::to_string(options.port_base));

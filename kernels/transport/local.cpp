@@ -8,13 +8,7 @@ namespace tnt {
 class LocalTransport final : public Transport {
  public:
   LocalTransport(std::shared_ptr<LocalNetwork> network, int rank)
-      : network_(std::move(network)),
-        rank_(rank),
-        sent_(network_->size()),
-        received_(network_->size()) {}
-
-  int rank() const override { return rank_; }
-  int size() const override { return network_->size(); }
+      : Transport(rank, network->size()), network_(std::move(network)) {}
 
   Ticket send(int peer, std::uint32_t channel, const Heading& heading, const void* data,
               std::size_t bytes) override {
@@ -48,7 +42,7 @@ class LocalTransport final : public Transport {
     if (bytes != 0) std::memcpy(data, message.bytes.data(), bytes);
     queue.pop_front();
     order.pop_front();
-    ++received_[static_cast<std::size_t>(source)];
+    ++received_[source];
     receives_.erase(ticket);
     return true;
   }
@@ -72,8 +66,6 @@ class LocalTransport final : public Transport {
     order_.clear();
   }
   bool sends_done() override { return true; }
-  std::vector<std::uint64_t> sent() const override { return sent_; }
-  std::vector<std::uint64_t> received() const override { return received_; }
 
  private:
   static constexpr Ticket sent_ticket = 0;
@@ -85,11 +77,9 @@ class LocalTransport final : public Transport {
   };
 
   std::shared_ptr<LocalNetwork> network_;
-  const int rank_;
   Ticket last_ticket_ = sent_ticket;
   std::map<Ticket, Receive> receives_;
   std::map<LocalNetwork::Address, std::deque<Ticket>> order_;
-  std::vector<std::uint64_t> sent_, received_;
 };
 
 std::unique_ptr<Transport> make_local_transport(std::shared_ptr<LocalNetwork> network, int rank) {

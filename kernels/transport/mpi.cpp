@@ -31,15 +31,13 @@ template <class Handle>
 class MpiTransport final : public Transport {
  public:
   MpiTransport(const MpiLibrary& library, std::uintptr_t communicator, int rank, int size)
-      : mpi_(library.path),
+      : Transport(rank, size),
+        mpi_(library.path),
         library_(library),
         communicator_(to_handle(communicator)),
         byte_(to_handle(library.byte_type)),
         null_(to_handle(library.null_request)),
-        rank_(rank),
         status_(library.status_bytes),
-        sent_(size),
-        received_(size),
         payload_tags_(library.tag_limit - first_payload_tag + 1),
         notice_buffer_(header_bytes + max_notice_bytes) {
     if (payload_tags_ < least_payload_tags)
@@ -47,9 +45,6 @@ class MpiTransport final : public Transport {
                            " message tags");
     post_notice_receive();
   }
-
-  int rank() const override { return rank_; }
-  int size() const override { return static_cast<int>(sent_.size()); }
 
   Ticket send(int peer, std::uint32_t channel, const Heading& heading, const void* data,
               std::size_t bytes) override {
@@ -81,10 +76,10 @@ class MpiTransport final : public Transport {
     const bool receives = transfer.kind == Kind::receive;
     while (transfer.next < transfer.requests.size()) {
       int flag = 0;
-      const int code = mpi_.test(&transfer.requests[transfer.next], &flag, status_.data());
+      const int code = mpi_.Test(&transfer.requests[transfer.next], &flag, status_.data());
       if (code == 0 && flag == 0) return false;
       const bool is_front = transfer.next++ == 0;
-      if (receives) ++received_[static_cast<std::size_t>(transfer.peer)];
+      if (receives) ++received_[transfer.peer];
       check(code, receives ? "receive from" : "send to", transfer.peer);
       if (receives && is_front) open_front(transfer);
     }
@@ -102,7 +97,7 @@ class MpiTransport final : public Transport {
     std::memcpy(notice.bytes.data(), &kind, header_bytes);
     std::memcpy(notice.bytes.data() + header_bytes, payload.data(),
                 notice.bytes.size() - header_bytes);
-    check(mpi_.isend(notice.bytes.data(), static_cast<int>(notice.bytes.size()), byte_, peer,
+    check(mpi_.Isend(notice.bytes.data(), static_cast<int>(notice.bytes.size()), byte_, peer,
                      notice_tag, communicator_, &notice.request),
           "notify", peer);
     ++sent_[peer];
@@ -111,10 +106,10 @@ class MpiTransport final : public Transport {
   bool take_notice(Notice& notice) override {
     const auto turn = take_turn();
     int flag = 0;
-    check(mpi_.test(&notice_request_, &flag, status_.data()), "notice for", rank_);
+    check(mpi_.Test(&notice_request_, &flag, status_.data()), "notice for", rank_);
     if (flag == 0) return false;
     int count = 0;
-    check(mpi_.get_count(status_.data(), byte_, &count), "notice for", rank_);
+    check(mpi_.Get_count(status_.data(), byte_, &count), "notice for", rank_);
     notice.source = status_source();
     std::memcpy(&notice.kind, notice_buffer_.data(), header_bytes);
     notice.payload.assign(notice_buffer_.data() + header_bytes,
@@ -160,9 +155,6 @@ class MpiTransport final : public Transport {
     return all;
   }
 
-  std::vector<std::uint64_t> sent() const override { return sent_; }
-  std::vector<std::uint64_t> received() const override { return received_; }
-
  private:
   static constexpr std::size_t header_bytes = sizeof(std::uint32_t);
   enum class Kind { free, send, receive };
@@ -204,7 +196,7 @@ class MpiTransport final : public Transport {
     return first_payload_tag + payload_tag_;
   }
 
-  Transfer& at(Ticket ticket) { return transfers_[static_cast<std::size_t>(ticket)]; }
+  Transfer& at(Ticket ticket) { return transfers_[ticket]; }
 
   Ticket open(Kind kind, int peer, const Heading& heading, void* data, std::size_t bytes) {
     if (free_.empty()) {
@@ -228,10 +220,10 @@ class MpiTransport final : public Transport {
     Handle& request = transfer.requests.emplace_back(null_);
     const int count = static_cast<int>(bytes), peer = transfer.peer;
     if (transfer.kind == Kind::receive)
-      return check(mpi_.irecv(data, count, byte_, peer, tag, communicator_, &request),
+      return check(mpi_.Irecv(data, count, byte_, peer, tag, communicator_, &request),
                    "receive from", peer);
-    check(mpi_.isend(data, count, byte_, peer, tag, communicator_, &request), "send to", peer);
-    ++sent_[static_cast<std::size_t>(peer)];
+    check(mpi_.Isend(data, count, byte_, peer, tag, communicator_, &request), "send to", peer);
+    ++sent_[peer];
   }
 
   void post_payload(Transfer& transfer, int tag) {
@@ -259,7 +251,7 @@ class MpiTransport final : public Transport {
 
   void post_notice_receive() {
     notice_request_ = null_;
-    check(mpi_.irecv(notice_buffer_.data(), static_cast<int>(notice_buffer_.size()), byte_,
+    check(mpi_.Irecv(notice_buffer_.data(), static_cast<int>(notice_buffer_.size()), byte_,
                      library_.any_source, notice_tag, communicator_, &notice_request_),
           "notice for", rank_);
   }
@@ -272,7 +264,7 @@ class MpiTransport final : public Transport {
   // Whether a request has ended, well or badly.
   bool over(Handle& request) {
     int flag = 0;
-    return mpi_.test(&request, &flag, status_.data()) != 0 || flag != 0;
+    return mpi_.Test(&request, &flag, status_.data()) != 0 || flag != 0;
   }
 
   int status_source() const {
@@ -285,10 +277,10 @@ class MpiTransport final : public Transport {
   // may be one that is too long for it. A message that has come must not be drained again.
   void cancel(Handle& request, int peer) {
     if (std::memcmp(&request, &null_, sizeof(Handle)) == 0) return;
-    mpi_.cancel(&request);  // of one that has failed there is nothing to cancel
-    const int code = mpi_.wait(&request, status_.data());
+    mpi_.Cancel(&request);  // of one that has failed there is nothing to cancel
+    const int code = mpi_.Wait(&request, status_.data());
     int cancelled = 0;
-    if (code == 0) mpi_.test_cancelled(status_.data(), &cancelled);
+    if (code == 0) mpi_.Test_cancelled(status_.data(), &cancelled);
     if (cancelled == 0) ++received_[code == 0 ? status_source() : peer];
     request = null_;
   }
@@ -297,7 +289,7 @@ class MpiTransport final : public Transport {
     if (code == 0) return;
     char text[1024] = {};  // MPI_MAX_ERROR_STRING is at most 512 in every implementation
     int length = 0;
-    mpi_.error_string(code, text, &length);
+    mpi_.Error_string(code, text, &length);
     const std::string problem =
         std::string("MPI ") + what + " rank " + std::to_string(peer) + " failed: " + text;
     // Also a call that has nothing to do with the rank may hear of its death first; and a
@@ -308,7 +300,7 @@ class MpiTransport final : public Transport {
       if (dead != -1) throw PeerDied(dead);
       if (std::chrono::steady_clock::now() > deadline) break;
       int flag = 0;  // any call moves MPI
-      mpi_.iprobe(rank_, notice_tag, communicator_, &flag, status_.data());
+      mpi_.Iprobe(rank_, notice_tag, communicator_, &flag, status_.data());
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     throw TransportError(problem);
@@ -324,23 +316,21 @@ class MpiTransport final : public Transport {
     mpi_.failure_ack(communicator_);
     if (mpi_.failure_get_acked(communicator_, &dead) != 0) return -1;
     const int first = 0;
-    if (mpi_.group_size(dead, &count) == 0 && count != 0 &&
-        mpi_.comm_group(communicator_, &all) == 0) {
-      if (mpi_.group_translate_ranks(dead, 1, &first, all, &rank) != 0) rank = -1;
-      mpi_.group_free(&all);
+    if (mpi_.Group_size(dead, &count) == 0 && count != 0 &&
+        mpi_.Comm_group(communicator_, &all) == 0) {
+      if (mpi_.Group_translate_ranks(dead, 1, &first, all, &rank) != 0) rank = -1;
+      mpi_.Group_free(&all);
     }
-    if (count != 0) mpi_.group_free(&dead);  // the empty group is not to be freed
+    if (count != 0) mpi_.Group_free(&dead);  // the empty group is not to be freed
     return rank;
   }
 
   const MpiFunctions<Handle> mpi_;
   const MpiLibrary library_;
   const Handle communicator_, byte_, null_;
-  const int rank_;
   mutable std::vector<std::byte> status_;
   std::vector<Transfer> transfers_;
   std::vector<Ticket> free_;
-  std::vector<std::uint64_t> sent_, received_;
   const int payload_tags_;
   int payload_tag_ = 0;  // of the last large message, from first_payload_tag on
   std::vector<char> notice_buffer_;

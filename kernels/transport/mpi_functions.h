@@ -11,50 +11,44 @@
 
 namespace tnt {
 
+// What is found under MPI_..., with its arguments.
+#define TNT_MPI_FUNCTIONS(F)                                        \
+  F(Isend, (const void*, int, Handle, int, int, Handle, Handle*))   \
+  F(Irecv, (void*, int, Handle, int, int, Handle, Handle*))         \
+  F(Test, (Handle*, int*, void*))                                   \
+  F(Wait, (Handle*, void*))                                         \
+  F(Cancel, (Handle*))                                              \
+  F(Test_cancelled, (const void*, int*))                            \
+  F(Get_count, (const void*, Handle, int*))                         \
+  F(Error_string, (int, char*, int*))                               \
+  F(Iprobe, (int, int, Handle, int*, void*))                        \
+  F(Comm_group, (Handle, Handle*))                                  \
+  F(Group_size, (Handle, int*))                                     \
+  F(Group_translate_ranks, (Handle, int, const int*, Handle, int*)) \
+  F(Group_free, (Handle*))
+
 template <class Handle>
 struct MpiFunctions {
-  int (*isend)(const void*, int, Handle, int, int, Handle, Handle*);
-  int (*irecv)(void*, int, Handle, int, int, Handle, Handle*);
-  int (*test)(Handle*, int*, void*);
-  int (*wait)(Handle*, void*);
-  int (*cancel)(Handle*);
-  int (*test_cancelled)(const void*, int*);
-  int (*get_count)(const void*, Handle, int*);
-  int (*error_string)(int, char*, int*);
-  int (*iprobe)(int, int, Handle, int*, void*);
+#define TNT_MPI_DECLARE(NAME, ARGUMENTS) int(*NAME) ARGUMENTS;
+  TNT_MPI_FUNCTIONS(TNT_MPI_DECLARE)
+#undef TNT_MPI_DECLARE
   // Of MPI libraries that outlive the death of a rank; null in others.
   int (*failure_ack)(Handle);
   int (*failure_get_acked)(Handle, Handle*);
-  int (*comm_group)(Handle, Handle*);
-  int (*group_size)(Handle, int*);
-  int (*group_translate_ranks)(Handle, int, const int*, Handle, int*);
-  int (*group_free)(Handle*);
 
   explicit MpiFunctions(const std::string& path) {
     void* library = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     if (library == nullptr) throw TransportError("MPI is not loaded in this process: " + path);
     const auto look_up = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+      return function != nullptr;
     };
-    const auto find = [&](auto& function, const char* name) {
-      look_up(function, name);
-      if (function == nullptr) throw TransportError(std::string("MPI library without ") + name);
-    };
-    find(isend, "MPI_Isend");
-    find(irecv, "MPI_Irecv");
-    find(test, "MPI_Test");
-    find(wait, "MPI_Wait");
-    find(cancel, "MPI_Cancel");
-    find(test_cancelled, "MPI_Test_cancelled");
-    find(get_count, "MPI_Get_count");
-    find(error_string, "MPI_Error_string");
-    find(iprobe, "MPI_Iprobe");
+#define TNT_MPI_FIND(NAME, ARGUMENTS) \
+  if (!look_up(NAME, "MPI_" #NAME)) throw TransportError("MPI library without MPI_" #NAME);
+    TNT_MPI_FUNCTIONS(TNT_MPI_FIND)
+#undef TNT_MPI_FIND
     look_up(failure_ack, "MPIX_Comm_failure_ack");
     look_up(failure_get_acked, "MPIX_Comm_failure_get_acked");
-    find(comm_group, "MPI_Comm_group");
-    find(group_size, "MPI_Group_size");
-    find(group_translate_ranks, "MPI_Group_translate_ranks");
-    find(group_free, "MPI_Group_free");
     dlclose(library);  // only the reference taken here; mpi4py keeps its own
   }
 };

@@ -7,10 +7,10 @@ class Router final : public Transport {
  public:
   Router(std::unique_ptr<Transport> node, std::unique_ptr<Transport> network,
          std::vector<bool> near)
-      : node_(std::move(node)), network_(std::move(network)), near_(std::move(near)) {}
-
-  int rank() const override { return network_->rank(); }
-  int size() const override { return network_->size(); }
+      : Transport(network->rank(), network->size()),
+        node_(std::move(node)),
+        network_(std::move(network)),
+        near_(std::move(near)) {}
 
   // Tickets of the node are even here, those of the network odd.
   Ticket send(int peer, std::uint32_t channel, const Heading& heading, const void* data,
@@ -58,7 +58,7 @@ class Router final : public Transport {
   bool must_poll() const override { return far_transfers_ != 0; }
 
  private:
-  bool is_near(int peer) const { return near_[static_cast<std::size_t>(peer)]; }
+  bool is_near(int peer) const { return near_[peer]; }
 
   const std::unique_ptr<Transport> node_, network_;
   const std::vector<bool> near_;

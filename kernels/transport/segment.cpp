@@ -32,8 +32,7 @@ std::map<std::uint64_t, std::byte*>& own_segments() {
   return *instance;
 }
 
-}  // namespace
-
+// This boot of this machine, and the process ids that are valid in it.
 std::string host_name_for_memory() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
@@ -43,6 +42,8 @@ std::string host_name_for_memory() {
     throw TransportError("/proc does not say which machine this is");
   return boot + "/" + std::to_string(process_ids.st_ino);
 }
+
+}  // namespace
 
 Segment::Segment(std::size_t bytes) : bytes_(whole_pages(bytes)) {
   file_ = static_cast<int>(syscall(SYS_memfd_create, "tnt", 1U /* MFD_CLOEXEC */));

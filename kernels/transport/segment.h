@@ -23,9 +23,6 @@ struct SegmentAddress {
   std::uint64_t key = 0;  // found at the segment's begin
 };
 
-// This boot of this machine, and the process ids that are valid in it.
-std::string host_name_for_memory();
-
 class Segment {
  public:
   // Address space for `bytes`; memory is taken when it is allocated. Throws TransportError.

@@ -37,17 +37,14 @@ static_assert(controls_at + SharedNode::max_lanes * sizeof(Control) <= links_at)
 
 // Links lie in the receiver's segment. What nobody touches takes no memory.
 Link& link_at(std::byte* segment, std::uint32_t channel, std::size_t ranks, int source) {
-  const std::size_t number = channel * ranks + static_cast<std::size_t>(source);
+  const std::size_t number = channel * ranks + source;
   return *reinterpret_cast<Link*>(segment + links_at + number * sizeof(Link));
 }
 
 class SharedTransport final : public Transport {
  public:
   SharedTransport(std::shared_ptr<SharedNode> node, int lane, int rank, int size)
-      : node_(std::move(node)), lane_(lane), rank_(rank), size_(size) {}
-
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
+      : Transport(rank, size), node_(std::move(node)), lane_(lane) {}
 
   Ticket send(int peer, std::uint32_t channel, const Heading& heading, const void* data,
               std::size_t bytes) override {
@@ -69,7 +66,7 @@ class SharedTransport final : public Transport {
   }
 
   bool done(Ticket ticket) override {
-    Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
+    Transfer& transfer = transfers_[ticket];
     if (!(transfer.kind == Kind::send ? sent(transfer) : arrived(transfer))) return false;
     transfer.kind = Kind::free;
     free_.push_back(ticket);
@@ -83,11 +80,10 @@ class SharedTransport final : public Transport {
   }
   bool take_notice(Notice&) override { return false; }
 
-  // What the peer has not fetched may be forgotten: after a failure a new segment takes its place.
+  // What the peer has not fetched may be forgotten, so nothing is counted: after a failure a new
+  // segment takes its place.
   void cancel_receives() override {}
   bool sends_done() override { return true; }
-  std::vector<std::uint64_t> sent() const override { return std::vector<std::uint64_t>(size_); }
-  std::vector<std::uint64_t> received() const override { return sent(); }
 
   std::byte* allocate(std::size_t bytes) override { return node_->allocate(bytes); }
   void free(std::byte* memory) override { node_->free(memory); }
@@ -96,7 +92,7 @@ class SharedTransport final : public Transport {
     pairs(channel).window = node_->holds(window) ? offset(window) : nowhere;
   }
   std::byte* window(int peer, std::uint32_t channel) override {
-    return pairs(channel).of[static_cast<std::size_t>(node_->index_of(peer))].window;
+    return pairs(channel).of[node_->index_of(peer)].window;
   }
 
   Doorbell& doorbell() override { return doorbell_of(node_->index()); }
@@ -140,11 +136,11 @@ class SharedTransport final : public Transport {
     }
     const Ticket ticket = free_.back();
     free_.pop_back();
-    Transfer& transfer = transfers_[static_cast<std::size_t>(ticket)];
+    Transfer& transfer = transfers_[ticket];
     Pairs& all = pairs(channel);
     transfer.kind = kind;
     transfer.posted = false;
-    transfer.pair = &all.of[static_cast<std::size_t>(node_->index_of(peer))];
+    transfer.pair = &all.of[node_->index_of(peer)];
     transfer.window = all.window;
     transfer.heading = heading;
     transfer.bytes = bytes;
@@ -182,8 +178,7 @@ class SharedTransport final : public Transport {
     const Line& line = pair.incoming->ring[transfer.number % lines];
     if (line.number.load(std::memory_order_acquire) != transfer.number) return false;
     if (!(line.heading == transfer.heading) || line.bytes != transfer.bytes)
-      throw Mismatch(node_->ranks()[static_cast<std::size_t>(pair.peer)], line.heading,
-                     static_cast<std::size_t>(line.bytes));
+      throw Mismatch(node_->ranks()[pair.peer], line.heading, static_cast<std::size_t>(line.bytes));
     std::byte* peer = node_->begin(pair.peer);
     pair.window = line.window == nowhere ? nullptr : peer + line.window;
     const bool large = line.payload != nowhere;
@@ -217,7 +212,7 @@ class SharedTransport final : public Transport {
       const std::size_t ranks = node_->ranks().size();
       found->of.resize(ranks);
       for (int peer = 0; peer < static_cast<int>(ranks); ++peer) {
-        Pair& pair = found->of[static_cast<std::size_t>(peer)];
+        Pair& pair = found->of[peer];
         pair.peer = peer;
         pair.outgoing = &link_at(node_->begin(peer), channel, ranks, node_->index());
         pair.incoming = &link_at(node_->begin(node_->index()), channel, ranks, peer);
@@ -236,7 +231,7 @@ class SharedTransport final : public Transport {
   }
 
   const std::shared_ptr<SharedNode> node_;
-  const int lane_, rank_, size_;
+  const int lane_;
   std::vector<std::unique_ptr<Pairs>> channels_;
   std::vector<Transfer> transfers_;
   std::vector<Ticket> free_;
@@ -286,8 +281,8 @@ void SharedNode::free(std::byte* memory) {
 }
 
 void SharedNode::check_alive(int index) const {
-  const auto& peer = peers_[static_cast<std::size_t>(index)];
-  if (peer != nullptr && !peer->alive()) throw PeerDied(ranks_[static_cast<std::size_t>(index)]);
+  const auto& peer = peers_[index];
+  if (peer != nullptr && !peer->alive()) throw PeerDied(ranks_[index]);
 }
 
 std::unique_ptr<Transport> make_shared_transport(std::shared_ptr<SharedNode> node, int lane,

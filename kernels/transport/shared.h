@@ -37,7 +37,7 @@ class SharedNode {
   std::byte* allocate(std::size_t bytes);
   void free(std::byte* memory);
   bool holds(const void* memory) const { return own_->holds(memory); }
-  std::byte* begin(int index) const { return begins_[static_cast<std::size_t>(index)]; }
+  std::byte* begin(int index) const { return begins_[index]; }
   void check_alive(int index) const;
 
  private:

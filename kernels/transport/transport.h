@@ -76,10 +76,11 @@ class Transport {
   static constexpr std::size_t max_notice_bytes = 8192;
   static constexpr std::uint32_t max_channels = 32000;  // MPI guarantees tags up to 32767
 
+  Transport(int rank, int size) : rank_(rank), sent_(size), received_(size) {}
   virtual ~Transport() = default;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(sent_.size()); }
 
   // Messages between two ranks on one channel arrive in the order in which they were sent, each in
   // the receive that was posted in the same place of the order. The buffer belongs to the transport
@@ -109,8 +110,8 @@ class Transport {
 
   // Messages sent to each rank and received from each rank so far: what a fresh start after a
   // failure has to drain is the difference between the one here and the other there.
-  virtual std::vector<std::uint64_t> sent() const = 0;
-  virtual std::vector<std::uint64_t> received() const = 0;
+  virtual std::vector<std::uint64_t> sent() const { return sent_; }
+  virtual std::vector<std::uint64_t> received() const { return received_; }
 
   // Memory that messages leave from; from any thread, aligned to a cache line.
   virtual std::byte* allocate(std::size_t bytes) {
@@ -134,6 +135,10 @@ class Transport {
   // Rings when something happens here; if it does not for messages under way, they must be polled.
   virtual Doorbell& doorbell() { return doorbell_; }
   virtual bool must_poll() const { return true; }
+
+ protected:
+  const int rank_;
+  std::vector<std::uint64_t> sent_, received_;  // by rank
 
  private:
   Doorbell doorbell_;

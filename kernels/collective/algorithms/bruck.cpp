@@ -17,8 +17,8 @@ namespace {
 // The blocks first, first + 1, ..., as one or two ranges.
 std::pair<Range, Range> run_of(const Task& task, int first, int blocks) {
   const auto between = [&](int begin, int end) {
-    const std::size_t at = task.offsets[static_cast<std::size_t>(begin)];
-    return Range{at, task.offsets[static_cast<std::size_t>(end)] - at};
+    const std::size_t at = task.offsets[begin];
+    return Range{at, task.offsets[end] - at};
   };
   first %= task.size;
   const int end = std::min(first + blocks, task.size);

@@ -26,8 +26,7 @@ Chain chain_of(const Task& task) {
   Chain chain;
   if (task.rank != task.root) chain.nearer = members.around(members.me - 1);
   if (members.around(members.me + 1) != task.root) chain.farther = members.around(members.me + 1);
-  chain.segments =
-      pipelined_blocks(task.count * task.element_bytes, static_cast<std::size_t>(task.size - 1));
+  chain.segments = pipelined_blocks(task.count * task.element_bytes, task.size - 1);
   chain.whole = {0, task.count};
   return chain;
 }

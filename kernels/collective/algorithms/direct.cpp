@@ -38,32 +38,25 @@ constexpr std::size_t most_bytes_read_by_all = 64 * 1024;
 Range whole_of(const Task& task) { return {0, task.count}; }
 
 Range slice_of(Range range, const Members& members, int i, const Task& task) {
-  return part(range, static_cast<std::size_t>(members.size()), static_cast<std::size_t>(i),
-              line_of(task));
+  return part(range, members.size(), i, line_of(task));
 }
 
 // Chunks that go through staging memory.
-class Staging {
- public:
-  Staging(const Task& task, std::size_t chunks)
-      : whole_(whole_of(task)), line_(line_of(task)), chunks_(chunks) {}
+struct Staging {
+  const Task& task;
+  std::size_t chunks;
 
-  std::size_t chunks() const { return chunks_; }
-  Range chunk(std::size_t i) const { return part(whole_, chunks_, i, line_); }
+  Range chunk(std::size_t i) const { return part(whole_of(task), chunks, i, line_of(task)); }
   // Where it lies in data memory.
   Range staged(std::size_t i, std::size_t slot) const {
     return {slot * chunk(0).count, chunk(i).count};
   }
-
- private:
-  Range whole_;
-  std::size_t line_, chunks_;
 };
 
 // All get the sum, or the root alone if there is one.
 void write_by_all(Writer& writer, const Task& task, const Members& members, int root) {
   const bool gets = root == here || root == task.rank;
-  const Staging staging(task, chunks_of(task.count * task.element_bytes, task.size));
+  const Staging staging{task, chunks_of(task.count * task.element_bytes, task.size)};
   const auto give = [&](std::size_t chunk, std::size_t slot) {
     const Range range = staging.chunk(chunk);
     writer.copy(data_at(staging.staged(chunk, slot).begin), input_at(range.begin), range.count);
@@ -72,12 +65,9 @@ void write_by_all(Writer& writer, const Task& task, const Members& members, int 
     if (!gets) return;
     const Range range = staging.chunk(chunk);
     const std::size_t begin = staging.staged(chunk, slot).begin;
-    const Place sum = output_at(range.begin);
-    writer.reduce(sum, writer.data_of(0, begin), writer.data_of(1, begin), range.count);
-    for (int rank = 2; rank < task.size; ++rank)
-      writer.reduce(sum, sum, writer.data_of(rank, begin), range.count);
+    reduce_from_all(writer, task, output_at(range.begin), begin, range.count);
   };
-  pass_chunks(writer, members, staging.chunks(), give, take);
+  pass_chunks(writer, members, staging.chunks, give, take);
 }
 
 // From the next one on.
@@ -101,7 +91,7 @@ void write_by_slices(Writer& writer, const Task& task, const Members& members, i
   std::size_t chunks = chunks_of(task.count * task.element_bytes, task.size);
   if (chunks == 1) writer.alternate();
   while (chunks != 1 && (chunks % 3 == 1 || (chunks % 3 == 2 && root != here))) ++chunks;
-  const Staging staging(task, chunks);
+  const Staging staging{task, chunks};
   const auto give = [&](std::size_t chunk) {
     const Range range = staging.chunk(chunk), staged = staging.staged(chunk, chunk % 3);
     for (const int i : others_by_index(members)) {
@@ -146,54 +136,30 @@ void write_by_slices(Writer& writer, const Task& task, const Members& members, i
   }
 }
 
-bool few_bytes(const Task& task) {
-  const std::size_t all = static_cast<std::size_t>(task.size) * task.count * task.element_bytes;
-  return all <= most_bytes_read_by_all;
+void write_staged(Writer& writer, const Task& task, const Members& members) {
+  const int root = task.collective == Collective::reduce ? task.root : here;
+  const bool few_bytes = task.size * task.count * task.element_bytes <= most_bytes_read_by_all;
+  (few_bytes ? write_by_all : write_by_slices)(writer, task, members, root);
 }
 
-Schedule make_allreduce(const Task& task) {
-  const Members members = all_ranks(task);
-  Writer writer(task);
-  writer.share();
-  if (!task.in_place) {
-    if (few_bytes(task))
-      write_by_all(writer, task, members, here);
-    else
-      write_by_slices(writer, task, members, here);
-    return writer.finish();
-  }
+void write_allreduce_in_place(Writer& writer, const Task& task, const Members& members) {
   const Range slice = slice_of(whole_of(task), members, members.me, task);
-  const auto uses = static_cast<std::size_t>(task.size);
-  const std::size_t blocks = blocks_in_cache(slice, task.element_bytes, uses);
-  writer.reserve((blocks + 2) * uses * 2);
-  synchronise(writer, members);
-  writer.next_round();
+  const std::size_t blocks = blocks_in_cache(slice, task.element_bytes, task.size);
+  writer.reserve((blocks + 2) * task.size * 2);
+  synchronise_round(writer, members);
   for (std::size_t i = 0; i < blocks; ++i) {
     const Range block = part(slice, blocks, i, line_of(task));
     reduce_from_others(writer, members, block);
     copy_to_others(writer, members, block);
   }
   synchronise(writer, members);
-  return writer.finish();
 }
 
-// In place, the sum of a slice is built in the data of the root.
-Schedule make_reduce(const Task& task) {
-  const Members members = all_ranks(task);
-  Writer writer(task);
-  writer.share();
-  if (!task.in_place) {
-    if (few_bytes(task))
-      write_by_all(writer, task, members, task.root);
-    else
-      write_by_slices(writer, task, members, task.root);
-    return writer.finish();
-  }
+// The sum of a slice is built in the data of the root.
+void write_reduce_in_place(Writer& writer, const Task& task, const Members& members) {
   const Range slice = slice_of(whole_of(task), members, members.me, task);
-  const std::size_t blocks =
-      blocks_in_cache(slice, task.element_bytes, static_cast<std::size_t>(task.size));
-  synchronise(writer, members);
-  writer.next_round();
+  const std::size_t blocks = blocks_in_cache(slice, task.element_bytes, task.size);
+  synchronise_round(writer, members);
   for (std::size_t i = 0; i < blocks; ++i) {
     const Range block = part(slice, blocks, i, line_of(task));
     const Place sum = writer.data_of(task.root, block.begin);
@@ -202,7 +168,6 @@ Schedule make_reduce(const Task& task) {
         writer.reduce(sum, sum, writer.data_of(rank, block.begin), block.count);
   }
   synchronise(writer, members);
-  return writer.finish();
 }
 
 }  // namespace
@@ -210,6 +175,18 @@ Schedule make_reduce(const Task& task) {
 void synchronise(Writer& writer, const Members& members) {
   for (const int peer : others(members)) writer.await(peer);
   for (const int peer : others(members)) writer.signal(peer);
+}
+
+void synchronise_round(Writer& writer, const Members& members) {
+  synchronise(writer, members);
+  writer.next_round();
+}
+
+void reduce_from_all(Writer& writer, const Task& task, Place sum, std::size_t begin,
+                     std::size_t count) {
+  writer.reduce(sum, writer.data_of(0, begin), writer.data_of(1, begin), count);
+  for (int rank = 2; rank < task.size; ++rank)
+    writer.reduce(sum, sum, writer.data_of(rank, begin), count);
 }
 
 std::vector<int> others(const Members& members) {
@@ -235,14 +212,16 @@ std::size_t blocks_in_cache(Range range, std::size_t element_bytes, std::size_t 
 }
 
 std::size_t chunks_of(std::size_t bytes, int size) {
-  const std::size_t chunk = std::max(chunk_bytes, slice_bytes * static_cast<std::size_t>(size));
+  const std::size_t chunk = std::max(chunk_bytes, slice_bytes * size);
   const std::size_t chunks = std::min(parts_of(bytes, chunk), most_chunks);
   return chunks == 1 ? 1 : chunks + chunks % 2;
 }
 
 std::vector<Algorithm> direct_algorithms() {
-  return {{"direct", Collective::allreduce, on_one_node, make_allreduce},
-          {"direct", Collective::reduce, on_one_node, make_reduce}};
+  return {
+      {"direct", Collective::allreduce, on_one_node,
+       on_node<write_allreduce_in_place, write_staged>},
+      {"direct", Collective::reduce, on_one_node, on_node<write_reduce_in_place, write_staged>}};
 }
 
 }  // namespace tnt

@@ -6,11 +6,28 @@
 
 namespace tnt {
 
+// The schedule that `in_place` writes for a task in place, or `staged` for another.
+using Write = void (*)(Writer& writer, const Task& task, const Members& members);
+template <Write in_place, Write staged>
+Schedule on_node(const Task& task) {
+  Writer writer(task);
+  writer.share();
+  (task.in_place ? in_place : staged)(writer, task, all_ranks(task));
+  return writer.finish();
+}
+
 // Empty messages to and from all others: what they have done so far is done before what follows in
 // the next rounds here, and the other way round.
 void synchronise(Writer& writer, const Members& members);
 
+// The same, and what follows is in the next round.
+void synchronise_round(Writer& writer, const Members& members);
+
 std::vector<int> others(const Members& members);
+
+// `sum` = what lies at `begin` of the data of all, added up.
+void reduce_from_all(Writer& writer, const Task& task, Place sum, std::size_t begin,
+                     std::size_t count);
 
 // Range of the own data += the same range of the data of all others.
 void reduce_from_others(Writer& writer, const Members& members, Range range);
@@ -42,8 +59,7 @@ void pass_chunks(Writer& writer, const Members& members, std::size_t chunks, Giv
     if (round > 0) take(round - 1, (round - 1) % 2);
     if (round == chunks) break;
     give(round, round % 2);
-    synchronise(writer, members);
-    writer.next_round();
+    synchronise_round(writer, members);
   }
 }
 

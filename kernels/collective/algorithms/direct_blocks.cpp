@@ -18,13 +18,11 @@ namespace {
 
 std::vector<Range> blocks_of(const Task& task) {
   std::vector<Range> blocks;
-  for (int i = 0; i < task.size; ++i) {
-    const auto rank = static_cast<std::size_t>(i);
+  for (int rank = 0; rank < task.size; ++rank)
     if (task.collective == Collective::alltoall)
       blocks.push_back({rank * task.count, task.count});
     else
       blocks.push_back({task.offsets[rank], task.offsets[rank + 1] - task.offsets[rank]});
-  }
   return blocks;
 }
 
@@ -43,10 +41,10 @@ class Pieces {
 
   std::size_t chunks() const { return chunks_; }
   Range piece(int block, std::size_t chunk) const {
-    return part(blocks_[static_cast<std::size_t>(block)], chunks_, chunk, line_);
+    return part(blocks_[block], chunks_, chunk, line_);
   }
   std::size_t staged_at(int block, std::size_t slot) const {
-    return slot * slot_count_ + begins_[static_cast<std::size_t>(block)];
+    return slot * slot_count_ + begins_[block];
   }
 
  private:
@@ -99,73 +97,51 @@ void write_staged_broadcast(Writer& writer, const Task& task, const Members& mem
   }
 }
 
-Schedule make_broadcast(const Task& task) {
-  const Members members = all_ranks(task);
-  Writer writer(task);
-  writer.share();
-  if (!task.in_place) {
-    write_staged_broadcast(writer, task, members);
-    return writer.finish();
-  }
-  synchronise(writer, members);
-  writer.next_round();
+void write_broadcast_in_place(Writer& writer, const Task& task, const Members& members) {
+  synchronise_round(writer, members);
   if (task.rank != task.root) writer.copy(data_at(0), writer.data_of(task.root, 0), task.count);
   exchange_with_root(writer, task, members, false);
-  return writer.finish();
 }
 
-Schedule make_reduce_scatter(const Task& task) {
-  const Members members = all_ranks(task);
-  Writer writer(task);
-  writer.share();
-  if (task.in_place) {
-    const Range own = blocks_of(task)[static_cast<std::size_t>(task.rank)];
-    const std::size_t blocks =
-        blocks_in_cache(own, task.element_bytes, static_cast<std::size_t>(task.size));
-    synchronise(writer, members);
-    writer.next_round();
-    for (std::size_t i = 0; i < blocks; ++i)
-      reduce_from_others(writer, members, part(own, blocks, i, line_of(task)));
-    synchronise(writer, members);
-    return writer.finish();
-  }
+void write_reduce_scatter_in_place(Writer& writer, const Task& task, const Members& members) {
+  const Range own = blocks_of(task)[task.rank];
+  const std::size_t blocks = blocks_in_cache(own, task.element_bytes, task.size);
+  synchronise_round(writer, members);
+  for (std::size_t i = 0; i < blocks; ++i)
+    reduce_from_others(writer, members, part(own, blocks, i, line_of(task)));
+  synchronise(writer, members);
+}
+
+void write_staged_reduce_scatter(Writer& writer, const Task& task, const Members& members) {
   const Pieces pieces(task);
   const auto give = [&](std::size_t chunk, std::size_t slot) {
     give_pieces(writer, pieces, task.size, chunk, slot);
   };
   const auto take = [&](std::size_t chunk, std::size_t slot) {
     const Range piece = pieces.piece(task.rank, chunk);
-    const std::size_t staged = pieces.staged_at(task.rank, slot);
     const Place sum = output_at(piece.begin - output_begin(task));
-    writer.reduce(sum, writer.data_of(0, staged), writer.data_of(1, staged), piece.count);
-    for (int rank = 2; rank < task.size; ++rank)
-      writer.reduce(sum, sum, writer.data_of(rank, staged), piece.count);
+    reduce_from_all(writer, task, sum, pieces.staged_at(task.rank, slot), piece.count);
   };
   pass_chunks(writer, members, pieces.chunks(), give, take);
-  return writer.finish();
 }
 
-Schedule make_allgather(const Task& task) {
-  const Members members = all_ranks(task);
+void write_allgather_in_place(Writer& writer, const Task& task, const Members& members) {
   const std::vector<Range> blocks = blocks_of(task);
-  Writer writer(task);
-  writer.share();
-  if (task.in_place) {
-    synchronise(writer, members);
-    writer.next_round();
-    for (const int rank : others(members)) {
-      const Range block = blocks[static_cast<std::size_t>(rank)];
-      writer.copy(data_at(block.begin), writer.data_of(rank, block.begin), block.count);
-    }
-    synchronise(writer, members);
-    return writer.finish();
-  }
+  synchronise_round(writer, members);
+  for (const int rank : others(members))
+    writer.copy(data_at(blocks[rank].begin), writer.data_of(rank, blocks[rank].begin),
+                blocks[rank].count);
+  synchronise(writer, members);
+}
+
+void write_staged_allgather(Writer& writer, const Task& task, const Members& members) {
+  const std::vector<Range> blocks = blocks_of(task);
   std::size_t largest = 0;
   for (const Range& block : blocks) largest = std::max(largest, block.count);
   const std::size_t chunks = chunks_of(largest * task.element_bytes, 2);
   const std::size_t slot_count = part({0, largest}, chunks, 0, line_of(task)).count;
   const auto piece = [&](int rank, std::size_t chunk) {
-    return part(blocks[static_cast<std::size_t>(rank)], chunks, chunk, line_of(task));
+    return part(blocks[rank], chunks, chunk, line_of(task));
   };
   const auto give = [&](std::size_t chunk, std::size_t slot) {
     const Range own = piece(task.rank, chunk);
@@ -179,27 +155,19 @@ Schedule make_allgather(const Task& task) {
     }
   };
   pass_chunks(writer, members, chunks, give, take);
-  return writer.finish();
 }
 
-// In place, all have read the blocks that they get before these take the place of others.
-Schedule make_alltoall(const Task& task) {
-  const Members members = all_ranks(task);
-  const auto block_of = [&](int rank) { return static_cast<std::size_t>(rank) * task.count; };
-  Writer writer(task);
-  writer.share();
-  if (task.in_place) {
-    synchronise(writer, members);
-    writer.next_round();
-    for (const int rank : others(members))
-      writer.copy(scratch_at(block_of(rank)), writer.data_of(rank, block_of(task.rank)),
-                  task.count);
-    synchronise(writer, members);
-    writer.next_round();
-    for (const int rank : others(members))
-      writer.copy(data_at(block_of(rank)), scratch_at(block_of(rank)), task.count);
-    return writer.finish();
-  }
+// All have read the blocks that they get before these take the place of others.
+void write_alltoall_in_place(Writer& writer, const Task& task, const Members& members) {
+  const std::size_t n = task.count;
+  synchronise_round(writer, members);
+  for (const int rank : others(members))
+    writer.copy(scratch_at(rank * n), writer.data_of(rank, task.rank * n), n);
+  synchronise_round(writer, members);
+  for (const int rank : others(members)) writer.copy(data_at(rank * n), scratch_at(rank * n), n);
+}
+
+void write_staged_alltoall(Writer& writer, const Task& task, const Members& members) {
   const Pieces pieces(task);
   const auto give = [&](std::size_t chunk, std::size_t slot) {
     give_pieces(writer, pieces, task.size, chunk, slot);
@@ -213,8 +181,14 @@ Schedule make_alltoall(const Task& task) {
     }
   };
   pass_chunks(writer, members, pieces.chunks(), give, take);
-  return writer.finish();
 }
+
+// In place, or not.
+constexpr auto make_broadcast = on_node<write_broadcast_in_place, write_staged_broadcast>;
+constexpr auto make_reduce_scatter =
+    on_node<write_reduce_scatter_in_place, write_staged_reduce_scatter>;
+constexpr auto make_allgather = on_node<write_allgather_in_place, write_staged_allgather>;
+constexpr auto make_alltoall = on_node<write_alltoall_in_place, write_staged_alltoall>;
 
 }  // namespace
 

@@ -2,8 +2,6 @@
 // collective/algorithms.cpp; schedules are made for two ranks or more.
 #pragma once
 
-#include <vector>
-
 #include "collective/algorithms.h"
 #include "collective/writer.h"
 

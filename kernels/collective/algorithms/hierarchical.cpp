@@ -56,8 +56,7 @@ Shape shape_of(const Task& task) {
     shape.column.me = static_cast<int>(i);
   }
   if (shape.drives())
-    for (const auto& ranks : nodes)
-      shape.column.ranks.push_back(ranks[static_cast<std::size_t>(shape.node.me)]);
+    for (const auto& ranks : nodes) shape.column.ranks.push_back(ranks[shape.node.me]);
   return shape;
 }
 
@@ -82,10 +81,7 @@ class Hierarchy {
         writer_.go_beside(work.finish(), 1);
       }
       writer_.finish_beside();
-      if (others_wait_for(stage)) {
-        synchronise(writer_, shape_.node);
-        writer_.next_round();
-      }
+      if (others_wait_for(stage)) synchronise_round(writer_, shape_.node);
     }
     return writer_.finish();
   }
@@ -101,15 +97,14 @@ class Hierarchy {
 
   Range chunk(std::size_t i) const { return part({0, task_.count}, chunks_, i, line_of(task_)); }
   Range slice_of(Range chunk, int driver) const {
-    return part(chunk, static_cast<std::size_t>(shape_.slices), static_cast<std::size_t>(driver),
-                line_of(task_));
+    return part(chunk, shape_.slices, driver, line_of(task_));
   }
 
   void reduce(Writer& work, Range chunk) const {
     if (!shape_.drives()) return;
     const Range slice = slice_of(chunk, shape_.node.me);
-    const auto uses = static_cast<std::size_t>(shape_.node.size()) * chunks_;
-    const std::size_t blocks = blocks_in_cache(slice, task_.element_bytes, uses);
+    const std::size_t blocks =
+        blocks_in_cache(slice, task_.element_bytes, shape_.node.size() * chunks_);
     for (std::size_t i = 0; i < blocks; ++i)
       reduce_from_others(work, shape_.node, part(slice, blocks, i, line_of(task_)));
   }

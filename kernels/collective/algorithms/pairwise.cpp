@@ -13,8 +13,8 @@ namespace {
 
 Schedule make(const Task& task) {
   Writer writer(task);
-  writer.reserve(static_cast<std::size_t>(task.size) * 4);
-  const auto block_of = [&](int rank) { return static_cast<std::size_t>(rank) * task.count; };
+  writer.reserve(task.size * 4);
+  const auto block_of = [&](int rank) { return rank * task.count; };
   // Two slots take turns: one is filled while the other is copied out.
   std::size_t slot = 0;
   int last = here;

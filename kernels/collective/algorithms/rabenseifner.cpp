@@ -104,9 +104,8 @@ class Halving {
 
   Range half(std::size_t i) const { return part(whole_, 2, i); }
   Range window(int first, int width) const {
-    const auto parts = static_cast<std::size_t>(core_);
-    const std::size_t begin = part(whole_, parts, static_cast<std::size_t>(first)).begin;
-    return {begin, part(whole_, parts, static_cast<std::size_t>(first + width - 1)).end() - begin};
+    const std::size_t begin = part(whole_, core_, first).begin;
+    return {begin, part(whole_, core_, first + width - 1).end() - begin};
   }
   int peer(int distance) const {
     const int other = me_ ^ distance;

@@ -49,7 +49,7 @@ struct Way {
 
   Range at(int i) const {
     const int size = static_cast<int>(parts.size());
-    return parts[static_cast<std::size_t>((i % size + size) % size)];
+    return parts[(i % size + size) % size];
   }
 };
 
@@ -143,10 +143,8 @@ class Ring {
 std::vector<Range> blocks_of(const Members& members, const std::vector<std::size_t>& offsets) {
   std::vector<Range> blocks;
   blocks.reserve(members.ranks.size());
-  for (const int member : members.ranks) {
-    const auto rank = static_cast<std::size_t>(member);
+  for (const int rank : members.ranks)
     blocks.push_back({offsets[rank], offsets[rank + 1] - offsets[rank]});
-  }
   return blocks;
 }
 
@@ -190,8 +188,7 @@ void write_ring_allreduce(Writer& writer, const Members& members, Range range,
   const int size = members.size(), me = members.me;
   Way way;
   way.ends = ends;
-  for (int i = 0; i < size; ++i)
-    way.parts.push_back(part(range, static_cast<std::size_t>(size), static_cast<std::size_t>(i)));
+  for (int i = 0; i < size; ++i) way.parts.push_back(part(range, size, i));
   for (int k = 0; k + 1 < size; ++k)
     way.hops.push_back({me - k, me - k - 1, k + 2 < size ? Coming::partial : Coming::sum});
   for (int k = 0; k + 1 < size; ++k) way.hops.push_back({me + 1 - k, me - k, Coming::whole});
