@@ -21,42 +21,40 @@ def classification(features: int = 8, samples: int = SAMPLES) -> tuple[np.ndarra
     return x, (np.abs(x).sum(1) * 1.7).astype("int64") % 3
 
 
-def mlp(optimizer: Any = None) -> keras.Model:
-    model = keras.Sequential(
-        [keras.Input((8,)), layers.Dense(16, "tanh"), layers.Dense(8, "tanh"), layers.Dense(3)]
-    )
-    model.compile(
-        optimizer or keras.optimizers.SGD(0.1, momentum=0.9),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        metrics=["accuracy"],
-    )
+def from_logits(**options: Any) -> keras.losses.Loss:
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True, **options)
+
+
+def chain(
+    *parts: Any, optimizer: Any = None, loss: Any = "sparse_categorical_crossentropy", **more: Any
+) -> keras.Model:
+    """A compiled Sequential of these layers; by default with plain SGD."""
+    model = keras.Sequential(parts)
+    more = {"metrics": ["accuracy"], **more}
+    model.compile(optimizer or keras.optimizers.SGD(0.1), loss, **more)
     return model
+
+
+def mlp(optimizer: Any = None, **more: Any) -> keras.Model:
+    hidden = [layers.Dense(16, "tanh"), layers.Dense(8, "tanh")]
+    more["optimizer"] = optimizer or keras.optimizers.SGD(0.1, momentum=0.9)
+    return chain(keras.Input((8,)), *hidden, layers.Dense(3), loss=from_logits(), **more)
 
 
 def unbuilt_mlp() -> keras.Model:
-    model = keras.Sequential([layers.Dense(16, "tanh"), layers.Dense(3)])
-    model.compile(
-        "sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"]
-    )
-    return model
+    return chain(layers.Dense(16, "tanh"), layers.Dense(3), optimizer="sgd", loss=from_logits())
 
 
 def cnn() -> keras.Model:
-    model = keras.Sequential(
-        [
-            keras.Input((8, 8, 1)),
-            layers.Conv2D(4, 3, activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Flatten(),
-            layers.Dense(3, "softmax"),
-        ]
-    )
-    model.compile(
-        keras.optimizers.SGD(0.05, momentum=0.9),
-        "sparse_categorical_crossentropy",
+    return chain(
+        keras.Input((8, 8, 1)),
+        layers.Conv2D(4, 3, activation="relu"),
+        layers.MaxPooling2D(),
+        layers.Flatten(),
+        layers.Dense(3, "softmax"),
+        optimizer=keras.optimizers.SGD(0.05, momentum=0.9),
         metrics=["accuracy", keras.metrics.SparseTopKCategoricalAccuracy(2)],
     )
-    return model
 
 
 def images() -> tuple[np.ndarray, np.ndarray]:
@@ -67,13 +65,8 @@ def images() -> tuple[np.ndarray, np.ndarray]:
 def several_inputs_and_outputs() -> keras.Model:
     left, right = keras.Input((8,), name="left"), keras.Input((4,), name="right")
     joined = layers.Concatenate()([layers.Dense(8, "tanh")(left), layers.Dense(4, "tanh")(right)])
-    model = keras.Model(
-        [left, right],
-        {
-            "kind": layers.Dense(3, "softmax", name="kind")(joined),
-            "size": layers.Dense(1, name="size")(joined),
-        },
-    )
+    kind = layers.Dense(3, "softmax", name="kind")(joined)
+    model = keras.Model([left, right], {"kind": kind, "size": layers.Dense(1, name="size")(joined)})
     model.compile(
         keras.optimizers.SGD(0.05),
         {"kind": "sparse_categorical_crossentropy", "size": "mse"},
@@ -109,18 +102,13 @@ def subclassed() -> keras.Model:
 
 def embedding() -> keras.Model:
     """Sparse gradients; and a mask, so that the loss divides by the number of valid entries."""
-    model = keras.Sequential(
-        [
-            keras.Input((6,), dtype="int32"),
-            layers.Embedding(20, 8, mask_zero=True),
-            layers.LSTM(6, return_sequences=True),
-            layers.Dense(3, "softmax"),
-        ]
+    return chain(
+        keras.Input((6,), dtype="int32"),
+        layers.Embedding(20, 8, mask_zero=True),
+        layers.LSTM(6, return_sequences=True),
+        layers.Dense(3, "softmax"),
+        optimizer=keras.optimizers.SGD(0.3),
     )
-    model.compile(
-        keras.optimizers.SGD(0.3), "sparse_categorical_crossentropy", metrics=["accuracy"]
-    )
-    return model
 
 
 def words() -> tuple[np.ndarray, np.ndarray]:
@@ -136,55 +124,33 @@ class PenaltyOnOutputs(layers.Layer):
 
 
 def regularized() -> keras.Model:
-    model = keras.Sequential(
-        [
-            keras.Input((8,)),
-            layers.Dense(8, "tanh", kernel_regularizer="l2", activity_regularizer="l2"),
-            PenaltyOnOutputs(),
-            layers.Dense(3, "softmax", kernel_regularizer=keras.regularizers.L1(0.01)),
-        ]
+    return chain(
+        keras.Input((8,)),
+        layers.Dense(8, "tanh", kernel_regularizer="l2", activity_regularizer="l2"),
+        PenaltyOnOutputs(),
+        layers.Dense(3, "softmax", kernel_regularizer=keras.regularizers.L1(0.01)),
     )
-    model.compile(
-        keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", metrics=["accuracy"]
-    )
-    return model
 
 
 def synchronised_batch_norm() -> keras.Model:
-    model = keras.Sequential(
-        [
-            keras.Input((8,)),
-            layers.Dense(8),
-            layers.BatchNormalization(synchronized=True),
-            layers.Activation("relu"),
-            layers.Dense(3, "softmax"),
-        ]
+    return chain(
+        keras.Input((8,)),
+        layers.Dense(8),
+        layers.BatchNormalization(synchronized=True),
+        layers.Activation("relu"),
+        layers.Dense(3, "softmax"),
     )
-    model.compile(
-        keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", metrics=["accuracy"]
-    )
-    return model
 
 
 def summed_loss() -> keras.Model:
-    model = keras.Sequential([keras.Input((8,)), layers.Dense(3, kernel_regularizer="l2")])
-    model.compile(
-        keras.optimizers.SGD(0.01),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum"),
-    )
-    return model
+    own = {"optimizer": keras.optimizers.SGD(0.01), "loss": from_logits(reduction="sum")}
+    return chain(keras.Input((8,)), layers.Dense(3, kernel_regularizer="l2"), **own, metrics=None)
 
 
 def loss_per_weight() -> keras.Model:
-    model = keras.Sequential([keras.Input((8,)), layers.Dense(3)])
-    model.compile(
-        keras.optimizers.SGD(0.1),
-        keras.losses.SparseCategoricalCrossentropy(
-            from_logits=True, reduction="mean_with_sample_weight"
-        ),
-        weighted_metrics=["accuracy"],
-    )
-    return model
+    loss = from_logits(reduction="mean_with_sample_weight")
+    weighted = {"metrics": None, "weighted_metrics": ["accuracy"]}
+    return chain(keras.Input((8,)), layers.Dense(3), loss=loss, **weighted)
 
 
 class Gan(keras.Model):

@@ -49,33 +49,62 @@ def train(
     )
 
 
+_alone: dict[str, Outcome] = {}
+
+
+def compare(
+    ranks: Any,
+    n: int,
+    function: Callable[..., Outcome],
+    *args: Any,
+    alone: tuple[Any, ...] | None = None,
+    **tolerance: float,
+) -> tuple[Outcome, Outcome]:
+    """Runs ``function(*args, True)`` on n ranks, and ``function(*args, False)`` once on one.
+
+    With ``alone``, these are the arguments on one rank, and ``args`` are all that n ranks have.
+    Gives what came out on the n ranks, and on one.
+    """
+    if alone is None:
+        args, alone = (*args, True), (*args, False)
+    key = f"{function.__module__} {function.__qualname__} {alone}"
+    if key not in _alone:
+        (_alone[key],) = ranks.run(1, function, *alone)
+    outcomes = ranks.run(n, function, *args)
+    assert_same(outcomes[0], _alone[key], **tolerance)
+    assert_identical(outcomes)
+    return outcomes[0], _alone[key]
+
+
+def close(ours: Any, theirs: Any, rtol: float = 2e-5, atol: float = 2e-6) -> None:
+    """Arrays, in any structure, that are equal up to the order of floating-point sums."""
+    keras.tree.map_structure(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol, atol), ours, theirs
+    )
+
+
+def same_bits(ours: Any, theirs: Any) -> None:
+    """Arrays, in any structure."""
+    keras.tree.map_structure(np.testing.assert_array_equal, ours, theirs)
+
+
 def assert_same(ours: Outcome, theirs: Outcome, rtol: float = 2e-5, atol: float = 2e-6) -> None:
     """All that came out is equal up to the order of floating-point sums."""
-    for a, b in zip(ours.weights, theirs.weights, strict=True):
-        np.testing.assert_allclose(a, b, rtol, atol)
+    close(ours.weights, theirs.weights, rtol, atol)
     assert list(ours.history) == list(theirs.history)
     for name, values in theirs.history.items():
         np.testing.assert_allclose(ours.history[name], values, rtol, atol, err_msg=name)
-    assert ours.evaluation.keys() == theirs.evaluation.keys()
-    for name, value in theirs.evaluation.items():
-        np.testing.assert_allclose(ours.evaluation[name], value, rtol, atol, err_msg=name)
+    close(ours.evaluation, theirs.evaluation, rtol, atol)
     assert (ours.predictions is None) == (theirs.predictions is None)
-    if theirs.predictions is None:
-        return
-    keras.tree.map_structure(
-        lambda a, b: np.testing.assert_allclose(a, b, 10 * rtol, 10 * atol),
-        ours.predictions,
-        theirs.predictions,
-    )
+    if theirs.predictions is not None:
+        close(ours.predictions, theirs.predictions, 10 * rtol, 10 * atol)
 
 
 def assert_identical(outcomes: list[Outcome]) -> None:
     """All ranks hold the same bits."""
     for outcome in outcomes[1:]:
-        for a, b in zip(outcome.weights, outcomes[0].weights, strict=True):
-            np.testing.assert_array_equal(a, b)
-        for a, b in zip(outcome.optimizer, outcomes[0].optimizer, strict=True):
-            np.testing.assert_array_equal(a, b)
+        same_bits(outcome.weights, outcomes[0].weights)
+        same_bits(outcome.optimizer, outcomes[0].optimizer)
         assert outcome.history.keys() == outcomes[0].history.keys()
         for name, values in outcome.history.items():
             np.testing.assert_array_equal(values, outcomes[0].history[name], err_msg=name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 import tnt_notebook as tnt
 from tests.parallel.models import classification, mlp
-from tests.parallel.outcome import assert_identical, assert_same, train
+from tests.parallel.outcome import close, compare, train
 from tnt_notebook import comm
 
 FIT = {"batch_size": 16, "epochs": 4, "verbose": 0}
@@ -35,22 +36,24 @@ class Recorder(keras.callbacks.Callback):
         logs["seen"] = float(epoch)
 
 
-def callback(kind: str, folder: str) -> keras.callbacks.Callback:
-    c = keras.callbacks
-    return {
-        "EarlyStopping": lambda: c.EarlyStopping(
-            "accuracy", patience=0, restore_best_weights=True, min_delta=0.5
-        ),
-        "ReduceLROnPlateau": lambda: c.ReduceLROnPlateau("loss", 0.5, patience=1, min_delta=10),
-        "LearningRateScheduler": lambda: c.LearningRateScheduler(lambda e, lr: lr * 0.5),
-        "SwapEMAWeights": lambda: c.SwapEMAWeights(),
-        "TerminateOnNaN": lambda: c.TerminateOnNaN(),
-        "LambdaCallback": lambda: c.LambdaCallback(
-            on_train_batch_begin=lambda batch, logs: None,
-            on_epoch_end=lambda epoch, logs: logs.update(twice=2 * logs["loss"]),
-        ),
-        "a user's own": lambda: Recorder(f"{folder}/seen.txt"),
-    }[kind]()
+KINDS: dict[str, Callable[[str], keras.callbacks.Callback]] = {
+    "EarlyStopping": lambda _: keras.callbacks.EarlyStopping(
+        "accuracy", patience=0, restore_best_weights=True, min_delta=0.5
+    ),
+    "ReduceLROnPlateau": lambda _: keras.callbacks.ReduceLROnPlateau(
+        "loss", 0.5, patience=1, min_delta=10
+    ),
+    "LearningRateScheduler": lambda _: keras.callbacks.LearningRateScheduler(
+        lambda epoch, rate: rate * 0.5
+    ),
+    "SwapEMAWeights": lambda _: keras.callbacks.SwapEMAWeights(),
+    "TerminateOnNaN": lambda _: keras.callbacks.TerminateOnNaN(),
+    "LambdaCallback": lambda _: keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: None,
+        on_epoch_end=lambda epoch, logs: logs.update(twice=2 * logs["loss"]),
+    ),
+    "a user's own": Recorder,
+}
 
 
 def run_callback(kind: str, folder: str, distributed: bool) -> Any:
@@ -58,34 +61,19 @@ def run_callback(kind: str, folder: str, distributed: bool) -> Any:
     if kind == "TerminateOnNaN":
         x = np.where(np.arange(len(x))[:, None] == 40, np.nan, x)
     ema = {"use_ema": True} if kind == "SwapEMAWeights" else {}
-    fit = {"x": x, "y": y, "batch_size": 16, "epochs": 4, "callbacks": [callback(kind, folder)]}
+    fit = {"x": x, "y": y, "batch_size": 16, "epochs": 4}
+    fit["callbacks"] = [KINDS[kind](f"{folder}/{distributed}.txt")]
     return train(lambda: mlp(keras.optimizers.SGD(0.1, momentum=0.9, **ema)), fit, distributed)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "EarlyStopping",
-        "ReduceLROnPlateau",
-        "LearningRateScheduler",
-        "SwapEMAWeights",
-        "TerminateOnNaN",
-        "LambdaCallback",
-        "a user's own",
-    ],
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_callbacks_decide_as_on_one_process(ranks, tmp_path, kind):
-    for name in ("alone", "together"):
-        (tmp_path / name).mkdir()
-    (plain,) = ranks.run(1, run_callback, kind, str(tmp_path / "alone"), False)
-    outcomes = ranks.run(3, run_callback, kind, str(tmp_path / "together"), True)
-    assert_same(outcomes[0], plain)
-    assert_identical(outcomes)
+    compare(ranks, 3, run_callback, kind, str(tmp_path))
     if kind == "a user's own":
-        seen = [(tmp_path / name / "seen.txt").read_text() for name in ("alone", "together")]
-        assert len(seen[0].splitlines()) == 16
-        np.testing.assert_allclose(*(np.loadtxt(s.splitlines()) for s in seen), rtol=1e-4)
+        alone, together = (np.loadtxt(tmp_path / f"{known}.txt") for known in (False, True))
+        assert len(alone) == 16
+        np.testing.assert_allclose(together, alone, rtol=1e-4)
 
 
 def write_files(folder: str) -> list[str]:
@@ -140,8 +128,7 @@ def test_backup_and_restore_goes_on_where_a_run_was_cut_off(ranks, tmp_path):
     ((plain, plain_epochs),) = ranks.run(1, back_up, str(tmp_path / "alone"))
     for weights, epochs in ranks.run(3, back_up, str(tmp_path / "together")):
         assert epochs == plain_epochs == [2, 3]
-        for a, b in zip(weights, plain, strict=True):
-            np.testing.assert_allclose(a, b, 1e-4, 1e-5)
+        close(weights, plain, 1e-4, 1e-5)
 
 
 class Uses(keras.callbacks.Callback):
@@ -158,10 +145,7 @@ def use_the_model(distributed: bool) -> Any:
 
 
 def test_a_callback_may_evaluate_and_predict(ranks):
-    (plain,) = ranks.run(1, use_the_model, False)
-    outcomes = ranks.run(3, use_the_model, True)
-    assert_same(outcomes[0], plain)
-    assert_identical(outcomes)
+    compare(ranks, 3, use_the_model)
 
 
 class StopsByClock(keras.callbacks.Callback):

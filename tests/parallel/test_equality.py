@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -10,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tests.parallel.models import MODELS, SAMPLES, classification, mlp, rng
-from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
+from tests.parallel.outcome import Outcome, compare, train
 from tests.support.cases import latin
 
 
@@ -23,19 +25,6 @@ def run_model(name: str, distributed: bool) -> Outcome:
         fit["validation_split"] = 0.3
         evaluate = {"x": x, "y": y, "batch_size": 12}
     return train(make, fit, distributed, evaluate)
-
-
-_plain: dict[tuple, Outcome] = {}
-
-
-def compare(ranks, n, function, *args, **tolerance) -> None:
-    """Runs ``function(*args, distributed)`` on n ranks, and on one process with Keras alone."""
-    key = (function.__name__, *map(str, args))
-    if key not in _plain:
-        _plain[key] = ranks.run(1, function, *args, False)[0]
-    outcomes = ranks.run(n, function, *args, True)
-    assert_same(outcomes[0], _plain[key], **tolerance)
-    assert_identical(outcomes)
 
 
 @pytest.mark.parametrize(("name", "n"), latin(MODELS, (4, 2, 3)))
@@ -55,16 +44,8 @@ OPTIMIZERS = {
     "SGD": {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True},
     "RMSprop": {"centered": True},
     "Adam": {"amsgrad": True},
-    "AdamW": {},
-    "Adadelta": {},
-    "Adagrad": {},
-    "Adamax": {},
-    "Adafactor": {},
-    "Nadam": {},
-    "Ftrl": {},
-    "Lion": {},
-    "Lamb": {},
-    "Muon": {},
+    **{name: {} for name in ("AdamW", "Adadelta", "Adagrad", "Adamax", "Adafactor", "Nadam")},
+    **{name: {} for name in ("Ftrl", "Lion", "Lamb", "Muon")},
 }
 CLIPPING = {
     "clipnorm": {"clipnorm": 0.05},
@@ -76,17 +57,18 @@ CLIPPING = {
 }
 
 
+def of_mlp(distributed: bool, make: Callable[[], keras.Model] = mlp) -> Outcome:
+    x, y = classification()
+    return train(make, {"x": x, "y": y, "batch_size": 16, "epochs": 2}, distributed)
+
+
 def run_optimizer(name: str, options: dict, distributed: bool) -> Outcome:
     # In float64: Lion and Adam divide small numbers by small numbers.
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
     try:
-        x, y = classification()
-        return train(
-            lambda: mlp(getattr(keras.optimizers, name)(**options)),
-            {"x": x, "y": y, "batch_size": 16, "epochs": 2},
-            distributed,
-        )
+        make = getattr(keras.optimizers, name)
+        return of_mlp(distributed, lambda: mlp(make(**options)))
     finally:
         keras.config.set_floatx("float32")
         keras.config.set_dtype_policy("float32")
@@ -104,17 +86,11 @@ def test_what_optimizers_do_to_gradients(ranks, name):
 
 
 def run_loss_scaling(distributed: bool) -> Outcome:
-    x, y = classification()
-
     def scaled() -> keras.Model:
-        inner = keras.optimizers.SGD(0.1)
-        return mlp(
-            keras.optimizers.LossScaleOptimizer(
-                inner, initial_scale=2.0**10, dynamic_growth_steps=2
-            )
-        )
+        sgd = keras.optimizers.SGD(0.1)
+        return mlp(keras.optimizers.LossScaleOptimizer(sgd, 2.0**10, dynamic_growth_steps=2))
 
-    return train(scaled, {"x": x, "y": y, "batch_size": 16, "epochs": 2}, distributed)
+    return of_mlp(distributed, scaled)
 
 
 @pytest.mark.core
@@ -125,14 +101,9 @@ def test_loss_scaling(ranks):
 def run_several_steps_at_once(distributed: bool) -> Outcome:
     x, y = classification()
 
-    def several() -> keras.Model:
-        model = mlp()
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(model.optimizer, loss, metrics=["accuracy"], steps_per_execution=3)
-        return model
-
     fit = {"x": x, "y": y, "batch_size": 10, "epochs": 2}
-    return train(several, fit, distributed, {"x": x, "y": y, "batch_size": 10})
+    make = partial(mlp, steps_per_execution=3)
+    return train(make, fit, distributed, {"x": x, "y": y, "batch_size": 10})
 
 
 @pytest.mark.core
@@ -143,8 +114,7 @@ def test_several_steps_per_execution(ranks):
 def run_bfloat16(distributed: bool) -> Outcome:
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        x, y = classification()
-        return train(mlp, {"x": x, "y": y, "batch_size": 16, "epochs": 2}, distributed)
+        return of_mlp(distributed)
     finally:
         keras.config.set_dtype_policy("float32")
 
