@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 
 def replace(path: Path, value: Any) -> None:
@@ -19,3 +21,29 @@ def replace(path: Path, value: Any) -> None:
 def private(path: str, flags: int) -> int:
     """Opens a file that its owner alone may read; an opener for :func:`open`."""
     return os.open(path, flags, 0o600)
+
+
+def typed(kind: Any, said: Any) -> Any:
+    """A value of a type, from what a file of JSON holds; what the type does not know is left out.
+
+    Args:
+        kind: a dataclass, a TypedDict, or what their fields may be: a plain type, a tuple of such,
+            or one or None.
+
+    Raises:
+        TypeError, KeyError, ValueError, OverflowError: it holds something else.
+    """
+    parts = get_args(kind)
+    if is_dataclass(kind) or is_typeddict(kind):
+        return kind(**{n: typed(hint, said[n]) for n, hint in get_type_hints(kind).items()})
+    if get_origin(kind) is UnionType:
+        return None if said is None else typed(parts[0], said)
+    if get_origin(kind) in (tuple, list):
+        values = typed(list, said)
+        each = [parts[0]] * len(values) if parts[1:] in ((), (...,)) else parts
+        return get_origin(kind)(typed(one, v) for one, v in zip(each, values, strict=True))
+    if kind is float and isinstance(said, int):
+        return float(said)
+    if not isinstance(said, get_origin(kind) or kind):
+        raise TypeError(f"{said!r} is no {kind}")
+    return said

@@ -31,6 +31,8 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from typing import Any
 
 MARKER = "TNT_CLUSTER_ID"
 ENGINES_MARKER = "TNT_ENGINES_ID"  # of mpiexec, engines and what these start
@@ -117,7 +119,7 @@ def end_job(ask: list[str], cancel: list[str], listing: list[str]) -> bool:
         time.sleep(0.5)
 
 
-def end(plan: dict) -> list[int | str]:
+def end(plan: Mapping[str, Any]) -> list[int | str]:
     """Ends a cluster and removes its folders; returns what could not be ended.
 
     Args:

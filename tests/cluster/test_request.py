@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from tnt_notebook import files
 from tnt_notebook.cluster.options import OPTIONS, Option, Request, seconds_of
 from tnt_notebook.cluster.request import request
 from tnt_notebook.errors import ClusterError
@@ -144,7 +146,7 @@ def test_a_request_comes_back_from_a_file():
         4, launcher="pbs", nodes=2, gpus=1, cores=2, time="1h", partition="gpu", account="me",
         modules=["a/1", "b"], env={"A": "b c"}, extra=["-x", "-l y=1"], keep=2, transport="mpi",
     )  # fmt: skip
-    assert Request.from_json(json.loads(json.dumps(asked.as_json()))) == asked
+    assert files.typed(Request, json.loads(json.dumps(asdict(asked)))) == asked
 
 
 def test_an_option_that_there_is_not_is_named():

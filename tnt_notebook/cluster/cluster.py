@@ -41,11 +41,7 @@ class Cluster(Ranks):
     """
 
     def __init__(
-        self,
-        ranks: int | None = None,
-        *,
-        report: Callable[[str], None] = no_report,
-        **options: Any,
+        self, ranks: int | None = None, *, report: Callable[[str], None] = no_report, **options: Any
     ) -> None:
         super().__init__(start.start(asked(ranks, options), report))
 

@@ -44,16 +44,7 @@ def write(folder: RunFolder, ranks: int, note: FitNote) -> None:
 def read(folder: RunFolder) -> FitNote | None:
     """The note in the folder; None where no fit was started."""
     try:
-        said = json.loads((folder.path / _NAME).read_bytes())
-        note = FitNote(
-            str(said["title"]),
-            str(said["run"]),
-            dict(said["options"]),
-            str(said["cell"]),
-            str(said["on_failure"]),
-            int(said["restarts"]),
-            tuple(map(int, said["logs"])),
-        )
+        note: FitNote = files.typed(FitNote, json.loads((folder.path / _NAME).read_bytes()))
         return note if all(0 <= size < 1 << 60 for size in note.logs) else None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

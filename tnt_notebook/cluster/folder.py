@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
@@ -30,12 +29,29 @@ from tnt_notebook import protocol, warden
 _ROOM = 1 << 20  # a start writes less
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """Folders of one cluster, readable by their owner only."""
+    """The folders of one cluster, and what lies in them.
 
-    path: Path
-    segments: Path
+    Args:
+        path: the folder itself.
+        segments: the one in this host's memory.
+    """
+
+    def __init__(self, path: Path, segments: Path) -> None:
+        self.path, self.segments = path, segments
+        self.all = (path, segments)  # to be removed when the cluster is gone
+        self.profile = path / "profile"
+        self.ipython = path / "ipython"  # stands in for ~/.ipython in controller and engines
+        self.logs = path / "logs"
+        self.mpi = path / "mpi"
+        self.temporary = path / protocol.TEMPORARY  # TensorFlow leaves files there when killed
+        self.record = path / "cluster.json"
+        self.warden = segments / "warden"  # here, as a socket's path must be short
+        self.busy = path / protocol.BUSY
+        self.time_is_up = path / protocol.TIME_IS_UP
+        self.launcher_log = self.logs / "mpiexec.log"  # what mpiexec itself wrote, or the job
+        self.job_log = self.logs / "job.log"  # what a batch system wrote of a job beside that
+        self.controller_log = self.logs / "controller.log"
 
     @classmethod
     def create(cls, cluster_id: str, on_all_nodes: bool = False) -> RunFolder:
@@ -47,7 +63,7 @@ class RunFolder:
         parent = base(on_all_nodes)
         parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = Path(tempfile.mkdtemp(prefix=f"tnt-{cluster_id}-", dir=parent))  # mode 0700
-        folder = cls(path, local_folder(path.name) or path / "segments")
+        folder = cls(path, segments_of(path))
         parts = (folder.profile, folder.ipython, folder.logs, folder.mpi, folder.temporary)
         try:
             for part in (*parts, folder.segments):
@@ -62,62 +78,12 @@ class RunFolder:
         return folder
 
     def check_room(self) -> None:
-        """Raises OSError where nothing can be written: of a quota only a file tells that is."""
+        """Raises OSError where nothing can be written: only a file tells of a quota."""
         room = self.path / "room"
         try:
             room.write_bytes(bytes(_ROOM))
         finally:
             room.unlink(missing_ok=True)
-
-    @property
-    def all(self) -> tuple[Path, Path]:
-        """What has to be removed when the cluster is gone."""
-        return self.path, self.segments
-
-    @property
-    def profile(self) -> Path:
-        """ipyparallel's profile: connection files with their keys."""
-        return self.path / "profile"
-
-    @property
-    def ipython(self) -> Path:
-        """Stands in for ``~/.ipython`` in controller and engines."""
-        return self.path / "ipython"
-
-    @property
-    def logs(self) -> Path:
-        """One log per rank."""
-        return self.path / "logs"
-
-    @property
-    def mpi(self) -> Path:
-        """Session files of the MPI launcher, where it runs on this host only."""
-        return self.path / "mpi"
-
-    @property
-    def temporary(self) -> Path:
-        """Temporary files of ranks on this host, which TensorFlow leaves behind when killed."""
-        return self.path / protocol.TEMPORARY
-
-    @property
-    def record(self) -> Path:
-        """What the cluster is, for those who look for it."""
-        return self.path / "cluster.json"
-
-    @property
-    def warden(self) -> Path:
-        """The socket of the process that keeps the cluster."""
-        return self.segments / "warden"  # here, as a socket's path must be short
-
-    @property
-    def busy(self) -> Path:
-        """Touched while a fit goes on."""
-        return self.path / protocol.BUSY
-
-    @property
-    def time_is_up(self) -> Path:
-        """Made by the script of a job whose time is nearly over."""
-        return self.path / protocol.TIME_IS_UP
 
     def ended(self, round: int) -> Path:
         """Made by the script of a job when the ranks that it started in a round have ended."""
@@ -126,21 +92,6 @@ class RunFolder:
     def again(self, round: int) -> Path:
         """Asks the script to start ranks again after a round."""
         return self.path / f"again-{round}"
-
-    @property
-    def launcher_log(self) -> Path:
-        """What mpiexec itself wrote, or the job."""
-        return self.logs / "mpiexec.log"
-
-    @property
-    def job_log(self) -> Path:
-        """What a batch system wrote of a job beside that."""
-        return self.logs / "job.log"
-
-    @property
-    def controller_log(self) -> Path:
-        """What the controller wrote."""
-        return self.logs / "controller.log"
 
     def rank_log(self, rank: int) -> Path:
         """Everything one rank wrote."""
@@ -158,9 +109,10 @@ def base(on_all_nodes: bool) -> Path:
     return Path(tempfile.gettempdir())
 
 
-def local_folder(name: str) -> Path | None:
-    """The folder of a cluster in this host's shared memory; None where there is none."""
-    return protocol.SHARED_MEMORY / name if protocol.SHARED_MEMORY.is_dir() else None
+def segments_of(path: Path) -> Path:
+    """The folder of a cluster in this host's shared memory; where there is none, in its own."""
+    memory = protocol.SHARED_MEMORY
+    return memory / path.name if memory.is_dir() else path / "segments"
 
 
 def known() -> list[RunFolder]:
@@ -178,8 +130,7 @@ def known() -> list[RunFolder]:
                 real = Path(os.readlink(path / protocol.HOME_LINK)) if on_host else path
             except OSError:  # it is being made or removed
                 continue
-            segments = local_folder(path.name) or real / "segments"
-            found.setdefault(path.name, RunFolder(real, segments))
+            found.setdefault(path.name, RunFolder(real, path if on_host else segments_of(path)))
     return [found[name] for name in sorted(found)]
 
 

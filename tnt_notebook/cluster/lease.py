@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from tnt_notebook import warden
 from tnt_notebook.errors import ClusterError
@@ -23,27 +23,37 @@ _ANSWER_S = 10.0
 _END_S = warden.ASKED_S + warden.CANCEL_S + warden.GIVE_UP_S + 40
 
 
+class Plan(TypedDict):
+    """What the warden of a cluster keeps, and what it does at the end."""
+
+    id: str
+    folders: list[str]
+    socket: str
+    keep_s: float
+    busy: str
+    fit_s: float
+    ask: list[str]
+    cancel: list[str]
+    listing: list[str]
+    sweep: list[str]
+
+
 class Lease:
     """Held from before the first process starts, or from :meth:`take`, until :meth:`release`.
 
     Args:
-        plan: of the warden: id, folders, socket, keep_s, busy, fit_s, ask, cancel, listing, sweep.
+        plan: of the warden.
         connection: to the warden.
         process: of the warden, if this kernel has started it.
     """
 
     def __init__(
-        self,
-        plan: dict[str, Any],
-        connection: socket.socket,
-        process: subprocess.Popen[str] | None = None,
+        self, plan: Plan, connection: socket.socket, process: subprocess.Popen[str] | None = None
     ) -> None:
-        self._plan = plan
-        self._connection = connection
-        self._process = process
+        self._plan, self._connection, self._process = plan, connection, process
 
     @classmethod
-    def begin(cls, plan: dict[str, Any]) -> Lease:
+    def begin(cls, plan: Plan) -> Lease:
         """Starts a warden, and is its first owner."""
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", warden.__file__],
@@ -68,7 +78,7 @@ class Lease:
         return lease
 
     @classmethod
-    def take(cls, plan: dict[str, Any], force: bool = False) -> Lease:
+    def take(cls, plan: Plan, force: bool = False) -> Lease:
         """The lease of a cluster that nobody owns.
 
         Args:
@@ -143,7 +153,7 @@ class Lease:
             )
 
 
-def status(plan: dict[str, Any]) -> dict[str, Any] | None:
+def status(plan: Plan) -> dict[str, Any] | None:
     """What the warden of a cluster says: owner, ends_in_s, busy, keep_s; None if it has ended."""
     try:
         with _connected(plan["socket"]) as connection:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from tnt_notebook import protocol
@@ -246,17 +246,6 @@ class Request:
     def timeout_s(self) -> float:
         """Seconds until all ranks must answer, once they have been launched."""
         return self.timeout or (180.0 if self.launcher in BATCH_SYSTEMS else 60.0)
-
-    def as_json(self) -> dict[str, Any]:
-        """As it is kept beside the ranks."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Request:
-        """What :meth:`as_json` gave, after a way through a file."""
-        texts = {name: tuple(said[name]) for name in ("modules", "extra")}
-        hosts = tuple((str(name), int(slots)) for name, slots in said["hosts"])
-        return cls(**{**said, **texts, "hosts": hosts})
 
 
 #: By name, in the order of the help.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tnt_notebook import files
 from tnt_notebook.cluster import fit_note, start
 from tnt_notebook.cluster.cell_queue import CellQueue, no_report
 from tnt_notebook.cluster.engines import Engines
@@ -86,7 +87,8 @@ class Ranks:
         except ClusterError as error:
             report(f"starting everything anew: {error}")
             self.stop()
-            engines = start.start(Request.from_json(engines.record.request), report)
+            asked = files.typed(Request, engines.record.request)
+            engines = start.start(asked, report)
         except BaseException:  # Ctrl-C: half of a cluster is of no use
             self.stop()
             raise

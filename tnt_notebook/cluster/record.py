@@ -15,6 +15,7 @@ import psutil
 from tnt_notebook import files, warden
 from tnt_notebook.cluster import lease
 from tnt_notebook.cluster.folder import RunFolder, known
+from tnt_notebook.cluster.lease import Plan
 from tnt_notebook.errors import ClusterError
 
 
@@ -31,7 +32,7 @@ class Record:
         began: Unix time.
         state: ``starting`` or ``ready``.
         request: what was asked for, as plain data.
-        plan: of the warden.
+        plan: what its warden does at the end.
         controller, engines: pid and begin (Unix time) of the controller and of mpiexec; None where
             a job runs the engines.
         job: of a batch system.
@@ -48,7 +49,7 @@ class Record:
     pids: str
     began: float
     request: dict[str, Any]
-    plan: dict[str, Any]
+    plan: Plan
     state: str = "starting"
     controller: tuple[int, float] | None = None
     engines: tuple[int, float] | None = None
@@ -81,7 +82,9 @@ def write(record: Record, folder: RunFolder) -> None:
 def read(folder: RunFolder) -> Record | None:
     """The record in a folder; None where there is none, or none that can be understood."""
     try:
-        return _record(json.loads(folder.record.read_bytes()))
+        record: Record = files.typed(Record, json.loads(folder.record.read_bytes()))
+        time.localtime(record.began)  # raises where that is no time
+        return record
     except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
@@ -139,73 +142,41 @@ def runs(known_process: tuple[int, float] | None) -> bool:
     """Whether that very process is alive."""
     if known_process is None:
         return False
+    pid, began = known_process
     try:
-        found = psutil.Process(known_process[0])
-        same = abs(found.create_time() - known_process[1]) < 2.0
-        return same and found.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
+        found = psutil.Process(pid)
+        return abs(found.create_time() - began) < 2.0 and found.status() != psutil.STATUS_ZOMBIE
+    except (psutil.NoSuchProcess, ValueError):  # a file may hold a negative number
         return False
 
 
-def begin(
-    cluster_id: str, request: dict[str, Any], plan: dict[str, Any], folder: RunFolder
-) -> Record:
-    """The record of a cluster that is being started; kept at once."""
-    record = Record(
-        id=cluster_id,
-        ranks=request["ranks"],
-        launcher=request["launcher"],
-        host=platform.node(),
-        pids=warden.pids_count_in(),
-        began=time.time(),
-        request=request,
-        plan=plan,
-        notebook=notebook(),
-    )
-    write(record, folder)
-    return record
+def remove_dead() -> list[str]:
+    """Removes the folders of clusters that nobody keeps and of which no process is left; returns
+    their ids. What may have a job is left for ``%tnt_cluster stop``.
+
+    A batch system that ends a notebook's job kills the warden, too: nobody cleans up then.
+    """
+    removed = []
+    for folder in known():
+        record = read(folder)
+        if record is None or record.pids != warden.pids_count_in() or record.plan["cancel"]:
+            continue
+        if not warden.processes_of(record.id) and lease.status(record.plan) is None:
+            warden.remove([str(path) for path in folder.all])
+            removed.append(record.id)
+    return removed
 
 
-def _record(said: Any) -> Record:
-    """A record of what a file holds; raises where that is none."""
-    plan, seats = _a(dict, said["plan"]), _a(list, said["seats"])
-    for name in ("id", "socket", "busy"):
-        _a(str, plan[name])
-    for name in ("folders", "ask", "cancel", "listing", "sweep"):
-        _all(str, plan[name])
-    time.localtime(said["began"])  # raises where that is no time
-    return Record(
-        id=_a(str, plan["id"]),
-        ranks=_a(int, said["ranks"]),
-        launcher=_a(str, said["launcher"]),
-        host=_a(str, said["host"]),
-        pids=_a(str, said["pids"]),
-        began=float(said["began"]),
-        request=_a(dict, said["request"]),
-        plan=plan,
-        state=_a(str, said["state"]),
-        controller=_process(said["controller"]),
-        engines=_process(said["engines"]),
-        job=None if said["job"] is None else _a(str, said["job"]),
-        seats=tuple(_all(dict, seats)),
-        notebook=_a(str, said["notebook"]),
-        reached=_a(str, said["reached"]),
-        rounds=_a(int, said["rounds"]),
-    )
+def end(known: Known) -> None:
+    """Ends a cluster that nobody owns, or whose warden has ended.
 
-
-def _a(kind: type, value: Any) -> Any:
-    if not isinstance(value, kind):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return value
-
-
-def _all(kind: type, values: Any) -> list[Any]:
-    return [_a(kind, value) for value in _a(list, values)]
-
-
-def _process(said: Any) -> tuple[int, float] | None:
-    if said is None:
-        return None
-    pid, began = _a(list, said)
-    return _a(int, pid) if 0 < pid < 1 << 31 else 0, float(began)
+    Raises:
+        ClusterError: somebody owns it, or something of it cannot be ended.
+    """
+    record = known.record
+    if not record.here:
+        raise ClusterError(f"Cluster {record.id} is kept on {record.host}: stop it there.")
+    if known.kept is not None:
+        lease.Lease.take(record.plan).release()
+    elif left := warden.end(record.plan):
+        raise ClusterError(f"Of cluster {record.id} {', '.join(map(str, left))} cannot be ended.")

@@ -80,9 +80,7 @@ def request(ranks: int | None = None, *, inside: bool = False, **options: Any) -
     ranks, nodes = _shape(launcher, ranks, nodes, per_node, hosts)
     if ranks > MAX_RANKS:
         raise ClusterError(f"{ranks} ranks are more than the {MAX_RANKS} that a cluster may have.")
-    for name, value in said.items():
-        if (kind := OPTIONS[name].kind) in (str, tuple, dict):  # whatever it was that is like one
-            said[name] = kind(value)
+    said = {name: OPTIONS[name].kind(value) for name, value in said.items()}
     follows = {"ranks": ranks, "nodes": nodes, "hosts": hosts, "settings": _settings(said)}
     found = Request(**{**said, **follows, "inside": inside})
     launch.check(found)

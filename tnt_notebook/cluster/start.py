@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import platform
 import secrets
 import signal
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,13 @@ import psutil
 from traitlets.config import Config
 
 from tnt_notebook import files, warden, words
-from tnt_notebook.cluster import cleanup
 from tnt_notebook.cluster import launch as launchers
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.engines import REMEMBERED, TAIL_LINES, Engines
-from tnt_notebook.cluster.folder import RunFolder, base, local_folder, tail
+from tnt_notebook.cluster.folder import RunFolder, base, segments_of, tail
 from tnt_notebook.cluster.launch import SYSTEMS, Controller, Launch, MpiEngines, launch_of, submit
 from tnt_notebook.cluster.launch.command import environment, local_environment
-from tnt_notebook.cluster.lease import Lease
+from tnt_notebook.cluster.lease import Lease, Plan
 from tnt_notebook.cluster.network import LOOPBACK, address_for
 from tnt_notebook.cluster.options import Request
 from tnt_notebook.cluster.registration import Report, wait_for_ranks
@@ -46,7 +47,7 @@ def start(asked: Request, report: Report) -> Engines:
     Raises:
         ClusterError: with what batch system, MPI and engines wrote. Nothing is left behind.
     """
-    for gone in cleanup.remove_dead():
+    for gone in records.remove_dead():
         report(f"removed what was left of cluster {gone}, which was killed")
     try:
         engines, launch = _begin(asked)
@@ -78,21 +79,19 @@ def _begin(asked: Request) -> tuple[Engines, Launch]:
         undo.callback(warden.remove, folders)
         launch = launch_of(asked, folder, cluster_id)
         launch.check()
-        plan = {
-            "id": cluster_id,
-            "folders": folders,
-            "socket": str(folder.warden),
-            "busy": str(folder.busy),
-            "keep_s": asked.keep * 3600,
-            "fit_s": asked.fit_hours * 3600,
-            "ask": launch.ask,
-            "cancel": launch.cancel,
-            "listing": launch.listing,
-            "sweep": launch.sweep,
-        }
+        plan = Plan(
+            id=cluster_id, folders=folders, socket=str(folder.warden), busy=str(folder.busy),
+            keep_s=asked.keep * 3600, fit_s=asked.fit_hours * 3600, ask=launch.ask,
+            cancel=launch.cancel, listing=launch.listing, sweep=launch.sweep,
+        )  # fmt: skip
         lease = Lease.begin(plan)
         undo.callback(lease.release)
-        record = records.begin(cluster_id, asked.as_json(), plan, folder)
+        record = records.Record(
+            id=cluster_id, ranks=asked.ranks, launcher=asked.launcher, host=platform.node(),
+            pids=warden.pids_count_in(), began=time.time(), request=asdict(asked), plan=plan,
+            notebook=records.notebook(),
+        )  # fmt: skip
+        records.write(record, folder)
         undo.pop_all()
     return Engines(record, folder, lease), launch
 
@@ -122,8 +121,7 @@ def _full(error: OSError, asked: Request) -> str:
 def planned(asked: Request) -> str:
     """What would be run or submitted for a request, as text."""
     path = base(asked.on_other_hosts) / "tnt-ID-NAME"
-    folder = RunFolder(path, local_folder(path.name) or path / "segments")
-    return launch_of(asked, folder, "ID").shown.rstrip() + "\n"
+    return launch_of(asked, RunFolder(path, segments_of(path)), "ID").shown.rstrip() + "\n"
 
 
 def again(engines: Engines, report: Report) -> None:
@@ -132,7 +130,7 @@ def again(engines: Engines, report: Report) -> None:
     Raises:
         ClusterError: controller or job have ended, or ranks do not begin.
     """
-    asked = Request.from_json(engines.record.request)
+    asked: Request = files.typed(Request, engines.record.request)
     if not records.runs(engines.record.controller):
         raise ClusterError("The cluster's controller has ended.")
     if engines.record.job is not None:

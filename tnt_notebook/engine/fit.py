@@ -84,10 +84,7 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
         if "checkpoint" in options:
             said = Checkpoint(**{"run": cell, **options["checkpoint"]})
             options = {**options, "checkpoint": said}
-        with (
-            _kept(kept) as report,
-            distributed(report=report, **options) as session,
-        ):
+        with _kept(kept) as report, distributed(report=report, **options) as session:
             result = shell.run_cell(cell, store_history=False)
             result.raise_error()
     except BaseException as error:  # Ctrl-C and sys.exit too: the notebook must be told

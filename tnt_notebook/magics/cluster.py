@@ -117,10 +117,9 @@ def detach(cluster: Cluster, keep: float | None) -> None:
 def stop_other(which: str) -> None:
     """Ends a cluster that is not this notebook's, if nobody owns it."""
     from tnt_notebook.cluster import record
-    from tnt_notebook.cluster.cleanup import end
 
     known = record.find(which)
-    end(known)
+    record.end(known)
     print(f"cluster {known.record.id} stopped")
 
 

@@ -13,12 +13,7 @@ from tnt_notebook import errors
 from tnt_notebook.dashboard.plan import fastest, figure_bundle
 from tnt_notebook.dashboard.wording import plural
 from tnt_notebook.errors import ModelError
-from tnt_notebook.magics.plan_table import (
-    comparison_html,
-    comparison_text,
-    plan_html,
-    plan_text,
-)
+from tnt_notebook.magics.plan_table import comparison_html, comparison_text, plan_html, plan_text
 from tnt_notebook.magics.progress import StatusLine
 from tnt_notebook.plan.prediction import PipelinePlan, from_json
 from tnt_notebook.protocol import Call, Published

@@ -68,10 +68,7 @@ class Launch:
 
 
 def launch_of(
-    asked: Request,
-    folder: RunFolder,
-    cluster_id: str,
-    inherited: Mapping[str, str] = os.environ,
+    asked: Request, folder: RunFolder, cluster_id: str, inherited: Mapping[str, str] = os.environ
 ) -> Launch:
     """How the engines of a request are started.
 
@@ -150,11 +147,7 @@ def _process(
 
 
 def _job(
-    asked: Request,
-    folder: RunFolder,
-    cluster_id: str,
-    system: System,
-    inherited: Mapping[str, str],
+    asked: Request, folder: RunFolder, cluster_id: str, system: System, inherited: Mapping[str, str]
 ) -> Launch:
     """Engines under an mpiexec that runs in a job."""
     mpiexec = find_mpiexec()

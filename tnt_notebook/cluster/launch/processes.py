@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipyparallel.cluster.launcher import (
-    BaseLauncher,
-    LocalControllerLauncher,
-    MPIEngineSetLauncher,
-)
+from ipyparallel.cluster.launcher import BaseLauncher, LocalControllerLauncher, MPIEngineSetLauncher
 
 
 class _KeepsOutput(BaseLauncher):
