@@ -6,14 +6,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
-from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
 from tnt_notebook.dashboard.bench import Bench, figure_bundle, placeholder
 from tnt_notebook.dashboard.wording import plural, size
 from tnt_notebook.errors import ClusterError, RankError, RulesError
-from tnt_notebook.magics.bench_table import bench_html, bench_text, rules_text
-from tnt_notebook.magics.progress import StatusLine, noninteractive
+from tnt_notebook.magics.bench_table import bench_bundle, rules_text
+from tnt_notebook.magics.progress import StatusLine, in_notebook, noninteractive
 from tnt_notebook.protocol import Call, Published
 
 if TYPE_CHECKING:
@@ -34,15 +33,14 @@ def run(cluster: Cluster, question: dict[str, Any]) -> Bench:
     view = _View()
     begun = time.monotonic()
     try:
-        answer = cluster.call(Call.MEASURE, question, on_data=view.take, report=view.status.update)[
-            0
-        ]
+        answers = cluster.call(Call.MEASURE, question, on_data=view.take, report=view.status.update)
     except RankError as error:
         interrupted = "KeyboardInterrupt" in str(error)
         view.end(view.bench, "interrupted" if interrupted else "failed")
         if interrupted:
             raise Interrupted(view.bench) from None
         raise
+    answer = answers[0]
     if "refused" in answer:
         raise UsageError(answer["refused"])
     bench = Bench(answer)
@@ -85,8 +83,6 @@ class _View:
     def __init__(self) -> None:
         self.status = StatusLine()
         self.bench: Bench | None = None
-        self._in_notebook = getattr(get_ipython(), "kernel", None) is not None
-        self._grows = self._in_notebook and not noninteractive()
         self._tables: DisplayHandle | None = None
         self._figure: DisplayHandle | None = None
 
@@ -99,7 +95,7 @@ class _View:
         self.status.update(f"measuring {size(report['bytes'])}: round {done} of {result['rounds']}")
         if done == result["rounds"]:
             self.bench = Bench(result, complete=False)
-            if self._grows:
+            if in_notebook() and not noninteractive():
                 self._show_tables(self.bench)
 
     def end(self, bench: Bench | None, line: str) -> None:
@@ -107,15 +103,15 @@ class _View:
         self.status.end(line)
         if bench is None:
             return
-        if not self._in_notebook:
-            print(bench_text(bench))
+        if not in_notebook():
+            print(bench_bundle(bench)["text/plain"])
             return
         self._show_tables(bench)
         assert self._figure is not None
         self._figure.update(figure_bundle(bench), raw=True)
 
     def _show_tables(self, bench: Bench) -> None:
-        bundle = {"text/plain": bench_text(bench), "text/html": bench_html(bench)}
+        bundle = bench_bundle(bench)
         if self._tables is not None:
             self._tables.update(bundle, raw=True)
             return

@@ -1,47 +1,38 @@
-"""What ``%tnt_bench`` shows as text: times by size, the fits, and the rules."""
+"""What ``%tnt_bench`` shows beside the figure: times by size, the fits, and the rules."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tnt_notebook.dashboard.wording import short_time, size, three_digits
-from tnt_notebook.magics.table import aligned, html
+from tnt_notebook.magics.table import Bold, Table, bundle
 
 if TYPE_CHECKING:
     from tnt_notebook.dashboard.bench import Bench
 
-_FASTEST = "*"
-_BY = "the fastest, by the ratios within rounds"
 
-
-def bench_text(bench: Bench) -> str:
-    """Headline, tables and verdict, for a monospaced font."""
-    head, rows = _times(bench)
-    cells = [[text + (_FASTEST if best else " " * (head[i] in bench.algorithms))
-              for i, (text, best) in enumerate(row)] for row in rows]  # fmt: skip
-    times = aligned(head, cells, set(head) - {_RULES})
-    fit_head, fits = _fits(bench)
-    return "\n\n".join(
-        [
-            f"{bench.headline}, in µs ({_FASTEST} {_BY})",
-            times,
-            aligned(fit_head, fits, set(fit_head[1:])),
-            bench.verdict,
-        ]
-    )
-
-
-def bench_html(bench: Bench) -> str:
-    """The same for a browser, which gives tables its own style."""
-    head, rows = _times(bench)
-    fit_head, fits = _fits(bench)
-    fitted = [[(text, False) for text in row] for row in fits]
-    return (
-        f"<p>{escape(bench.headline)}, in µs (<b>bold</b>: {_BY})</p>"
-        f"{html(head, rows)}"
-        f"<p><b>{escape(bench.verdict)}</b></p>"
-        f"<details><summary>the cost model</summary>{html(fit_head, fitted)}</details>"
+def bench_bundle(bench: Bench) -> dict[str, str]:
+    """Headline, tables and verdict."""
+    head = ("size", *bench.algorithms, "limit", "best GB/s", "rules take")
+    rows, best = [], set()
+    for limit, use in zip(bench.limit, bench.in_use, strict=True):
+        count = limit["bytes"]
+        fastest = bench.fastest_at(count)
+        best.add((len(rows), fastest["algorithm"]))
+        times = [bench.row(name, count) for name in bench.algorithms]
+        medians = [three_digits(1e6 * entry["median_s"]) for entry in (*times, limit)]
+        gigabytes = three_digits(fastest["bus_bytes_per_s"] / 1e9)
+        rows.append([size(count), *medians, gigabytes, use["algorithm"]])
+    model = "t = latency + bytes / rate"
+    fits = [
+        (fit["algorithm"], short_time(fit["latency_s"]), _rate(fit["bytes_per_s"]))
+        for fit in bench.fits
+    ]
+    return bundle(
+        f"{bench.headline}, in µs (* the fastest, by the ratios within rounds)",
+        Table(head, rows, left={"rules take"}, best=best),
+        Table((model, "latency", "rate"), fits, left={model}, folded="the cost model"),
+        Bold(bench.verdict),
     )
 
 
@@ -67,45 +58,11 @@ def rules_text(known: dict[str, Any]) -> str:
     head = ("collective", "algorithm", "up to", "ranks", "nodes", "in place", "from")
     file = known["file"] or "none: TNT_RULES is empty"
     first = f"The first rule that matches counts. File of saved rules: {file}"
-    return f"{first}\n\n{aligned(head, rows, {'up to'})}"
+    return f"{first}\n\n{Table(head, rows, {*head} - {'up to'}).text()}"
 
 
-_RULES = "rules take"
-
-
-def _times(bench: Bench) -> tuple[list[str], list[list[tuple[str, bool]]]]:
-    """Head and rows; of each cell its text, and whether it is the fastest of its row."""
-    head = ["size", *bench.algorithms, "limit", "best GB/s", _RULES]
-    rows = []
-    for limit, use in zip(bench.limit, bench.in_use, strict=True):
-        count = limit["bytes"]
-        best = bench.fastest_at(count)
-        medians = [bench.row(name, count) for name in bench.algorithms]
-        rows.append(
-            [
-                (size(count), False),
-                *((_us(row["median_s"]), row is best) for row in medians),
-                (_us(limit["median_s"]), False),
-                (three_digits(best["bus_bytes_per_s"] / 1e9), False),
-                (use["algorithm"], False),
-            ]
-        )
-    return head, rows
-
-
-def _fits(bench: Bench) -> tuple[list[str], list[list[str]]]:
-    head = ["t = latency + bytes / rate", "latency", "rate"]
-    rows = []
-    for fit in bench.fits:
-        rate = (
-            "-" if fit["bytes_per_s"] is None else f"{three_digits(fit['bytes_per_s'] / 1e9)} GB/s"
-        )
-        rows.append([fit["algorithm"], short_time(fit["latency_s"]), rate])
-    return head, rows
-
-
-def _us(seconds: float) -> str:
-    return three_digits(1e6 * seconds)
+def _rate(bytes_per_s: float | None) -> str:
+    return "-" if bytes_per_s is None else f"{three_digits(bytes_per_s / 1e9)} GB/s"
 
 
 def _span(least: int, most: int | None) -> str:

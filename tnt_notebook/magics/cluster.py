@@ -14,7 +14,7 @@ from tnt_notebook import words
 from tnt_notebook.cluster.options import OPTIONS, Option
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.magics.progress import StatusLine
-from tnt_notebook.magics.table import aligned
+from tnt_notebook.magics.table import Table
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -133,7 +133,7 @@ def show_list(own: str | None) -> None:
 
     rows = [_row(known, own) for known in record.listed()]
     if rows:
-        print(aligned(_HEADERS, rows, {"ranks"}))
+        print(Table(_HEADERS, rows, {*_HEADERS} - {"ranks"}).text())
     else:
         print("no cluster is running")
 

@@ -6,15 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from IPython.core.getipython import get_ipython
-from IPython.display import display
-
 from tnt_notebook import errors
 from tnt_notebook.dashboard.plan import fastest, figure_bundle
 from tnt_notebook.dashboard.wording import plural
 from tnt_notebook.errors import ModelError
-from tnt_notebook.magics.plan_table import comparison_html, comparison_text, plan_html, plan_text
-from tnt_notebook.magics.progress import StatusLine
+from tnt_notebook.magics.plan_table import comparison_bundle, plan_bundle
+from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.plan.prediction import PipelinePlan, from_json
 from tnt_notebook.protocol import Call, Published
 
@@ -67,20 +64,7 @@ def run(
     if not plans:
         first, why = next(iter(refused.items()))
         raise ModelError(f"There is no schedule for it. {first}: {why}")
-    _show(plans, refused, compare=len(schedules) > 1)
+    compares = len(schedules) > 1
+    table = comparison_bundle(plans, refused) if compares else plan_bundle(plans[0])
+    show(table, figure_bundle(fastest(plans)))
     return plans
-
-
-def _show(plans: list[PipelinePlan], refused: dict[str, str], compare: bool) -> None:
-    if compare:
-        bundle = {
-            "text/plain": comparison_text(plans, refused),
-            "text/html": comparison_html(plans, refused),
-        }
-    else:
-        bundle = {"text/plain": plan_text(plans[0]), "text/html": plan_html(plans[0])}
-    if getattr(get_ipython(), "kernel", None) is None:
-        print(bundle["text/plain"])
-        return
-    display(bundle, raw=True)
-    display(figure_bundle(fastest(plans)), raw=True)

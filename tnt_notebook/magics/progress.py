@@ -1,8 +1,9 @@
-"""A status line that changes in place while something takes its time."""
+"""What a magic shows: results, and a status line while something takes its time."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from IPython.core.getipython import get_ipython
@@ -16,13 +17,26 @@ def noninteractive() -> bool:
     return os.environ.get(NONINTERACTIVE, "") not in ("", "0")
 
 
+def in_notebook() -> bool:
+    """Whether what is displayed is seen: not where a prompt waits."""
+    return getattr(get_ipython(), "kernel", None) is not None
+
+
+def show(*bundles: Mapping[str, Any]) -> None:
+    """Displays MIME bundles in a notebook; elsewhere prints the text of the first."""
+    if not in_notebook():
+        print(bundles[0]["text/plain"])
+        return
+    for one in bundles:
+        display(one, raw=True)
+
+
 class StatusLine:
     """One line of output, replaced by each :meth:`update`; only the last stays."""
 
     def __init__(self) -> None:
         # Outside a notebook, and where nobody watches, the last line is enough.
-        in_notebook = getattr(get_ipython(), "kernel", None) is not None
-        self._live = in_notebook and not noninteractive()
+        self._live = in_notebook() and not noninteractive()
         self._place: DisplayHandle | None = None
 
     def update(self, line: str) -> None:

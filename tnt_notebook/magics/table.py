@@ -1,8 +1,9 @@
-"""The table of ``%tnt_cluster status``, and tables as text and HTML."""
+"""Tables as text and for a browser, and the one of ``%tnt_cluster status``."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,80 @@ if TYPE_CHECKING:
     from tnt_notebook.cluster import Links, RankStatus
 
 _HEADERS = ("rank", "host", "node", "link", "pid", "cores", "GPU", "memory", "state")
-_RIGHT = {"rank", "node", "pid", "memory"}
+_LEFT = {"host", "link", "cores", "GPU", "state"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells under heads.
+
+    Attributes:
+        left: heads of the columns whose cells begin at the same place; the others' end there.
+        best: row and head of the cells that are marked, by a star.
+        folded: what it is folded under in a browser; "": it is open.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: Collection[str] = ()
+    best: Collection[tuple[int, str]] = ()
+    folded: str = ""
+
+    def text(self) -> str:
+        """For a monospaced font: columns two spaces apart."""
+        marks = dict.fromkeys((name for _, name in self.best), " ")
+        lines = [self.head] + [
+            [text + ("*" if (i, name) in self.best else marks.get(name, "")) for name, text in row]
+            for i, row in enumerate(self._rows())
+        ]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(
+                text.ljust(width) if name in self.left else text.rjust(width)
+                for name, text, width in zip(self.head, line, widths, strict=True)
+            ).rstrip()
+            for line in lines
+        )
+
+    def html(self) -> str:
+        """For a browser, which gives tables its own style: there, cells end at the same place."""
+
+        def cell(tag: str, name: str, text: str, best: bool = False) -> str:
+            side = ' style="text-align: left"' if name in self.left else ""
+            inner = f"<b>{escape(text)}*</b>" if best else escape(text)
+            return f"<{tag}{side}>{inner}</{tag}>"
+
+        lines = [[cell("th", name, name) for name in self.head]] + [
+            [cell("td", name, text, (i, name) in self.best) for name, text in row]
+            for i, row in enumerate(self._rows())
+        ]
+        head, *body = [f"<tr>{''.join(cells)}</tr>" for cells in lines]
+        table = f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>"
+        if not self.folded:
+            return table
+        return f"<details><summary>{escape(self.folded)}</summary>{table}</details>"
+
+    def _rows(self) -> list[list[tuple[str, str]]]:
+        """Of each cell its head and text."""
+        return [list(zip(self.head, row, strict=True)) for row in self.rows]
+
+
+class Bold(str):
+    """A paragraph that a browser shows in bold."""
+
+
+def bundle(*parts: str | Table) -> dict[str, str]:
+    """Paragraphs and tables, for a monospaced font and for a browser."""
+    texts, pages = [], []
+    for part in parts:
+        if isinstance(part, Table):
+            texts.append(part.text())
+            pages.append(part.html())
+        else:
+            texts.append(part)
+            page = escape(part)
+            pages.append(f"<p><b>{page}</b></p>" if isinstance(part, Bold) else f"<p>{page}</p>")
+    return {"text/plain": "\n\n".join(texts), "text/html": "".join(pages)}
 
 
 def status_table(rows: Sequence[RankStatus]) -> str:
@@ -29,7 +103,7 @@ def status_table(rows: Sequence[RankStatus]) -> str:
         )
         for row in rows
     ]
-    return aligned(_HEADERS, cells, _RIGHT)
+    return Table(_HEADERS, cells, _LEFT).text()
 
 
 def links_line(links: Links, ranks: int) -> str:
@@ -38,43 +112,6 @@ def links_line(links: Links, ranks: int) -> str:
         return "one rank has nobody to exchange with"
     lanes = "" if links.lanes == 1 else f", with {links.lanes} progress threads each"
     return f"ranks exchange by {links.by}{lanes}: {links.reason}"
-
-
-def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str]) -> str:
-    """Text in columns two spaces apart; those whose head is in ``right`` end at the same place."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if name in right else text.ljust(width)
-            for name, text, width in zip(head, line, widths, strict=True)
-        ).rstrip()
-        for line in (head, *rows)
-    )
-
-
-def html(
-    head: Sequence[str], rows: Sequence[Sequence[tuple[str, bool]]], left: Collection[str] = ()
-) -> str:
-    """A table for a browser, which gives it its own style; there, cells end at the same place.
-
-    Args:
-        rows: of each cell its text, and whether it is bold.
-        left: heads of columns whose cells begin at the same place.
-    """
-
-    def cell(tag: str, name: str, text: str, bold: bool = False) -> str:
-        side = ' style="text-align: left"' if name in left else ""
-        inner = f"<b>{escape(text)}</b>" if bold else escape(text)
-        return f"<{tag}{side}>{inner}</{tag}>"
-
-    headings = "".join(cell("th", name, name) for name in head)
-    body = "".join(
-        "<tr>"
-        + "".join(cell("td", name, *content) for name, content in zip(head, row, strict=True))
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{headings}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _spans(numbers: Sequence[int]) -> str:

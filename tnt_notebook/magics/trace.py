@@ -8,24 +8,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from IPython.core.error import UsageError
-from IPython.core.getipython import get_ipython
-from IPython.display import display
 
 from tnt_notebook.dashboard import saved
 from tnt_notebook.dashboard.follow import ending, follow
 from tnt_notebook.dashboard.saved import PLOTLY
-from tnt_notebook.dashboard.summary import summary
 from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.dashboard.wording import clock, plural, rate, size
 from tnt_notebook.errors import TraceError
-from tnt_notebook.magics.table import aligned
+from tnt_notebook.magics import progress
+from tnt_notebook.magics.table import Table
 from tnt_notebook.telemetry import archive, run_folder
 from tnt_notebook.telemetry.archive import RunInfo
 from tnt_notebook.telemetry.run_reader import read
 
 LATEST = 20
 _HEADERS = ("id", "title", "ranks", "began", "state", "took", "samples/s", "size")
-_RIGHT = {"ranks", "took", "samples/s", "size"}
+_LEFT = {"id", "title", "began", "state"}
 
 
 def show_list(everything: bool = False) -> None:
@@ -36,7 +34,7 @@ def show_list(everything: bool = False) -> None:
         print(f"no run is kept in {base}")
         return
     shown = runs if everything else runs[-LATEST:]
-    print(aligned(_HEADERS, [_cells(run) for run in shown], _RIGHT))
+    print(Table(_HEADERS, [_cells(run) for run in shown], _LEFT).text())
     older = len(runs) - len(shown)
     beside = f"; {older:,} older: %tnt_trace list --all" if older else ""
     print(f"{plural(len(runs), 'run')}, {size(sum(run.size for run in runs))} in {base}{beside}")
@@ -53,12 +51,8 @@ def show(run: RunInfo, leave: threading.Event) -> Trace:
     if run.state == "running":
         follow(run, leave)
         return trace
-    how = ending(run)
-    if getattr(get_ipython(), "kernel", None) is None:
-        print(summary(run.title, run.ranks, frames, *how))
-    else:
-        display(saved.summary_bundle(run.title, run.ranks, frames, *how), raw=True)
-        display(saved.figure_bundle(frames), raw=True)
+    told = saved.summary_bundle(run.title, run.ranks, frames, *ending(run))
+    progress.show(told, saved.figure_bundle(frames))
     return trace
 
 
@@ -88,10 +82,7 @@ def compare(runs: Sequence[RunInfo]) -> list[Trace]:
     figure = traces[0].compare(*traces[1:])
     names = ", ".join(trace.title for trace in traces)
     text = f"Figure: {names} beside each other."
-    if getattr(get_ipython(), "kernel", None) is None:
-        print(text)
-    else:
-        display({PLOTLY: figure.to_plotly_json(), "text/plain": text}, raw=True)
+    progress.show({"text/plain": text, PLOTLY: figure.to_plotly_json()})
     return traces
 
 
