@@ -41,7 +41,7 @@ class BreakOff(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self.count += 1
         if self.count == self._at:
-            stop.request_checkpoint()
+            stop.checkpoint.set()
         if self.count == self._at + 2:
             if self._folder is not None:
                 folder = self._folder

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tnt_notebook as tnt
 from tests.parallel.models import MODELS, SAMPLES, classification, mlp, two_inputs
 from tnt_notebook import comm
-from tnt_notebook.comm.stop import request_stop
+from tnt_notebook.comm import stop
 
 
 def on_batches(distributed: bool) -> Any:
@@ -118,7 +118,7 @@ def test_batch_norm_statistics_are_the_same_on_all_ranks_and_finite_without_data
 class RequestsStop(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if self.model.optimizer.iterations == 6:
-            request_stop()
+            stop.end.set()
 
 
 def stop_in_between() -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tnt_notebook.comm import _kernels
 from tnt_notebook.comm.connection import Connection, refused
 from tnt_notebook.comm.numbers import reduction_number, type_number
 
@@ -32,8 +33,6 @@ class Bucket:
         dtype: np.dtype,
         channel: int,
     ) -> None:
-        from tnt_notebook.comm import _kernels
-
         label = f"allreduce in place of {dtype}[{count}]"
         self._connection, self._size, self._label = connection, size, label
         self._bucket = _kernels.SharedBucket(

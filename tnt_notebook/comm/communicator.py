@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tnt_notebook.comm import schedules
+from tnt_notebook.comm import _kernels, schedules
 from tnt_notebook.comm.buckets import Bucket
 from tnt_notebook.comm.connection import Connection, Prepared
 from tnt_notebook.comm.numbers import COLLECTIVES, reduction_number, type_number
@@ -23,6 +23,20 @@ Algorithm = str | Callable[..., Any] | None
 
 #: After so many different calls what they have prepared is dropped.
 MOST_PREPARED = 1024
+
+
+class _Call(NamedTuple):
+    """What makes a call of a collective a different one."""
+
+    collective: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    count: int
+    op: str
+    scale: float
+    offsets: tuple[int, ...]
+    root: int
+    algorithm: Algorithm
 
 
 class Communicator:
@@ -38,18 +52,26 @@ class Communicator:
 
     Several may be used at once, each by a thread of its own.
 
-    Attributes:
-        rank, size: of this process among the members, and how many these are.
-        members: the members' ranks in the world, ascending.
     """
-
-    rank: int
-    size: int
-    members: tuple[int, ...]
 
     def __init__(self, connection: Connection, channel: int) -> None:
         self._connection, self._channel = connection, channel
         self._lock = threading.Lock()
+
+    @property
+    def members(self) -> Sequence[int]:
+        """The members' ranks in the world, ascending."""
+        return range(self._connection.engine.size)
+
+    @property
+    def rank(self) -> int:
+        """Of this process among the members, 0 to size - 1."""
+        return self.members.index(self._connection.rank)
+
+    @property
+    def size(self) -> int:
+        """How many members there are."""
+        return len(self.members)
 
     @property
     def id(self) -> tuple[int, int]:
@@ -259,63 +281,44 @@ class Communicator:
         root: int = 0,
         algorithm: Algorithm = None,
     ) -> None:
-        key = (collective, array.dtype, array.shape, count, op, scale, offsets, root, algorithm)
+        key = _Call(
+            collective, array.dtype, array.shape, count, op, scale, offsets, root, algorithm
+        )
         known = self._connection.prepared(self._group)
         prepared = known.get(key)
         if prepared is None:
             if len(known) >= MOST_PREPARED:
                 known.clear()
-            prepared = known[key] = self._prepare(array, output, *key)
+            prepared = known[key] = self._prepare(key, array, output)
         if prepared.opaque:
             array = array.view(np.uint16)
             output = None if output is None else output.view(np.uint16)
         with self._lock:
             self._connection.carry_out(prepared, array, output)
 
-    def _prepare(
-        self,
-        array: np.ndarray,
-        output: np.ndarray | None,
-        collective: str,
-        dtype: np.dtype,
-        shape: tuple[int, ...],
-        count: int,
-        op: str,
-        scale: float,
-        offsets: tuple[int, ...],
-        root: int,
-        algorithm: Algorithm,
-    ) -> Prepared:
-        from tnt_notebook.comm import _kernels
-
-        if not 0 <= root < self.size:
-            raise ValueError(f"rank {root} is not one of 0 to {self.size - 1}")
+    def _prepare(self, call: _Call, array: np.ndarray, output: np.ndarray | None) -> Prepared:
+        dtype, algorithm = call.dtype, call.algorithm
+        if not 0 <= call.root < self.size:
+            raise ValueError(f"rank {call.root} is not one of 0 to {self.size - 1}")
         number = type_number(dtype)
-        reduction, scale = reduction_number(op, dtype, scale, self.size)
+        reduction, scale = reduction_number(call.op, dtype, call.scale, self.size)
         schedule, agreed = None, 0
         if callable(algorithm):
             task = schedules.Task(
-                collective, self.rank, self.size, count, dtype.itemsize, offsets, root, self.node
-            )
+                call.collective, self.rank, self.size, call.count, dtype.itemsize, call.offsets,
+                call.root, self.node,
+            )  # fmt: skip
             output_count = 0 if output is None else output.size
             schedule, agreed = schedules.made_by(algorithm, task, array.size, output_count)
-        label = f"{collective} of {dtype}{list(shape)}" if array.size else collective
+        shape = list(call.shape)
+        label = f"{call.collective} of {dtype}{shape}" if array.size else call.collective
         operation = _kernels.Operation(
-            engine=self._connection.engine,
-            channel=self._channel,
-            collective=COLLECTIVES.index(collective),
-            type=number,
-            reduction=reduction,
-            scale=scale,
-            count=count,
-            offsets=offsets,
-            root=root,
-            group=self._group,
-            algorithm=algorithm if isinstance(algorithm, str) else "",
-            schedule=schedule,
-            agreed=agreed,
-            label=label,
-        )
+            engine=self._connection.engine, channel=self._channel,
+            collective=COLLECTIVES.index(call.collective), type=number, reduction=reduction,
+            scale=scale, count=call.count, offsets=call.offsets, root=call.root,
+            group=self._group, algorithm=algorithm if isinstance(algorithm, str) else "",
+            schedule=schedule, agreed=agreed, label=label,
+        )  # fmt: skip
         return Prepared(operation, label, opaque=dtype.name == "bfloat16")
 
 
@@ -324,13 +327,14 @@ class Group(Communicator):
 
     def __init__(self, connection: Connection, members: tuple[int, ...], channel: int) -> None:
         super().__init__(connection, channel)
-        self.members = members
-        self.rank, self.size = members.index(connection.rank), len(members)
-        self._number = connection.add_group(members)
+        self._members, self._number = members, connection.add_group(members)
+
+    @property
+    def members(self) -> Sequence[int]:
+        return self._members
 
     def __repr__(self) -> str:
-        ranks = list(self.members)
-        return f"<Group: rank {self.rank} of {self.size}, ranks {ranks} of the world>"
+        return f"<Group: rank {self.rank} of {self.size}, ranks {list(self.members)} of the world>"
 
     @property
     def _group(self) -> int:

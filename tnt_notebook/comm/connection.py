@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tnt_notebook.comm import channels, links, mpi
+from tnt_notebook.comm import _kernels, channels, links, mpi
 from tnt_notebook.errors import CommunicationError, PeerError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-    from tnt_notebook.comm import _kernels
 
 
 class Prepared(NamedTuple):
@@ -55,8 +53,6 @@ class Connection:
     def __init__(
         self, parent: MPI.Intracomm | None, transport: str, lanes: int, timeout_s: float
     ) -> None:
-        from tnt_notebook.comm import _kernels
-
         if not 1 <= lanes <= _kernels.max_lanes:
             raise ValueError(f"lanes must be 1 to {_kernels.max_lanes}, not {lanes}")
         self.transport = links.checked(transport)
@@ -80,8 +76,6 @@ class Connection:
 
     def open(self) -> None:
         """Collective."""
-        from tnt_notebook.comm import _kernels
-
         if self.parent is None:
             transports = [_kernels.lonely_transport()]
             self.links = links.Links(self.transport, (0,), "mpi", "there is one rank")
@@ -157,8 +151,6 @@ class Connection:
 
     def abort(self, reason: str) -> None:
         """Ends all waiting on all ranks: their collectives raise PeerError with ``reason``."""
-        from tnt_notebook.comm import _kernels
-
         whole_letters = reason.encode(errors="replace")[: _kernels.max_notice_bytes]
         self.engine.abort(whole_letters.decode(errors="ignore"))
 
@@ -179,7 +171,5 @@ def refused(error: BaseException, is_busy: bool) -> bool:
 
 
 def _close(world: int, engine: _kernels.Engine) -> None:
-    from tnt_notebook.comm import _kernels
-
     engine.close()
     _kernels.register_engine(world, None)

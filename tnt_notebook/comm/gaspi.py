@@ -13,13 +13,11 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tnt_notebook.comm import mpi
+from tnt_notebook.comm import _kernels, mpi
 from tnt_notebook.errors import CommunicationError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-    from tnt_notebook.comm import _kernels
 
 #: Names the library: a path, or a name that the dynamic linker finds.
 LIBRARY_VARIABLE = "TNT_GASPI_LIBRARY"
@@ -68,8 +66,6 @@ def transports(comm: MPI.Comm, lanes: int, timeout_s: float) -> list[_kernels.Tr
         CommunicationError: on all ranks, if GPI-2 cannot be had on one of them.
     """
     global _job
-    from tnt_notebook.comm import _kernels
-
     started = mpi.allgather(comm, _job and (_job.id, _job.rank), timeout_s, "opening GASPI")
     if not any(started):
         job = _plan(comm, timeout_s)
@@ -113,8 +109,6 @@ def transports(comm: MPI.Comm, lanes: int, timeout_s: float) -> list[_kernels.Tr
 
 def _plan(comm: MPI.Comm, timeout_s: float) -> _Job:
     """Hosts and ports on which all ranks can start GASPI. Collective."""
-    from tnt_notebook.comm import _kernels
-
     names = mpi.allgather(comm, socket.gethostname(), timeout_s, "opening GASPI")
     # A name of its own may mean nothing on a host that is alone.
     hosts = tuple(names) if len(set(names)) > 1 else ("localhost",) * comm.size

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tnt_notebook.choices import TRANSPORTS
-from tnt_notebook.comm import gaspi, mpi
+from tnt_notebook.comm import _kernels, gaspi, mpi
 from tnt_notebook.errors import CommunicationError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-    from tnt_notebook.comm import _kernels
 
 #: With the value 0, shared memory is not used.
 SHARED_MEMORY_VARIABLE = "TNT_SHARED_MEMORY"
@@ -100,8 +98,6 @@ def open_links(
     Raises:
         CommunicationError: on all ranks, if what was asked for cannot be had.
     """
-    from tnt_notebook.comm import _kernels
-
     network = "gpi" if transport == "gpi" else "mpi"
     shared, node, reason = _share(comm, transport, timeout_s)
     if transport == "shm" and len(set(node)) > 1:
@@ -120,8 +116,6 @@ def _share(
     comm: MPI.Comm, transport: str, timeout_s: float
 ) -> tuple[_kernels.SharedNode | None, list[int], str]:
     """Maps the memory of the ranks of this node; the node of each rank; what to say about it."""
-    from tnt_notebook.comm import _kernels
-
     alone = list(range(comm.size))
     if transport == "mpi":
         return None, alone, "transport mpi was asked for"

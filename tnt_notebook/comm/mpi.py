@@ -13,12 +13,11 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tnt_notebook.comm import _kernels
 from tnt_notebook.errors import CommunicationError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-    from tnt_notebook.comm import _kernels
 
 # Set by the launchers (Open MPI, PMIx, MPICH and Intel MPI, Slurm's srun) for every rank.
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -61,8 +60,6 @@ def transport(link: MPI.Comm) -> _kernels.Transport:
     """
     from mpi4py import MPI
 
-    from tnt_notebook.comm import _kernels
-
     link.Set_errhandler(MPI.ERRORS_RETURN)
     return _kernels.mpi_transport(
         path=MPI.__file__,
@@ -86,8 +83,6 @@ def turn() -> Iterator[None]:
     if _multiple():
         yield
         return
-    from tnt_notebook.comm import _kernels
-
     _kernels.take_mpi_turn()
     try:
         yield

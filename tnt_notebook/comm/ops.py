@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tnt_notebook.comm import _kernels
 from tnt_notebook.comm.channels import GRAPH, Range
 from tnt_notebook.comm.communicator import Communicator
 from tnt_notebook.comm.current import world
@@ -222,8 +223,6 @@ def library() -> Any:
 
 
 def _library_path() -> Path:
-    from tnt_notebook.comm import _kernels
-
     return Path(_kernels.__file__).with_name("libtnt_tensorflow.so")
 
 

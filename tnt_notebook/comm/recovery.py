@@ -22,14 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tnt_notebook.comm import mpi, survival
+from tnt_notebook.comm import _kernels, mpi, survival
 from tnt_notebook.comm.connection import Connection
 from tnt_notebook.errors import CommunicationError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-    from tnt_notebook.comm import _kernels
 
 #: To open links, beside those that end with the death of a rank.
 _ATTEMPTS = 3

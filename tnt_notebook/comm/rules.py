@@ -24,15 +24,12 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tnt_notebook.comm import schedules
+from tnt_notebook.comm import _kernels, schedules
 from tnt_notebook.comm.communicator import Communicator
 from tnt_notebook.comm.numbers import COLLECTIVES
 from tnt_notebook.errors import RulesError
-
-if TYPE_CHECKING:
-    from tnt_notebook.comm import _kernels
 
 #: Names the file of rules; empty: none is read.
 VARIABLE = "TNT_RULES"
@@ -104,8 +101,6 @@ def saved() -> list[Rule]:
 
 def default() -> list[Rule]:
     """The rules of the backend, which stand behind those of the file."""
-    from tnt_notebook.comm import _kernels
-
     return [
         Rule(
             COLLECTIVES[rule.collective], rule.algorithm, rule.up_to_bytes, rule.nodes,
@@ -182,8 +177,6 @@ def agreed(over: Communicator) -> list[Rule]:
 
 def for_engine(rules: Iterable[Rule]) -> list[_kernels.Rule]:
     """Rules, and the defaults behind them, as the backend takes them."""
-    from tnt_notebook.comm import _kernels
-
     return [
         *(
             _kernels.Rule(

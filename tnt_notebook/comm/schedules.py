@@ -37,12 +37,9 @@ import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
+from tnt_notebook.comm import _kernels
 from tnt_notebook.comm.numbers import COLLECTIVES
-
-if TYPE_CHECKING:
-    from tnt_notebook.comm import _kernels
 
 MEMORIES = ("input", "output", "data", "scratch")
 
@@ -151,16 +148,12 @@ def reduce(round: int, count: int, to: Place, from_: Place, with_: Place) -> Ste
 
 def names(collective: str) -> list[str]:
     """The algorithms of the backend for a collective."""
-    from tnt_notebook.comm import _kernels
-
     number = _number(collective)
     return [name for of, name in _kernels.algorithms() if of == number]
 
 
 def algorithm_name(number: int) -> str:
     """The algorithm that the trace calls by this number."""
-    from tnt_notebook.comm import _kernels
-
     known = _kernels.algorithms()
     return known[number][1] if number < len(known) else "a schedule of its own"
 
@@ -186,8 +179,6 @@ def check(
     Raises:
         ValueError: what is wrong, on which rank, in which step.
     """
-    from tnt_notebook.comm import _kernels
-
     if collective in ("allgather", "reduce_scatter") and not offsets:
         offsets = [count * r // size for r in range(size + 1)]
     task = Task(
@@ -211,8 +202,6 @@ def made_by(
     Raises:
         ValueError: a step goes beyond the memory or the ranks that there are.
     """
-    from tnt_notebook.comm import _kernels
-
     schedule = maker(task)
     elements = {
         "input": input_count,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tnt_notebook.comm import channels, clocks, links, mpi, recovery, rules, survival
+from tnt_notebook.comm import _kernels, channels, clocks, links, mpi, recovery, rules, survival
 from tnt_notebook.comm.communicator import Communicator
 from tnt_notebook.comm.connection import Connection
 from tnt_notebook.errors import CommunicationError
@@ -76,21 +76,6 @@ class World(Communicator):
 
     def __repr__(self) -> str:
         return f"<World: rank {self.rank} of {self.size}, {self.links.describe()}>"
-
-    @property
-    def rank(self) -> int:  # type: ignore[override]
-        """Of this process, 0 to size - 1."""
-        return self._connection.engine.rank
-
-    @property
-    def size(self) -> int:  # type: ignore[override]
-        """How many ranks there are."""
-        return self._connection.engine.size
-
-    @property
-    def members(self) -> tuple[int, ...]:  # type: ignore[override]
-        """All ranks."""
-        return tuple(range(self.size))
 
     @property
     def links(self) -> links.Links:
@@ -196,16 +181,12 @@ class World(Communicator):
 
     def notify(self, peer: int, kind: int, payload: bytes) -> None:
         """Sends a small message (at most 8 KB) to one rank, without waiting."""
-        from tnt_notebook.comm import _kernels
-
         if not 0 <= peer < self.size:
             raise ValueError(f"rank {peer} is not one of 0 to {self.size - 1}")
         self._connection.engine.notify(peer, _kernels.first_user_kind + kind, payload)
 
     def notices(self) -> list[tuple[int, int, bytes]]:
         """What :meth:`notify` has brought here since the last call: (source, kind, payload)."""
-        from tnt_notebook.comm import _kernels
-
         found = iter(self._connection.engine.take_notice, None)
         return [(source, kind - _kernels.first_user_kind, data) for source, kind, data in found]
 

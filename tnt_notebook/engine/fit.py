@@ -30,8 +30,8 @@ _last: tuple[str, dict[str, Any]] | None = None
 def install() -> None:
     """Makes signals requests of the running fit: to end after its current step, or to leave it
     there with a checkpoint, as before the time limit of a batch system."""
-    signal.signal(protocol.STOP, lambda signum, frame: stop.request_stop())
-    signal.signal(protocol.SUSPEND, lambda signum, frame: stop.request_checkpoint(end=True))
+    signal.signal(protocol.STOP, lambda signum, frame: stop.end.set())
+    signal.signal(protocol.SUSPEND, lambda signum, frame: stop.leave.set())
 
 
 def run_fit_cell(
@@ -71,7 +71,7 @@ def result_of(run: str) -> dict[str, Any]:
 
 def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dict[str, Any]:
     global _model
-    stop.forget_stop()  # now: a person may press Stop while TensorFlow is loading
+    stop.forget()  # now: a person may press Stop while TensorFlow is loading
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
     from tnt_notebook.parallel.scope import distributed
     from tnt_notebook.plan import Pipeline

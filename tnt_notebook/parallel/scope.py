@@ -12,8 +12,7 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook import comm
-from tnt_notebook.comm import World, ops
-from tnt_notebook.comm.stop import forget_stop
+from tnt_notebook.comm import World, ops, stop
 from tnt_notebook.errors import NothingToDoError, brief
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.training import is_validation_of_fit
@@ -102,7 +101,7 @@ def distributed(
         _current = outer
         session.close()
         over.set_timeout(usual_timeout)
-        forget_stop()  # a request for this cell is not one for the next
+        stop.forget()  # a request for this cell is not one for the next
 
 
 def current_session() -> Session | None:

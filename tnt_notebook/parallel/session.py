@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 import keras
 
-from tnt_notebook.comm import World
-from tnt_notebook.comm.stop import stop_requested
+from tnt_notebook.comm import World, stop
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.data import Replica
@@ -149,7 +148,7 @@ class Session:
             look = self.progress.wants_to_look()
             if self.fit_checkpoints is not None:
                 keep, leave = self.fit_checkpoints.wants()
-        return Votes(*map(float, (stop_requested(), look, keep, leave)))
+        return Votes(*map(float, (stop.end.is_set(), look, keep, leave)))
 
     def _take_news(self, model: keras.Model, phase: str, votes: Votes, samples: int) -> None:
         progress = self.progress

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from tnt_notebook.choices import DTYPES
-from tnt_notebook.comm import rules, schedules
+from tnt_notebook.comm import _kernels, rules, schedules
 from tnt_notebook.comm.buckets import Bucket
 from tnt_notebook.comm.channels import TUNING
 from tnt_notebook.comm.tuning.question import KB, Question
@@ -33,8 +33,6 @@ def possible(over: World, question: Question) -> list[str]:
     Raises:
         ValueError: the question makes no sense among these ranks.
     """
-    from tnt_notebook.comm import _kernels
-
     if over.size < 2:
         raise ValueError("One rank has nobody to exchange with: start at least two.")
     if question.dtype not in DTYPES:
@@ -59,8 +57,6 @@ def possible(over: World, question: Question) -> list[str]:
 
 def chosen(over: World, question: Question, size: int) -> str:
     """The algorithm that the rules in use take."""
-    from tnt_notebook.comm import _kernels
-
     return _kernels.choose(_task(over, question, size), rules.for_engine(over.rules))
 
 

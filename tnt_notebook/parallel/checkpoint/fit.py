@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm.stop import checkpoint_requested, forget_checkpoint
+from tnt_notebook.comm import stop
 from tnt_notebook.errors import CheckpointError, SuspendedError
 from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.checkpoint.position import Journal, Position
@@ -89,7 +89,8 @@ class FitCheckpoints:
     def wants(self) -> tuple[bool, bool]:
         """Before a step: whether this rank thinks that it is time for a checkpoint, and to leave
         training with one."""
-        keep, leave = checkpoint_requested()
+        leave = stop.leave.is_set()
+        keep = leave or stop.checkpoint.is_set()
         return keep or self._run.is_due(), leave
 
     def decided(self, keep: bool, leave: bool) -> None:
@@ -120,7 +121,7 @@ class FitCheckpoints:
         self._run.wait()
 
     def _take(self, logs: dict[str, Any]) -> None:
-        forget_checkpoint()
+        stop.checkpoint.clear()
         place = Place(self._run.fits, False, self._epoch, self._step, self._run.steps)
         self._keep(place, self.journal.position(), logs, False)
 

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tnt_notebook.comm import World
-from tnt_notebook.comm.stop import request_checkpoint
+from tnt_notebook.comm import World, stop
 from tnt_notebook.errors import CheckpointError
 from tnt_notebook.parallel import agreement, seeds
 from tnt_notebook.parallel.checkpoint import folder
@@ -179,7 +178,7 @@ def _leave_on_signal() -> Callable[[], None]:
         return lambda: None
 
     def leave(signum: int, frame: Any) -> None:
-        request_checkpoint(end=True)
+        stop.leave.set()
 
     def end() -> None:
         if signal.getsignal(signal.SIGUSR2) is leave:
