@@ -114,7 +114,7 @@ class CellQueue:
         self._ended(execution)
 
     def _recover(self, engines: Engines) -> None:
-        if self.needs_recovery and engines.size > 1 and engines.living:
+        if self.needs_recovery and engines.record.ranks > 1 and engines.living:
             recovery = Execution(engines, engines.living).call(Call.RECOVER)
             self.follow(recovery, timeout=_RECOVER_S)
             if recovery.failures:
@@ -135,7 +135,7 @@ class CellQueue:
         ranks = death.ranks
         if with_host := engines.of_lost_hosts():
             ranks, why = with_host, "the host was lost"
-        return death_error(ranks, engines.seats, why, living, words)
+        return death_error(ranks, engines.record.seats, why, living, words)
 
     def _free_by_restart(
         self, engines: Engines, execution: Execution, stuck: RanksStuck
@@ -143,7 +143,7 @@ class CellQueue:
         failures = execution.failures
         raised = rank_error(failures) if failures else RankError("It was interrupted.")
         print(f"restarting the engines: {ranks_label(stuck.stuck)} cannot be freed", flush=True)
-        tails = LogTails(engines.folder, [None] * engines.size)
+        tails = LogTails(engines.folder, [None] * engines.record.ranks)
         execution.request_stacks()
         time.sleep(_STACKS_WAIT_S)
         stacks = dict(tails.new())

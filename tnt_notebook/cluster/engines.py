@@ -86,29 +86,14 @@ class Engines:
         return engines
 
     @property
-    def seats(self) -> tuple[dict[str, Any], ...]:
-        """What each rank said of itself, see ``tnt_notebook.engine.cell.describe``."""
-        return self.record.seats
-
-    @property
-    def size(self) -> int:
-        """How many ranks."""
-        return self.record.ranks
-
-    @property
     def living(self) -> list[int]:
         """Ranks that are not lost."""
-        return [rank for rank in range(self.size) if rank not in self.lost]
+        return [rank for rank in range(self.record.ranks) if rank not in self.lost]
 
     @property
     def survives(self) -> bool:
         """Whether ranks outlive the death of another."""
-        return all(seat.get("survives") for seat in self.seats)
-
-    @property
-    def cluster_id(self) -> str:
-        """Marks every process."""
-        return self.record.id
+        return all(seat.get("survives") for seat in self.record.seats)
 
     @property
     def client(self) -> ipp.Client:
@@ -132,7 +117,7 @@ class Engines:
         Raises:
             ClusterError: the controller does not answer.
         """
-        file = self.folder.profile / "security" / f"ipcontroller-{self.cluster_id}-client.json"
+        file = self.folder.profile / "security" / f"ipcontroller-{self.record.id}-client.json"
         deadline = time.monotonic() + _CONNECT_S
         while not _is_written(file) and records.runs(self.record.controller):
             if time.monotonic() > deadline:
@@ -142,7 +127,7 @@ class Engines:
             self._client = ipp.Client(
                 str(file),
                 profile_dir=str(self.folder.profile),
-                cluster_id=self.cluster_id,
+                cluster_id=self.record.id,
                 ipython_dir=str(self.folder.ipython),
                 timeout=_CONNECT_S,
             )
@@ -170,7 +155,7 @@ class Engines:
                 "The cluster's controller has ended. %tnt_cluster restart starts everything anew.\n"
                 + tail(self.folder.controller_log, TAIL_LINES)
             )
-        return [rank for rank in range(self.size) if rank not in alive]
+        return [rank for rank in range(self.record.ranks) if rank not in alive]
 
     def busy(self) -> bool:
         """Whether a rank has something to do, also for an owner before."""
@@ -230,14 +215,18 @@ class Engines:
         if job is not None and job.state in ("ending", "ended"):
             title = SYSTEMS[self.record.launcher].title
             parts.append(f"{title} says: job {self.record.job} {job}.")
-        elif silent := [r for r, log in logs.items() if ended(self.seats[r]["pid"]) not in log]:
+        elif silent := [
+            r for r, log in logs.items() if ended(self.record.seats[r]["pid"]) not in log
+        ]:
             why = "it fell silent"
             parts.append(
                 f"Nobody has told of an end of {ranks_label(silent)}: the host is cut off or down, "
                 "or its processes were stopped, or all killed at once."
             )
         for rank, log in logs.items():
-            parts.append(f"Log of rank {rank} on {self.seats[rank]['host']}:\n{log or '(empty)'}")
+            parts.append(
+                f"Log of rank {rank} on {self.record.seats[rank]['host']}:\n{log or '(empty)'}"
+            )
         said = tail(self.folder.launcher_log, TAIL_LINES)
         if said:
             parts.append(f"MPI says:\n{said}")
@@ -254,7 +243,7 @@ class Engines:
         """Ranks whose host was lost, as Open MPI says: it then ends all the others as well."""
         said = re.findall(_LOST_HOST, tail(self.folder.launcher_log, 4 * TAIL_LINES))
         names = {name.partition(".")[0] for name in said}
-        return [s["rank"] for s in self.seats if s["host"].partition(".")[0] in names]
+        return [s["rank"] for s in self.record.seats if s["host"].partition(".")[0] in names]
 
     def start_output(self) -> str:
         """Why a start failed: what ranks say of it; else the tails of MPI's output and of the first
@@ -263,7 +252,7 @@ class Engines:
         """
         if refusals := self.refusals():
             return refusals
-        logs = (tail(self.folder.rank_log(rank), TAIL_LINES) for rank in range(self.size))
+        logs = (tail(self.folder.rank_log(rank), TAIL_LINES) for rank in range(self.record.ranks))
         mpi = tail(self.folder.launcher_log, TAIL_LINES) or tail(self.folder.job_log, TAIL_LINES)
         said = [mpi, next(filter(None, logs), "")]
         return "\n".join(filter(None, said)) or "(no output)"
@@ -281,7 +270,7 @@ class Engines:
         describe = ipp.Reference(Call.DESCRIBE.expression)
         deadline = time.monotonic() + _DESCRIBE_S
         while True:
-            answers = self.client[list(range(self.size))].apply_async(describe)
+            answers = self.client[list(range(self.record.ranks))].apply_async(describe)
             if not answers.wait(_DESCRIBE_S):
                 raise ClusterError(
                     f"The ranks registered and then fell silent.\n{self.start_output()}"
@@ -291,7 +280,9 @@ class Engines:
                 break
         seats = answers.get()
         wrong = [
-            i for i, seat in enumerate(seats) if (seat["rank"], seat["size"]) != (i, self.size)
+            i
+            for i, seat in enumerate(seats)
+            if (seat["rank"], seat["size"]) != (i, self.record.ranks)
         ]
         if wrong:
             raise ClusterError(

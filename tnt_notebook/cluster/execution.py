@@ -79,7 +79,7 @@ class Execution:
         self.ranks = list(ranks)
         self._engines = engines
         self._client = engines.client
-        self._labelled = engines.size > 1
+        self._labelled = engines.record.ranks > 1
         self._on_data = on_data
         self._tails = tails
         self._on_tick = on_tick
@@ -103,32 +103,14 @@ class Execution:
 
     def execute(self, code: str) -> Execution:
         """Sends a cell."""
-        # Through the stream: a send on the bare socket can swallow the event that announces a
-        # reply (ZeroMQ's are edge-triggered), which would then wait for the next message.
-        for rank, identity in self._identities():
-            self._client.send_execute_request(
-                self._client._mux_stream,
-                code,
-                silent=False,
-                ident=identity,
-                message_future_hook=self._listen(rank),
-            )
-        return self
+        return self._send(self._client.send_execute_request, code, silent=False)
 
     def call(self, function: protocol.Call, *arguments: Any) -> Execution:
         """Sends a call of a function of the engine side; only data crosses."""
         reference = ipp.Reference(function.expression)
         # Serialised once, not once per rank.
         packed = [a if isinstance(a, PrePickled) else PrePickled(a) for a in arguments]
-        for rank, identity in self._identities():
-            self._client.send_apply_request(
-                self._client._mux_stream,
-                reference,
-                packed,
-                ident=identity,
-                message_future_hook=self._listen(rank),
-            )
-        return self
+        return self._send(self._client.send_apply_request, reference, packed)
 
     @property
     def pending(self) -> list[int]:
@@ -178,13 +160,17 @@ class Execution:
 
     # What arrives -------------------------------------------------------------------------
 
-    def _identities(self) -> list[tuple[int, bytes]]:
+    def _send(self, request: Callable[..., Any], *said: Any, **how: Any) -> Execution:
         self._engines.forget_answered()
-        gone = [rank for rank in self.ranks if rank not in self._client.ids]
-        if gone:
+        if gone := [rank for rank in self.ranks if rank not in self._client.ids]:
             raise RanksDied(gone)
         identities, _ = self._client._build_targets(self.ranks)
-        return list(zip(self.ranks, identities, strict=True))
+        # Through the stream: a send on the bare socket can swallow the event that announces a
+        # reply (ZeroMQ's are edge-triggered), which would then wait for the next message.
+        stream = self._client._mux_stream
+        for rank, ident in zip(self.ranks, identities, strict=True):
+            request(stream, *said, **how, ident=ident, message_future_hook=self._listen(rank))
+        return self
 
     def _listen(self, rank: int) -> Callable[[Any], None]:
         """Hooks into a request before it is sent, so that no message can be missed."""

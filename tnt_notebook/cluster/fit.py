@@ -6,16 +6,18 @@ import contextvars
 import os
 import threading
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
 from tnt_notebook import telemetry
-from tnt_notebook.cluster import recovery, trained_model
+from tnt_notebook.cluster import fit_note, recovery, trained_model
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.fit_note import FitNote
+from tnt_notebook.cluster.log_tails import LogTails
 from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.dashboard import LiveView, breakdown
 from tnt_notebook.dashboard.planned import timeline_from
@@ -338,23 +340,28 @@ class Fit:
         self._result = execution.answers[0]
         self.state = "stopped" if self._result["stopped"] else "finished"
 
-    def _turn(self) -> AbstractContextManager[Execution]:
-        """Begins, or joins what was begun."""
-        if self._note is not None:
-            return self._cluster.begun_turn(self._note, self._on_tick, self._ticket)
-        kept = {
-            "title": self.title,
-            "folder": str(self.folder),
-            "options": self._options,
-            "kernel": os.getpid(),
-        }
-        note = FitNote(
-            self.title, str(self.folder), self._options, self._cell, self._on_failure,
-            self._restarts - self._failures,
-        )  # fmt: skip
-        return self._cluster.fit_turn(
-            self._on_data, self._cell, self._options, kept, self._on_tick, note, self._ticket
-        )
+    @contextmanager
+    def _turn(self) -> Iterator[Execution]:
+        """Waits for its turn, and begins the fit or joins the one that was begun."""
+        queue, ticket = self._ticket
+        with queue.turn(ticket=ticket) as engines:
+            living = engines.living
+            if self._note is not None:
+                tails = LogTails(engines.folder, self._note.logs)
+                begun = Execution(engines, living, tails=tails, on_tick=self._on_tick)
+                yield begun.call(Call.FIT_RESULT, self._note.run)
+                return
+            restarts = self._restarts - self._failures
+            note = FitNote(
+                self.title, str(self.folder), self._options, self._cell, self._on_failure, restarts
+            )
+            fit_note.write(engines.folder, self._cluster.ranks, note)
+            kept = {
+                "title": note.title, "folder": note.run, "options": note.options,
+                "kernel": os.getpid(), "ranks": len(living),
+            }  # fmt: skip
+            execution = Execution(engines, living, self._on_data, on_tick=self._on_tick)
+            yield execution.call(Call.RUN_FIT, note.cell, note.options, kept)
 
     def _on_tick(self) -> None:
         if self._note is not None:

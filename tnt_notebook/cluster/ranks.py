@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tnt_notebook import files
-from tnt_notebook.cluster import fit_note, start
+from tnt_notebook.cluster import start
 from tnt_notebook.cluster.cell_queue import CellQueue, no_report
 from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
-from tnt_notebook.cluster.fit_note import FitNote
 from tnt_notebook.cluster.folder import RunFolder, tail
-from tnt_notebook.cluster.log_tails import LogTails
 from tnt_notebook.cluster.options import OPTIONS, Request
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.pushed_values import packed
@@ -43,7 +40,7 @@ class Ranks:
 
     def _begin(self, engines: Engines) -> None:
         self._engines: Engines | None = engines
-        self.ranks = engines.size
+        self.ranks = engines.record.ranks
         self._queue = CellQueue(self._alive, self.restart)
         atexit.register(self._at_exit)
 
@@ -100,7 +97,9 @@ class Ranks:
         """A row per rank, without waiting for ranks that are busy."""
         engines = self._alive()
         running = self._queue.running
-        return rank_statuses(engines.seats, running.pending if running else [], engines.dead())
+        return rank_statuses(
+            engines.record.seats, running.pending if running else [], engines.dead()
+        )
 
     @property
     def living(self) -> list[int]:
@@ -130,7 +129,7 @@ class Ranks:
     @property
     def links(self) -> Links:
         """How the ranks reach each other, as they said when they began."""
-        return links(self._alive().seats)
+        return links(self._alive().record.seats)
 
     def logs(self, rank: int, lines: int = 100) -> str:
         """The last lines a rank wrote: prints, and what libraries and child processes wrote."""
@@ -140,7 +139,7 @@ class Ranks:
     @property
     def id(self) -> str:
         """Marks every process of this cluster; a new one after each start."""
-        return self._alive().cluster_id
+        return self._alive().record.id
 
     @property
     def folder(self) -> RunFolder:
@@ -237,36 +236,6 @@ class Ranks:
         """A place behind the cells and fits that came before; to be given back."""
         return self._queue, self._queue.draw()
 
-    @contextmanager
-    def fit_turn(
-        self,
-        on_data: Callable[[dict[str, Any]], None],
-        cell: str,
-        options: dict[str, Any],
-        kept: dict[str, Any],
-        on_tick: Callable[[], None],
-        note: FitNote,
-        drawn: Ticket,
-    ) -> Iterator[Execution]:
-        """Waits for its turn and yields the execution of a fit cell, begun but not followed."""
-        queue, ticket = drawn
-        with queue.turn(ticket=ticket) as engines:
-            fit_note.write(engines.folder, self.ranks, note)
-            kept = {**kept, "ranks": len(engines.living)}
-            execution = Execution(engines, engines.living, on_data, on_tick=on_tick)
-            yield execution.call(Call.RUN_FIT, cell, options, kept)
-
-    @contextmanager
-    def begun_turn(
-        self, fit: FitNote, on_tick: Callable[[], None], drawn: Ticket
-    ) -> Iterator[Execution]:
-        """Yields the execution of a fit that another notebook has begun: it ends with it."""
-        queue, ticket = drawn
-        with queue.turn(ticket=ticket) as engines:
-            tails = LogTails(engines.folder, fit.logs)
-            execution = Execution(engines, engines.living, tails=tails, on_tick=on_tick)
-            yield execution.call(Call.FIT_RESULT, fit.run)
-
     # Inside -------------------------------------------------------------------------------
 
     def _alive(self) -> Engines:
@@ -277,8 +246,8 @@ class Ranks:
             atexit.unregister(self._at_exit)
             engines.let_go()
             raise NoClusterError(
-                f"Another notebook has taken cluster {engines.cluster_id}. Start a new one, or "
-                f"take it back: %tnt_cluster attach {engines.cluster_id} --force"
+                f"Another notebook has taken cluster {engines.record.id}. Start a new one, or "
+                f"take it back: %tnt_cluster attach {engines.record.id} --force"
             )
         return self._engines
 

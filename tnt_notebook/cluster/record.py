@@ -36,7 +36,7 @@ class Record:
         controller, engines: pid and begin (Unix time) of the controller and of mpiexec; None where
             a job runs the engines.
         job: of a batch system.
-        seats: what each rank said of itself.
+        seats: what each rank said of itself, see ``tnt_notebook.engine.cell.describe``.
         notebook: the kernel that owned it last, the same after a restart; "" outside of one.
         reached: by which address of this host engines reach it, and why that one.
         rounds: how often engines were started in the same job.

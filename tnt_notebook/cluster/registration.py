@@ -35,11 +35,13 @@ def wait_for_ranks(engines: Engines, asked: Request, report: Report, queue_s: fl
     progress = _Changes(report)
     looked = begin
     processes: set[tuple[int, float]] = set()
-    while (answering := len(engines.client.ids)) < engines.size:
+    while (answering := len(engines.client.ids)) < engines.record.ranks:
         now = time.monotonic()
         waited = now - begin
-        ranks = words.ranks(engines.size)
-        progress.tell(f"starting {ranks}: {answering} of {engines.size} answer ({waited:.0f} s)")
+        ranks = words.ranks(engines.record.ranks)
+        progress.tell(
+            f"starting {ranks}: {answering} of {engines.record.ranks} answer ({waited:.0f} s)"
+        )
         if engines.record.job is None:
             processes |= _children(engines)
             # mpiexec itself may hang when a rank fails in MPI_Init: the ranks are what counts.

@@ -146,8 +146,8 @@ def again(engines: Engines, report: Report) -> None:
         if time.monotonic() > deadline:
             raise ClusterError(f"{words.ranks(len(engines.client.ids))} did not end.")
         time.sleep(_POLL_S)
-    warden.end_processes(engines.cluster_id, warden.ENGINES_MARKER)
-    launch = launch_of(asked, engines.folder, engines.cluster_id)
+    warden.end_processes(engines.record.id, warden.ENGINES_MARKER)
+    launch = launch_of(asked, engines.folder, engines.record.id)
     if launch.system is None:
         _launch(engines, launch)
     else:
@@ -196,7 +196,7 @@ def _controller(engines: Engines, asked: Request, report: Report) -> None:
     )
     try:
         starter.start_controller_sync(
-            environment=environment(folder, engines.cluster_id) | local_environment(folder),
+            environment=environment(folder, engines.record.id) | local_environment(folder),
             output_file=str(folder.controller_log),
         )
         engines.update(controller=records.process(starter.controller.pid))
@@ -210,7 +210,7 @@ def _controller(engines: Engines, asked: Request, report: Report) -> None:
 def _starter(of: Engines, **parts: Any) -> ipp.Cluster:
     """What ipyparallel starts processes by."""
     return ipp.Cluster(
-        cluster_id=of.cluster_id,
+        cluster_id=of.record.id,
         profile_dir=str(of.folder.profile),
         config=Config(),
         load_profile=False,
@@ -228,7 +228,7 @@ def _launch(engines: Engines, launch: Launch) -> None:
         engines.update(job=submit(launch.system, launch.script))
         return
     starter = _starter(engines, engines=MpiEngines)
-    starter.start_engines_sync(engines.size, **launch.options)
+    starter.start_engines_sync(engines.record.ranks, **launch.options)
     with contextlib.suppress(psutil.NoSuchProcess):  # ended already: the wait says so
         engines.update(engines=records.process(starter.engine_set.pid))
 
