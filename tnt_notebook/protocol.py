@@ -23,7 +23,7 @@ class Call(StrEnum):
     RECOVER = "cell:recover"  # ranks that live, after a failure
     PUSH = "cell:push"  # all ranks: names for their cells
     FETCH = "cell:fetch"  # one rank: what a name is there
-    FILL_SEATS = "successor:fill_seats"  # ranks that live: to start others for those that died
+    FILL_SEATS = "cell:fill_seats"  # ranks that live: to start others for those that died
     RUN_FIT = "fit:run_fit_cell"  # all ranks
     FIT_RESULT = "fit:result_of"  # all ranks, from a notebook that has not begun the fit
     MODEL = "fit:model_bytes"  # rank 0: what has been trained

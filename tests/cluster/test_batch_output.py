@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tnt_notebook.cluster.launch import Job, lsf, pbs, sge, slurm
+from tnt_notebook.cluster.launch import lsf, pbs, sge, slurm
+from tnt_notebook.cluster.launch.batch import Job
 
 SLURM = (
     "JobId=41 JobName=tnt-1a2b3c4d UserId=ada(1000) GroupId=ada(1000) MCS_label=N/A "

@@ -3,7 +3,7 @@
 import os
 import subprocess
 
-from tnt_notebook.cluster.launch.inherited import inheritable
+from tnt_notebook.cluster.launch.batch import inheritable
 from tnt_notebook.cluster.launch.script import FORWARD, environment_script
 
 STAYS = {

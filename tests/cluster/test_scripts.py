@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from tnt_notebook.cluster.folder import RunFolder
-from tnt_notebook.cluster.launch import launch_of
 from tnt_notebook.cluster.launch.command import find_mpiexec, guarded
+from tnt_notebook.cluster.launch.launch import launch_of
 from tnt_notebook.cluster.request import request
 
 GOLDEN = Path(__file__).with_name("golden")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tnt_notebook import comm
-from tnt_notebook.comm import rules, schedules
+from tnt_notebook.comm import _kernels, rules
 from tnt_notebook.comm.rules import Rule
 from tnt_notebook.errors import RulesError
 from tnt_notebook.telemetry.events import is_of
@@ -119,7 +119,7 @@ def taken(algorithm: str) -> tuple[list[str], list[str]]:
             w.allreduce(np.ones(count, "float32"))
             trace = w.trace()
             exchanges = trace[is_of(trace, "exchange") & (trace["channel"] == 0)]
-            found.append(schedules.algorithm_name(exchanges["algorithm"][-1]))
+            found.append(_kernels.algorithms()[exchanges["algorithm"][-1]][1])
     return found
 
 

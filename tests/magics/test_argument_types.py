@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from tnt_notebook.magics.argument_types import rank_list
+from tnt_notebook.magics.typed import rank_list
 
 
 @pytest.mark.parametrize(

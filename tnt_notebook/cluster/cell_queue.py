@@ -45,16 +45,23 @@ class CellQueue:
         self.needs_recovery = False
         self._alive = alive
         self._restart = restart
-        # The first is the cell or fit that runs; the others wait.
-        self._tickets = _Tickets()
+        self._changed = threading.Condition()
+        # The first is the cell or fit that runs; the others wait, whenever they begin to.
+        self._tickets: deque[object] = deque()
 
     def draw(self) -> object:
         """A place in the queue; it has to be given back."""
-        return self._tickets.draw()
+        ticket = object()
+        with self._changed:
+            self._tickets.append(ticket)
+        return ticket
 
     def give_back(self, ticket: object) -> None:
         """Leaves the queue; a second time does nothing."""
-        self._tickets.give_back(ticket)
+        with self._changed:
+            if ticket in self._tickets:
+                self._tickets.remove(ticket)
+                self._changed.notify_all()
 
     @contextmanager
     def turn(
@@ -72,9 +79,9 @@ class CellQueue:
         engines = self._alive()
         ticket = ticket or self.draw()
         try:
-            if not self._tickets.wait(ticket, 0):
+            if not self._is_first(ticket, 0):
                 report("waiting for the fit to end")
-                while not self._tickets.wait(ticket, _TURN_TICK_S):  # so that Ctrl-C is heard
+                while not self._is_first(ticket, _TURN_TICK_S):  # so that Ctrl-C is heard
                     pass
             if self.closed:
                 raise ClusterError("The cluster was stopped or restarted while this waited.")
@@ -113,6 +120,10 @@ class CellQueue:
             raise
         self._ended(execution)
 
+    def _is_first(self, ticket: object, timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._tickets[0] is ticket, timeout_s)
+
     def _recover(self, engines: Engines) -> None:
         if self.needs_recovery and engines.record.ranks > 1 and engines.living:
             recovery = Execution(engines, engines.living).call(Call.RECOVER)
@@ -149,27 +160,3 @@ class CellQueue:
         stacks = dict(tails.new())
         self._restart()
         return stuck_error(raised, {rank: stacks.get(rank, "") for rank in stuck.stuck})
-
-
-class _Tickets:
-    """A queue: whoever drew first is first, whenever it begins to wait."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._tickets: deque[object] = deque()
-
-    def draw(self) -> object:
-        ticket = object()
-        with self._changed:
-            self._tickets.append(ticket)
-        return ticket
-
-    def wait(self, ticket: object, timeout_s: float) -> bool:
-        with self._changed:
-            return self._changed.wait_for(lambda: self._tickets[0] is ticket, timeout_s)
-
-    def give_back(self, ticket: object) -> None:
-        with self._changed:
-            if ticket in self._tickets:
-                self._tickets.remove(ticket)
-                self._changed.notify_all()

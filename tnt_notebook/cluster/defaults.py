@@ -60,7 +60,7 @@ def load() -> dict[str, Any]:
             except ConfigFileNotFound:
                 continue
             except (Exception, SystemExit) as error:  # whatever a file of Python raises
-                ours = isinstance(error, _Wrong | TraitError | ClusterError)
+                ours = isinstance(error, TraitError | ClusterError)
                 kind = "" if ours else f"{type(error).__name__}: "
                 raise ClusterError(f"{folder}/{NAME}{suffix}: {kind}{error}") from None
     return _chosen(config)
@@ -76,17 +76,15 @@ def _check(config: Config) -> None:
     """Raises where a file holds what nobody asks for, or a value that cannot be."""
     for section in config:
         if section != "ClusterDefaults":
-            raise _Wrong(f"there is no {section!r}, only ClusterDefaults.")
+            raise ClusterError(f"there is no {section!r}, only ClusterDefaults.")
     known = ClusterDefaults.class_trait_names(config=True)
     chosen = config.get("ClusterDefaults", {})
     if not isinstance(chosen, Config):
-        raise _Wrong("ClusterDefaults must have names and values.")
+        raise ClusterError("ClusterDefaults must have names and values.")
     for name in chosen:
         if name not in known:
-            raise _Wrong(f"ClusterDefaults has no {name!r}; it has {', '.join(sorted(known))}.")
+            raise ClusterError(
+                f"ClusterDefaults has no {name!r}; it has {', '.join(sorted(known))}."
+            )
     for name, value in _chosen(deepcopy(config)).items():  # settles what is to be appended to later
         OPTIONS[name].check(value, f"{name} = ")
-
-
-class _Wrong(ValueError):
-    """A file says something that means nothing."""

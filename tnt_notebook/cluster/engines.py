@@ -14,7 +14,8 @@ import psutil
 
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.folder import RunFolder, tail
-from tnt_notebook.cluster.launch import SYSTEMS, Job
+from tnt_notebook.cluster.launch.batch import Job
+from tnt_notebook.cluster.launch.systems import SYSTEMS
 from tnt_notebook.cluster.lease import Lease
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.record import Known, Record
@@ -209,24 +210,20 @@ class Engines:
         their logs' tails, with what MPI and the batch system say of it."""
         # Where the others survive it lives on, and says nothing, unless it has lost a host.
         self.wait_for_launcher(1.5 if self.survives else _ENDED_AFTER_S)
-        parts, why = [], ""
+        parts, why, seats = [], "", self.record.seats
         logs = {rank: tail(self.folder.rank_log(rank), TAIL_LINES) for rank in ranks}
         job = self._job_at_its_end()
         if job is not None and job.state in ("ending", "ended"):
             title = SYSTEMS[self.record.launcher].title
             parts.append(f"{title} says: job {self.record.job} {job}.")
-        elif silent := [
-            r for r, log in logs.items() if ended(self.record.seats[r]["pid"]) not in log
-        ]:
+        elif silent := [r for r, log in logs.items() if ended(seats[r]["pid"]) not in log]:
             why = "it fell silent"
             parts.append(
                 f"Nobody has told of an end of {ranks_label(silent)}: the host is cut off or down, "
                 "or its processes were stopped, or all killed at once."
             )
         for rank, log in logs.items():
-            parts.append(
-                f"Log of rank {rank} on {self.record.seats[rank]['host']}:\n{log or '(empty)'}"
-            )
+            parts.append(f"Log of rank {rank} on {seats[rank]['host']}:\n{log or '(empty)'}")
         said = tail(self.folder.launcher_log, TAIL_LINES)
         if said:
             parts.append(f"MPI says:\n{said}")
@@ -279,17 +276,13 @@ class Engines:
             if answers.wait_for_output(_OUTPUT_S) or time.monotonic() > deadline:
                 break
         seats = answers.get()
-        wrong = [
-            i
-            for i, seat in enumerate(seats)
-            if (seat["rank"], seat["size"]) != (i, self.record.ranks)
-        ]
-        if wrong:
-            raise ClusterError(
-                f"Engine {wrong[0]} is MPI rank {seats[wrong[0]]['rank']} of "
-                f"{seats[wrong[0]]['size']}. Try %tnt_cluster start again; if it stays so, mpiexec "
-                "and mpi4py belong to different MPI installations."
-            )
+        for engine, seat in enumerate(seats):
+            if (seat["rank"], seat["size"]) != (engine, self.record.ranks):
+                raise ClusterError(
+                    f"Engine {engine} is MPI rank {seat['rank']} of {seat['size']}. Try "
+                    "%tnt_cluster start again; if it stays so, mpiexec and mpi4py belong to "
+                    "different MPI installations."
+                )
         self.update(seats=tuple(seats))
 
     def keep(self, seconds: float) -> None:

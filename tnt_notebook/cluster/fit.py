@@ -174,7 +174,7 @@ class Fit:
             ModelError: nothing was trained, or for a single step.
         """
         self.wait()
-        found = telemetry.breakdowns(self._fit_frames())
+        found = telemetry.breakdowns([f for f in self.frames if f["phase"] == "fit"])
         if not found:
             raise ModelError(f"{self.title} has no breakdown: that is of a fit of several steps.")
         return found
@@ -187,9 +187,6 @@ class Fit:
     def plot_breakdown(self) -> Any:
         """:attr:`breakdown` as a plotly figure, with what limits training."""
         return breakdown.figure_of(self.breakdown, self.limit)
-
-    def _fit_frames(self) -> list[Frame]:
-        return [frame for frame in self.frames if frame["phase"] == "fit"]
 
     def wait(self, timeout: float | None = None) -> Fit:
         """Waits for the end. Ctrl-C, or the notebook's interrupt, stops the fit after its current
@@ -219,11 +216,7 @@ class Fit:
         If they have not come to the end of a step within :attr:`stop_within` seconds, it is
         aborted.
         """
-        with self._lock:
-            if self._stop_asked_at is None:
-                self._stop_asked_at = time.monotonic()
-            execution = self._execution
-        if execution is not None:
+        if (execution := self._ask_for_end()) is not None:
             execution.request_stop()
 
     def abort(self) -> None:
@@ -233,13 +226,14 @@ class Fit:
         the error of the fit says where. Where a rank cannot be interrupted the engines are started
         anew. The model on the ranks is not to be used afterwards.
         """
-        with self._lock:
-            self._aborted = True
-            if self._stop_asked_at is None:
-                self._stop_asked_at = time.monotonic()
-            execution = self._execution
-        if execution is not None:
+        if (execution := self._ask_for_end(abort=True)) is not None:
             execution.abort()
+
+    def _ask_for_end(self, abort: bool = False) -> Execution | None:
+        with self._lock:
+            self._aborted = self._aborted or abort
+            self._stop_asked_at = self._stop_asked_at or time.monotonic()
+            return self._execution
 
     def interrupt(self) -> None:
         """What the notebook's interrupt does: asks for a stop, and aborts the second time."""
@@ -302,7 +296,9 @@ class Fit:
         archive.conclude(self.folder, "failed", reason)
         policy = "restart" if self._on_failure == "stop" else self._on_failure
         if isinstance(error, SuspendedError):
-            done = recovery.start_all(self._cluster)
+            self._cluster.restart()  # in a new job, where theirs is at its end
+            job = self._cluster.record.job
+            done = f"ranks were started again{f' in job {job}' if job else ''}"
         else:
             done = recovery.recover(self._cluster, policy)
         number = f"{self._failures} of at most {self._restarts}"

@@ -35,13 +35,9 @@ def check_gpus(wanted: int | None) -> None:
     """Refuses more GPUs per node than this one has.
 
     Raises:
-        ClusterError: ``wanted`` is negative or more than there are.
+        ClusterError: ``wanted`` is more than there are.
     """
-    if wanted is None:
-        return
-    if wanted < 0:
-        raise ClusterError(f"--gpus {wanted}: the number of GPUs per node cannot be negative.")
-    if wanted == 0:
+    if not wanted:
         return
     found = gpu_count()
     if wanted > found:

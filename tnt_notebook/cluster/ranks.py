@@ -6,6 +6,8 @@ import atexit
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ipyparallel.serialize import PrePickled, serialize_object
+
 from tnt_notebook import files
 from tnt_notebook.cluster import start
 from tnt_notebook.cluster.cell_queue import CellQueue, no_report
@@ -15,9 +17,8 @@ from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.folder import RunFolder, tail
 from tnt_notebook.cluster.options import OPTIONS, Request
 from tnt_notebook.cluster.output import ranks_label
-from tnt_notebook.cluster.pushed_values import packed
 from tnt_notebook.cluster.record import Record
-from tnt_notebook.cluster.status import Links, RankStatus, links, rank_statuses
+from tnt_notebook.cluster.status import Links, RankStatus, rank_statuses
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.protocol import Call
 from tnt_notebook.words import number
@@ -25,15 +26,11 @@ from tnt_notebook.words import number
 Ticket = tuple[CellQueue, object]
 
 
-def _never() -> bool:
-    return False
-
-
 class Ranks:
     """What a :class:`~tnt_notebook.cluster.Cluster` is once its ranks answer."""
 
     #: Asked as this process ends: whether the ranks are to live on. A restart changes nothing.
-    outlives: Callable[[], bool] = staticmethod(_never)
+    outlives: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, engines: Engines) -> None:
         self._begin(engines)
@@ -84,8 +81,7 @@ class Ranks:
         except ClusterError as error:
             report(f"starting everything anew: {error}")
             self.stop()
-            asked = files.typed(Request, engines.record.request)
-            engines = start.start(asked, report)
+            engines = start.start(files.typed(Request, engines.record.request), report)
         except BaseException:  # Ctrl-C: half of a cluster is of no use
             self.stop()
             raise
@@ -96,10 +92,8 @@ class Ranks:
     def status(self) -> list[RankStatus]:
         """A row per rank, without waiting for ranks that are busy."""
         engines = self._alive()
-        running = self._queue.running
-        return rank_statuses(
-            engines.record.seats, running.pending if running else [], engines.dead()
-        )
+        busy = self._queue.running.pending if self._queue.running else []
+        return rank_statuses(engines.record.seats, busy, engines.dead())
 
     @property
     def living(self) -> list[int]:
@@ -129,7 +123,8 @@ class Ranks:
     @property
     def links(self) -> Links:
         """How the ranks reach each other, as they said when they began."""
-        return links(self._alive().record.seats)
+        first = self._alive().record.seats[0]
+        return Links(first["links"], first["reason"], first["lanes"])
 
     def logs(self, rank: int, lines: int = 100) -> str:
         """The last lines a rank wrote: prints, and what libraries and child processes wrote."""
@@ -190,7 +185,7 @@ class Ranks:
         Raises:
             ClusterError: a value cannot be sent; the message names it.
         """
-        self.call(Call.PUSH, packed(values))
+        self.call(Call.PUSH, _packed(values))
 
     def pull(self, name: str, rank: int = 0) -> Any:
         """The value a name has in the cells of one rank.
@@ -268,3 +263,20 @@ class Ranks:
                 f"{number(len(gone), 'it', 'them')} again, without --missing all ranks."
             )
         return engines.living if ranks is None else sorted(set(ranks))
+
+
+def _packed(values: dict[str, Any]) -> PrePickled:
+    """Values serialised once for all ranks; arrays are not copied."""
+    try:
+        return PrePickled(values)
+    except Exception:  # whatever __reduce__ of a stranger raises
+        for name, value in values.items():
+            try:
+                serialize_object(value)
+            except Exception as error:
+                raise ClusterError(
+                    f"{name!r} is of type {type(value).__name__}, which cannot be sent to the "
+                    f"ranks ({type(error).__name__}: {error}). Push plain data (numbers, lists, "
+                    "dicts, arrays), or make the object in a %%tnt cell."
+                ) from error
+        raise

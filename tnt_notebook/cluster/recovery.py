@@ -40,13 +40,6 @@ def recover(cluster: Ranks, on_failure: str) -> str:
     return f"all ranks were started again{'' if survived else ': this MPI ends all with one'}"
 
 
-def start_all(cluster: Ranks) -> str:
-    """Starts all ranks again: in a new job, where theirs is at its end. A sentence says so."""
-    cluster.restart()
-    job = cluster.record.job
-    return f"ranks were started again{f' in job {job}' if job else ''}"
-
-
 def start_missing(cluster: Ranks) -> None:
     """Starts the ranks again that have died; the others keep their variables.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 
@@ -32,16 +33,14 @@ def wait_for_ranks(engines: Engines, asked: Request, report: Report, queue_s: fl
     if engines.record.job is not None:
         _wait_in_queue(engines, report, queue_s)
         begin = time.monotonic()
-    progress = _Changes(report)
-    looked = begin
+    tell = functools.lru_cache(1)(report)  # the same line once
+    looked, expected = begin, engines.record.ranks
     processes: set[tuple[int, float]] = set()
-    while (answering := len(engines.client.ids)) < engines.record.ranks:
+    while (answering := len(engines.client.ids)) < expected:
         now = time.monotonic()
         waited = now - begin
-        ranks = words.ranks(engines.record.ranks)
-        progress.tell(
-            f"starting {ranks}: {answering} of {engines.record.ranks} answer ({waited:.0f} s)"
-        )
+        ranks = words.ranks(expected)
+        tell(f"starting {ranks}: {answering} of {expected} answer ({waited:.0f} s)")
         if engines.record.job is None:
             processes |= _children(engines)
             # mpiexec itself may hang when a rank fails in MPI_Init: the ranks are what counts.
@@ -67,7 +66,7 @@ def wait_for_ranks(engines: Engines, asked: Request, report: Report, queue_s: fl
 def _wait_in_queue(engines: Engines, report: Report, queue_s: float) -> None:
     """Returns when the job runs."""
     begin, pause = time.monotonic(), _LOOK_S[0]
-    progress = _Changes(report)
+    tell = functools.lru_cache(1)(report)  # the same line once
     while True:
         job = engines.job()
         assert job is not None
@@ -78,7 +77,7 @@ def _wait_in_queue(engines: Engines, report: Report, queue_s: float) -> None:
             raise ClusterError(
                 f"Job {engines.record.job} {job}, before any rank began.\n{engines.start_output()}"
             )
-        progress.tell(f"job {engines.record.job} {job}; waiting for {words.about(waited)}")
+        tell(f"job {engines.record.job} {job}; waiting for {words.about(waited)}")
         if waited > queue_s:
             raise ClusterError(
                 f"Job {engines.record.job} {job}; after {words.about(queue_s)} it is cancelled."
@@ -95,19 +94,6 @@ def _check_job(engines: Engines) -> None:
         raise ClusterError(
             f"Job {engines.record.job} {job}, while ranks were starting.\n{engines.start_output()}"
         )
-
-
-class _Changes:
-    """Tells a line once."""
-
-    def __init__(self, report: Report) -> None:
-        self._report = report
-        self._told = ""
-
-    def tell(self, line: str) -> None:
-        if line != self._told:
-            self._told = line
-            self._report(line)
 
 
 def _children(engines: Engines) -> set[tuple[int, float]]:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tnt_notebook.choices import BATCH_SYSTEMS
-from tnt_notebook.cluster import defaults, launch
+from tnt_notebook.cluster import defaults
 from tnt_notebook.cluster.gpus import check_gpus
 from tnt_notebook.cluster.hostfile import read_hostfile
+from tnt_notebook.cluster.launch import systems
 from tnt_notebook.cluster.options import MAX_RANKS, OPTIONS, Request
 from tnt_notebook.errors import ClusterError
 
@@ -28,17 +29,17 @@ def asked(ranks: int | None, options: Mapping[str, Any]) -> Request:
     """
     typed = {name: value for name, value in options.items() if value is not None}
     site = defaults.load()
-    if launch.allocation(os.environ) and not typed.keys() & {"launcher", "hostfile"}:
+    if systems.allocation(os.environ) and not typed.keys() & {"launcher", "hostfile"}:
         for name in ("launcher", "hostfile"):  # inside of a job its nodes are the ones to use
             site.pop(name, None)
     both = {**site, **typed}
-    launcher, inside = launch.chosen(both.get("launcher"), both.get("hostfile"), os.environ)
+    launcher, inside = systems.chosen(both.get("launcher"), both.get("hostfile"), os.environ)
     site = {name: value for name, value in site.items() if _means(name, launcher, inside)}
     both = {**site, **typed, "launcher": launcher}
     if "env" in typed:
         both["env"] = {**site.get("env", {}), **typed["env"]}
     if ranks is None and inside and not both.keys() & {"nodes", "per_node"}:
-        ranks = launch.tasks(launcher, os.environ)
+        ranks = systems.tasks(launcher, os.environ)
     found = request(ranks, inside=inside, **both)
     if launcher == "local":
         _check_this_machine(found)
@@ -83,7 +84,8 @@ def request(ranks: int | None = None, *, inside: bool = False, **options: Any) -
     said = {name: OPTIONS[name].kind(value) for name, value in said.items()}
     follows = {"ranks": ranks, "nodes": nodes, "hosts": hosts, "settings": _settings(said)}
     found = Request(**{**said, **follows, "inside": inside})
-    launch.check(found)
+    if launcher in systems.SYSTEMS and not inside:
+        systems.SYSTEMS[launcher].check(found)
     return found
 
 

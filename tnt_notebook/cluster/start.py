@@ -15,15 +15,17 @@ from typing import Any
 
 import ipyparallel as ipp
 import psutil
+from ipyparallel.cluster.launcher import BaseLauncher, LocalControllerLauncher, MPIEngineSetLauncher
 from traitlets.config import Config
 
 from tnt_notebook import files, warden, words
-from tnt_notebook.cluster import launch as launchers
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.engines import REMEMBERED, TAIL_LINES, Engines
 from tnt_notebook.cluster.folder import RunFolder, base, segments_of, tail
-from tnt_notebook.cluster.launch import SYSTEMS, Controller, Launch, MpiEngines, launch_of, submit
+from tnt_notebook.cluster.launch.batch import submit
 from tnt_notebook.cluster.launch.command import environment, local_environment
+from tnt_notebook.cluster.launch.launch import Launch, launch_of
+from tnt_notebook.cluster.launch.systems import SYSTEMS, nodes
 from tnt_notebook.cluster.lease import Lease, Plan
 from tnt_notebook.cluster.network import LOOPBACK, address_for
 from tnt_notebook.cluster.options import Request
@@ -36,6 +38,19 @@ _PERIOD_MS = 250
 #: Seconds without a heartbeat until a rank counts as dead, on this host: there its nanny tells of a
 #: death at once, and a missing heartbeat may just be a busy machine.
 _SILENCE_S = 30.0
+
+
+class _KeepsOutput(BaseLauncher):
+    def _log_output(self, stop_data: Any = None) -> None:
+        """ipyparallel removes a process's output when it ends; the run folder keeps it."""
+
+
+class _Controller(_KeepsOutput, LocalControllerLauncher):
+    """The controller, on this machine."""
+
+
+class _MpiEngines(_KeepsOutput, MPIEngineSetLauncher):
+    """Engines started by one mpiexec that runs on this machine."""
 
 
 def start(asked: Request, report: Report) -> Engines:
@@ -163,7 +178,7 @@ def _controller(engines: Engines, asked: Request, report: Report) -> None:
     if asked.on_other_hosts:
         hosts = [name for name, _ in asked.hosts]
         if asked.launcher in SYSTEMS:
-            hosts = launchers.nodes(asked.launcher)
+            hosts = nodes(asked.launcher)
         address, why = address_for(hosts, asked.interface)
         engines.update(reached=f"{address}, {why}")
         report(f"engines reach this notebook at {engines.record.reached}")
@@ -177,7 +192,7 @@ def _controller(engines: Engines, asked: Request, report: Report) -> None:
     )
     starter = _starter(
         engines,
-        controller=Controller,
+        controller=_Controller,
         controller_args=[
             f"--IPController.engine_ip={address}",
             f"--IPController.client_ip={LOOPBACK}",
@@ -227,7 +242,7 @@ def _launch(engines: Engines, launch: Launch) -> None:
     if launch.system is not None and launch.script is not None:
         engines.update(job=submit(launch.system, launch.script))
         return
-    starter = _starter(engines, engines=MpiEngines)
+    starter = _starter(engines, engines=_MpiEngines)
     starter.start_engines_sync(engines.record.ranks, **launch.options)
     with contextlib.suppress(psutil.NoSuchProcess):  # ended already: the wait says so
         engines.update(engines=records.process(starter.engine_set.pid))

@@ -39,41 +39,28 @@ class Links:
     lanes: int
 
 
-def links(descriptions: Iterable[Mapping[str, Any]]) -> Links:
-    """How ranks reach each other, from what each said of itself at the start."""
-    first = min(descriptions, key=lambda seat: seat["rank"])
-    return Links(first["links"], first["reason"], first["lanes"])
-
-
 def rank_statuses(
-    descriptions: Iterable[Mapping[str, Any]], busy: Collection[int], dead: Collection[int]
+    seats: Iterable[Mapping[str, Any]], busy: Collection[int], dead: Collection[int]
 ) -> list[RankStatus]:
-    """Rows for ranks, from what each said of itself at the start.
+    """Rows for ranks.
 
     Args:
-        descriptions: answers of ``tnt_notebook.engine.cell.describe``.
+        seats: what each rank said of itself at the start.
         busy: ranks that run or await a cell.
         dead: ranks that are known to have left.
     """
     rows = []
-    for seat in sorted(descriptions, key=lambda seat: seat["rank"]):
+    for seat in seats:
         here = seat["host"] == platform.node()
         memory = _resident(seat["pid"]) if here else None
         gone = seat["rank"] in dead or (here and memory is None)
         state = "dead" if gone else "busy" if seat["rank"] in busy else "idle"
         rows.append(
             RankStatus(
-                rank=seat["rank"],
-                host=seat["host"],
-                pid=seat["pid"],
-                cores=tuple(seat["cores"]),
-                gpu=seat["gpu"],
-                memory=None if gone else memory,
-                state=state,
-                node=seat["node"],
-                link=seat["link"],
+                seat["rank"], seat["host"], seat["pid"], tuple(seat["cores"]), seat["gpu"],
+                None if gone else memory, state, seat["node"], seat["link"],
             )
-        )
+        )  # fmt: skip
     return rows
 
 

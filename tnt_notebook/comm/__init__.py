@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from tnt_notebook.comm.buckets import Bucket
 from tnt_notebook.comm.communicator import Communicator, Group
-from tnt_notebook.comm.current import abort, failure, rank, recover, size, survives, use, world
+from tnt_notebook.comm.current import abort, rank, recover, size, survives, use, world
 from tnt_notebook.comm.world import World
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "Group",
     "World",
     "abort",
-    "failure",
     "rank",
     "recover",
     "size",

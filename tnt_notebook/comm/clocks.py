@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tnt_notebook.comm import mpi
-from tnt_notebook.errors import CommunicationError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 _ROUNDS = 8
 _TAG = 0x7C
+_WHAT = "comparing clocks"
 
 
 class Clocks(NamedTuple):
@@ -77,9 +77,7 @@ def compare(
             for _ in range(_ROUNDS):
                 _answer(comm, timeout_s, clock)
     if len(firsts) > 1:
-        with mpi.turn():
-            request = comm.Ibcast(told, root=0)
-        mpi.wait(request, timeout_s, "comparing clocks")
+        mpi.carry_out(lambda: comm.Ibcast(told, root=0), timeout_s, _WHAT)
     return Clocks(told[0], int(told[1].max()))
 
 
@@ -92,28 +90,15 @@ def _ask(
     sent = clock()
     with mpi.turn():
         question = comm.Isend(np.empty(0, np.int64), rank, _TAG)
-    _spin(answer, timeout_s)
+    mpi.wait(answer, timeout_s, _WHAT, first_nap_s=0)  # naps would count as time on the way
     received = clock()
-    _spin(question, timeout_s)
+    mpi.wait(question, timeout_s, _WHAT)
     return sent, int(theirs[0]), received
 
 
 def _answer(comm: MPI.Comm, timeout_s: float, clock: Callable[[], int]) -> None:
     with mpi.turn():
         question = comm.Irecv(np.empty(0, np.int64), 0, _TAG)
-    _spin(question, timeout_s)
+    mpi.wait(question, timeout_s, _WHAT, first_nap_s=0)
     now = np.array([clock()], np.int64)
-    with mpi.turn():
-        answer = comm.Isend(now, 0, _TAG)
-    _spin(answer, timeout_s)
-
-
-def _spin(request: MPI.Request, timeout_s: float) -> None:
-    """Waits without a nap, which would count as time on the way."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        with mpi.turn():
-            if request.Test():
-                return
-        if time.monotonic() > deadline:
-            raise CommunicationError(f"comparing clocks: no answer within {timeout_s:.0f} s")
+    mpi.carry_out(lambda: comm.Isend(now, 0, _TAG), timeout_s, _WHAT)

@@ -54,11 +54,6 @@ def abort(reason: str) -> None:
         _world.abort(reason)
 
 
-def failure() -> str | None:
-    """Why communication has ended, or ``None``."""
-    return None if _world is None else _world.failure
-
-
 def survives() -> bool:
     """Whether the other ranks of this job outlive the death of one, and can go on without it."""
     return mpi.launched() and survival.survives()

@@ -10,7 +10,7 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tnt_notebook.comm import _kernels
@@ -110,9 +110,7 @@ def drain(
 
     announced = np.empty(link.size, np.uint64)
     sent = np.array(engine.sent(lane), np.uint64)
-    with turn():
-        request = parent.Ialltoall(sent, announced)
-    wait(request, timeout_s, "draining")
+    carry_out(lambda: parent.Ialltoall(sent, announced), timeout_s, "draining")
     missing = announced - np.array(engine.received(lane), np.uint64)
     status, deadline = MPI.Status(), time.monotonic() + timeout_s
     while missing.any() or not engine.sends_done(lane):
@@ -129,10 +127,17 @@ def drain(
             )
 
 
-def wait(request: MPI.Request, timeout_s: float, what: str) -> None:
-    """Waits for a nonblocking MPI operation, so that Ctrl-C works and the wait ends."""
+def carry_out(begin: Callable[[], MPI.Request], timeout_s: float, what: str) -> None:
+    """Carries out a nonblocking MPI operation, so that Ctrl-C works and the wait ends."""
+    with turn():
+        request = begin()
+    wait(request, timeout_s, what)
+
+
+def wait(request: MPI.Request, timeout_s: float, what: str, first_nap_s: float = 1e-5) -> None:
+    """Waits for an operation of :func:`carry_out` that was begun; with a nap of 0 it spins."""
     deadline = time.monotonic() + timeout_s
-    nap = 1e-5
+    nap = first_nap_s
     while True:
         with turn():
             if request.Test():
@@ -150,13 +155,11 @@ def allgather(comm: MPI.Comm, value: Any, timeout_s: float, what: str) -> list[A
 
     own = np.frombuffer(pickle.dumps(value), np.uint8)
     lengths = np.empty(comm.size, np.int64)
-    with turn():
-        request = comm.Iallgather(np.array([own.size], np.int64), lengths)
-    wait(request, timeout_s, what)
+    size = np.array([own.size], np.int64)
+    carry_out(lambda: comm.Iallgather(size, lengths), timeout_s, what)
     joined = np.empty(lengths.sum(), np.uint8)
-    with turn():
-        request = comm.Iallgatherv(own, [joined, lengths.astype(int).tolist(), None, MPI.BYTE])
-    wait(request, timeout_s, what)
+    parts = [joined, lengths.astype(int).tolist(), None, MPI.BYTE]
+    carry_out(lambda: comm.Iallgatherv(own, parts), timeout_s, what)
     ends = np.cumsum(lengths)
     return [pickle.loads(joined[e - n : e].tobytes()) for e, n in zip(ends, lengths, strict=True)]
 

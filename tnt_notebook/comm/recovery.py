@@ -82,9 +82,7 @@ def _agree(connection: Connection, parent: MPI.Intracomm) -> bool:
 
     own = np.array([connection.failure is not None, connection.channels_taken], np.int32)
     most = np.empty_like(own)
-    with mpi.turn():
-        request = parent.Iallreduce(own, most, MPI.MAX)
-    mpi.wait(request, connection.timeout_s, "recovery")
+    mpi.carry_out(lambda: parent.Iallreduce(own, most, MPI.MAX), connection.timeout_s, "recovery")
     connection.channels_taken = int(most[1])
     return bool(most[0])
 

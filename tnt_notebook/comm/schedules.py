@@ -148,14 +148,10 @@ def reduce(round: int, count: int, to: Place, from_: Place, with_: Place) -> Ste
 
 def names(collective: str) -> list[str]:
     """The algorithms of the backend for a collective."""
-    number = _number(collective)
+    if collective not in COLLECTIVES:
+        raise ValueError(f"collective {collective!r} is not one of {', '.join(COLLECTIVES)}")
+    number = COLLECTIVES.index(collective)
     return [name for of, name in _kernels.algorithms() if of == number]
-
-
-def algorithm_name(number: int) -> str:
-    """The algorithm that the trace calls by this number."""
-    known = _kernels.algorithms()
-    return known[number][1] if number < len(known) else "a schedule of its own"
 
 
 def check(
@@ -216,13 +212,10 @@ def made_by(
                 f"{getattr(maker, '__name__', maker)} of {task.size} ranks: rank {task.rank}, "
                 f"step {number} ({step.action}) {fault}"
             )
-    return _kernels.schedule(schedule), _fingerprint(maker(replace(task, rank=0)))
-
-
-def _fingerprint(schedule: Schedule) -> int:
-    """Of what a function makes for rank 0: every rank can tell, and the same function says the
-    same on all."""
-    return int.from_bytes(hashlib.blake2b(repr(schedule).encode(), digest_size=6).digest())
+    # Of what it makes for rank 0: every rank can tell, and the same function says the same on all.
+    of_rank_0 = repr(maker(replace(task, rank=0))).encode()
+    fingerprint = hashlib.blake2b(of_rank_0, digest_size=6).digest()
+    return _kernels.schedule(schedule), int.from_bytes(fingerprint)
 
 
 #: In which memories the places of an action may be.
@@ -261,9 +254,3 @@ def _fault(step: Step, task: Task, elements: dict[str, int]) -> str:
         ):
             return f"cannot reach {place.memory} of rank {place.rank}"
     return ""
-
-
-def _number(collective: str) -> int:
-    if collective not in COLLECTIVES:
-        raise ValueError(f"collective {collective!r} is not one of {', '.join(COLLECTIVES)}")
-    return COLLECTIVES.index(collective)

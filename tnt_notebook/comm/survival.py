@@ -53,9 +53,7 @@ def all_fine(comm: MPI.Comm, fine: bool, timeout_s: float, what: str) -> bool:
 
     flag = np.array([fine], np.int32)
     try:
-        with mpi.turn():
-            request = comm.Iagree(flag)
-        mpi.wait(request, timeout_s, what)
+        mpi.carry_out(lambda: comm.Iagree(flag), timeout_s, what)
     except MPI.Exception:  # a rank has died, and all are told so
         return False
     return bool(flag[0])
@@ -138,19 +136,17 @@ def _await_calm(comm: MPI.Comm) -> None:
     from mpi4py import MPI
 
     known = 0
-    while (dead := _dead(comm)) > known:
+    while True:
+        with mpi.turn():
+            group = comm.Get_failed()
+            dead = group.size
+            if dead:  # the empty group is not to be freed
+                group.Free()
+        if dead <= known:
+            return
         known = dead
         until = time.monotonic() + _CALM_S
         while time.monotonic() < until:
             with mpi.turn():
                 MPI.COMM_SELF.Iprobe()  # any call moves MPI
             time.sleep(1e-3)
-
-
-def _dead(comm: MPI.Comm) -> int:
-    with mpi.turn():
-        group = comm.Get_failed()
-        number = group.size
-        if number:  # the empty group is not to be freed
-            group.Free()
-    return number

@@ -227,8 +227,6 @@ class World(Communicator):
         from mpi4py import MPI
 
         try:
-            with mpi.turn():
-                request = parent.Ibarrier()
-            mpi.wait(request, grace_s, "leaving")
+            mpi.carry_out(parent.Ibarrier, grace_s, "leaving")
         except (CommunicationError, MPI.Exception):
             MPI.COMM_WORLD.Abort(1)

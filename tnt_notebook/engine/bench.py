@@ -6,17 +6,13 @@ Only plain data goes back to the notebook.
 from __future__ import annotations
 
 import dataclasses
-import time
 from typing import Any
-
-from ipyparallel.engine.datapub import publish_data
 
 from tnt_notebook import comm
 from tnt_notebook.comm import rules, tuning
+from tnt_notebook.engine.progress import teller
 from tnt_notebook.errors import RulesError, brief
 from tnt_notebook.protocol import Published
-
-_EVERY_S = 0.2
 
 
 def measure(options: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +26,7 @@ def measure(options: dict[str, Any]) -> dict[str, Any]:
     """
     over = comm.world()
     try:
-        result = tuning.measure(over, tuning.Question(**options), _publisher(over.rank))
+        result = tuning.measure(over, tuning.Question(**options), _reports(over.rank))
     except ValueError as error:
         return {"refused": str(error)}
     except BaseException as error:  # Ctrl-C too: the others must not wait for this rank
@@ -67,16 +63,13 @@ def known_rules() -> dict[str, Any]:
     }
 
 
-def _publisher(rank: int) -> tuning.Report:
-    """Sends reports to the notebook, from rank 0: each that has a new size, and a few others."""
-    last = 0.0
+def _reports(rank: int) -> tuning.Report:
+    """Of rank 0 to the notebook: each that has a new size, and a few others."""
+    tell = teller(Published.MEASURED)
 
-    def publish(report: dict[str, Any]) -> None:
-        nonlocal last
-        now = time.monotonic()
+    def take(report: dict[str, Any]) -> None:
         new = bool(report["result"]["limit"]) and report["round"] == report["result"]["rounds"]
-        if rank == 0 and (new or now - last > _EVERY_S):
-            last = now
-            publish_data({Published.MEASURED: report})
+        if rank == 0:
+            tell(report, always=new)
 
-    return publish
+    return take

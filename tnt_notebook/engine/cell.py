@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +14,7 @@ from ipyparallel.serialize import serialize_object
 from IPython import get_ipython
 from IPython.core.formatters import PlainTextFormatter
 
-from tnt_notebook import comm
+from tnt_notebook import comm, protocol
 from tnt_notebook.errors import PeerError, SuspendedError, brief
 
 
@@ -68,6 +70,20 @@ def free_peers(result: Any) -> None:
     comm.abort(f"rank {comm.rank()}: {brief(error)}")
 
 
+def listen_for_free() -> None:
+    """Begins to free this rank from waiting when the notebook says so, whatever its main thread
+    does: a handler of Python runs between two instructions of that one, never while it is in a step
+    of TensorFlow. So a thread takes the signal, which all threads of this process have blocked.
+    """
+
+    def listen() -> None:
+        while True:
+            signal.sigwait([protocol.FREE])
+            comm.abort("it was interrupted")
+
+    threading.Thread(target=listen, name="tnt-free", daemon=True).start()
+
+
 def recover() -> list[int]:
     """Collective over all ranks that live: makes communication usable again after a failed cell.
 
@@ -76,6 +92,31 @@ def recover() -> list[int]:
     """
     comm.recover()
     return list(comm.world().seats)
+
+
+def fill_seats() -> list[int]:
+    """Starts an engine for each vacant seat, as this one was started. Collective over the ranks
+    that live, after they have recovered; the engines register a moment later, with their seat as
+    id.
+
+    Returns:
+        The seats that have a rank now.
+
+    Raises:
+        CommunicationError: ranks cannot be started.
+    """
+    world = comm.world()
+
+    def command(seat: int) -> list[str]:
+        neighbours = world.seats_beside(seat)
+        return [
+            *(sys.executable, "-m", protocol.ENGINE, *sys.argv[1:], f"--seat={seat}"),
+            f"--local-rank={neighbours.index(seat)}",
+            f"--local-size={len(neighbours)}",
+        ]
+
+    world.grow(command)
+    return list(world.seats)
 
 
 def describe() -> dict[str, Any]:

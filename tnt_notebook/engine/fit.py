@@ -65,7 +65,8 @@ def result_of(run: str) -> dict[str, Any]:
         run: the folder of the run.
     """
     if _last is None or _last[0] != run:
-        return {"error": _missing(run)}
+        text = f"the ranks have no result of {Path(run).name}: they were started anew since"
+        return {"error": {"ename": "ModelError", "evalue": text, "traceback": ""}}
     return _last[1]
 
 
@@ -100,11 +101,6 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
     }
 
 
-def publish_frame(frame: Frame) -> None:
-    """Sends one frame of telemetry to the notebook over the cluster's own channel."""
-    publish_data({Published.FRAME: frame})
-
-
 @contextlib.contextmanager
 def _kept(begin: dict[str, Any] | None) -> Iterator[Callable[[Frame], None]]:
     """Publishes frames, and keeps them in a folder of this rank's host.
@@ -118,7 +114,7 @@ def _kept(begin: dict[str, Any] | None) -> Iterator[Callable[[Frame], None]]:
 
     def report(frame: Frame) -> None:
         nonlocal writer, failed
-        publish_frame(frame)
+        publish_data({Published.FRAME: frame})
         if failed or begin is None:
             return
         try:
@@ -152,11 +148,6 @@ def model_bytes() -> bytes:
         path = Path(folder) / "model.keras"
         _model.save(path)
         return path.read_bytes()
-
-
-def _missing(run: str) -> dict[str, str]:
-    text = f"the ranks have no result of {Path(run).name}: they were started anew since"
-    return {"ename": "ModelError", "evalue": text, "traceback": ""}
 
 
 def _describe(error: BaseException, result: Any) -> dict[str, Any]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from typing import Any
 
-from ipyparallel.engine.datapub import publish_data
 from IPython import get_ipython
 
 from tnt_notebook import comm
+from tnt_notebook.engine.progress import teller
 from tnt_notebook.errors import ModelError, ScheduleError
 from tnt_notebook.protocol import Published
-
-_EVERY_S = 0.2
 
 
 def plan(
@@ -38,11 +35,18 @@ def plan(
     from tnt_notebook.plan.options import Pipeline
     from tnt_notebook.plan.prediction import as_json
 
-    progress = _Progress()
+    tell = teller(Published.PLANNED)
+    measured = 0
+
+    def take(done: int, total: int) -> None:
+        nonlocal measured
+        measured = max(measured, total)
+        tell({"done": done, "total": total})
+
     plans: list[dict[str, Any]] = []
     try:
         wanted = Pipeline(**pipeline)
-        planner = Planner(_model(name), batch_size, comm.world().size, progress.take)
+        planner = Planner(_model(name), batch_size, comm.world().size, take)
         for schedule in schedules:
             try:
                 found = planner.plan(dataclasses.replace(wanted, schedule=schedule))
@@ -53,7 +57,7 @@ def plan(
                 plans.append({"schedule": schedule, "refused": str(error)})
     except (ModelError, ScheduleError) as error:
         return {"kind": type(error).__name__, "refused": str(error)}
-    return {"plans": plans, "measured": progress.measured}
+    return {"plans": plans, "measured": measured}
 
 
 def _model(name: str) -> Any:
@@ -74,18 +78,3 @@ def _model(name: str) -> Any:
     if not isinstance(value, keras.Model):
         raise ModelError(f"{name!r} is a {type(value).__name__}, and no Keras model.")
     return value
-
-
-class _Progress:
-    """Tells the notebook a few times a second how far measuring is."""
-
-    def __init__(self) -> None:
-        self.measured = 0
-        self._last = 0.0
-
-    def take(self, done: int, total: int) -> None:
-        self.measured = max(self.measured, total)
-        now = time.monotonic()
-        if now - self._last > _EVERY_S:
-            self._last = now
-            publish_data({Published.PLANNED: {"done": done, "total": total}})

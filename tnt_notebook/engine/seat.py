@@ -14,24 +14,18 @@ from tnt_notebook.errors import ClusterError
 # SLURM_* too, and those describe the batch step.
 _LAUNCHERS = (
     (
-        ("OMPI_COMM_WORLD_RANK",),
-        ("OMPI_COMM_WORLD_SIZE",),
-        ("OMPI_COMM_WORLD_LOCAL_RANK",),
-        ("OMPI_COMM_WORLD_LOCAL_SIZE",),
+        ("OMPI_COMM_WORLD_RANK",), ("OMPI_COMM_WORLD_SIZE",),
+        ("OMPI_COMM_WORLD_LOCAL_RANK",), ("OMPI_COMM_WORLD_LOCAL_SIZE",),
     ),
     (
-        ("PMI_RANK",),
-        ("PMI_SIZE",),
-        ("MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"),
+        ("PMI_RANK",), ("PMI_SIZE",), ("MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"),
         ("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE"),
     ),
     (
-        ("SLURM_PROCID",),
-        ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
-        ("SLURM_LOCALID",),
+        ("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), ("SLURM_LOCALID",),
         ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE"),
     ),
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,19 +44,15 @@ def seat(environment: Mapping[str, str]) -> Seat:
     Raises:
         ClusterError: no known launcher started this process.
     """
-    for ranks, sizes, local_ranks, local_sizes in _LAUNCHERS:
-        rank = _number(environment, ranks)
-        size = _number(environment, sizes)
-        if rank is None or size is None:
-            continue
-        local_rank = _number(environment, local_ranks)
-        local_size = _number(environment, local_sizes)
-        return Seat(
-            rank,
-            size,
-            rank if local_rank is None else local_rank,
-            size if local_size is None else local_size,
-        )
+    for names in _LAUNCHERS:
+        rank, size, local_rank, local_size = (_number(environment, of) for of in names)
+        if rank is not None and size is not None:
+            return Seat(
+                rank,
+                size,
+                rank if local_rank is None else local_rank,
+                size if local_size is None else local_size,
+            )
     raise ClusterError(
         "This engine was not started by an MPI launcher (none of OMPI_COMM_WORLD_RANK, PMI_RANK, "
         "SLURM_PROCID is set). Start engines with %tnt_cluster start."

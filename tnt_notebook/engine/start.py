@@ -3,8 +3,8 @@
 The order matters. Cores and environment are settled before TensorFlow or OpenMP can be imported,
 and MPI is initialised before the engine registers, so that the engine's id is the MPI rank.
 
-A rank that takes the seat of one that has died (:mod:`tnt_notebook.engine.successor`) is told which
-in its arguments: it alone is MPI's world at first.
+A rank that takes the seat of one that has died (:func:`tnt_notebook.engine.cell.fill_seats`) is
+told which in its arguments: it alone is MPI's world at first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from traitlets.config import Config
 
 from tnt_notebook import comm
 from tnt_notebook.comm import mpi
-from tnt_notebook.engine import cell, fit, free, host
+from tnt_notebook.engine import cell, fit, host
 from tnt_notebook.engine.nanny import Nanny, fork
 from tnt_notebook.engine.placement import by_neighbourhood, cores_of, gpu_of, thread_environment
 from tnt_notebook.engine.seat import Seat, seat
@@ -64,10 +64,14 @@ class RankEngine(IPEngine):
 def main(arguments: list[str] | None = None) -> None:
     """Begins this rank; returns when the engine ends."""
     options, engine_arguments = _parser().parse_known_args(arguments)
-    here = _seat_of_successor(options) or seat(os.environ)
+    here = (
+        seat(os.environ)
+        if options.seat is None
+        else Seat(options.seat, options.ranks, options.local_rank, options.local_size)
+    )
     if options.hosts:
         host.prepare(options.logs.parent, here)
-    free.listen()
+    cell.listen_for_free()
     # Ignored where a script has started mpiexec in the background; cells are to be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     launcher = send_output_to(options.logs / rank_log(here.rank))
@@ -123,12 +127,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--local-rank", type=int, default=0, help="of the seat, on its host")
     parser.add_argument("--local-size", type=int, default=1, help="seats on that host")
     return parser
-
-
-def _seat_of_successor(options: argparse.Namespace) -> Seat | None:
-    if options.seat is None:
-        return None
-    return Seat(options.seat, options.ranks, options.local_rank, options.local_size)
 
 
 def _place(here: Seat, cores_per_rank: int | None, gpus: int | None) -> None:

@@ -9,9 +9,8 @@ from IPython.core.magic import line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.choices import DTYPES
-from tnt_notebook.magics.argument_types import name_list
 from tnt_notebook.magics.session import SessionMagics, check_name
-from tnt_notebook.magics.typed import typed
+from tnt_notebook.magics.typed import name_list, typed
 
 
 @magics_class

@@ -8,9 +8,8 @@ from IPython.core.error import UsageError
 from IPython.core.magic import cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from tnt_notebook.magics.argument_types import rank_list
 from tnt_notebook.magics.session import SessionMagics
-from tnt_notebook.magics.typed import typed
+from tnt_notebook.magics.typed import rank_list, typed
 
 
 @magics_class

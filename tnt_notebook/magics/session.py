@@ -11,12 +11,13 @@ from IPython.core.magic import Magics
 
 from tnt_notebook.errors import NoClusterError
 from tnt_notebook.magics.completion import TntCompletion
-from tnt_notebook.magics.idle_interrupt import interrupt_reaches
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from tnt_notebook.cluster import Cluster, Fit
+
+_RESTART_S = 0.5  # from an interrupt to the request that may follow it
 
 
 class Session:
@@ -62,7 +63,7 @@ class Session:
         """Makes a fit the notebook's: a variable, the last run, and what an interrupt means."""
         self.bind(fit.title, fit)
         self.last_run = fit.folder
-        interrupt_reaches(self.shell, fit)
+        _interrupt_reaches(self.shell, fit)
 
 
 class SessionMagics(Magics):
@@ -77,3 +78,25 @@ def check_name(name: str) -> None:
     """Refuses a name that no variable can have."""
     if not name.isidentifier():
         raise UsageError(f"--name {name}: a variable cannot have this name")
+
+
+def _interrupt_reaches(shell: InteractiveShell, fit: Fit) -> None:
+    """Makes an interrupt of the idle kernel one of this fit; to be called in a cell.
+
+    A kernel ignores interrupts while no cell runs. What it is to do then, it keeps while one runs.
+    """
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None or not hasattr(kernel, "saved_sigint_handler"):
+        return  # no notebook: where a prompt waits, Ctrl-C belongs to the prompt
+
+    def interrupt(*_: Any) -> None:
+        later = threading.Timer(_RESTART_S, interrupt_unless_ending)
+        later.daemon = True
+        later.start()
+
+    def interrupt_unless_ending() -> None:
+        # Jupyter interrupts a kernel before it ends or restarts it, and the fit is to outlive that.
+        if kernel._shutdown_message is None and fit.state in ("queued", "running"):
+            fit.interrupt()
+
+    kernel.saved_sigint_handler = interrupt

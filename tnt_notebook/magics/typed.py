@@ -1,7 +1,11 @@
-"""What comes before and after every magic: its line is parsed, and its errors are sentences."""
+"""What comes before and after every magic: its line is parsed, and its errors are sentences.
+
+Ranks and names stand in a line as ``0,2-3`` and ``ring,direct``.
+"""
 
 from __future__ import annotations
 
+import argparse
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -28,3 +32,24 @@ def typed(magic: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return run
+
+
+def name_list(text: str) -> list[str]:
+    """Parses ``ring,direct`` into ``["ring", "direct"]``; for use as an argparse type."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r}: write names like ring,direct")
+    return list(dict.fromkeys(names))
+
+
+def rank_list(text: str) -> list[int]:
+    """Parses ``0,2-3`` into ``[0, 2, 3]``; for use as an argparse type."""
+    ranks: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise argparse.ArgumentTypeError(f"{text!r}: write ranks like 0,2-3")
+        if dash and int(last) < int(first):
+            raise argparse.ArgumentTypeError(f"{part.strip()!r} counts down: write ranks like 2-3")
+        ranks.update(range(int(first), int(last or first) + 1))
+    return sorted(ranks)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tnt_notebook.cluster.launch.inherited import inheritable
 from tnt_notebook.cluster.options import Request
 from tnt_notebook.errors import ClusterError
 
@@ -19,6 +18,19 @@ _ASK_S = 30.0
 _SUBMIT_S = 120.0
 #: Seconds before the end of a job when its ranks are told.
 NOTICE_S = 120
+#: Variables of the notebook that mean nothing on a node, or are nobody's business there: the
+#: session's, the batch system's own, and the tokens of Jupyter and JupyterHub.
+_NOT_INHERITED = re.compile(
+    r"(SLURM|SBATCH|SRUN|PBS|LSB|LSF|LS|SGE|PE|OMPI|PMIX?|PRTE|MPI|JUPYTER|JUPYTERHUB|JPY|KERNEL|XDG|DBUS|SSH|"
+    r"BASH_FUNC|TNT_RUN|NOTIFY|INVOCATION|JOURNAL)_.*"
+    r"|BASH_FUNC.*|TMPDIR|TMP|TEMP|HOSTNAME|DISPLAY|PWD|OLDPWD|SHLVL|_|JOB_ID|JOB_NAME|NSLOTS|"
+    r"NHOSTS|QUEUE|ENVIRONMENT|TERM|STY|TMUX.*|WINDOWID|GIT_ASKPASS|VSCODE_.*|"
+    r"CONFIGPROXY_AUTH_TOKEN|[A-Z]+_VISIBLE_DEVICES"
+)
+#: But for what leads to the batch system itself.
+_SITES = ("SLURM_CONF", "PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT", "PBS_EXEC", "PBS_HOME",
+          "LSF_ENVDIR", "LSF_SERVERDIR", "LSF_BINDIR", "LSF_LIBDIR", "SGE_ROOT", "SGE_CELL",
+          "SGE_CLUSTER_NAME", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -187,3 +199,12 @@ def hosts_in(variable: str | None, environment: Mapping[str, str]) -> list[str]:
     except (KeyError, OSError):
         return []
     return [line.split()[0] for line in lines if line.strip()]
+
+
+def inheritable(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of the notebook's environment that means something in a job."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _SITES or not _NOT_INHERITED.fullmatch(name)
+    }

@@ -123,22 +123,15 @@ def _process(
         command, after = [*login, *command], [*login, *after] if after else []
     engine = [sys.executable, *_ENGINE]
     arguments += [word for options in asked.extra for word in shlex.split(options)]
-    shown = [
-        *command,
-        "-n",
-        str(asked.ranks),
-        *arguments,
-        *engine,
-        "--mpi",
-        *_arguments(asked, folder),
-    ]
+    said = _arguments(asked, folder)
+    shown = [*command, "-n", str(asked.ranks), *arguments, *engine, "--mpi", *said]
     return Launch(
         shlex.join(shown),
         {
             "mpi_cmd": command,
             "mpi_args": arguments,
             "engine_cmd": engine,
-            "engine_args": _arguments(asked, folder),
+            "engine_args": said,
             "environment": own | {ENGINES_MARKER: cluster_id},
             "output_file": str(folder.launcher_log),
         },

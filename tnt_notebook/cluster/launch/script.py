@@ -8,8 +8,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from tnt_notebook.cluster.launch.batch import NOTICE_S, System, directives
-from tnt_notebook.cluster.launch.inherited import inheritable
+from tnt_notebook.cluster.launch.batch import NOTICE_S, System, directives, inheritable
 from tnt_notebook.cluster.options import Request
 
 #: Ranks on other hosts see what their daemon sees there, which reached by ssh or the like is next

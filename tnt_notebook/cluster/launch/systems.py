@@ -9,7 +9,6 @@ from typing import Any
 
 from tnt_notebook.choices import BATCH_SYSTEMS
 from tnt_notebook.cluster.launch.batch import System, hosts_in
-from tnt_notebook.cluster.options import Request
 
 #: Each is in a file of its own, of the same name.
 SYSTEMS: dict[str, System] = {
@@ -52,13 +51,3 @@ def nodes(launcher: str) -> list[str]:
     system = SYSTEMS[launcher]
     known = system.nodes() if system.nodes else hosts_in(system.nodefile, os.environ)
     return list(dict.fromkeys(known))
-
-
-def check(asked: Request) -> None:
-    """Refuses what a batch system cannot be asked for.
-
-    Raises:
-        ClusterError: it names the option, and says what to do instead.
-    """
-    if asked.launcher in SYSTEMS and not asked.inside:
-        SYSTEMS[asked.launcher].check(asked)

@@ -13,7 +13,7 @@ move, `conclude` fits the cost model and finds the best algorithm of each size.
 from __future__ import annotations
 
 from tnt_notebook.comm.tuning.conclude import rules_of
+from tnt_notebook.comm.tuning.contestants import Question
 from tnt_notebook.comm.tuning.measure import Report, measure
-from tnt_notebook.comm.tuning.question import Question
 
 __all__ = ["Question", "Report", "measure", "rules_of"]

@@ -14,17 +14,44 @@ from tnt_notebook.choices import DTYPES
 from tnt_notebook.comm import _kernels, rules, schedules
 from tnt_notebook.comm.buckets import Bucket
 from tnt_notebook.comm.channels import TUNING
-from tnt_notebook.comm.tuning.question import KB, Question
 from tnt_notebook.comm.tuning.shift import shift, shift_in_place
 from tnt_notebook.comm.world import World
 from tnt_notebook.errors import CommunicationError
 
 LIMIT = "limit"
+KB = 1024
 
 Call = Callable[[], object]
 
 # Numbers that all floats hold: the sum of as many ones is exact.
 _MOST_RANKS_CHECKED = 256
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to measure.
+
+    Attributes:
+        max_bytes: of the largest vector; the smallest has 1 KB, and each the fourfold of the last.
+        dtype: of its elements.
+        algorithms: by name; none: all that fit the ranks.
+        in_place: in a bucket, rather than from one array into another.
+        rounds: how often each algorithm has its turn, at each size.
+    """
+
+    max_bytes: int = 16 << 20
+    dtype: str = "float32"
+    algorithms: tuple[str, ...] = ()
+    in_place: bool = False
+    rounds: int = 21
+
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of the vectors."""
+        sizes = [KB]
+        while sizes[-1] * 4 <= self.max_bytes:
+            sizes.append(sizes[-1] * 4)
+        return sizes
 
 
 def possible(over: World, question: Question) -> list[str]:

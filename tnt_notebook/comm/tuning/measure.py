@@ -22,15 +22,16 @@ import numpy as np
 
 from tnt_notebook.comm.tuning.conclude import best_of, fit_of, relative_of
 from tnt_notebook.comm.tuning.contestants import (
+    KB,
     LIMIT,
     Call,
     Memory,
+    Question,
     chosen,
     contestants_at,
     memory_for,
     possible,
 )
-from tnt_notebook.comm.tuning.question import KB, Question
 from tnt_notebook.comm.world import World
 
 _MOST_CALLS = 20  # in a turn
