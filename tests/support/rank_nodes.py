@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import psutil
+
 from tnt_notebook import comm
 from tnt_notebook.comm import _kernels, links, mpi
 from tnt_notebook.comm.connection import Connection
@@ -46,7 +48,7 @@ def make_world(over: MPI.Comm | None, nodes: Sequence[int] = (), **options: Any)
 def _share(
     nodes: Sequence[int], over: MPI.Comm, transport: str, timeout_s: float
 ) -> tuple[_kernels.SharedNode | None, list[int], str]:
-    segment = _kernels.Segment(links._address_space())
+    segment = _kernels.Segment(psutil.virtual_memory().total)
     addresses = mpi.allgather(over, segment.address, timeout_s, "shared memory")
     peers = [rank for rank, node in enumerate(nodes) if node == nodes[over.rank]]
     shared = None

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 
 from tnt_notebook.cluster.engines import Engines
 from tnt_notebook.cluster.execution import Abandoned, Execution, RanksDied, RanksStuck
-from tnt_notebook.cluster.failure import rank_error
+from tnt_notebook.cluster.failure import death_error, rank_error, stuck_error
 from tnt_notebook.cluster.log_tails import LogTails
-from tnt_notebook.cluster.lost_ranks import death_error, stuck_error
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.errors import ClusterError, DeathError, RankError
 from tnt_notebook.protocol import Call

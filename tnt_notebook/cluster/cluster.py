@@ -14,6 +14,7 @@ from tnt_notebook.cluster.fit import Fit
 from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.cluster.request import asked
 from tnt_notebook.errors import TntError
+from tnt_notebook.telemetry import archive
 
 _SNAPSHOT_S = 30.0  # between checkpoints that nobody has asked for, to go on from
 _RESULT_S = 10.0  # for the ranks to give the result of a fit that has ended
@@ -91,7 +92,8 @@ class Cluster(Ranks):
             # Somewhere, to go on from: it is of no use to anybody later.
             kept = {"folder": str(engines.folder.path / "checkpoint"), "every_s": _SNAPSHOT_S}
             options = {**options, "checkpoint": {**kept, "resume": False}}
-        return Fit(self, cell, options, title, on_failure=on_failure, restarts=restarts)
+        run = str(archive.new_folder(title))
+        return Fit(self, fit_note.FitNote(title, run, options, cell, on_failure, restarts))
 
     @property
     def has_begun_fit(self) -> bool:
@@ -107,7 +109,7 @@ class Cluster(Ranks):
         if note is None:
             return None
         goes_on = engines.busy()
-        fit = Fit(self, "", note.options, note.title, note)
+        fit = Fit(self, note, joins=True)
         if not goes_on:  # what is run next has nothing to wait for
             with suppress(TntError, TimeoutError):  # the fit tells its errors itself
                 fit.wait(_RESULT_S)

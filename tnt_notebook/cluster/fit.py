@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
@@ -44,28 +45,20 @@ class Fit:
         fit.wait().model        # the trained Keras model, in the notebook
     """
 
-    def __init__(
-        self,
-        cluster: Ranks,
-        cell: str,
-        options: dict[str, Any],
-        title: str = "fit",
-        note: FitNote | None = None,
-        on_failure: str = "stop",
-        restarts: int = 0,
-    ) -> None:
-        self.title = title
+    def __init__(self, cluster: Ranks, note: FitNote, joins: bool = False) -> None:
+        """
+        Args:
+            note: what is to be run.
+            joins: whether another notebook has begun it.
+        """
+        self.title = note.title
         self.state: Literal["queued", State] = "queued"
         self.error: TntError | None = None
-        self.folder = archive.new_folder(title) if note is None else Path(note.run)
-        self._note = note
+        self.folder = Path(note.run)
+        self._note, self._joins = note, joins
         self._read_at = 0.0
         self._reader = Reader(self.folder)
         self._cluster = cluster
-        self._cell = cell if note is None else note.cell
-        self._options = options
-        self._on_failure = on_failure if note is None else note.on_failure
-        self._restarts = restarts if note is None else note.restarts
         self._failures = 0
         self._rows: list[Row] = []
         self._result: dict[str, Any] = {}
@@ -84,7 +77,7 @@ class Fit:
         threading.Thread(
             target=contextvars.copy_context().run,
             args=(self._run,),
-            name=f"tnt-fit-{title}",
+            name=f"tnt-fit-{self.title}",
             daemon=True,
         ).start()
 
@@ -284,31 +277,32 @@ class Fit:
             try:
                 return self._train_once()
             except (DeathError, SuspendedError) as error:
-                if self._stop_asked_at is not None or self._failures >= self._restarts:
+                if self._stop_asked_at is not None or self._note.restarts < 1:
                     raise
                 self._go_on_after(error)
 
     def _go_on_after(self, error: TntError) -> None:
         """Makes ranks to go on with, from the last checkpoint."""
         self._failures += 1
+        note = self._note
         reason = str(error).splitlines()[0]
         self._view.finish("failed", reason)
         archive.conclude(self.folder, "failed", reason)
-        policy = "restart" if self._on_failure == "stop" else self._on_failure
         if isinstance(error, SuspendedError):
             self._cluster.restart()  # in a new job, where theirs is at its end
             job = self._cluster.record.job
             done = f"ranks were started again{f' in job {job}' if job else ''}"
         else:
-            done = recovery.recover(self._cluster, policy)
-        number = f"{self._failures} of at most {self._restarts}"
+            done = recovery.recover(self._cluster, note.on_failure)
+        number = f"{self._failures} of at most {self._failures + note.restarts - 1}"
         print(f"{reason.split('. ')[0]}: {done}, from the last checkpoint ({number})", flush=True)
-        if not Path(self._options["checkpoint"]["folder"] or "/").is_dir():
+        kept = note.options["checkpoint"]
+        if not Path(kept["folder"] or "/").is_dir():
             print("No checkpoint was kept: it begins anew. --checkpoint DIR keeps them.")
-        kept = {**self._options["checkpoint"], "resume": True}
-        self._options = {**self._options, "checkpoint": kept}
-        self._note = None
+        options = {**note.options, "checkpoint": {**kept, "resume": True}}
         self.folder = archive.new_folder(self.title)
+        run, restarts = str(self.folder), note.restarts - 1
+        self._note, self._joins = replace(note, run=run, options=options, restarts=restarts), False
         self._rows = []
         self._view = self._new_view()
         self._ticket = self._cluster.draw()
@@ -327,7 +321,7 @@ class Fit:
             if self._stop_asked_at is not None:
                 execution.request_stop()
             self._ticket[0].follow(execution)
-        if self._note is not None:
+        if self._joins:
             self._read_kept()
         if execution.failures:
             if {failure.ename for failure in execution.failures.values()} == {"SuspendedError"}:
@@ -341,16 +335,12 @@ class Fit:
         """Waits for its turn, and begins the fit or joins the one that was begun."""
         queue, ticket = self._ticket
         with queue.turn(ticket=ticket) as engines:
-            living = engines.living
-            if self._note is not None:
-                tails = LogTails(engines.folder, self._note.logs)
+            living, note = engines.living, self._note
+            if self._joins:
+                tails = LogTails(engines.folder, note.logs)
                 begun = Execution(engines, living, tails=tails, on_tick=self._on_tick)
-                yield begun.call(Call.FIT_RESULT, self._note.run)
+                yield begun.call(Call.FIT_RESULT, note.run)
                 return
-            restarts = self._restarts - self._failures
-            note = FitNote(
-                self.title, str(self.folder), self._options, self._cell, self._on_failure, restarts
-            )
             fit_note.write(engines.folder, self._cluster.ranks, note)
             kept = {
                 "title": note.title, "folder": note.run, "options": note.options,
@@ -360,7 +350,7 @@ class Fit:
             yield execution.call(Call.RUN_FIT, note.cell, note.options, kept)
 
     def _on_tick(self) -> None:
-        if self._note is not None:
+        if self._joins:
             self._read_kept()
         execution, asked = self._execution, self._stop_asked_at
         if execution is None or asked is None or self._aborted:

@@ -82,7 +82,8 @@ class Merger:
 
     def ready(self, now: float) -> Iterator[Group]:
         """Groups that can be printed at time ``now`` (seconds, any origin)."""
-        while (index := self._next_index()) is not None:
+        while waiting := [state.index for state in self._ranks.values() if state.waiting]:
+            index = min(waiting)
             holders = [
                 (rank, state)
                 for rank, state in self._ranks.items()
@@ -108,9 +109,6 @@ class Merger:
             if not state.ended:
                 self.end(rank, now)
         return self.ready(now)
-
-    def _next_index(self) -> int | None:
-        return min((s.index for s in self._ranks.values() if s.waiting), default=None)
 
     def _finish_lines(self, rank: int, now: float) -> None:
         state = self._ranks[rank]

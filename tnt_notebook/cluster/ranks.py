@@ -170,14 +170,7 @@ class Ranks:
             RankError: the cell raised; it shows the ranks' traceback.
             ClusterError: a rank died or could not be freed.
         """
-        self._check_ranks(ranks)
-        queue = self._queue
-        with queue.turn(report) as engines:
-            where = self._living(ranks)
-            execution = Execution(engines, where).execute(cell)
-            queue.follow(execution)
-        if execution.failures:
-            raise rank_error(execution.failures)
+        self._carry_out(lambda execution: execution.execute(cell), ranks, report)
 
     def push(self, values: dict[str, Any]) -> None:
         """Binds names in the cells of all ranks.
@@ -215,11 +208,20 @@ class Ranks:
         Raises:
             RankError: the function raised.
         """
+        return self._carry_out(lambda one: one.call(function, *arguments), ranks, report, on_data)
+
+    def _carry_out(
+        self,
+        send: Callable[[Execution], object],
+        ranks: Sequence[int] | None,
+        report: Callable[[str], None],
+        on_data: Callable[[dict[str, Any]], None] | None = None,
+    ) -> dict[int, Any]:
         self._check_ranks(ranks)
         queue = self._queue
         with queue.turn(report) as engines:
-            where = self._living(ranks)
-            execution = Execution(engines, where, on_data).call(function, *arguments)
+            execution = Execution(engines, self._living(ranks), on_data)
+            send(execution)
             queue.follow(execution)
         if execution.failures:
             raise rank_error(execution.failures)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tnt_notebook.choices import TRANSPORTS
 from tnt_notebook.comm import _kernels, channels, links, mpi
 from tnt_notebook.errors import CommunicationError, PeerError
 
@@ -55,8 +56,9 @@ class Connection:
     ) -> None:
         if not 1 <= lanes <= _kernels.max_lanes:
             raise ValueError(f"lanes must be 1 to {_kernels.max_lanes}, not {lanes}")
-        self.transport = links.checked(transport)
-        self.lanes, self.timeout_s = lanes, timeout_s
+        if transport not in TRANSPORTS:
+            raise ValueError(f"transport {transport!r} is not one of {', '.join(TRANSPORTS)}")
+        self.transport, self.lanes, self.timeout_s = transport, lanes, timeout_s
         self.world = next(Connection._worlds)
         self.parent: MPI.Intracomm | None = None
         if parent is not None:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tnt_notebook.choices import TRANSPORTS
+import psutil
+
 from tnt_notebook.comm import _kernels, gaspi, mpi
 from tnt_notebook.errors import CommunicationError
 
@@ -49,13 +50,6 @@ class Links:
         if nodes == len(self.node):
             return self.network
         return f"shared memory, {self.network} between {nodes} nodes"
-
-
-def checked(transport: str) -> str:
-    """The transport, if it is one; raises ValueError that names them all."""
-    if transport not in TRANSPORTS:
-        raise ValueError(f"transport {transport!r} is not one of {', '.join(TRANSPORTS)}")
-    return transport
 
 
 def agree(comm: MPI.Comm, transport: str, lanes: int, timeout_s: float) -> list[str]:
@@ -124,7 +118,8 @@ def _share(
 
     segment, address, problem = None, None, ""
     try:
-        segment = _kernels.Segment(_address_space())
+        # As much as the machine has: memory is taken when it is used.
+        segment = _kernels.Segment(psutil.virtual_memory().total)
         address = segment.address
     except RuntimeError as error:
         problem = f"rank {comm.rank}: {error}"
@@ -146,10 +141,3 @@ def _share(
         same = max(nodes.count(n) for n in nodes) > 1
         reason = "ranks of a host share memory" if same else "each rank is on a host of its own"
     return (None if hosts[comm.rank] in without else node), nodes, reason
-
-
-def _address_space() -> int:
-    """Bytes to map for a segment: as much as the machine has; memory is taken when it is used."""
-    import psutil
-
-    return psutil.virtual_memory().total

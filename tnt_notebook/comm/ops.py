@@ -207,7 +207,7 @@ def library() -> Any:
     Raises:
         CommunicationError: this TensorFlow does not fit; the message says why.
     """
-    path = _library_path()
+    path = Path(_kernels.__file__).with_name("libtnt_tensorflow.so")
     loaded = tf.load_op_library(str(path))
     load_error = ctypes.CDLL(str(path)).tnt_load_error
     load_error.restype = ctypes.c_char_p
@@ -220,10 +220,6 @@ def library() -> Any:
                 f"TensorFlow {tf.__version__} did not complete an op from another thread"
             )
     return loaded
-
-
-def _library_path() -> Path:
-    return Path(_kernels.__file__).with_name("libtnt_tensorflow.so")
 
 
 def _address(over: Communicator | None, channel: int, label: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ class Rule:
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Rule))
+_limits = attrgetter("up_to_bytes", "nodes", "min_ranks", "max_ranks", "in_place")
 
 
 def path() -> Path | None:
@@ -102,12 +104,9 @@ def saved() -> list[Rule]:
 def default() -> list[Rule]:
     """The rules of the backend, which stand behind those of the file."""
     return [
-        Rule(
-            COLLECTIVES[rule.collective], rule.algorithm, rule.up_to_bytes, rule.nodes,
-            rule.min_ranks, rule.max_ranks, rule.in_place,
-        )
+        Rule(COLLECTIVES[rule.collective], rule.algorithm, *_limits(rule))
         for rule in _kernels.default_rules()
-    ]  # fmt: skip
+    ]
 
 
 def parsed(text: str, file: str) -> list[Rule]:
@@ -177,16 +176,11 @@ def agreed(over: Communicator) -> list[Rule]:
 
 def for_engine(rules: Iterable[Rule]) -> list[_kernels.Rule]:
     """Rules, and the defaults behind them, as the backend takes them."""
-    return [
-        *(
-            _kernels.Rule(
-                COLLECTIVES.index(rule.collective), rule.algorithm, rule.up_to_bytes, rule.nodes,
-                rule.min_ranks, rule.max_ranks, rule.in_place,
-            )
-            for rule in rules
-        ),
-        *_kernels.default_rules(),
-    ]  # fmt: skip
+    own = [
+        _kernels.Rule(COLLECTIVES.index(rule.collective), rule.algorithm, *_limits(rule))
+        for rule in rules
+    ]
+    return [*own, *_kernels.default_rules()]
 
 
 def _problem(entry: Any) -> str:

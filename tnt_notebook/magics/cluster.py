@@ -74,13 +74,6 @@ def given(arguments: Any) -> dict[str, Any]:
     return options
 
 
-def plan(options: dict[str, Any]) -> None:
-    """Shows how a cluster would be started."""
-    from tnt_notebook.cluster import Cluster
-
-    print(Cluster.planned(**options), end="")
-
-
 def start(options: dict[str, Any], shell: InteractiveShell) -> Cluster:
     """Starts a cluster."""
     from tnt_notebook.cluster import Cluster
@@ -146,7 +139,8 @@ def ready(cluster: Cluster) -> str:
         return said
     hosts = list(dict.fromkeys(seat["host"] for seat in record.seats))
     job = f"job {record.job} on " if record.job else "on "
-    return f"{said}: {job}{_some(hosts)}; this notebook is at {record.reached}"
+    some = ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
+    return f"{said}: {job}{some}; this notebook is at {record.reached}"
 
 
 def _outlive(cluster: Cluster, shell: InteractiveShell, asked: bool) -> None:
@@ -220,11 +214,6 @@ def _unquoted(said: Any) -> Any:
         return said
     found = re.fullmatch(r"""([\w-]*=)?(["'])(.*)\2""", said, re.DOTALL)
     return said if found is None else (found[1] or "") + found[3]
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:4])
-    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
 
 
 def check_none(cluster: Cluster | None) -> None:

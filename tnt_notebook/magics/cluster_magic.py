@@ -54,7 +54,9 @@ class ClusterMagic(SessionMagics):
         action, which = arguments.action, arguments.which
         options = cluster_magic.given(arguments)
         if action == "start" and arguments.dry_run:
-            cluster_magic.plan(options)
+            from tnt_notebook.cluster import Cluster
+
+            print(Cluster.planned(**options), end="")
         elif action == "start":
             cluster_magic.check_none(self.session.running)
             self.session.running = cluster_magic.start(options, self.session.shell)

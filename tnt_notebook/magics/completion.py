@@ -49,11 +49,15 @@ class TntCompletion:
         typed = "" if line[-1].isspace() else words.pop()
         candidates = _candidates(parser, words, typed)
         if not candidates and command.lstrip("%") == "tnt_push":
-            candidates = [name for name in self._variables() if name not in words]
+            hidden = {*self._shell.user_ns_hidden, *words}
+            names = [name for name in self._shell.user_ns if name[:1] != "_"]
+            candidates = [name for name in names if name not in hidden]
         if command.lstrip("%") == "tnt_trace" and words and typed[:1] != "-":
             candidates = self._runs(words) + candidates
         if command.lstrip("%") == "tnt_cluster" and words in (["attach"], ["stop"]):
-            candidates = [*self._clusters(), *candidates]
+            from tnt_notebook.cluster import record
+
+            candidates = [*(known.record.id for known in record.listed()), *candidates]
         completions = [SimpleCompletion(text) for text in candidates if text.startswith(typed)]
         return SimpleMatcherResult(completions=completions, suppress=True)
 
@@ -65,17 +69,6 @@ class TntCompletion:
         from tnt_notebook.telemetry import archive
 
         return [run for run in reversed(archive.ids()) if run not in words]
-
-    @staticmethod
-    def _clusters() -> list[str]:
-        """Ids of this user's clusters."""
-        from tnt_notebook.cluster import record
-
-        return [cluster.record.id for cluster in record.listed()]
-
-    def _variables(self) -> list[str]:
-        hidden = self._shell.user_ns_hidden
-        return [name for name in self._shell.user_ns if name[:1] != "_" and name not in hidden]
 
 
 def _candidates(parser: argparse.ArgumentParser, before: list[str], typed: str) -> list[str]:

@@ -84,7 +84,8 @@ def best_of(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         ranges.append((sizes[0], min(losses, key=lambda name: (losses[name], name))))
         sizes = sizes[taken:]
     measured = sorted(by_size)
-    ends = [_between(measured[measured.index(begin) - 1], begin) for begin, _ in ranges[1:]]
+    begins = [(measured[measured.index(begin) - 1], begin) for begin, _ in ranges[1:]]
+    ends = [round(math.sqrt(before * begin)) for before, begin in begins]
     return [
         {"algorithm": name, "from_bytes": begin, "up_to_bytes": end}
         for (_, name), begin, end in zip(ranges, [0, *ends], [*ends, None], strict=True)
@@ -111,7 +112,3 @@ def rules_of(result: dict[str, Any]) -> list[Rule]:
         )
         for part in result["best"]
     ]
-
-
-def _between(a: int, b: int) -> int:
-    return round(math.sqrt(a * b))
