@@ -2,7 +2,7 @@
 
 import pytest
 
-from tnt_notebook.engine.seat import Seat, seat
+from tnt_notebook.engine.placement import Seat, seat
 from tnt_notebook.errors import ClusterError
 
 OPEN_MPI = {

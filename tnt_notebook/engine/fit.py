@@ -6,8 +6,11 @@ Only plain data goes back to the notebook: an error travels as its name, text an
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import tempfile
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,10 +21,12 @@ from IPython import get_ipython
 
 from tnt_notebook import comm, protocol
 from tnt_notebook.comm import stop
-from tnt_notebook.engine import busy
 from tnt_notebook.errors import ModelError
 from tnt_notebook.protocol import Published
 from tnt_notebook.telemetry import Frame, State, run_writer
+
+_TOUCH_S = 20.0
+_LOOK_S = 1.0
 
 _model: Any = None
 _last: tuple[str, dict[str, Any]] | None = None
@@ -52,7 +57,7 @@ def run_fit_cell(
     """
     global _last
     _last = None
-    with busy.busy() if comm.rank() == 0 else contextlib.nullcontext():
+    with _busy() if comm.rank() == 0 else contextlib.nullcontext():
         result = _run(cell, options, kept)
     _last = (kept["folder"] if kept else "", result)
     return result
@@ -148,6 +153,41 @@ def model_bytes() -> bytes:
         path = Path(folder) / "model.keras"
         _model.save(path)
         return path.read_bytes()
+
+
+@contextlib.contextmanager
+def _busy() -> Iterator[None]:
+    """Inside, a file in the cluster's folder is touched again and again: its warden then keeps the
+    ranks, also without an owner. And a checkpoint is asked for when the job's time is nearly over,
+    which the job's script is told by the batch system."""
+    home = os.environ.get(protocol.FOLDER)
+    if home is None:
+        yield
+        return
+    file, time_is_up = Path(home) / protocol.BUSY, Path(home) / protocol.TIME_IS_UP
+    done = threading.Event()
+
+    def touch() -> None:
+        touched = 0.0
+        while True:
+            if time.monotonic() - touched > _TOUCH_S:
+                touched = time.monotonic()
+                with contextlib.suppress(OSError):  # the folder is gone: the end is near
+                    file.touch(0o600)
+            if time_is_up.exists():
+                stop.leave.set()
+                break
+            if done.wait(_LOOK_S):
+                break
+
+    thread = threading.Thread(target=touch, name="tnt-busy", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        file.unlink(missing_ok=True)
 
 
 def _describe(error: BaseException, result: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from tnt_notebook import protocol, warden
-from tnt_notebook.engine.seat import Seat
+from tnt_notebook.engine.placement import Seat
 
 
 def prepare(home: Path, here: Seat) -> None:

@@ -24,8 +24,14 @@ from tnt_notebook import comm
 from tnt_notebook.comm import mpi
 from tnt_notebook.engine import cell, fit, host
 from tnt_notebook.engine.nanny import Nanny, fork
-from tnt_notebook.engine.placement import by_neighbourhood, cores_of, gpu_of, thread_environment
-from tnt_notebook.engine.seat import Seat, seat
+from tnt_notebook.engine.placement import (
+    Seat,
+    by_neighbourhood,
+    cores_of,
+    gpu_of,
+    seat,
+    thread_environment,
+)
 from tnt_notebook.engine.streams import RankStream, send_output_to
 from tnt_notebook.errors import ClusterError, TntError
 from tnt_notebook.protocol import PORTS, rank_log

@@ -73,7 +73,6 @@ def save(cluster: Cluster, bench: Bench) -> str:
 
 
 def show_rules(cluster: Cluster) -> None:
-    """Prints the rules in use."""
     print(rules_text(cluster.call(Call.KNOWN_RULES, ranks=[0])[0]))
 
 

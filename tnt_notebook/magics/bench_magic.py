@@ -15,8 +15,6 @@ from tnt_notebook.magics.typed import name_list, typed
 
 @magics_class
 class BenchMagic(SessionMagics):
-    """The magic of measurements."""
-
     @line_magic
     @typed
     @magic_arguments()

@@ -14,8 +14,6 @@ from tnt_notebook.magics.typed import rank_list, typed
 
 @magics_class
 class CellMagics(SessionMagics):
-    """The magics of cells and their variables."""
-
     @cell_magic
     @typed
     @magic_arguments("%tnt")

@@ -75,7 +75,6 @@ def given(arguments: Any) -> dict[str, Any]:
 
 
 def start(options: dict[str, Any], shell: InteractiveShell) -> Cluster:
-    """Starts a cluster."""
     from tnt_notebook.cluster import Cluster
 
     progress = StatusLine()

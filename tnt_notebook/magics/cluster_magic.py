@@ -18,8 +18,6 @@ from tnt_notebook.magics.typed import typed
 
 @magics_class
 class ClusterMagic(SessionMagics):
-    """The magic of the ranks."""
-
     @line_magic
     @typed
     @magic_arguments()

@@ -31,11 +31,9 @@ class TntCompletion:
             self._parsers[f"%%{name}"] = magic.parser
 
     def install(self) -> None:
-        """Makes the shell ask this object."""
         self._shell.Completer.custom_matchers.append(self.match)
 
     def remove(self) -> None:
-        """Makes the shell forget it."""
         self._shell.Completer.custom_matchers.remove(self.match)
 
     @context_matcher()

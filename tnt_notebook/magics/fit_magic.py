@@ -19,8 +19,6 @@ from tnt_notebook.magics.typed import typed
 
 @magics_class
 class FitMagic(SessionMagics):
-    """The magic of training."""
-
     @cell_magic
     @typed
     @magic_arguments("%tnt_fit")

@@ -16,8 +16,6 @@ from tnt_notebook.plan.families import FAMILIES
 
 @magics_class
 class PlanMagic(SessionMagics):
-    """The magic of plans."""
-
     @line_magic
     @typed
     @magic_arguments()

@@ -40,7 +40,6 @@ class StatusLine:
         self._place: DisplayHandle | None = None
 
     def update(self, line: str) -> None:
-        """Replaces the line."""
         if not self._live:
             return
         if self._place is None:
@@ -49,7 +48,6 @@ class StatusLine:
             self._place.update(_Line(line))
 
     def end(self, line: str) -> None:
-        """Leaves a last line."""
         if self._place is None:
             print(line)
         else:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 @magics_class
 class TraceMagic(SessionMagics):
-    """The magic of runs."""
-
     @line_magic
     @typed
     @magic_arguments()
