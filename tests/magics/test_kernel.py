@@ -8,7 +8,7 @@ from tnt_notebook.warden import processes_of
 
 
 def cluster_id(notebook: Notebook) -> str:
-    cell = "print(get_ipython().magics_manager.registry['ClusterMagic'].session.cluster.id)"
+    cell = "from tnt_notebook.magics import sessions; print(sessions[get_ipython()].cluster.id)"
     return notebook.run(cell).strip()
 
 

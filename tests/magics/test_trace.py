@@ -220,8 +220,8 @@ def test_a_new_kernel_follows_a_run_of_another(notebook, shell):
 def test_a_rank_that_dies_leaves_its_frames_and_the_reason(notebook):
     notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
     eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()), 60)
-    notebook.run("registry = get_ipython().magics_manager.registry")
-    notebook.run("pid = registry['ClusterMagic'].session.cluster.status()[1].pid")
+    notebook.run("from tnt_notebook.magics import sessions")
+    notebook.run("pid = sessions[get_ipython()].cluster.status()[1].pid")
     notebook.run("import os, signal; os.kill(pid, signal.SIGKILL)")
     notebook.run("%%tnt --ranks 0\n1")  # waits for the fit, and so for its end
     eventually(lambda: archive.find().state == "failed")

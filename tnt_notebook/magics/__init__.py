@@ -7,37 +7,44 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-__all__ = ["register", "unregister"]
+    from tnt_notebook.magics.session import Session
 
-_KINDS = ("ClusterMagic", "CellMagics", "FitMagic", "PlanMagic", "BenchMagic", "TraceMagic")
+__all__ = ["register", "sessions", "unregister"]
+
+#: Of the shells in which the magics are.
+sessions: dict[InteractiveShell, Session] = {}
 
 
 def register(shell: InteractiveShell) -> None:
     """Adds the magics and their completion to a shell; imports nothing heavy."""
-    from tnt_notebook.magics.bench_magic import BenchMagic
-    from tnt_notebook.magics.cell_magics import CellMagics
-    from tnt_notebook.magics.cluster_magic import ClusterMagic
+    from tnt_notebook.magics.bench_magic import tnt_bench
+    from tnt_notebook.magics.cell_magics import tnt, tnt_pull, tnt_push
+    from tnt_notebook.magics.cluster_magic import tnt_cluster
     from tnt_notebook.magics.completion import TntCompletion
-    from tnt_notebook.magics.fit_magic import FitMagic
-    from tnt_notebook.magics.plan_magic import PlanMagic
+    from tnt_notebook.magics.fit_magic import tnt_fit
+    from tnt_notebook.magics.plan_magic import tnt_plan
     from tnt_notebook.magics.session import Session
-    from tnt_notebook.magics.trace_magic import TraceMagic
+    from tnt_notebook.magics.trace_magic import tnt_trace
+    from tnt_notebook.magics.typed import typed
 
-    session = Session(shell)
-    kinds = (ClusterMagic, CellMagics, FitMagic, PlanMagic, BenchMagic, TraceMagic)
-    magics = [kind(session) for kind in kinds]
-    shell.register_magics(*magics)
-    session.completion = TntCompletion(shell, magics)
+    session = sessions[shell] = Session(shell)
+    lines = (tnt_cluster, tnt_push, tnt_pull, tnt_plan, tnt_bench, tnt_trace)
+    for kind, magics in (("line", lines), ("cell", (tnt, tnt_fit))):
+        for magic in magics:
+            function = session.magics[kind][magic.__name__] = typed(magic, session)
+            shell.register_magic_function(function, kind, magic.__name__)
+    session.completion = TntCompletion(shell, session.magics)
     session.completion.install()
 
 
 def unregister(shell: InteractiveShell) -> None:
     """Stops the cluster, and removes the magics and their completion."""
-    found = [shell.magics_manager.registry.pop(kind, None) for kind in _KINDS]
-    for magics in filter(None, found):
-        for kind, names in magics.magics.items():
-            for name in names:
-                shell.magics_manager.magics[kind].pop(name, None)
-    if found[0] is not None:
-        found[0].session.completion.remove()
-        found[0].session.close()
+    session = sessions.pop(shell, None)
+    if session is None:
+        return
+    for kind, magics in session.magics.items():
+        for name in magics:
+            shell.magics_manager.magics[kind].pop(name, None)
+    if session.completion is not None:
+        session.completion.remove()
+    session.close()

@@ -5,86 +5,79 @@ from __future__ import annotations
 from argparse import Namespace
 
 from IPython.core.error import UsageError
-from IPython.core.magic import line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.choices import DTYPES
-from tnt_notebook.magics.session import SessionMagics, check_name
-from tnt_notebook.magics.typed import name_list, typed
+from tnt_notebook.magics.session import Session, check_name
+from tnt_notebook.magics.typed import name_list
 
 
-@magics_class
-class BenchMagic(SessionMagics):
-    @line_magic
-    @typed
-    @magic_arguments()
-    @argument(
-        "what",
-        choices=["allreduce", "rules"],
-        help="allreduce: measure it; rules: show which algorithm is taken when",
-    )
-    @argument("--max-mb", type=float, metavar="M", help="MB of the largest vector (16 without it)")
-    @argument("--dtype", choices=DTYPES, help="of the elements (float32 without it)")
-    @argument(
-        "--algorithms",
-        type=name_list,
-        metavar="A",
-        help="which: ring,direct (without it all that fit these ranks)",
-    )
-    @argument(
-        "--in-place",
-        action="store_true",
-        help="in memory that the ranks of a node share, rather than from one array into another",
-    )
-    @argument("--rounds", type=int, metavar="N", help="turns of each algorithm (21 without it)")
-    @argument(
-        "--save",
-        action="store_true",
-        help="keep the fastest as rules for as many ranks, now and whenever ranks are started",
-    )
-    @argument("--name", default="bench", help="variable that gets the result (default: bench)")
-    def tnt_bench(self, arguments: Namespace) -> None:
-        """Measures how fast the ranks exchange: all algorithms, in interleaved rounds, by size.
+@magic_arguments()
+@argument(
+    "what",
+    choices=["allreduce", "rules"],
+    help="allreduce: measure it; rules: show which algorithm is taken when",
+)
+@argument("--max-mb", type=float, metavar="M", help="MB of the largest vector (16 without it)")
+@argument("--dtype", choices=DTYPES, help="of the elements (float32 without it)")
+@argument(
+    "--algorithms",
+    type=name_list,
+    metavar="A",
+    help="which: ring,direct (without it all that fit these ranks)",
+)
+@argument(
+    "--in-place",
+    action="store_true",
+    help="in memory that the ranks of a node share, rather than from one array into another",
+)
+@argument("--rounds", type=int, metavar="N", help="turns of each algorithm (21 without it)")
+@argument(
+    "--save",
+    action="store_true",
+    help="keep the fastest as rules for as many ranks, now and whenever ranks are started",
+)
+@argument("--name", default="bench", help="variable that gets the result (default: bench)")
+def tnt_bench(session: Session, arguments: Namespace) -> None:
+    """Measures how fast the ranks exchange: all algorithms, in interleaved rounds, by size.
 
-        Shows times, bandwidth, the limit, and which algorithm is the fastest where. Interrupt ends
-        it and leaves what was measured.
+    Shows times, bandwidth, the limit, and which algorithm is the fastest where. Interrupt ends
+    it and leaves what was measured.
 
-        The result is in the variable ``bench``, or what --name says::
+    The result is in the variable ``bench``, or what --name says::
 
-            bench.rows      # a dict for each algorithm and size: bytes, median_s, ...
-            bench.best      # the fastest algorithm by size
-            bench.fits      # latency and rate of each algorithm
-            bench.figure    # the figure, for plotly
+        bench.rows      # a dict for each algorithm and size: bytes, median_s, ...
+        bench.best      # the fastest algorithm by size
+        bench.fits      # latency and rate of each algorithm
+        bench.figure    # the figure, for plotly
 
-        Examples::
+    Examples::
 
-            %tnt_bench allreduce
-            %tnt_bench allreduce --max-mb 64 --algorithms ring,direct --in-place
-            %tnt_bench allreduce --save    # the ranks take the fastest from now on
-            %tnt_bench rules               # which algorithm is taken when
-        """
-        from tnt_notebook.magics import bench
+        %tnt_bench allreduce
+        %tnt_bench allreduce --max-mb 64 --algorithms ring,direct --in-place
+        %tnt_bench allreduce --save    # the ranks take the fastest from now on
+        %tnt_bench rules               # which algorithm is taken when
+    """
+    from tnt_notebook.magics import bench
 
-        if arguments.what == "rules":
-            said = {**vars(arguments), "what": None, "name": arguments.name != "bench"}
-            if any(said.values()):
-                raise UsageError("rules takes no options: %tnt_bench rules")
-            bench.show_rules(self.session.cluster)
-            return
-        check_name(arguments.name)
-        asked = ("dtype", "algorithms", "in_place", "rounds")
-        question = {name: v for name in asked if (v := getattr(arguments, name)) is not None}
-        if arguments.max_mb is not None:
-            if not 0 < arguments.max_mb < 2**20:
-                raise UsageError(
-                    f"--max-mb {arguments.max_mb:g}: the largest vector has 1 KB or more"
-                )
-            question["max_bytes"] = int(arguments.max_mb * 2**20)
-        try:
-            result = bench.run(self.session.cluster, question)
-        except bench.Interrupted as interrupted:
-            self.session.bind(arguments.name, interrupted.bench)
-            raise
-        self.session.bind(arguments.name, result)
-        if arguments.save:
-            print(bench.save(self.session.cluster, result))
+    if arguments.what == "rules":
+        said = {**vars(arguments), "what": None, "name": arguments.name != "bench"}
+        if any(said.values()):
+            raise UsageError("rules takes no options: %tnt_bench rules")
+        bench.show_rules(session.cluster)
+        return
+    check_name(arguments.name)
+    asked = ("dtype", "algorithms", "in_place", "rounds")
+    question = {name: v for name in asked if (v := getattr(arguments, name)) is not None}
+    if arguments.max_mb is not None:
+        if not 0 < arguments.max_mb < 2**20:
+            raise UsageError(f"--max-mb {arguments.max_mb:g}: the largest vector has 1 KB or more")
+        question["max_bytes"] = int(arguments.max_mb * 2**20)
+    try:
+        result = bench.run(session.cluster, question)
+    except bench.Interrupted as interrupted:
+        session.bind(arguments.name, interrupted.bench)
+        raise
+    session.bind(arguments.name, result)
+    if arguments.save:
+        print(bench.save(session.cluster, result))

@@ -5,67 +5,60 @@ from __future__ import annotations
 from argparse import Namespace
 
 from IPython.core.error import UsageError
-from IPython.core.magic import cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from tnt_notebook.magics.session import SessionMagics
-from tnt_notebook.magics.typed import rank_list, typed
+from tnt_notebook.magics.session import Session
+from tnt_notebook.magics.typed import rank_list
 
 
-@magics_class
-class CellMagics(SessionMagics):
-    @cell_magic
-    @typed
-    @magic_arguments("%tnt")
-    @argument("--ranks", type=rank_list, metavar="R", help="where: 0,2-3 (without it everywhere)")
-    def tnt(self, arguments: Namespace, cell: str) -> None:
-        """Runs the cell on the ranks, and shows their output while it runs.
+@magic_arguments("%tnt")
+@argument("--ranks", type=rank_list, metavar="R", help="where: 0,2-3 (without it everywhere)")
+def tnt(session: Session, arguments: Namespace, cell: str) -> None:
+    """Runs the cell on the ranks, and shows their output while it runs.
 
-        Lines come in rank order, identical ones once ("ranks 0-3: ..."). When a rank raises, the
-        others are freed, and the error is raised here. Interrupt reaches the ranks.
+    Lines come in rank order, identical ones once ("ranks 0-3: ..."). When a rank raises, the
+    others are freed, and the error is raised here. Interrupt reaches the ranks.
 
-        Examples::
+    Examples::
 
-            %%tnt
-            import tnt_notebook as tnt
-            print(tnt.world().rank)
+        %%tnt
+        import tnt_notebook as tnt
+        print(tnt.world().rank)
 
-            %%tnt --ranks 0,2-3
-            x = 1
-        """
-        self.session.cluster.run(cell, arguments.ranks, report=print)
+        %%tnt --ranks 0,2-3
+        x = 1
+    """
+    session.cluster.run(cell, arguments.ranks, report=print)
 
-    @line_magic
-    @typed
-    @magic_arguments()
-    @argument("names", nargs="+", metavar="NAME", help="variables of this notebook")
-    def tnt_push(self, arguments: Namespace) -> None:
-        """Copies variables of the notebook to all ranks.
 
-        Examples::
+@magic_arguments()
+@argument("names", nargs="+", metavar="NAME", help="variables of this notebook")
+def tnt_push(session: Session, arguments: Namespace) -> None:
+    """Copies variables of the notebook to all ranks.
 
-            %tnt_push images labels
-        """
-        names = arguments.names
-        missing = [name for name in names if name not in self.session.shell.user_ns]
-        if missing:
-            raise UsageError(f"not defined in this notebook: {', '.join(missing)}")
-        self.session.cluster.push({name: self.session.shell.user_ns[name] for name in names})
+    Examples::
 
-    @line_magic
-    @typed
-    @magic_arguments()
-    @argument("names", nargs="+", metavar="NAME", help="variables of the ranks' cells")
-    @argument("--rank", type=int, default=0, metavar="R", help="whose (rank 0 without it)")
-    def tnt_pull(self, arguments: Namespace) -> None:
-        """Copies variables of a rank into the notebook.
+        %tnt_push images labels
+    """
+    names = arguments.names
+    missing = [name for name in names if name not in session.shell.user_ns]
+    if missing:
+        raise UsageError(f"not defined in this notebook: {', '.join(missing)}")
+    session.cluster.push({name: session.shell.user_ns[name] for name in names})
 
-        A Keras History comes without its model: ``history.history`` has the numbers.
 
-        Examples::
+@magic_arguments()
+@argument("names", nargs="+", metavar="NAME", help="variables of the ranks' cells")
+@argument("--rank", type=int, default=0, metavar="R", help="whose (rank 0 without it)")
+def tnt_pull(session: Session, arguments: Namespace) -> None:
+    """Copies variables of a rank into the notebook.
 
-            %tnt_pull history
-            %tnt_pull x y --rank 2
-        """
-        values = {name: self.session.cluster.pull(name, arguments.rank) for name in arguments.names}
-        self.session.shell.push(values)
+    A Keras History comes without its model: ``history.history`` has the numbers.
+
+    Examples::
+
+        %tnt_pull history
+        %tnt_pull x y --rank 2
+    """
+    values = {name: session.cluster.pull(name, arguments.rank) for name in arguments.names}
+    session.shell.push(values)

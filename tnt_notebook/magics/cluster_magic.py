@@ -5,107 +5,105 @@ from __future__ import annotations
 from argparse import Namespace
 
 from IPython.core.error import UsageError
-from IPython.core.magic import line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.magics import cluster as cluster_magic
 from tnt_notebook.magics.progress import StatusLine
-from tnt_notebook.magics.session import SessionMagics
+from tnt_notebook.magics.session import Session
 from tnt_notebook.magics.table import links_line, status_table
-from tnt_notebook.magics.typed import typed
 
 
-@magics_class
-class ClusterMagic(SessionMagics):
-    @line_magic
-    @typed
-    @magic_arguments()
-    @argument("action", choices=list(cluster_magic.ACTIONS), help="what to do with a cluster")
-    @argument("which", nargs="?", metavar="WHICH", help="logs: a rank; attach, stop: an ID")
-    @cluster_magic.start_arguments
-    @argument("--dry-run", action="store_true", help="show the script or command, start nothing")
-    @argument("--missing", action="store_true", help="restart: only ranks that have died")
-    @argument("--force", action="store_true", help="attach: take it from an owner that lives")
-    def tnt_cluster(self, arguments: Namespace) -> None:
-        """Starts, watches, finds again and stops the ranks that cells run on.
+@magic_arguments()
+@argument("action", choices=list(cluster_magic.ACTIONS), help="what to do with a cluster")
+@argument("which", nargs="?", metavar="WHICH", help="logs: a rank; attach, stop: an ID")
+@cluster_magic.start_arguments
+@argument("--dry-run", action="store_true", help="show the script or command, start nothing")
+@argument("--missing", action="store_true", help="restart: only ranks that have died")
+@argument("--force", action="store_true", help="attach: take it from an owner that lives")
+def tnt_cluster(session: Session, arguments: Namespace) -> None:
+    """Starts, watches, finds again and stops the ranks that cells run on.
 
-        The ranks are MPI processes, pinned to cores. They belong to this notebook: when its kernel
-        is shut down, they end. When it is restarted, or crashes, they live on for a while, and
-        attach brings them back: with their variables, and with the view of a fit that goes on.
+    The ranks are MPI processes, pinned to cores. They belong to this notebook: when its kernel
+    is shut down, they end. When it is restarted, or crashes, they live on for a while, and
+    attach brings them back: with their variables, and with the view of a fit that goes on.
 
-        Examples::
+    Examples::
 
-            %tnt_cluster start -n 4            # four ranks on this machine
-            %tnt_cluster start -n 8 --gpus 4   # two ranks per GPU
-            %tnt_cluster start --launcher ssh --hostfile hosts.txt
-            %tnt_cluster start --launcher slurm --nodes 2 --per-node 4 --gpus 4 --time 12h
-            %tnt_cluster start --launcher slurm -n 8 --dry-run      # the script, and no job
-            %tnt_cluster status                # a line for each rank, and how they exchange
-            %tnt_cluster logs 2                # what rank 2 wrote, C++ libraries included
-            %tnt_cluster restart               # the same again, variables on the ranks are lost
-            %tnt_cluster list                  # all clusters of yours
-            %tnt_cluster attach                # after a restart of the kernel
-            %tnt_cluster detach --keep 8       # leaves it for another notebook
-            %tnt_cluster stop
-        """
-        action, which = arguments.action, arguments.which
-        options = cluster_magic.given(arguments)
-        if action == "start" and arguments.dry_run:
-            from tnt_notebook.cluster import Cluster
+        %tnt_cluster start -n 4            # four ranks on this machine
+        %tnt_cluster start -n 8 --gpus 4   # two ranks per GPU
+        %tnt_cluster start --launcher ssh --hostfile hosts.txt
+        %tnt_cluster start --launcher slurm --nodes 2 --per-node 4 --gpus 4 --time 12h
+        %tnt_cluster start --launcher slurm -n 8 --dry-run      # the script, and no job
+        %tnt_cluster status                # a line for each rank, and how they exchange
+        %tnt_cluster logs 2                # what rank 2 wrote, C++ libraries included
+        %tnt_cluster restart               # the same again, variables on the ranks are lost
+        %tnt_cluster list                  # all clusters of yours
+        %tnt_cluster attach                # after a restart of the kernel
+        %tnt_cluster detach --keep 8       # leaves it for another notebook
+        %tnt_cluster stop
+    """
+    action, which = arguments.action, arguments.which
+    options = cluster_magic.given(arguments)
+    if action == "start" and arguments.dry_run:
+        from tnt_notebook.cluster import Cluster
 
-            print(Cluster.planned(**options), end="")
-        elif action == "start":
-            cluster_magic.check_none(self.session.running)
-            self.session.running = cluster_magic.start(options, self.session.shell)
-        elif action == "attach":
-            cluster_magic.check_none(self.session.running)
-            self._attach(which, arguments.force)
-        elif action == "list":
-            cluster_magic.show_list(self._own_id())
-        elif action == "status":
-            print(status_table(self.session.cluster.status()))
-            print(links_line(self.session.cluster.links, self.session.cluster.ranks))
-        elif action == "logs":
-            self._logs(which)
-        elif action == "restart":
-            self._restart(arguments.missing)
-        elif action == "detach":
-            cluster_magic.detach(self.session.cluster, options.get("keep"))
-            self.session.running = None
-        elif which is not None and which != self._own_id():
-            cluster_magic.stop_other(which)
-        else:
-            self.session.cluster  # noqa: B018  says so when there is nothing to stop
-            self.session.close()
-            print("cluster stopped")
+        print(Cluster.planned(**options), end="")
+    elif action == "start":
+        cluster_magic.check_none(session.running)
+        session.running = cluster_magic.start(options, session.shell)
+    elif action == "attach":
+        cluster_magic.check_none(session.running)
+        _attach(session, which, arguments.force)
+    elif action == "list":
+        cluster_magic.show_list(_own_id(session))
+    elif action == "status":
+        print(status_table(session.cluster.status()))
+        print(links_line(session.cluster.links, session.cluster.ranks))
+    elif action == "logs":
+        _logs(session, which)
+    elif action == "restart":
+        _restart(session, arguments.missing)
+    elif action == "detach":
+        cluster_magic.detach(session.cluster, options.get("keep"))
+        session.running = None
+    elif which is not None and which != _own_id(session):
+        cluster_magic.stop_other(which)
+    else:
+        session.cluster  # noqa: B018  says so when there is nothing to stop
+        session.close()
+        print("cluster stopped")
 
-    def _own_id(self) -> str | None:
-        return None if self.session.running is None else self.session.running.id
 
-    def _attach(self, which: str | None, force: bool) -> None:
-        self.session.running = cluster_magic.attach(which, force, self.session.shell)
-        if (fit := self.session.running.begun_fit()) is not None:
-            self.session.follow(fit)
+def _own_id(session: Session) -> str | None:
+    return None if session.running is None else session.running.id
 
-    def _restart(self, missing: bool) -> None:
-        progress = StatusLine()
-        if missing:
-            from tnt_notebook.cluster.recovery import start_missing
 
-            start_missing(self.session.cluster)
-            progress.end(cluster_magic.ready(self.session.cluster))
-            return
-        try:
-            self.session.cluster.restart(progress.update)
-        except ClusterError:
-            self.session.running = None  # it has stopped, and a new one may be started
-            raise
-        progress.end(cluster_magic.ready(self.session.cluster))
+def _attach(session: Session, which: str | None, force: bool) -> None:
+    session.running = cluster_magic.attach(which, force, session.shell)
+    if (fit := session.running.begun_fit()) is not None:
+        session.follow(fit)
 
-    def _logs(self, which: str | None) -> None:
-        if which is not None and not which.isdecimal():
-            raise UsageError(f"logs takes a rank, and not {which!r}")
-        for one in range(self.session.cluster.ranks) if which is None else [int(which)]:
-            log = self.session.cluster.logs(one)
-            print(f"--- rank {one} ---\n{log}" if log else f"--- rank {one} --- (empty)")
+
+def _restart(session: Session, missing: bool) -> None:
+    progress = StatusLine()
+    if missing:
+        from tnt_notebook.cluster.recovery import start_missing
+
+        start_missing(session.cluster)
+        progress.end(cluster_magic.ready(session.cluster))
+        return
+    try:
+        session.cluster.restart(progress.update)
+    except ClusterError:
+        session.running = None  # it has stopped, and a new one may be started
+        raise
+    progress.end(cluster_magic.ready(session.cluster))
+
+
+def _logs(session: Session, which: str | None) -> None:
+    if which is not None and not which.isdecimal():
+        raise UsageError(f"logs takes a rank, and not {which!r}")
+    for one in range(session.cluster.ranks) if which is None else [int(which)]:
+        log = session.cluster.logs(one)
+        print(f"--- rank {one} ---\n{log}" if log else f"--- rank {one} --- (empty)")

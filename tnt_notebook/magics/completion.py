@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import (
     CompletionContext,
@@ -15,19 +14,18 @@ from IPython.core.completer import (
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
-    from IPython.core.magic import Magics
 
 
 class TntCompletion:
     """Completes the lines of a set of magics in one shell."""
 
-    def __init__(self, shell: InteractiveShell, magics: Sequence[Magics]) -> None:
+    def __init__(self, shell: InteractiveShell, magics: dict[str, dict[str, Any]]) -> None:
         self._shell = shell
         self._parsers: dict[str, argparse.ArgumentParser] = {}
-        for name, magic in (item for one in magics for item in one.magics["line"].items()):
+        for name, magic in magics["line"].items():
             # IPython runs line magics without their percent sign as well.
             self._parsers |= {f"%{name}": magic.parser, name: magic.parser}
-        for name, magic in (item for one in magics for item in one.magics["cell"].items()):
+        for name, magic in magics["cell"].items():
             self._parsers[f"%%{name}"] = magic.parser
 
     def install(self) -> None:

@@ -7,94 +7,88 @@ from pathlib import Path
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.choices import ON_FAILURE
 from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.progress import noninteractive
-from tnt_notebook.magics.session import SessionMagics, check_name
-from tnt_notebook.magics.typed import typed
+from tnt_notebook.magics.session import Session, check_name
 
 
-@magics_class
-class FitMagic(SessionMagics):
-    @cell_magic
-    @typed
-    @magic_arguments("%tnt_fit")
-    @argument("--name", default="fit", help="variable that gets the handle (default: fit)")
-    @argument(
-        "--wait",
-        action="store_true",
-        help="return when it has ended (TNT_NONINTERACTIVE=1: always)",
-    )
-    @argument("--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time")
-    @argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
-    @pipeline_arguments()
-    @argument("--checkpoint", metavar="DIR", help="keeps the state of training there now and then")
-    @argument("--every", type=float, metavar="S", help="seconds between two (default: 600)")
-    @argument(
-        "--resume",
-        choices=["auto", "yes", "no"],
-        help="what to do with what DIR holds: go on if it is of this cell and has not ended (auto, "
-        "default), go on in any case, or begin anew",
-    )
-    @argument(
-        "--on-failure",
-        choices=ON_FAILURE,
-        help="when a rank dies: end the fit (default), go on with the others, or with new ones",
-    )
-    @argument(
-        "--restarts",
-        type=int,
-        metavar="N",
-        help="how often to go on after ranks have died or their job has ended (default: 3 with "
-        "--on-failure, else 0)",
-    )
-    def tnt_fit(self, arguments: Namespace, cell: str) -> None:
-        """Runs ordinary Keras code with every fit, evaluate and predict distributed over all ranks.
+@magic_arguments("%tnt_fit")
+@argument("--name", default="fit", help="variable that gets the handle (default: fit)")
+@argument(
+    "--wait",
+    action="store_true",
+    help="return when it has ended (TNT_NONINTERACTIVE=1: always)",
+)
+@argument("--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time")
+@argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
+@pipeline_arguments()
+@argument("--checkpoint", metavar="DIR", help="keeps the state of training there now and then")
+@argument("--every", type=float, metavar="S", help="seconds between two (default: 600)")
+@argument(
+    "--resume",
+    choices=["auto", "yes", "no"],
+    help="what to do with what DIR holds: go on if it is of this cell and has not ended (auto, "
+    "default), go on in any case, or begin anew",
+)
+@argument(
+    "--on-failure",
+    choices=ON_FAILURE,
+    help="when a rank dies: end the fit (default), go on with the others, or with new ones",
+)
+@argument(
+    "--restarts",
+    type=int,
+    metavar="N",
+    help="how often to go on after ranks have died or their job has ended (default: 3 with "
+    "--on-failure, else 0)",
+)
+def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
+    """Runs ordinary Keras code with every fit, evaluate and predict distributed over all ranks.
 
-        Returns at once: training goes on in the ranks, the live view follows it, and the notebook
-        stays free. Cells for the ranks wait until it ends.
+    Returns at once: training goes on in the ranks, the live view follows it, and the notebook
+    stays free. Cells for the ranks wait until it ends.
 
-        The handle is in the variable ``fit``, or what --name says::
+    The handle is in the variable ``fit``, or what --name says::
 
-            fit.wait()      # until it ends; raises what the ranks raised
-            fit.stop()      # ends it after the current step; so does the notebook's interrupt
-            fit.abort()     # ends it at once, wherever ranks are; so does a second interrupt
-            fit.history     # loss and metrics by epoch, also while it runs
-            fit.model       # the trained Keras model, here in the notebook
-            fit.error       # what went wrong, or None
-            fit.plot_breakdown()    # where the time of a step went, and what limits it
-            fit.trace       # all that was measured: plot, save("run.json"), to_pandas(), compare
+        fit.wait()      # until it ends; raises what the ranks raised
+        fit.stop()      # ends it after the current step; so does the notebook's interrupt
+        fit.abort()     # ends it at once, wherever ranks are; so does a second interrupt
+        fit.history     # loss and metrics by epoch, also while it runs
+        fit.model       # the trained Keras model, here in the notebook
+        fit.error       # what went wrong, or None
+        fit.plot_breakdown()    # where the time of a step went, and what limits it
+        fit.trace       # all that was measured: plot, save("run.json"), to_pandas(), compare
 
-        Examples::
+    Examples::
 
-            %%tnt_fit --name digits
-            model = keras.Sequential([keras.layers.Dense(10, activation="softmax")])
-            model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-            model.fit(x, y, epochs=3, validation_split=0.1)
+        %%tnt_fit --name digits
+        model = keras.Sequential([keras.layers.Dense(10, activation="softmax")])
+        model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+        model.fit(x, y, epochs=3, validation_split=0.1)
 
-            %%tnt_fit --pipeline 2 --micro-batches 16 --schedule zb-h1
-            ...             # on 8 ranks: 4 replicas of a model that is cut in two
+        %%tnt_fit --pipeline 2 --micro-batches 16 --schedule zb-h1
+        ...             # on 8 ranks: 4 replicas of a model that is cut in two
 
-            %%tnt_fit --checkpoint run7 --every 300 --restarts 5
-            ...             # goes on after ranks have died, or the time of a job was over
-        """
-        check_name(arguments.name)
-        options = {
-            name: value
-            for name in ("bucket_mb", "timeout")
-            if (value := getattr(arguments, name)) is not None
-        }
-        if (pipeline := given_pipeline(arguments)) is not None:
-            options["pipeline"] = pipeline
-        kept, goes_on = _checkpoint(arguments)
-        options |= kept
-        fit = self.session.cluster.fit(cell, options, title=arguments.name, **goes_on)
-        self.session.follow(fit)
-        if arguments.wait or noninteractive():
-            fit.wait()
+        %%tnt_fit --checkpoint run7 --every 300 --restarts 5
+        ...             # goes on after ranks have died, or the time of a job was over
+    """
+    check_name(arguments.name)
+    options = {
+        name: value
+        for name in ("bucket_mb", "timeout")
+        if (value := getattr(arguments, name)) is not None
+    }
+    if (pipeline := given_pipeline(arguments)) is not None:
+        options["pipeline"] = pipeline
+    kept, goes_on = _checkpoint(arguments)
+    options |= kept
+    fit = session.cluster.fit(cell, options, title=arguments.name, **goes_on)
+    session.follow(fit)
+    if arguments.wait or noninteractive():
+        fit.wait()
 
 
 def _checkpoint(arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics
 
 from tnt_notebook.errors import NoClusterError
 from tnt_notebook.magics.completion import TntCompletion
@@ -27,6 +27,7 @@ class Session:
         running: its cluster; None where it has none.
         last_run: the folder of the run that it began last.
         closed: set when the cluster is stopped.
+        magics: by kind and name, as the shell calls them.
     """
 
     def __init__(self, shell: InteractiveShell) -> None:
@@ -34,6 +35,7 @@ class Session:
         self.running: Cluster | None = None
         self.last_run: Path | None = None
         self.closed = threading.Event()
+        self.magics: dict[str, dict[str, Callable[..., Any]]] = {"line": {}, "cell": {}}
         self.completion: TntCompletion | None = None
 
     @property
@@ -64,14 +66,6 @@ class Session:
         self.bind(fit.title, fit)
         self.last_run = fit.folder
         _interrupt_reaches(self.shell, fit)
-
-
-class SessionMagics(Magics):
-    """Magics of one notebook."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session.shell)
-        self.session = session
 
 
 def check_name(name: str) -> None:

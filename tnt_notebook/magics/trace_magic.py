@@ -7,91 +7,86 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from tnt_notebook.magics.session import SessionMagics, check_name
-from tnt_notebook.magics.typed import typed
+from tnt_notebook.magics.session import Session, check_name
 
 if TYPE_CHECKING:
     from tnt_notebook.telemetry.archive import RunInfo
 
 
-@magics_class
-class TraceMagic(SessionMagics):
-    @line_magic
-    @typed
-    @magic_arguments()
-    @argument(
-        "action",
-        choices=["list", "show", "export", "compare", "remove"],
-        help="what to do with runs that are kept",
-    )
-    @argument(
-        "runs",
-        nargs="*",
-        metavar="ID",
-        help="which: as the list shows it, a part of that, or last (without it: the last run of"
-        " this notebook, else the latest)",
-    )
-    @argument("--to", type=Path, metavar="FILE", help="for export: run.json, or run.csv")
-    @argument("--all", action="store_true", help="for list and remove: all runs")
-    @argument("--name", default="trace", help="variable that gets the result (default: trace)")
-    def tnt_trace(self, arguments: Namespace) -> None:
-        """Lists, shows, exports and compares runs: each %%tnt_fit keeps its own on disk while it
-        trains, where it outlives ranks and kernel.
+@magic_arguments()
+@argument(
+    "action",
+    choices=["list", "show", "export", "compare", "remove"],
+    help="what to do with runs that are kept",
+)
+@argument(
+    "runs",
+    nargs="*",
+    metavar="ID",
+    help="which: as the list shows it, a part of that, or last (without it: the last run of"
+    " this notebook, else the latest)",
+)
+@argument("--to", type=Path, metavar="FILE", help="for export: run.json, or run.csv")
+@argument("--all", action="store_true", help="for list and remove: all runs")
+@argument("--name", default="trace", help="variable that gets the result (default: trace)")
+def tnt_trace(session: Session, arguments: Namespace) -> None:
+    """Lists, shows, exports and compares runs: each %%tnt_fit keeps its own on disk while it
+    trains, where it outlives ranks and kernel.
 
-        show: summary and figure; a run that still goes on, of this notebook before its kernel was
-        restarted or of another one, is followed to its end. export: for https://ui.perfetto.dev, or
-        a table. Runs are removed with remove, and the oldest when all together pass 512 MB.
+    show: summary and figure; a run that still goes on, of this notebook before its kernel was
+    restarted or of another one, is followed to its end. export: for https://ui.perfetto.dev, or
+    a table. Runs are removed with remove, and the oldest when all together pass 512 MB.
 
-        The run is in the variable ``trace``, or what --name says; of compare, a list::
+    The run is in the variable ``trace``, or what --name says; of compare, a list::
 
-            trace.plot_timeline()       # the last step; also plot_throughput, plot_breakdown
-            trace.to_pandas()           # a row for each box of the steps that were looked at
-            trace.save("run.json")
+        trace.plot_timeline()       # the last step; also plot_throughput, plot_breakdown
+        trace.to_pandas()           # a row for each box of the steps that were looked at
+        trace.save("run.json")
 
-        Examples::
+    Examples::
 
-            %tnt_trace list
-            %tnt_trace show
-            %tnt_trace show 20261121-1930
-            %tnt_trace export last --to run.json
-            %tnt_trace compare a1b2 c3d4
-            %tnt_trace remove a1b2
-        """
-        from tnt_notebook.magics import trace
-        from tnt_notebook.telemetry import archive
+        %tnt_trace list
+        %tnt_trace show
+        %tnt_trace show 20261121-1930
+        %tnt_trace export last --to run.json
+        %tnt_trace compare a1b2 c3d4
+        %tnt_trace remove a1b2
+    """
+    from tnt_notebook.magics import trace
+    from tnt_notebook.telemetry import archive
 
-        check_name(arguments.name)
-        action, names = arguments.action, arguments.runs
-        if arguments.to is not None and action != "export":
-            raise UsageError("--to goes with export only")
-        if arguments.all and (action not in ("list", "remove") or names):
-            raise UsageError("--all goes with list and remove, and no ID")
-        most = {"list": 0, "show": 1, "export": 1}.get(action, len(names))
-        if len(names) > most:
-            raise UsageError(f"{action} takes no more: {' '.join(names[most:])} is too much")
-        if action == "compare" and len(names) < 2:
-            raise UsageError("compare needs two runs: %tnt_trace compare ID1 ID2")
-        if action == "remove" and not names and not arguments.all:
-            raise UsageError("remove needs to know which: %tnt_trace remove ID, or --all")
-        if action == "list":
-            trace.show_list(arguments.all)
-        elif action == "remove":
-            trace.remove([archive.find(n) for n in names] if names else archive.ended())
+    check_name(arguments.name)
+    action, names = arguments.action, arguments.runs
+    if arguments.to is not None and action != "export":
+        raise UsageError("--to goes with export only")
+    if arguments.all and (action not in ("list", "remove") or names):
+        raise UsageError("--all goes with list and remove, and no ID")
+    most = {"list": 0, "show": 1, "export": 1}.get(action, len(names))
+    if len(names) > most:
+        raise UsageError(f"{action} takes no more: {' '.join(names[most:])} is too much")
+    if action == "compare" and len(names) < 2:
+        raise UsageError("compare needs two runs: %tnt_trace compare ID1 ID2")
+    if action == "remove" and not names and not arguments.all:
+        raise UsageError("remove needs to know which: %tnt_trace remove ID, or --all")
+    if action == "list":
+        trace.show_list(arguments.all)
+    elif action == "remove":
+        trace.remove([archive.find(n) for n in names] if names else archive.ended())
+    else:
+        runs = [archive.find(name) for name in names] or [_latest_run(session)]
+        if action == "show":
+            result: Any = trace.show(runs[0], session.closed)
+        elif action == "export":
+            result = trace.export(runs[0], arguments.to)
         else:
-            runs = [archive.find(name) for name in names] or [self._latest_run()]
-            if action == "show":
-                result: Any = trace.show(runs[0], self.session.closed)
-            elif action == "export":
-                result = trace.export(runs[0], arguments.to)
-            else:
-                result = trace.compare(runs)
-            self.session.bind(arguments.name, result)
+            result = trace.compare(runs)
+        session.bind(arguments.name, result)
 
-    def _latest_run(self) -> RunInfo:
-        from tnt_notebook.telemetry import archive
 
-        own = archive.about(self.session.last_run) if self.session.last_run else None
-        return own or archive.find()
+def _latest_run(session: Session) -> RunInfo:
+    from tnt_notebook.telemetry import archive
+
+    own = archive.about(session.last_run) if session.last_run else None
+    return own or archive.find()

@@ -10,20 +10,19 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from IPython.core.magic import Magics
-
 from tnt_notebook.errors import TntError
+from tnt_notebook.magics.session import Session
 
 
-def typed(magic: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a magic its line as parsed arguments, and shows its errors as one sentence, without our
-    own frames; a rank's error shows the rank's traceback.
+def typed(magic: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    """What a shell calls for a magic of a session: gives it its line as parsed arguments, and shows
+    its errors as one sentence, without our own frames; a rank's error shows the rank's traceback.
     """
 
     @functools.wraps(magic)
-    def run(self: Magics, line: str, *cell: str) -> Any:
+    def run(line: str, *cell: str) -> Any:
         try:
-            return magic(self, magic.parser.parse_argstring(line), *cell)  # type: ignore[attr-defined]
+            return magic(session, magic.parser.parse_argstring(line), *cell)  # type: ignore[attr-defined]
         except TntError as error:
             if not hasattr(error, "_render_traceback_"):
                 sentence = f"{type(error).__name__}: {error}"
