@@ -16,7 +16,7 @@ from tnt_notebook.cluster import fit_note, record
 from tnt_notebook.cluster.folder import RunFolder
 from tnt_notebook.cluster.log_tails import LogTails
 from tnt_notebook.errors import ClusterError
-from tnt_notebook.magics import cluster as magic
+from tnt_notebook.magics import cluster_magic as magic
 
 PLAN = {
     "id": "1a2b3c4d", "folders": ["/tmp/tnt-1a2b3c4d-x"], "socket": "/nowhere/warden",

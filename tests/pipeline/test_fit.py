@@ -187,7 +187,7 @@ def failed_and_made_whole():
     callback = keras.callbacks.LambdaCallback(on_epoch_begin=fail)
     with pytest.raises((OSError, PeerError)), tnt.distributed():
         wrapped.fit(x, y, epochs=3, verbose=0, callbacks=[callback])
-    comm.recover()
+    comm.world().recover()
     said = ""
     try:
         model.get_weights()

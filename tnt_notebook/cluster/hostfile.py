@@ -16,6 +16,7 @@ _LINE = re.compile(
     r"(?P<words>(?:\s+[A-Za-z_-]+\s*=\s*\S+)*)"
 )
 _SLOTS = re.compile(r"(?<![\w-])slots\s*=\s*(\S+)")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def read_hostfile(path: Path) -> list[tuple[str, int]]:
@@ -48,23 +49,16 @@ def parsed(text: str, origin: str) -> list[tuple[str, int]]:
         if not line:
             continue
         found = _LINE.fullmatch(line)
-        slots = _slots(found) if found else None
-        if found is None or slots is None:
+        said = found and _SLOTS.search(found["words"])
+        slots = said[1] if said else (found and found["colon"]) or "1"
+        if not found or not _NUMBER.fullmatch(slots) or not 1 <= int(slots) <= _MOST_SLOTS:
             raise ClusterError(
                 f"{origin}, line {number}: {line[:80]!r} is no host. Write a name, and how many "
                 "ranks it takes: node1 slots=4"
             )
-        hosts[found["name"]] = hosts.get(found["name"], 0) + slots
+        hosts[found["name"]] = hosts.get(found["name"], 0) + int(slots)
     if not hosts:
         raise ClusterError(
             f"{origin}: there is no host in it. Write one on each line: node1 slots=4"
         )
     return list(hosts.items())
-
-
-def _slots(line: re.Match[str]) -> int | None:
-    said = _SLOTS.search(line["words"])
-    text = said[1] if said else line["colon"] or "1"
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= _MOST_SLOTS:
-        return None
-    return int(text[:9]) if len(text) <= 9 else None

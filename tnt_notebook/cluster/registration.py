@@ -52,9 +52,8 @@ def wait_for_ranks(engines: Engines, asked: Request, report: Report, queue_s: fl
                 _check_job(engines)
         if ended:
             engines.wait_for_launcher()
+        if ended or engines.refusals():
             raise ClusterError(f"Ranks ended while starting.\n{engines.start_output()}")
-        if refusals := engines.refusals():
-            raise ClusterError(f"Ranks ended while starting.\n{refusals}")
         if waited > asked.timeout_s:
             raise ClusterError(
                 f"{answering} of {ranks} answered within {asked.timeout_s:g} s.\n"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from tnt_notebook.comm.buckets import Bucket
 from tnt_notebook.comm.communicator import Communicator, Group
-from tnt_notebook.comm.current import abort, rank, recover, size, survives, use, world
+from tnt_notebook.comm.current import abort, rank, size, survives, use, world
 from tnt_notebook.comm.world import World
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "World",
     "abort",
     "rank",
-    "recover",
     "size",
     "survives",
     "use",

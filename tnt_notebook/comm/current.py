@@ -59,15 +59,6 @@ def survives() -> bool:
     return mpi.launched() and survival.survives()
 
 
-def recover() -> None:
-    """Makes communication work again after a failure. All ranks that live must call it.
-
-    Where ranks have died the world is of the others then: see
-    :meth:`tnt_notebook.comm.World.recover`.
-    """
-    world().recover()
-
-
 def _start_world() -> World:
     timeout_s = float(os.environ.get("TNT_TIMEOUT", DEFAULT_TIMEOUT_S))
     if not mpi.launched() and "mpi4py.MPI" not in sys.modules:

@@ -90,8 +90,9 @@ def recover() -> list[int]:
     Returns:
         The seats of the ranks that live: who takes part from now on.
     """
-    comm.recover()
-    return list(comm.world().seats)
+    world = comm.world()
+    world.recover()
+    return list(world.seats)
 
 
 def fill_seats() -> list[int]:
@@ -163,7 +164,10 @@ def fetch(name: str) -> dict[str, Any]:
     namespace = get_ipython().user_ns
     if name not in namespace:
         return {"refused": f"{name!r} is not defined in the cells of this rank."}
-    value = _portable(namespace[name])
+    value, kind = namespace[name], type(namespace[name])
+    if kind.__name__ == "History" and kind.__module__.startswith("keras."):
+        # Without its model, which would make the notebook load TensorFlow.
+        value = SimpleNamespace(history=value.history, epoch=value.epoch, params=value.params)
     try:
         serialize_object(value)
     except Exception as error:  # whatever __reduce__ of a stranger raises
@@ -180,11 +184,3 @@ def _print_history(history: Any, printer: Any, cycle: bool) -> None:
     values = ", ".join(f"{name} {v[-1]:.4g}" for name, v in history.history.items() if v)
     epochs = len(history.epoch)
     printer.text(f"<History of {epochs} epoch{'s' * (epochs != 1)}: {values}>")
-
-
-def _portable(value: Any) -> Any:
-    """A Keras History without its model, which would make the notebook load TensorFlow."""
-    kind = type(value)
-    if kind.__name__ == "History" and kind.__module__.startswith("keras."):
-        return SimpleNamespace(history=value.history, epoch=value.epoch, params=value.params)
-    return value

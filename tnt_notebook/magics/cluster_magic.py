@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
+from tnt_notebook import words
 from tnt_notebook.errors import ClusterError
-from tnt_notebook.magics import cluster as cluster_magic
+from tnt_notebook.magics.cluster_options import given, start_arguments
 from tnt_notebook.magics.progress import StatusLine
 from tnt_notebook.magics.session import Session
-from tnt_notebook.magics.table import links_line, status_table
+from tnt_notebook.magics.table import Table, links_line, status_table
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from tnt_notebook.cluster import Cluster
+    from tnt_notebook.cluster.record import Known, Record
+
+_ACTIONS = ("start", "status", "stop", "restart", "logs", "list", "attach", "detach")
+_HEADERS = ("id", "ranks", "launcher", "host", "began", "owner", "state")
 
 
 @magic_arguments()
-@argument("action", choices=list(cluster_magic.ACTIONS), help="what to do with a cluster")
+@argument("action", choices=list(_ACTIONS), help="what to do with a cluster")
 @argument("which", nargs="?", metavar="WHICH", help="logs: a rank; attach, stop: an ID")
-@cluster_magic.start_arguments
+@start_arguments
 @argument("--dry-run", action="store_true", help="show the script or command, start nothing")
 @argument("--missing", action="store_true", help="restart: only ranks that have died")
 @argument("--force", action="store_true", help="attach: take it from an owner that lives")
@@ -44,19 +57,17 @@ def tnt_cluster(session: Session, arguments: Namespace) -> None:
         %tnt_cluster stop
     """
     action, which = arguments.action, arguments.which
-    options = cluster_magic.given(arguments)
+    options = given(arguments)
     if action == "start" and arguments.dry_run:
         from tnt_notebook.cluster import Cluster
 
         print(Cluster.planned(**options), end="")
     elif action == "start":
-        cluster_magic.check_none(session.running)
-        session.running = cluster_magic.start(options, session.shell)
+        _start(session, options)
     elif action == "attach":
-        cluster_magic.check_none(session.running)
         _attach(session, which, arguments.force)
     elif action == "list":
-        cluster_magic.show_list(_own_id(session))
+        _show_list(_own_id(session))
     elif action == "status":
         print(status_table(session.cluster.status()))
         print(links_line(session.cluster.links, session.cluster.ranks))
@@ -65,10 +76,9 @@ def tnt_cluster(session: Session, arguments: Namespace) -> None:
     elif action == "restart":
         _restart(session, arguments.missing)
     elif action == "detach":
-        cluster_magic.detach(session.cluster, options.get("keep"))
-        session.running = None
+        _detach(session, options.get("keep"))
     elif which is not None and which != _own_id(session):
-        cluster_magic.stop_other(which)
+        _stop_other(which)
     else:
         session.cluster  # noqa: B018  says so when there is nothing to stop
         session.close()
@@ -79,26 +89,20 @@ def _own_id(session: Session) -> str | None:
     return None if session.running is None else session.running.id
 
 
-def _attach(session: Session, which: str | None, force: bool) -> None:
-    session.running = cluster_magic.attach(which, force, session.shell)
-    if (fit := session.running.begun_fit()) is not None:
-        session.follow(fit)
-
-
 def _restart(session: Session, missing: bool) -> None:
     progress = StatusLine()
     if missing:
         from tnt_notebook.cluster.recovery import start_missing
 
         start_missing(session.cluster)
-        progress.end(cluster_magic.ready(session.cluster))
+        progress.end(_ready(session.cluster))
         return
     try:
         session.cluster.restart(progress.update)
     except ClusterError:
         session.running = None  # it has stopped, and a new one may be started
         raise
-    progress.end(cluster_magic.ready(session.cluster))
+    progress.end(_ready(session.cluster))
 
 
 def _logs(session: Session, which: str | None) -> None:
@@ -107,3 +111,123 @@ def _logs(session: Session, which: str | None) -> None:
     for one in range(session.cluster.ranks) if which is None else [int(which)]:
         log = session.cluster.logs(one)
         print(f"--- rank {one} ---\n{log}" if log else f"--- rank {one} --- (empty)")
+
+
+def _start(session: Session, options: dict[str, Any]) -> None:
+    from tnt_notebook.cluster import Cluster
+
+    _check_none(session)
+    progress = StatusLine()
+    session.running = cluster = Cluster(report=progress.update, **options)
+    _outlive(cluster, session.shell, "keep" in options)
+    progress.end(_ready(cluster))
+
+
+def _attach(session: Session, which: str | None, force: bool) -> None:
+    """Takes over a cluster, and the fit that goes on there."""
+    from tnt_notebook.cluster import Cluster
+
+    _check_none(session)
+    session.running = cluster = Cluster.attach(which, force)
+    _outlive(cluster, session.shell, False)
+    busy = ", a fit goes on" if cluster.has_begun_fit else ""
+    ranks, are = words.ranks(cluster.ranks), words.number(cluster.ranks, "is", "are")
+    print(f"{ranks} of cluster {cluster.id} {are} here again{busy}")
+    if (fit := cluster.begun_fit()) is not None:
+        session.follow(fit)
+
+
+def _detach(session: Session, keep: float | None) -> None:
+    """Leaves the ranks to whoever attaches to them, for some hours."""
+    cluster = session.cluster
+    kept = cluster.let_go(keep)
+    session.running = None
+    ranks, live = words.ranks(cluster.ranks), words.number(cluster.ranks, "lives", "live")
+    print(
+        f"{ranks} of cluster {kept.id} {live} on for {words.about(kept.plan['keep_s'])} without an "
+        f"owner: %tnt_cluster attach {kept.id}"
+    )
+
+
+def _stop_other(which: str) -> None:
+    """Ends a cluster that is not this notebook's, if nobody owns it."""
+    from tnt_notebook.cluster import record
+
+    known = record.find(which)
+    record.end(known)
+    print(f"cluster {known.record.id} stopped")
+
+
+def _show_list(own: str | None) -> None:
+    """A line for each cluster of this user; of which ``own`` is this notebook's."""
+    from tnt_notebook.cluster import record
+
+    rows = [_row(known, own) for known in record.listed()]
+    if rows:
+        print(Table(_HEADERS, rows, {*_HEADERS} - {"ranks"}).text())
+    else:
+        print("no cluster is running")
+
+
+def _ready(cluster: Cluster) -> str:
+    """What a cluster is, once it answers."""
+    said = f"{words.ranks(cluster.ranks)} {words.number(cluster.ranks, 'is', 'are')} ready"
+    record = cluster.record
+    if record.launcher == "local":
+        return said
+    hosts = list(dict.fromkeys(seat["host"] for seat in record.seats))
+    job = f"job {record.job} on " if record.job else "on "
+    some = ", ".join(hosts[:4]) + (f" and {len(hosts) - 4} more" if len(hosts) > 4 else "")
+    return f"{said}: {job}{some}; this notebook is at {record.reached}"
+
+
+def _outlive(cluster: Cluster, shell: InteractiveShell, asked: bool) -> None:
+    """Says when the ranks stay as the kernel ends: they were to be kept, or it begins anew."""
+
+    def outlives() -> bool:
+        message = getattr(getattr(shell, "kernel", None), "_shutdown_message", None)
+        return asked or bool(message and message["content"].get("restart"))
+
+    cluster.outlives = outlives
+
+
+def _row(known: Known, own: str | None) -> Sequence[str]:
+    record, kept = known.record, known.kept
+    return (
+        record.id,
+        str(record.ranks),
+        record.launcher + (f" {record.job}" if record.job else ""),
+        record.host,
+        time.strftime("%d %b %H:%M", time.localtime(record.began)),
+        "this notebook" if record.id == own else _owner(record, kept),
+        _state(record, kept),
+    )
+
+
+def _owner(record: Record, kept: dict[str, Any] | None) -> str:
+    from tnt_notebook.cluster.lease import described
+
+    if kept is None:
+        return "?" if not record.here else "nobody"
+    return described(kept["owner"]) if kept["owner"] else "nobody"
+
+
+def _state(record: Record, kept: dict[str, Any] | None) -> str:
+    if kept is None:
+        lost = f"remove it: %tnt_cluster stop {record.id}"
+        return lost if record.here else f"ask on {record.host}"
+    said = "a fit goes on" if kept["busy"] else record.state
+    if kept["owner"] is None:
+        left = kept["ends_in_s"]
+        after_fit = kept["busy"] and not left
+        said += ", ends after the fit" if after_fit else f", ends in {words.about(left)}"
+    return said
+
+
+def _check_none(session: Session) -> None:
+    """Raises where this notebook has a cluster already."""
+    if session.running is not None:
+        raise ClusterError(
+            f"A cluster of {session.running.ranks} ranks is already there. %tnt_cluster restart "
+            "starts it anew; for another one, %tnt_cluster stop or detach it first."
+        )

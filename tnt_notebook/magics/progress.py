@@ -43,22 +43,12 @@ class StatusLine:
         if not self._live:
             return
         if self._place is None:
-            self._place = display(_Line(line), display_id=True)
+            self._place = display({"text/plain": line}, raw=True, display_id=True)
         else:
-            self._place.update(_Line(line))
+            self._place.update({"text/plain": line}, raw=True)
 
     def end(self, line: str) -> None:
         if self._place is None:
             print(line)
         else:
-            self._place.update(_Line(line))
-
-
-class _Line:
-    """Text that a notebook shows as it is, without quotes."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(self._text)
+            self._place.update({"text/plain": line}, raw=True)

@@ -23,6 +23,9 @@ KB = 1024
 
 Call = Callable[[], object]
 
+#: What vectors of all sizes are cut from: what is given, and what is found.
+Memory = tuple[np.ndarray, np.ndarray]
+
 # Numbers that all floats hold: the sum of as many ones is exact.
 _MOST_RANKS_CHECKED = 256
 
@@ -87,21 +90,13 @@ def chosen(over: World, question: Question, size: int) -> str:
     return _kernels.choose(_task(over, question, size), rules.for_engine(over.rules))
 
 
-@dataclass(frozen=True)
-class Memory:
-    """What vectors of all sizes are cut from."""
-
-    given: np.ndarray
-    found: np.ndarray
-
-
 def memory_for(over: World, question: Question) -> Memory:
     """Memory for vectors of all sizes that are asked for."""
     dtype = _dtype(question)
     count = question.sizes[-1] // dtype.itemsize
     if question.in_place:
         _bucket(over, count, dtype)  # smaller ones will share its memory
-    return Memory(np.ones(count, dtype), np.zeros(count, dtype))
+    return np.ones(count, dtype), np.zeros(count, dtype)
 
 
 def contestants_at(
@@ -112,7 +107,7 @@ def contestants_at(
     """
     dtype = _dtype(question)
     count = size // dtype.itemsize
-    given, found = memory.given[:count], memory.found[:count]
+    given, found = (vector[:count] for vector in memory)
 
     def from_to(algorithm: Any) -> Call:
         return functools.partial(over.allreduce_into, found, given, algorithm=algorithm)

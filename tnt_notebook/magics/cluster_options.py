@@ -1,0 +1,76 @@
+"""The options of ``%tnt_cluster start`` as arguments of a magic, and what was typed of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import argument
+
+from tnt_notebook.cluster.options import OPTIONS, Option
+
+
+def start_arguments(magic: Callable[..., Any]) -> Callable[..., Any]:
+    """Declares the options of start as arguments of a magic."""
+    for option in reversed(OPTIONS.values()):
+        if option.typed:
+            magic = argument(
+                option.flag,
+                dest=option.name,
+                action="append" if option.repeated else "store",
+                type=option.kind if option.kind in (int, float) else str,
+                choices=option.choices or None,
+                metavar=option.metavar,
+                help=option.help,
+            )(magic)
+    return magic
+
+
+def given(arguments: Any) -> dict[str, Any]:
+    """Options of start that were typed.
+
+    Raises:
+        UsageError: one that goes with another action.
+    """
+    action = arguments.action
+    options = {
+        name: _value(option, value)
+        for name, option in OPTIONS.items()
+        if option.typed and (value := getattr(arguments, name)) is not None
+    }
+    goes_with = {OPTIONS[name].flag: ["start"] for name in options}
+    if "keep" in options:
+        goes_with["--keep"].append("detach")
+    for name, only in (("dry_run", "start"), ("missing", "restart"), ("force", "attach")):
+        if getattr(arguments, name):
+            goes_with[f"--{name.replace('_', '-')}"] = [only]
+    for flag, actions in goes_with.items():
+        if action not in actions:
+            raise UsageError(f"{flag} goes with {' and '.join(actions)} only")
+    if arguments.which is not None and action not in ("logs", "attach", "stop"):
+        raise UsageError(f"{action} takes no more: {arguments.which} is too much")
+    return options
+
+
+def _value(option: Option, said: Any) -> Any:
+    """The value of an option, of what was typed."""
+    said = _unquoted(said)
+    if option.kind is dict:
+        if wrong := [text for text in said if "=" not in text]:
+            raise UsageError(f"--env {wrong[0]}: write it as NAME=VALUE")
+        return dict(text.split("=", 1) for text in said)
+    if option.kind is tuple and not option.repeated:
+        return said.replace(",", " ").split()
+    return said
+
+
+def _unquoted(said: Any) -> Any:
+    """What was typed, without the quotes around it, which IPython leaves there."""
+    if isinstance(said, list):
+        return [_unquoted(text) for text in said]
+    if not isinstance(said, str):
+        return said
+    found = re.fullmatch(r"""([\w-]*=)?(["'])(.*)\2""", said, re.DOTALL)
+    return said if found is None else (found[1] or "") + found[3]
