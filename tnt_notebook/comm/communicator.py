@@ -31,7 +31,7 @@ class _Call(NamedTuple):
     collective: str
     dtype: np.dtype
     shape: tuple[int, ...]
-    count: int
+    elements: int
     op: str
     scale: float
     offsets: tuple[int, ...]
@@ -305,7 +305,7 @@ class Communicator:
         schedule, agreed = None, 0
         if callable(algorithm):
             task = schedules.Task(
-                call.collective, self.rank, self.size, call.count, dtype.itemsize, call.offsets,
+                call.collective, self.rank, self.size, call.elements, dtype.itemsize, call.offsets,
                 call.root, self.node,
             )  # fmt: skip
             output_count = 0 if output is None else output.size
@@ -315,7 +315,7 @@ class Communicator:
         operation = _kernels.Operation(
             engine=self._connection.engine, channel=self._channel,
             collective=COLLECTIVES.index(call.collective), type=number, reduction=reduction,
-            scale=scale, count=call.count, offsets=call.offsets, root=call.root,
+            scale=scale, count=call.elements, offsets=call.offsets, root=call.root,
             group=self._group, algorithm=algorithm if isinstance(algorithm, str) else "",
             schedule=schedule, agreed=agreed, label=label,
         )  # fmt: skip

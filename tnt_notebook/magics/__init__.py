@@ -32,7 +32,7 @@ def register(shell: InteractiveShell) -> None:
     for kind, magics in (("line", lines), ("cell", (tnt, tnt_fit))):
         for magic in magics:
             function = session.magics[kind][magic.__name__] = typed(magic, session)
-            shell.register_magic_function(function, kind, magic.__name__)
+            shell.magics_manager.register_function(function, kind, magic.__name__)
     session.completion = TntCompletion(shell, session.magics)
     session.completion.install()
 

@@ -122,7 +122,8 @@ class _View:
 def bench_bundle(bench: Bench) -> dict[str, str]:
     """Headline, tables and verdict."""
     head = ("size", *bench.algorithms, "limit", "best GB/s", "rules take")
-    rows, best = [], set()
+    rows: list[list[str]] = []
+    best = set()
     for limit, use in zip(bench.limit, bench.in_use, strict=True):
         count = limit["bytes"]
         fastest = bench.fastest_at(count)

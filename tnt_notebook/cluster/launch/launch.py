@@ -123,15 +123,15 @@ def _process(
         command, after = [*login, *command], [*login, *after] if after else []
     engine = [sys.executable, *_ENGINE]
     arguments += [word for options in asked.extra for word in shlex.split(options)]
-    said = _arguments(asked, folder)
-    shown = [*command, "-n", str(asked.ranks), *arguments, *engine, "--mpi", *said]
+    told = _arguments(asked, folder)
+    shown = [*command, "-n", str(asked.ranks), *arguments, *engine, "--mpi", *told]
     return Launch(
         shlex.join(shown),
         {
             "mpi_cmd": command,
             "mpi_args": arguments,
             "engine_cmd": engine,
-            "engine_args": said,
+            "engine_args": told,
             "environment": own | {ENGINES_MARKER: cluster_id},
             "output_file": str(folder.launcher_log),
         },
