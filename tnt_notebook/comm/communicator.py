@@ -66,7 +66,7 @@ class Communicator:
     @property
     def rank(self) -> int:
         """Of this process among the members, 0 to size - 1."""
-        return self.members.index(self._connection.rank)
+        return self._connection.rank
 
     @property
     def size(self) -> int:
@@ -328,10 +328,15 @@ class Group(Communicator):
     def __init__(self, connection: Connection, members: tuple[int, ...], channel: int) -> None:
         super().__init__(connection, channel)
         self._members, self._number = members, connection.add_group(members)
+        self._rank = members.index(connection.rank)
 
     @property
     def members(self) -> Sequence[int]:
         return self._members
+
+    @property
+    def rank(self) -> int:
+        return self._rank  # also when the ranks of the world are numbered anew
 
     def __repr__(self) -> str:
         return f"<Group: rank {self.rank} of {self.size}, ranks {list(self.members)} of the world>"
