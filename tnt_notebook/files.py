@@ -39,7 +39,7 @@ def typed(kind: Any, said: Any) -> Any:
     if get_origin(kind) is UnionType:
         return None if said is None else typed(parts[0], said)
     if get_origin(kind) in (tuple, list):
-        values = typed(list, said)
+        values = said if isinstance(said, tuple) else typed(list, said)  # as it was written
         each = [parts[0]] * len(values) if parts[1:] in ((), (...,)) else parts
         return get_origin(kind)(typed(one, v) for one, v in zip(each, values, strict=True))
     if kind is float and isinstance(said, int):
