@@ -142,17 +142,16 @@ test-gpu:
 bench bench-comm bench-pipeline: export TNT_THOROUGH := $(THOROUGH)
 
 bench: $(READY)
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.benchmarks bench
 
 TNT_BENCH_VENVS ?= $(LOCAL)/contestants
 export TNT_BENCH_VENVS
 
 bench-comm: $(READY)
-	$(BIN)/python -m tests.benchmarks.comm $(RESULTS)
+	$(BIN)/python -m tests.benchmarks comm $(RESULTS)
 
 bench-pipeline: $(READY)
-	$(BIN)/python -m tests.benchmarks.pipeline
-	$(BIN)/python -m tests.benchmarks.pipeline.cuts
+	$(BIN)/python -m tests.benchmarks pipeline $(RESULTS)
 
 contestants: $(READY)
 	$(BIN)/python -m tests.benchmarks.contestants install $(TNT_BENCH_VENVS)

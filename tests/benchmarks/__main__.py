@@ -1,6 +1,10 @@
-"""``make bench``: all benchmarks, one after another, each in a process of its own.
+"""``make bench``, ``bench-comm``, ``bench-pipeline``: each benchmark in a process of its own.
 
-Each has so much time for its rounds, says how many it made, and how far it is while it runs.
+    python -m tests.benchmarks bench | comm | pipeline [RESULTS]
+
+RESULTS is a folder for all figures of ``comm`` and ``pipeline`` as JSON. How to get those whom they
+compare with is said in `contestants.py`; the benchmarks take options when they are run by
+themselves. Each has so much time for its rounds, says how many it made, and how far it is.
 """
 
 from __future__ import annotations
@@ -8,25 +12,40 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from tests.benchmarks.rounds import machine, tell
+from tests.benchmarks.rounds import machine
 from tests.support.cases import THOROUGH
 
-BENCHMARKS = ("start", "empty_cell", "step_overhead", "telemetry", "checkpoint")
-
+BENCHMARKS = {
+    "bench": ("start", "empty_cell", "step_overhead", "telemetry", "checkpoint"),
+    "comm": ("allreduce", "tensorflow_op", "between_hosts", "training"),
+    "pipeline": ("pipeline", "pipeline.cuts"),
+}
 #: Seconds after which a benchmark hangs: far more than its rounds and what is around them need.
-LIMIT = 7200 if THOROUGH else 1200
+LIMIT = 6 * 3600 if THOROUGH else 1200
 
-print(machine(), flush=True)
-failed = []
-for name in BENCHMARKS:
-    tell(f"{name} begins")
+
+def run(name: str, results: Path | None) -> str | None:
+    """What went wrong, if anything."""
+    print(f"\n## {name}\n", flush=True)
+    command = [sys.executable, "-m", f"tests.benchmarks.{name}"]
+    if results is not None:
+        results.mkdir(parents=True, exist_ok=True)
+        command += ["--json", str(results / f"{name}.json")]
     # One compute thread: the other core is left to the rest of the system.
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_NUM_INTRAOP_THREADS": "1"}
-    command = [sys.executable, "-m", f"tests.benchmarks.{name}"]
     try:
-        if subprocess.run(command, env=environment, timeout=LIMIT).returncode:
-            failed.append(f"{name} failed.")
+        failed = subprocess.run(command, env=environment, timeout=LIMIT).returncode
     except subprocess.TimeoutExpired:
-        failed.append(f"{name} hung, and was ended after {LIMIT} s.")
-sys.exit("\n".join(failed) or None)
+        return f"{name} hung, and was ended after {LIMIT} s."
+    return f"{name} failed." if failed else None
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3) or sys.argv[1] not in BENCHMARKS:
+        sys.exit(__doc__)
+    print(machine(), flush=True)
+    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    failures = [run(name, folder) for name in BENCHMARKS[sys.argv[1]]]
+    sys.exit("\n".join(filter(None, failures)) or None)

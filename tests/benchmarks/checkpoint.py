@@ -13,8 +13,8 @@ import keras
 import numpy as np
 
 import tnt_notebook as tnt
+from tests.benchmarks.fits import epochs, mlp, samples
 from tests.benchmarks.rounds import interleaved
-from tests.benchmarks.training.keras_task import stopwatch
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 
 STEPS, BATCH, WIDTH = 150, 64, 2048
@@ -22,19 +22,9 @@ ROUNDS, SECONDS = 15, 90.0
 EVERY_S = 1.0
 
 
-def mlp() -> keras.Model:
-    keras.utils.set_random_seed(1)
-    layers = [keras.layers.Dense(WIDTH, "relu") for _ in range(2)]
-    model = keras.Sequential([keras.Input((784,)), *layers, keras.layers.Dense(10)])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("adam", loss, jit_compile=False)
-    return model
-
-
 def measure() -> str:
     """Some lines: the ratio of step times, and what one checkpoint takes."""
-    x = np.random.default_rng(0).normal(size=(STEPS * BATCH, 784)).astype("float32")
-    y = np.arange(STEPS * BATCH) % 10
+    data = samples(STEPS * BATCH)
     held: list[float] = []
     written: dict[float, float] = {}
     take = FitCheckpoints._take
@@ -48,17 +38,17 @@ def measure() -> str:
 
     FitCheckpoints._take = timed  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory() as folder:
-        keeps = tnt.Model(mlp(), checkpoint=tnt.Checkpoint(folder, every_s=EVERY_S))
-        without = tnt.Model(mlp())
-
-        def epoch(model: keras.Model) -> float:
-            watch = stopwatch(keras)
-            model.fit(x, y, batch_size=BATCH, verbose=0, shuffle=False, callbacks=[watch])
-            return watch.seconds
-
-        epoch(keeps), epoch(without)  # traces
-        ratio = interleaved(lambda: epoch(keeps), lambda: epoch(without), ROUNDS, SECONDS)
-    size = sum(int(np.prod(v.shape)) * 4 for v in keeps.keras_model.optimizer.variables) * 1.5
+        kept, plain = (mlp(keras, WIDTH, WIDTH, optimizer="adam") for _ in range(2))
+        models = (
+            tnt.Model(kept, checkpoint=tnt.Checkpoint(folder, every_s=EVERY_S)),
+            tnt.Model(plain),
+        )
+        with_it, without = (
+            epochs(keras, model, *data, batch_size=BATCH, shuffle=False) for model in models
+        )
+        with_it(), without()  # traces
+        ratio = interleaved(with_it, without, ROUNDS, SECONDS)
+    size = sum(int(np.prod(v.shape)) * 4 for v in kept.optimizer.variables) * 1.5
     return (
         f"step with a checkpoint every {EVERY_S:g} s / without "
         f"(1 rank, MLP 784-{WIDTH}-{WIDTH}-10, Adam, {size / 1e6:.0f} MB): {ratio.sentence()}; "

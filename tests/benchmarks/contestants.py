@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.benchmarks.job import Command
 from tests.support.rank_pool import mpiexec
 
 #: The environment variable that names the folder.
@@ -31,31 +30,30 @@ class Runtime:
 
     Attributes:
         name: of its venv in the folder.
-        launch: what starts so many ranks of a module, given with its arguments, with a Python.
+        launch: the commands that start so many ranks of a module, given with its arguments, with a
+            Python.
         packages: for pip; none: this project's own environment.
         pip: more arguments for pip.
     """
 
     name: str
-    launch: Callable[[Path, int, Sequence[str]], list[Command]]
+    launch: Callable[[Path, int, Sequence[str]], list[list[str]]]
     packages: tuple[str, ...] = ()
     pip: tuple[str, ...] = ()
 
 
-def _under_mpiexec(python: Path, ranks: int, module: Sequence[str]) -> list[Command]:
-    return [Command((*mpiexec(ranks), str(python), "-m", *module))]
+def _under_mpiexec(python: Path, ranks: int, module: Sequence[str]) -> list[list[str]]:
+    return [[*mpiexec(ranks), str(python), "-m", *module]]
 
 
-def _under_hydra(python: Path, ranks: int, module: Sequence[str]) -> list[Command]:
+def _under_hydra(python: Path, ranks: int, module: Sequence[str]) -> list[list[str]]:
     launcher = str(python.with_name("mpiexec"))
     # The benchmarks bind ranks themselves, all contestants alike.
-    environment = {"I_MPI_PIN": "0"}
-    return [Command((launcher, "-n", str(ranks), str(python), "-m", *module), environment)]
+    return [["env", "I_MPI_PIN=0", launcher, "-n", str(ranks), str(python), "-m", *module]]
 
 
-def _by_itself(python: Path, ranks: int, module: Sequence[str]) -> list[Command]:
-    words = (str(python), "-m", *module)
-    return [Command(words, {"TNT_BENCH_RANK": str(rank)}) for rank in range(ranks)]
+def _by_itself(python: Path, ranks: int, module: Sequence[str]) -> list[list[str]]:
+    return [["env", f"TNT_BENCH_RANK={rank}", str(python), "-m", *module] for rank in range(ranks)]
 
 
 OPEN_MPI = Runtime("open mpi", _under_mpiexec)
@@ -70,43 +68,34 @@ TF_KERAS = Runtime("tf-keras", _by_itself, ("tensorflow-cpu", "tf_keras"))
 TO_INSTALL = (MPICH, INTEL_MPI, TORCH, TF_KERAS)
 
 
-def python_of(runtime: Runtime) -> Path | None:
-    """Its interpreter, or ``None`` where it is not installed."""
-    if not runtime.packages:
-        return Path(sys.executable)
-    python = Path(os.environ.get(FOLDER, "")).absolute() / runtime.name / "bin" / "python"
-    return python if FOLDER in os.environ and python.exists() else None
-
-
-def commands(runtime: Runtime, ranks: int, module: Sequence[str]) -> list[Command]:
-    """What starts so many ranks of a module, given with its arguments.
+def commands(runtime: Runtime, ranks: int, function: str, *words: str) -> list[list[str]]:
+    """What starts so many ranks of a function of these benchmarks, ``module:function``, which gets
+    its seat and the words.
 
     Raises:
         FileNotFoundError: the runtime is not installed; says what to do about it.
     """
-    python = python_of(runtime)
-    if python is not None:
-        return runtime.launch(python, ranks, module)
-    where = os.environ.get(FOLDER)
-    if where is not None:
-        raise FileNotFoundError(f"there is no venv {runtime.name} in {where}")
-    install = "python -m tests.benchmarks.contestants install FOLDER"
-    raise FileNotFoundError(f"{FOLDER} is not set (`{install}` makes what belongs there)")
+    python = Path(sys.executable)
+    if runtime.packages:
+        where = os.environ.get(FOLDER)
+        if where is None:
+            install = "python -m tests.benchmarks.contestants install FOLDER"
+            raise FileNotFoundError(f"{FOLDER} is not set (`{install}` makes what belongs there)")
+        python = Path(where).absolute() / runtime.name / "bin" / "python"
+        if not python.exists():
+            raise FileNotFoundError(f"there is no venv {runtime.name} in {where}")
+    seat = ("tests.benchmarks.seat", f"tests.benchmarks.{function}", *words)
+    return runtime.launch(python, ranks, seat)
 
 
 def install(folder: Path) -> None:
-    """Makes the venvs that are not there yet; one that cannot be made does not keep the others."""
+    """Makes the venvs; what cannot be installed into one does not keep the others."""
     for runtime in TO_INSTALL:
-        target = folder / runtime.name
-        if (target / "complete").exists():
-            continue
         print(f"{runtime.name}: {' '.join(runtime.packages)}", flush=True)
-        venv.create(target, with_pip=True, clear=True)
-        pip = [str(target / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-        if subprocess.run([*pip, *runtime.pip, *runtime.packages]).returncode == 0:
-            (target / "complete").touch()
-        else:
-            print(f"{runtime.name} could not be installed", file=sys.stderr)
+        target = folder / runtime.name
+        venv.create(target, with_pip=True)
+        pip = [target / "bin" / "python", "-m", "pip", "install", "--quiet"]
+        subprocess.run([*pip, *runtime.pip, *runtime.packages])
 
 
 if __name__ == "__main__":

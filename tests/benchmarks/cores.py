@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
+
+from tests.benchmarks import native
 
 #: Said beside every table.
 POLICY = "every rank, with all its threads, is bound to core rank mod cores"
@@ -25,7 +26,7 @@ def are_shared(ranks: int) -> bool:
     return ranks > len(cores())
 
 
-def cache_line_ns(native: ctypes.CDLL) -> float | None:
+def cache_line_ns() -> float | None:
     """The round trip of a cache line between the first two cores; ``None`` where there is one.
 
     Some 50 ns mean two virtual cores on one physical core, 100 to 300 ns two of them. The machine
@@ -34,4 +35,9 @@ def cache_line_ns(native: ctypes.CDLL) -> float | None:
     available = cores()
     if len(available) < 2:
         return None
-    return 1e9 * native.cache_line_round_trip(*available[:2])
+    first, second, *_ = available
+    os.sched_setaffinity(0, {first})
+    try:
+        return 1e9 * native.loaded(native.library()).cache_line_round_trip(second)
+    finally:
+        os.sched_setaffinity(0, available)

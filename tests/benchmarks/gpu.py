@@ -10,12 +10,11 @@ import os
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 import tnt_notebook as tnt
+from tests.benchmarks.fits import epochs, resnet50, samples
 from tests.benchmarks.rounds import machine, ratio, rotating, tell
-from tests.benchmarks.training.keras_task import stopwatch
 from tests.gpu.required import problem
 
 ROUNDS, SECONDS = 15, 180.0
@@ -23,32 +22,18 @@ STEPS, BATCH, SHAPE = 20, 64, (224, 224, 3)
 OURS, KERAS, KERAS_XLA = "one rank", "Keras without XLA", "Keras"
 
 
-def resnet50(xla: bool) -> keras.Model:
-    keras.utils.set_random_seed(1)
-    model = keras.applications.ResNet50(weights=None, input_shape=SHAPE, classes=10)
-    model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=xla)
-    return model
-
-
 def measure() -> str:
     """A line each for steps a second and ratios."""
-    x = np.random.default_rng(0).standard_normal((BATCH, *SHAPE), np.float32)
-    data = tf.data.Dataset.from_tensors((x, np.arange(BATCH) % 10)).repeat()
-
-    def epoch(model: keras.Model) -> float:
-        watch = stopwatch(keras)
-        model.fit(data, steps_per_epoch=STEPS, verbose=0, callbacks=[watch])
-        return watch.seconds
-
+    data = tf.data.Dataset.from_tensors(samples(BATCH, SHAPE)).repeat()
     models = {
-        OURS: tnt.Model(resnet50(xla=False)),
-        KERAS: resnet50(xla=False),
-        KERAS_XLA: resnet50(xla=True),
+        OURS: tnt.Model(resnet50(keras, SHAPE)),
+        KERAS: resnet50(keras, SHAPE),
+        KERAS_XLA: resnet50(keras, SHAPE, xla=True),
     }
-    for name, model in models.items():
-        tell(f"{name}: the first step took {epoch(model):.0f} s, tracing included")
-    turns = [lambda model=model: epoch(model) for model in models.values()]
-    seconds = dict(zip(models, rotating(turns, ROUNDS, SECONDS), strict=True))
+    turns = {name: epochs(keras, m, data, steps_per_epoch=STEPS) for name, m in models.items()}
+    for name, epoch in turns.items():
+        tell(f"{name}: the first step took {epoch():.0f} s, tracing included")
+    seconds = rotating(turns, ROUNDS, SECONDS)
     lines = [f"ResNet-50, {BATCH} images of {SHAPE[0]}x{SHAPE[1]} a step, float32"]
     for name in (KERAS, KERAS_XLA):
         found = ratio(seconds[name], seconds[OURS])

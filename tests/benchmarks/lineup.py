@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 from tests.benchmarks.job import Job, JobError
-from tests.benchmarks.rounds import tell
+from tests.benchmarks.rounds import rotating, tell
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 class Lineup:
     """Starts the jobs, and ends them at the end of a ``with`` block.
 
     Args:
-        starters: for each name what starts its job.
+        names: of the contestants.
+        start: starts the job of one.
 
     Attributes:
-        about: what those who take part said of themselves.
-        left_out: who does not take part, or not to the end, and why.
+        notes: what those who take part said of themselves, and who is left out, and why.
     """
 
-    def __init__(self, starters: Mapping[str, Callable[[], Job]]) -> None:
-        self.about: dict[str, str] = {}
-        self.left_out: dict[str, str] = {}
+    def __init__(self, names: Iterable[str], start: Callable[[str], Job]) -> None:
+        self.notes: list[str] = []
         self._jobs: dict[str, Job] = {}
-        for name, start in starters.items():
-            try:
-                self._jobs[name] = start()
-            except (FileNotFoundError, JobError) as problem:
-                self._leave_out(name, str(problem))
-            except BaseException:
-                self.__exit__()
-                raise
-            else:
-                self.about[name] = self._jobs[name].about
-                tell(f"{name}: {self.about[name]}")
+        try:
+            for name in names:
+                try:
+                    self._jobs[name] = start(name)
+                    self._note(f"{name}: {self._jobs[name].about}")
+                except (FileNotFoundError, JobError) as problem:
+                    self._note(f"LEFT OUT: {name}: {problem}")
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __enter__(self) -> Lineup:
         return self
@@ -42,28 +44,34 @@ class Lineup:
     def __exit__(self, *_: object) -> None:
         for job in self._jobs.values():
             job.stop()
-        self._jobs.clear()
 
-    def __iter__(self) -> Any:
-        """The names of those who take part."""
-        return iter(tuple(self._jobs))
+    def rounds(
+        self,
+        turns: Mapping[K, tuple[str, dict[str, Any]]],
+        of_all: Callable[[list[Any]], T],
+        rounds: int,
+        seconds: float,
+    ) -> dict[K, list[T]]:
+        """What was measured in interleaved rounds, of those who took part to the end.
 
-    def ask(self, name: str, **request: Any) -> list[Any] | None:
-        """What each rank of a contestant answers; ``None`` if it takes part no more."""
-        if name not in self._jobs:
-            return None
-        try:
-            return self._jobs[name].ask(**request)
-        except JobError as problem:
-            del self._jobs[name]
-            self._leave_out(name, f"failed when asked for {request}: {problem}")
-            return None
+        Args:
+            turns: of each, whose job is asked for what.
+            of_all: makes one result of the answers of all ranks.
+            rounds, seconds: as of `rotating`.
+        """
 
-    def notes(self) -> list[str]:
-        """Who took part and who did not, for print."""
-        present = [f"{name}: {about}" for name, about in self.about.items()]
-        return present + [f"LEFT OUT: {name}: {why}" for name, why in self.left_out.items()]
+        def turn(name: str, request: dict[str, Any]) -> T | None:
+            try:
+                return of_all(self._jobs[name].ask(**request)) if name in self._jobs else None
+            except JobError as problem:
+                del self._jobs[name]
+                self._note(f"LEFT OUT: {name}: failed when asked for {request}: {problem}")
+                return None
 
-    def _leave_out(self, name: str, why: str) -> None:
-        self.left_out[name] = why
-        tell(f"{name} is left out: {why}")
+        taken = {key: partial(turn, *how) for key, how in turns.items() if how[0] in self._jobs}
+        found = rotating(taken, rounds, seconds)
+        return {key: [r for r in f if r is not None] for key, f in found.items() if None not in f}
+
+    def _note(self, note: str) -> None:
+        self.notes.append(note)
+        tell(note)

@@ -1,32 +1,47 @@
-"""Figures as text and in files, and how many of them are asked for."""
+"""The main program of a benchmark, and figures as text."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.cores import POLICY
 from tests.benchmarks.rounds import machine
 
 
-def parser(about: str | None, rounds: int, seconds: float) -> argparse.ArgumentParser:
-    """The options that all benchmarks have, with their defaults."""
-    made = argparse.ArgumentParser(description=about)
-    made.add_argument("--rounds", type=int, default=rounds, help="at most, for each comparison")
-    made.add_argument(
-        "--seconds", type=float, default=seconds,
-        help="for the rounds of each comparison; TNT_THOROUGH=1 does without this limit",
-    )  # fmt: skip
-    made.add_argument("--json", type=Path, help="a file for all figures")
-    return made
+def reported(
+    about: str | None,
+    rounds: int,
+    seconds: float,
+    measured: Callable[[argparse.Namespace], Iterable[tuple[str, Any]]],
+    **options: dict[str, Any],
+) -> None:
+    """The main program of a benchmark: prints what is measured, and keeps the figures in a file.
 
-
-def keep(file: Path | None, **figures: Any) -> None:
-    """Writes figures to the file that was asked for, if any, beside those of the machine."""
-    if file is not None:
-        file.write_text(json.dumps({"machine": machine(), **figures}))
+    Args:
+        about: what it measures.
+        rounds, seconds: how many are asked for if nobody says.
+        measured: gives a text and the figures behind it, again and again.
+        options: those that only this benchmark has, as arguments of `add_argument` by their names.
+    """
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--rounds", type=int, default=rounds, help="at most, for each comparison")
+    limit = "for the rounds of each comparison; TNT_THOROUGH=1 does without this limit"
+    parser.add_argument("--seconds", type=float, default=seconds, help=limit)
+    parser.add_argument("--json", type=Path, help="a file for all figures")
+    for name, option in options.items():
+        parser.add_argument("--" + name.replace("_", "-"), **option)
+    asked = parser.parse_args()
+    print(f"{machine()}; {POLICY}; one compute thread a rank", flush=True)
+    results = []
+    for text, figures in measured(asked):
+        print(f"\n{text}", flush=True)
+        results.append(figures)
+    if asked.json is not None:
+        asked.json.write_text(json.dumps({"machine": machine(), "results": results}))
 
 
 def section(title: str, rows: Iterable[list[str]], notes: Iterable[str], more: str = "") -> str:

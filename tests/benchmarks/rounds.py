@@ -7,13 +7,14 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tests.support.cases import THOROUGH
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 #: Seconds between two lines about how far the rounds are.
@@ -55,45 +56,39 @@ def tell(line: str) -> None:
 
 
 def interleaved(
-    a: Callable[[], float], b: Callable[[], float], rounds: int, seconds: float, **others: Any
+    a: Callable[[], float], b: Callable[[], float], rounds: int, seconds: float
 ) -> Ratio:
     """Runs A B, B A, A B, ...; each returns the seconds it took. Arguments as of `rotating`."""
-    first, second = rotating((a, b), rounds, seconds, **others)
-    return ratio(first, second)
+    return ratio(*rotating({"a": a, "b": b}, rounds, seconds).values())
 
 
 def rotating(
-    contestants: Sequence[Callable[[], T]],
-    rounds: int,
-    seconds: float,
-    clock: Callable[[], float] = time.monotonic,
-    say: Callable[[str], object] = tell,
-) -> list[list[T]]:
+    contestants: Mapping[K, Callable[[], T]], rounds: int, seconds: float
+) -> dict[K, list[T]]:
     """Runs all of them in each round; who begins, and which way round, changes.
 
     Args:
         rounds: at most.
         seconds: no round begins that would probably end later, but for the first; with
             ``TNT_THOROUGH=1`` there is no such limit.
-        clock: which time it is; for ranks that run the same rounds together, the same on all.
-        say: takes a line about how far the rounds are.
 
     Returns:
         For each contestant what it returned in each round.
     """
-    results: list[list[T]] = [[] for _ in contestants]
-    began = said = clock()
+    results: dict[K, list[T]] = {name: [] for name in contestants}
+    names = list(contestants)
+    began = said = time.monotonic()
     for i in range(rounds):
-        now = clock()
+        now = time.monotonic()
         if i and not THOROUGH and (now - began) * (i + 1) / i > seconds:
-            say(f"  {i} of {rounds} rounds in {now - began:.0f} s: there is no time for more")
+            tell(f"  {i} of {rounds} rounds in {now - began:.0f} s: there is no time for more")
             break
         if now - said > _SAY_EVERY:
-            say(f"  {i} of {rounds} rounds")
+            tell(f"  {i} of {rounds} rounds")
             said = now
-        order = [(i + k) % len(contestants) for k in range(len(contestants))]
-        for k in reversed(order) if i // len(contestants) % 2 else order:
-            results[k].append(contestants[k]())
+        order = [names[(i + k) % len(names)] for k in range(len(names))]
+        for name in reversed(order) if i // len(names) % 2 else order:
+            results[name].append(contestants[name]())
     return results
 
 

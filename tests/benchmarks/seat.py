@@ -1,18 +1,23 @@
 """A rank of a benchmark: answers what the controller (`job.py`) asks, and sleeps in between.
 
-This module runs in every contestant's Python, so it imports nothing but the standard library.
+    python -m tests.benchmarks.seat MODULE:FUNCTION [WORD ...] SOCKET
+
+The function gets the seat and the words. This module runs in every contestant's Python, so it
+imports nothing but the standard library.
 """
 
 from __future__ import annotations
 
 import array
 import ctypes
-import json
+import importlib
 import mmap
 import os
-import socket
+import sys
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Client
+from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
@@ -38,39 +43,42 @@ class Seat:
 
     Attributes:
         rank, ranks: who this is, and how many there are.
+        shared_cores: whether there are more ranks than cores.
+        folder: for files that all ranks of the job see.
         native: the C parts, see `tests.benchmarks.native`.
         shared: address of memory that all ranks of the job share, beyond the meeting point.
     """
 
     def __init__(self, address: str) -> None:
         self.rank = next(int(os.environ[v]) for v in _RANK_VARIABLES if v in os.environ)
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.connect(address)
-        self._say({"rank": self.rank})
-        text, (descriptor,), _, _ = socket.recv_fds(self._socket, 1 << 16, 1)
-        welcome = json.loads(text)
-        self.ranks: int = welcome["ranks"]
-        self.shared_cores: bool = welcome["shared_cores"]
-        os.sched_setaffinity(0, {welcome["core"]})
-        self.native = loaded(Path(welcome["library"]))
+        self.folder = Path(address).parent
+        self._controller = Client(address)
+        self._controller.send(self.rank)
+        self.ranks, self.shared_cores, core, library = self._controller.recv()
+        os.sched_setaffinity(0, {core})
+        self.native = loaded(library)
+        descriptor = recv_handle(self._controller)
         self._memory = mmap.mmap(descriptor, 0)
         os.close(descriptor)
         self._seats = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self.shared = self._seats + mmap.PAGESIZE
-        self._lines = self._socket.makefile("r")
         self._turn = ctypes.c_uint()
         self._turn_address = ctypes.addressof(self._turn)
 
-    def serve(self, answer: Callable[[dict], Any], about: str = "") -> None:
+    def serve(self, answer: Callable[..., Any], about: str = "") -> None:
         """Answers requests until the controller closes the connection.
 
         Args:
-            answer: takes a request; gives what JSON can carry.
+            answer: takes what `Job.ask` is given.
             about: what runs here, such as the version of a library.
         """
-        self._say({"ready": about})
-        for line in self._lines:
-            self._say({"answer": answer(json.loads(line))})
+        self._controller.send(about)
+        while True:
+            try:
+                request = self._controller.recv()
+            except (EOFError, ConnectionError):
+                return
+            self._controller.send(answer(**request))
 
     def meet(self, progress: Callable[[], object] | None = None) -> None:
         """Returns when all ranks have called it, at nearly the same moment on all.
@@ -89,15 +97,12 @@ class Seat:
         if self.native.meet_within(seats, self.rank, ranks, shared, patience, self._turn_address):
             return
         deadline = time.monotonic() + _LIMIT
-        while not self.native.met(seats, ranks, shared, 0, turn.value):
+        while not self.native.all_there(seats, ranks, shared, 0, turn.value):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"rank {self.rank} waited {_LIMIT} s for another rank")
             if progress:
                 progress()
             time.sleep(_NAP)
-
-    def _say(self, message: dict) -> None:
-        self._socket.sendall(json.dumps(message).encode() + b"\n")
 
 
 def timed(
@@ -112,6 +117,7 @@ def timed(
     Args:
         fill: what is done before each, and does not count.
         run: what is timed.
+        progress: see `Seat.meet`.
     """
     now, seconds = time.perf_counter_ns, array.array("d")
     for _ in range(iterations):
@@ -121,3 +127,10 @@ def timed(
         run()
         seconds.append(1e-9 * (now() - began))
     return seconds.tolist()
+
+
+if __name__ == "__main__":
+    name, *words, address = sys.argv[1:]
+    seat = Seat(address)  # binds this process before libraries start threads
+    module, _, function = name.partition(":")
+    getattr(importlib.import_module(module), function)(seat, *words)

@@ -68,10 +68,13 @@ def bare(ranks: int, period_ms: int | None = None) -> tuple[float, float]:
 
 def measure(ranks: int) -> str:
     """A line for each comparison."""
-    ways = (lambda: ours(ranks), lambda: bare(ranks), lambda: bare(ranks, 250))
-    mine, default, quick = rotating(ways, ROUNDS, SECONDS)
-    lines = []
-    for name, times in (("ipyparallel", default), ("ipyparallel, heartbeat 250 ms", quick)):
+    others = {
+        "ipyparallel": lambda: bare(ranks),
+        "ipyparallel, heartbeat 250 ms": lambda: bare(ranks, 250),
+    }
+    results = rotating({"ours": lambda: ours(ranks), **others}, ROUNDS, SECONDS)
+    mine, lines = results.pop("ours"), []
+    for name, times in results.items():
         theirs = [loaded for _, loaded in times]
         begun = ratio([ready for ready, _ in mine], theirs)
         loaded = ratio([loaded for _, loaded in mine], theirs)

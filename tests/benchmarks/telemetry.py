@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import time
+from collections.abc import Callable
 
-from tests.benchmarks.rounds import Ratio, interleaved, tell
-from tests.support.rank_pool import ROOT, mpiexec, rank_environment
+from tests.benchmarks.contestants import OPEN_MPI, commands
+from tests.benchmarks.fits import epochs, mlp, samples
+from tests.benchmarks.job import Job
+from tests.benchmarks.rounds import interleaved
+from tests.benchmarks.seat import Seat
 
 ROUNDS, SECONDS, STEPS = 21, 40.0, 100
 
@@ -17,75 +17,51 @@ ROUNDS, SECONDS, STEPS = 21, 40.0, 100
 CASES = [("one rank", 1, 1), ("two ranks", 2, 1), ("a pipeline of two", 2, 2)]
 
 
-def compared(stages: int) -> Ratio | None:
-    """The ratio of step times, on rank 0."""
+def rank(seat: Seat, stages: str) -> None:
+    """Trains an epoch when it is asked to, or says how many frames had a trace of a step."""
     import keras
-    import numpy as np
 
     import tnt_notebook as tnt
-    from tests.benchmarks.training.keras_task import stopwatch
     from tnt_notebook.telemetry import Frame
 
     frames: list[Frame] = []
-    x = np.random.default_rng(0).normal(size=(STEPS * 64, 784)).astype("float32")
-    y = np.arange(STEPS * 64) % 10
+    data = samples(STEPS * 64)
 
-    def fitted(traced: bool) -> keras.Model:
+    def fitted(traced: bool) -> Callable[[], float]:
         os.environ["TNT_TRACE"] = "1" if traced else "0"  # read when a step is traced
-        keras.utils.set_random_seed(1)
-        layers = [keras.layers.Dense(512, "relu") for _ in range(4)]
-        model = keras.Sequential([keras.Input((784,)), *layers, keras.layers.Dense(10)])
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile("sgd", loss, jit_compile=False)
-        cut = tnt.Pipeline(2, 4, cut_at=[model.layers[2].name]) if stages > 1 else None
+        model = mlp(keras, 512, 512, 512, 512)
+        cut = tnt.Pipeline(2, 4, cut_at=[model.layers[2].name]) if stages == "2" else None
         made = tnt.Model(model, pipeline=cut)
         made._session.report = frames.append if traced else None
-        epoch(made)
-        return made
+        epoch = epochs(keras, made, *data, batch_size=64, shuffle=False)
+        epoch()
+        return epoch
 
-    def epoch(model: keras.Model) -> float:
-        watch = stopwatch(keras)
-        model.fit(x, y, batch_size=64, verbose=0, shuffle=False, callbacks=[watch])
-        return float(tnt.world().broadcast(np.array([watch.seconds]))[0])
+    turns = {traced: fitted(traced) for traced in (True, False)}
 
-    def clock() -> float:
-        """Rank 0's: all run the same number of rounds."""
-        return float(tnt.world().broadcast(np.array([time.monotonic()]))[0])
+    def answer(traced: bool | None) -> float:
+        seen = sum("step_trace" in frame for frame in frames)
+        return seen if traced is None else turns[traced]()
 
-    def say(line: str) -> None:
-        if tnt.world().rank == 0:
-            tell(line)
+    seat.serve(answer)
 
-    on, off = fitted(True), fitted(False)
-    ratio = interleaved(
-        lambda: epoch(on), lambda: epoch(off), ROUNDS, SECONDS, clock=clock, say=say
+
+def measure(name: str, ranks: int, stages: int) -> str:
+    """One line: the ratio of step times."""
+    with Job(ranks, commands(OPEN_MPI, ranks, "telemetry:rank", str(stages))) as job:
+
+        def epoch(traced: bool) -> float:
+            return max(job.ask(traced=traced))
+
+        ratio = interleaved(lambda: epoch(True), lambda: epoch(False), ROUNDS, SECONDS)
+        if not any(job.ask(traced=None)):
+            raise RuntimeError("nothing was seen")
+    return (
+        f"a step on {name}, with the trace / without: {ratio.sentence(4)}; "
+        f"{1e3 * ratio.b_seconds / STEPS:.2f} ms without"
     )
-    if tnt.world().rank == 0 and not any("step_trace" in frame for frame in frames):
-        raise RuntimeError("nothing was seen")
-    return ratio if tnt.world().rank == 0 else None
-
-
-def main() -> None:
-    for name, ranks, stages in CASES:
-        run = subprocess.run(
-            [*mpiexec(ranks), sys.executable, "-m", "tests.benchmarks.telemetry", str(stages)],
-            cwd=ROOT,
-            env=rank_environment(),
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        ratio = Ratio(**json.loads(run.stdout.strip().splitlines()[-1]))
-        print(
-            f"a step on {name}, with the trace / without: {ratio.sentence(4)}; "
-            f"{1e3 * ratio.b_seconds / STEPS:.2f} ms without",
-            flush=True,
-        )
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        if found := compared(int(sys.argv[1])):
-            print(json.dumps(vars(found)))
-    else:
-        main()
+    for case in CASES:
+        print(measure(*case), flush=True)

@@ -44,9 +44,8 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankPool]:
 
 
 @pytest.fixture(scope="session")
-def gpu() -> Iterator[Device]:
+def gpu() -> Device:
     """The GPU that they share, as the driver sees it."""
-    from tests.gpu.nvml import device
+    from tests.gpu.nvml import Device
 
-    with device(GPU) as found:
-        yield found
+    return Device(GPU)

@@ -1,20 +1,31 @@
-"""Runs the contestants in interleaved rounds, size by size."""
+"""Interleaved rounds of allreduces of one size."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from tests.benchmarks import native
-from tests.benchmarks.allreduce.field import FIELD, FLOOR, MODES, Contestant, Entrant
-from tests.benchmarks.allreduce.rank_floor import CAPACITY
-from tests.benchmarks.contestants import commands
-from tests.benchmarks.cores import cache_line_ns
-from tests.benchmarks.job import Job
 from tests.benchmarks.lineup import Lineup
-from tests.benchmarks.rounds import counted, ratio, rotating, tell
+from tests.benchmarks.rounds import counted, ratio
+
+
+class Entrant(NamedTuple):
+    """What is measured in one turn: a contestant in one mode.
+
+    Attributes:
+        algorithm: of this project's backend; empty: the one that it chooses.
+    """
+
+    contestant: str
+    mode: str = "in place"
+    algorithm: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name in tables."""
+        return f"{self.contestant} {self.algorithm}".strip()
 
 
 @dataclass(frozen=True)
@@ -28,85 +39,25 @@ class Entry:
     fastest: list[float]
 
 
-@dataclass
-class Race:
-    """What was measured.
-
-    Attributes:
-        ranks: how many.
-        entries: all results.
-        line_ns: for each size the round trip of a cache line before and after it was measured.
-        notes: who took part, and who was left out.
-    """
-
-    ranks: int
-    entries: list[Entry] = field(default_factory=list)
-    line_ns: dict[int, tuple[float | None, float | None]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
-def run(
-    ranks: int,
-    sizes: Sequence[int],
-    rounds: int,
-    seconds: float,
-    contestants: Sequence[Contestant] = FIELD,
-) -> Race:
-    """Races them on this machine.
-
-    Args:
-        sizes: bytes of the vectors.
-        rounds: how often each contestant runs at each size; between its turns all others do.
-        seconds: after which no round of a size begins.
-    """
-    race = Race(ranks)
-    with native.library() as library:
-        probe = native.loaded(library)
-
-        def start(contestant: Contestant) -> Job:
-            shared = probe.floor_bytes(ranks, CAPACITY) if contestant is FLOOR else 0
-            command = commands(contestant.runtime, ranks, [contestant.module])
-            return Job(ranks, command, library, shared)
-
-        entrants = [Entrant(c.name, mode) for mode in MODES for c in contestants if mode in c.modes]
-        with Lineup({c.name: partial(start, c) for c in contestants}) as lineup:
-            for size in sizes:
-                before = cache_line_ns(probe)
-                race.entries += measured(lineup, entrants, size, rounds, seconds)
-                race.line_ns[size] = before, cache_line_ns(probe)
-                tell(f"  {ranks} ranks, {size} bytes: done")
-            race.notes = lineup.notes()
-    return race
-
-
 def measured(
     lineup: Lineup, entrants: Sequence[Entrant], size: int, rounds: int, seconds: float
 ) -> list[Entry]:
-    """The rounds of one size, of all entrants whose job takes part."""
-    count = iterations(size)
+    """The rounds of one size in bytes, of all entrants whose job takes part."""
+    # How often a contestant repeats in its turn: some 64 MB worth.
+    request = {"size": size, "iterations": max(3, min(200, (64 << 20) // size))}
+    turns = {
+        e: (e.contestant, {**request, "mode": e.mode, "algorithm": e.algorithm}) for e in entrants
+    }
 
-    def turn(entrant: Entrant) -> tuple[float, float] | None:
+    def slowest(answers: list[list[float]]) -> tuple[float, float]:
         """Median and fastest of what the slowest rank took in each iteration."""
-        how = {"mode": entrant.mode, "algorithm": entrant.algorithm}
-        answers = lineup.ask(entrant.contestant, bytes=size, iterations=count, **how)
-        if answers is None:
-            return None
-        slowest = [max(of_ranks) for of_ranks in zip(*answers, strict=True)]
-        return statistics.median(slowest), min(slowest)
+        of_iterations = [max(of_ranks) for of_ranks in zip(*answers, strict=True)]
+        return statistics.median(of_iterations), min(of_iterations)
 
-    present = set(lineup)
-    entrants = [entrant for entrant in entrants if entrant.contestant in present]
-    results = rotating([partial(turn, entrant) for entrant in entrants], rounds, seconds)
     return [
-        Entry(size, entrant.mode, entrant.label, *map(list, zip(*turns, strict=True)))
-        for entrant, turns in zip(entrants, results, strict=True)
-        if None not in turns
+        Entry(size, entrant.mode, entrant.label, *map(list, zip(*results, strict=True)))
+        for entrant, results in lineup.rounds(turns, slowest, rounds, seconds).items()
     ]
-
-
-def iterations(size: int) -> int:
-    """How often a contestant repeats in its turn: some 64 MB worth, 3 to 200 times."""
-    return max(3, min(200, (64 << 20) // size))
 
 
 def best_over(here: Mapping[str, Entry], others: Iterable[str], ours: str) -> str:

@@ -1,70 +1,61 @@
-"""Step times, bubbles and efficiencies: a table for each task on standard output."""
+"""Training steps of pipelines: this project's schedules, torch's 1F1B over gloo, one rank alone.
+
+    python -m tests.benchmarks.pipeline --json pipeline.json
+
+Every rank computes on one core with one thread. The micro-batches of a task always have the same
+number of samples, so that the batch grows with their number; ``alone`` is one process that trains
+on the whole batch at once, while the other core rests. Efficiency is its step over (ranks x step),
+torch's by torch's own step alone.
+"""
 
 from __future__ import annotations
 
 import statistics
 from argparse import Namespace
-from functools import partial
+from collections.abc import Iterator
 
-from tests.benchmarks import native
-from tests.benchmarks.contestants import OPEN_MPI, PROCESSES, TORCH, Runtime, commands
-from tests.benchmarks.cores import POLICY
+from tests.benchmarks.contestants import OPEN_MPI, PROCESSES, TORCH, commands
 from tests.benchmarks.job import Job
 from tests.benchmarks.lineup import Lineup
-from tests.benchmarks.pipeline.tasks import DENSE, WITH_TORCH, Task
-from tests.benchmarks.report import keep, parser, section, three_digits
-from tests.benchmarks.rounds import counted, machine, quartiles, ratio, rotating, tell
+from tests.benchmarks.pipeline.tasks import WITH_TORCH
+from tests.benchmarks.report import reported, section, three_digits
+from tests.benchmarks.rounds import counted, quartiles, ratio, tell
 from tests.support.cases import THOROUGH
 from tnt_notebook.plan import families
 from tnt_notebook.plan.simulate import even_costs, simulate
 
-TASKS, MICRO_BATCHES = (list(WITH_TORCH), [8, 16]) if THOROUGH else ([DENSE.name], [8])
-
-_HERE = "tests.benchmarks.pipeline."
-
-#: Who runs where: the runtime, the module of its ranks, and whether it has one rank only.
-CONTESTANTS: dict[str, tuple[Runtime, str, bool]] = {
-    "tnt": (OPEN_MPI, _HERE + "rank_tnt", False),
-    "alone": (PROCESSES, _HERE + "rank_alone", True),
-    "torch": (TORCH, _HERE + "rank_torch", False),
-    "torch alone": (TORCH, _HERE + "rank_torch", True),
+#: Where each contestant runs, and what its ranks run. Who is alone has one rank only.
+CONTESTANTS = {
+    "tnt": (OPEN_MPI, "tnt"),
+    "alone": (PROCESSES, "alone"),
+    "torch": (TORCH, "torch"),
+    "torch alone": (TORCH, "torch"),
 }
 
 
-def measure(task: Task, micro: int, options: Namespace) -> dict:
+def measure(task: str, micro: int, options: Namespace) -> dict:
     """Figures of each contestant's rounds."""
-    ranks = options.ranks
-    # Its stages are cut for two.
-    field = [name for name in CONTESTANTS if ranks == 2 or not name.startswith("torch")]
-    with native.library() as library:
 
-        def start(name: str) -> Job:
-            runtime, module, single = CONTESTANTS[name]
-            n = 1 if single else ranks
-            return Job(n, commands(runtime, n, [module, task.name]), library, timeout=600)
+    def start(name: str) -> Job:
+        runtime, function = CONTESTANTS[name]
+        ranks = 1 if name.endswith("alone") else options.ranks
+        return Job(ranks, commands(runtime, ranks, f"pipeline.ranks:{function}", task))
 
-        with Lineup({name: partial(start, name) for name in field}) as lineup:
-
-            def turn(name: str, **request: object) -> dict | None:
-                answers = lineup.ask(name, micro_batches=micro, **request)
-                return None if answers is None else merged(answers)
-
-            turns = {
-                s: partial(turn, "tnt", schedule=s) for s in options.schedules if "tnt" in lineup
-            }
-            turns |= {name: partial(turn, name) for name in field[1:] if name in lineup}
-            for begin in turns.values():
-                begin()  # traces
-            tell(f"  {task.title}, {micro} micro-batches: begins")
-            results = rotating(list(turns.values()), options.rounds, options.seconds)
-            found = dict(zip(turns, results, strict=True))
-            return {
-                "task": task.name,
-                "ranks": ranks,
-                "micro_batches": micro,
-                "rounds": {name: r for name, r in found.items() if None not in r},
-                "notes": lineup.notes(),
-            }
+    # torch's stages are cut for two.
+    field = [name for name in CONTESTANTS if options.ranks == 2 or not name.startswith("torch")]
+    request = {"micro_batches": micro}
+    turns = {s: ("tnt", {**request, "schedule": s}) for s in options.schedules}
+    turns |= {name: (name, request) for name in field if name != "tnt"}
+    with Lineup(field, start) as lineup:
+        lineup.rounds(turns, merged, 1, 0)  # traces
+        tell(f"  {WITH_TORCH[task].title}, {micro} micro-batches: begins")
+        return {
+            "task": task,
+            "ranks": options.ranks,
+            "micro_batches": micro,
+            "rounds": lineup.rounds(turns, merged, options.rounds, options.seconds),
+            "notes": lineup.notes,
+        }
 
 
 def merged(answers: list[dict]) -> dict:
@@ -79,7 +70,7 @@ def merged(answers: list[dict]) -> dict:
     }
 
 
-def table(task: Task, figures: dict) -> str:
+def table(figures: dict) -> str:
     """A row for each schedule, and for torch's."""
     ranks, micro, rounds = figures["ranks"], figures["micro_batches"], figures["rounds"]
     seconds = {name: [turn["seconds"] for turn in turns] for name, turns in rounds.items()}
@@ -101,7 +92,8 @@ def table(task: Task, figures: dict) -> str:
         row += [measured, f"{100 * formula:.1f} %", str(ratio(seconds[name], ideal))]
         rows.append([*row, str(ratio(shared, seconds[name]))])
     of = counted(max(map(len, rounds.values()), default=0))
-    title = f"{task.title}, {ranks} ranks, {micro} micro-batches; medians of {of}"
+    title = WITH_TORCH[figures["task"]].title
+    title += f", {ranks} ranks, {micro} micro-batches; medians of {of}"
     return section(title, rows, figures["notes"])
 
 
@@ -111,21 +103,22 @@ def formula_of(name: str, ranks: int, micro: int) -> float:
     return simulate(schedule, even_costs(schedule.stages)).bubble
 
 
-def main() -> None:
-    asked = parser(__doc__, rounds=7, seconds=100)
-    asked.add_argument("--tasks", nargs="+", choices=WITH_TORCH, default=TASKS)
-    asked.add_argument("--ranks", type=int, default=2)
-    asked.add_argument("--micro-batches", type=int, nargs="+", default=MICRO_BATCHES)
-    asked.add_argument("--schedules", nargs="+", default=["1f1b", "zb-h1"])
-    options = asked.parse_args()
-    print(f"{machine()}; {POLICY}; one compute thread a rank", flush=True)
-    results = []
-    for task in (WITH_TORCH[name] for name in options.tasks):
+def measured(options: Namespace) -> Iterator[tuple[str, dict]]:
+    for task in options.tasks:
         for micro in options.micro_batches:
-            results.append(measure(task, micro, options))
-            print(f"\n{table(task, results[-1])}", flush=True)
-    keep(options.json, pipeline=results)
+            figures = measure(task, micro, options)
+            yield table(figures), figures
 
 
 if __name__ == "__main__":
-    main()
+    reported(
+        __doc__, 7, 100, measured,
+        tasks={
+            "nargs": "+",
+            "choices": list(WITH_TORCH),
+            "default": list(WITH_TORCH) if THOROUGH else ["dense"],
+        },
+        ranks={"type": int, "default": 2},
+        micro_batches={"type": int, "nargs": "+", "default": (8, 16) if THOROUGH else (8,)},
+        schedules={"nargs": "+", "default": ("1f1b", "zb-h1")},
+    )  # fmt: skip

@@ -1,77 +1,66 @@
-"""Training steps a second of each contestant: a table for each task on standard output."""
+"""Training steps: this project, MultiWorkerMirroredStrategy, torch DDP, and ranks on their own.
+
+    python -m tests.benchmarks.training --json training.json
+
+Every rank computes on one core with one thread, and has the same number of samples in each step.
+`alone` trains on each rank without exchanging anything: the most that distributed training can
+reach.
+"""
 
 from __future__ import annotations
 
 import statistics
-from functools import partial
+from argparse import Namespace
+from collections.abc import Iterator
 
-from tests.benchmarks import native
-from tests.benchmarks.contestants import OPEN_MPI, PROCESSES, TF_KERAS, TORCH, Runtime, commands
-from tests.benchmarks.cores import POLICY, cache_line_ns
+from tests.benchmarks.contestants import OPEN_MPI, PROCESSES, TF_KERAS, TORCH, commands
+from tests.benchmarks.cores import cache_line_ns
 from tests.benchmarks.job import Job
 from tests.benchmarks.lineup import Lineup
-from tests.benchmarks.report import keep, line, parser, section, three_digits
-from tests.benchmarks.rounds import counted, machine, ratio, rotating, tell
-from tests.benchmarks.training.tasks import MLP, RESNET50, TASKS, Task
+from tests.benchmarks.report import line, reported, section, three_digits
+from tests.benchmarks.rounds import counted, ratio, tell
+from tests.benchmarks.training.ranks import TASKS
 from tests.support.cases import THOROUGH
 
-OURS, ALONE = "tnt", "alone"
-_HERE = "tests.benchmarks.training."
-
-#: Where each contestant runs, and what its ranks run.
-CONTESTANTS = {
-    OURS: (OPEN_MPI, _HERE + "rank_tnt"),
-    "mwms": (TF_KERAS, _HERE + "rank_mwms"),
-    "ddp": (TORCH, _HERE + "rank_ddp"),
-    ALONE: (PROCESSES, _HERE + "rank_alone"),
-}
+#: Where each contestant runs, by the name of what its ranks run.
+RUNTIMES = {"tnt": OPEN_MPI, "mwms": TF_KERAS, "ddp": TORCH, "alone": PROCESSES}
+OURS, *_, ALONE = RUNTIMES
 #: ResNet-50 is traced for a minute: a first look does without.
-DEFAULT = list(TASKS) if THOROUGH else [MLP.name]
+DEFAULT = list(TASKS) if THOROUGH else ["mlp"]
 #: ResNet-50 is a matter of the exchange only: it is not written for the others.
-FIELD = {MLP: tuple(CONTESTANTS), RESNET50: (OURS, ALONE)}
+FIELD = {"mlp": tuple(RUNTIMES), "resnet50": (OURS, ALONE)}
 
 
-def measure(task: Task, ranks: int, rounds: int, limit: float) -> dict:
+def measure(task: str, options: Namespace) -> dict:
     """Seconds of each contestant's rounds, and what is to be said beside them."""
-    with native.library() as library:
+    ranks = options.ranks
 
-        def start(runtime: Runtime, module: str) -> Job:
-            return Job(ranks, commands(runtime, ranks, [module, task.name]), library, timeout=600)
+    def start(name: str) -> Job:
+        function = f"training.ranks:{name}"
+        return Job(ranks, commands(RUNTIMES[name], ranks, function, task))
 
-        with Lineup({n: partial(start, *CONTESTANTS[n]) for n in FIELD[task]}) as lineup:
+    def slowest(answers: list[tuple[float, float]]) -> tuple[float, ...]:
+        return tuple(map(max, zip(*answers, strict=True)))
 
-            def turn(name: str) -> float | None:
-                seconds = lineup.ask(name)
-                return None if seconds is None else max(seconds)
-
-            names = list(lineup)
-            probe = native.loaded(library)
-            for name in names:
-                turn(name)  # traces
-            before = cache_line_ns(probe)
-            communication = []
-
-            def turn_of_ours() -> float | None:
-                seconds = turn(OURS)
-                communication.append(max(lineup.ask(OURS, of="communication") or [0.0]))
-                return seconds
-
-            turns = [turn_of_ours if n == OURS else partial(turn, n) for n in names]
-            results = rotating(turns, rounds, limit)
-            tell(f"  {task.title}: done")
-            return {
-                "task": task.name,
-                "ranks": ranks,
-                "line_ns": (before, cache_line_ns(probe)),
-                "seconds": {n: r for n, r in zip(names, results, strict=True) if None not in r},
-                "communication": communication,
-                "notes": lineup.notes(),
-            }
+    turns = {name: (name, {}) for name in FIELD[task]}
+    with Lineup(FIELD[task], start) as lineup:
+        lineup.rounds(turns, slowest, 1, 0)  # traces
+        before = cache_line_ns()
+        results = lineup.rounds(turns, slowest, options.rounds, options.seconds)
+        tell(f"  {TASKS[task].title}: done")
+        return {
+            "task": task,
+            "ranks": ranks,
+            "line_ns": (before, cache_line_ns()),
+            "seconds": {name: [turn[0] for turn in made] for name, made in results.items()},
+            "communication": [turn[1] for turn in results.get(OURS, [])],
+            "notes": lineup.notes,
+        }
 
 
-def table(task: Task, figures: dict) -> str:
+def table(figures: dict) -> str:
     """Steps a second, and ratios of them, of rounds that were run in turn."""
-    seconds = figures["seconds"]
+    task, seconds = TASKS[figures["task"]], figures["seconds"]
     rows = [["", "steps/s", "ms a step (fastest)", "tnt / it, steps/s", "it / alone, steps/s"]]
     for name, turns in seconds.items():
         median, fastest = (1e3 * f(turns) / task.steps for f in (statistics.median, min))
@@ -84,12 +73,12 @@ def table(task: Task, figures: dict) -> str:
         f"{task.title}, {figures['ranks']} ranks, medians of {of}; "
         f"cache line {line(figures['line_ns'])} ns"
     )
-    return section(title, rows, figures["notes"], overlap(task, figures))
+    return section(title, rows, figures["notes"], overlap(figures))
 
 
-def overlap(task: Task, figures: dict) -> str:
+def overlap(figures: dict) -> str:
     """How much of the communication the steps wait for: their time beyond that of steps without."""
-    seconds = figures["seconds"]
+    task, seconds = TASKS[figures["task"]], figures["seconds"]
     if OURS not in seconds or ALONE not in seconds:
         return "Exposed communication: not measured."
     rounds = zip(seconds[OURS], seconds[ALONE], strict=True)
@@ -101,18 +90,15 @@ def overlap(task: Task, figures: dict) -> str:
     )
 
 
-def main() -> None:
-    asked = parser(__doc__, rounds=11, seconds=45)
-    asked.add_argument("--tasks", nargs="+", choices=TASKS, default=DEFAULT)
-    asked.add_argument("--ranks", type=int, default=2)
-    options = asked.parse_args()
-    print(f"{machine()}; {POLICY}; one compute thread a rank", flush=True)
-    results = []
-    for task in (TASKS[name] for name in options.tasks):
-        results.append(measure(task, options.ranks, options.rounds, options.seconds))
-        print(f"\n{table(task, results[-1])}", flush=True)
-    keep(options.json, training=results)
+def measured(options: Namespace) -> Iterator[tuple[str, dict]]:
+    for task in options.tasks:
+        figures = measure(task, options)
+        yield table(figures), figures
 
 
 if __name__ == "__main__":
-    main()
+    reported(
+        __doc__, 11, 45, measured,
+        tasks={"nargs": "+", "choices": list(TASKS), "default": DEFAULT},
+        ranks={"type": int, "default": 2},
+    )  # fmt: skip

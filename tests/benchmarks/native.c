@@ -1,3 +1,66 @@
+// The C parts of the benchmarks: where ranks meet, the floor of an allreduce, and the probe of a
+// cache line.
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static double seconds_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// A meeting point of processes in shared memory: a barrier that costs about one cache line
+// transfer.
+//
+// Every rank has a seat, a cache line that only it writes: how often it has arrived. It goes on
+// when all other seats say the same number.
+typedef struct {
+  _Alignas(64) atomic_uint arrivals;
+} seat;
+
+enum { PAUSES_BEFORE_YIELD = 1000, PAUSES_WHERE_CORES_ARE_SHARED = 20 };
+
+// Whether all ranks have arrived for this turn within so many seconds.
+int all_there(seat* seats, int ranks, int shared_cores, double patience, unsigned turn) {
+  int pauses = shared_cores ? PAUSES_WHERE_CORES_ARE_SHARED : PAUSES_BEFORE_YIELD;
+  double deadline = 0;
+  for (int peer = 0; peer < ranks; ++peer)
+    for (int tries = 1;
+         (int)(atomic_load_explicit(&seats[peer].arrivals, memory_order_acquire) - turn) < 0;
+         ++tries) {
+      if (tries < pauses) {
+        relax();
+        continue;
+      }
+      sched_yield();
+      if (deadline == 0) deadline = seconds_now() + patience;
+      if (seconds_now() > deadline) return 0;
+    }
+  return 1;
+}
+
+// Arrives, and says whether all others have come within so many seconds. If not, the turn to wait
+// for is stored, so that the caller can do something else and ask `all_there` again.
+int meet_within(seat* seats, int rank, int ranks, int shared_cores, double patience,
+                unsigned* turn) {
+  *turn = atomic_load_explicit(&seats[rank].arrivals, memory_order_relaxed) + 1;
+  atomic_store_explicit(&seats[rank].arrivals, *turn, memory_order_release);
+  return all_there(seats, ranks, shared_cores, patience, *turn);
+}
+
 // The floor: the least that an allreduce of float32 over shared memory can cost on this machine. It
 // knows that all ranks are there and what they will do; a library has to find out first.
 //
@@ -6,11 +69,6 @@
 //   staging     vectors are private: chunk by chunk, each is copied into shared memory, and summed
 //               from there by every rank; two chunks in turn, so that one meeting a chunk suffices.
 //               The plain way to do it, for comparison: a bound it is not
-#include <stddef.h>
-#include <string.h>
-
-#include "meeting.h"
-
 enum { MAX_RANKS = 64, CHUNK = (256 << 10) / sizeof(float) };
 
 typedef struct {
@@ -32,7 +90,11 @@ static floor_place place(char* shared, int rank, int ranks, int shared_cores, si
                        capacity};
 }
 
-static void gather(const floor_place* p) { meet(p->seats, p->rank, p->ranks, p->shared_cores); }
+static void gather(const floor_place* p) {
+  unsigned turn;
+  int met = meet_within(p->seats, p->rank, p->ranks, p->shared_cores, 1, &turn);
+  while (!met) met = all_there(p->seats, p->ranks, p->shared_cores, 1, turn);
+}
 
 static void add_two(float* restrict a, float* restrict b, size_t n) {
   for (size_t i = 0; i < n; ++i) a[i] = b[i] = a[i] + b[i];
@@ -106,4 +168,51 @@ void floor_measure(char* shared, int rank, int ranks, int shared_cores, size_t c
 
 float* floor_vector(char* shared, int rank, int ranks, size_t capacity) {
   return place(shared, rank, ranks, 0, capacity).vectors + (size_t)rank * capacity;
+}
+
+// How long a cache line takes from one core to another and back: some 50 ns where two virtual cores
+// share a physical one, some 100 to 300 ns where they do not. Hypervisors move virtual cores, and
+// with them every figure about two processes.
+enum { BATCHES = 50, TRIPS = 1000, LAST = 2 * BATCHES * TRIPS };
+
+typedef struct {
+  _Alignas(64) atomic_int turn;
+  int core;  // of the one who gives it back
+} ball;
+
+static void wait_for(ball* b, int turn) {
+  while (atomic_load_explicit(&b->turn, memory_order_acquire) != turn) relax();
+}
+
+static void* give_back(void* argument) {
+  ball* b = argument;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(b->core, &set);
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+  for (int turn = 1; turn < LAST; turn += 2) {
+    wait_for(b, turn);
+    atomic_store_explicit(&b->turn, turn + 1, memory_order_release);
+  }
+  return 0;
+}
+
+// Seconds of the fastest of some batches of round trips from the core of the caller, who is bound
+// to it; 0 where no thread could be had.
+double cache_line_round_trip(int other_core) {
+  ball shared = {.core = other_core};
+  pthread_t other;
+  if (pthread_create(&other, 0, give_back, &shared)) return 0;
+  double best = 1;
+  for (int batch = 0, turn = 0; batch < BATCHES; ++batch) {
+    double began = seconds_now();
+    for (int trip = 0; trip < TRIPS; ++trip) {
+      atomic_store_explicit(&shared.turn, ++turn, memory_order_release);
+      wait_for(&shared, ++turn);
+    }
+    double each = (seconds_now() - began) / TRIPS;
+    if (each < best) best = each;
+  }
+  pthread_join(other, 0);
+  return best;
 }
