@@ -61,36 +61,41 @@ def test_an_ordinary_job_does_not_outlive_a_rank(ranks):
 WORLDS = [{}, {"transport": "mpi"}, {"nodes": (0, 0, 1, 1)}]
 
 #: Of how many ranks, one after another, who dies, who is left, and what these are told.
-ONE_AFTER_ANOTHER = (
-    4,
-    ({"amid": "exchange", "seats": [0]}, [1, 2, 3], "rank 0 has died on "),
-    ({"amid": "rest", "seats": [2]}, [1, 3], r"rank 1 has died on .* \(seat 2\)"),
-    ({"amid": "exchange", "seats": [1]}, [3], r"rank 0 has died on .* \(seat 1\)"),
-)
-WHILE_OTHERS_RECOVER = (
-    4,
-    ({"amid": "exchange", "seats": [3], "later": [0]}, [1, 2], "rank [03] has died on "),
-)
-AMID_STEPS_OF_A_GRAPH = (3, ({"amid": "train", "seats": [0, 2]}, [1], "rank [02] has died on "))
-WHILE_OTHERS_TAKE_THEIR_SEATS = (
-    3,
-    ({"amid": "exchange", "seats": [0], "grow": True}, [1, 2], "rank 0 has died on "),
-    ({"amid": "rest", "seats": [0, 2], "grow": True}, [1], "rank [02] has died on "),
-    ({"amid": "exchange", "seats": [1]}, [0, 2], "rank 1 has died on "),
-)
+COURSES = {
+    "one after another": (
+        4,
+        ({"amid": "exchange", "seats": [0]}, [1, 2, 3], "rank 0 has died on "),
+        ({"amid": "rest", "seats": [2]}, [1, 3], r"rank 1 has died on .* \(seat 2\)"),
+        ({"amid": "exchange", "seats": [1]}, [3], r"rank 0 has died on .* \(seat 1\)"),
+    ),
+    "while others recover": (
+        4,
+        ({"amid": "exchange", "seats": [3], "later": [0]}, [1, 2], "rank [03] has died on "),
+    ),
+    "amid steps of a graph": (
+        3,
+        ({"amid": "train", "seats": [0, 2]}, [1], "rank [02] has died on "),
+    ),
+    "and others take their seats": (
+        3,
+        ({"amid": "exchange", "seats": [0], "grow": True}, [1, 2], "rank 0 has died on "),
+        ({"amid": "rest", "seats": [0, 2], "grow": True}, [1], "rank [02] has died on "),
+        ({"amid": "exchange", "seats": [1]}, [0, 2], "rank 1 has died on "),
+    ),
+}
 
 
 @pytest.mark.parametrize(
     ("world", "course"),
     [
-        *latin(WORLDS, [ONE_AFTER_ANOTHER, WHILE_OTHERS_RECOVER]),
-        ({"nodes": (0, 0, 1)}, AMID_STEPS_OF_A_GRAPH),
-        ({}, WHILE_OTHERS_TAKE_THEIR_SEATS),
+        *latin(WORLDS, list(COURSES)[:2]),
+        ({"nodes": (0, 0, 1)}, "amid steps of a graph"),
+        ({}, "and others take their seats"),
     ],
     ids=str,
 )
 def test_those_who_live_are_told_who_died_and_go_on(tmp_path, world, course):
-    n, *deaths = course
+    n, *deaths = COURSES[course]
     found = survivors(tmp_path, n, [death for death, _, _ in deaths], **world)
     for ranks, (_, members, died) in zip(found, deaths, strict=True):
         check(ranks, members, died)
