@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import tnt_notebook as tnt
 from tests.parallel.models import MODELS, SAMPLES, classification, mlp, two_inputs
+from tests.parallel.outcome import close, same_bits
 from tnt_notebook import comm
 from tnt_notebook.comm import stop
 
@@ -32,12 +33,9 @@ def on_batches(distributed: bool) -> Any:
 
 @pytest.mark.parametrize("n", (1, 2, 4))
 def test_single_batches(ranks, n):
-    ((told, outputs, weights),) = ranks.run(1, on_batches, False)
+    (alone,) = ranks.run(1, on_batches, False)
     for ours in ranks.run(n, on_batches, True):
-        np.testing.assert_allclose(ours[0], told, 2e-5, 2e-6)
-        np.testing.assert_allclose(ours[1], outputs, 2e-5, 2e-6)
-        for a, b in zip(ours[2], weights, strict=True):
-            np.testing.assert_allclose(a, b, 2e-5, 2e-6)
+        close(ours, alone)
 
 
 def predict_all(distributed: bool) -> Any:
@@ -55,11 +53,9 @@ def predict_all(distributed: bool) -> Any:
 @pytest.mark.core
 @pytest.mark.parametrize("n", (2, 4))
 def test_predictions_have_the_order_of_the_input(ranks, n):
-    (plain,) = ranks.run(1, predict_all, False)
+    (alone,) = ranks.run(1, predict_all, False)
     for ours in ranks.run(n, predict_all, True):
-        keras.tree.map_structure(
-            lambda a, b: np.testing.assert_allclose(a, b, 2e-5, 2e-6), ours, plain
-        )
+        close(ours, alone)
 
 
 class Masks(keras.layers.Layer):
@@ -212,8 +208,7 @@ def different_weights() -> list[np.ndarray]:
 def test_all_ranks_begin_with_the_weights_of_rank_0(ranks):
     first, *others = ranks.run(3, different_weights)
     for weights in others:
-        for a, b in zip(weights, first, strict=True):
-            np.testing.assert_array_equal(a, b)
+        same_bits(weights, first)
 
 
 def wrapped() -> str:

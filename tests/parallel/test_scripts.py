@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-from tests.support.rank_pool import mpiexec, rank_environment
+import pytest
+
+from tests.comm import job
 
 TRAIN = """
 import keras, numpy as np
@@ -55,23 +53,10 @@ tnt.world().barrier()
 """
 
 
-def run(tmp_path: Path, n: int, source: str) -> subprocess.CompletedProcess[str]:
-    script = tmp_path / "script.py"
-    script.write_text(source)
-    return subprocess.run(
-        [*mpiexec(n), sys.executable, str(script)],
-        cwd=tmp_path,
-        env={**rank_environment(), "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 def test_a_script_trains_on_all_ranks_and_prints_progress_once(tmp_path):
-    ended = run(tmp_path, 3, TRAIN)
-    assert ended.returncode == 0, ended.stderr
-    lines = ended.stdout.splitlines()
+    status, output = job.run(tmp_path, 3, TRAIN)
+    assert status == 0, output
+    lines = output.splitlines()
     losses = {line.split()[-1] for line in lines if line.startswith("rank ")}
     assert len(losses) == 1
     assert sum(line.startswith("Epoch 1/2") for line in lines) == 1
@@ -80,19 +65,15 @@ def test_a_script_trains_on_all_ranks_and_prints_progress_once(tmp_path):
 
 def test_a_script_that_raises_on_one_rank_ends_on_all_and_names_it(tmp_path):
     began = time.monotonic()
-    ended = run(tmp_path, 3, RAISE)
-    assert ended.returncode != 0
+    status, output = job.run(tmp_path, 3, RAISE)
+    assert status != 0
     assert time.monotonic() - began < 30
-    assert "ValueError: broken on purpose" in ended.stderr
-    assert "because rank 1: ValueError: broken on purpose" in ended.stderr
+    assert "because rank 1: ValueError: broken on purpose" in output
 
 
-def test_a_rank_that_does_not_hear_of_it_is_ended_as_well(tmp_path):
+@pytest.mark.parametrize("source", [SLEEP, KILLED], ids=["does not hear of it", "waits"])
+def test_a_rank_that_raises_or_is_killed_ends_the_others(tmp_path, source):
     began = time.monotonic()
-    ended = run(tmp_path, 2, SLEEP)
-    assert ended.returncode != 0
+    status, _ = job.run(tmp_path, 2, source)
+    assert status != 0
     assert time.monotonic() - began < 60
-
-
-def test_a_killed_rank_ends_the_others(tmp_path):
-    assert run(tmp_path, 2, KILLED).returncode != 0
