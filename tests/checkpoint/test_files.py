@@ -70,34 +70,29 @@ NAMES = (MANIFEST, "shard-0.json", "shard-0.bin", "shard-1.json", "shard-1.bin")
 @settings(max_examples=300, deadline=None)
 @given(name=st.sampled_from(NAMES), at=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_bit_that_changed_is_found(written, name, at, bit):
-    path = written / name
-    content = path.read_bytes()
-    changed = bytearray(content)
-    changed[int(at * len(content))] ^= 1 << bit
-    path.write_bytes(changed)
+    changed = bytearray((written / name).read_bytes())
+    changed[int(at * len(changed))] ^= 1 << bit
+    assert_found(written, name, changed)
+
+
+def assert_found(path: Path, name: str, changed: bytes) -> None:
+    content = (path / name).read_bytes()
+    (path / name).write_bytes(changed)
     try:
         with pytest.raises(Damaged):
-            read(written)
+            read(path)
     finally:
-        path.write_bytes(content)
+        (path / name).write_bytes(content)
 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    name=st.sampled_from(NAMES),
-    keep=st.floats(0, 1, exclude_max=True),
-    more=st.binary(max_size=3),
+    name=st.sampled_from(NAMES), keep=st.floats(0, 1, exclude_max=True), more=st.binary(max_size=3)
 )
 def test_a_file_that_was_cut_short_or_goes_on_is_found(written, name, keep, more):
-    path = written / name
-    content = path.read_bytes()
-    for changed in (content[: int(keep * len(content))], content + b"\n" + more):
-        path.write_bytes(changed)
-        try:
-            with pytest.raises(Damaged):
-                read(written)
-        finally:
-            path.write_bytes(content)
+    content = (written / name).read_bytes()
+    assert_found(written, name, content[: int(keep * len(content))])
+    assert_found(written, name, content + b"\n" + more)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,7 +14,8 @@ import tensorflow as tf
 from keras import layers
 
 import tnt_notebook as tnt
-from tests.parallel.models import SAMPLES, classification, mlp, rng
+from tests.parallel.models import SAMPLES, chain, classification, from_logits, mlp, rng
+from tests.parallel.outcome import close, same_bits
 from tests.support.waiting import eventually
 from tnt_notebook.comm import stop
 from tnt_notebook.errors import PeerError
@@ -64,19 +65,14 @@ def assert_equal(ours: Result, theirs: Result) -> None:
     assert ours.histories == theirs.histories
     assert ours.epochs == theirs.epochs
     assert ours.evaluation == theirs.evaluation
-    for a, b in zip(ours.state, theirs.state, strict=True):
-        np.testing.assert_array_equal(a, b)
+    same_bits(ours.state, theirs.state)
 
 
 def assert_close(ours: Result, theirs: Result) -> None:
     """Up to the order of floating-point sums."""
     assert ours.epochs == theirs.epochs
-    for a, b in zip(ours.state, theirs.state, strict=True):
-        np.testing.assert_allclose(a, b, 2e-5, 2e-6)
-    for one, other in zip(ours.histories, theirs.histories, strict=True):
-        assert one.keys() == other.keys()
-        for name in one:
-            np.testing.assert_allclose(one[name], other[name], 2e-5, 2e-6, err_msg=name)
+    close(ours.state, theirs.state)
+    close(ours.histories, theirs.histories)
 
 
 class Noisy(keras.utils.PyDataset):
@@ -122,41 +118,22 @@ def inputs(kind: str) -> dict[str, Any]:
     }[kind]
 
 
-def model(optimizer: Any = None) -> keras.Model:
-    built = keras.Sequential(
-        [
-            keras.Input((8,)),
-            layers.Dense(16, "relu"),
-            layers.BatchNormalization(),
-            layers.Dropout(0.3),
-            layers.Dense(3, "softmax"),
-        ]
-    )
-    built.compile(
-        optimizer or keras.optimizers.Adam(0.05),
-        "sparse_categorical_crossentropy",
-        metrics=["accuracy"],
-    )
-    return built
+def model() -> keras.Model:
+    hidden = [layers.Dense(16, "relu"), layers.BatchNormalization(), layers.Dropout(0.3)]
+    adam = keras.optimizers.Adam(0.05)
+    return chain(keras.Input((8,)), *hidden, layers.Dense(3, "softmax"), optimizer=adam)
 
 
 def linear() -> keras.Model:
     """Quickly traced."""
-    built = keras.Sequential([keras.Input((8,)), layers.Dense(3)])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    built.compile(keras.optimizers.SGD(0.1), loss)
-    return built
+    return chain(keras.Input((8,)), layers.Dense(3), loss=from_logits(), metrics=None)
 
 
 Cell = Callable[[list[keras.callbacks.Callback]], Result]
 
 
 def run(
-    cell: Cell,
-    folder: str | None,
-    break_at: int | None = None,
-    stages: int = 0,
-    **options: Any,
+    cell: Cell, folder: str | None, break_at: int | None = None, stages: int = 0, **options: Any
 ) -> Result | str:
     """Runs a cell, as in a new process.
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import random
 import re
-import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,11 @@ import keras
 import pytest
 
 import tnt_notebook as tnt
+from tests.comm import job
+from tests.comm.test_links import files_limited
 from tests.parallel import interrupted
 from tests.parallel.interrupted import Result, assert_close, assert_equal
-from tests.support.rank_pool import ROOT, mpiexec, rank_environment
+from tests.support.cases import latin
 from tests.support.waiting import eventually
 from tnt_notebook import comm
 from tnt_notebook.engine import fit as engine_fit
@@ -29,25 +29,16 @@ from tnt_notebook.parallel.checkpoint import run as checkpoint_run
 from tnt_notebook.parallel.checkpoint.opening import check_shared
 from tnt_notebook.telemetry import codec
 
-INPUTS = (
-    "tf.data",
-    "tf.data repeated",
-    "tf.data over epochs",
-    "tf.data of unknown length",
-    "PyDataset",
-    "generator",
-)
+TF_DATA = ("tf.data", "tf.data repeated", "tf.data over epochs", "tf.data of unknown length")
+INPUTS = (*TF_DATA, "PyDataset", "generator")
 
 
 def cell(
-    name: str,
-    folder: str | None = None,
-    at: int | None = None,
-    options: dict[str, Any] | None = None,
+    name: str, folder: str | None = None, at: int | None = None, options: Any = ()
 ) -> Result | str:
-    """Runs one of `interrupted`."""
+    """Runs one of `interrupted`; the options are those of a checkpoint, and ``stages``."""
     function = getattr(interrupted, name, None) or interrupted.of_input(name)
-    return interrupted.run(function, folder, at, **(options or {}))
+    return interrupted.run(function, folder, at, **dict(options))
 
 
 _whole: dict[tuple, list] = {}
@@ -72,7 +63,7 @@ def test_the_result_is_that_of_a_run_that_was_not_broken_off(ranks, tmp_path, n,
     check(ranks, n, "with_everything", str(tmp_path), at)
 
 
-@pytest.mark.parametrize(("kind", "n"), (("tf.data", 1), *((kind, 2) for kind in INPUTS)))
+@pytest.mark.parametrize(("kind", "n"), latin(INPUTS, (2, 1)))
 def test_it_sees_the_batches_that_it_would_have_seen(ranks, tmp_path, kind, n):
     check(ranks, n, kind, str(tmp_path), 12)
 
@@ -217,13 +208,8 @@ def test_a_folder_that_ranks_do_not_share_is_refused(ranks, tmp_path):
 
 def with_a_full_disk(name: str, folder: str) -> Result | str:
     """On rank 1 files can have 100 bytes."""
-    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if comm.rank() == 1:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, usual[1]))
-    try:
+    with files_limited(100) if comm.rank() == 1 else contextlib.nullcontext():
         return cell(name, folder, None, {"every_steps": 3})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
 
 
 def test_a_disk_that_is_full_is_named_once_and_does_no_harm(ranks, tmp_path):
@@ -236,7 +222,7 @@ def test_a_disk_that_is_full_is_named_once_and_does_no_harm(ranks, tmp_path):
 
 
 SCRIPT = """
-import os, signal, sys
+import os, pickle, signal, sys
 import keras
 import tensorflow as tf
 from tests.parallel import interrupted
@@ -264,21 +250,11 @@ if tnt.world().rank == 0:
 
 def test_ranks_that_were_killed_at_any_step_go_on_in_new_processes(ranks, tmp_path):
     step = random.Random(os.getpid()).randint(2, 14)
-    script, where, result = tmp_path / "script.py", tmp_path / "kept", tmp_path / "result"
-    script.write_text("import pickle\n" + SCRIPT)
-
-    def run(kill_at: int) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*mpiexec(2), sys.executable, str(script), str(where), str(kill_at), str(result)],
-            env={**rank_environment(), "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
-
-    assert run(step).returncode != 0 and not result.exists(), f"killed at step {step}"
-    ended = run(0)
-    assert ended.returncode == 0, f"killed at step {step}: {ended.stdout}{ended.stderr}"
+    where, result = tmp_path / "kept", tmp_path / "result"
+    status, said = job.run(tmp_path, 2, SCRIPT, where, step, result)
+    assert status != 0 and not result.exists(), f"killed at step {step}: {said}"
+    status, said = job.run(tmp_path, 2, SCRIPT, where, 0, result)
+    assert status == 0, f"killed at step {step}: {said}"
     assert_equal(pickle.loads(result.read_bytes()), whole(ranks, 2, "with_everything")[0])
 
 

@@ -11,14 +11,7 @@ from tnt_notebook.errors import ScheduleError
 from tnt_notebook.plan.families import FAMILIES, make
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import Wiring
-from tnt_notebook.plan.prediction import (
-    Losses,
-    Memory,
-    as_json,
-    from_json,
-    plan_of,
-    rank_bytes,
-)
+from tnt_notebook.plan.prediction import Losses, Memory, as_json, from_json, plan_of, rank_bytes
 from tnt_notebook.plan.profile import Profile, Variable, recomputing
 from tnt_notebook.plan.schedule import Action, Schedule
 from tnt_notebook.plan.simulate import Span
