@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
-import sys
+import functools
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import keras
@@ -13,11 +13,15 @@ import numpy as np
 import pytest
 
 import tnt_notebook as tnt
+from tests.comm import job
+from tests.parallel.outcome import close, same_bits
 from tests.pipeline.models import mlp, numbers
 from tests.pipeline.test_values import with_few_weights
-from tests.support.rank_pool import mpiexec, rank_environment
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.absent import is_here
+from tnt_notebook.parallel.pipeline.parts import Part
+from tnt_notebook.parallel.pipeline.stage import StageFunctions
+from tnt_notebook.plan.schedule import Action
 
 
 def compiled() -> keras.Model:
@@ -74,23 +78,22 @@ def test_each_rank_has_what_it_trains_and_afterwards_all_have_all(ranks):
     assert sum(a and b for a, b in zip(first, second, strict=True)) == 2
     assert all(a or b for a, b in zip(first, second, strict=True))
     assert all(afterwards[0]) and all(also[0])
-    for a, b in zip(afterwards[1], also[1], strict=True):
-        np.testing.assert_array_equal(a, b)
+    same_bits(afterwards[1], also[1])
 
 
-def lazily(folder, stages, file):
+def lazily(file):
     """A model that is never whole, but in its file."""
     with tnt.lazy():
         model = compiled()
     assert not any(map(is_here, model.variables))
-    trained = tnt.Model(model, pipeline=pipeline(stages))
+    trained = tnt.Model(model, pipeline=pipeline(3))
     fit(trained)
     here = [is_here(v) for v in model.variables]
     own_slots = [is_here(v) for v in model.optimizer.variables]
     assert not all(here) and any(here) and not all(own_slots)
     with pytest.raises(ModelError, match=r"is on rank \d: of a model"):
         model.get_weights()
-    trained.save(Path(folder) / file)
+    trained.save(file)
     assert [is_here(v) for v in model.variables] == here
     return trained.predict(numbers(20, 8), verbose=0)
 
@@ -98,32 +101,32 @@ def lazily(folder, stages, file):
 def in_one_process(epochs):
     model = compiled()
     fit(model, epochs)
-    return (
-        model.get_weights(),
-        [np.asarray(v) for v in model.optimizer.variables],
-        model.predict(numbers(20, 8), verbose=0),
-    )
+    return state_of(model), model.predict(numbers(20, 8), verbose=0)
 
 
 def from_file(file):
-    model = keras.models.load_model(file)
+    return state_of(keras.models.load_model(file))
+
+
+def state_of(model):
     return model.get_weights(), [np.asarray(v) for v in model.optimizer.variables]
 
 
-def close(ours, theirs):
-    for a, b in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(a, b, 2e-5, 2e-6)
+@pytest.fixture(scope="module")
+def saved(ranks, tmp_path_factory):
+    """The file of a lazy model that three ranks have trained, and what they predict then."""
+    file = tmp_path_factory.mktemp("lazy") / "model.keras"
+    return file, ranks.run(3, lazily, file)
 
 
 @pytest.mark.core
-def test_a_lazy_model_is_trained_and_saved_without_ever_being_whole(ranks, tmp_path):
-    predictions = ranks.run(3, lazily, tmp_path, 3, "model.keras")
-    ((weights, slots, expected),) = ranks.run(1, in_one_process, 2)
+def test_a_lazy_model_is_trained_and_saved_without_ever_being_whole(ranks, saved):
+    file, predictions = saved
+    ((state, expected),) = ranks.run(1, in_one_process, 2)
     for predicted in predictions:
-        np.testing.assert_allclose(predicted, expected, 2e-4, 2e-5)
-    ((saved, saved_slots),) = ranks.run(1, from_file, tmp_path / "model.keras")
-    close(saved, weights)
-    close(saved_slots, slots)
+        close(predicted, expected, 2e-4, 2e-5)
+    (ours,) = ranks.run(1, from_file, file)
+    close(ours, state)
 
 
 def compiled_again(folder, lazily):
@@ -146,37 +149,31 @@ def compiled_again(folder, lazily):
 def test_lazy_stages_without_weights_and_another_optimizer(ranks, tmp_path):
     file, *_ = ranks.run(4, compiled_again, tmp_path, True)
     (expected,) = ranks.run(1, compiled_again, tmp_path, False)
-    ((ours, ours_slots),) = ranks.run(1, from_file, file)
-    ((theirs, slots),) = ranks.run(1, from_file, expected)
+    ours, theirs = (ranks.run(1, from_file, of) for of in (file, expected))
     close(ours, theirs)
-    close(ours_slots, slots)
 
 
-def resumed(file, stages, how):
-    """Goes on from a file with other stages, or from one call of fit to the next."""
+def resumed(file, folder, cut_again):
+    """Goes on from a file with 2 stages, and then with one, or evaluates without a pipeline."""
     with tnt.lazy():
         model = keras.models.load_model(file)
-    trained = tnt.Model(model, pipeline=pipeline(stages))
+    trained = tnt.Model(model, pipeline=pipeline(2))
     fit(trained, 1)
-    if how == "cut again":
-        trained = tnt.Model(model, pipeline=pipeline(stages - 1))
+    if cut_again:
+        trained = tnt.Model(model, pipeline=pipeline(1))
     fit(trained, 1)
-    trained.save(file.with_name("resumed.keras"))
-    if how == "without a pipeline":
+    trained.save(folder / "resumed.keras")
+    if not cut_again:
         evaluated = tnt.Model(model).evaluate(numbers(20, 8), numbers(20, 3, seed=1), verbose=0)
         assert all(map(is_here, model.variables)) and np.isfinite(evaluated).all()
 
 
-@pytest.mark.parametrize("how", ["cut again", "without a pipeline"])
-def test_training_goes_on_with_another_number_of_stages(ranks, tmp_path, how):
-    ranks.run(2, lazily, tmp_path, 2, "model.keras")
-    n = 3 if how == "without a pipeline" else 2
-    stages = {"cut again": 2, "without a pipeline": 3}[how]
-    ranks.run(n, resumed, tmp_path / "model.keras", stages, how)
-    ((weights, slots, _),) = ranks.run(1, in_one_process, 4)
-    ((saved, saved_slots),) = ranks.run(1, from_file, tmp_path / "resumed.keras")
-    close(saved, weights)
-    close(saved_slots, slots)
+@pytest.mark.parametrize("cut_again", [True, False])
+def test_training_goes_on_with_another_number_of_stages(ranks, saved, tmp_path, cut_again):
+    ranks.run(2, resumed, saved[0], tmp_path, cut_again)
+    ((state, _),) = ranks.run(1, in_one_process, 4)
+    (ours,) = ranks.run(1, from_file, tmp_path / "resumed.keras")
+    close(ours, state)
 
 
 #: Trains 24 layers with 4 MB of weights each; with Adam's two slots and gradients that is 400 MB.
@@ -215,33 +212,13 @@ def told(output: str) -> tuple[float, list[float]]:
     return float(words[1]), [float(word) for word in words[3:]]
 
 
-def run_script(
-    folder: Path, n: int, source: str, argument: object, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """Runs a script on ranks of its own, as its memory is looked at."""
-    script = folder / "script.py"
-    script.write_text(source)
-    return subprocess.run(
-        [*mpiexec(n), sys.executable, str(script), str(argument)],
-        env={**rank_environment(), "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-
-
-def train_big(folder: Path, n: int, limit_mb: int) -> tuple[int, str]:
-    threads = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
-    run = run_script(folder, n, BIG, limit_mb, **threads)
-    return run.returncode, run.stdout + run.stderr
-
-
 def test_what_does_not_fit_one_rank_trains_on_four(tmp_path):
-    status, alone = train_big(tmp_path, 1, 0)
+    train = functools.partial(job.run, tmp_path, TF_NUM_INTEROP_THREADS="1")
+    status, alone = train(1, BIG, 0)
     assert status == 0, alone
-    status, together = train_big(tmp_path, 4, LIMIT_MB)
+    status, together = train(4, BIG, LIMIT_MB)
     assert status == 0, together
-    status, refused = train_big(tmp_path, 1, LIMIT_MB)
+    status, refused = train(1, BIG, LIMIT_MB)
     assert status != 0, refused
     (peak, losses), (peak_of_four, same) = map(told, (alone, together))
     np.testing.assert_allclose(same, losses, 1e-5)
@@ -259,7 +236,7 @@ import tensorflow as tf
 import tnt_notebook as tnt
 from tnt_notebook.parallel.data.shard import Replica, shard
 from tnt_notebook.plan.families import make
-from tests.pipeline.held import peak_bytes
+from tests.pipeline.test_memory import peak_bytes
 
 keras.utils.set_random_seed(1)
 schedule, micro_batches, rows = sys.argv[1], 8, 2048
@@ -297,13 +274,49 @@ for rank in range(over.size):
 """
 
 
+def peak_bytes(actions: Sequence[Action], stages: Mapping[int, StageFunctions], rows: int) -> int:
+    """The most bytes that are held between two actions of a rank, for micro-batches of ``rows``.
+
+    What comes and goes within an action is not counted, nor are the model's inputs and the labels:
+    those of a micro-batch are a part of the batch, which is there anyway.
+    """
+    now = peak = 0
+    for action in actions:
+        stage = stages[action.stage]
+        saved, between = _held(stage, rows, "BIW"), _held(stage, rows, "W")
+        now += {"F": saved, "B": -saved, "I": between - saved, "W": -between}[action.kind]
+        peak = max(peak, now)
+    return peak
+
+
+def _held(stage: StageFunctions, rows: int, kinds: str) -> int:
+    """What is made before the parts of some kinds, for them."""
+    parts = [stage.parts[kind] for kind in kinds if kind in stage.parts]
+    there = {*stage.labels, *(stage.taken[value] for value in stage.model.stage.inputs)}
+    there |= {name for part in parts for name in part.gives}
+    taken: dict[str, int] = {}
+    for part in parts:
+        taken |= _sizes(part, rows)
+    return sum(
+        size for name, size in taken.items() if name not in there and not name.startswith("dy")
+    )
+
+
+def _sizes(part: Part, rows: int) -> dict[str, int]:
+    """Bytes of what a function takes, by name."""
+    return {
+        name: math.prod(rows if n is None else n for n in tensor.shape) * tensor.dtype.size
+        for name, tensor in zip(part.takes, part.function.inputs, strict=False)  # then captures
+    }
+
+
 def peaks(folder: Path, schedule: str) -> np.ndarray:
     """Of each rank: the peak, and that of what is held between actions; in MB."""
     # What is freed is given back at once.
     at_once = {"MALLOC_MMAP_THRESHOLD_": "65536", "TF_ENABLE_ONEDNN_OPTS": "0"}
-    run = run_script(folder, 2, STEPS, schedule, **at_once)
-    assert run.returncode == 0, run.stderr
-    lines = [line.split() for line in run.stdout.splitlines() if line.startswith("rank ")]
+    status, output = job.run(folder, 2, STEPS, schedule, **at_once)
+    assert status == 0, output
+    lines = [line.split() for line in output.splitlines() if line.startswith("rank ")]
     return np.array([[float(peak), float(held)] for _, _, peak, held in sorted(lines)])
 
 

@@ -9,19 +9,13 @@ import tensorflow as tf
 from keras import layers
 
 from tests.pipeline.models import numbers, residual
+from tests.support.cases import latin
 from tnt_notebook.parallel.pipeline.parts import parts_of
 
 
 def dense() -> keras.Model:
-    return keras.Sequential(
-        [
-            keras.Input((8,)),
-            layers.Dense(16, "relu"),
-            layers.BatchNormalization(),
-            layers.Dropout(0.3, seed=1),
-            layers.Dense(4),
-        ]
-    )
+    hidden = [layers.BatchNormalization(), layers.Dropout(0.3, seed=1)]
+    return keras.Sequential([keras.Input((8,)), layers.Dense(16, "relu"), *hidden, layers.Dense(4)])
 
 
 def recurrent() -> keras.Model:
@@ -33,13 +27,9 @@ def recurrent() -> keras.Model:
 
 def embedded() -> keras.Model:
     """A sparse gradient, a mask, and an input without gradient."""
+    first = layers.Embedding(11, 4, mask_zero=True)
     return keras.Sequential(
-        [
-            keras.Input((5,), dtype="int32"),
-            layers.Embedding(11, 4, mask_zero=True),
-            layers.LSTM(4),
-            layers.Dense(3),
-        ]
+        [keras.Input((5,), dtype="int32"), first, layers.LSTM(4), layers.Dense(3)]
     )
 
 
@@ -103,9 +93,9 @@ def differentiated(name, kinds, recompute):
     return {kind: len(part.gives) for kind, part in parts.items()}
 
 
-@pytest.mark.parametrize("recompute", [False, True])
-@pytest.mark.parametrize("kinds", ["FB", "FIW"])
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    ("name", "kinds", "recompute"), latin(KINDS, ["FB", "FIW"], [False, True], times=2)
+)
 def test_parts_compute_what_a_tape_computes(ranks, name, kinds, recompute):
     ranks.run(1, differentiated, name, kinds, recompute)
 

@@ -10,11 +10,11 @@ import pytest
 from keras import layers
 
 import tnt_notebook as tnt
-from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
+from tests.parallel import outcome
+from tests.parallel.outcome import Outcome, train
 from tests.pipeline.models import numbers
+from tests.pipeline.training import SAMPLES
 from tests.support.cases import latin
-
-SAMPLES = 25
 
 #: (rtol, atol) of what is computed with 11 and with 8 bits.
 ROUNDING = {"mixed_float16": (5e-3, 2e-3), "mixed_bfloat16": (4e-2, 2e-2)}
@@ -31,7 +31,7 @@ def mlp() -> keras.Model:
     )
 
 
-def run(policy: str, cut_at: tuple[str, ...], target: float = 0.0, **options: Any) -> Outcome:
+def run(policy: str, cut_at: tuple[str, ...], target: float, schedule: str = "1f1b") -> Outcome:
     """Trains with a policy; without a cut, with Keras alone.
 
     Args:
@@ -52,9 +52,7 @@ def run(policy: str, cut_at: tuple[str, ...], target: float = 0.0, **options: An
         return model
 
     def pipeline(model: keras.Model) -> tnt.Pipeline:
-        return tnt.Pipeline(
-            **{"stages": len(cut_at) + 1, "micro_batches": 3, "cut_at": cut_at, **options}
-        )
+        return tnt.Pipeline(len(cut_at) + 1, 3, schedule, cut_at=cut_at)
 
     x, y = numbers(SAMPLES, 8), numbers(SAMPLES, 3, seed=9)
     if target:
@@ -63,16 +61,10 @@ def run(policy: str, cut_at: tuple[str, ...], target: float = 0.0, **options: An
     return train(compiled, fit, bool(cut_at), {"x": x, "y": y, "batch_size": 10}, pipeline)
 
 
-def run_with(policy, cut_at, target, options):
-    return run(policy, cut_at, target, **options)
-
-
-def compare(ranks, n, policy, cut_at, target=0.0, **options):
-    (plain,) = ranks.run(1, run, policy, (), target)
-    outcomes = ranks.run(n, run_with, policy, cut_at, target, options)
-    assert_identical(outcomes)
-    assert_same(outcomes[0], plain, *ROUNDING[policy])
-    return plain, outcomes[0]
+def compare(ranks, n, policy, cut_at, target=0.0, schedule="1f1b"):
+    (rtol, atol), alone = ROUNDING[policy], (policy, (), target)
+    ours = policy, cut_at, target, schedule
+    return outcome.compare(ranks, n, run, *ours, alone=alone, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize(("policy", "schedule"), latin(ROUNDING, ["1f1b", "zb-h1"]))
@@ -86,7 +78,7 @@ def test_mixed_precision_on_replicas(ranks):
 
 @pytest.mark.parametrize("cut_at", [("end",), ("dense_1", "dense_3")], ids=str)
 def test_a_step_that_overflows_is_skipped_on_all_ranks(ranks, cut_at):
-    plain, ours = compare(ranks, len(cut_at) + 1, "mixed_float16", cut_at, 1e4)
+    ours, plain = compare(ranks, len(cut_at) + 1, "mixed_float16", cut_at, 1e4)
     # The second batch of each epoch overflows, which halves the scale; two others double it.
     state = [float(v) for v in plain.optimizer if v.ndim == 0]
     assert 512.0 in state and 6.0 in state  # scale, steps that counted

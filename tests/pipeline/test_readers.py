@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import tnt_notebook as tnt
+from tests.parallel.outcome import close
 from tests.pipeline.models import mlp, numbers, several_inputs_and_outputs
 from tnt_notebook.errors import DataError
 from tnt_notebook.parallel.pipeline.graph import wiring_of
@@ -76,11 +77,6 @@ def counted(kind: type[Batches], arguments: dict[str, Any], distributed: bool) -
     return trained(distributed, data, **arguments), batches.read
 
 
-def assert_equal(outcome: Any, expected: Any) -> None:
-    for ours, theirs in zip(outcome, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, 1e-4, 1e-5)
-
-
 @pytest.mark.parametrize(
     ("kind", "arguments", "looks"),
     [(Batches, {"shuffle": False}, 2), (Endless, {"steps_per_epoch": 3}, 0)],
@@ -90,7 +86,7 @@ def test_a_rank_in_the_middle_reads_nothing(ranks, kind, arguments, looks):
     ((expected, _),) = ranks.run(1, counted, kind, arguments, False)
     first, middle, last = ranks.run(3, counted, kind, arguments, True)
     for outcome, _ in (first, middle, last):
-        assert_equal(outcome, expected)
+        close(outcome, expected, 1e-4, 1e-5)
     assert middle[1] == looks
     assert min(first[1], last[1]) >= looks + 6
 
@@ -102,7 +98,7 @@ def without_a_length(distributed: bool) -> Any:
 def test_where_nobody_knows_how_many_batches_there_are(ranks):
     (expected,) = ranks.run(1, without_a_length, False)
     for outcome in ranks.run(3, without_a_length, True):
-        assert_equal(outcome, expected)
+        close(outcome, expected, 1e-4, 1e-5)
 
 
 def read_differently() -> str:

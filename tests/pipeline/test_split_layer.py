@@ -12,8 +12,7 @@ import tensorflow as tf
 from keras import layers
 
 import tnt_notebook as tnt
-from tests.parallel.outcome import assert_identical, assert_same, train
-from tests.pipeline.models import numbers
+from tests.pipeline.training import compare, refused
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.pipeline.cut import begins_said
 from tnt_notebook.parallel.pipeline.graph import graph_of
@@ -85,37 +84,21 @@ def test_stages_begin_at_split_layers(ranks):
     assert "begins with SplitLayer 'split_layer" in first and "nothing is before it" in first
 
 
-def run(which, distributed):
-    x, y = numbers(25, 8), numbers(25, 3)
-
-    def compiled():
-        model = nested() if which == "nested" else chain(3)
-        model.compile("adam", "mse")
-        return model
-
-    fit = {"x": x, "y": y, "batch_size": 10, "epochs": 2}
-    cut = (lambda model: tnt.Pipeline(2, 3)) if distributed else None
-    return train(compiled, fit, distributed, pipeline=cut)
+def cut_in_the_middle() -> keras.Model:
+    return chain(3)
 
 
-@pytest.mark.parametrize("which", ["chain", "nested"])
-def test_a_model_that_is_cut_there_trains_as_on_one_process(ranks, which):
-    (plain,) = ranks.run(1, run, which, False)
-    outcomes = ranks.run(2, run, which, True)
-    assert_same(outcomes[0], plain)
-    assert_identical(outcomes)
+def cut_twice() -> keras.Model:
+    return chain(2, 4)
 
 
-def refused():
-    model = chain(2, 4)
-    model.compile("sgd", "mse")
-    with pytest.raises(ModelError) as raised:
-        tnt.Model(model, pipeline=tnt.Pipeline(2)).fit(numbers(8, 8), numbers(8, 3), verbose=0)
-    return str(raised.value)
+@pytest.mark.parametrize("make", [cut_in_the_middle, nested])
+def test_a_model_that_is_cut_there_trains_as_on_one_process(ranks, make):
+    compare(ranks, 2, make, {"stages": 2})
 
 
 def test_a_wrong_number_of_them_is_said_on_all_ranks(ranks):
-    assert set(ranks.run(2, refused)) == {
+    assert set(ranks.run(2, refused, cut_twice, {})) == {
         "SplitLayers make 3 parts of the model, and the schedule 1f1b on 2 ranks has 2."
     }
 

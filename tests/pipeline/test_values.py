@@ -11,16 +11,15 @@ import tensorflow as tf
 from keras import layers
 
 import tnt_notebook as tnt
-from tests.parallel.outcome import Outcome, assert_identical, assert_same, train
+from tests.parallel import outcome
+from tests.parallel.outcome import Outcome, close
 from tests.pipeline.models import numbers
+from tests.pipeline.training import ADAM, SAMPLES, compare, pipeline_of, refused
 from tests.support.cases import latin
-from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.pipeline.graph import wiring_of
 from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.partition import begins_of, partition
-
-SAMPLES = 25  # in batches of 10 the last is smaller than the others
 
 
 def with_few_weights() -> keras.Model:
@@ -118,92 +117,34 @@ def with_synchronized_norm() -> keras.Model:
     return keras.Model(inputs, layers.Dense(3, name="last")(x))
 
 
-MODELS: dict[str, Any] = {
-    "few weights": with_few_weights,
-    "frozen layers": with_frozen_layers,
-    "many dtypes": with_many_dtypes,
-    "masks": with_masks,
-    "mask into a model": with_a_mask_into_a_model,
-    "synchronized norm": with_synchronized_norm,
-}
-
-
-def run(
-    name: str,
-    cut_at: tuple[str, ...] | None,
-    optimizer: tuple[str, dict[str, Any]] = ("Adam", {"learning_rate": 0.01}),
-    **options: Any,
-) -> Outcome:
-    """Trains a model in stages that begin with these layers; None: with Keras alone."""
-
-    def compiled() -> keras.Model:
-        model = MODELS[name]()
-        kind, arguments = optimizer
-        model.compile(getattr(keras.optimizers, kind)(**arguments), "mse", metrics=["mae"])
-        return model
-
-    def pipeline(model: keras.Model) -> tnt.Pipeline:
-        stages = len(cut_at) + 1
-        return tnt.Pipeline(**{"stages": stages, "micro_batches": 3, "cut_at": cut_at, **options})
-
-    x, y = numbers(SAMPLES, 8), numbers(SAMPLES, 3, seed=9)
-    if "mask" in name:
-        x = np.random.default_rng(1).integers(0, 4, (SAMPLES, 6)).astype("int32")
-    fit = {"x": x, "y": y, "batch_size": 10, "epochs": 2, "validation_data": (x, y)}
-    evaluate = {"x": x, "y": y, "batch_size": 7}
-    return train(compiled, fit, cut_at is not None, evaluate, pipeline)
-
-
-_plain: dict[str, Outcome] = {}
-
-
-def compare(ranks, n, name, cut_at, *optimizer, tolerance=None, **options):
-    key = str((name, *optimizer))
-    if key not in _plain:
-        (_plain[key],) = ranks.run(1, run, name, None, *optimizer)
-    outcomes = ranks.run(n, run_with, name, cut_at, optimizer, options)
-    assert_same(outcomes[0], _plain[key], **(tolerance or {}))
-    assert_identical(outcomes)
-    for ours, theirs in zip(outcomes[0].optimizer, _plain[key].optimizer, strict=True):
-        np.testing.assert_allclose(ours, theirs, 1e-4, 1e-6)
-
-
-def run_with(name, cut_at, optimizer, options):
-    return run(name, cut_at, *optimizer, **options)
-
-
 CLIPPED = ("SGD", {"learning_rate": 0.1, "momentum": 0.9, "global_clipnorm": 0.05})
 
 
-WITHOUT_WEIGHTS = [("first",), ("end",), ("middle", "last")]
-
-
 @pytest.mark.parametrize(
-    ("cut_at", "schedule"), latin(WITHOUT_WEIGHTS, ["gpipe", "1f1b", "zb-h1"]), ids=str
+    ("cut_at", "schedule", "optimizer"),
+    [
+        (("first",), "gpipe", ADAM),
+        # Clipping needs ranks without weights, too.
+        (("end",), "1f1b", CLIPPED),
+        (("middle", "last"), "zb-h1", CLIPPED),
+    ],
 )
-def test_stages_without_weights(ranks, cut_at, schedule):
-    compare(ranks, len(cut_at) + 1, "few weights", cut_at, schedule=schedule)
-
-
-@pytest.mark.parametrize("cut_at", WITHOUT_WEIGHTS[1:], ids=str)
-def test_clipping_needs_ranks_without_weights_too(ranks, cut_at):
-    compare(ranks, len(cut_at) + 1, "few weights", cut_at, CLIPPED)
+def test_stages_without_weights(ranks, cut_at, schedule, optimizer):
+    options = {"cut_at": cut_at, "schedule": schedule}
+    compare(ranks, len(cut_at) + 1, with_few_weights, options, optimizer)
 
 
 def test_replicas_of_stages_without_weights(ranks):
-    compare(ranks, 4, "few weights", ("end",))
+    compare(ranks, 4, with_few_weights, {"cut_at": ("end",)})
 
 
 @pytest.mark.parametrize(
     ("cut_at", "schedule"),
-    latin(
-        [("frozen_too",), ("first",), ("between", "last"), ("frozen_too", "first")],
-        ["1f1b", "zb-h1"],
-    ),
+    latin([("between", "last"), ("frozen_too", "first")], ["1f1b", "zb-h1"]),
     ids=str,
 )
 def test_frozen_layers(ranks, cut_at, schedule):
-    compare(ranks, len(cut_at) + 1, "frozen layers", cut_at, schedule=schedule)
+    compare(ranks, 3, with_frozen_layers, {"cut_at": cut_at, "schedule": schedule})
 
 
 def gradients_of_frozen_stages():
@@ -224,42 +165,35 @@ def test_before_what_is_trained_there_are_no_gradients(ranks):
     assert found == [[], [], ["dw", "dw"], ["dx", "dw", "dw"]]
 
 
-def a_cut_that_is_found(name):
-    return run(name, "auto", stages=3)
+@pytest.mark.parametrize("make", [with_few_weights, with_frozen_layers, with_many_dtypes])
+def test_a_cut_that_is_found_needs_no_weights(ranks, make):
+    compare(ranks, 3, make, {"stages": 3, "cut_at": "auto"})
 
 
-@pytest.mark.parametrize("name", ["few weights", "frozen layers", "many dtypes"])
-def test_a_cut_that_is_found_needs_no_weights(ranks, name):
-    (plain,) = ranks.run(1, run, name, None)
-    outcomes = ranks.run(3, a_cut_that_is_found, name)
-    assert_same(outcomes[0], plain)
-    assert_identical(outcomes)
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
-def test_values_of_all_dtypes(ranks, schedule):
-    compare(ranks, 2, "many dtypes", ("joined",), schedule=schedule)
+def test_values_of_all_dtypes(ranks):
+    compare(ranks, 2, with_many_dtypes, {"cut_at": ("joined",), "schedule": "zb-h1"})
 
 
 def test_synchronized_batch_norm_needs_the_whole_batch(ranks):
-    compare(ranks, 2, "synchronized norm", ("last",), micro_batches=1)
-    for text in ranks.run(2, refused, with_synchronized_norm, ("last",), numbers(2, 8)):
+    compare(ranks, 2, with_synchronized_norm, {"cut_at": ("last",), "micro_batches": 1})
+    in_two_parts = {"cut_at": ("last",), "micro_batches": 2}
+    for text in ranks.run(2, refused, with_synchronized_norm, in_two_parts):
         assert "BatchNormalization 'whole' is synchronized" in text and "in 2 parts" in text
 
 
-@pytest.mark.parametrize("cut", ["gru", "attention", "masking", "last"])
-def test_masks(ranks, cut):
-    compare(ranks, 2, "masks", (cut,))
+@pytest.mark.parametrize("cut_at", [("gru", "masking"), ("attention", "last")], ids=str)
+def test_masks(ranks, cut_at):
+    compare(ranks, 3, with_masks, {"cut_at": cut_at})
 
 
 @pytest.mark.core
 def test_masks_over_several_stages(ranks):
-    compare(ranks, 4, "masks", ("dense", "add", "lstm"), schedule="zb-h1", recompute=True)
+    cut_at = ("dense", "add", "lstm")
+    compare(ranks, 4, with_masks, {"cut_at": cut_at, "schedule": "zb-h1", "recompute": True})
 
 
-@pytest.mark.parametrize("cut", ["inner_dense", "inner_lstm"])
-def test_masks_into_nested_models(ranks, cut):
-    compare(ranks, 2, "mask into a model", (cut,))
+def test_masks_into_nested_models(ranks):
+    compare(ranks, 3, with_a_mask_into_a_model, {"cut_at": ("inner_dense", "inner_lstm")})
 
 
 def of_any_size() -> keras.Model:
@@ -271,7 +205,7 @@ def of_any_size() -> keras.Model:
     return keras.Model(inputs, layers.Conv2D(3, 1, name="last")(c))
 
 
-def trained_on_sizes(make, sizes, cut_at, options):
+def trained_on_sizes(make, sizes, options):
     """Every batch has a size of its own."""
 
     def batches():
@@ -283,10 +217,8 @@ def trained_on_sizes(make, sizes, cut_at, options):
     model = make()
     model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
     trained = model
-    if cut_at is not None:
-        stages = len(cut_at) + 1
-        pipeline = {"stages": stages, "micro_batches": 3, "cut_at": cut_at, **options}
-        trained = tnt.Model(model, pipeline=tnt.Pipeline(**pipeline))
+    if options is not None:
+        trained = tnt.Model(model, pipeline=pipeline_of(model, options))
     spec = tf.TensorSpec([None, *model.inputs[0].shape[1:]])
     labels = tf.TensorSpec([*spec.shape[:-1], 3])
     data = tf.data.Dataset.from_generator(batches, output_signature=(spec, labels))
@@ -298,34 +230,23 @@ def trained_on_sizes(make, sizes, cut_at, options):
     return Outcome(weights, history, evaluation, predictions, optimizer)
 
 
-def compare_sizes(ranks, n, make, sizes, cut_at, **options):
-    if make.__name__ not in _plain:
-        (_plain[make.__name__],) = ranks.run(1, trained_on_sizes, make, sizes, None, {})
-    outcomes = ranks.run(n, trained_on_sizes, make, sizes, cut_at, options)
-    assert_same(outcomes[0], _plain[make.__name__])
-    assert_identical(outcomes)
+LENGTHS = (of_any_length, ((5,), (9,), (1,), (5,)))
+SIZES = (of_any_size, ((6, 4), (8, 8), (2, 10)))
+OTHER_ORDER = {"stages": 2, "schedule": "interleaved", "recompute": True}
 
 
-LENGTHS = [(5,), (9,), (1,), (5,)]
-
-
-@pytest.mark.parametrize("cut_at", [("steps",), ("lstm", "last")], ids=str)
-def test_sequences_of_any_length(ranks, cut_at):
-    compare_sizes(ranks, len(cut_at) + 1, of_any_length, LENGTHS, cut_at)
-
-
-def test_sequences_of_any_length_in_other_orders(ranks):
-    options = {"schedule": "interleaved", "stages": 2, "recompute": True}
-    compare_sizes(ranks, 2, of_any_length, LENGTHS, ("steps", "lstm", "last"), **options)
-
-
-def test_sequences_of_any_length_on_replicas(ranks):
-    compare_sizes(ranks, 4, of_any_length, LENGTHS, ("lstm",))
-
-
-@pytest.mark.parametrize("cut_at", [("joined",), "auto"], ids=str)
-def test_images_of_any_size(ranks, cut_at):
-    compare_sizes(ranks, 2, of_any_size, [(6, 4), (8, 8), (2, 10)], cut_at, stages=2)
+@pytest.mark.parametrize(
+    ("what", "n", "options"),
+    [
+        (LENGTHS, 3, {"cut_at": ("lstm", "last")}),
+        (LENGTHS, 2, {"cut_at": ("steps", "lstm", "last"), **OTHER_ORDER}),
+        (LENGTHS, 4, {"cut_at": ("lstm",)}),
+        (SIZES, 2, {"cut_at": ("joined",)}),
+        (SIZES, 2, {"cut_at": "auto", "stages": 2}),
+    ],
+)
+def test_sequences_of_any_length_and_images_of_any_size(ranks, what, n, options):
+    outcome.compare(ranks, n, trained_on_sizes, *what, options, alone=(*what, None))
 
 
 def whose_outputs_carry_a_mask() -> keras.Model:
@@ -347,28 +268,21 @@ def with_text() -> keras.Model:
     return keras.Model(inputs, layers.Dense(3)(layers.Embedding(3, 4)(x)))
 
 
-def refused(make, cut_at, x):
-    keras.utils.clear_session()  # names of values count from here, on all ranks
-    model = make()
-    model.compile("sgd", "mse")
-    with pytest.raises(ModelError) as raised:
-        trained = tnt.Model(model, pipeline=tnt.Pipeline(2, 2, cut_at=cut_at))
-        trained.fit(tf.constant(x), numbers(2, 3), verbose=0)
-    return str(raised.value)
+TOKENS = [[1, 2, 3, 0, 0, 0]] * 2
+OWN_ROWS = "does not have one row per sample: for 1009 samples"
 
 
-def test_text_between_stages_is_refused(ranks):
-    here, there = ranks.run(2, refused, with_text, ("lookup",), ["a", "B"])
-    assert here == there
-    assert "from another stage, whose dtype is string" in here
-
-
-def test_outputs_that_micro_batches_cannot_make_are_refused(ranks):
-    tokens = [[1, 2, 3, 0, 0, 0]] * 2
-    for text in ranks.run(2, refused, whose_outputs_carry_a_mask, ("last",), tokens):
-        assert "a mask on its outputs" in text
-    for text in ranks.run(2, refused, whose_output_has_rows_of_its_own, ("last",), tokens):
-        assert "does not have one row per sample: for 1009 samples" in text
+@pytest.mark.parametrize(
+    ("make", "cut_at", "x", "words"),
+    [
+        (with_text, "lookup", ["a", "B"], "from another stage, whose dtype is string"),
+        (whose_outputs_carry_a_mask, "last", TOKENS, "a mask on its outputs"),
+        (whose_output_has_rows_of_its_own, "last", TOKENS, OWN_ROWS),
+    ],
+)
+def test_what_micro_batches_cannot_carry_or_make_is_refused(ranks, make, cut_at, x, words):
+    here, there = ranks.run(2, refused, make, {"cut_at": (cut_at,), "micro_batches": 2}, x)
+    assert here == there and words in here
 
 
 def thawed(cut_at):
@@ -392,6 +306,4 @@ def thawed(cut_at):
 def test_a_model_that_is_compiled_again_goes_by_its_new_loss_and_weights(ranks):
     ((losses, weights),) = ranks.run(1, thawed, None)
     for ours, found in ranks.run(2, thawed, ("first",)):
-        np.testing.assert_allclose(ours, losses, 2e-5)
-        for a, b in zip(found, weights, strict=True):
-            np.testing.assert_allclose(a, b, 2e-5, 2e-6)
+        close((ours, found), (losses, weights))

@@ -1,0 +1,119 @@
+"""Trains a model in stages, and with Keras alone: what comes of it is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tnt_notebook as tnt
+from tests.parallel import outcome
+from tests.parallel.outcome import Outcome, close, train
+from tests.pipeline.models import batch_for, numbers, several_inputs_and_outputs
+from tnt_notebook.errors import ModelError, ScheduleError
+from tnt_notebook.parallel.pipeline.graph import graph_of
+from tnt_notebook.plan.families import FAMILIES
+
+SAMPLES = 25  # in batches of 10 the last is smaller than the others
+
+Make = Callable[[], keras.Model]
+Options = Mapping[str, Any]
+
+ADAM = ("Adam", {"learning_rate": 0.01})
+OF_TWO_OUTPUTS = {
+    "loss": {"early": "mse", "late": "mae"},
+    "loss_weights": {"early": 0.3, "late": 2.0},
+    "metrics": {"early": ["mae"], "late": ["mse"]},
+}
+
+
+def cut_evenly(model: keras.Model, parts: int) -> list[str]:
+    """Names of the layers that begin equal parts; a layer that is called again begins no part."""
+    names = [call.name for call in graph_of(model).calls]
+    begins = [names[s * len(names) // parts] for s in range(1, parts)]
+    assert all(names.index(b) == s * len(names) // parts for s, b in enumerate(begins, 1))
+    return begins
+
+
+def pipeline_of(model: keras.Model, options: Options) -> tnt.Pipeline:
+    """In 3 micro-batches; in as many stages as ``cut_at`` makes, which may be ``"evenly"``."""
+    cut = options.get("cut_at", "auto")
+    if cut == "evenly":
+        per_rank = FAMILIES[options.get("schedule", "1f1b")].stages_per_rank
+        cut = cut_evenly(model, options["stages"] * per_rank)
+    return tnt.Pipeline(**{"stages": len(cut) + 1, "micro_batches": 3, **options, "cut_at": cut})
+
+
+def trained(
+    make: Make, options: Options | None, optimizer: Any = ADAM, compiled: Options | None = None
+) -> Outcome:
+    """Fits, evaluates and predicts.
+
+    Args:
+        options: of the pipeline; ``None``: with Keras alone.
+        optimizer: its name and options.
+        compiled: more options of ``compile``.
+    """
+    kind, arguments = optimizer
+    several = make is several_inputs_and_outputs
+    usual = OF_TWO_OUTPUTS if several else {"loss": "mse", "metrics": ["mae"]}
+
+    def model() -> keras.Model:
+        made = make()
+        made.compile(getattr(keras.optimizers, kind)(**arguments), **usual, **(compiled or {}))
+        return made
+
+    template = make()
+    x, outputs = batch_for(template, SAMPLES), template.outputs
+    y = [numbers(SAMPLES, *o.shape[1:], seed=9 + i) for i, o in enumerate(outputs)]
+    data = {
+        "x": x if len(x) > 1 else x[0],
+        "y": dict(zip(("early", "late"), y, strict=True)) if several else y[0],
+    }
+    fit = {**data, "batch_size": 10, "epochs": 2, "validation_data": tuple(data.values())}
+    if len(outputs) == 1 and len(outputs[0].shape) == 2:
+        fit["sample_weight"] = np.abs(numbers(SAMPLES, seed=5))
+    in_stages = None if options is None else lambda model: pipeline_of(model, options)
+    return train(model, fit, options is not None, {**data, "batch_size": 7}, in_stages)
+
+
+def refused(make: Make, options: Options, x: Any = None, loss: str = "sum_over_batch_size") -> str:
+    """Why this rank does not train the model in two stages, or as many as the options say.
+
+    Args:
+        loss: how a batch's losses become one.
+    """
+    keras.utils.clear_session()  # names of values count from here, on all ranks
+    model = make()
+    model.compile("sgd", keras.losses.MeanSquaredError(loss))
+    x = numbers(8, 8) if x is None else tf.constant(x)
+    with pytest.raises((ModelError, ScheduleError)) as raised:
+        stages = tnt.Model(model, pipeline=tnt.Pipeline(**{"stages": 2, **options}))
+        stages.fit(x, numbers(len(x), 3), verbose=0)
+    return str(raised.value)
+
+
+def compare(
+    ranks: Any,
+    n: int,
+    make: Make,
+    options: Options,
+    *how: Any,
+    same_parts: bool = False,
+    **tolerance: float,
+) -> None:
+    """With one process that sees whole batches, or micro-batches of the same size.
+
+    Args:
+        how: see `trained`.
+    """
+    alone = {"stages": 1, "cut_at": (), "micro_batches": options["micro_batches"]}
+    theirs = (make, alone if same_parts else None, *how)
+    ours, expected = outcome.compare(
+        ranks, n, trained, make, options, *how, alone=theirs, **tolerance
+    )
+    close(ours.optimizer, expected.optimizer, 1e-4, 1e-6)
