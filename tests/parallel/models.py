@@ -208,6 +208,35 @@ def real_and_noise() -> tuple[np.ndarray, np.ndarray]:
     return classification()[0], noise
 
 
+class Hits(keras.metrics.Metric):
+    """Its result is its variable, as in Keras's own example of a metric."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.hits = self.add_weight(name="hits", initializer="zeros")
+
+    def update_state(self, y: Any, outputs: Any, sample_weight: Any = None) -> None:
+        guess = keras.ops.cast(keras.ops.argmax(outputs, axis=-1), y.dtype)
+        self.hits.assign_add(keras.ops.sum(keras.ops.cast(guess == y, self.dtype)))
+
+    def result(self) -> Any:
+        return self.hits
+
+
+class NamesItsMetrics(keras.Sequential):
+    """Its logs are those of the guide to custom training steps."""
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        super().train_step(data)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+
+def counts_hits() -> keras.Model:
+    model = NamesItsMetrics([keras.Input((8,)), layers.Dense(16, "relu"), layers.Dense(3)])
+    model.compile("sgd", from_logits(), metrics=[Hits(name="hits"), "accuracy"])
+    return model
+
+
 MODELS = {
     "mlp": (mlp, classification),
     "unbuilt": (unbuilt_mlp, classification),
@@ -219,5 +248,6 @@ MODELS = {
     "synchronised batch norm": (synchronised_batch_norm, classification),
     "loss summed": (summed_loss, classification),
     "loss divided by weights": (loss_per_weight, classification),
+    "logs by the names of metrics": (counts_hits, classification),
     "gan": (gan, real_and_noise),
 }

@@ -195,3 +195,23 @@ def run_input(kind: str, distributed: bool) -> Outcome:
 @pytest.mark.parametrize(("kind", "n"), latin(INPUTS, (2, 3)))
 def test_input(ranks, kind, n):
     compare(ranks, n, run_input, kind)
+
+
+class TakesOneTuples(keras.Sequential):
+    def train_step(self, data: Any) -> Any:
+        (x,) = data
+        return super().train_step((x, x[:, :1]))
+
+
+def run_one_tuples(distributed: bool) -> Outcome:
+    def make() -> keras.Model:
+        model = TakesOneTuples([keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return model
+
+    data = tf.data.Dataset.from_tensor_slices((classification()[0],)).batch(16)
+    return train(make, {"x": data, "epochs": 2}, distributed)
+
+
+def test_tuples_of_one_stay_tuples(ranks):
+    compare(ranks, 3, run_one_tuples)

@@ -111,8 +111,8 @@ def compare(
     Args:
         how: see `trained`.
     """
-    alone = {"stages": 1, "cut_at": (), "micro_batches": options["micro_batches"]}
-    theirs = (make, alone if same_parts else None, *how)
+    whole = {**options, "stages": 1, "cut_at": (), "schedule": "1f1b"} if same_parts else None
+    theirs = (make, whole, *how)
     ours, expected = outcome.compare(
         ranks, n, trained, make, options, *how, alone=theirs, **tolerance
     )

@@ -25,8 +25,8 @@ def global_logs(
     """The logs of the global batch: metrics from their summed states, other values averaged."""
     _forget_borrowed_sample(step, before)
     metrics = step.model.metrics_variables
-    names = set(step.model.get_metrics_result())
-    others = {k: v for k, v in logs.items() if k not in names}
+    of_metrics = _results(step.model, logs)
+    others = {k: v for k, v in logs.items() if k not in of_metrics}
     share = step.share
     head = [share.local, share.fingerprint, *votes]
     parts = [tf.stack([tf.cast(value, tf.float64) for value in head])]
@@ -49,12 +49,19 @@ def global_logs(
         for v, value in zip(metrics, values[1 : 1 + len(metrics)], strict=True)
     ]
     with keras.StatelessScope(state_mapping=states):
-        result: dict[str, Any] = {
-            k: v for k, v in step.model.get_metrics_result().items() if k in logs
-        }
+        result = _results(step.model, logs)
     for name, value in zip(others, values[1 + len(metrics) :], strict=True):
         result[name] = tf.cast(value[0], tf.float32)
     return {**{name: result[name] for name in logs}, NEWS: news}
+
+
+def _results(model: keras.Model, logs: dict[str, Any]) -> dict[str, Any]:
+    """Of the logs, what metrics have as their results now: by the names that Keras gives these, or
+    by those of the metrics, whose results may be dicts."""
+    results = {metric.name: metric.result() for metric in model.metrics if metric.name in logs}
+    results |= {k: v for k, v in model.get_metrics_result().items() if k in logs}
+    # A result may be a variable, whose value is that of the scope in which it is read.
+    return keras.tree.map_structure(tf.convert_to_tensor, results)
 
 
 def _as_state(variable: keras.Variable, summed: tf.Tensor, size: int) -> tf.Tensor:

@@ -49,8 +49,10 @@ def share_of(total: Any, rank: int, size: int) -> tuple[Any, Any]:
 def shard(batches: tf.data.Dataset, over: Replica) -> tf.data.Dataset:
     """A dataset of ``(slice of this rank, Share)`` from a dataset of global batches."""
 
+    is_tuple = type(batches.element_spec) is tuple  # which tf.data hands over as arguments
+
     def cut_batch(*batch: Any) -> tuple[Any, Share]:
-        return cut(batch if len(batch) > 1 else batch[0], over)
+        return cut(batch if is_tuple else batch[0], over)
 
     return batches.map(cut_batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
