@@ -91,7 +91,7 @@ def test_an_interrupt_of_the_idle_kernel_stops_the_fit(notebook):
 def test_ranks_and_a_fit_outlive_a_restart_and_a_kill_of_the_kernel(own_notebook):
     notebook = own_notebook
     marker = cluster_id(notebook)
-    notebook.run("%%tnt\nx = 42")
+    notebook.run("%%tnt\nanswer = 42")
     notebook.run("%%tnt_fit --name digits" + TRAIN.format(epochs=100_000))
     notebook.run("import time\nwhile not digits.frames: time.sleep(0.05)")
     notebook.manager.restart_kernel()
@@ -113,7 +113,7 @@ def test_ranks_and_a_fit_outlive_a_restart_and_a_kill_of_the_kernel(own_notebook
     notebook.run("%tnt_cluster detach")
     again = notebook.run("%tnt_cluster attach\nprint(digits.state)")
     assert "are here again\n" in again and again.endswith("stopped\n")  # not "queued"
-    assert notebook.run("%%tnt\nprint(x)") == "ranks 0-1: 42\n"
+    assert notebook.run("%%tnt\nprint(answer)") == "ranks 0-1: 42\n"
     assert "this notebook" in notebook.run("%tnt_cluster list")
 
     owner = notebook.manager.provisioner.process.pid
@@ -124,7 +124,7 @@ def test_ranks_and_a_fit_outlive_a_restart_and_a_kill_of_the_kernel(own_notebook
     notebook.client.wait_for_ready(30)
     notebook.run("%load_ext tnt_notebook")
     assert "are here again\n" in notebook.run(f"%tnt_cluster attach {marker[:4]}")
-    assert notebook.run("%%tnt\nprint(x)") == "ranks 0-1: 42\n"
+    assert notebook.run("%%tnt\nprint(answer)") == "ranks 0-1: 42\n"
     shortened = notebook.run("%tnt_cluster detach --keep 0.0003")
     assert "live on for 1 s without an owner" in shortened
     eventually(lambda: not processes_of(marker))
