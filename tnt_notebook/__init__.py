@@ -29,6 +29,7 @@ __all__ = [
     "keras",
     "lazy",
     "load_ipython_extension",
+    "ops",
     "unload_ipython_extension",
     "world",
 ]
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tnt_notebook.comm import world
     from tnt_notebook.dashboard.trace import Trace
     from tnt_notebook.keras.absent import lazy
+    from tnt_notebook.parallel import ops
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
     from tnt_notebook.parallel.model import Model
     from tnt_notebook.parallel.scope import distributed
@@ -50,6 +52,7 @@ _HOME = {
     "Trace": "dashboard.trace",
     "distributed": "parallel.scope",
     "lazy": "keras.absent",
+    "ops": "parallel",
     "world": "comm",
 }
 
@@ -61,7 +64,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.keras")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    home = import_module(f"{__name__}.{_HOME[name]}")
+    return import_module(f"{home.__name__}.ops") if name == "ops" else getattr(home, name)
 
 
 def load_ipython_extension(shell: Any) -> None:

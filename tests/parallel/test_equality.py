@@ -14,6 +14,7 @@ import tensorflow as tf
 from tests.parallel.models import MODELS, SAMPLES, classification, mlp, rng
 from tests.parallel.outcome import Outcome, compare, train
 from tests.support.cases import latin
+from tnt_notebook import ops
 
 
 def run_model(name: str, distributed: bool) -> Outcome:
@@ -219,3 +220,94 @@ def run_one_tuples(distributed: bool) -> Outcome:
 
 def test_tuples_of_one_stay_tuples(ranks):
     compare(ranks, 3, run_one_tuples)
+
+
+def root_of_mean(y: Any, outputs: Any) -> Any:
+    return keras.ops.sqrt(keras.ops.mean(keras.ops.square(keras.ops.cast(y, "float32") - outputs)))
+
+
+def sum_of_squares(y: Any, outputs: Any) -> Any:
+    return keras.ops.sum(keras.ops.square(keras.ops.cast(y, "float32") - outputs))
+
+
+OF_WHOLE_BATCHES = {
+    "Dice": keras.losses.Dice(),
+    "Tversky": keras.losses.Tversky(alpha=0.3),
+    "Circle": keras.losses.Circle(),
+    "root of a mean": root_of_mean,
+    "sum": sum_of_squares,
+}
+
+
+def run_loss(name: str, distributed: bool) -> Outcome:
+    circles = name == "Circle"
+    normed = [keras.layers.UnitNormalization()] if circles else []
+    x, y = classification()
+    y = y if circles else np.eye(3, dtype="float32")[y]
+
+    def make() -> keras.Model:
+        head = [] if circles else [keras.layers.Dense(3, "softmax")]
+        model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4), *normed, *head])
+        model.compile(keras.optimizers.SGD(0.01), OF_WHOLE_BATCHES[name])
+        return model
+
+    # The last batch has fewer samples than there are ranks.
+    fit = {"x": x[:52], "y": y[:52], "batch_size": 10, "epochs": 2, "shuffle": False}
+    return train(make, fit, distributed, {"x": x, "y": y, "batch_size": 12})
+
+
+@pytest.mark.parametrize(("name", "n"), latin(OF_WHOLE_BATCHES, (3, 2)))
+def test_losses_of_the_whole_batch(ranks, name, n):
+    compare(ranks, n, run_loss, name)
+
+
+class Steps(keras.Sequential):
+    """Looks at the batch as a whole, in its gradients or in its loss."""
+
+    kind: str
+
+    def train_step(self, data: Any) -> Any:
+        x, _ = data
+        with tf.GradientTape() as tape:
+            loss = getattr(self, self.kind)(x)
+        weights = self.trainable_variables
+        gradients = tape.gradient(loss, weights)
+        if self.kind == "clipped":
+            gradients, _ = tf.clip_by_global_norm(gradients, 0.05)
+        self.optimizer.apply(gradients, weights)
+        return {"loss": loss, "norm": tf.linalg.global_norm(gradients)}
+
+    def clipped(self, x: Any) -> Any:
+        return tf.reduce_mean(tf.square(self(x) - 1))
+
+    def contrasted(self, x: Any) -> Any:
+        own, all_ = self(x), ops.allgather(self(x))
+        mine = tf.range(tf.shape(own)[0]) + ops.first_sample()
+        return tf.reduce_mean(
+            tf.nn.sparse_softmax_cross_entropy_with_logits(mine, own @ tf.transpose(all_))
+        )
+
+    def spread(self, x: Any) -> Any:
+        outputs = self(x)
+        mean = ops.reduce_mean(outputs)
+        variance = ops.reduce_mean(tf.square(outputs - mean))
+        return tf.reduce_mean(tf.sqrt(variance)) + 0.01 * tf.tanh(
+            ops.allreduce(tf.reduce_sum(outputs[:0]))
+        )
+
+
+def run_step(kind: str, distributed: bool) -> Outcome:
+    def make() -> keras.Model:
+        model = Steps([keras.Input((8,)), keras.layers.Dense(4, "tanh")])
+        model.kind = kind
+        model.compile(keras.optimizers.SGD(0.1))
+        return model
+
+    x, y = classification()
+    fit = {"x": x[:52], "y": y[:52], "batch_size": 10, "epochs": 2, "shuffle": False}
+    return train(make, fit, distributed)
+
+
+@pytest.mark.parametrize("kind", ["clipped", "contrasted", "spread"])
+def test_steps_that_look_at_the_whole_batch(ranks, kind):
+    compare(ranks, 3, run_step, kind)

@@ -164,3 +164,24 @@ def test_a_loss_that_divides_by_weights_is_refused(ranks):
     kind = "mean_with_sample_weight"
     for text in ranks.run(2, refused, mlp, {}, None, kind):
         assert f"reduction='{kind}'" in text
+
+
+def dice_in_parts(micro_batches):
+    """Why it does not train; nothing if it does."""
+    model = mlp()
+    model.compile("sgd", keras.losses.Dice())
+    stages = tnt.Model(model, pipeline=tnt.Pipeline(stages=2, micro_batches=micro_batches))
+    x = numbers(8, model.inputs[0].shape[1])
+    try:
+        with tnt.distributed():
+            stages.fit(x, numbers(8, model.outputs[0].shape[1]), verbose=0)
+    except (ModelError, PeerError) as error:
+        comm.world().recover()
+        return str(error)
+    return ""
+
+
+def test_a_loss_of_the_whole_batch_is_refused_where_there_are_parts(ranks):
+    assert ranks.run(2, dice_in_parts, 1) == ["", ""]
+    first, last = ranks.run(2, dice_in_parts, 2)
+    assert "The loss dice is no mean over samples" in last and "rank 1" in first

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context as eager
+from tensorflow.python.eager import record
 
 
 def random_seed() -> int | None:
@@ -40,3 +41,8 @@ def run_independently(made: tf.Tensor | tf.Operation) -> None:
     order = getattr(getattr(made, "graph", None), "experimental_acd_manager", None)
     if order is not None:
         order.run_independently(made if isinstance(made, tf.Operation) else made.op)
+
+
+def is_recorded() -> bool:
+    """Whether a gradient tape may record what is computed now."""
+    return bool(record.could_possibly_record())

@@ -1,10 +1,14 @@
 """Where the exchange enters Keras: a few functions, replaced while one step is traced.
 
 ===============================  ==================================================================
-``Optimizer.apply``              the gate that all gradients pass: they are exchanged before it
+``GradientTape.gradient``        gradients of the model's variables are exchanged where they are
+                                 taken, so that whatever a step does to them it does to those of the
+                                 batch
+``Optimizer.apply``              the gate that all gradients pass: it exchanges the others
 ``Variable.assign``              recorded: what a step changes on its own must not differ by rank
 ``SeedGenerator.next``           every rank draws other random numbers from the same state
 ``reduce_weighted_values``       losses are divided by what one process would have divided by
+``Loss.__call__``                a loss that is no mean over samples sees the global batch
 ``Mean.update_state``            a value that stands for a whole batch counts by the rank's share
 ``_compute_moments_sync``        batch norm with ``synchronized=True`` sees the global batch
 ===============================  ==================================================================
@@ -21,13 +25,16 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import World
+from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import moments_replaced, reduction_replaced
 from tnt_notebook.keras.optimizers import classes_with_own_apply, trained_by
 from tnt_notebook.keras.replaced import replaced
+from tnt_notebook.keras.tensorflow import is_recorded
 from tnt_notebook.parallel.losses import global_reduction
 from tnt_notebook.parallel.norm import global_moments
-from tnt_notebook.parallel.step import Step
+from tnt_notebook.parallel.step import Step, traced_as
 from tnt_notebook.parallel.timed import timed
+from tnt_notebook.parallel.whole_batch import loss_of_batch
 
 #: Any odd number far from the seeds people choose: the streams of two ranks must not meet.
 _SEED_STRIDE = 0x9E3779B1
@@ -37,7 +44,10 @@ _SEED_STRIDE = 0x9E3779B1
 def interposed(step: Step) -> Iterator[None]:
     """Replaces the functions above inside the ``with`` block, for this step."""
     with (
+        traced_as(step),
         gate(step),
+        replaced(tf.GradientTape, "gradient", functools.partial(_exchange_where_taken, step)),
+        replaced(keras.losses.Loss, "__call__", functools.partial(loss_of_batch, step)),
         recorded_assignments(step.assigned, unless=lambda: step.applying),
         drawn_apart(step.over.rank),
         interposed_losses(step),
@@ -104,18 +114,64 @@ def _exchange_first(
     variables = trained_by(optimizer) if trainable_variables is None else list(trainable_variables)
     if len(variables) != len(grads):
         return apply(optimizer, grads, trainable_variables)  # which says so
-    present = [i for i, gradient in enumerate(grads) if gradient is not None]
-    own = [variables[i] for i in present]
-    exchanged = step.exchange([grads[i] for i in present], own, step.scale, step.over)
-    for i, gradient in zip(present, exchanged, strict=True):
-        grads[i] = gradient
+    _exchange(step, grads, [None if id(v) in step.of_batch else v for v in variables])
     step.exchanged.extend(variables)
     step.applying = True
     try:
-        with timed("optimizer", step.over, exchanged):
+        with timed("optimizer", step.over, [g for g in grads if g is not None]):
             return apply(optimizer, grads, trainable_variables and variables)
     finally:
         step.applying = False
+
+
+def _exchange_where_taken(
+    step: Step,
+    differentiate: Callable[..., Any],
+    tape: tf.GradientTape,
+    target: Any,
+    sources: Any,
+    *arguments: Any,
+    **keywords: Any,
+) -> Any:
+    if step.differentiating:  # TensorFlow itself, as where activations are computed again
+        return differentiate(tape, target, sources, *arguments, **keywords)
+    step.differentiating = True
+    try:
+        found = differentiate(tape, target, sources, *arguments, **keywords)
+    finally:
+        step.differentiating = False
+    trained = {id(tensor): v for v in step.model.trainable_variables for tensor in (v, v.value)}
+    variables = [trained.get(id(source)) for source in tf.nest.flatten(sources)]
+    own = {id(v) for v in variables if v is not None}
+    if is_recorded():
+        return found  # it is differentiated again
+    if tf.compat.v1.get_default_graph() is not step.graph:
+        step.of_slice |= own  # it may be computed never, or more than once
+    else:
+        step.of_batch |= own
+        gradients = tf.nest.flatten(found)
+        _exchange(step, gradients, variables)
+        found = tf.nest.pack_sequence_as(found, gradients)
+    both = [v.path for v in variables if v is not None and id(v) in step.of_slice & step.of_batch]
+    if both:
+        raise ModelError(
+            f"train_step takes gradients of {', '.join(both)} inside of a tf.function, a condition "
+            "or a loop, and outside as well, so it is unclear what the ranks are to exchange. Take "
+            "all of them outside."
+        )
+    return found
+
+
+def _exchange(step: Step, gradients: list[Any], variables: Sequence[keras.Variable | None]) -> None:
+    """In place, those that are there, of variables that are given."""
+    pairs = list(enumerate(zip(gradients, variables, strict=True)))
+    present = [i for i, (gradient, v) in pairs if gradient is not None and v is not None]
+    if not present:
+        return
+    own = [variables[i] for i in present]
+    exchanged = step.exchange([gradients[i] for i in present], own, step.scale, step.over)
+    for i, gradient in zip(present, exchanged, strict=True):
+        gradients[i] = gradient
 
 
 def _draw_apart(number: int, draw: Callable[..., Any], generator: Any, ordered: bool = True) -> Any:

@@ -25,7 +25,7 @@ def global_logs(
     """The logs of the global batch: metrics from their summed states, other values averaged."""
     _forget_borrowed_sample(step, before)
     metrics = step.model.metrics_variables
-    of_metrics = _results(step.model, logs)
+    of_metrics = _results(step, logs)
     others = {k: v for k, v in logs.items() if k not in of_metrics}
     share = step.share
     head = [share.local, share.fingerprint, *votes]
@@ -49,19 +49,26 @@ def global_logs(
         for v, value in zip(metrics, values[1 : 1 + len(metrics)], strict=True)
     ]
     with keras.StatelessScope(state_mapping=states):
-        result = _results(step.model, logs)
+        result = _results(step, logs)
     for name, value in zip(others, values[1 + len(metrics) :], strict=True):
         result[name] = tf.cast(value[0], tf.float32)
     return {**{name: result[name] for name in logs}, NEWS: news}
 
 
-def _results(model: keras.Model, logs: dict[str, Any]) -> dict[str, Any]:
-    """Of the logs, what metrics have as their results now: by the names that Keras gives these, or
-    by those of the metrics, whose results may be dicts."""
-    results = {metric.name: metric.result() for metric in model.metrics if metric.name in logs}
-    results |= {k: v for k, v in model.get_metrics_result().items() if k in logs}
+def _results(step: Step, logs: dict[str, Any]) -> dict[str, Any]:
+    """Of the logs, those that are results of metrics: of metrics that the step has updated, by
+    their names, or by those in their result. Keras's own steps return the results of all."""
+    model, changed = step.model, {id(v) for v in step.assigned}
+    of_all = logs.keys() == model.get_metrics_result().keys()
+    results: dict[str, Any] = {}
+    for metric in model.metrics:
+        if of_all or any(id(v) in changed for v in metric.variables):
+            result = metric.result()
+            results |= {metric.name: result, **(result if isinstance(result, dict) else {})}
+    named = {name: result for name, result in results.items() if name in logs}
     # A result may be a variable, whose value is that of the scope in which it is read.
-    return keras.tree.map_structure(tf.convert_to_tensor, results)
+    whole: dict[str, Any] = keras.tree.map_structure(tf.convert_to_tensor, named)
+    return whole
 
 
 def _as_state(variable: keras.Variable, summed: tf.Tensor, size: int) -> tf.Tensor:

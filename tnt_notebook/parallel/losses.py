@@ -33,8 +33,8 @@ def global_reduction(
 ) -> Any:
     """Keras's ``reduce_weighted_values``, for a slice of a global batch."""
     loss = reduce_weighted_values(values, sample_weight, mask, reduction, dtype)
-    if len(values.shape) == 0:
-        return loss  # reduced already, by the user's own function: taken for a mean
+    if step.sees_whole or len(values.shape) == 0:
+        return loss  # of the whole batch, or reduced already by the user's own function: a mean
     factor = _factor(step, values, sample_weight, mask, reduction)
     return loss if factor is None else loss * tf.cast(factor, loss.dtype)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -9,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import World
+from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.exchange import Exchange
 
@@ -24,8 +27,12 @@ class Step:
     Attributes:
         share: what this rank has of the global batch.
         assigned: variables that the step itself changes, not an optimizer.
-        exchanged: variables whose gradients have passed the exchange.
-        applying: whether an optimizer works just now.
+        exchanged: variables whose gradients have passed the exchange, and an optimizer.
+        of_batch, of_slice: ids of variables whose gradients were exchanged where they were taken,
+            and of those whose gradients were not.
+        graph: what the step is traced into.
+        applying, differentiating: whether an optimizer works, or a tape, just now.
+        sees_whole: whether a loss is computed of the samples of all ranks just now.
     """
 
     over: World
@@ -34,7 +41,12 @@ class Step:
     share: Share
     assigned: list[keras.Variable] = field(default_factory=list)
     exchanged: list[keras.Variable] = field(default_factory=list)
+    of_batch: set[int] = field(default_factory=set)
+    of_slice: set[int] = field(default_factory=set)
+    graph: Any = field(default_factory=tf.compat.v1.get_default_graph)
     applying: bool = False
+    differentiating: bool = False
+    sees_whole: bool = False
 
     @property
     def scale(self) -> tf.Tensor:
@@ -44,6 +56,31 @@ class Step:
     @property
     def has_data(self) -> tf.Tensor:
         return self.share.local > 0
+
+
+_now: Step | str | None = None
+
+
+@contextlib.contextmanager
+def traced_as(step: Step | str) -> Iterator[None]:
+    """Inside, this is the step for :func:`current_step`; a text says why there can be none."""
+    global _now
+    before, _now = _now, step
+    try:
+        yield
+    finally:
+        _now = before
+
+
+def current_step() -> Step | None:
+    """The step that is traced, of a model that several ranks have whole; None on one.
+
+    Raises:
+        ModelError: there is one, of another kind.
+    """
+    if isinstance(_now, str):
+        raise ModelError(_now)
+    return _now
 
 
 class Votes(NamedTuple):

@@ -10,6 +10,7 @@ model whole again on every rank.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ import tensorflow as tf
 from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import as_summand, compiled_loss, compiled_metrics, loss_tracker
+from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.data import Share, samples_of, unpack
 from tnt_notebook.parallel.data_parallel import gather_rows
 from tnt_notebook.parallel.interpose import drawn_apart, gate, interposed_losses
@@ -32,7 +34,8 @@ from tnt_notebook.parallel.pipeline.runtime import MicroBatch, PipelineStep
 from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.weights import Weights
-from tnt_notebook.parallel.step import Setting, Step
+from tnt_notebook.parallel.step import Setting, Step, traced_as
+from tnt_notebook.parallel.whole_batch import mixes_samples
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import partition
@@ -40,6 +43,12 @@ from tnt_notebook.plan.schedule import Schedule
 
 #: The batch size for which a cut is found where it is not known.
 _USUAL_BATCH_SIZE = 32
+
+#: What :mod:`tnt_notebook.parallel.ops` raises.
+_NO_OPS = (
+    "tnt.ops needs the samples of all ranks, and in a pipeline a loss is that of one micro-batch: "
+    "train without --pipeline."
+)
 
 
 class PipelineSteps:
@@ -233,12 +242,25 @@ class PipelineSteps:
             lambda there: next(leaves) if there else None, structure
         )
         share = Share(labels[0], labels[1], tf.constant(0, tf.int64))
-        with interposed_losses(Step(self._setting.over, self._setting.exchange, model, share)):
+        step = Step(self._setting.over, self._setting.exchange, model, share)
+        with traced_as(_NO_OPS), interposed_losses(step), self._refusing_mixed_samples(step):
             compute_loss, metrics = compiled_loss(model), compiled_metrics(model)
             loss = None if compute_loss is None else compute_loss(y, outputs, sample_weight)
             if metrics is not None:
                 metrics.update_state(y, outputs, sample_weight)
         return [] if loss is None else [as_summand(model, loss)]
+
+    def _refusing_mixed_samples(self, step: Step) -> contextlib.AbstractContextManager[None]:
+        def check(call: Any, loss: Any, y: Any, outputs: Any, sample_weight: Any = None) -> Any:
+            if self._parts > 1 and mixes_samples(step, call, loss, y, outputs):
+                raise ModelError(
+                    f"The loss {loss.name} is no mean over samples, and this pipeline computes it "
+                    f"of {self._parts} parts of a batch, each alone. Train without a pipeline, or "
+                    "with one micro-batch and one replica."
+                )
+            return call(loss, y, outputs, sample_weight)
+
+        return replaced(keras.losses.Loss, "__call__", check)
 
     def _logs(self, loss: Any, share: Share, over: World) -> dict[str, Any]:
         model = self._model
