@@ -6,6 +6,7 @@ import time
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,8 @@ from tests.parallel.outcome import close
 from tnt_notebook import comm
 from tnt_notebook.comm import ops
 from tnt_notebook.comm.channels import TRAINING
+from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce, chosen_exchange
 from tnt_notebook.parallel.exchange.buckets import BucketSizes, plan
 from tnt_notebook.telemetry.events import EVENT_KINDS
 
@@ -96,3 +99,27 @@ def test_an_exchange_is_one_function(ranks):
     half_rate = ranks.run(2, own_exchange, False)[0]
     for weights in ranks.run(2, own_exchange, True):
         close(weights, half_rate, 1e-5, 1e-6)
+
+
+def exchanged_in_a_cell() -> tuple[int, str]:
+    calls = 0
+
+    def counted(*given):
+        nonlocal calls
+        calls += 1
+        return bucketed_allreduce()(*given)
+
+    model = tnt.Model(mlp(), exchange=counted)
+    with tnt.distributed():
+        model.fit(*classification(), verbose=0)
+    with pytest.raises(ModelError) as raised, tnt.distributed(pipeline=tnt.Pipeline(stages=2)):
+        model.fit(*classification(), verbose=0)
+    comm.world().recover()
+    return calls, str(raised.value)
+
+
+def test_what_a_model_was_given_holds_in_a_cell_too(ranks):
+    for calls, said in ranks.run(2, exchanged_in_a_cell):
+        assert calls and "is no pipeline, but the cell asks for one" in said
+    with pytest.raises(ValueError, match="one of exchange, bucket_mb"):
+        chosen_exchange(bucketed_allreduce(), 1)

@@ -13,7 +13,7 @@ from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.exchange import Exchange
-from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
+from tnt_notebook.parallel.exchange.allreduce import chosen_exchange
 from tnt_notebook.parallel.scope import METHODS, call, current_session
 from tnt_notebook.parallel.session import Session
 from tnt_notebook.plan.options import Pipeline
@@ -36,6 +36,7 @@ class Model:
     Raises:
         CheckpointError: the folder of checkpoints cannot be used, or holds another run.
         ModelError: ``model`` is not a Keras model.
+        ValueError: both ``exchange`` and ``bucket_mb`` are given.
 
     Example::
 
@@ -62,11 +63,13 @@ class Model:
                 f"tnt.Model wraps a keras.Model, not a {type(model).__name__}. Is it a tf_keras "
                 "model? Keras 2 is not supported."
             )
-        session = Session(comm.world(), exchange or bucketed_allreduce(bucket_mb), pipeline)
+        session = Session(comm.world(), chosen_exchange(exchange, bucket_mb), pipeline)
         seeds.synchronise(session.over)
         if checkpoint is not None:
             session.checkpoints = RunCheckpoints(session.over, checkpoint)
-        vars(self).update(keras_model=model, _session=session)
+        asked = (exchange, bucket_mb, pipeline, checkpoint)
+        has_options = any(option is not None for option in asked)
+        vars(self).update(keras_model=model, _session=session, _has_options=has_options)
         weakref.finalize(self, session.close)
 
     def __getattr__(self, name: str) -> Any:
@@ -85,8 +88,13 @@ class Model:
 def _through(name: str) -> Any:
     def method(self: Model, *args: Any, **kwargs: Any) -> Any:
         own, cell = self._session, current_session()
-        if cell is not None and own.pipeline is None and own.checkpoints is None:
+        if cell is not None and not self._has_options:
             own = cell
+        elif cell is not None and cell.pipeline is not None and own.pipeline is None:
+            raise ModelError(
+                "This tnt.Model has options of its own and is no pipeline, but the cell asks for "
+                "one: give it pipeline=tnt.Pipeline(...), or leave --pipeline out."
+            )
         with own.reported_by(cell or own):
             return call(own, name, self.keras_model, *args, **kwargs)
 

@@ -20,7 +20,7 @@ from tnt_notebook.parallel import agreement, on_batch, run, saving, seeds
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.exchange import Exchange
-from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce
+from tnt_notebook.parallel.exchange.allreduce import chosen_exchange
 from tnt_notebook.parallel.progress import Report
 from tnt_notebook.parallel.session import Session
 from tnt_notebook.plan.options import Pipeline
@@ -76,7 +76,7 @@ def distributed(
     usual_timeout = over.timeout_s
     if timeout is not None:
         over.set_timeout(timeout)
-    session = Session(over, exchange or bucketed_allreduce(bucket_mb), pipeline, report, quiet)
+    session = Session(over, chosen_exchange(exchange, bucket_mb), pipeline, report, quiet)
     outer, _current = _current, session
     try:
         agreement.agree(over, {"call": "begin"})

@@ -14,6 +14,13 @@ from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.buckets import MIB, BucketSizes, plan
 
 
+def chosen_exchange(exchange: Exchange | None, bucket_mb: float | None) -> Exchange:
+    """The exchange that a person has asked for, by itself or by the size of its buckets."""
+    if exchange is not None and bucket_mb is not None:
+        raise ValueError("bucket_mb is for the default exchange: give one of exchange, bucket_mb")
+    return exchange or bucketed_allreduce(bucket_mb)
+
+
 def bucketed_allreduce(bucket_mb: float | None = None, wire: str | None = None) -> Exchange:
     """An exchange that sums dense gradients in buckets and concatenates sparse ones.
 
