@@ -82,13 +82,9 @@ Bucket& Engine::take(std::uint32_t channel) {
 
 Bucket& Engine::take_locked(std::uint32_t channel) {
   auto& bucket = buckets_[channel];
+  // Messages of a failed operation may still be under way from its memory.
+  if (bucket != nullptr && bucket->busy && failed_) abandoned_.push_back(std::move(bucket));
   if (bucket == nullptr) {
-    bucket = std::make_unique<Bucket>();
-    bucket->channel = channel;
-  }
-  if (bucket->busy && failed_) {
-    // Messages of a failed operation may still be under way from its memory.
-    abandoned_.push_back(std::move(bucket));
     bucket = std::make_unique<Bucket>();
     bucket->channel = channel;
   }

@@ -114,6 +114,12 @@ class Engine {
     std::uint64_t notices_looked_ns = 0;
     std::atomic<bool> failed{false};  // its operations have been told
 
+    void take_started() {
+      std::lock_guard lock(mutex);
+      active.insert(active.end(), started.begin(), started.end());
+      started.clear();
+    }
+
     std::mutex mutex;  // of what follows
     std::vector<Bucket*> started;
     std::atomic<int> pending{0};  // operations started and not ended

@@ -65,11 +65,7 @@ bool Engine::move(Lane& lane) {
 void Engine::move_operations(Lane& lane, bool& progressed) {
   if (lane.pending.load(std::memory_order_acquire) != static_cast<int>(lane.active.size())) {
     const std::size_t before = lane.active.size();
-    {
-      std::lock_guard lock(lane.mutex);
-      lane.active.insert(lane.active.end(), lane.started.begin(), lane.started.end());
-      lane.started.clear();
-    }
+    lane.take_started();
     for (std::size_t i = before; i < lane.active.size(); ++i) {
       Bucket& bucket = *lane.active[i];
       const Plan& plan = bucket.plans.front();
@@ -96,12 +92,7 @@ void Engine::move_operations(Lane& lane, bool& progressed) {
 void Engine::fail_operations(Lane& lane) {
   lane.failed = true;
   const Failure reason = failure();
-  {
-    // Nothing is added from here on: submit() looks at failed_ under this lock.
-    std::lock_guard lock(lane.mutex);
-    lane.active.insert(lane.active.end(), lane.started.begin(), lane.started.end());
-    lane.started.clear();
-  }
+  lane.take_started();  // nothing is added from here on: submit() looks at failed_ under its lock
   try {
     lane.transport->cancel_receives();
   } catch (const TransportError&) {

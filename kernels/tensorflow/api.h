@@ -26,7 +26,7 @@ enum DataType : int {
   TF_BFLOAT16 = 14,
   TF_HALF = 19,
 };
-enum Code : int { TF_OK = 0, TF_INVALID_ARGUMENT = 3, TF_ABORTED = 10, TF_INTERNAL = 13 };
+enum Code : int { TF_OK = 0, TF_ABORTED = 10, TF_INTERNAL = 13 };
 
 // clang-format off
 #define TNT_TF_FUNCTIONS(F) \
@@ -39,7 +39,6 @@ enum Code : int { TF_OK = 0, TF_INVALID_ARGUMENT = 3, TF_ABORTED = 10, TF_INTERN
   F(void*, TF_TensorData, (const TF_Tensor*)) \
   F(size_t, TF_DataTypeSize, (DataType)) \
   F(size_t, TF_TensorByteSize, (const TF_Tensor*)) \
-  F(int64_t, TF_TensorElementCount, (const TF_Tensor*)) \
   F(int, TF_NumDims, (const TF_Tensor*)) \
   F(int64_t, TF_Dim, (const TF_Tensor*, int)) \
   F(int, TF_NumInputs, (TF_OpKernelContext*)) \

@@ -16,14 +16,12 @@
 
 namespace tnt::tf {
 
-struct DeleteStatus {
+struct Delete {
   void operator()(TF_Status* status) const { TF_DeleteStatus(status); }
-};
-struct DeleteTensor {
   void operator()(TF_Tensor* tensor) const { TF_DeleteTensor(tensor); }
 };
-using StatusOwner = std::unique_ptr<TF_Status, DeleteStatus>;
-using TensorOwner = std::unique_ptr<TF_Tensor, DeleteTensor>;
+using StatusOwner = std::unique_ptr<TF_Status, Delete>;
+using TensorOwner = std::unique_ptr<TF_Tensor, Delete>;
 
 inline StatusOwner new_status() { return StatusOwner(TF_NewStatus()); }
 

@@ -50,7 +50,8 @@ class SharedTransport final : public Transport {
               std::size_t bytes) override {
     if (bytes > sizeof(Line::inlined) && !node_->holds(data))
       throw std::logic_error("a large message to a rank of the node must lie in shared memory");
-    const auto [ticket, transfer] = open(Kind::send, peer, channel, heading, bytes);
+    const Ticket ticket = open(Kind::send, peer, channel, heading, bytes);
+    Transfer& transfer = transfers_[ticket];
     transfer.source = static_cast<const std::byte*>(data);
     transfer.number = ++transfer.pair->sends;
     transfer.posted = post(transfer);
@@ -59,7 +60,8 @@ class SharedTransport final : public Transport {
 
   Ticket receive(int peer, std::uint32_t channel, const Heading& heading, void* data,
                  std::size_t bytes) override {
-    const auto [ticket, transfer] = open(Kind::receive, peer, channel, heading, bytes);
+    const Ticket ticket = open(Kind::receive, peer, channel, heading, bytes);
+    Transfer& transfer = transfers_[ticket];
     transfer.target = static_cast<std::byte*>(data);
     transfer.number = ++transfer.pair->receives;
     return ticket;
@@ -124,11 +126,7 @@ class SharedTransport final : public Transport {
     std::size_t bytes = 0;
   };
 
-  struct Opened {
-    Ticket ticket;
-    Transfer& transfer;
-  };
-  Opened open(Kind kind, int peer, std::uint32_t channel, const Heading& heading,
+  Ticket open(Kind kind, int peer, std::uint32_t channel, const Heading& heading,
               std::size_t bytes) {
     if (free_.empty()) {
       free_.push_back(static_cast<Ticket>(transfers_.size()));
@@ -144,7 +142,7 @@ class SharedTransport final : public Transport {
     transfer.window = all.window;
     transfer.heading = heading;
     transfer.bytes = bytes;
-    return {ticket, transfer};
+    return ticket;
   }
 
   // False while the ring is full, or an earlier message waits for it.

@@ -94,7 +94,7 @@ class Transport {
   virtual bool done(Ticket ticket) = 0;
 
   // Throws PeerDied if this peer is known to have ended.
-  virtual void check_alive(int peer) { static_cast<void>(peer); }
+  virtual void check_alive(int /*peer*/) {}
 
   // Fire and forget; the payload is copied, max_notice_bytes at most.
   virtual void notify(int peer, std::uint32_t kind, const std::string& payload) = 0;
@@ -124,13 +124,8 @@ class Transport {
 
   // What a channel's peers reach as this rank's window from the next message on; and the window of
   // a peer as of its last message, null if its memory is out of reach.
-  virtual void expose(std::uint32_t channel, std::byte* window) {
-    static_cast<void>(channel), static_cast<void>(window);
-  }
-  virtual std::byte* window(int peer, std::uint32_t channel) {
-    static_cast<void>(peer), static_cast<void>(channel);
-    return nullptr;
-  }
+  virtual void expose(std::uint32_t /*channel*/, std::byte* /*window*/) {}
+  virtual std::byte* window(int /*peer*/, std::uint32_t /*channel*/) { return nullptr; }
 
   // Rings when something happens here; if it does not for messages under way, they must be polled.
   virtual Doorbell& doorbell() { return doorbell_; }

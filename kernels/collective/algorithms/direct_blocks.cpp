@@ -53,12 +53,16 @@ class Pieces {
   std::size_t line_, chunks_, slot_count_ = 0;
 };
 
-void give_pieces(Writer& writer, const Pieces& pieces, int size, std::size_t chunk,
-                 std::size_t slot) {
-  for (int block = 0; block < size; ++block) {
-    const Range piece = pieces.piece(block, chunk);
-    writer.copy(data_at(pieces.staged_at(block, slot)), input_at(piece.begin), piece.count);
-  }
+// For pass_chunks: gives a piece of each block. take(chunk, slot) takes some.
+template <class Take>
+void pass_pieces(Writer& writer, const Members& members, const Pieces& pieces, Take take) {
+  const auto give = [&](std::size_t chunk, std::size_t slot) {
+    for (int block = 0; block < members.size(); ++block) {
+      const Range piece = pieces.piece(block, chunk);
+      writer.copy(data_at(pieces.staged_at(block, slot)), input_at(piece.begin), piece.count);
+    }
+  };
+  pass_chunks(writer, members, pieces.chunks(), give, take);
 }
 
 // The root hears that all have taken what it gave, and may say that there is more.
@@ -114,15 +118,11 @@ void write_reduce_scatter_in_place(Writer& writer, const Task& task, const Membe
 
 void write_staged_reduce_scatter(Writer& writer, const Task& task, const Members& members) {
   const Pieces pieces(task);
-  const auto give = [&](std::size_t chunk, std::size_t slot) {
-    give_pieces(writer, pieces, task.size, chunk, slot);
-  };
-  const auto take = [&](std::size_t chunk, std::size_t slot) {
+  pass_pieces(writer, members, pieces, [&](std::size_t chunk, std::size_t slot) {
     const Range piece = pieces.piece(task.rank, chunk);
     const Place sum = output_at(piece.begin - output_begin(task));
     reduce_from_all(writer, task, sum, pieces.staged_at(task.rank, slot), piece.count);
-  };
-  pass_chunks(writer, members, pieces.chunks(), give, take);
+  });
 }
 
 void write_allgather_in_place(Writer& writer, const Task& task, const Members& members) {
@@ -169,18 +169,14 @@ void write_alltoall_in_place(Writer& writer, const Task& task, const Members& me
 
 void write_staged_alltoall(Writer& writer, const Task& task, const Members& members) {
   const Pieces pieces(task);
-  const auto give = [&](std::size_t chunk, std::size_t slot) {
-    give_pieces(writer, pieces, task.size, chunk, slot);
-  };
-  const auto take = [&](std::size_t chunk, std::size_t slot) {
+  pass_pieces(writer, members, pieces, [&](std::size_t chunk, std::size_t slot) {
     for (int k = 0; k < task.size; ++k) {
       const int rank = members.around(members.me + k);
       const Range piece = pieces.piece(rank, chunk);
       writer.copy(output_at(piece.begin), writer.data_of(rank, pieces.staged_at(task.rank, slot)),
                   piece.count);
     }
-  };
-  pass_chunks(writer, members, pieces.chunks(), give, take);
+  });
 }
 
 // In place, or not.
