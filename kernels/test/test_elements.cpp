@@ -77,14 +77,6 @@ std::pair<std::vector<T>, std::vector<T>> pairs_of_special_elements() {
 }
 
 template <class T>
-std::vector<T> nans() {
-  std::vector<T> all = special_elements<T>();
-  const auto is_number = [](T element) { return !std::isnan(read(element)); };
-  all.erase(std::remove_if(all.begin(), all.end(), is_number), all.end());
-  return all;
-}
-
-template <class T>
 std::vector<T> random_elements(std::mt19937_64& random, std::size_t count) {
   static const std::vector<T> special = special_elements<T>();
   std::vector<T> all;
@@ -331,7 +323,9 @@ TEST(a_scaled_conversion_rounds_once_and_gives_one_quiet_nan) {
       using To = decltype(to_zero);
       using From = decltype(from_zero);
       constexpr bool in_double = std::is_same_v<To, double> || std::is_same_v<From, double>;
-      std::vector<From> source = nans<From>();
+      std::vector<From> source;
+      for (const From& element : special_elements<From>())
+        if (std::isnan(read(element))) source.push_back(element);
       std::vector<To> expected(source.size(), bits_as<To>(nan_bits<To>));
       for (int i = 0; i < 1000; ++i) {
         source.push_back(make<From>(i * 0.37));

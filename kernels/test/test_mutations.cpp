@@ -80,9 +80,6 @@ TEST(a_step_that_is_missing_is_found) {
     chosen.erase();
     return true;
   });
-}
-
-TEST(an_empty_message_that_is_missing_is_found) {
   check_found("a missing empty message", [](Chosen chosen) {
     const Step send = chosen.step();
     if (send.action != Action::send || send.count != 0) return false;
@@ -105,7 +102,7 @@ TEST(an_empty_message_that_is_missing_is_found) {
   });
 }
 
-TEST(a_message_to_another_rank_is_found) {
+TEST(a_message_to_another_rank_or_of_another_length_or_duration_is_found) {
   check_found("another peer", [](Chosen chosen) {
     if (!chosen.step().is_message()) return false;
     int& peer = chosen.step().peer;
@@ -113,19 +110,29 @@ TEST(a_message_to_another_rank_is_found) {
     while (peer == chosen.rank);
     return true;
   });
-}
-
-TEST(a_message_of_another_length_is_found) {
   check_found("another count", [](Chosen chosen) {
     ++chosen.step().count;
     return chosen.step().is_message();
   });
+  check_found("a longer span", [](Chosen chosen) {
+    Step& step = chosen.step();
+    ++step.span;
+    return step.action == Action::receive && step.to.memory == Memory::scratch && step.count != 0;
+  });
 }
 
-TEST(a_shorter_copy_or_sum_is_found) {
+TEST(a_copy_or_sum_of_less_or_of_another_rank_is_found) {
   check_found("a smaller count", [](Chosen chosen) {
     --chosen.step().count;
     return !chosen.step().is_message();
+  });
+  check_found("data of the next rank", [](Chosen chosen) {
+    Step& step = chosen.step();
+    if (step.is_message() || step.from.memory != Memory::data) return false;
+    if (step.to.rank != here) return false;  // there it has the same elements already
+    const int source = step.from.rank == here ? chosen.rank : step.from.rank;
+    step.from.rank = (source + 1) % chosen.task.size;
+    return step.from.rank != chosen.rank;
   });
 }
 
@@ -137,25 +144,6 @@ TEST(a_range_that_is_shifted_is_found) {
   check_found("a shifted target", [](Chosen chosen) {
     ++chosen.step().to.begin;
     return chosen.step().count != 0 && chosen.step().action != Action::send;
-  });
-}
-
-TEST(a_message_that_takes_longer_is_found) {
-  check_found("a longer span", [](Chosen chosen) {
-    Step& step = chosen.step();
-    ++step.span;
-    return step.action == Action::receive && step.to.memory == Memory::scratch && step.count != 0;
-  });
-}
-
-TEST(data_of_another_rank_is_found) {
-  check_found("data of the next rank", [](Chosen chosen) {
-    Step& step = chosen.step();
-    if (step.is_message() || step.from.memory != Memory::data) return false;
-    if (step.to.rank != here) return false;  // there it has the same elements already
-    const int source = step.from.rank == here ? chosen.rank : step.from.rank;
-    step.from.rank = (source + 1) % chosen.task.size;
-    return step.from.rank != chosen.rank;
   });
 }
 

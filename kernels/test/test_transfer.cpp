@@ -73,24 +73,17 @@ TEST(messages_are_posted_from_several_threads) {
   });
 }
 
-TEST(messages_that_wait_hear_of_a_failure) {
-  for (const Joined joined : every_joined) {
-    Ranks ranks(2, 60, joined);
-    const auto owner = borrowed(ranks[1]);
-    std::list<Message> messages;
-    for (int i = 0; i < 5; ++i) messages.emplace_back(owner, 7, 1000, 1.0f);
-    ranks[0].abort("rank 0: bad data");
-    for (Message& message : messages) CHECK_EQUAL(message.pending.wait(), "rank 0: bad data");
-    Message late(owner, 7, 1000, 1.0f);
-    CHECK_EQUAL(late.pending.wait(), "rank 0: bad data");
-  }
-}
-
-TEST(messages_that_wait_hear_that_communication_is_closed) {
-  Ranks ranks(2);
-  const auto owner = borrowed(ranks[1]);
-  std::list<Message> messages;
-  for (int i = 0; i < 5; ++i) messages.emplace_back(owner, 7, 1000, 1.0f);
-  ranks[1].close();
-  for (Message& message : messages) CHECK_EQUAL(message.pending.wait(), "communication is closed");
+TEST(messages_that_wait_or_come_too_late_hear_of_a_failure_and_that_communication_is_closed) {
+  for (const Joined joined : every_joined)
+    for (const bool closes : {false, true}) {
+      Ranks ranks(2, 60, joined);
+      const auto owner = borrowed(ranks[1]);
+      std::list<Message> messages;
+      for (int i = 0; i < 5; ++i) messages.emplace_back(owner, 7, 1000, 1.0f);
+      closes ? ranks[1].close() : ranks[0].abort("rank 0: bad data");
+      const char* const reason = closes ? "communication is closed" : "rank 0: bad data";
+      for (Message& message : messages) CHECK_EQUAL(message.pending.wait(), reason);
+      Message late(owner, 7, 1000, 1.0f);
+      CHECK_EQUAL(late.pending.wait(), reason);
+    }
 }
