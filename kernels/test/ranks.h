@@ -77,13 +77,12 @@ void take(Request& request, std::vector<T>& values) {
 
 // An allreduce of values that takes their place; as private memory, which is copied in and out.
 template <class T>
-auto allreduce_of(std::vector<T>& values, Type type, Reduction reduction, double scale = 1,
+auto allreduce_of(std::vector<T>& values, Type type, Reduction reduction,
                   const std::string& algorithm = "") {
-  return [&values, type, reduction, scale, algorithm](Request& request) {
+  return [&values, type, reduction, algorithm](Request& request) {
     request.collective = Collective::allreduce;
     request.type = request.wire = type;
     request.reduction = reduction;
-    request.scale = scale;
     request.count = values.size();
     request.algorithm = algorithm;
     request.label = "allreduce of values";
@@ -94,8 +93,8 @@ auto allreduce_of(std::vector<T>& values, Type type, Reduction reduction, double
 
 template <class T>
 Failure allreduce_in_place(Engine& engine, Type type, Reduction reduction, std::vector<T>& values,
-                           double scale = 1, std::uint32_t channel = 0, Way way = Way::started) {
-  return call(engine, channel, allreduce_of(values, type, reduction, scale), way);
+                           std::uint32_t channel = 0, Way way = Way::started) {
+  return call(engine, channel, allreduce_of(values, type, reduction), way);
 }
 
 Fill barrier_of(const std::string& label);

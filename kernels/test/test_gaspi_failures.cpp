@@ -8,16 +8,6 @@
 using namespace tnt;
 using namespace tnt::test;
 
-TEST(a_missing_library_is_named) {
-  GaspiOptions options = options_of(0, 1, 0);
-  options.library = "libNoSuchGPI2.so";
-  options.epoch = 1;
-  const auto error = thrown_by<TransportError>([&] { make_gaspi_transport(options); });
-  CHECK_CONTAINS(error, "GPI-2 was not found");
-  CHECK_CONTAINS(error, "libNoSuchGPI2.so");
-  CHECK_CONTAINS(error, "set TNT_GASPI_LIBRARY");
-}
-
 TEST(a_rank_that_dies_is_named_to_those_who_wait_for_it_and_the_others_go_on) {
   Job job(3);
   const auto body = [](Member& member) {

@@ -75,11 +75,6 @@ TEST(what_is_chosen_fits_and_is_right) {
         }
 }
 
-TEST(every_default_rule_names_an_algorithm) {
-  for (const Rule& rule : default_rules())
-    CHECK(find_algorithm(rule.collective, rule.algorithm) != nullptr);
-}
-
 TEST(on_one_node_a_bucket_is_reduced_in_memory_and_between_nodes_by_levels) {
   Task task = make_task(Collective::allreduce, 8, 1 << 20);
   task.node = one_node(8);

@@ -1,6 +1,5 @@
 // Shared memory between real processes: messages, windows, the end of a peer, and what is left.
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -73,24 +72,9 @@ TEST(messages_of_any_size_arrive_whole_and_in_order_on_every_channel) {
 
 TEST(a_sender_may_be_far_ahead_of_the_receiver) {
   on_node(2, [](Transport& transport) {
-    constexpr int messages = 10000;
-    std::vector<int> numbers(messages);
-    std::iota(numbers.begin(), numbers.end(), 0);
-    std::vector<Ticket> tickets;
-    for (int i = 0; i < messages; ++i) {
-      if (transport.rank() == 0) {
-        const int& number = numbers[i];
-        tickets.push_back(transport.send(1, 1, heading, &number, sizeof number));
-        if (i % 100 == 0)
-          for (const Ticket ticket : tickets) finish(transport, ticket);
-        if (i % 100 == 0) tickets.clear();
-      } else {
-        int got = -1;
-        finish(transport, transport.receive(0, 1, heading, &got, sizeof got));
-        CHECK_EQUAL(got, i);
-      }
-    }
-    for (const Ticket ticket : tickets) finish(transport, ticket);
+    for (std::uint32_t round = 0; round < 3; ++round)
+      exchange(transport, {1 - transport.rank()}, 1, std::vector<std::size_t>(500, 4), heading,
+               round);
   });
 }
 
@@ -188,14 +172,4 @@ TEST(what_is_private_stays_private) {
   SegmentAddress wrong = segment.address();
   wrong.host = "elsewhere";
   CHECK_THROWS(MappedSegment(wrong, segment), TransportError);
-}
-
-TEST(a_limit_of_the_machine_is_an_error_with_its_reason) {
-  Processes<int>(1, [](int) { return std::make_unique<int>(); }).run([](int&) {
-    signal(SIGXFSZ, SIG_IGN);
-    const rlimit most{1 << 20, 1 << 20};
-    setrlimit(RLIMIT_FSIZE, &most);
-    CHECK_EQUAL(thrown_by<TransportError>([] { Segment segment(space); }),
-                "shared memory of 2048 MiB cannot be made: File too large");
-  });
 }

@@ -77,7 +77,7 @@ TEST(readers_never_see_half_an_event_while_threads_write) {
 TEST(an_allreduce_leaves_its_phases_in_the_trace) {
   on_ranks(2, [](Engine& engine) {
     std::vector<float> values(1000);
-    CHECK_EQUAL(allreduce_in_place(engine, Type::float32, Reduction::sum, values, 1, 9), "");
+    CHECK_EQUAL(allreduce_in_place(engine, Type::float32, Reduction::sum, values, 9), "");
     std::vector<EventKind> kinds;
     std::uint64_t before = 0;
     for (const Event& event : engine.trace().read()) {
