@@ -4,8 +4,6 @@ All imports count, also those inside functions and under ``TYPE_CHECKING``. A ro
 files beside them, such as ``errors.py``, may be known by all and know each other alone.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Private names of Keras and TensorFlow are known to ``tnt_notebook/keras`` alone."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

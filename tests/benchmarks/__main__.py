@@ -7,8 +7,6 @@ compare with is said in `contestants.py`; the benchmarks take options when they 
 themselves. Each has so much time for its rounds, says how many it made, and how far it is.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -7,8 +7,6 @@ carries over one link does an allreduce make use of, and what does it bring to a
 first? Needs what `tests.support.hosts` needs: root, mostly.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 import sys

@@ -3,8 +3,6 @@
 python -m tests.benchmarks.checkpoint
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 import time

@@ -6,8 +6,6 @@
 What is not in the folder is left out of a benchmark, which says so.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

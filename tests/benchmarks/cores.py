@@ -1,7 +1,5 @@
 """On which cores the ranks of a benchmark run, and what these cores are like just now."""
 
-from __future__ import annotations
-
 import os
 
 from tests.benchmarks import native

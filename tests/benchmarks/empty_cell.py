@@ -1,7 +1,5 @@
 """How long a warm empty cell takes on 4 ranks, beside ipyparallel's own way to run one."""
 
-from __future__ import annotations
-
 import time
 
 from tests.benchmarks.rounds import interleaved

@@ -1,7 +1,5 @@
 """Models that are timed, and how; whichever Keras: 3, or the legacy one of tf_keras."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """How torch's ranks find each other. It runs in torch's own Python."""
 
-from __future__ import annotations
-
 import torch
 
 from tests.benchmarks.seat import Seat

@@ -3,8 +3,6 @@
 python -m tests.benchmarks.gpu
 """
 
-from __future__ import annotations
-
 import os
 
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")

@@ -1,7 +1,5 @@
 """The C parts of the benchmarks, compiled when a benchmark runs."""
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import functools

@@ -1,7 +1,5 @@
 """The main program of a benchmark, and figures as text."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Iterable

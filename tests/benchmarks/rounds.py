@@ -1,7 +1,5 @@
 """Interleaved rounds: on a noisy machine only the ratio of neighbours says anything."""
 
-from __future__ import annotations
-
 import os
 import platform
 import statistics

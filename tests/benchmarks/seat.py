@@ -6,8 +6,6 @@ The function gets the seat and the words. This module runs in every contestant's
 imports nothing but the standard library.
 """
 
-from __future__ import annotations
-
 import array
 import ctypes
 import importlib

@@ -5,8 +5,6 @@ Ours: ``Cluster(n)`` to ready; and on to the end of ``import tensorflow`` on all
 same with a heartbeat period of 250 ms, which is what its start mostly waits for.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -1,7 +1,5 @@
 """What distributed training costs where there is nothing to distribute: one rank against Keras."""
 
-from __future__ import annotations
-
 import keras
 
 import tnt_notebook as tnt

@@ -1,7 +1,5 @@
 """What it costs to see: steps with the trace and frames twice a second, beside steps without."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

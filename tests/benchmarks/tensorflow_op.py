@@ -6,8 +6,6 @@ Allreduces one after another, as ops of one tf.function, each of which takes the
 before; the same function without them, for what a call of it costs anyhow; and as calls.
 """
 
-from __future__ import annotations
-
 import statistics
 from argparse import Namespace
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Fixtures for tests in a real JupyterLab and a real browser."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The live view in a real JupyterLab, from the first frame to the saved notebook."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The live view in Jupyter Notebook 7: what JupyterLab shows, it shows as well."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

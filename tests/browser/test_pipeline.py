@@ -1,7 +1,5 @@
 """A pipeline of real ranks in JupyterLab: its plan, its live view, and its Stop button."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The timeline of the last step in a real JupyterLab: by pointer, by keyboard, with many ranks."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

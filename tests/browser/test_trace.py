@@ -1,7 +1,5 @@
 """Runs that are kept, in a real JupyterLab: shown afterwards, or followed; compared."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

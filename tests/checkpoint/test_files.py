@@ -1,7 +1,5 @@
 """Files of checkpoints tell when they are damaged, wherever that is."""
 
-from __future__ import annotations
-
 import os
 import stat
 import threading

@@ -1,7 +1,5 @@
 """Clusters as jobs of PBS, LSF and Grid Engine: real jobs, of played batch systems."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import stat

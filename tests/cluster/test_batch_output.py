@@ -1,7 +1,5 @@
 """What batch systems print, made sense of: samples of what the real ones print."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

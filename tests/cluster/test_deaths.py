@@ -1,7 +1,5 @@
 """Ranks that die: the others live, and a fit goes on or ends, as it was asked to."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

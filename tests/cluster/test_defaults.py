@@ -1,7 +1,5 @@
 """Defaults of a site and a person: where they are found, who has the last word, broken files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

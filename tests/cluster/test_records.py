@@ -1,7 +1,5 @@
 """What is kept of a cluster and of a fit: whatever the files hold, nobody falls over them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What may be asked for, what follows from it, and what is refused with which words."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import asdict

@@ -4,8 +4,6 @@ Of a script that is like another one, the golden file has what differs: slices o
 lines, each followed by the lines that stand there instead.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Whatever is said to the warden, it lives on, keeps its owner, and ends its cluster."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Single collectives as data: what is called, with which arrays, and whether NumPy agrees."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Schedules that a caller gives as Python functions: right ones, and wrong ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tnt_notebook.comm import schedules as s

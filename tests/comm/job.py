@@ -1,7 +1,5 @@
 """MPI jobs of their own, for what the shared job of the `ranks` fixture would not survive."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

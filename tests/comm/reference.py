@@ -1,7 +1,5 @@
 """Inputs of ranks, and what collectives have to make of them, by NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import ml_dtypes

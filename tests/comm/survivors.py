@@ -6,8 +6,6 @@ another: ``{"amid": "exchange", "seats": [2], "later": [0]}`` kills rank 2 amid 
 it is then.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import functools

@@ -1,7 +1,5 @@
 """Ops of one graph that are under way at once, started in another order on every rank."""
 
-from __future__ import annotations
-
 import random
 import time
 from functools import partial

@@ -1,8 +1,6 @@
 # ruff: noqa: E501  one case a line
 """What cannot be done is refused before anything starts: the other ranks need not take part."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

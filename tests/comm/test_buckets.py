@@ -1,7 +1,5 @@
 """Allreduce in place, in memory that the ranks of a node share."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 from functools import partial

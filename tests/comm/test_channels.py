@@ -1,7 +1,5 @@
 """Channels that keep exchanges apart."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

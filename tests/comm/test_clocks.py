@@ -1,7 +1,5 @@
 """How far the clocks of hosts are apart."""
 
-from __future__ import annotations
-
 import time
 
 from tnt_notebook.comm import clocks, world

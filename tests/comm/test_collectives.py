@@ -1,7 +1,5 @@
 """Every collective by every algorithm: of every shape and dtype, over every kind of link."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A rank that fails, or does not come, frees the others with an error that names it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Collectives over GPI-2 between ranks."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

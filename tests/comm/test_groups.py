@@ -1,7 +1,5 @@
 """Groups of ranks, and groups of these: everything that takes a communicator, on any."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A rank that is killed or stopped: the others hear of it, and nothing of the job is left."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

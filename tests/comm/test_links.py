@@ -1,7 +1,5 @@
 """How ranks reach each other: what is asked for, what comes of it, and what is said about it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

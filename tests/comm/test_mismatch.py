@@ -1,7 +1,5 @@
 """Ranks that make different calls: all of them raise, and the error names both operations."""
 
-from __future__ import annotations
-
 import os
 import time
 from functools import partial

@@ -1,7 +1,5 @@
 """A thousand collectives in a row, of every kind, on the world, on groups and on buckets."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 

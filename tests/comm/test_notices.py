@@ -1,7 +1,5 @@
 """Small messages beside the collectives."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

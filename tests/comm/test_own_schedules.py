@@ -1,7 +1,5 @@
 """Collectives by schedules that the caller gives as Python functions."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The table that says which algorithm a collective uses: read, written, agreed on."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

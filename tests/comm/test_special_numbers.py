@@ -1,7 +1,5 @@
 """NaN, infinities, zeros with a sign, and numbers at the ends of their type."""
 
-from __future__ import annotations
-
 import itertools
 
 import ml_dtypes

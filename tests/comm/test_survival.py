@@ -1,7 +1,5 @@
 """Ranks that die under ULFM: the others are told who, and go on without them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

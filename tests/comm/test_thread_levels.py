@@ -1,7 +1,5 @@
 """MPI may have been started for fewer threads than the backend has: then they take turns."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.comm import job

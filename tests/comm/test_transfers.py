@@ -1,7 +1,5 @@
 """Tensors from one rank to another, by ops of a graph."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

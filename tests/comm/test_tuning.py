@@ -1,7 +1,5 @@
 """Measuring how fast ranks exchange, and what follows from it."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Functions that run at once on a rank, and on every rank begin in another order."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import threading

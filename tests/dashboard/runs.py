@@ -1,7 +1,5 @@
 """Frames of runs that never ran, for the tests of what shows them."""
 
-from __future__ import annotations
-
 from tnt_notebook.telemetry import Breakdown, Frame, Recorder, State
 
 

@@ -1,7 +1,5 @@
 """Step traces of pipelines that never ran: simulated."""
 
-from __future__ import annotations
-
 import random
 
 from tnt_notebook.plan.families import bubble_by_formula, make

@@ -1,7 +1,5 @@
 """The browser side is found, joined, and passes its own tests in Node."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

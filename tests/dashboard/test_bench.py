@@ -1,7 +1,5 @@
 """What ``%tnt_bench`` leaves: rows, a verdict, a figure."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

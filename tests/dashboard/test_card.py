@@ -1,7 +1,5 @@
 """The widget's traits, as a browser would see them."""
 
-from __future__ import annotations
-
 import json
 import zlib
 

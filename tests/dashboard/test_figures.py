@@ -1,7 +1,5 @@
 """The figure that stays: panels, size, and that any browser can read it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

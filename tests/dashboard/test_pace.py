@@ -1,7 +1,5 @@
 """The limit on how often something is sent."""
 
-from __future__ import annotations
-
 import threading
 import time
 

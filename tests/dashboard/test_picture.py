@@ -1,7 +1,5 @@
 """The still picture of the last step."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """What a plan says in words, and its timeline."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """A measured step beside itself as planned, and how much of it is idle: timelines by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.dashboard.steps import step_of_a_pipeline

@@ -1,7 +1,5 @@
 """The text that stays."""
 
-from __future__ import annotations
-
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tests.telemetry.by_hand import step_of
 from tnt_notebook.dashboard import summary

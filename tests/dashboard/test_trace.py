@@ -1,7 +1,5 @@
 """A run to look at: its figures, its boxes as a table, its export."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

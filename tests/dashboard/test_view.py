@@ -1,7 +1,5 @@
 """The life of the live view, where there is no browser: in this process, a kernel, a terminal."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

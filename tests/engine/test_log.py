@@ -1,7 +1,5 @@
 """A log that is cut while it is written and read."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Names that the notebook and its ranks share."""
 
-from __future__ import annotations
-
 import pytest
 
 from tnt_notebook.protocol import Call

@@ -1,7 +1,5 @@
 """What the driver says of a GPU, whoever uses it."""
 
-from __future__ import annotations
-
 import pynvml
 
 

@@ -3,8 +3,6 @@
 With ``driver`` as its argument it asks only whether there is a GPU, in any Python 3.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import shutil

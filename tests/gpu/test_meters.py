@@ -1,7 +1,5 @@
 """Memory and energy of a GPU in the frames of a run."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

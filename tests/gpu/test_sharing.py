@@ -1,7 +1,5 @@
 """Which GPU a rank sees, how much of its memory it takes, and what it gives back."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

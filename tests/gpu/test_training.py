@@ -1,7 +1,5 @@
 """Ranks that share a GPU train as one process with Keras alone does on the same GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a notebook on the first host does with a cluster over a hostfile; it tells what happens."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """Clusters over a hostfile: started on emulated hosts, training over real TCP, losing a host."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

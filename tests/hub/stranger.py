@@ -5,8 +5,6 @@
 Prints, as a JSON list, what succeeded.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

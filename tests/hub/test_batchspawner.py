@@ -1,7 +1,5 @@
 """A user's server as a job of a real Slurm, and ranks in that job and in one of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

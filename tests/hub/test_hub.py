@@ -1,7 +1,5 @@
 """Two users of one host at the same time, each in a browser, behind a JupyterHub."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """A second user of the same host can read, write, connect to and end nothing of a cluster."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Many cells on many ranks: nothing is lost, and nothing grows."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Ranks that print much: all of it arrives, in order, and does not pile up on its way."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

@@ -1,7 +1,5 @@
 """A notebook as a Jupyter kernel sees it: cells go in, messages come out."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """``%tnt_trace``: runs that are kept, as a person types it; and what survives a killed kernel."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Models of the kinds that are cut into stages, their batches, and labels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

@@ -1,7 +1,5 @@
 """fit, evaluate and predict of a model in stages give what one process gives."""
 
-from __future__ import annotations
-
 import keras
 import pytest
 

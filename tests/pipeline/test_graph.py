@@ -1,7 +1,5 @@
 """The graph of a Keras model as a list of calls."""
 
-from __future__ import annotations
-
 import keras
 import pytest
 from keras import layers

@@ -1,7 +1,5 @@
 """What lies on which rank while stages train, and what a model costs that was built lazily."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

@@ -1,7 +1,5 @@
 """Forward and backward, cut into functions of their own, compute what a tape computes."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Mixed precision in stages: what one process with the same policy computes, but for rounding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

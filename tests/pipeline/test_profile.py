@@ -1,7 +1,5 @@
 """What layers take is measured once, and kept."""
 
-from __future__ import annotations
-
 import json
 import stat
 from concurrent.futures import ThreadPoolExecutor

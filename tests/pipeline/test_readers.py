@@ -1,7 +1,5 @@
 """Only the first and last stages read data, and they must read the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A model says itself where it is to be cut."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What goes from stage to stage: training is that of one process."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

@@ -1,7 +1,5 @@
 """Trains a model in stages, and with Keras alone: what comes of it is the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

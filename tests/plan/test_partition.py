@@ -1,7 +1,5 @@
 """Cuts into consecutive stages: what goes between them, and that the best is found."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """What a plan says, against numbers worked out by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

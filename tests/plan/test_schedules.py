@@ -1,7 +1,5 @@
 """Every schedule is whole, comes to an end, and is idle and holds as much as its formula says."""
 
-from __future__ import annotations
-
 import dataclasses
 import graphlib
 from pathlib import Path

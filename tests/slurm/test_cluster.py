@@ -1,7 +1,5 @@
 """Clusters as jobs of a real Slurm."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A script in a job that is queued again when its time is over, as docs/checkpoints.md shows it."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

@@ -9,8 +9,6 @@ hosts but the first are names for this machine, which the system's own agent (pb
 qrsh) brings programs to. All of it ends with this process, however that ends: see `supervisor.py`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -9,8 +9,6 @@ what the real commands print, as their documentation and public logs show it. Fi
     12.end          what ends it: ``cancelled`` or ``time``
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

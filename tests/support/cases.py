@@ -1,7 +1,5 @@
 """Which cases of a large table are tested: a few of each kind, or all with ``TNT_THOROUGH=1``."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Collection, Iterator

@@ -1,7 +1,5 @@
 """A headless chromium of this machine, for tests in a browser."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Whether there is a GPI-2 to test with; `TNT_GASPI_LIBRARY` says where, if not installed."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

@@ -1,7 +1,5 @@
 """Files of which a part was given back."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

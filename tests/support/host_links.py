@@ -1,7 +1,5 @@
 """The network between emulated hosts: a switch in user space with rate and delay, or a bridge."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -10,8 +10,6 @@ racks can stand side by side. All of it ends with this process, however that end
 process reads from a pipe that only this process holds, and takes the others along.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -7,8 +7,6 @@ Its proxy, configurable-http-proxy, is a program for Node.js: `make proxy` insta
 All of it ends with the host.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

@@ -3,8 +3,6 @@
 Such is the first process of an emulated host, with which everything there ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """A program in Python that a test talks to, and that does not outlive it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

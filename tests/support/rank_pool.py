@@ -4,8 +4,6 @@ One MPI job of `SIZE` ranks lives as long as the test session; a test asks for n
 ranks and importing TensorFlow takes seconds, a job that is there answers in milliseconds.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """What runs on each rank of the tests' MPI job: ``mpiexec -n 4 python -m ... SOCKET``."""
 
-from __future__ import annotations
-
 import importlib
 import pickle
 import sys

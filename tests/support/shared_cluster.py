@@ -5,8 +5,6 @@ once. What a test leaves on them is removed after it. Where they do not answer t
 all there, that test fails, and the next one gets new ranks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

@@ -9,8 +9,6 @@ clone are closed to others, as a home often is, they are open in here. All of it
 process, however that ends: the host's first process reads from a pipe that only this one holds.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

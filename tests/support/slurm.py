@@ -11,8 +11,6 @@ and everything that jobs have started belong to a supervisor that reads from a p
 process holds. No accounting daemon runs: `Slurm.job` tells how a job ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

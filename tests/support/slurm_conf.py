@@ -1,7 +1,5 @@
 """What Slurm's configuration files say, for the Slurm of the tests."""
 
-from __future__ import annotations
-
 import getpass
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The daemons of the tests' Slurm: munged, slurmctld and one slurmd a node, and who ends them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -9,8 +9,6 @@ with the processes of the control group, wherever they came from. Then it remove
 that these had open, the group and the folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -1,7 +1,5 @@
 """Events and steps made by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

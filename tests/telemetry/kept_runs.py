@@ -1,7 +1,5 @@
 """Runs that were kept on disk, without ranks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What frames say, against runs worked out by hand."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

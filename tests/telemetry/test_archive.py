@@ -1,7 +1,5 @@
 """Which runs there are, and how they ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

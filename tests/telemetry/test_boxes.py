@@ -1,7 +1,5 @@
 """From events to the boxes of a step, on events made by hand."""
 
-from __future__ import annotations
-
 from tests.telemetry.by_hand import events
 from tnt_notebook.telemetry.boxes import last_step
 from tnt_notebook.telemetry.events import NOT_TRAINING

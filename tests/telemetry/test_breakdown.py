@@ -1,7 +1,5 @@
 """Where the time of steps went, against timelines counted by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.telemetry.by_hand import events

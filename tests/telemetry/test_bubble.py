@@ -1,7 +1,5 @@
 """Why ranks are idle, on timelines made by hand; seconds are whole numbers."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.telemetry.by_hand import step_of

@@ -1,7 +1,5 @@
 """The trace that Chrome and Perfetto open, read back."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What the events of the backend say of communication, against intervals counted by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The sentence that says what limits training."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.telemetry.by_hand import step_of

@@ -1,7 +1,5 @@
 """The recorder, replayed with given times."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs on disk: what is written is what is read, within bounds, and for its owner only."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -6,8 +6,6 @@ There are two modes: in place, the vector is summed where it lies; private, from
 rank's own memory into another.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 from argparse import Namespace

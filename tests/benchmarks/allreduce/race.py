@@ -1,7 +1,5 @@
 """Interleaved rounds of allreduces of one size."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

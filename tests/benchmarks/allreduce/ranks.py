@@ -1,7 +1,5 @@
 """The ranks of each contestant: fill, meet, run an allreduce, and check the sum."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from functools import cache, partial

@@ -8,8 +8,6 @@ on the whole batch at once, while the other core rests. Efficiency is its step o
 torch's by torch's own step alone.
 """
 
-from __future__ import annotations
-
 import statistics
 from argparse import Namespace
 from collections.abc import Iterator

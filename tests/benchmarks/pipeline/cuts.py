@@ -1,7 +1,5 @@
 """The automatic cut for two ranks, and every other: how much longer than the best a step takes."""
 
-from __future__ import annotations
-
 import os
 import statistics
 from argparse import Namespace

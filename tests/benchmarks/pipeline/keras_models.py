@@ -1,7 +1,5 @@
 """The tasks in Keras."""
 
-from __future__ import annotations
-
 import keras
 from keras import layers
 

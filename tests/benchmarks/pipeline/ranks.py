@@ -1,7 +1,5 @@
 """The ranks of each contestant: they train some steps when they are asked to."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from functools import cache

@@ -1,7 +1,5 @@
 """What is trained, as data; inputs are noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tasks in torch, as the layers that may be cut apart."""
 
-from __future__ import annotations
-
 import time
 
 import torch

@@ -7,8 +7,6 @@ Every rank computes on one core with one thread, and has the same number of samp
 reach.
 """
 
-from __future__ import annotations
-
 import statistics
 from argparse import Namespace
 from collections.abc import Iterator

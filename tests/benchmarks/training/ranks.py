@@ -3,8 +3,6 @@
 They answer with its seconds, and with those in which a collective was under way, where it is known.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket
