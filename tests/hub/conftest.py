@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,7 +32,7 @@ def hub(host: SharedHost) -> Iterator[Hub]:
     """A JupyterHub that starts servers as processes."""
     if problem := jupyterhub.unavailable():
         pytest.skip(problem)
-    with jupyterhub.hub(host) as hub:
+    with closing(Hub(host)) as hub:
         yield hub
 
 

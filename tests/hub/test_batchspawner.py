@@ -1,6 +1,7 @@
 """A user's server as a job of a real Slurm, and ranks in that job and in one of their own."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -57,7 +58,7 @@ def slurm(host: SharedHost) -> Iterator[Slurm]:
 
 @pytest.fixture(scope="module")
 def hub_of_jobs(host: SharedHost, slurm: Slurm) -> Iterator[Hub]:
-    with jupyterhub.hub(host, CONFIGURATION, slurm.environment) as hub:
+    with closing(Hub(host, CONFIGURATION, slurm.environment)) as hub:
         yield hub
 
 

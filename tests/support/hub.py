@@ -1,13 +1,12 @@
 """A real JupyterHub for the tests, on a host with users of its own (`shared_host`).
 
-    with shared_host("alice", "bob") as host, hub(host) as jupyterhub:
+    with shared_host("alice", "bob") as host, closing(Hub(host)) as jupyterhub:
         jupyterhub.log_in(page, "alice")
 
 Its proxy, configurable-http-proxy, is a program for Node.js: `make proxy` installs it in the clone.
 All of it ends with the host.
 """
 
-import contextlib
 import functools
 import importlib.util
 import json
@@ -17,7 +16,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,14 +61,23 @@ c.KernelManager.shutdown_wait_time = 20.0
 
 
 class Hub:
-    """One that runs.
+    """One that runs, for the users of a host.
+
+    Args:
+        more: lines of its configuration.
+        environment: of it, besides root's.
 
     Attributes:
         url: of its proxy.
         host: its machine, with its users.
+
+    Raises:
+        RuntimeError: it did not start; with what it wrote.
     """
 
-    def __init__(self, host: SharedHost, more: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, host: SharedHost, more: str = "", environment: Mapping[str, str] | None = None
+    ) -> None:
         self.host = host
         self._password, self._token = secrets.token_hex(8), secrets.token_hex(16)
         port, hub_port, api_port = free_ports(3, *(undialled() or (10_000, 30_000)))
@@ -88,7 +96,8 @@ class Hub:
         with (self._folder / "log").open("w") as log:
             self._process = host.popen(
                 [sys.executable, "-m", "jupyterhub", "-f", "jupyterhub_config.py"],
-                cwd=self._folder, env={**host.environment(), **environment}, stdout=log, stderr=log,
+                cwd=self._folder, env={**host.environment(), **(environment or {})},
+                stdout=log, stderr=log,
             )  # fmt: skip
         eventually(self._answers, _START_S)
 
@@ -142,23 +151,6 @@ class Hub:
         except (urllib.error.URLError, OSError):
             time.sleep(0.2)
             return False
-
-
-@contextlib.contextmanager
-def hub(
-    host: SharedHost, more: str = "", environment: Mapping[str, str] | None = None
-) -> Iterator[Hub]:
-    """A hub for the users of a host.
-
-    Args:
-        more: lines of its configuration.
-        environment: of it, besides root's.
-
-    Raises:
-        RuntimeError: it did not start; with what it wrote.
-    """
-    with contextlib.closing(Hub(host, more, environment or {})) as running:
-        yield running
 
 
 @functools.cache
