@@ -34,19 +34,19 @@ PAIRS = {"transport": "gpi", "nodes": (0, 0, 1, 1)}
 @pytest.fixture(scope="module")
 def gpi_ranks(tmp_path_factory):
     """Ranks all of which have started GASPI together: worlds of some of them come afterwards."""
+    if problem := gpi2.unavailable():
+        pytest.skip(f"this machine does not allow it: {problem}")
     pool = RankPool(tmp_path_factory.mktemp("gpi_ranks"))
     pool.run(4, links, world=world_of(4))
     yield pool
     pool.stop()
 
 
-@gpi2.needed
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_ranks_without_shared_memory_have_gpi_between_them(gpi_ranks, n):
     assert gpi_ranks.run(n, links, world=world_of(n)) == [("gpi", "gpi", tuple(range(n)))] * n
 
 
-@gpi2.needed
 def test_ranks_of_a_node_share_memory(gpi_ranks):
     expected = ("gpi", "shared memory, gpi between 2 nodes", (0, 0, 2, 2))
     assert gpi_ranks.run(4, links, world=PAIRS) == [expected] * 4
@@ -55,28 +55,24 @@ def test_ranks_of_a_node_share_memory(gpi_ranks):
 WORLDS = [(n, world_of(n)) for n in (2, 3, 4)] + [(3, world_of(3, lanes=3)), (4, PAIRS)]
 
 
-@gpi2.needed
 @pytest.mark.parametrize(("n", "world"), WORLDS, ids=str)
 def test_every_collective_by_every_algorithm(gpi_ranks, n, world):
     digests = gpi_ranks.run(n, everything, world=world)
     assert len(set(digests)) == 1
 
 
-@gpi2.needed
 @pytest.mark.parametrize(("n", "world"), [(2, world_of(2)), (4, PAIRS)], ids=str)
 def test_messages_larger_than_the_rings(gpi_ranks, n, world):
     gpi_ranks.run(n, of_growing_size, world=world)
     gpi_ranks.run(n, large_allreduces, (1 << 22) + 7, world=world)
 
 
-@gpi2.needed
 def test_ranks_in_different_operations_are_told_both(gpi_ranks):
     sizes, kinds = (10, 15), ("float32", "float32")
     for text, _ in gpi_ranks.run(3, of_sizes, sizes, kinds, world=world_of(3)):
         assert "of 10 float32" in text and "of 15 float32" in text
 
 
-@gpi2.needed
 @pytest.mark.parametrize(("n", "world"), [(3, world_of(3)), (4, PAIRS)], ids=str)
 def test_a_rank_that_raises_frees_the_others_and_recovery_works_many_times(gpi_ranks, n, world):
     for _ in range(20):
@@ -101,19 +97,16 @@ def abort_behind_many_notices():
     return time.monotonic() - started
 
 
-@gpi2.needed
 def test_an_abort_that_has_to_wait_for_room_arrives(gpi_ranks):
     for _ in range(5):
         assert max(gpi_ranks.run(2, abort_behind_many_notices, world=world_of(2))) < 10
 
 
-@gpi2.needed
 def test_messages_under_way_at_a_failure_do_not_reach_the_next_collective(gpi_ranks):
     for _ in range(5):
         assert gpi_ranks.run(3, abort_amid_large_messages, world=world_of(3)) == [3.0] * 3
 
 
-@gpi2.needed
 @pytest.mark.parametrize("size", [0, 6, 8192])
 def test_notices_reach_all_ranks(gpi_ranks, size):
     for world in (world_of(4), PAIRS):
@@ -129,7 +122,6 @@ def many_worlds(count):
         del w
 
 
-@gpi2.needed
 def test_worlds_come_and_go(gpi_ranks):
     gpi_ranks.run(2, many_worlds, 40)
 
@@ -155,7 +147,6 @@ def one_without(rank):
     return start_with({})
 
 
-@gpi2.needed
 def test_one_rank_without_the_library_is_named_to_all(gpi_ranks, ranks):
     texts = ranks.run(3, one_without, 1)
     assert len(set(texts)) == 1 and "rank 1: GPI-2 was not found" in texts[0]
@@ -172,7 +163,6 @@ def small_world_first():
     return start_with({})
 
 
-@gpi2.needed
 def test_a_larger_world_than_the_first_one_is_an_error_that_says_what_to_do(gpi_ranks, tmp_path):
     pool = RankPool(tmp_path)
     try:
@@ -207,9 +197,7 @@ print("done", w.rank)
 
 
 @gpi2.needed
-@pytest.mark.skipif(
-    bool(hosts.unavailable()), reason=f"this machine does not allow it: {hosts.unavailable()}"
-)
+@hosts.needed
 def test_shared_memory_within_hosts_and_gpi_between_them(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.comm import job
 from tests.support.cases import latin
-from tests.support.hosts import hosts, unavailable
+from tests.support.hosts import hosts, needed
 from tests.support.rank_pool import rank_environment
 from tnt_notebook import comm
 from tnt_notebook.cluster.launch.command import SURVIVAL
@@ -100,7 +100,7 @@ def test_those_who_live_are_told_who_died_and_go_on(tmp_path, world, course):
         assert all({*one["lost"]} == {*range(n)} - {*members} for one in ranks)
 
 
-@pytest.mark.skipif(bool(unavailable()), reason=f"this machine does not allow it: {unavailable()}")
+@needed
 def test_ranks_die_on_several_hosts(tmp_path):
     deaths = [{"amid": "exchange", "seats": [0]}, {"amid": "rest", "seats": [3]}]
     with hosts(2) as rack:
