@@ -21,18 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
-    "Checkpoint",
-    "Model",
-    "Pipeline",
-    "Trace",
-    "distributed",
-    "keras",
-    "lazy",
-    "load_ipython_extension",
-    "ops",
-    "unload_ipython_extension",
-    "world",
-]
+    "Checkpoint", "Model", "Pipeline", "Trace", "distributed", "keras", "lazy",
+    "load_ipython_extension", "ops", "unload_ipython_extension", "world",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from tnt_notebook import keras

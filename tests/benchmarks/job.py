@@ -67,14 +67,10 @@ class Job:
                 listener.listen(ranks)
                 for command in commands:
                     process = popen(
-                        [*command, address],
-                        cwd=ROOT,
-                        env={**rank_environment(), "TNT_TIMEOUT": "120"},
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        start_new_session=True,
-                    )
+                        [*command, address], cwd=ROOT,
+                        env={**rank_environment(), "TNT_TIMEOUT": "120"}, stdin=subprocess.DEVNULL,
+                        stdout=log, stderr=log, start_new_session=True,
+                    )  # fmt: skip
                     self._processes.append(process)
                 self._welcome(listener, ranks, shared_bytes)
             self.about: str = self._answers()[0]

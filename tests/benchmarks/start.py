@@ -46,14 +46,9 @@ def bare(ranks: int, period_ms: int | None = None) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         cluster = ipp.Cluster(
-            n=ranks,
-            engines="mpi",
-            profile_dir=folder,
-            controller_args=beats,
-            config=config,
-            load_profile=False,
-            log_level=logging.CRITICAL,
-        )
+            n=ranks, engines="mpi", profile_dir=folder, controller_args=beats, config=config,
+            load_profile=False, log_level=logging.CRITICAL,
+        )  # fmt: skip
         try:
             client = cluster.start_and_connect_sync(activate=False)
             client.wait_for_engines(ranks, timeout=180, interactive=False)

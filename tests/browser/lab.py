@@ -91,17 +91,12 @@ class Lab:
         self.url = f"http://127.0.0.1:{port}"
         with self._log.open("w") as log:
             self._server = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", application, "--no-browser", "--allow-root"),
-                    *("--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
-                    f"--{exposing}=True",
-                    f"--IdentityProvider.token={self._token}",
-                ],
-                cwd=self.notebooks,
+                [sys.executable, "-m", application, "--no-browser", "--allow-root",
+                 "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
+                 f"--{exposing}=True", f"--IdentityProvider.token={self._token}"],
                 env={**os.environ, **_own_home(root), **(environment or {})},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+                cwd=self.notebooks, stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
         self._wait_until_it_answers()
         # A first start asks whether to fetch news, in a box that covers the notebook.
         quiet = {"fetchNews": "false", "checkForUpdates": False}
@@ -220,11 +215,11 @@ class Notebook:
         """The output area of a cell, counted from 0."""
         return self.cells.nth(cell).locator(".jp-Cell-outputArea")
 
-    def wait_until_idle(self, timeout_s: float = 60) -> None:
+    def wait_until_idle(self) -> None:
         """Waits until the notebook is loaded and its kernel has nothing to do."""
         self.page.wait_for_function("window.jupyterapp?.shell?.currentWidget?.sessionContext")
         self.page.evaluate(READY)
-        self.page.wait_for_function(IDLE, timeout=1000 * timeout_s)
+        self.page.wait_for_function(IDLE, timeout=60_000)
 
     def change_theme(self, theme: str) -> None:
         """To ``"light"`` or ``"dark"``, as JupyterLab's menu does."""

@@ -33,22 +33,13 @@ def start(
     script.write_text(source)
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
+    of_tests = {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONFAULTHANDLER": "1"}
     return subprocess.Popen(
         [*mpiexec(n), *options, sys.executable, str(script), *map(str, arguments)],
-        cwd=folder,
-        env={
-            **rank_environment(),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "TMPDIR": str(temporary),
-            "PYTHONFAULTHANDLER": "1",
-            **environment,
-        },
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+        env={**rank_environment(), **of_tests, "TMPDIR": str(temporary), **environment},
+        cwd=folder, text=True, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
 
 
 def run(folder: Path, n: int, source: str, *arguments: object, **more: Any) -> tuple[int, str]:

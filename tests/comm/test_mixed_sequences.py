@@ -11,16 +11,10 @@ from tests.comm.reference import OPS, TYPES, assert_reduced, dtype_of, ops_of, s
 from tnt_notebook import comm
 
 WORLDS = [
-    (1, None),
-    (2, {"transport": "shm"}),
-    (3, {"transport": "shm"}),
-    (4, {"transport": "shm"}),
-    (2, {"transport": "mpi"}),
-    (4, {"transport": "mpi"}),
-    (3, {"nodes": (0, 0, 1)}),
-    (4, {"nodes": (0, 0, 1, 1)}),
-    (4, {"nodes": (0, 1, 1, 0), "lanes": 2}),
-]
+    (1, None), (2, {"transport": "shm"}), (3, {"transport": "shm"}), (4, {"transport": "shm"}),
+    (2, {"transport": "mpi"}), (4, {"transport": "mpi"}), (3, {"nodes": (0, 0, 1)}),
+    (4, {"nodes": (0, 0, 1, 1)}), (4, {"nodes": (0, 1, 1, 0), "lanes": 2}),
+]  # fmt: skip
 
 
 def any_call(chance: random.Random) -> Call:

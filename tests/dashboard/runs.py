@@ -35,12 +35,12 @@ def frames_of_a_run(
     return [*frames, recorder.frame(now, state)]
 
 
-def frames_of_an_evaluation(ranks: int = 2, *, start: float = 100.0) -> list[Frame]:
-    """Frames of an evaluate of five steps, 2 s in all."""
-    recorder = Recorder(ranks, "evaluate", start=start)
+def frames_of_an_evaluation(*, start: float = 100.0) -> list[Frame]:
+    """Frames of an evaluate of five steps on two ranks, 2 s in all."""
+    recorder = Recorder(2, "evaluate", start=start)
     frames = []
     for step in range(1, 6):
         now = start + 0.4 * step
-        recorder.step(1, step, 5, {"loss": 0.25, "accuracy": 0.75}, [32] * ranks, now)
+        recorder.step(1, step, 5, {"loss": 0.25, "accuracy": 0.75}, [32, 32], now)
         frames.append(recorder.frame(now))
     return [*frames, recorder.frame(start + 2.0, "finished")]

@@ -58,15 +58,10 @@ def step_of_a_pipeline(
         for box in boxes
     ]
     return of_boxes(
-        every,
-        time=1000.0 + seed,
-        clock_error=0.0,
-        pipeline=ranks,
-        ranks=ranks * replicas,
-        schedule=schedule,
-        micro_batches=micro_batches,
+        every, time=1000.0 + seed, clock_error=0.0, pipeline=ranks, ranks=ranks * replicas,
+        schedule=schedule, micro_batches=micro_batches,
         formula=bubble_by_formula(plan, FORWARD, INPUTS, WEIGHTS),
-    )
+    )  # fmt: skip
 
 
 def _around(actions: list[Box], rank_of: tuple[int, ...], message: float) -> list[Box]:

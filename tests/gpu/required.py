@@ -12,21 +12,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 #: Modules, and what pip calls them.
+ALIKE = ("anywidget", "ipykernel", "ipyparallel", "ipywidgets", "keras", "mpi4py", "numpy",
+         "platformdirs", "plotly", "psutil", "pytest", "rich")  # fmt: skip
 MODULES = {
-    "anywidget": "anywidget",
-    "ipykernel": "ipykernel",
-    "ipyparallel": "ipyparallel",
-    "ipywidgets": "ipywidgets",
-    "keras": "keras",
-    "mpi4py": "mpi4py",
-    "numpy": "numpy",
-    "platformdirs": "platformdirs",
-    "plotly": "plotly",
-    "psutil": "psutil",
+    **{name: name for name in ALIKE},
     "pynvml": "nvidia-ml-py",
-    "pytest": "pytest",
     "pytest_timeout": "pytest-timeout",
-    "rich": "rich",
     "tensorflow": "tensorflow[and-cuda]",
 }
 

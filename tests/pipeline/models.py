@@ -102,14 +102,10 @@ def regularized() -> keras.Model:
 
 
 MODELS: dict[str, Any] = {
-    "mlp": mlp,
-    "residual": residual,
-    "unet": unet,
-    "several inputs and outputs": several_inputs_and_outputs,
-    "transformer": transformer,
-    "nested": nested,
-    "regularized": regularized,
-}
+    "mlp": mlp, "residual": residual, "unet": unet,
+    "several inputs and outputs": several_inputs_and_outputs, "transformer": transformer,
+    "nested": nested, "regularized": regularized,
+}  # fmt: skip
 
 
 def batch_for(model: keras.Model, samples: int = SAMPLES) -> list[np.ndarray]:

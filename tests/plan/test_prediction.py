@@ -18,17 +18,10 @@ from tnt_notebook.plan.simulate import Span
 #: have 10 numbers; the last also has an untrained one. A value is 100 bytes; the loss keeps one.
 CHAIN = Wiring(tuple(((i,), (i + 1,)) for i in range(4)), (0,), (4,))
 PROFILE = Profile(
-    [1.0] * 4,
-    [1.0] * 4,
-    [2.0] * 4,
-    {},
-    dict.fromkeys(range(5), 100),
-    [(i,) for i in range(4)],
-    [7, 0, 0, 0],
-    [(0,), (1,), (2,), (3, 4)],
-    [*[Variable(10, 40)] * 4, Variable(1, 4, trained=False)],
-    slots=2.0,
-)
+    [1.0] * 4, [1.0] * 4, [2.0] * 4, {}, dict.fromkeys(range(5), 100), [(i,) for i in range(4)],
+    [7, 0, 0, 0], [(0,), (1,), (2,), (3, 4)],
+    [*[Variable(10, 40)] * 4, Variable(1, 4, trained=False)], slots=2.0,
+)  # fmt: skip
 NAMES = ["a", "b", "c", "d"]
 
 

@@ -99,15 +99,10 @@ def test_a_timeline_keeps_order_and_counts_transfers():
     step = simulate(schedule, costs)
     shown = [(s.rank, str(s.action), s.begin, s.end) for s in step.spans]
     assert sorted(shown) == [
-        (0, "B0.0", 6.5, 8.0),
-        (0, "B0.1", 11.5, 13.0),
-        (0, "F0.0", 0.0, 1.0),
-        (0, "F0.1", 1.0, 2.0),
-        (1, "B1.0", 3.25, 6.25),
-        (1, "B1.1", 8.25, 11.25),
-        (1, "F1.0", 1.25, 3.25),
-        (1, "F1.1", 6.25, 8.25),
-    ]
+        (0, "B0.0", 6.5, 8.0), (0, "B0.1", 11.5, 13.0), (0, "F0.0", 0.0, 1.0),
+        (0, "F0.1", 1.0, 2.0), (1, "B1.0", 3.25, 6.25), (1, "B1.1", 8.25, 11.25),
+        (1, "F1.0", 1.25, 3.25), (1, "F1.1", 6.25, 8.25),
+    ]  # fmt: skip
     assert step.bubble == pytest.approx(1 - 15 / 26)
 
 

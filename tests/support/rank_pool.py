@@ -159,16 +159,11 @@ def mpiexec(n: int) -> list[str]:
 def rank_environment() -> dict[str, str]:
     """This environment, with what ranks need: one compute thread each, and root allowed."""
     return {
-        **os.environ,
-        **open_mpi_ports(),
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMP_NUM_THREADS": "1",
-        "TF_NUM_INTRAOP_THREADS": "1",
-        "TF_NUM_INTEROP_THREADS": "2",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
+        **os.environ, **open_mpi_ports(), "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1",
+        "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2", "TF_CPP_MIN_LOG_LEVEL": "3",
         "CUDA_VISIBLE_DEVICES": "-1",
-    }
+    }  # fmt: skip
 
 
 def _receive(connection: Connection, deadline: float) -> Any:

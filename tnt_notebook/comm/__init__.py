@@ -17,14 +17,5 @@ from tnt_notebook.comm.current import abort, rank, size, survives, use, world
 from tnt_notebook.comm.world import World
 
 __all__ = [
-    "Bucket",
-    "Communicator",
-    "Group",
-    "World",
-    "abort",
-    "rank",
-    "size",
-    "survives",
-    "use",
-    "world",
-]
+    "Bucket", "Communicator", "Group", "World", "abort", "rank", "size", "survives", "use", "world",
+]  # fmt: skip

@@ -62,19 +62,12 @@ def transport(link: MPI.Comm) -> _kernels.Transport:
 
     link.Set_errhandler(MPI.ERRORS_RETURN)
     return _kernels.mpi_transport(
-        path=MPI.__file__,
-        handle_bytes=MPI._sizeof(MPI.Comm),
-        status_bytes=MPI._sizeof(MPI.Status),
-        status_source_at=_status_source_at(),
-        byte_type=MPI._handleof(MPI.BYTE),
-        null_request=MPI._handleof(MPI.REQUEST_NULL),
-        any_source=MPI.ANY_SOURCE,
-        tag_limit=int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) - 1,
-        multiple=_multiple(),
-        communicator=MPI._handleof(link),
-        rank=link.rank,
-        size=link.size,
-    )
+        path=MPI.__file__, handle_bytes=MPI._sizeof(MPI.Comm), status_bytes=MPI._sizeof(MPI.Status),
+        status_source_at=_status_source_at(), byte_type=MPI._handleof(MPI.BYTE),
+        null_request=MPI._handleof(MPI.REQUEST_NULL), any_source=MPI.ANY_SOURCE,
+        tag_limit=int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 32767) - 1, multiple=_multiple(),
+        communicator=MPI._handleof(link), rank=link.rank, size=link.size,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

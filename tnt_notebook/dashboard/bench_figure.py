@@ -100,17 +100,10 @@ def _draw_fit(figure: go.Figure, bench: Result, name: str, colour: str) -> None:
     first, last = _sizes(bench)[0], _sizes(bench)[-1]
     x = [round(first * (last / first) ** (i / _FIT_POINTS)) for i in range(_FIT_POINTS + 1)]
     figure.add_scatter(
-        x=x,
-        y=[_short(fit["latency_s"] + count * by_byte) for count in x],
-        legendgroup=name,
-        showlegend=False,
-        mode="lines",
-        line={"color": colour, "dash": "dot", "width": 1.2},
-        opacity=0.7,
-        hoverinfo="skip",
-        row=1,
-        col=_TIME,
-    )
+        x=x, y=[_short(fit["latency_s"] + count * by_byte) for count in x], legendgroup=name,
+        showlegend=False, mode="lines", line={"color": colour, "dash": "dot", "width": 1.2},
+        opacity=0.7, hoverinfo="skip", row=1, col=_TIME,
+    )  # fmt: skip
 
 
 def _draw_measured(figure: go.Figure, bench: Result, name: str, colour: str, column: int) -> None:

@@ -73,31 +73,20 @@ def _idle(runs: Sequence[Sequence[Frame]], names: Sequence[str]) -> Panel:
 
     def draw(figure: go.Figure, row: int) -> None:
         figure.add_bar(
-            y=list(names),
-            x=shares,
-            name="idle",
-            orientation="h",
-            width=0.7,
+            y=list(names), x=shares, name="idle", orientation="h", width=0.7,
             marker={"color": [line_of(i)[0] for i in range(len(names))], "line": {"width": 0}},
             text=["" if share is None else f"  {share:.0f}%" for share in shares],
-            textposition="outside",
-            cliponaxis=False,
-            hovertemplate="%{y}: idle for %{x:.1f}% of its last step<extra></extra>",
-            row=row,
+            textposition="outside", cliponaxis=False,
+            hovertemplate="%{y}: idle for %{x:.1f}% of its last step<extra></extra>", row=row,
             col=1,
-        )
+        )  # fmt: skip
         if any(formula is not None for formula in formulas):
             line = {"symbol": "line-ns-open", "size": 22, "line": {"width": 2}, "color": "#999"}
             figure.add_scatter(
-                y=list(names),
-                x=formulas,
-                name="by the formula",
-                mode="markers",
-                marker=line,
+                y=list(names), x=formulas, name="by the formula", mode="markers", marker=line,
                 hovertemplate="%{y}: %{x:.1f}% by the formula of its schedule<extra></extra>",
-                row=row,
-                col=1,
-            )
+                row=row, col=1,
+            )  # fmt: skip
         top = max(share for share in [*shares, *formulas, 1.0] if share is not None)
         lay_out_rows(figure, row, "%", 1.12 * top)
 

@@ -56,17 +56,11 @@ def drawn(panels: Sequence[Panel], left: int = 64) -> go.Figure:
         vertical_spacing=gap / inside,
     )
     figure.update_layout(
-        template="none",
-        height=top + inside + _BENEATH,
-        margin={"l": left, "r": 16, "t": top, "b": _BENEATH},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"color": GREY, "size": 12},
-        hovermode="closest",
-        showlegend=False,
-        barmode="overlay",
-        uniformtext={"minsize": 8, "mode": "hide"},
-    )
+        template="none", height=top + inside + _BENEATH,
+        margin={"l": left, "r": 16, "t": top, "b": _BENEATH}, paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)", font={"color": GREY, "size": 12}, hovermode="closest",
+        showlegend=False, barmode="overlay", uniformtext={"minsize": 8, "mode": "hide"},
+    )  # fmt: skip
     axes = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "title_font_size": 12}
     figure.update_xaxes(axes, title_standoff=8)
     figure.update_yaxes(axes, nticks=6, title_standoff=4)

@@ -127,19 +127,12 @@ def describe() -> dict[str, Any]:
     """
     world = comm.world()
     return {
-        "rank": world.seats[world.rank],
-        "size": len(world.seats) + len(world.lost),
-        "host": platform.node(),
-        "pid": os.getpid(),
-        "cores": sorted(os.sched_getaffinity(0)),
-        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        "node": world.node[world.rank],
-        "link": _link(world),
-        "links": world.links.describe(),
-        "reason": world.links.reason,
-        "lanes": world.lanes,
-        "survives": comm.survives(),
-    }
+        "rank": world.seats[world.rank], "size": len(world.seats) + len(world.lost),
+        "host": platform.node(), "pid": os.getpid(), "cores": sorted(os.sched_getaffinity(0)),
+        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"), "node": world.node[world.rank],
+        "link": _link(world), "links": world.links.describe(), "reason": world.links.reason,
+        "lanes": world.lanes, "survives": comm.survives(),
+    }  # fmt: skip
 
 
 def _link(world: comm.World) -> str:

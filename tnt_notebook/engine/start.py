@@ -54,16 +54,11 @@ class RankEngine(IPEngine):
         """Begins the process that relays signals; it stays silent, the log is the rank's."""
         assert self.nanny is not None
         address = self.nanny.begin(
-            engine_id=self.id,
-            identity=self.bident,
-            control_url=control_url,
-            curve_serverkey=self.curve_serverkey,
-            curve_secretkey=self.curve_secretkey,
-            curve_publickey=self.curve_publickey,
-            registration_url=self.registration_url,
-            config=Config(Session=self.config.Session),
-            log_level=logging.CRITICAL + 1,
-        )
+            engine_id=self.id, identity=self.bident, control_url=control_url,
+            curve_serverkey=self.curve_serverkey, curve_secretkey=self.curve_secretkey,
+            curve_publickey=self.curve_publickey, registration_url=self.registration_url,
+            config=Config(Session=self.config.Session), log_level=logging.CRITICAL + 1,
+        )  # fmt: skip
         return address, self.nanny
 
 

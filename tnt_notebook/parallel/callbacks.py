@@ -71,14 +71,9 @@ class SharedCallbacks(CallbackList):
         self._before, self._resume = before, resume
         here = over.rank == 0
         super().__init__(
-            callbacks if here else None,
-            add_history=True,
-            add_progbar=here and verbose != 0,
-            model=model,
-            verbose=verbose if here else 0,
-            epochs=epochs,
-            steps=steps,
-        )
+            callbacks if here else None, add_history=True, add_progbar=here and verbose != 0,
+            model=model, verbose=verbose if here else 0, epochs=epochs, steps=steps,
+        )  # fmt: skip
         # Callbacks in another thread could not stop training after the same step on all ranks.
         call_in_turn(self)
         # Hooks of batches that nobody implements cost nothing, and no exchange.

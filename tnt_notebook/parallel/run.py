@@ -91,18 +91,10 @@ def fit(
     finalized = finalized_where_it_is() if session.pipeline else contextlib.nullcontext()
     with running as (progress, shared), finalized, journal:
         history = keras_fit(
-            model,
-            train,
-            epochs=epochs,
-            verbose=0,
-            callbacks=shared,
-            validation_data=validation,
-            shuffle=False,
-            initial_epoch=initial_epoch,
-            steps_per_epoch=steps_per_epoch,
-            validation_steps=validation_steps,
-            validation_freq=validation_freq,
-        )
+            model, train, epochs=epochs, verbose=0, callbacks=shared, validation_data=validation,
+            shuffle=False, initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch,
+            validation_steps=validation_steps, validation_freq=validation_freq,
+        )  # fmt: skip
     session.gather(model)
     agreement.check_identical(session.over, state_of(model), "after training")
     if checkpoints is not None:
@@ -210,18 +202,13 @@ def _running(
     try:
         with progress.run():
             shared = SharedCallbacks(
-                session.over,
-                model,
-                callbacks,
-                state=lambda: state_of(model),
-                before=lambda: session.gather(model, [0]),
-                watch=watch,
+                session.over, model, callbacks, state=lambda: state_of(model),
+                before=lambda: session.gather(model, [0]), watch=watch,
                 alone=session.on_this_rank_alone,
                 resume=checkpoints.resume if checkpoints and start else None,
-                verbose=0 if session.quiet and verbose == "auto" else verbose,
-                epochs=epochs,
+                verbose=0 if session.quiet and verbose == "auto" else verbose, epochs=epochs,
                 steps=steps,
-            )
+            )  # fmt: skip
             if checkpoints is not None:
                 checkpoints.callbacks = shared.callbacks
             yield progress, shared

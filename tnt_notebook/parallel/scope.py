@@ -27,15 +27,9 @@ from tnt_notebook.plan.options import Pipeline
 
 #: The methods of keras.Model that run distributed inside a session, and who runs them.
 METHODS = {
-    "fit": run,
-    "evaluate": run,
-    "predict": run,
-    "train_on_batch": on_batch,
-    "test_on_batch": on_batch,
-    "predict_on_batch": on_batch,
-    "save": saving,
-    "save_weights": saving,
-}
+    "fit": run, "evaluate": run, "predict": run, "train_on_batch": on_batch,
+    "test_on_batch": on_batch, "predict_on_batch": on_batch, "save": saving, "save_weights": saving,
+}  # fmt: skip
 
 _ORIGINALS: dict[str, Callable[..., Any]] = {name: getattr(keras.Model, name) for name in METHODS}
 

@@ -190,21 +190,12 @@ def _info(folder: Path, said: dict[str, Any], size: int) -> RunInfo:
         state = last["state"]
     here = said["host"] == socket.gethostname()
     return RunInfo(
-        id=folder.name,
-        folder=folder,
-        title=str(said["title"]),
-        ranks=int(said["ranks"]),
-        began=float(said["began"]),
-        state=state,
-        seconds=float(took.get("seconds", 0.0)),
-        samples_per_s=float(took.get("samples_per_s", 0.0)),
-        size=size,
-        host=str(said["host"]),
-        kernel=said["kernel"],
-        stops=state == "running" and here and said["stops_on"] is not None,
-        error=str(said.get("error", "")),
-        options=dict(said["options"]),
-    )
+        id=folder.name, folder=folder, title=str(said["title"]), ranks=int(said["ranks"]),
+        began=float(said["began"]), state=state, seconds=float(took.get("seconds", 0.0)),
+        samples_per_s=float(took.get("samples_per_s", 0.0)), size=size, host=str(said["host"]),
+        kernel=said["kernel"], stops=state == "running" and here and said["stops_on"] is not None,
+        error=str(said.get("error", "")), options=dict(said["options"]),
+    )  # fmt: skip
 
 
 def _writes(folder: Path, said: dict[str, Any]) -> bool:

@@ -162,23 +162,14 @@ class Recorder:
             self._seq += 1
             logs = self._logs
             frame = Frame(
-                v=FRAME_VERSION,
-                seq=self._seq,
-                time=now,
-                start=self._start,
-                phase=self._phase,
-                state=state,
-                epoch=self._epoch,
-                epochs=self._epochs,
-                step=self._step,
+                v=FRAME_VERSION, seq=self._seq, time=now, start=self._start, phase=self._phase,
+                state=state, epoch=self._epoch, epochs=self._epochs, step=self._step,
                 steps=self._steps or self._pace.steps_of_an_epoch,
                 elapsed=max(0.0, now - self._start),
-                eta=self._eta(now) if state == "running" else None,
-                logs={},
-                rates=self._rates.at(now, self._samples),
-                samples=self._samples.tolist(),
+                eta=self._eta(now) if state == "running" else None, logs={},
+                rates=self._rates.at(now, self._samples), samples=self._samples.tolist(),
                 sharing=self._sharing,
-            )
+            )  # fmt: skip
             # The last frame repeats the rows: an earlier one may have been overtaken on the way.
             if self._rows and (self._rows_are_new or state != "running"):
                 frame["rows"] = list(self._rows)

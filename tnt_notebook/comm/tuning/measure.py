@@ -73,19 +73,11 @@ def measure(
     """
     names = possible(over, question)
     result: dict[str, Any] = {
-        "collective": "allreduce",
-        "dtype": question.dtype,
-        "in_place": question.in_place,
-        "rounds": question.rounds,
-        "ranks": over.size,
-        "nodes": len(set(over.node)),
-        "links": over.links.describe(),
-        "entries": [],
-        "limit": [],
-        "rules": [],
-        "fits": [],
+        "collective": "allreduce", "dtype": question.dtype, "in_place": question.in_place,
+        "rounds": question.rounds, "ranks": over.size, "nodes": len(set(over.node)),
+        "links": over.links.describe(), "entries": [], "limit": [], "rules": [], "fits": [],
         "best": [],
-    }
+    }  # fmt: skip
     memory = memory_for(over, question)
     for size in question.sizes:
 
