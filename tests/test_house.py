@@ -43,7 +43,7 @@ KERNELS = {
 
 #: What does not hold yet, and why: (who, whom). Nothing is to be added; what holds goes.
 NOT_YET = {
-    ("cluster.trained_model", "keras"): "registers our layers before a model of the ranks is read",
+    ("cluster.trained_model", "keras"): "registers our layers before a model of the ranks is read"
 }
 
 

@@ -80,14 +80,10 @@ def outlive(
         group.barrier()
         raise AssertionError("a group outlived its members")
     return {
-        "seat": seat,
-        "host": world.hosts[world.rank],
-        "told": told,
-        "seconds": told_at - float(note.read_text()),
-        "recovered": recovered_at - told_at,
-        "members": world.seats,
-        "lost": world.lost,
-    }
+        "seat": seat, "host": world.hosts[world.rank], "told": told,
+        "seconds": told_at - float(note.read_text()), "recovered": recovered_at - told_at,
+        "members": world.seats, "lost": world.lost,
+    }  # fmt: skip
 
 
 def works(world: comm.World) -> None:

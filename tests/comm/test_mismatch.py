@@ -151,8 +151,7 @@ def test_all_ranks_raise_an_error_that_names_both_operations(ranks, case, deviat
 
 
 @pytest.mark.parametrize(
-    ("case", "world"),
-    latin(["large size", "op", "order"], [None, OVER_MPI, {"nodes": (0, 0, 1)}]),
+    ("case", "world"), latin(["large size", "op", "order"], [None, OVER_MPI, {"nodes": (0, 0, 1)}])
 )
 def test_two_hundred_disagreements_in_a_row(ranks, case, world):
     per_rank = ranks.run(3, deviate, case, 1, 200, world=world)

@@ -114,14 +114,11 @@ def _draw_measured(figure: go.Figure, bench: Result, name: str, colour: str, col
     if column == _BANDWIDTH:
         low, high = high, low
     bars = {
-        "type": "data",
-        "symmetric": False,
+        "type": "data", "symmetric": False,
         "array": [_short(b - m) for m, b in zip(median, high, strict=True)],
-        "arrayminus": [_short(m - a) for a, m in zip(low, median, strict=True)],
-        "color": colour,
-        "thickness": 1,
-        "width": 0,
-    }
+        "arrayminus": [_short(m - a) for a, m in zip(low, median, strict=True)], "color": colour,
+        "thickness": 1, "width": 0,
+    }  # fmt: skip
     figure.add_scatter(
         x=[row["bytes"] for row in rows],
         y=median,

@@ -39,17 +39,12 @@ def prepare(home: Path, here: Seat) -> None:
     if here.local_rank == 0:
         _remove_remains(segments)
         subprocess.Popen(
-            [
-                *(sys.executable, "-I", "-S", warden.__file__),
-                *(os.environ[warden.MARKER], str(home), str(segments), str(temporary)),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
+            [sys.executable, "-I", "-S", warden.__file__,
+             os.environ[warden.MARKER], str(home), str(segments), str(temporary)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True, cwd="/",
             env={},  # not found, and ended, as a process of the cluster
-        )
+        )  # fmt: skip
     _use(temporary)
 
 

@@ -17,14 +17,10 @@ def start_arguments(magic: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(OPTIONS.values()):
         if option.typed:
             magic = argument(
-                option.flag,
-                dest=option.name,
-                action="append" if option.repeated else "store",
+                option.flag, dest=option.name, action="append" if option.repeated else "store",
                 type=option.kind if option.kind in (int, float) else str,
-                choices=option.choices or None,
-                metavar=option.metavar,
-                help=option.help,
-            )(magic)
+                choices=option.choices or None, metavar=option.metavar, help=option.help,
+            )(magic)  # fmt: skip
     return magic
 
 

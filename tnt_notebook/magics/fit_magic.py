@@ -18,9 +18,7 @@ from tnt_notebook.magics.session import Session, check_name
 @magic_arguments("%tnt_fit")
 @argument("--name", default="fit", help="variable that gets the handle (default: fit)")
 @argument(
-    "--wait",
-    action="store_true",
-    help="return when it has ended (TNT_NONINTERACTIVE=1: always)",
+    "--wait", action="store_true", help="return when it has ended (TNT_NONINTERACTIVE=1: always)"
 )
 @argument("--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time")
 @argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")

@@ -47,15 +47,9 @@ def run(
             status.update(f"measured {progress['done']} of {plural(progress['total'], 'layer')}")
 
     answer = cluster.call(
-        Call.PLAN,
-        name,
-        pipeline,
-        list(schedules),
-        batch_size,
-        ranks=[0],
-        on_data=take,
+        Call.PLAN, name, pipeline, list(schedules), batch_size, ranks=[0], on_data=take,
         report=status.update,
-    )[0]
+    )[0]  # fmt: skip
     if "refused" in answer:
         raise getattr(errors, answer["kind"])(answer["refused"])
     if answer["measured"]:

@@ -98,15 +98,10 @@ def remove(runs: Sequence[RunInfo]) -> None:
 
 def _cells(run: RunInfo) -> list[str]:
     return [
-        run.id,
-        run.title if len(run.title) <= 24 else f"{run.title[:23]}…",
-        str(run.ranks),
-        _time(run, "%Y-%m-%d %H:%M"),
-        run.state,
-        clock(run.seconds),
-        rate(run.samples_per_s) if run.samples_per_s else "-",
-        size(run.size),
-    ]
+        run.id, run.title if len(run.title) <= 24 else f"{run.title[:23]}…", str(run.ranks),
+        _time(run, "%Y-%m-%d %H:%M"), run.state, clock(run.seconds),
+        rate(run.samples_per_s) if run.samples_per_s else "-", size(run.size),
+    ]  # fmt: skip
 
 
 def _time(run: RunInfo, form: str) -> str:

@@ -154,21 +154,15 @@ def plan_of(
     even = simulate(schedule, replace(evened, transfer=costs.transfer), edges).seconds
     ideal = simulate(schedule, evened, edges).seconds
     return PipelinePlan(
-        schedule.name,
-        schedule.ranks,
-        replicas,
-        batch_size,
-        schedule.micro_batches,
-        -(-batch_size // (replicas * schedule.micro_batches)),
-        profile.recompute,
+        schedule.name, schedule.ranks, replicas, batch_size, schedule.micro_batches,
+        -(-batch_size // (replicas * schedule.micro_batches)), profile.recompute,
         tuple(_stages(wiring, profile, names, schedule, cut, costs)),
         tuple(rank_bytes(wiring, profile, schedule, begins)),
-        bubble_by_formula(schedule, *(per_rank * seconds for seconds in mean)),
-        batch_size / step,
+        bubble_by_formula(schedule, *(per_rank * seconds for seconds in mean)), batch_size / step,
         replicas * work / step,
         Losses(max(0.0, step - even), max(0.0, step - free), ideal - work / schedule.ranks),
         timeline.spans,
-    )
+    )  # fmt: skip
 
 
 def rank_bytes(

@@ -134,18 +134,12 @@ def take(
     arrays |= {f"callback/{i}": array for i, array in enumerate(kept)}
     history = getattr(model, "history", None)
     state = State(
-        place,
-        over.size,
-        [[v.path, list(map(int, v.shape)), v.dtype] for v in variables],
+        place, over.size, [[v.path, list(map(int, v.shape)), v.dtype] for v in variables],
         [[v.path, list(map(int, v.shape)), v.dtype] for v in metrics],
         {name: float(value) for name, value in logs.items() if np.ndim(value) == 0},
         {k: [float(x) for x in v] for k, v in history.history.items()} if history else {},
-        list(history.epoch) if history else [],
-        stopped,
-        remembered,
-        vars(position),
-        seeds.state(),
-    )
+        list(history.epoch) if history else [], stopped, remembered, vars(position), seeds.state(),
+    )  # fmt: skip
     return Snapshot(state, arrays)
 
 
