@@ -13,6 +13,7 @@ import pytest
 from tests.support.batch import Batch, batch
 from tests.support.cases import THOROUGH
 from tests.support.program import program
+from tests.support.shared_cluster import started
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.cluster.folder import RunFolder
 from tnt_notebook.errors import ClusterError
@@ -53,8 +54,7 @@ def check_who_may_read(folder: RunFolder) -> None:
 def test_start_run_restart_stop(system, monkeypatch):
     monkeypatch.setenv("OF_THE_NOTEBOOK", "two words")
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "very-secret")
-    cluster = Cluster(2, **on_two_nodes(system), time="10", env={"MINE": "'quoted'"})
-    try:
+    with started(2, **on_two_nodes(system), time="10", env={"MINE": "'quoted'"}) as cluster:
         cluster_id, job = cluster.id, cluster.record.job or ""
         assert system.job(job)["state"] == "running"
         assert len(set(system.job(job)["hosts"])) == 2 and set(system.reached()) == {"node-2"}
@@ -68,8 +68,6 @@ def test_start_run_restart_stop(system, monkeypatch):
             assert cluster.record.job == job
             with pytest.raises(ClusterError, match="'here' is not defined"):
                 cluster.pull("here")
-    finally:
-        cluster.stop()
     assert system.job(job)["how"] == "cancelled"
     assert processes_of(cluster_id) == [] and left() == []
 
@@ -114,12 +112,9 @@ Cluster(2, launcher={system.name!r}, report=lambda line: print(line, flush=True)
 
 @pytest.mark.parametrize("system", ["sge"], indirect=True)  # it takes two commands there
 def test_the_end_of_the_job_is_told_with_its_reason(system):
-    cluster = Cluster(2, launcher=system.name)
-    try:
+    with started(2, launcher=system.name) as cluster:
         job = cluster.record.job or ""
         system.expire(job)
         with pytest.raises(ClusterError, match=f"(?s)died.*job {job} has ended: its time was over"):
             cluster.run("import time; time.sleep(30)")
-    finally:
-        cluster.stop()
     assert left() == []

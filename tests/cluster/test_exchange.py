@@ -1,12 +1,10 @@
 """How ranks reach each other: as asked for, as told by status, or an error that says why not."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import psutil
 import pytest
 
 from tests.support import gpi2
+from tests.support.shared_cluster import started
 from tnt_notebook import choices
 from tnt_notebook.cluster import Cluster, Links
 from tnt_notebook.cluster.engines import reasons
@@ -27,16 +25,6 @@ def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@contextmanager
-def started(**options: object) -> Iterator[Cluster]:
-    """A cluster of two ranks inside a ``with`` block."""
-    cluster = Cluster(2, **options)
-    try:
-        yield cluster
-    finally:
-        cluster.stop()
-
-
 def test_a_person_may_ask_for_as_many_lanes_as_the_backend_has():
     from tnt_notebook.comm import _kernels
 
@@ -45,7 +33,7 @@ def test_a_person_may_ask_for_as_many_lanes_as_the_backend_has():
 
 def test_lanes_are_as_asked_for_and_the_reason_for_a_transport_is_told(monkeypatch):
     monkeypatch.setenv("TNT_SHARED_MEMORY", "0")
-    with started(lanes=2) as cluster:
+    with started(2, lanes=2) as cluster:
         assert cluster.links == Links("mpi", "TNT_SHARED_MEMORY=0 turns shared memory off", 2)
         assert [(row.node, row.link) for row in cluster.status()] == [(0, "mpi"), (1, "mpi")]
         cluster.run(SUM)
@@ -55,7 +43,7 @@ def test_lanes_are_as_asked_for_and_the_reason_for_a_transport_is_told(monkeypat
 @gpi2.needed
 def test_gpi_between_ranks_that_share_no_memory(monkeypatch):
     monkeypatch.setenv("TNT_SHARED_MEMORY", "0")
-    with started(transport="gpi", lanes=2) as cluster:
+    with started(2, transport="gpi", lanes=2) as cluster:
         for _ in range(2):
             assert cluster.links == Links("gpi", "TNT_SHARED_MEMORY=0 turns shared memory off", 2)
             assert [(row.node, row.link) for row in cluster.status()] == [(0, "gpi"), (1, "gpi")]

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.support.program import program
+from tests.support.shared_cluster import started
 from tests.support.waiting import eventually
 from tnt_notebook import warden
 from tnt_notebook.cluster import Cluster, record
@@ -73,8 +74,7 @@ def test_ranks_have_their_cores_and_gpus_and_a_stop_leaves_nothing(
     with pytest.raises(ClusterError, match="this machine has 2 GPUs to offer. Use --gpus 2"):
         Cluster(2, gpus=3)
     available = sorted(os.sched_getaffinity(0))
-    cluster = Cluster(2, cores=1, gpus=2)
-    try:
+    with started(2, cores=1, gpus=2) as cluster:
         cluster_id, folder = cluster.id, cluster.folder
         rows = cluster.status()
         assert [row.rank for row in rows] == [0, 1]
@@ -96,8 +96,6 @@ def test_ranks_have_their_cores_and_gpus_and_a_stop_leaves_nothing(
         assert all(folder.path in path.parents for path in files_under(*private_folders.values()))
         fit = cluster.fit("import time\ntime.sleep(1000)", {})
         eventually(lambda: cluster.busy)
-    finally:
-        cluster.stop()
     cluster.stop()
     with pytest.raises(ClusterError, match="stopped or restarted"):
         fit.wait(20)
@@ -134,8 +132,7 @@ def test_a_range_of_ports_is_found_beside_the_ephemeral_one():
 
 def test_a_restart_begins_anew_and_without_a_controller_everything_does(capsys):
     lines: list[str] = []
-    cluster = Cluster(2, report=lines.append, gpus=0)
-    try:
+    with started(2, report=lines.append, gpus=0) as cluster:
         assert lines[0] == "starting 2 ranks: 0 of 2 answer (0 s)"
         cluster.run("x = 1")
         controller, before = cluster.record.controller, {row.pid for row in cluster.status()}
@@ -156,8 +153,6 @@ def test_a_restart_begins_anew_and_without_a_controller_everything_does(capsys):
         cluster.restart()
         assert cluster.id != first and processes_of(first) == []
         cluster.run("x = 1")
-    finally:
-        cluster.stop()
 
 
 @pytest.mark.parametrize(
@@ -190,12 +185,9 @@ def test_what_was_killed_as_a_whole_is_removed_by_the_next_start(owner, private_
     owner.communicate()
     assert all(Path(folder).exists() for folder in folders)
     lines: list[str] = []
-    cluster = Cluster(1, report=lines.append)
-    try:
+    with started(1, report=lines.append):
         assert lines[0] == f"removed what was left of cluster {cluster_id}, which was killed"
         assert not any(Path(folder).exists() for folder in folders)
-    finally:
-        cluster.stop()
     assert files_under(*private_folders.values()) == []
 
 

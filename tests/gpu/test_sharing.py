@@ -1,13 +1,11 @@
 """Which GPU a rank sees, how much of its memory it takes, and what it gives back."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from tests.gpu.nvml import Device
+from tests.support.shared_cluster import started
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.cluster.gpus import gpu_count
@@ -35,15 +33,6 @@ if comm.rank() == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 comm.world().barrier()
 """
-
-
-@contextmanager
-def started(ranks: int, **options: Any) -> Iterator[Cluster]:
-    cluster = Cluster(ranks, **options)
-    try:
-        yield cluster
-    finally:
-        cluster.stop()
 
 
 def test_no_gpus_hides_all_of_them() -> None:

@@ -1,21 +1,16 @@
 """A host with two users, and a JupyterHub for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import Browser
 
 from tests.support import hub as jupyterhub
 from tests.support import shared_host
 from tests.support.chromium import chromium
 from tests.support.hub import Hub
 from tests.support.shared_host import SharedHost
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="package")

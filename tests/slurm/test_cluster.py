@@ -13,6 +13,7 @@ from tests.support.cells import TRAIN
 from tests.support.hosts import hosts, needed
 from tests.support.program import program
 from tests.support.rank_pool import ROOT
+from tests.support.shared_cluster import started
 from tests.support.slurm import slurm_on
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster, record
@@ -104,23 +105,19 @@ def test_a_job_is_warned_before_its_time_limit_as_scripts_ask_for(slurm):
 
 
 def test_a_time_limit_is_told_as_the_reason(slurm):
-    cluster = Cluster(2, launcher="slurm")
-    try:
+    with started(2, launcher="slurm") as cluster:
         job = int(cluster.record.job or 0)
         slurm.expire(job)
         with pytest.raises(
             ClusterError, match=f"(?s)died.*Slurm says: job {job} has ended: its ti"
         ):
             cluster.run("import time; time.sleep(60)")
-    finally:
-        cluster.stop()
 
 
 def test_a_fit_goes_on_in_another_job_when_time_is_up_and_ends_with_that_when_cancelled(
     slurm, tmp_path, capsys
 ):
-    cluster = Cluster(2, launcher="slurm", time="10")
-    try:
+    with started(2, launcher="slurm", time="10") as cluster:
         job = int(cluster.record.job or 0)
         cell = TRAIN.format(epochs=40).replace("batch_size", "callbacks=[Slow()], batch_size")
         slow = """
@@ -147,8 +144,6 @@ class Slow(keras.callbacks.Callback):
         why = f"(?s)died.*Slurm says: job {job + 1} has ended: it was cancelled"
         with pytest.raises(ClusterError, match=why):
             fit.wait(30)
-    finally:
-        cluster.stop()
 
 
 def test_a_killed_owner_leaves_no_job(slurm):

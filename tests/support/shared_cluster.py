@@ -8,6 +8,7 @@ all there, that test fails, and the next one gets new ranks.
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.errors import TntError
@@ -37,6 +38,16 @@ def clean(ranks):
 clean({ranks})
 del clean
 """
+
+
+@contextmanager
+def started(*ranks: int, **options: Any) -> Iterator[Cluster]:
+    """A cluster of a test's own, which ends with the block."""
+    cluster = Cluster(*ranks, **options)
+    try:
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 class SharedCluster:
