@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -114,14 +114,10 @@ class Lab:
         path = f"/lab/api/settings/@jupyterlab/{plugin}"
         self._request("PUT", path, {"raw": json.dumps(values)})
 
-    def write(self, name: str, cells: Sequence[str]) -> Path:
+    def write(self, name: str, cells: Iterable[str]) -> Path:
         """Writes a notebook with these code cells."""
-        notebook = nbformat.v4.new_notebook()
-        notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
-        notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-        path = self.notebooks / name
-        nbformat.write(notebook, path)
-        return path
+        write_notebook(self.notebooks / name, cells)
+        return self.notebooks / name
 
     def shut_down_kernels(self) -> None:
         """Ends all kernels, of which each may be that of several notebooks."""
@@ -192,6 +188,14 @@ class Lab:
         )
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.loads(answer.read() or b"null")
+
+
+def write_notebook(path: Path, cells: Iterable[str]) -> None:
+    """A notebook with these code cells."""
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(notebook, path)
 
 
 Open = Callable[..., "Notebook"]

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import nbformat
 import pytest
 
 from tests.support.cells import TRAIN
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 expect = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: no test in a browser did run"
 ).expect
-from tests.browser.lab import Notebook  # noqa: E402  needs playwright
+from tests.browser.lab import Notebook, write_notebook  # noqa: E402  needs playwright
 
 NAME = "work.ipynb"
 FIT = "%%tnt_fit" + TRAIN.format(epochs=1_000_000)
@@ -45,11 +44,8 @@ print(json.dumps([f for f in files if os.lstat(f).st_uid == uid] + list(filter(N
 @contextmanager
 def desk(hub: Hub, browser: Browser, user: str, cells: Iterable[str]) -> Iterator[Notebook]:
     """Logs a user in, and opens a notebook with these cells."""
-    notebook = nbformat.v4.new_notebook()
-    notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     path = hub.host.home(user) / NAME
-    nbformat.write(notebook, path)
+    write_notebook(path, cells)
     os.chown(path, hub.host.uids[user], hub.host.uids[user])
     context = browser.new_context(viewport={"width": 1280, "height": 1000})
     page = context.new_page()

@@ -94,20 +94,14 @@ def shown(cluster: Cluster, cell: str, monkeypatch: pytest.MonkeyPatch) -> tuple
     return output, most
 
 
-def test_ten_megabytes_a_second_arrive_whole(cluster, monkeypatch):
-    output, grown = shown(cluster, printing(10.0, SECONDS), monkeypatch)
+@pytest.mark.parametrize(("megabytes_per_s", "late"), [(10.0, 10), (1e3, 15)])
+def test_much_arrives_whole_and_what_cannot_be_shown_as_fast_is_held_up(
+    cluster, monkeypatch, megabytes_per_s, late
+):
+    output, grown = shown(cluster, printing(megabytes_per_s, SECONDS), monkeypatch)
     assert not output.wrong, output.wrong[:3]
     assert output.lines == [cluster.pull("count", rank) for rank in range(RANKS)]
-    assert grown < MAY_GROW
-    assert output.late < 10
-
-
-def test_who_prints_faster_than_the_notebook_shows_is_held_up(cluster, monkeypatch):
-    output, grown = shown(cluster, printing(1e3, SECONDS), monkeypatch)
-    assert not output.wrong, output.wrong[:3]
-    assert output.lines == [cluster.pull("count", rank) for rank in range(RANKS)]
-    assert grown < MAY_GROW
-    assert output.late < 15
+    assert grown < MAY_GROW and output.late < late
 
 
 def test_interrupt_is_heard_behind_much_output(cluster, monkeypatch):
