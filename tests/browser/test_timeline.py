@@ -66,8 +66,7 @@ def tip(notebook: Notebook) -> Locator:
 
 def pixels(notebook: Notebook) -> str:
     """What is drawn, as the browser would save it."""
-    drawn: str = canvas(notebook).evaluate("canvas => canvas.toDataURL()")
-    return drawn
+    return canvas(notebook).evaluate("canvas => canvas.toDataURL()")
 
 
 def place(notebook: Notebook, row: int, seconds: float, end: float) -> tuple[float, float]:

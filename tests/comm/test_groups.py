@@ -39,8 +39,7 @@ def all_in_use(plan, fails):
                 to, source = (over.rank + 1) % over.size, (over.rank - 1) % over.size
                 summed = ops.allreduce([x], over=over)
                 gathered = ops.allgather(tf.repeat(x[:, None], w.rank, 0), over=over)
-                now = ops.clock(over=over)
-                results.append((summed, gathered, now))
+                results.append((summed, gathered, ops.clock(over=over)))
             for number, (over, _) in enumerate(communicators):
                 to, source = (over.rank + 1) % over.size, (over.rank - 1) % over.size
                 if over.size == 1:

@@ -52,8 +52,7 @@ def test_links_are_those_that_the_program_and_the_environment_ask_for(
 
 
 def test_a_rank_alone_needs_no_links(ranks):
-    outcome = ranks.run(1, facts, {})
-    assert outcome == [("auto", (0,), "mpi", "none", "there is one rank")]
+    assert ranks.run(1, facts, {}) == [("auto", (0,), "mpi", "none", "there is one rank")]
 
 
 def refused(options, variables=()):

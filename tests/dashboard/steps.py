@@ -70,8 +70,7 @@ def _around(actions: list[Box], rank_of: tuple[int, ...], message: float) -> lis
     for box in actions:
         to = box.stage + (1 if box.kind == "F" else -1)
         if message and box.kind in "FBI" and 0 <= to < len(rank_of) and rank_of[to] != box.rank:
-            sent = Box(box.rank, "S", rank_of[to], box.number, box.end, box.end + message)
-            boxes.append(sent)
+            boxes.append(Box(box.rank, "S", rank_of[to], box.number, box.end, box.end + message))
     start = min(box.begin for box in actions)
     for rank in set(rank_of):
         own = [box for box in actions if box.rank == rank]

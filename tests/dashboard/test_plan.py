@@ -21,8 +21,7 @@ def test_words():
     )
     assert " of 2 replicas, " in headline(planned(replicas=2))
     assert limit(planned()).startswith("Filling and emptying the pipeline costs 33% of a step: ")
-    uneven = planned(micro_batches=64, begins=(3,))
-    assert limit(uneven) == (
+    assert limit(planned(micro_batches=64, begins=(3,))) == (
         "Stage 0 (a to c) takes 3 times as long as the others, and they wait for it. With equal "
         "stages a step would be 32% shorter."
     )

@@ -39,8 +39,7 @@ def test_the_table_has_a_row_for_each_box():
     last = table.iloc[-1]
     assert (last.step, last["rank"], last.what) == (1, 1, "backward")
     assert (last.begin_s, last.end_s) == pytest.approx((5.75, 7.0))
-    by_kind = table[table.step == 0].groupby("what").duration_s.sum()
-    assert dict(by_kind) == pytest.approx(
+    assert dict(table[table.step == 0].groupby("what").duration_s.sum()) == pytest.approx(
         {"forward": 0.5, "send": 0.25, "wait for a message": 0.75, "backward": 1.25}
     )
 
@@ -141,8 +140,7 @@ def test_what_stays_has_a_panel_for_all_that_is_known():
     assert {"loss", "val_loss", "rank 3", "forward", "send", "idle", "exchange"} < set(names)
     axes = {trace.name: trace.yaxis for trace in whole.data}
     assert axes["forward"] == axes["send"] != axes["exchange"] == axes["work"] != axes["rank 0"]
-    without = run_figure(frames_of_a_run(4))
-    assert len(without.layout.annotations) == 3
+    assert len(run_figure(frames_of_a_run(4)).layout.annotations) == 3
 
 
 def test_runs_beside_each_other():

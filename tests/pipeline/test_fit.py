@@ -68,16 +68,14 @@ def test_optimizers(ranks, name):
 
 @pytest.mark.core
 def test_shared_weights_count_once_in_the_norm_of_all(ranks):
-    clipped = ("SGD", {"learning_rate": 1.0, "global_clipnorm": 0.01})
-    compare(ranks, 2, transformer, TWO, clipped)
+    compare(ranks, 2, transformer, TWO, ("SGD", {"learning_rate": 1.0, "global_clipnorm": 0.01}))
 
 
 @pytest.mark.core
 @pytest.mark.parametrize(("n", "count"), latin((2, 4), (2, 3)))
 def test_several_steps_per_execution(ranks, n, count):
     # Of the 3 batches, Keras runs so many in one call of the train function.
-    usual = ("Adam", {})
-    compare(ranks, n, mlp, TWO, usual, {"steps_per_execution": count})
+    compare(ranks, n, mlp, TWO, ("Adam", {}), {"steps_per_execution": count})
 
 
 def in_two_stages():

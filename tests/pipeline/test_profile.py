@@ -151,8 +151,7 @@ def kept_by_stages(name, rows):
     model = MODELS[name]()
     graph, found = surveyed(model), []
     profile, wiring = profile_of(model, graph, rows), wiring_of(graph)
-    begins = [len(graph.calls) // 2]
-    cut = partition(wiring, begins)
+    cut = partition(wiring, [len(graph.calls) // 2])
     for stage in stage_models(model, graph, cut):
         load = load_of(wiring, profile, stage.stage.begin, stage.stage.end)
         functions = StageFunctions(

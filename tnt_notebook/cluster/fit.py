@@ -110,8 +110,7 @@ class Fit:
     def model_bytes(self) -> bytes:
         """The trained model as the bytes of a ``.keras`` file."""
         self.wait()
-        model: bytes = self._cluster.call(Call.MODEL, ranks=[0])[0]
-        return model
+        return self._cluster.call(Call.MODEL, ranks=[0])[0]
 
     @property
     def timeline(self) -> Timeline:

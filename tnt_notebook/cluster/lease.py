@@ -197,5 +197,4 @@ def _asked(
         if not piece:
             raise ConnectionResetError("the warden has ended")
         answer += piece
-    found: dict[str, Any] = json.loads(answer)
-    return found
+    return json.loads(answer)

@@ -56,8 +56,7 @@ def _way_to(host: str) -> str | None:
             probe.connect((host, 9))
         except (OSError, UnicodeError):  # no such host, or no way there
             return None
-        own: str = probe.getsockname()[0]
-        return own
+        return probe.getsockname()[0]
 
 
 def _named(address: str) -> str:

@@ -49,8 +49,7 @@ def plan(
         planner = Planner(_model(name), batch_size, comm.world().size, take)
         for schedule in schedules:
             try:
-                found = planner.plan(dataclasses.replace(wanted, schedule=schedule))
-                plans.append(as_json(found))
+                plans.append(as_json(planner.plan(dataclasses.replace(wanted, schedule=schedule))))
             except (ModelError, ScheduleError) as error:
                 if len(schedules) == 1:
                     raise

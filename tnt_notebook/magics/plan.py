@@ -60,8 +60,7 @@ def run(
     if not plans:
         first, why = next(iter(refused.items()))
         raise ModelError(f"There is no schedule for it. {first}: {why}")
-    compares = len(schedules) > 1
-    table = comparison_bundle(plans, refused) if compares else plan_bundle(plans[0])
+    table = comparison_bundle(plans, refused) if len(schedules) > 1 else plan_bundle(plans[0])
     show(table, figure_bundle(fastest(plans)))
     return plans
 

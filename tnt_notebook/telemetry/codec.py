@@ -44,16 +44,14 @@ def decode_frame(line: bytes) -> Frame:
     of_ranks = [value[name] for name in ("rates", "breakdown", "memory") if name in value]
     if not ranks or any(len(column) != ranks for column in of_ranks):
         raise ValueError("the number of ranks of this frame is unclear")
-    frame: Frame = value
-    return frame
+    return value
 
 
 def decode_step(text: bytes) -> StepTrace:
     """The step trace that a text of JSON holds; ValueError where it holds none."""
     value = _parsed(text)
     _check(value, StepTrace, "a step trace")
-    trace: StepTrace = value
-    return trace
+    return value
 
 
 def _parsed(text: bytes) -> Any:

@@ -53,8 +53,7 @@ def exchange_rate(events: np.ndarray) -> float:
 
 def is_of(events: np.ndarray, *kinds: str) -> np.ndarray:
     """Which of the events are of one of these kinds."""
-    chosen: np.ndarray = _among(kinds)[events["kind"]]
-    return chosen
+    return _among(kinds)[events["kind"]]
 
 
 @functools.cache
