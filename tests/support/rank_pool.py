@@ -42,29 +42,13 @@ class RankPool:
         self._connections: list[Connection] = []  # one to each rank
         self._options: dict[int, dict[str, Any]] = {}  # of the latest special world of n ranks
 
-    def run(
-        self,
-        n: int,
-        function: Callable[..., Any],
-        *args: Any,
-        timeout: float = 200,
-        world: dict[str, Any] | None = None,
-    ) -> list:
-        """Calls ``function(*args)`` on n ranks, in a world of that size.
-
-        Args:
-            function: of a module that the ranks can import; it may return anything that pickles.
-            timeout: seconds until the job is killed and the test fails.
-            world: arguments for a world other than the plain one: ``transport``, ``lanes``, and
-                ``nodes``, see `rank_nodes`.
-
-        Returns:
-            What each rank returned.
+    def run(self, n: int, function: Callable[..., Any], *args: Any, **how: Any) -> list:
+        """What ``function(*args)`` returns on each of n ranks. Arguments as of `outcomes`.
 
         Raises:
             RankError: with the tracebacks of all ranks on which it raised.
         """
-        outcomes = self.outcomes(n, function, *args, timeout=timeout, world=world)
+        outcomes = self.outcomes(n, function, *args, **how)
         failed = [(rank, text) for rank, (how, text) in enumerate(outcomes) if how == "raised"]
         if failed:
             raise RankError("\n".join(f"--- rank {rank} ---\n{text}" for rank, text in failed))
@@ -78,7 +62,17 @@ class RankPool:
         timeout: float = 200,
         world: dict[str, Any] | None = None,
     ) -> list[tuple[str, Any]]:
-        """As `run`, but gives ``("returned", value)`` or ``("raised", traceback)`` of each rank."""
+        """Calls ``function(*args)`` on n ranks, in a world of that size.
+
+        Args:
+            function: of a module that the ranks can import; it may return anything that pickles.
+            timeout: seconds until the job is killed and the test fails.
+            world: arguments for a world other than the plain one: ``transport``, ``lanes``, and
+                ``nodes``, see `rank_nodes`.
+
+        Returns:
+            Of each rank ``("returned", value)`` or ``("raised", traceback)``.
+        """
         if self._process is None or self._process.poll() is not None:
             self._start()
         deadline = time.monotonic() + timeout
