@@ -3,7 +3,7 @@
 import time
 
 from tests.benchmarks.rounds import interleaved
-from tnt_notebook.cluster import Cluster
+from tests.support.shared_cluster import started
 
 RANKS = 4
 ROUNDS, SECONDS = 30, 30.0
@@ -11,8 +11,7 @@ ROUNDS, SECONDS = 30, 30.0
 
 def measure() -> str:
     """One line: seconds of a cell, and the ratio to ``%%px`` on the same engines."""
-    cluster = Cluster(RANKS)
-    try:
+    with started(RANKS) as cluster:
         view = cluster._engines.client[:]
 
         def ours() -> float:
@@ -28,8 +27,6 @@ def measure() -> str:
         for _ in range(3):
             ours(), theirs()
         ratio = interleaved(ours, theirs, ROUNDS, SECONDS)
-    finally:
-        cluster.stop()
     return (
         f"warm empty cell on {RANKS} ranks, %%tnt / ipyparallel's execute: {ratio.sentence(2)}; "
         f"{1e3 * ratio.a_seconds:.0f} ms a cell"

@@ -17,7 +17,7 @@ from traitlets.config import Config
 from tests.benchmarks.rounds import counted, ratio, rotating, tell
 from tests.support.cases import THOROUGH
 from tests.support.rank_pool import rank_environment
-from tnt_notebook.cluster import Cluster
+from tests.support.shared_cluster import started
 from tnt_notebook.cluster.launch.command import find_mpiexec
 
 RANKS = (2, 4, 8) if THOROUGH else (2, 4)
@@ -28,13 +28,10 @@ IMPORT = "import tensorflow"
 def ours(ranks: int) -> tuple[float, float]:
     """Seconds to ready, and until TensorFlow is there."""
     began = time.perf_counter()
-    cluster = Cluster(ranks, timeout=180.0)
-    try:
+    with started(ranks, timeout=180.0) as cluster:
         ready = time.perf_counter() - began
         cluster.run(IMPORT)
         return ready, time.perf_counter() - began
-    finally:
-        cluster.stop()
 
 
 def bare(ranks: int, period_ms: int | None = None) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from tests.support.cells import TRAIN
-from tnt_notebook.cluster import Cluster
+from tests.support.shared_cluster import started
 from tnt_notebook.errors import TntError
 
 
@@ -15,8 +15,7 @@ def tell(word: str, *values: object) -> None:
 
 
 def main(hostfile: str, folder: Path) -> None:
-    cluster = Cluster(launcher="ssh", hostfile=hostfile)
-    try:
+    with started(launcher="ssh", hostfile=hostfile) as cluster:
         record = cluster.record
         tell("ON", *(row.host for row in cluster.status()), record.reached)
         tell("BY", cluster.links.by)
@@ -36,13 +35,8 @@ def main(hostfile: str, folder: Path) -> None:
             tell("ERROR", *str(error).splitlines()[:1])
             tell("ALL", repr(str(error)))
         (folder / "again").write_text(f"{os.uname().nodename} slots=2\n")
-    finally:
-        cluster.stop()
-    again = Cluster(launcher="ssh", hostfile=folder / "again")
-    try:
+    with started(launcher="ssh", hostfile=folder / "again") as again:
         tell("AGAIN", *(row.state for row in again.status()))
-    finally:
-        again.stop()
 
 
 if __name__ == "__main__":

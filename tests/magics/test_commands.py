@@ -65,6 +65,15 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_bench allreduce --max-mb nan", "--max-mb nan: the largest vector has 1 KB or more"),
         ("%tnt_bench allreduce --name 3x", "--name 3x: a variable cannot have this name"),
         ("%tnt_bench rules --save", "UsageError: rules takes no options"),
+        ("%tnt_trace", "UsageError: the following arguments are required: action"),
+        ("%tnt_trace dance", "invalid choice: 'dance' (choose from"),
+        ("%tnt_trace show x y", "UsageError: show takes no more: y is too much"),
+        ("%tnt_trace list x", "UsageError: list takes no more: x is too much"),
+        ("%tnt_trace export --all", "UsageError: --all goes with list and remove, and no ID"),
+        ("%tnt_trace list --to x.json", "UsageError: --to goes with export only"),
+        ("%tnt_trace compare x", "compare needs two runs: %tnt_trace compare ID1 ID2"),
+        ("%tnt_trace remove", "remove needs to know which: %tnt_trace remove ID, or --all"),
+        ("%tnt_trace show --name 3x", "--name 3x: a variable cannot have this name"),
     ],
 )
 def test_mistakes_get_one_clear_sentence(shell, cell, message):
@@ -81,6 +90,7 @@ def test_mistakes_get_one_clear_sentence(shell, cell, message):
         ("tnt_fit", "cell", ["%%tnt_fit", "--name", "--wait", "--bucket-mb", "fit.stop()"]),
         ("tnt_plan", "line", ["--pipeline P", "--schedule", "plan.step_s", "Examples::", "4GB"]),
         ("tnt_bench", "line", ["allreduce", "--max-mb M", "--save", "bench.rows", "Examples::"]),
+        ("tnt_trace", "line", ["list", "--to FILE", "--all", "Examples::", "to_pandas", "512 MB"]),
         ("tnt_push", "line", ["NAME", "Examples::"]),
         ("tnt_pull", "line", ["NAME", "--rank R", "Examples::"]),
     ],
