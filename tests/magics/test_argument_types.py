@@ -19,6 +19,7 @@ def test_ranks_and_spans(text, ranks):
     [
         *((text, "write ranks like 0,2-3") for text in ("", "a", "1-", "-1", "0,,1", "0-2-4")),
         ("3-2", "counts down"),
+        ("0-99999999999", "so many ranks"),
     ],
 )
 def test_anything_else_is_refused(text, message):

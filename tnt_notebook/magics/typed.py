@@ -14,6 +14,10 @@ from tnt_notebook.errors import TntError
 from tnt_notebook.magics.session import Session
 
 
+#: Beyond any cluster's: what is written down as a range is a list here.
+MOST_RANKS = 1 << 16
+
+
 def typed(magic: Callable[..., Any], session: Session) -> Callable[..., Any]:
     """What a shell calls for a magic of a session: gives it its line as parsed arguments, and shows
     its errors as one sentence, without our own frames; a rank's error shows the rank's traceback.
@@ -50,5 +54,7 @@ def rank_list(text: str) -> list[int]:
             raise argparse.ArgumentTypeError(f"{text!r}: write ranks like 0,2-3")
         if dash and int(last) < int(first):
             raise argparse.ArgumentTypeError(f"{part.strip()!r} counts down: write ranks like 2-3")
+        if int(last or first) >= MOST_RANKS:
+            raise argparse.ArgumentTypeError(f"{part.strip()!r}: no cluster has so many ranks")
         ranks.update(range(int(first), int(last or first) + 1))
     return sorted(ranks)
