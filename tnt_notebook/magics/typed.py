@@ -13,7 +13,6 @@ from typing import Any
 from tnt_notebook.errors import TntError
 from tnt_notebook.magics.session import Session
 
-
 #: Beyond any cluster's: what is written down as a range is a list here.
 MOST_RANKS = 1 << 16
 
