@@ -1,5 +1,6 @@
 """Shells and kernels with the extension, as behind a notebook but without the browser."""
 
+import atexit
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,7 @@ def shell() -> Iterator[InteractiveShell]:
     yield shell
     shell.run_line_magic("unload_ext", "tnt_notebook")
     InteractiveShell.clear_instance()
+    atexit.unregister(shell.atexit_operations)  # each would collect all garbage of all tests
 
 
 @pytest.fixture
