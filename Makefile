@@ -92,14 +92,15 @@ lab: $(READY)
 test: $(READY)
 	$(BIN)/cmake --build build/editable --target kernels_tests
 	$(CTEST) --test-dir build/editable
-	@others=$$(mktemp); $(ASIDE) -p no:cacheprovider $(WAITING) >$$others 2>&1 & aside=$$!; \
-	failed=0; $(BIN)/python -m pytest --nbval notebooks tests $(WAITING:%=--ignore=%) || failed=1; \
-	echo "=== $(WAITING), beside them"; wait $$aside || failed=1; cat $$others; rm $$others; exit $$failed
+	@env --default-signal=INT $(PYTEST) -p no:cacheprovider $(WAITING) >$(LOCAL)/waiting.log 2>&1 & \
+	waiting=$$!; failed=0; $(PYTEST) --nbval notebooks tests $(WAITING:%=--ignore=%) || failed=1; \
+	wait $$waiting || failed=1; echo "=== beside them, $(WAITING)"; cat $(LOCAL)/waiting.log; \
+	exit $$failed
 
+PYTEST := $(BIN)/python -m pytest
 # These wait for batch systems, hubs and hosts most of the time: they run beside the others. What a
 # shell starts aside would not hear Ctrl-C.
 WAITING := tests/slurm tests/hub tests/hosts
-ASIDE := env --default-signal=INT $(BIN)/python -m pytest
 
 test-all: export TNT_THOROUGH := 1
 test-all: test-kernels test

@@ -4,13 +4,13 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.cases import THOROUGH
 from tests.support.rank_pool import RankPool
 from tests.support.shared_cluster import SharedCluster
-from tnt_notebook.cluster import Cluster
 
 
 @pytest.fixture(scope="session")
@@ -30,30 +30,19 @@ def shared_clusters(short_leases: None) -> Iterator[dict[int, SharedCluster]]:
         cluster.stop()
 
 
-def used(ranks: int) -> Callable[..., Iterator[Cluster]]:
-    """A fixture: a cluster in this process, which other tests have had and will have."""
+def shared(ranks: int, taken: Callable[[SharedCluster], Any]) -> Callable[..., Iterator[Any]]:
+    """A fixture: what `taken` gives of a cluster that other tests have had and will have."""
 
     @pytest.fixture
-    def cluster(shared_clusters: dict[int, SharedCluster]) -> Iterator[Cluster]:
-        with shared_clusters[ranks].used() as cluster:
-            yield cluster
+    def fixture(shared_clusters: dict[int, SharedCluster]) -> Iterator[Any]:
+        with taken(shared_clusters[ranks]) as given:
+            yield given
 
-    return cluster
-
-
-def lent(ranks: int) -> Callable[..., Iterator[str]]:
-    """A fixture: the id of such a cluster, to attach to from any process."""
-
-    @pytest.fixture
-    def known(shared_clusters: dict[int, SharedCluster]) -> Iterator[str]:
-        with shared_clusters[ranks].lent() as known:
-            yield known
-
-    return known
+    return fixture
 
 
-pair, cluster = used(2), used(3)
-two_ranks, three_ranks = lent(2), lent(3)
+pair, cluster = (shared(ranks, SharedCluster.used) for ranks in (2, 3))
+two_ranks, three_ranks = (shared(ranks, SharedCluster.lent) for ranks in (2, 3))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -43,20 +43,19 @@ _HOME = {
     "Trace": "dashboard.trace",
     "distributed": "parallel.scope",
     "lazy": "keras.absent",
-    "ops": "parallel",
     "world": "comm",
 }
+_MODULES = {"keras": "keras", "ops": "parallel.ops"}
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name == "keras":
-        return import_module(f"{__name__}.keras")
+    if name in _MODULES:
+        return import_module(f"{__name__}.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = import_module(f"{__name__}.{_HOME[name]}")
-    return import_module(f"{home.__name__}.ops") if name == "ops" else getattr(home, name)
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
 def load_ipython_extension(shell: Any) -> None:

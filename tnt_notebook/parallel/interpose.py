@@ -164,14 +164,13 @@ def _exchange_where_taken(
 
 def _exchange(step: Step, gradients: list[Any], variables: Sequence[keras.Variable | None]) -> None:
     """In place, those that are there, of variables that are given."""
-    pairs = list(enumerate(zip(gradients, variables, strict=True)))
-    present = [i for i, (gradient, v) in pairs if gradient is not None and v is not None]
-    if not present:
-        return
-    own = [variables[i] for i in present]
-    exchanged = step.exchange([gradients[i] for i in present], own, step.scale, step.over)
-    for i, gradient in zip(present, exchanged, strict=True):
-        gradients[i] = gradient
+    pairs = enumerate(zip(gradients, variables, strict=True))
+    own = {i: v for i, (gradient, v) in pairs if gradient is not None and v is not None}
+    if own:
+        given = [gradients[i] for i in own]
+        exchanged = step.exchange(given, list(own.values()), step.scale, step.over)
+        for i, gradient in zip(own, exchanged, strict=True):
+            gradients[i] = gradient
 
 
 def _draw_apart(number: int, draw: Callable[..., Any], generator: Any, ordered: bool = True) -> Any:

@@ -22,7 +22,6 @@ from typing import Any
 import tensorflow as tf
 
 from tnt_notebook.parallel import whole_batch
-from tnt_notebook.parallel.data import share_of
 from tnt_notebook.parallel.step import current_step
 
 __all__ = ["allgather", "allreduce", "first_sample", "reduce_mean"]
@@ -68,7 +67,4 @@ def first_sample() -> tf.Tensor | int:
     """Where this rank's samples begin in the global batch: the row of its first one in what
     :func:`allgather` gives."""
     step = current_step()
-    if step is None:
-        return 0
-    begin, _ = share_of(step.share.total, step.over.rank, step.over.size)
-    return tf.cast(begin, tf.int32)
+    return 0 if step is None else step.begin

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.data import Share
+from tnt_notebook.parallel.data import Share, share_of
 from tnt_notebook.parallel.exchange import Exchange
 
 #: The key under which a step returns, beside its logs, [samples of the global batch, the votes,
@@ -52,6 +52,12 @@ class Step:
     def scale(self) -> tf.Tensor:
         """This rank's part of the global batch, float64; 0 without data."""
         return tf.cast(self.share.local, tf.float64) / tf.cast(self.share.total, tf.float64)
+
+    @property
+    def begin(self) -> tf.Tensor:
+        """Where this rank's samples begin in the global batch, int32."""
+        begin, _ = share_of(self.share.total, self.over.rank, self.over.size)
+        return tf.cast(begin, tf.int32)
 
     @property
     def has_data(self) -> tf.Tensor:

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import ops
 from tnt_notebook.keras.graph import mask_of, set_mask
-from tnt_notebook.parallel.data import Share, share_of
+from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.step import Step
 
 #: Samples of a trial, and of its first part.
@@ -107,8 +107,7 @@ def gather(step: Step, values: tf.Tensor, same_use: bool = False) -> tf.Tensor:
         same_use: whether all ranks compute the same of them, so that their gradients are equal and
             need not be exchanged.
     """
-    local = tf.cast(step.share.local, tf.int32)
-    begin, _ = share_of(tf.cast(step.share.total, tf.int32), step.over.rank, step.over.size)
+    local, begin = tf.cast(step.share.local, tf.int32), step.begin
 
     @tf.custom_gradient
     def gathered(own: tf.Tensor) -> Any:
