@@ -5,6 +5,7 @@
 # make test-versions       a core of them on the oldest and the newest Keras and TensorFlow that fit
 # make check    formatting, lint, types          make format        mend the formatting
 # make bench    benchmarks                       make test-kernels  C++ tests with sanitizers
+# make campaign SECONDS=600 SEED=1 ROW=7   random faults while models train, each judged; ROW repeats one
 # make test-gpu tests on an NVIDIA GPU, and ResNet-50 there; GPU_PYTHON=python3: with a Python of your own
 # make bench-comm          the backend beside MPI libraries, gloo and others, whichever are installed in
 #                          the folder that TNT_BENCH_VENVS names; make contestants puts them there
@@ -53,7 +54,7 @@ export XDG_DATA_HOME := $(LOCAL)/share
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline contestants check format test-kernels clean
+.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline campaign contestants check format test-kernels clean
 
 setup: $(READY)
 
@@ -92,14 +93,14 @@ lab: $(READY)
 test: $(READY)
 	$(BIN)/cmake --build build/editable --target kernels_tests
 	$(CTEST) --test-dir build/editable
-	@env --default-signal=INT $(PYTEST) -p no:cacheprovider $(WAITING) >$(LOCAL)/waiting.log 2>&1 & \
+	@$(PYTEST) -p no:cacheprovider $(WAITING) >$(LOCAL)/waiting.log 2>&1 & \
 	waiting=$$!; failed=0; $(PYTEST) --nbval notebooks tests $(WAITING:%=--ignore=%) || failed=1; \
 	wait $$waiting || failed=1; echo "=== beside them, $(WAITING)"; cat $(LOCAL)/waiting.log; \
 	exit $$failed
 
-PYTEST := $(BIN)/python -m pytest
-# These wait for batch systems, hubs and hosts most of the time: they run beside the others. What a
-# shell starts aside would not hear Ctrl-C.
+# What a shell starts aside would not hear Ctrl-C.
+PYTEST := env --default-signal=INT $(BIN)/python -m pytest
+# These wait for batch systems, hubs and hosts most of the time: they run beside the others.
 WAITING := tests/slurm tests/hub tests/hosts
 
 test-all: export TNT_THOROUGH := 1
@@ -160,6 +161,11 @@ bench-comm: $(READY)
 
 bench-pipeline: $(READY)
 	$(BIN)/python -m tests.benchmarks pipeline $(RESULTS)
+
+SECONDS ?= 600
+SEED ?= 1
+campaign: $(READY)
+	$(BIN)/python -m tests.campaign --seconds $(SECONDS) --seed $(SEED) $(if $(ROW),--only $(ROW))
 
 contestants: $(READY)
 	$(BIN)/python -m tests.benchmarks.contestants install $(TNT_BENCH_VENVS)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
-    "Checkpoint", "Model", "Pipeline", "Trace", "distributed", "keras", "lazy",
+    "Checkpoint", "Model", "Pipeline", "Trace", "combine", "distributed", "keras", "lazy",
     "load_ipython_extension", "ops", "unload_ipython_extension", "world",
 ]  # fmt: skip
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tnt_notebook.keras.absent import lazy
     from tnt_notebook.parallel import ops
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
+    from tnt_notebook.parallel.combine import combine
     from tnt_notebook.parallel.model import Model
     from tnt_notebook.parallel.scope import distributed
     from tnt_notebook.plan import Pipeline
@@ -41,6 +42,7 @@ _HOME = {
     "Model": "parallel.model",
     "Pipeline": "plan",
     "Trace": "dashboard.trace",
+    "combine": "parallel.combine",
     "distributed": "parallel.scope",
     "lazy": "keras.absent",
     "world": "comm",

@@ -5,7 +5,17 @@ Messages are sentences: what happened, on which rank, what to do.
 
 from __future__ import annotations
 
+import linecache
 import re
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+#: Code that is no user's: installed, Python's, our own, or made by TensorFlow.
+_LIBRARY = re.compile(
+    r"/site-packages/|/lib/python\d|<frozen |<string>|__autograph_generated_file|"
+    + re.escape(f"{Path(__file__).parent}/")
+)
 
 
 class TntError(Exception):
@@ -14,6 +24,11 @@ class TntError(Exception):
     #: Whether the other ranks know already: they raise as well, or raised first. Any other error
     #: on one rank has to free those that wait for it.
     peers_know = False
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython's protocol, on ranks and in the notebook: the sentence says what to do, and of
+        # the calls only the person's own matter.
+        return [*_own_lines(self.__traceback__), f"{type(self).__name__}: {self}"]
 
 
 class ClusterError(TntError):
@@ -31,6 +46,11 @@ class DeathError(ClusterError):
     def __init__(self, message: str, ranks: list[int]) -> None:
         super().__init__(message)
         self.ranks = ranks
+
+
+class StuckError(ClusterError):
+    """A rank did not take part within the time-out, and could not be freed: all were started
+    anew."""
 
 
 class NoClusterError(ClusterError):
@@ -52,6 +72,14 @@ class RankError(TntError):
     def _render_traceback_(self) -> list[str]:
         # IPython's protocol: the ranks' tracebacks say more than the notebook's own frames.
         return [*(self.rendered or []), f"{type(self).__name__}: {self}"]
+
+
+class NoInputError(TntError):
+    """A cell on a rank wants to read what a person types."""
+
+
+class StalledError(RankError):
+    """A rank did not take part in an operation within the time-out; all have been freed."""
 
 
 class PeerError(TntError):
@@ -111,17 +139,45 @@ class SuspendedError(TntError):
     peers_know = True
 
 
+class StoppedError(TntError):
+    """Somebody has asked for the end of training, between two steps of a loop of one's own. Raised
+    on all ranks; a cell of ``%%tnt_fit`` ends with it as stopped."""
+
+    peers_know = True
+
+
 class DivergenceError(TntError):
     """Weights that must be identical on all ranks are not. Raised on all of them."""
 
     peers_know = True
 
 
+def _own_lines(calls: TracebackType | None) -> list[str]:
+    """Lines of cells, and of files of the user's, in which an error was raised."""
+    found = []
+    for frame, number in traceback.walk_tb(calls):
+        path, name = frame.f_code.co_filename, frame.f_code.co_name
+        line = linecache.getline(path, number, frame.f_globals).strip()
+        if not line or "get_ipython().run_" in line or _LIBRARY.search(path):
+            continue  # IPython's own way of calling a magic
+        in_file = Path(path).name if Path(path).exists() else "the cell"
+        where = in_file if name == "<module>" else f"{name} in {in_file}"
+        found.append(f"line {number} of {where}: {line}")
+    return found
+
+
 def brief(error: BaseException) -> str:
     """An error in one line: its class and what it says, without the frames some texts contain."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # TensorFlow's text of an error in Python code holds that error's whole traceback.
-    inner = [line for line in lines if re.match(r"\w*(Error|Exception|Interrupt): ", line)]
-    if len(lines) > 1 and inner:
-        return inner[-1][:500]
+    said = str(error)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if inner := inner_error(said):
+        return inner[:500]
     return f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__
+
+
+def inner_error(said: str) -> str | None:
+    """Of an error whose text holds another one's whole traceback, as TensorFlow's of an error in
+    Python code, the line that says that one."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    inner = [line for line in lines if re.match(r"\w*(Error|Exception|Interrupt): ", line)]
+    return inner[-1] if len(lines) > 1 and inner else None

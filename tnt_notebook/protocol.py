@@ -64,15 +64,12 @@ FREE = signal.SIGRTMIN + 4
 #: To write into the log where each thread is.
 STACKS = signal.SIGRTMIN + 5
 
-#: To print nothing for a moment: the notebook has more to show than it can.
-QUIET = signal.SIGRTMIN + 6
-
 # Environment of a rank, from the notebook.
 
 #: The folder of its cluster.
 FOLDER = "TNT_FOLDER"
 
-#: Who may reach the ports of Open MPI's daemons: for ``kernels/guard/ports.cpp``.
+#: Who may reach the ports of Open MPI's daemons: for ``kernels/guard``, preloaded where it is set.
 PORTS = "TNT_PORTS"
 
 #: The default transport of its world, and how many lanes it has.

@@ -6,6 +6,10 @@ cluster is ended, its job is cancelled, and its folders are removed. Processes a
 variable in their environment, so that reparented ones (nannies, engines, what cells started) are
 found as well.
 
+Two processes do so, since one may be killed: the second knows who owns the cluster, and holds the
+same sockets. When the first ends before it has done its work, the second goes on with it, and
+neither owner nor cluster notice. There are two again then, also when the second has ended.
+
 On other hosts there is a smaller one: it waits until the last rank there has ended, and cleans up.
 
 Run as ``python -I -S warden.py`` with its plan as a line of JSON on stdin, on other hosts as
@@ -32,6 +36,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 MARKER = "TNT_CLUSTER_ID"
@@ -45,6 +50,7 @@ RANKS = "ranks"  # the folder in which ranks of another host leave a file each, 
 ASKED_S = 10.0  # for a job's script to end by itself
 CANCEL_S = 30.0  # for a batch system to do what it is told
 LONGEST_S = 24 * 365 * 3600.0  # of a lease
+LOOK_S = 2.0  # whether the other of two processes was stopped
 _LONGEST = 1 << 16  # of a line
 _MOST = 64  # connections; each notebook needs one, and each list of clusters for a moment
 
@@ -152,6 +158,8 @@ class _Owner:
             self.process = -1
 
     def close(self) -> None:
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)  # the second process holds it, too
         self.connection.close()
         self.let_process()
 
@@ -164,17 +172,69 @@ class _Owner:
 
 
 class _Warden:
-    def __init__(self, plan: dict) -> None:
+    """
+    Args:
+        listener: bound, and listening.
+        owner: as the warden before has known it, and its connection.
+    """
+
+    def __init__(self, plan: dict, listener: socket.socket, owner: _Owner | None = None) -> None:
         self.plan = plan
-        self.owner: _Owner | None = None
+        self.owner = owner
         self.clients: dict[int, socket.socket] = {}
+        if owner is not None:
+            self.clients[owner.connection.fileno()] = owner.connection
         self.heard: dict[int, bytes] = {}  # of a client, the line that is not complete yet
         self.free_since = time.monotonic()
         self.keep_s = FIRST_OWNER_S
         self.asked_to_end: socket.socket | None = None
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(plan["socket"])
-        self.listener.listen(128)  # who finds no room waits
+        self.listener = listener
+        self.second, self.second_pid = socket.socket(socket.AF_UNIX), 0
+        self.begin_second()
+
+    def begin_second(self) -> None:
+        """Forks the process that goes on if this one ends."""
+        self.second.close()
+        self.second, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        first = os.getpid()
+        self.second_pid = os.fork()
+        if self.second_pid == 0:
+            try:
+                self.second.close()
+                owner = [os.dup(self.owner.connection.fileno())] if self.owner else []
+                for client in self.clients.values():  # an end of theirs is for the first to see
+                    client.close()
+                os._exit(_be_second(first, other, self.listener, self.state(), owner))
+            finally:
+                os._exit(1)  # what the first has begun is not to be ended here
+        other.close()
+        self.second.setblocking(False)
+
+    def state(self, state: str = "watching") -> dict[str, Any]:
+        """All that the second process needs to go on, beside the connection of the owner."""
+        return {
+            "plan": self.plan, "state": state, "owner": self.owner and self.owner.name,
+            "free_since": self.free_since, "keep_s": self.keep_s,
+        }  # fmt: skip
+
+    def tell_second(self, state: str = "watching") -> None:
+        """Tells the second process what has changed.
+
+        Args:
+            state: ``watching``, ``ending`` the cluster, or ``done``.
+        """
+        text = json.dumps(self.state(state)).encode()
+        connections = [self.owner.connection.fileno()] if self.owner else []
+        try:
+            socket.send_fds(self.second, [text], connections)
+        except OSError:  # it has ended, or does not listen: another one will
+            with suppress(ProcessLookupError):
+                os.kill(self.second_pid, signal.SIGKILL)
+
+    def look_after_second(self) -> None:
+        """It has ended."""
+        os.waitpid(self.second_pid, 0)
+        self.begin_second()
 
     def ends_in_s(self) -> float | None:
         """Seconds until the lease is over; None while somebody owns the cluster."""
@@ -199,15 +259,19 @@ class _Warden:
                 if not self.busy():
                     return
                 left = 5.0
-            watched = [self.listener.fileno(), waking, *self.clients]
+            _wake(self.second_pid)
+            watched = [self.listener.fileno(), waking, self.second.fileno(), *self.clients]
             if self.owner is not None and self.owner.process >= 0:
                 watched.append(self.owner.process)
             poll = select.poll()  # select would fail at descriptors above 1023
             for number in watched:
                 poll.register(number, select.POLLIN)
-            for ready, _ in poll.poll(None if left is None else 1000 * min(left, 3600)):
+            for ready, _ in poll.poll(1000 * min(LOOK_S if left is None else left, LOOK_S)):
                 if ready == waking:
                     return
+                if ready == self.second.fileno():
+                    self.look_after_second()
+                    break  # the numbers of descriptors may mean others now
                 if ready == self.listener.fileno():
                     self._accept()
                 elif ready in self.clients:
@@ -258,6 +322,7 @@ class _Warden:
             answer = self._own(client, str(said.get("name", "")), bool(said.get("force")))
         elif isinstance(said.get("keep_s"), int | float):
             self.plan["keep_s"] = _bounded(said["keep_s"])
+            self.tell_second()
             answer = {"keep_s": self.plan["keep_s"]}
         else:
             answer = {
@@ -282,6 +347,7 @@ class _Warden:
         elif self.owner is not None:
             self.owner.let_process()
         self.owner = _Owner(client, name)
+        self.tell_second()
         return {"owner": None}
 
     def _forget(self, client: socket.socket) -> None:
@@ -302,6 +368,91 @@ class _Warden:
         self.owner = None
         self.free_since = time.monotonic()
         self.keep_s = self.plan["keep_s"]
+        self.tell_second()
+
+
+def _be_second(
+    first: int,
+    told: socket.socket,
+    listener: socket.socket,
+    said: dict[str, Any],
+    owner: list[int],
+) -> int:
+    """Waits for the end of the first process, and goes on where it was.
+
+    Args:
+        said: the first's state.
+        owner: the descriptor of its owner's connection, if it has one.
+    """
+    for request in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(request, signal.SIG_IGN)  # the first does what they ask for
+    signal.set_wakeup_fd(-1)
+    with open(os.devnull, "r+b") as nothing:  # who has started the first waits for its word
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(nothing.fileno(), 1)
+    told.settimeout(LOOK_S)
+    while True:
+        try:
+            text, connections, _, _ = socket.recv_fds(told, _LONGEST, 1)
+        except TimeoutError:
+            _wake(first)
+            continue
+        if not text:
+            break
+        for number in owner:
+            os.close(number)
+        said, owner = json.loads(text), connections
+    if said["state"] == "done":
+        return 0
+    connection = socket.socket(fileno=owner[0]) if owner else None
+    if connection is not None:
+        connection.setblocking(False)
+    if said["state"] == "ending":
+        return _end(said["plan"], connection)
+    known = _Owner(connection, said["owner"]) if connection is not None else None
+    warden = _Warden(said["plan"], listener, known)
+    warden.free_since, warden.keep_s = said["free_since"], said["keep_s"]
+    return _keep(warden)
+
+
+def _wake(pid: int) -> None:
+    """Has a process go on that somebody has stopped: nobody would do its work."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            state = file.read().rpartition(")")[2].split()[0]
+        if state == "T":
+            os.kill(pid, signal.SIGCONT)
+    except OSError:
+        pass  # it has ended, of which its socket tells
+
+
+def _keep(warden: _Warden) -> int:
+    """Keeps the cluster until its end; 1 when something of it could not be ended."""
+    waking, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        warden.watch(waking)
+    finally:
+        warden.tell_second("ending")
+        status = _end(warden.plan, warden.asked_to_end)
+        warden.tell_second("done")
+    return status
+
+
+def _end(plan: dict, asking: socket.socket | None) -> int:
+    """Ends the cluster, and says to whoever has asked for it what is left."""
+    left = end(plan)
+    if asking is not None:
+        try:
+            asking.settimeout(5)
+            asking.sendall(json.dumps({"left": left}).encode() + b"\n")
+        except OSError:
+            pass  # it did not wait; the exit status tells nobody else
+    return 1 if left else 0
 
 
 def _bounded(seconds: float) -> float:
@@ -367,25 +518,12 @@ def main() -> int:
     if len(sys.argv) > 1:
         return keep_host(*sys.argv[1:])
     plan = json.loads(sys.stdin.readline())
-    waking, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    warden = _Warden(plan)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(plan["socket"])
+    listener.listen(128)  # who finds no room waits
+    warden = _Warden(plan, listener)
     print("ready", flush=True)
-    try:
-        warden.watch(waking)
-    finally:
-        left = end(plan)
-    if warden.asked_to_end is not None:
-        try:
-            warden.asked_to_end.settimeout(5)
-            warden.asked_to_end.sendall(json.dumps({"left": left}).encode() + b"\n")
-        except OSError:
-            pass  # it did not wait; the exit status tells nobody else
-    return 1 if left else 0
+    return _keep(warden)
 
 
 if __name__ == "__main__":

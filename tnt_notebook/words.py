@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-#: What the log of a rank that ended says of its host, and the notebook looks for there.
-NO_MEMORY = "processes were killed there for lack of memory"
-
-
-def ended(pid: int) -> str:
-    """What the log of a rank that ended says of it, and the notebook looks for there."""
-    return f"The process of this rank, {pid}, has ended"
-
 
 def ranks(n: int) -> str:
     """``1 rank``, ``4 ranks``."""

@@ -15,6 +15,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from tnt_notebook.errors import CheckpointError
 from tnt_notebook.parallel.checkpoint import files, folder
+from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.files import MANIFEST, Arrays, Damaged
 from tnt_notebook.parallel.checkpoint.writer import owners
 
@@ -136,6 +137,12 @@ def test_a_folder_with_other_things_in_it_is_refused_and_left_alone(tmp_path):
         folder.read_run(tmp_path)
     folder.clear(tmp_path)
     assert os.listdir(tmp_path) == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\0b", "~nobody-of-this-name/runs"])
+def test_what_names_no_folder_is_refused(name):
+    with pytest.raises(CheckpointError, match="can have the name"):
+        Checkpoint(name)
 
 
 def test_who_does_not_hold_the_folder_any_more_finishes_nothing(tmp_path):

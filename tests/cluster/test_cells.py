@@ -1,10 +1,12 @@
 """Cells on real ranks: output, errors, interrupts, variables."""
 
 import os
+import re
 import signal
 import threading
 import time
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -58,11 +60,42 @@ def test_output_streams_while_the_cell_runs(cluster, tmp_path):
 
 
 def test_much_output_stays_linear(cluster, capsys):
-    cluster.run("for i in range(20000): print('line', i)")
+    cluster.run("for i in range(10000): print('line', i)")
     lines = capsys.readouterr().out.splitlines()
     numbers = [line.split()[-1] for line in lines]
-    assert len(lines) <= 3 * 20000
-    assert sorted(set(numbers), key=int) == [str(i) for i in range(20000)]
+    assert len(lines) <= 3 * 10000
+    assert sorted(set(numbers), key=int) == [str(i) for i in range(10000)]
+
+
+REST = r"ranks? [\d,-]+: \[4[67][.\d]* MB are not shown here; .*: %tnt_cluster logs\]"
+
+
+@pytest.mark.parametrize(
+    ("prints", "said"),
+    [
+        ("print('x' * 50_000_000)", REST),
+        ("for i in range(500): print('x' * 99_999)", REST),
+        ("import sys\nsys.stderr.write('x' * 50_000_000), None", REST),
+        ("print('\\n' * 50_000_000)", REST),
+        ("print('x' * 50_000_000)\nprint('the end')", r"\nranks? [\d,-]+: the end"),
+        ("'x' * 50_000_000", r"\[text/plain of 47.68 MB is not shown here\]"),
+        (
+            "from IPython.display import HTML\nHTML('x' * 50_000_000)",
+            "text/html of 47.68 MB is not",
+        ),
+        ("raise ValueError('x' * 50_000_000)", "ranks 0-2: ValueError: xxx"),
+    ],
+)
+def test_what_is_too_much_to_show_is_cut_and_says_so(cluster, capsys, prints, said):
+    try:
+        cluster.run(prints)
+        shown = "".join(capsys.readouterr())
+    except RankError as error:
+        shown = "\n".join([*(error.rendered or []), str(error)])
+    assert re.search(said, shown), shown[-300:]
+    assert len(shown) < 1_200_000
+    cluster.run("print('next')")
+    assert capsys.readouterr().out == "ranks 0-2: next\n"
 
 
 def test_no_answer_is_lost_behind_much_output(cluster):
@@ -108,20 +141,68 @@ def test_ranks_that_are_not_there_and_cells_that_raise_leave_the_cluster_usable(
     assert capsys.readouterr().out == "ranks 0-2: fine\n"
 
 
-def test_interrupt_reaches_the_ranks(cluster):
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "time.sleep(60)",
+        "await asyncio.sleep(60)",
+        "await asyncio.gather(asyncio.sleep(60), asyncio.sleep(50))",
+        "await asyncio.sleep(0); time.sleep(60)",
+    ],
+)
+def test_interrupt_reaches_the_ranks(cluster, wait):
     cell = f"""
-import os, signal, time
-comm.world().barrier()
+import asyncio, os, signal, time
 try:
+    comm.world().barrier()
     if rank == 0: os.kill({os.getpid()}, signal.SIGINT)  # as a person who sees that it has begun
-    time.sleep(60)
+    {wait}
 finally:
     stopped = True
 """
-    with pytest.raises(RankError, match="KeyboardInterrupt"):
+    with pytest.raises(RankError, match="ranks 0-2: KeyboardInterrupt"):
         cluster.run(RANK + cell)
     assert cluster.pull("stopped", rank=2) is True
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_cells_await_as_in_a_notebook(cluster, capsys):
+    cluster.run("""
+import asyncio
+async def count():
+    for i in range(2):
+        await asyncio.sleep(0.01)
+        yield i
+async with asyncio.timeout(20):
+    async for i in count(): print(i)
+later = asyncio.create_task(asyncio.sleep(0.01, "slept"))
+""")
+    cluster.run(RANK + "print(await later)\ncomm.world().barrier()\n[i async for i in count()]")
+    with pytest.raises(RankError, match="rank 1: ZeroDivisionError"):
+        cluster.run("await asyncio.sleep(0)\n1 / (rank - 1)\ncomm.world().barrier()")
+    cluster.run("print('next')")
+    assert capsys.readouterr().out == (
+        "ranks 0-2: 0\nranks 0-2: 1\nranks 0-2: slept\nranks 0-2: [0, 1]\nranks 0-2: next\n"
+    )
+
+
+@pytest.mark.parametrize("asks", ["input('name? ')", "import getpass; getpass.getpass()"])
+def test_what_would_ask_a_person_is_refused_with_a_way_out(cluster, asks):
+    with pytest.raises(RankError, match="NoInputError: A rank has no keyboard.*%tnt_push answer"):
+        cluster.run(asks)
+
+
+@pytest.mark.parametrize(
+    ("reads", "shown"),
+    [
+        ("import sys; sys.stdin.read()", "''"),
+        ("import subprocess; subprocess.run(['cat']).returncode", "0"),
+        ("text = 'empty'\n!cat; echo {text}", "empty"),
+    ],
+)
+def test_ranks_and_what_they_start_read_nothing(cluster, capsys, reads, shown):
+    cluster.run(reads)
+    assert capsys.readouterr().out == f"ranks 0-2: {shown}\n"
 
 
 def test_variables_travel_both_ways(cluster):
@@ -134,6 +215,48 @@ def test_variables_travel_both_ways(cluster):
         assert one == 1
 
 
+def test_dtypes_that_numpy_does_not_know_travel_whole(cluster):
+    sent = {name: np.arange(6).reshape(2, 3).astype(getattr(ml_dtypes, name))
+            for name in ("bfloat16", "float8_e4m3fn", "int4")}  # fmt: skip
+    cluster.push({"of": sent, "one": sent["bfloat16"][:, 1]})
+    cluster.run(
+        "assert str(one.dtype) == 'bfloat16', one\nback = {n: a + a for n, a in of.items()}"
+    )
+    for name, array in cluster.pull("back", 1).items():
+        assert array.dtype == sent[name].dtype and (array == sent[name] + sent[name]).all()
+
+
+def test_instances_of_classes_that_the_other_side_lacks_are_named(cluster, monkeypatch):
+    import __main__
+
+    here = type("OfNotebook", (), {"__module__": "__main__"})
+    monkeypatch.setattr(__main__, "OfNotebook", here, raising=False)
+    with pytest.raises(ClusterError, match="do not know OfNotebook, which this notebook has def"):
+        cluster.push({"one": here()})
+    cluster.run("class OfRanks: pass\none = OfRanks()")
+    with pytest.raises(ClusterError, match="'one' of rank 2 is of a kind that this notebook does"):
+        cluster.pull("one", 2)
+    cluster.run("class OfNotebook: pass")
+    cluster.push({"one": here()})
+
+
+def test_our_own_errors_are_a_sentence_and_the_persons_own_lines(cluster):
+    cell = """
+from tnt_notebook.errors import ModelError
+def build():
+    raise ModelError("It cannot be trained. Do this.")
+build()
+"""
+    with pytest.raises(RankError) as raised:
+        cluster.run(cell)
+    assert raised.value._render_traceback_() == [
+        "ranks 0-2:",
+        "line 4 of the cell: build()",
+        'line 3 of build in the cell: raise ModelError("It cannot be trained. Do this.")',
+        "RankError: ranks 0-2: ModelError: It cannot be trained. Do this.",
+    ]
+
+
 def test_what_cannot_travel_is_named(cluster):
     with pytest.raises(ClusterError, match="'lock' is of type lock, which cannot be sent"):
         cluster.push({"fine": 1, "lock": threading.Lock()})
@@ -142,6 +265,32 @@ def test_what_cannot_travel_is_named(cluster):
         cluster.pull("g", rank=1)
     with pytest.raises(ClusterError, match="rank 0: 'unheard_of' is not defined"):
         cluster.pull("unheard_of")
+
+
+def test_what_threads_and_tasks_print_after_their_cell_is_shown(cluster, capsys):
+    cluster.run(
+        """
+import asyncio, threading, time
+def late():
+    time.sleep(0.1)
+    print("a thread", flush=True)
+async def later():
+    await asyncio.sleep(0.1)
+    print("a task", flush=True)
+    print("unfinished", end="", flush=True)
+thread = threading.Thread(target=late)
+task = asyncio.create_task(later())
+thread.start()
+""",
+        [1],
+    )
+    shown = []
+
+    def seen(*texts: str) -> bool:
+        shown.append(capsys.readouterr().out)
+        return all(f"rank 1: {text}\n" in "".join(shown) for text in texts)
+
+    eventually(lambda: seen("a thread", "a task", "unfinished"), 20)
 
 
 def test_a_busy_rank_shows_busy(cluster, tmp_path):

@@ -35,6 +35,21 @@ def test_of_many_different_errors_three_are_shown_in_full():
     assert str(error) == "rank 0: ValueError: 0 (and another error on ranks 1-4)"
 
 
+def test_the_rank_that_failed_goes_before_those_that_were_interrupted_for_it():
+    interrupted = Failure("KeyboardInterrupt", "", "in a wait")
+    error = rank_error({0: interrupted, 1: failure(), 2: interrupted})
+    assert str(error) == "rank 1: ValueError: bad (and another error on ranks 0,2)"
+
+
+def test_of_an_error_of_ours_the_sentence_is_told_once():
+    ours = Failure(
+        "ModelError", "first.\nsecond", "line 3 of the cell: fit()\nModelError: first.\nsecond"
+    )
+    error = rank_error({0: ours, 1: ours})
+    assert error.rendered == ["ranks 0-1:", "line 3 of the cell: fit()"]
+    assert str(error) == "ranks 0-1: ModelError: first.\nsecond"
+
+
 def test_an_error_without_a_traceback_is_told_whole():
     error = rank_error({0: failure("first\nsecond", "")})
     assert str(error) == "rank 0: ValueError: first\nsecond"

@@ -40,6 +40,13 @@ def test_history_and_model_come_to_the_notebook(cluster, capsys):
     assert fit.model is model
 
 
+def test_its_cell_may_await(cluster, capsys):
+    fit = cluster.fit("import asyncio\nawait asyncio.sleep(0.01)\n" + CELL.format(epochs=1), {})
+    assert fit.wait(60).state == "finished"
+    cluster.run("await asyncio.sleep(0)\nprint(len(model.history.epoch))")
+    assert capsys.readouterr().out.endswith("ranks 0-2: 1\n")
+
+
 def test_stop_ends_it_after_the_current_step(cluster):
     fit = cluster.fit(CELL.format(epochs=100_000), {})
     eventually(lambda: fit.history.get("loss"), 60)
@@ -49,6 +56,31 @@ def test_stop_ends_it_after_the_current_step(cluster):
     fit.stop()
     fit.wait(20)
     assert fit.state == "stopped" and 1 <= len(fit.history["loss"]) < 100_000
+
+
+#: Without an end, after the first lines of CELL.
+LOOPS = {
+    "train_on_batch": "while True: model.train_on_batch(x[:32], y[:32]); going()",
+    "predict_on_batch": "while True: model.predict_on_batch(x[:32]); going()",
+    "predict": """
+def batches():
+    while True:
+        going()
+        yield (x[:32],)
+model.predict(batches())
+""",
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_stop_ends_loops_without_fit(cluster, loop):
+    going = "going = lambda: globals().update(steps=globals().get('steps', 0) + 1)\n"
+    fit = cluster.fit(CELL.rpartition("model.fit")[0] + going + LOOPS[loop], {})
+    eventually(lambda: fit.state == "running", 60)
+    time.sleep(1)  # in the loop, or while TensorFlow loads: a stop is heard in both
+    fit.stop()
+    assert fit.wait(30).state == "stopped"
+    assert cluster.pull("steps") >= 1
 
 
 def test_a_stop_that_comes_early_is_not_lost(cluster):

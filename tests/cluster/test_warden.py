@@ -10,10 +10,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,25 +27,36 @@ from tnt_notebook.cluster.lease import Lease
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("warden") / "tnt-of-a-test"
-    folder.mkdir()
-    return {
-        "id": f"test-{os.getpid()}", "folders": [str(folder)], "socket": str(folder / "warden"),
-        "busy": str(folder / "busy"), "keep_s": 0.2, "fit_s": 0.5,
-        "ask": [], "cancel": [], "listing": [], "sweep": [],
-    }  # fmt: skip
+    return new_plan(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
 def held(plan: dict[str, Any]) -> Iterator[Lease]:
-    """A lease of a cluster that is one process."""
+    with cluster_of_a_process(plan) as held:
+        yield held
+        held.let_go()
+
+
+def new_plan(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("warden") / "tnt-of-a-test"
+    folder.mkdir()
+    return {
+        "id": f"test-{folder.parent.name}-{os.getpid()}", "folders": [str(folder)],
+        "socket": str(folder / "warden"), "busy": str(folder / "busy"), "keep_s": 0.2,
+        "fit_s": 0.5, "ask": [], "cancel": [], "listing": [], "sweep": [],
+    }  # fmt: skip
+
+
+@contextmanager
+def cluster_of_a_process(plan: dict[str, Any]) -> Iterator[Lease]:
+    """A lease of it; it is to be ended within the block."""
     held = Lease.begin(plan)
     environment = {**os.environ, warden.MARKER: plan["id"]}
     process = subprocess.Popen(["sleep", "1000"], env=environment)
     eventually(lambda: warden.processes_of(plan["id"]))
     yield held
-    held.let_go()
     process.wait(10)
+    eventually(lambda: not Path(plan["folders"][0]).exists())
 
 
 def said(plan: dict[str, Any], *pieces: bytes) -> socket.socket:
@@ -62,7 +74,7 @@ def said(plan: dict[str, Any], *pieces: bytes) -> socket.socket:
 
 def check(plan: dict[str, Any], held: Lease) -> None:
     kept = lease.status(plan)
-    assert kept is not None and kept["owner"]["pid"] == os.getpid() and held.held
+    assert kept is not None and kept["owner"]["pid"] == os.getpid() and held.hold()
     assert warden.processes_of(plan["id"])
 
 
@@ -140,6 +152,77 @@ def test_a_warden_that_is_slow_to_answer_has_not_ended(plan, held):
                 waiting.connect(plan["socket"])
         check(plan, held)
     check(plan, held)
+
+
+def wardens(plan: dict[str, Any]) -> list[int]:
+    """Both processes, the first and the second."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(plan["socket"])
+        size = struct.calcsize("3i")
+        group = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    parents = {pid: psutil.Process(pid).ppid() for pid in psutil.pids() if is_of(pid, group[0])}
+    return sorted(parents, key=lambda pid: parents[pid] in parents)
+
+
+def is_of(pid: int, group: int) -> bool:
+    try:
+        return os.getpgid(pid) == group and alive(pid)
+    except ProcessLookupError:  # a stranger, which has ended meanwhile
+        return False
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_whichever_of_its_processes_is_killed_nobody_notices_and_there_are_two_again(plan, held):
+    held.keep(0.3)
+    for which in (0, 1, 0, 1):
+        killed = wardens(plan)[which]
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda killed=killed: len({*wardens(plan)} - {killed}) == 2)
+        check(plan, held)
+        assert lease.status(plan)["keep_s"] == 0.3
+    held.keep(0.2)
+
+
+def test_when_both_are_killed_at_once_their_owner_starts_others(plan, held):
+    for pid in wardens(plan):
+        os.kill(pid, signal.SIGSTOP)  # none of them sees the other's end
+    for pid in wardens(plan):
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: lease.status(plan) is None)
+    assert held.hold()
+    check(plan, held)
+    assert len(wardens(plan)) == 2
+
+
+def test_who_is_stopped_is_woken_by_the_other(plan, held):
+    for which in (0, 1):
+        os.kill(wardens(plan)[which], signal.SIGSTOP)
+        check(plan, held)
+        eventually(lambda: {psutil.Process(p).status() for p in wardens(plan)} == {"sleeping"})
+
+
+@pytest.mark.parametrize("how", ["killed with its owner", "both stopped", "told to"])
+def test_whatever_becomes_of_it_the_cluster_ends(tmp_path_factory, how):
+    plan = new_plan(tmp_path_factory)
+    with cluster_of_a_process(plan) as held:
+        first, second = wardens(plan)
+        if how == "killed with its owner":
+            os.kill(first, signal.SIGKILL)
+            held.let_go()
+        elif how == "told to":
+            os.killpg(first, signal.SIGTERM)
+        else:
+            os.kill(second, signal.SIGSTOP)
+            os.kill(first, signal.SIGSTOP)
+            held.release()
+    eventually(lambda: not any(map(alive, (first, second))))
+    assert not held.hold()
 
 
 def test_then_it_ends_its_cluster(plan, held):

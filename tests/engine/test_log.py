@@ -19,6 +19,18 @@ def folder(tmp_path: Path) -> RunFolder:
     return RunFolder(tmp_path, tmp_path)
 
 
+def test_of_much_in_a_log_is_shown_what_can_be_and_how_much_it_was(folder: RunFolder) -> None:
+    path = folder.rank_log(0)
+    path.write_text("")
+    tails = LogTails(folder, [0])
+    path.write_text(f"{'x' * 99}\n" * 30_000 + "the end\n")
+    shown = sum(len(text) for _ in range(20) for _, text in tails.new())
+    ((rank, said),) = tails.left_out()
+    assert rank == 0 and 0.8 * MB < shown < MB
+    assert "1.9" in said and "MB are not shown here" in said and said.endswith("x\nthe end\n")
+    assert tails.left_out() == tails.new() == []
+
+
 @pytest.mark.parametrize("punches", [True, False])
 def test_the_end_stays_and_readers_go_on(
     folder: RunFolder, punches: bool, monkeypatch: pytest.MonkeyPatch
@@ -43,6 +55,7 @@ def test_the_end_stays_and_readers_go_on(
         assert tail(path, 3).splitlines() == ["y", "before", "after"]
         assert path.read_text().lstrip("\0").count("y\n") > MB // 4
         said = "".join(text for _ in range(100) for _, text in tails.new())
+        said += "".join(text for _, text in tails.left_out())
         assert said.endswith("y\nbefore\nafter\n")
     finally:
         os.close(file)
@@ -53,4 +66,6 @@ def test_a_reader_is_not_held_up_by_what_has_no_end_of_line(folder: RunFolder) -
     path.write_bytes(b"x" * (2 * MB) + b"\nend\n")
     tails = LogTails(folder, [0], most=MB)
     tails._at = [0]
-    assert [text[-4:] for _ in range(3) for _, text in tails.new()] == ["xxxx", "xxxx", "end\n"]
+    (first, *_) = [text for _ in range(3) for _, text in tails.new()]
+    ((_, left_out),) = tails.left_out()
+    assert first.rstrip("\n") == "x" * MB and left_out.endswith("]\nend\n")

@@ -63,11 +63,13 @@ def test_start_train_and_lose_a_host(rack, tmp_path, event):
         elif event == "unplug":
             rack[2].run(["ip", "link", "set", "eth0", "down"], check=True)
         else:
-            rack[2].run(["pkill", "-KILL", "-o", "-f", "tnt_notebook.engine"], check=True)
+            rack[2].run(["pkill", "-KILL", "-n", "-f", "tnt_notebook.engine"], check=True)
         notebook.stdin.write("\n")
         notebook.stdin.flush()
         until("AGAIN")
-        why = {"crash": ": the host was lost", "unplug": ": it fell silent", "rank": ""}[event]
+        why = {"crash": ": the host was lost", "unplug": ": it fell silent", "rank": " (SIGKILL)"}[
+            event
+        ]
         assert told["ERROR"].startswith(f"rank 1 died on node3{why}. "), told["ALL"]
         assert float(told["AFTER"]) < 8 and told["AGAIN"] == "idle idle"
         assert notebook.wait(60) == 0

@@ -9,12 +9,12 @@ import pytest
 
 from tests.support.cases import THOROUGH
 from tests.support.waiting import eventually
-from tnt_notebook.cluster import Cluster
+from tnt_notebook.cluster import Cluster, late_output
 from tnt_notebook.warden import processes_of
 
 RANKS, CELLS = (16, 600) if THOROUGH else (3, 100)
 WARM = 20  # cells, until libraries have filled their caches
-KB = 64  # that each rank prints in a cell
+KB = 48  # that each rank prints in a cell
 #: MB. What ranks print in all cells is 19 MB or more, and each of them 6; what the controller has
 #: not yet looked at on a busy machine is less.
 MAY_GROW = {"this process": 16.0, "tnt_notebook.engine": 3.0, "ipyparallel": 24.0}
@@ -71,22 +71,30 @@ def test_cells_leave_nothing_behind(crowd, capsys):
         assert grown < may, f"{name} grew by {grown:.1f} MB"
         assert others == others_before, name
     client = crowd._engines.client
-    kept = (client.results, client.outstanding, client._futures, client._output_futures)
+    kept = (client.results, client.outstanding, client._output_futures)
     assert not any(map(len, kept)) and len(client.history) <= RANKS
-    assert set(client.metadata) <= {"submitted"}
+    # Of the last ones it is heard what comes late.
+    assert len(client._futures) <= RANKS * late_output.CELLS
+    assert set(client.metadata) <= {"submitted", *client._futures}
     late = sorted(seconds[-WARM:])[WARM // 2] / sorted(seconds[WARM : 2 * WARM])[WARM // 2]
     assert late < 3, "later cells take longer"
 
 
-def test_what_threads_print_after_their_cell_does_not_pile_up(cluster):
+def test_what_threads_print_after_their_cell_does_not_pile_up(cluster, capsys):
     cluster.run(
         "import threading\nended = threading.Event()\n"
-        "def tick():\n"
+        "def tick(ended):\n"
         "    while not ended.wait(0.01): print('x' * 10_000, flush=True)\n"
-        "thread = threading.Thread(target=tick)\nthread.start()"
+        "thread = threading.Thread(target=tick, args=[ended])\nthread.start()"
     )
-    client = cluster._engines.client
-    eventually(lambda: any(len(said["stdout"]) > 100_000 for said in _kept(client)))
+    client, shown = cluster._engines.client, 0
+
+    def much() -> bool:
+        nonlocal shown
+        shown += len(capsys.readouterr().out)
+        return shown > 200_000
+
+    eventually(much)
     cluster.run("ended.set(); thread.join()")
     cluster.run("")
     assert sum(len(said["stdout"]) for said in _kept(client)) < 100_000

@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from tnt_notebook.magics.typed import rank_list
+from tnt_notebook.magics.typed import rank_list, words_of
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,19 @@ def test_ranks_and_spans(text, ranks):
 def test_anything_else_is_refused(text, message):
     with pytest.raises(argparse.ArgumentTypeError, match=message):
         rank_list(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("", []),
+        ("--checkpoint ''", ["--checkpoint", ""]),
+        ("""--checkpoint "my runs/a" --name 'x' """, ["--checkpoint", "my runs/a", "--name", "x"]),
+        ("a'b c'd e\\ f", ["ab cd", "e f"]),
+        ("""-n 2 --env "A=it's" --extra '--qos=high' --wait""",
+         ["-n", "2", "--env", "A=it's", "--extra=--qos=high", "--wait"]),
+        ("--env=A='b c' -- '-x'", ["--env=A=b c", "--", "-x"]),
+    ],
+)  # fmt: skip
+def test_words_are_those_of_a_shell(line, words):
+    assert words_of(line) == words

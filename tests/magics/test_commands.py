@@ -9,6 +9,7 @@ from IPython.utils.capture import capture_output
 
 from tests.support import gpi2
 from tests.support.cells import TRAIN
+from tnt_notebook.cluster import Cluster
 from tnt_notebook.errors import RankError
 
 
@@ -27,6 +28,11 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_cluster start", "ClusterError: start needs the number of ranks"),
         ("%tnt_cluster start -n two", "argument -n: invalid int value: 'two'"),
         ("%tnt_cluster start -n 0", "ClusterError: -n 0: a cluster has 1 to 65536 ranks."),
+        ("%tnt_cluster start -n -1", "ClusterError: -n -1: a cluster has 1 to 65536 ranks."),
+        ("%tnt_cluster start -n 65537", "ClusterError: -n 65537: a cluster has 1 to 65536 ranks."),
+        ("%tnt_cluster start -n 65536", "-n 65536: the memory of this machine is enough for"),
+        ("%tnt_cluster start -n 2 --interface no0", "--interface no0: this host has lo (127.0.0.1"),
+        ("%tnt_cluster start -n 2 --env 'A=b", "UsageError: a quote is not closed: 'A=b"),
         ("%tnt_cluster start -n 2 --gpus 9999", "ClusterError: --gpus 9999: this machine has"),
         ("%tnt_cluster start -n 2 --transport tcp", "argument --transport: invalid choice: 'tcp'"),
         ("%tnt_cluster start -n 2 --lanes 9", "ClusterError: --lanes 9: a rank has 1 to 8 progr"),
@@ -42,6 +48,18 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_push nothing_like_it", "not defined in this notebook: nothing_like_it"),
         ("%tnt_pull x", "NoClusterError"),
         ("%%tnt_fit --name 3x\n1", "UsageError: --name 3x: a variable cannot have this name"),
+        ("%%tnt_fit --name for\n1", "UsageError: --name for: a variable cannot have this name"),
+        ("%%tnt_fit --name ''\n1", "UsageError: --name : a variable cannot have this name"),
+        ("%%tnt_fit --name print\n1", "UsageError: --name print: the notebook itself needs this"),
+        ("%%tnt_fit --name get_ipython\n1", "the notebook itself needs this name"),
+        (f"%%tnt_fit --name {'x' * 300}\n1", "a name has at most 100 characters"),
+        (
+            "%%tnt_fit --checkpoint ''\n1",
+            "UsageError: --checkpoint '': no folder can have this nam",
+        ),
+        ('%%tnt_fit --checkpoint " "\n1', "UsageError: --checkpoint ' ': no folder can have this"),
+        ("%%tnt_fit --checkpoint ~no.body/a\n1", "'~no.body/a': no folder can have this name"),
+        ("%%tnt_fit --checkpoint it's\n1", "UsageError: a quote is not closed: it's"),
         ("%%tnt_fit --bucket-mb many\n1", "argument --bucket-mb: invalid float value: 'many'"),
         ("%%tnt_fit --schedule zb-h1\n1", "UsageError: --schedule: only with --pipeline"),
         ("%%tnt_fit --pipeline 2 --schedule 2f2b\n1", "--schedule: invalid choice: '2f2b'"),
@@ -165,6 +183,17 @@ def test_a_day_with_a_cluster(shell):
     assert "NameError" in typed(shell, "%%tnt\nd")
     assert typed(shell, "%tnt_cluster stop") == "cluster stopped\n"
     assert "NoClusterError" in typed(shell, "%%tnt\n1")
+
+
+def test_a_cluster_that_was_taken_can_be_taken_back(shell_with_ranks, two_ranks):
+    shell = shell_with_ranks
+    for action in ("%%tnt\n1", "%tnt_cluster stop"):
+        other = Cluster.attach(two_ranks, force=True)
+        assert f"take it back: %tnt_cluster attach {two_ranks} --force" in typed(shell, action)
+        other.run("x = 1")
+        back = typed(shell, f"%tnt_cluster attach {two_ranks} --force")
+        assert back == f"2 ranks of cluster {two_ranks} are here again\n"
+        assert typed(shell, "%%tnt\nx") == "ranks 0-1: 1\n"
 
 
 def test_a_fit_is_bound_to_a_name_and_waited_for(shell_with_ranks, monkeypatch):

@@ -28,9 +28,47 @@ def test_cells_errors_and_interrupts(notebook):
     assert "interrupting ranks 0-1" in shown(rest) and "KeyboardInterrupt" in shown(rest)
     assert notebook.run("%%tnt\nprint('next')") == "ranks 0-1: next\n"
 
-    assert len(notebook.run("%%tnt\nfor _ in range(1000): print('x' * 1000)")) > 1_000_000
+    much = notebook.run("%%tnt\nfor _ in range(1000): print('x' * 1000)")
+    assert 400_000 < len(much) < 700_000 and "are not shown here" in much
     kept = "len(str(getattr(get_ipython().history_manager, 'outputs', '')))"
     assert int(notebook.run(f"print({kept})")) < 100_000  # the kernel lives for days
+
+
+CHANGES = """%%tnt
+from IPython.display import clear_output, display, update_display
+display("first", display_id="mine")
+print("between")
+changing = display("same", display_id=True)
+changing.update("same again")
+update_display(f"of {comm.rank()}", display_id="mine")
+"""
+
+
+def test_displays_change_in_place_and_outputs_are_cleared(notebook):
+    notebook.run("%%tnt\nfrom tnt_notebook import comm")
+    messages = notebook.messages_until(notebook.begin(CHANGES), ended)
+    displays = [m for m in messages if m["msg_type"] in ("display_data", "update_display_data")]
+    texts = [m["content"]["data"]["text/plain"] for m in displays]
+    assert texts == [
+        "ranks 0-1: 'first'", "ranks 0-1: 'same'", "ranks 0-1: 'same again'",
+        "rank 0: 'of 0'", "rank 1: 'of 1'",
+    ]  # fmt: skip
+    first, same, again, *of_each = (m["content"]["transient"]["display_id"] for m in displays)
+    assert same == again and displays[2]["msg_type"] == "update_display_data"
+    assert len({first, same, *of_each}) == 4
+    later = notebook.begin("%%tnt\n_ = changing.update('in another cell')")
+    (changed,) = (
+        m for m in notebook.messages_until(later, ended) if m["msg_type"] == "update_display_data"
+    )
+    assert changed["content"]["transient"]["display_id"] == same
+
+    clearing = "%%tnt\nfor i in range(3):\n    clear_output(wait=True)\n    print(i, comm.rank())"
+    messages = notebook.messages_until(notebook.begin(clearing), ended)
+    clears = [m["content"] for m in messages if m["msg_type"] == "clear_output"]
+    assert clears == [{"wait": True}] * 3
+    late = "%%tnt\nimport threading\nthreading.Timer(0.2, print, ['late']).start()"
+    cell = notebook.begin(late)
+    notebook.messages_until(cell, lambda messages: "ranks 0-1: late" in shown(messages))
 
 
 def test_a_second_interrupt_returns_at_once(notebook, tmp_path):

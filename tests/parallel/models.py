@@ -237,6 +237,24 @@ def counts_hits() -> keras.Model:
     return model
 
 
+def text() -> keras.Model:
+    """Its strings become words inside."""
+    to_words = layers.TextVectorization(max_tokens=9, output_sequence_length=4)
+    to_words.adapt(sentences()[0])
+    return chain(
+        keras.Input((), dtype="string"),
+        to_words,
+        layers.Embedding(9, 4),
+        layers.GlobalAveragePooling1D(),
+        layers.Dense(3, "softmax"),
+    )
+
+
+def sentences() -> tuple[tf.Tensor, np.ndarray]:
+    words = rng(6).choice(list("abcdef"), (SAMPLES, 5))
+    return tf.constant([" ".join(row) for row in words]), (words[:, 0] > "c").astype("int32")
+
+
 MODELS = {
     "mlp": (mlp, classification),
     "unbuilt": (unbuilt_mlp, classification),
@@ -249,5 +267,6 @@ MODELS = {
     "loss summed": (summed_loss, classification),
     "loss divided by weights": (loss_per_weight, classification),
     "logs by the names of metrics": (counts_hits, classification),
+    "text": (text, sentences),
     "gan": (gan, real_and_noise),
 }

@@ -47,6 +47,7 @@ KINDS: dict[str, Callable[[str], keras.callbacks.Callback]] = {
         lambda epoch, rate: rate * 0.5
     ),
     "SwapEMAWeights": lambda _: keras.callbacks.SwapEMAWeights(),
+    "SwapEMAWeights of epochs": lambda _: keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
     "TerminateOnNaN": lambda _: keras.callbacks.TerminateOnNaN(),
     "LambdaCallback": lambda _: keras.callbacks.LambdaCallback(
         on_train_batch_begin=lambda batch, logs: None,
@@ -60,8 +61,8 @@ def run_callback(kind: str, folder: str, distributed: bool) -> Any:
     x, y = classification()
     if kind == "TerminateOnNaN":
         x = np.where(np.arange(len(x))[:, None] == 40, np.nan, x)
-    ema = {"use_ema": True} if kind == "SwapEMAWeights" else {}
-    fit = {"x": x, "y": y, "batch_size": 16, "epochs": 4}
+    ema = {"use_ema": True, "ema_momentum": 0.9} if kind.startswith("SwapEMAWeights") else {}
+    fit = {"x": x, "y": y, "batch_size": 16, "epochs": 4, "validation_data": (x[:20], y[:20])}
     fit["callbacks"] = [KINDS[kind](f"{folder}/{distributed}.txt")]
     return train(lambda: mlp(keras.optimizers.SGD(0.1, momentum=0.9, **ema)), fit, distributed)
 

@@ -189,6 +189,56 @@ def test_checkpoints_of_another_cell_are_refused(ranks, tmp_path):
         assert "is of another model: it had" in said
 
 
+def _holds_no_run(where: Path) -> None:
+    where.rmdir()
+    (where / "step-00000007").mkdir(parents=True)
+
+
+def _is_a_file(where: Path) -> None:
+    where.rmdir()
+    where.touch()
+
+
+def _is_a_dead_link(where: Path) -> None:
+    where.rmdir()
+    where.symlink_to("nothing")
+
+
+@pytest.mark.parametrize(
+    ("make", "below", "said"),
+    [
+        (
+            _holds_no_run,
+            "",
+            r"holds checkpoints \(step-00000007\), but not run\.json.*resume=True",
+        ),
+        (_is_a_file, "", r"cannot be used \(.*/own is a file\)"),
+        (_is_a_file, "below", r"cannot be used \(.*/own is a file\)"),
+        (_is_a_dead_link, "", r"own is a link to nothing, which is not there"),
+        (_is_a_dead_link, "a/b", r"own is a link to nothing, which is not there"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_refused(ranks, tmp_path, make, below, said):
+    where = tmp_path / "own"
+    where.mkdir()
+    make(where)
+    for refusal in ranks.run(2, refused, "plain", str(where / below), {}):
+        assert re.search(said, refusal)
+    assert "step-00000007" in os.listdir(where) if make is _holds_no_run else not where.is_dir()
+
+
+def test_checkpoints_without_their_run_are_gone_on_from_where_one_says_so(ranks, tmp_path):
+    where = str(tmp_path)
+    assert ranks.run(2, cell, "plain", where, 2, {"every_steps": 1}) == ["broken off"] * 2
+    (tmp_path / "run.json").unlink()
+    (tmp_path / "step-99999999").symlink_to("nothing")
+    (tmp_path / "step-99999998").touch()
+    expected = whole(ranks, 2, "plain")
+    result = ranks.run(2, cell, "plain", where, None, {"resume": True})
+    assert "but not run.json" in ranks.output() and "step-99999999 is not used" in ranks.output()
+    assert len(result[0].histories[0]) == len(expected[0].histories[0])
+
+
 def check_unshared(folder: str, patience_s: float) -> str:
     """Each rank has its own folder of that name, as on a disk of its host."""
     own = Path(folder, str(comm.rank()))

@@ -31,6 +31,7 @@ def on_batches(distributed: bool) -> Any:
     return told, model.predict_on_batch(x), model.get_weights()
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("n", (1, 2, 4))
 def test_single_batches(ranks, n):
     (alone,) = ranks.run(1, on_batches, False)
@@ -111,6 +112,18 @@ def test_batch_norm_statistics_are_the_same_on_all_ranks_and_finite_without_data
         np.testing.assert_array_equal(variance, results[0][1])
 
 
+def fit_on_nothing() -> Any:
+    x, y = classification()
+    history = tnt.Model(mlp()).fit(x[:0], y[:0], epochs=2, verbose=0)
+    return history.epoch, history.history
+
+
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")
+def test_the_history_of_no_data_is_the_same_on_all_ranks(ranks):
+    (alone,) = ranks.run(1, fit_on_nothing)
+    assert ranks.run(2, fit_on_nothing) == [alone] * 2
+
+
 class RequestsStop(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if self.model.optimizer.iterations == 6:
@@ -183,13 +196,37 @@ def test_the_model_is_an_ordinary_one_afterwards(ranks):
     ranks.run(2, model_is_ones_own)
 
 
+def used_beside_its_wrapper() -> Any:
+    model, (x, y) = mlp(), classification()
+    wrapped = tnt.Model(model)
+    wrapped.fit(x, y, batch_size=16, verbose=0)
+    traced = wrapped._session.functions[id(model)]._made["train_function"]
+    if comm.rank() == 0:  # alone: no hang
+        copy = keras.models.clone_model(model)
+        copy.set_weights(model.get_weights())
+        copy.compile(keras.optimizers.SGD(0.1), model.loss)
+        copy.fit(x, y, verbose=0)
+        assert np.isfinite(model.evaluate(x, y, verbose=0)).all()
+        assert model.predict(x, verbose=0).shape == (SAMPLES, 3)
+    wrapped.fit(x, y, batch_size=16, verbose=0)
+    assert wrapped._session.functions[id(model)]._made["train_function"] is traced
+    model.compile("sgd", "mse", metrics=["mae"])
+    model.fit(x, np.eye(3)[y], verbose=0)  # on each rank, the same
+    return wrapped.fit(x, np.eye(3)[y], batch_size=16, verbose=0).history
+
+
+@pytest.mark.core
+def test_between_calls_of_its_wrapper_a_model_is_an_ordinary_one(ranks):
+    first, second = ranks.run(2, used_beside_its_wrapper)
+    assert first == second
+
+
 def compiled_anew() -> None:
     model = mlp()
     with tnt.distributed():
         model.fit(*classification(), verbose=0)
         model.compile("adam", "sparse_categorical_crossentropy", jit_compile=True)
         model.fit(*classification(), verbose=0)
-        assert not model.jit_compile
     assert model.jit_compile and model.train_function is None
 
 

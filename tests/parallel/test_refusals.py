@@ -12,6 +12,7 @@ import tensorflow as tf
 import tnt_notebook as tnt
 from tests.parallel.models import chain, classification, mlp
 from tests.parallel.outcome import same_bits
+from tests.parallel.test_state import Spread
 from tnt_notebook import comm
 from tnt_notebook.errors import TntError
 
@@ -48,15 +49,80 @@ class ByHandBeneathKeras(ByHand):
         weight.value.assign_sub(0.1 * gradient)
 
 
-class Meddles(keras.callbacks.Callback):
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        weight = self.model.layers[0].kernel
-        weight.value.assign(weight.value + 1)  # behind Keras's back, on rank 0 only
+class DependsOnRank(keras.layers.Layer):
+    def build(self, shape: Any) -> None:
+        counter = self.add_weight(initializer="zeros", trainable=False, name="counter")
+        self.counter = tnt.combine(counter, "same")  # which is not so
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        if training:
+            self.counter.assign_add(comm.rank())
+        return x
 
 
 class Recompiles(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.model.compile("adam", "mse")
+
+
+class Contrasts(keras.Model):
+    """Its loss compares each sample with all others of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = keras.layers.Dense(4)
+
+    def call(self, x: Any) -> Any:
+        return self.dense(x)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        x, _ = data
+        with tf.GradientTape() as tape:
+            z = self(x)
+            scores = z @ tf.transpose(self(x + 0.1))
+            own = tf.range(tf.shape(z)[0])
+            loss = tf.reduce_mean(
+                tf.nn.sparse_softmax_cross_entropy_with_logits(labels=own, logits=scores)
+            )
+        weights = self.trainable_weights
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return {"loss": loss}
+
+
+class SumsOverSamples(keras.layers.Layer):
+    def call(self, x: Any) -> Any:
+        self.add_loss(0.1 * keras.ops.sum(x**2))
+        return x
+
+
+def centred(x: Any) -> Any:
+    return keras.layers.Lambda(lambda x: x - keras.ops.mean(x, 0))(x)
+
+
+def centred_by_ops(x: Any) -> Any:
+    return x / (1 + keras.ops.max(x, 0))
+
+
+def with_between(between: Any) -> keras.Model:
+    inputs = keras.Input((8,))
+    outputs = keras.layers.Dense(3, "softmax")(between(keras.layers.Dense(5)(inputs)))
+    model = keras.Model(inputs, outputs)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    return model
+
+
+class Holds(keras.layers.Layer):
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def call(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+def stateful() -> keras.Model:
+    lstm = keras.layers.Bidirectional(keras.layers.LSTM(2, stateful=True))
+    return compiled(keras.Sequential([keras.Input(batch_shape=(10, 8, 1)), lstm]))
 
 
 def fit(model: keras.Model, **more: Any) -> None:
@@ -114,18 +180,46 @@ REFUSED = {
     ),
     "no fit": (no_fit, "NothingToDoError", "%%tnt"),
     "different data": (different_data, "DataError", "set_random_seed"),
+    "batch of nothing": (
+        lambda: tnt.Model(mlp()).train_on_batch(*(part[:0] for part in classification())),
+        "DataError", "without samples",
+    ),
     "unbatched": (unbatched, "DataError", ".batch(n)"),
     "weights by hand": (lambda: fit(compiled(ByHand())), "ModelError", "kernel"),
     "weights beneath Keras": (
         lambda: fit(compiled(ByHandBeneathKeras())), "ModelError", "apply_gradients()",
     ),
+    "state of the whole batch": (
+        lambda: fit(chain(keras.Input((8,)), Spread(), keras.layers.Dense(3, "softmax"))),
+        "ModelError", "tnt.combine(variable, rule)",
+    ),
+    "a loss of all pairs": (
+        lambda: fit(compiled(Contrasts())), "ModelError", "tnt.ops.allgather",
+    ),
+    "a sum over samples": (
+        lambda: fit(with_between(SumsOverSamples())), "ModelError", "no mean over them",
+    ),
+    "a layer of the whole batch": (
+        lambda: fit(with_between(centred)), "ModelError", "several samples of a batch at a time",
+    ),
+    "an operation of the whole batch": (
+        lambda: fit(with_between(centred_by_ops)), "ModelError", "several samples",
+    ),
     "diverging": (
-        lambda: fit(mlp(), epochs=2, callbacks=[Meddles()]),
-        "DivergenceError", "kernel is not the same on rank(s) [1]",
+        lambda: fit(chain(keras.Input((8,)), DependsOnRank(), keras.layers.Dense(3, "softmax"))),
+        "DivergenceError", "counter is not the same on rank(s) [1]",
     ),
     "recompiled": (
         lambda: fit(mlp(), epochs=2, callbacks=[Recompiles()]),
         "ModelError", "between two calls of fit",
+    ),
+    "stateful": (lambda: fit(stateful()), "ModelError", "stateful=False"),
+    "cloned": (
+        lambda: keras.models.clone_model(tnt.Model(mlp())), "ModelError", "model.keras_model",
+    ),
+    "called in a layer": (
+        lambda: keras.layers.TimeDistributed(Holds(tnt.Model(mlp())))(np.ones((2, 3, 8))),
+        "ModelError", "model.keras_model",
     ),
     "not Keras": (lambda: tnt.Model(tf.Module()), "ModelError", "keras.Model"),
 }  # fmt: skip
@@ -193,3 +287,34 @@ def test_training_works_after_a_failed_one(ranks):
         first, *others = ranks.run(3, train_after_failures)
         for weights in others:
             same_bits(weights, first)
+
+
+def catch_what_one_rank_raises() -> list[np.ndarray]:
+    keras.utils.set_random_seed(3)
+    model = tnt.Model(mlp())
+    try:
+        model.fit(BadShard(), epochs=3, verbose=0, shuffle=False)
+    except Exception:
+        model = tnt.Model(keras.models.clone_model(model.keras_model))
+    else:
+        raise AssertionError("a bad shard was read")
+    model.compile("sgd", "mse")
+    model.fit(np.ones((8, 8)), np.zeros((8, 3)), verbose=0)
+    return model.get_weights()
+
+
+def test_a_program_that_catches_the_error_of_one_rank_goes_on(ranks):
+    first, *others = ranks.run(3, catch_what_one_rank_raises, timeout=30)
+    for weights in others:
+        same_bits(weights, first)
+
+
+def part_of_a_model() -> str:
+    with pytest.raises(ValueError) as raised:
+        keras.Sequential([tnt.Model(mlp())])
+    return str(raised.value)
+
+
+def test_what_keras_says_of_a_wrapped_model_as_a_layer_names_the_keras_model(ranks):
+    (text,) = ranks.run(1, part_of_a_model)
+    assert "the Keras model itself is its .keras_model" in text

@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import layers
 
 SAMPLES = 10
@@ -113,7 +114,10 @@ def batch_for(model: keras.Model, samples: int = SAMPLES) -> list[np.ndarray]:
     made = []
     for i, x in enumerate(model.inputs):
         shape = (samples, *x.shape[1:])
-        if "int" in x.dtype:
+        if x.dtype == "string":
+            words = np.array(["to be", "or not", "to sleep", "or be"])
+            made.append(tf.constant(np.random.default_rng(i).choice(words, shape)))
+        elif "int" in x.dtype:
             made.append(np.random.default_rng(i).integers(0, 11, shape).astype("int32"))
         else:
             made.append(numbers(*shape, seed=i))

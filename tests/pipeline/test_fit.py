@@ -1,5 +1,7 @@
 """fit, evaluate and predict of a model in stages give what one process gives."""
 
+import functools
+
 import keras
 import pytest
 
@@ -64,6 +66,60 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(ranks, name):
     compare(ranks, 2, mlp, TWO | {"recompute": True}, (name, OPTIMIZERS[name]), atol=1e-5)
+
+
+def several_optimizers() -> keras.optimizers.Optimizer:
+    """Kernels, biases of the first layers, which are on one rank, and other biases have their own;
+    norms are those of what an optimizer trains."""
+    made = keras.optimizers
+    own = {
+        ".*kernel": made.SGD(0.1, global_clipnorm=0.05), ".*first.*bias": made.RMSprop(0.01),
+    }  # fmt: skip
+    return made.MultiOptimizer(made.OptimizerMap(made.Adam(0.01, use_ema=True), own))
+
+
+class WithoutConfig(keras.optimizers.Optimizer):
+    def __init__(self, power):
+        super().__init__(learning_rate=0.1)
+        self.power = power
+
+    def update_step(self, gradient, variable, learning_rate):
+        step = keras.ops.sign(gradient) * keras.ops.power(keras.ops.abs(gradient), self.power)
+        self.assign_sub(variable, keras.ops.cast(learning_rate, variable.dtype) * step)
+
+
+class Shifted(keras.layers.Layer):
+    """It says nothing of its arguments."""
+
+    def __init__(self, by):
+        super().__init__()
+        self.by = by
+
+    def build(self, shape):
+        self.factor = self.add_weight(shape=shape[-1:], initializer="ones")
+
+    def call(self, x):
+        return x * self.factor + self.by
+
+
+class OwnPenalty(keras.regularizers.Regularizer):
+    def __call__(self, weights):
+        return 0.1 * keras.ops.sum(keras.ops.square(weights))
+
+
+def of_own_making() -> keras.Model:
+    inputs = keras.Input((8,))
+    x = keras.layers.Dense(6, "tanh", kernel_regularizer=OwnPenalty(), name="first")(inputs)
+    x = keras.layers.Dense(6, name="second")(Shifted(numbers(6))(x))
+    return keras.Model(inputs, keras.layers.Dense(3)(keras.Sequential([Shifted(0.1)])(x)))
+
+
+@pytest.mark.parametrize(
+    ("make", "optimizer"), [(of_own_making, WithoutConfig), (of_own_making, several_optimizers)]
+)
+def test_what_is_of_ones_own_need_not_have_a_config(ranks, make, optimizer):
+    arguments = {"power": 1.1} if optimizer is WithoutConfig else {}
+    compare(ranks, 2, make, {"stages": 2}, (optimizer, arguments))
 
 
 @pytest.mark.core
@@ -156,16 +212,53 @@ def test_what_cannot_be_done_is_said_before_training(ranks, options, make, words
     assert here == there and words in here
 
 
-def test_a_loss_that_divides_by_weights_is_refused(ranks):
-    kind = "mean_with_sample_weight"
-    for text in ranks.run(2, refused, mlp, {}, None, kind):
-        assert f"reduction='{kind}'" in text
+class OfClasses(keras.losses.Loss):
+    """Keras masks it: a class does not count."""
+
+    def call(self, y, outputs):
+        classes = keras.ops.argmax(y, -1)
+        return keras.losses.sparse_categorical_crossentropy(
+            classes, outputs, from_logits=True, ignore_class=1
+        )
 
 
-def dice_in_parts(micro_batches):
+class Masked(keras.losses.Loss):
+    """The first of the labels, or of the outputs, says which samples count."""
+
+    def __init__(self, by_outputs=False):
+        super().__init__()
+        self.by_outputs = by_outputs
+
+    def call(self, y, outputs):
+        loss = keras.ops.mean(keras.ops.square(y - outputs), -1)
+        loss._keras_mask = (outputs if self.by_outputs else y)[:, 0] > 0
+        return loss
+
+
+LOSSES = {
+    "of classes": OfClasses,
+    "masked by labels": Masked,
+    "masked by outputs": lambda: Masked(by_outputs=True),
+    "divided by weights": lambda: keras.losses.MeanSquaredError("mean_with_sample_weight"),
+    "dice": keras.losses.Dice,
+}
+
+
+def compiled_with(loss):
+    return {"loss": LOSSES[loss]()}
+
+
+@pytest.mark.parametrize(
+    ("n", "loss"), [(2, "of classes"), (4, "masked by labels"), (4, "divided by weights")]
+)
+def test_what_a_loss_divides_by_is_that_of_the_batch(ranks, n, loss):
+    compare(ranks, n, mlp, TWO, ADAM, functools.partial(compiled_with, loss))
+
+
+def in_parts(loss, micro_batches):
     """Why it does not train; nothing if it does."""
     model = mlp()
-    model.compile("sgd", keras.losses.Dice())
+    model.compile("sgd", **compiled_with(loss))
     stages = tnt.Model(model, pipeline=tnt.Pipeline(stages=2, micro_batches=micro_batches))
     x = numbers(8, model.inputs[0].shape[1])
     try:
@@ -177,7 +270,14 @@ def dice_in_parts(micro_batches):
     return ""
 
 
-def test_a_loss_of_the_whole_batch_is_refused_where_there_are_parts(ranks):
-    assert ranks.run(2, dice_in_parts, 1) == ["", ""]
-    first, last = ranks.run(2, dice_in_parts, 2)
-    assert "The loss dice is no mean over samples" in last and "rank 1" in first
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        ("dice", "The loss dice is no mean over samples"),
+        ("masked by outputs", "a mask that follows from the model's outputs"),
+    ],
+)
+def test_a_loss_of_the_whole_batch_is_refused_where_there_are_parts(ranks, loss, words):
+    assert ranks.run(2, in_parts, loss, 1) == ["", ""]
+    first, last = ranks.run(2, in_parts, loss, 2)
+    assert words in last and "rank 1" in first

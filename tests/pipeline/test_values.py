@@ -1,5 +1,6 @@
 """What goes from stage to stage: training is that of one process."""
 
+import functools
 from typing import Any
 
 import keras
@@ -14,6 +15,8 @@ from tests.parallel.outcome import Outcome, close
 from tests.pipeline.models import numbers
 from tests.pipeline.training import ADAM, SAMPLES, compare, pipeline_of, refused
 from tests.support.cases import latin
+from tnt_notebook import comm
+from tnt_notebook.errors import ModelError, PeerError
 from tnt_notebook.parallel.pipeline.graph import wiring_of
 from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
@@ -150,7 +153,7 @@ def gradients_of_frozen_stages():
     graph = surveyed(model)
     begins = begins_of([call.name for call in graph.calls], ["frozen_too", "first", "between"])
     stages = stage_models(model, graph, partition(wiring_of(graph), begins))
-    labels = [tf.TensorSpec((), tf.int64)]
+    labels = [tf.TensorSpec((), tf.int64)] * 2
     functions = [
         StageFunctions(stage, labels, lambda y, _: [tf.reduce_mean(y)], "FB", training=True)
         for stage in stages
@@ -182,6 +185,90 @@ def test_synchronized_batch_norm_needs_the_whole_batch(ranks):
 @pytest.mark.parametrize("cut_at", [("gru", "masking"), ("attention", "last")], ids=str)
 def test_masks(ranks, cut_at):
     compare(ranks, 3, with_masks, {"cut_at": cut_at})
+
+
+class WithState(layers.Layer):
+    """Counts steps and samples, sums, and keeps a moving mean and the largest number."""
+
+    def build(self, shape: Any) -> None:
+        kinds = {"steps": "int32", "samples": "int64", "total": "float32", "most": "float32"}
+        for name, dtype in kinds.items():
+            made = self.add_weight(
+                shape=(), dtype=dtype, initializer="zeros", trainable=False, name=name
+            )
+            setattr(self, name, made)
+        self.mean = self.add_weight(
+            shape=shape[-1:], initializer="ones", trainable=False, name="mean"
+        )
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        scaled = x * keras.ops.stop_gradient(self.mean)
+        if training:
+            self.steps.assign_add(1)
+            self.samples.assign_add(keras.ops.cast(keras.ops.shape(x)[0], "int64"))
+            self.total.assign_add(keras.ops.sum(x))
+            self.most.assign(keras.ops.maximum(self.most, keras.ops.max(x)))
+            self.mean.assign(0.9 * self.mean + 0.1 * keras.ops.mean(x, 0))
+        return scaled
+
+
+def with_state() -> keras.Model:
+    inputs = keras.Input((8,))
+    x = WithState()(layers.Dense(6, "tanh")(WithState()(inputs)))
+    return keras.Model(inputs, layers.Dense(3)(layers.Dense(6, "tanh", name="second")(x)))
+
+
+@pytest.mark.parametrize(("n", "recompute"), [(2, True), (4, False)])
+def test_state_of_layers_is_that_of_whole_batches(ranks, n, recompute):
+    options = {"cut_at": ("second",), "schedule": "zb-h1", "recompute": recompute}
+    compare(ranks, n, with_state, options)
+
+
+class Spread(layers.Layer):
+    def build(self, shape: Any) -> None:
+        self.spread = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def call(self, x: Any) -> Any:
+        self.spread.assign(keras.ops.std(x))
+        return x
+
+
+def of_spread(told: bool = False) -> keras.Model:
+    inputs, layer = keras.Input((8,)), Spread()
+    x = layer(layers.Dense(6)(inputs))
+    if told:
+        tnt.combine(layer.spread, "mean")
+    return keras.Model(inputs, layers.Dense(3, name="last")(x))
+
+
+def test_state_that_does_not_combine_is_refused_until_it_is_told_how(ranks):
+    here, there = ranks.run(2, in_two_stages, False)
+    assert "assigns" in here and "tnt.combine(variable, rule)" in here and "rank 0" in there
+    assert ranks.run(2, in_two_stages, True) == ["", ""]
+
+
+def in_two_stages(told):
+    model = of_spread(told)
+    model.compile("sgd", "mse")
+    stages = tnt.Model(model, pipeline=tnt.Pipeline(2, 2, cut_at=["last"]))
+    try:
+        with tnt.distributed():
+            stages.fit(numbers(8, 8), numbers(8, 3), verbose=0)
+    except (ModelError, PeerError) as error:
+        comm.world().recover()
+        return str(error)
+    return ""
+
+
+def with_norm() -> keras.Model:
+    inputs = keras.Input((8,))
+    x = layers.BatchNormalization()(layers.Dense(6)(inputs))
+    return keras.Model(inputs, layers.Dense(3)(layers.Dense(6, "tanh", name="second")(x)))
+
+
+def test_batch_norm_of_replicas_is_that_of_one_process_by_the_same_parts(ranks):
+    options = {"stages": 2, "cut_at": ("second",), "micro_batches": 2}
+    compare(ranks, 4, with_norm, options, ("SGD", {"learning_rate": 0.1}), same_parts=True)
 
 
 @pytest.mark.core
@@ -245,6 +332,69 @@ OTHER_ORDER = {"stages": 2, "schedule": "interleaved", "recompute": True}
 )
 def test_sequences_of_any_length_and_images_of_any_size(ranks, what, n, options):
     outcome.compare(ranks, n, trained_on_sizes, *what, options, alone=(*what, None))
+
+
+def of_sparse_inputs() -> keras.Model:
+    """Two, of numbers and of words that are counted, beside a dense one that joins later."""
+    numbers, words = keras.Input((8,), sparse=True), keras.Input((11,), dtype="int32", sparse=True)
+    x = layers.Concatenate()([layers.Dense(6, "tanh")(numbers), layers.Dense(4, "tanh")(words)])
+    dense = keras.Input((3,))
+    x = layers.Concatenate()([layers.Dense(6, "tanh", name="second")(x), dense])
+    return keras.Model([numbers, words, dense], layers.Dense(3)(x))
+
+
+def trained_on_sparse(options):
+    """On tf.data with sparse parts; dense ones are made sparse."""
+    made = numbers(SAMPLES, 8)
+    counts = np.random.default_rng(0).integers(0, 2, (SAMPLES, 11)).astype("int32")
+    x = (
+        tf.sparse.from_dense(made * (made > 0.5)),
+        tf.sparse.from_dense(counts),
+        numbers(SAMPLES, 3),
+    )
+    data = tf.data.Dataset.from_tensor_slices((x, numbers(SAMPLES, 3, seed=9))).batch(10)
+
+    def model() -> keras.Model:
+        model = of_sparse_inputs()
+        model.compile(keras.optimizers.Adam(0.01, global_clipnorm=0.1), "mse", metrics=["mae"])
+        return model
+
+    in_stages = None
+    if options is not None and "stages" in options:
+        in_stages = functools.partial(pipeline_of, options=options)
+    distributed = options is not None
+    given = {"x": [tf.sparse.to_dense(x[0]).numpy(), counts, x[2]], "y": numbers(SAMPLES, 3)}
+    return outcome.train(model, {"x": data, "epochs": 2}, distributed, given, in_stages)
+
+
+@pytest.mark.parametrize(
+    ("n", "options"),
+    [(3, {}), (2, {"stages": 2}), (4, {"cut_at": ("second",), "stages": 2, "recompute": True})],
+)
+def test_sparse_inputs(ranks, n, options):
+    outcome.compare(ranks, n, trained_on_sparse, options, alone=(None,))
+
+
+def of_words() -> keras.Model:
+    """The gradient of an Embedding is that of the rows that were looked up, each for itself."""
+    tokens = keras.Input((6,), dtype="int32")
+    x = layers.Flatten()(layers.Embedding(11, 4)(tokens))
+    return keras.Model(tokens, layers.Dense(3)(layers.Dense(5, "tanh", name="second")(x)))
+
+
+def test_rows_of_replicas_stay_apart(ranks):
+    compare(ranks, 4, of_words, {"cut_at": ("second",)}, ("Adam", {"global_clipnorm": 0.1}))
+
+
+def of_text() -> keras.Model:
+    inputs = keras.Input((1,), dtype="string")
+    words = layers.TextVectorization(vocabulary=["be", "not", "or", "to"], output_sequence_length=3)
+    x = layers.Flatten()(layers.Embedding(6, 4)(words(inputs)))
+    return keras.Model(inputs, layers.Dense(3)(layers.Dense(5, "tanh")(x)))
+
+
+def test_text_that_the_first_stage_makes_numbers_of(ranks):
+    compare(ranks, 2, of_text, {"stages": 2})
 
 
 def whose_outputs_carry_a_mask() -> keras.Model:

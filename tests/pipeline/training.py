@@ -47,14 +47,14 @@ def pipeline_of(model: keras.Model, options: Options) -> tnt.Pipeline:
 
 
 def trained(
-    make: Make, options: Options | None, optimizer: Any = ADAM, compiled: Options | None = None
+    make: Make, options: Options | None, optimizer: Any = ADAM, compiled: Any = None
 ) -> Outcome:
     """Fits, evaluates and predicts.
 
     Args:
         options: of the pipeline; ``None``: with Keras alone.
-        optimizer: its name and options.
-        compiled: more options of ``compile``.
+        optimizer: its name, or what makes it, and options.
+        compiled: more options of ``compile``, or what makes them.
     """
     kind, arguments = optimizer
     several = make is several_inputs_and_outputs
@@ -62,7 +62,9 @@ def trained(
 
     def model() -> keras.Model:
         made = make()
-        made.compile(getattr(keras.optimizers, kind)(**arguments), **usual, **(compiled or {}))
+        more = compiled() if callable(compiled) else compiled or {}
+        optimizer = kind if callable(kind) else getattr(keras.optimizers, kind)
+        made.compile(optimizer(**arguments), **{**usual, **more})
         return made
 
     template = make()
@@ -79,15 +81,11 @@ def trained(
     return train(model, fit, options is not None, {**data, "batch_size": 7}, in_stages)
 
 
-def refused(make: Make, options: Options, x: Any = None, loss: str = "sum_over_batch_size") -> str:
-    """Why this rank does not train the model in two stages, or as many as the options say.
-
-    Args:
-        loss: how a batch's losses become one.
-    """
+def refused(make: Make, options: Options, x: Any = None) -> str:
+    """Why this rank does not train the model in two stages, or as many as the options say."""
     keras.utils.clear_session()  # names of values count from here, on all ranks
     model = make()
-    model.compile("sgd", keras.losses.MeanSquaredError(loss))
+    model.compile("sgd", "mse")
     x = numbers(8, 8) if x is None else tf.constant(x)
     with pytest.raises((ModelError, ScheduleError)) as raised:
         stages = tnt.Model(model, pipeline=tnt.Pipeline(**{"stages": 2, **options}))
@@ -109,7 +107,11 @@ def compare(
     Args:
         how: see `trained`.
     """
-    whole = {**options, "stages": 1, "cut_at": (), "schedule": "1f1b"} if same_parts else None
+    whole = None
+    if same_parts:
+        parts = options.get("micro_batches", 3) * (n // options["stages"])
+        alone = {"stages": 1, "cut_at": (), "schedule": "1f1b", "micro_batches": parts}
+        whole = {**options, **alone}
     theirs = (make, whole, *how)
     ours, expected = outcome.compare(
         ranks, n, trained, make, options, *how, alone=theirs, **tolerance

@@ -174,7 +174,8 @@ try:
     sys.stdin.readline()
     if how == "killed":
         try:
-            cluster.run("import os; os.kill(os.getppid(), 9); os.kill(os.getpid(), 9)", [1])
+            daemon = "psutil.Process().parent().parent()"  # of MPI, above the rank's nanny
+            cluster.run(f"import os, psutil; {daemon}.kill(); os.kill(os.getpid(), 9)", [1])
         except ClusterError as error:
             print(error, flush=True)
         ended = cluster.folder.ended(1)

@@ -88,7 +88,7 @@ class CellQueue:
                 report("waiting for the interrupted cell to end")
                 self.follow(self.running)
             if gone := [rank for rank in engines.dead() if rank not in engines.lost]:
-                raise self._death(engines, RanksDied(gone))  # at rest
+                raise self._death(engines, gone)  # at rest
             self._recover(engines)
             yield engines
         finally:
@@ -110,7 +110,7 @@ class CellQueue:
             raise  # it stays the running one: the next cell waits for it
         except RanksDied as death:
             self._ended(execution)
-            raise self._death(engines, death) from None
+            raise self._death(engines, death.ranks) from None
         except RanksStuck as stuck:
             self._ended(execution)
             raise self._free_by_restart(engines, execution, stuck) from None
@@ -137,14 +137,14 @@ class CellQueue:
             self.running = None
             self.needs_recovery = self.needs_recovery or bool(execution.failures)
 
-    def _death(self, engines: Engines, death: RanksDied) -> DeathError:
-        why, words = engines.last_words(death.ranks)
-        engines.lost.update(engines.dead())
+    def _death(self, engines: Engines, known: list[int]) -> DeathError:
+        ranks = engines.deaths(known)
+        why, words = engines.last_words(ranks)
+        engines.lost.update(ranks)
         self.needs_recovery = True
         living = engines.living if engines.survives else []
-        ranks = death.ranks
         if with_host := engines.of_lost_hosts():
-            ranks, why = with_host, "the host was lost"
+            ranks, why = with_host, ": the host was lost"
         return death_error(ranks, engines.record.seats, why, living, words)
 
     def _free_by_restart(

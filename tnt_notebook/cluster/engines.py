@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,26 @@ import ipyparallel as ipp
 import psutil
 
 from tnt_notebook.cluster import record as records
+from tnt_notebook.cluster.cell_output import CellOutput
 from tnt_notebook.cluster.folder import RunFolder, tail
+from tnt_notebook.cluster.late_output import LateOutput, Message
 from tnt_notebook.cluster.launch.batch import Job
 from tnt_notebook.cluster.launch.systems import SYSTEMS
 from tnt_notebook.cluster.lease import Lease
 from tnt_notebook.cluster.output import ranks_label
+from tnt_notebook.cluster.print_output import Page
 from tnt_notebook.cluster.record import Known, Record
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.protocol import Call
-from tnt_notebook.words import NO_MEMORY, ended
+from tnt_notebook.rank_end import ends
 
+#: What ends a cell that still ran.
+RESTARTED = "The cluster was stopped or restarted meanwhile."
 TAIL_LINES = 25
 REMEMBERED = 1 << 12  # messages, so that none is taken twice; the default takes 13 MB
 _ENDED_AFTER_S = 3.0  # mpiexec ends, and says why, a moment after the first rank has died
+_HOST_LOST_S = 1.5  # until it says so
+_CALM_S = 0.3  # without another death
 _JOB_ENDS_S = 5.0  # from when its processes are ended until a batch system says how it ended
 _DESCRIBE_S = 30.0
 #: Either its daemon's connection ends first, or the ssh that has started it.
@@ -40,14 +48,19 @@ class Engines:
     Attributes:
         record: what the cluster is.
         lost: ranks that have died, as far as cells have been told.
+        restarting: whether they are being ended to be started anew, as somebody has asked.
+        page: what has been shown of the ranks.
     """
 
     def __init__(self, record: Record, folder: RunFolder, lease: Lease) -> None:
         self.record = record
         self.folder = folder
         self.lost: set[int] = set()
+        self.restarting = False
+        self.page = Page(labelled=record.ranks > 1)
         self._lease = lease
         self._client: ipp.Client | None = None
+        self._late: LateOutput | None = None
 
     @classmethod
     def attach(cls, known: Known, force: bool = False) -> Engines:
@@ -104,13 +117,18 @@ class Engines:
             ClusterError: these engines were stopped, or another notebook has taken them.
         """
         if self._client is None:
-            raise ClusterError("The cluster was stopped or restarted meanwhile.")
+            raise ClusterError(RESTARTED)
         return self._client
 
     @property
     def owned(self) -> bool:
         """Whether this process owns them still."""
-        return self._lease.held
+        return self._lease.hold()
+
+    @property
+    def taken(self) -> bool:
+        """Whether another process owns them now."""
+        return self._lease.taken
 
     def connect(self) -> None:
         """Connects the client.
@@ -133,6 +151,7 @@ class Engines:
                 timeout=_CONNECT_S,
             )
             self._client.session.digest_history_size = REMEMBERED
+            self._late = LateOutput(self._client)
         except (OSError, TimeoutError) as error:
             raise ClusterError(
                 f"The cluster's controller does not answer: {error}\n"
@@ -160,16 +179,31 @@ class Engines:
 
     def busy(self) -> bool:
         """Whether a rank has something to do, also for an owner before."""
-        said = self.client.queue_status(self.client.ids)
+        try:
+            said = self.client.queue_status(self.client.ids)
+        except (KeyError, ipp.error.NoEnginesRegistered):  # the last of them has just died
+            return False
         return any(said[engine]["queue"] for engine in self.client.ids if engine in said)
 
     def forget_answered(self) -> None:
-        """What ipyparallel's client keeps of requests that have been answered: all their ids, and
-        what threads of a cell print after its end."""
+        """What ipyparallel's client keeps of requests that have been answered: all their ids."""
         self.client.history.clear()
         for request in list(self.client.metadata):
             if request not in self.client._futures:
                 self.client.metadata.pop(request, None)
+
+    def hear_late(
+        self, requests: dict[str, int], output: CellOutput, before: Iterable[Message]
+    ) -> None:
+        """From now on shows what still comes of requests that have been answered.
+
+        Args:
+            requests: ranks by the ids of their messages.
+            output: of their cell.
+            before: what has come, and was not shown yet.
+        """
+        if self._client is not None and self._late is not None:
+            self._client._io_loop.add_callback(self._late.follow, requests, output, before)
 
     def job(self) -> Job | None:
         """What the batch system says of the job; None where there is none."""
@@ -205,34 +239,57 @@ class Engines:
         except (psutil.NoSuchProcess, psutil.TimeoutExpired):
             pass  # ended already; or lives on, and then has nothing to say
 
+    def deaths(self, known: Iterable[int]) -> list[int]:
+        """Ranks that have died just now, when no more die: they often end together, and mpiexec
+        says why a moment later.
+
+        Args:
+            known: who has died so far.
+        """
+        if not self.survives:
+            patience = _ENDED_AFTER_S
+        else:  # mpiexec lives on, and says nothing, unless it has lost a host
+            patience = _CALM_S if self.record.launcher == "local" else _HOST_LOST_S
+        found, more = set[int](), set(known)
+        while more:
+            found |= more
+            self.wait_for_launcher(patience)
+            more = set(self.dead()) - self.lost - found
+        return sorted(found)
+
     def last_words(self, ranks: list[int]) -> tuple[str, str]:
-        """What is known of ranks that died: why in a few words, "" where that is not known, and
-        their logs' tails, with what MPI and the batch system say of it."""
-        # Where the others survive it lives on, and says nothing, unless it has lost a host.
-        self.wait_for_launcher(1.5 if self.survives else _ENDED_AFTER_S)
-        parts, why, seats = [], "", self.record.seats
+        """What is known of ranks that died: how or why, as it goes on a sentence that names them;
+        and their logs' tails, with what MPI and the batch system say of it."""
+        parts, seats = [], self.record.seats
         logs = {rank: tail(self.folder.rank_log(rank), TAIL_LINES) for rank in ranks}
+        ended = {
+            r: end for r, log in logs.items() for end in ends(log) if end.pid == seats[r]["pid"]
+        }
+        hows = ", ".join(dict.fromkeys(end.how for end in ended.values()))
+        why = f" ({hows})" if hows else ""
         job = self._job_at_its_end()
         if job is not None and job.state in ("ending", "ended"):
             title = SYSTEMS[self.record.launcher].title
             parts.append(f"{title} says: job {self.record.job} {job}.")
-        elif silent := [r for r, log in logs.items() if ended(seats[r]["pid"]) not in log]:
-            why = "it fell silent"
+        elif silent := [rank for rank in ranks if rank not in ended]:
+            why = f"{why}: it fell silent"
             parts.append(
                 f"Nobody has told of an end of {ranks_label(silent)}: the host is cut off or down, "
                 "or its processes were stopped, or all killed at once."
             )
+        if job is None and not self.launcher_runs():
+            parts.append("mpiexec has ended as well: if somebody has ended it, the ranks ended so.")
         for rank, log in logs.items():
             parts.append(f"Log of rank {rank} on {seats[rank]['host']}:\n{log or '(empty)'}")
         said = tail(self.folder.launcher_log, TAIL_LINES)
         if said:
             parts.append(f"MPI says:\n{said}")
-        if no_memory := any(NO_MEMORY in log for log in logs.values()):
-            why = "probably for lack of memory"
-        if no_memory or "signal 9" in said or "oom" in said.lower():
+        if no_memory := any(end.no_memory for end in ended.values()):
+            why = f"{why}: probably for lack of memory"
+        if no_memory or "oom" in said.lower():
             parts.append(
-                "Signal 9 that nobody sent is mostly the system's: the host or the job ran out of "
-                "memory. Smaller batches, fewer ranks on a host, or a pipeline need less of it."
+                "The host or the job ran out of memory. Smaller batches, fewer ranks on a host, or "
+                "a pipeline need less of it."
             )
         return why, "\n\n".join(parts)
 
@@ -304,6 +361,8 @@ class Engines:
         if self._client is not None:
             self._client.close(linger=0)
             self._client = None
+        if self._late is not None:
+            self._late.stop()
 
 
 def _is_written(file: Path) -> bool:

@@ -18,11 +18,12 @@ import ipyparallel as ipp
 from ipyparallel.serialize import PrePickled
 
 from tnt_notebook import protocol
-from tnt_notebook.cluster.engines import Engines
+from tnt_notebook.cluster.cell_output import SHOWN, CellOutput
+from tnt_notebook.cluster.engines import RESTARTED, Engines
 from tnt_notebook.cluster.failure import Failure, failure_of
+from tnt_notebook.cluster.late_output import forget_text
 from tnt_notebook.cluster.log_tails import LogTails
-from tnt_notebook.cluster.output import Item, Merger, ranks_label
-from tnt_notebook.cluster.print_output import show
+from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.errors import ClusterError
 
 TICK_S = 0.05
@@ -31,8 +32,6 @@ FREED_AFTER_S = 1.0  # a person wants an end: who waited has answered by then, t
 TOLD_AFTER_S = 0.5  # a rank died: MPI has told the others by then, if it knows
 GIVE_UP_AFTER_S = 10.0
 OUTPUT_WAIT_S = 2.0  # an answer may overtake the last output
-BACKLOG = 16 << 20  # characters that wait to be shown: ranks that print are held up
-QUIET_EVERY_S = 0.25
 
 
 class RanksDied(ClusterError):
@@ -66,6 +65,7 @@ class Execution:
         on_data: called with what a rank publishes as data, in the thread that waits.
         tails: of the ranks' logs: to be shown where their messages go to another notebook.
         on_tick: called again and again while it waits.
+        clears: whether ranks may clear what the cell shows.
     """
 
     def __init__(
@@ -75,25 +75,24 @@ class Execution:
         on_data: Callable[[dict[str, Any]], None] | None = None,
         tails: LogTails | None = None,
         on_tick: Callable[[], None] | None = None,
+        clears: bool = True,
     ) -> None:
         self.ranks = list(ranks)
         self._engines = engines
         self._client = engines.client
-        self._labelled = engines.record.ranks > 1
         self._on_data = on_data
         self._tails = tails
         self._on_tick = on_tick
         self._events: queue.SimpleQueue[tuple[int, str, Any]] = queue.SimpleQueue()
         # What a person wants does not queue behind what ranks print.
         self._wishes: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._merger = Merger(self.ranks)
+        self._output = CellOutput(self.ranks, engines.page, clears)
+        self._requests: dict[str, int] = {}  # ranks by message
         self._unanswered = set(self.ranks)
         self._unfinished_output = set(self.ranks)
         self.answers: dict[int, Any] = {}
         self.failures: dict[int, Failure] = {}
         self._heard_at = 0.0
-        self._arrived = self._taken = 0  # characters
-        self._quieted_at = 0.0
         self._died: list[int] = []
         self._freed = False
         self._failed_at: float | None = None
@@ -154,7 +153,10 @@ class Execution:
                         f"{ranks_label(self.pending)} did not answer within {timeout:g} s. "
                         "%tnt_cluster restart starts the engines anew."
                     )
-        show(self._merger.rest(time.monotonic()), self._labelled)
+        if self._tails is not None:
+            self._take_tails(self._tails.left_out())
+        self._output.show_rest(time.monotonic())
+        self._engines.hear_late(self._requests, self._output, self._unheard())
         if self._died:
             raise RanksDied(self._died)
 
@@ -164,12 +166,16 @@ class Execution:
         self._engines.forget_answered()
         if gone := [rank for rank in self.ranks if rank not in self._client.ids]:
             raise RanksDied(gone)
-        identities, _ = self._client._build_targets(self.ranks)
+        try:
+            identities, _ = self._client._build_targets(self.ranks)
+        except (KeyError, ipp.error.NoEnginesRegistered):  # the client has heard of a death since
+            raise RanksDied([r for r in self.ranks if r not in self._client.ids]) from None
         # Through the stream: a send on the bare socket can swallow the event that announces a
         # reply (ZeroMQ's are edge-triggered), which would then wait for the next message.
         stream = self._client._mux_stream
-        for rank, ident in zip(self.ranks, identities, strict=True):
-            request(stream, *said, **how, ident=ident, message_future_hook=self._listen(rank))
+        with self._interrupts_as_events():  # what is sent is to be waited for
+            for rank, ident in zip(self.ranks, identities, strict=True):
+                request(stream, *said, **how, ident=ident, message_future_hook=self._listen(rank))
         return self
 
     def _listen(self, rank: int) -> Callable[[Any], None]:
@@ -177,17 +183,14 @@ class Execution:
 
         def hook(future: Any) -> None:
             metadata = future.output.metadata
+            self._requests[future.msg_id] = rank
 
             def on_message(message: dict[str, Any]) -> None:
                 kind = message["header"]["msg_type"]
-                # ipyparallel keeps all text of a request, and copies it for every new piece.
-                metadata["stdout"] = metadata["stderr"] = ""
-                metadata["outputs"] = []
+                forget_text(metadata)
                 if kind == "data_message":
                     self._events.put((rank, kind, dict(metadata["data"])))
                 else:
-                    if kind == "stream":
-                        self._arrived += len(message["content"]["text"])
                     self._events.put((rank, kind, message["content"]))
 
             future.iopub_callbacks.append(on_message)
@@ -211,16 +214,19 @@ class Execution:
                 event = self._events.get_nowait()
         except queue.Empty:
             pass
-        now = time.monotonic()
-        if self._arrived - self._taken > BACKLOG and now - self._quieted_at > QUIET_EVERY_S:
-            self._quieted_at = now
-            self._signal(protocol.QUIET)
         if self._tails is not None:
-            for rank, text in self._tails.new():
-                self._merger.write(rank, "stdout", text, time.monotonic())
+            self._take_tails(self._tails.new())
         if self._on_tick is not None:
             self._on_tick()
-        show(self._merger.ready(time.monotonic()), self._labelled)
+        self._output.show(time.monotonic())
+
+    def _take_tails(self, found: list[tuple[int, str]]) -> None:
+        for rank, text in found:
+            self._output.take(rank, "stream", {"name": "stdout", "text": text}, time.monotonic())
+
+    def _unheard(self) -> Iterator[tuple[int, str, Any]]:
+        while not self._events.empty():
+            yield self._events.get()
 
     def _wish(self, kind: str) -> None:
         """Tells whoever waits what a person wants; from any thread, and in signal handlers."""
@@ -237,18 +243,14 @@ class Execution:
 
     def _take(self, rank: int, kind: str, content: Any) -> None:
         self._heard_at = now = time.monotonic()
-        if kind == "stream":
-            self._taken += len(content["text"])
-            self._merger.write(rank, content["name"], content["text"], now)
-        elif kind in ("display_data", "execute_result"):
-            rich = {"data": content["data"], "metadata": content.get("metadata")}
-            self._merger.put(rank, Item("display", rich), now)
+        if kind in SHOWN:
+            self._output.take(rank, kind, content, now)
         elif kind == "data_message" and self._on_data is not None:
             self._on_data(content)
         elif kind == "output ended":
             self._unfinished_output.discard(rank)
             if self._tails is None:
-                self._merger.end(rank, now)
+                self._output.end(rank, now)
         elif kind == "answer":
             self._take_answer(rank, content, now)
 
@@ -284,8 +286,10 @@ class Execution:
         if not self._unanswered:
             return
         dead = [rank for rank in self._engines.dead() if rank not in self._engines.lost]
+        if dead and self._engines.restarting:
+            self._give_up(ClusterError(RESTARTED))
         if dead:
-            self._died = self._died or dead
+            self._died = dead
             if not self._engines.survives:
                 self._give_up(RanksDied(self._died))
             # The others are told by MPI, and answer: what a person sees is that they live.
@@ -308,7 +312,7 @@ class Execution:
             self._give_up(died if self._died else stuck)
 
     def _give_up(self, error: ClusterError) -> NoReturn:
-        show(self._merger.rest(time.monotonic()), self._labelled)
+        self._output.show_rest(time.monotonic())
         raise error
 
     @contextmanager

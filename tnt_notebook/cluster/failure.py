@@ -10,12 +10,21 @@ from typing import Any
 from ipyparallel.error import RemoteError
 
 from tnt_notebook.cluster.output import ranks_label
-from tnt_notebook.errors import ClusterError, DeathError, RankError
+from tnt_notebook.errors import (
+    ClusterError,
+    DeathError,
+    RankError,
+    StalledError,
+    StuckError,
+    inner_error,
+)
 from tnt_notebook.words import number
 
 _TRACEBACKS = 3  # shown in full; of more different errors the first line
 _LINES = 12  # of a rank's calls
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):")
+#: Of a time-out, see ``kernels/engine/execution.cpp``.
+_WAITED = re.compile(r"\bwaited \d+ s for ")
 #: Neither code of a cell nor of a file of the user's.
 _LIBRARY = re.compile(r'File "[^"]*(/site-packages/|/lib/python\d|/tnt_notebook/|<frozen )')
 
@@ -34,8 +43,20 @@ class Failure:
         return self.ename == "PeerError"
 
     @property
+    def whole(self) -> str:
+        """What is said at the end of a traceback."""
+        return f"{self.ename}: {self.evalue}"
+
+    @property
+    def calls(self) -> str:
+        """The traceback, without the sentence that ends it: where it is one of ours."""
+        return self.traceback.removesuffix(self.whole).rstrip()
+
+    @property
     def summary(self) -> str:
         """One line."""
+        if inner := inner_error(self.evalue):
+            return inner
         first, *more = self.evalue.splitlines() or [""]
         return f"{self.ename}: {first}{' ...' if more else ''}"
 
@@ -57,6 +78,8 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
     for rank in sorted(failures):
         if not failures[rank].freed:
             alike.setdefault((failures[rank].ename, failures[rank].evalue), []).append(rank)
+    # Who was interrupted, since it did not end, has not failed first.
+    alike = dict(sorted(alike.items(), key=lambda one: one[0][0] == "KeyboardInterrupt"))
     freed = [rank for rank in sorted(failures) if failures[rank].freed]
     if not alike:  # all were freed, by a rank outside this cell
         alike = {(failures[freed[0]].ename, failures[freed[0]].evalue): freed}
@@ -64,8 +87,8 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
     rendered: list[str] = []
     for i, ranks in enumerate(alike.values()):
         failure = failures[ranks[0]]
-        if failure.traceback and i < _TRACEBACKS:
-            rendered += [f"{ranks_label(ranks)}:", *failure.traceback.splitlines()]
+        if failure.calls and i < _TRACEBACKS:
+            rendered += [f"{ranks_label(ranks)}:", *failure.calls.splitlines()]
         elif i > 0:
             rendered.append(f"{ranks_label(ranks)}: {failure.summary}")
     if freed:
@@ -74,13 +97,23 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
             rendered += failures[rank].evalue.splitlines()[1:]
     first = next(iter(alike.values()))
     failure = failures[first[0]]
-    # Where there is no traceback to show, the message is all that a person gets.
-    text = failure.summary if failure.traceback else f"{failure.ename}: {failure.evalue}"
+    # Where the traceback does not end with it, the message is all that a person gets.
+    text = failure.summary if failure.calls == failure.traceback != "" else failure.whole
     message = f"{ranks_label(first)}: {text}"
     if len(alike) > 1:
         others = [rank for ranks in list(alike.values())[1:] for rank in ranks]
         message += f" (and another error on {ranks_label(others)})"
-    return RankError(message, rendered)
+    # Interrupts alone are of a person, or of an error of another rank.
+    waited = any(_WAITED.search(failure.evalue) for failure in failures.values())
+    stalled = waited and all(map(_stalled, failures.values()))
+    return (StalledError if stalled else RankError)(message, rendered)
+
+
+def _stalled(failure: Failure) -> bool:
+    """Whether a rank has waited too long for another one, or was freed or interrupted after it."""
+    told = failure.ename in ("CommunicationError", "AbortedError")  # the latter from an op
+    timed_out = told and _WAITED.search(failure.evalue)
+    return bool(timed_out) or failure.freed or failure.ename == "KeyboardInterrupt"
 
 
 def death_error(
@@ -94,7 +127,7 @@ def death_error(
 
     Args:
         seats: of all ranks, with their ``host``.
-        why: in a few words; "" where that is not known.
+        why: how or why, as it goes on the sentence; "" where that is not known.
         living: ranks that live on, with their variables.
         last_words: of the ranks, MPI, and the batch system.
     """
@@ -107,7 +140,7 @@ def death_error(
             f"{ranks_label(living)} {live}, and so do {they} variables: the next cell runs there. "
             f"%tnt_cluster restart --missing starts {other} again, without --missing all ranks."
         )
-    said = f"{ranks_label(ranks)} died on {hosts}{why and f': {why}'}. {next_step}"
+    said = f"{ranks_label(ranks)} died on {hosts}{why}. {next_step}"
     return DeathError(f"{said}\n\n{last_words}", list(ranks))
 
 
@@ -119,7 +152,8 @@ def stuck_error(raised: RankError, stacks: Mapping[int, str]) -> ClusterError:
         stacks: what those have written of their threads, by rank.
     """
     where = [f"Rank {rank} was here:\n{_innermost_calls(stack)}" for rank, stack in stacks.items()]
-    return ClusterError(
+    kind = StuckError if isinstance(raised, StalledError) else ClusterError
+    return kind(
         f"{raised}\n{ranks_label(list(stacks))} did not end: in a call that cannot be interrupted. "
         "The engines were restarted: variables on all ranks are lost.\n\n"
         + "\n".join([*(raised.rendered or []), *where])

@@ -23,7 +23,15 @@ from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.dashboard import LiveView, breakdown
 from tnt_notebook.dashboard.planned import timeline_from
 from tnt_notebook.dashboard.trace import Trace
-from tnt_notebook.errors import DeathError, ModelError, RankError, SuspendedError, TntError
+from tnt_notebook.errors import (
+    DeathError,
+    ModelError,
+    RankError,
+    StalledError,
+    StuckError,
+    SuspendedError,
+    TntError,
+)
 from tnt_notebook.plan.simulate import Timeline
 from tnt_notebook.protocol import Call, Published
 from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
@@ -275,7 +283,7 @@ class Fit:
         while True:
             try:
                 return self._train_once()
-            except (DeathError, SuspendedError) as error:
+            except (DeathError, StalledError, StuckError, SuspendedError) as error:
                 if self._stop_asked_at is not None or self._note.restarts < 1:
                     raise
                 self._go_on_after(error)
@@ -291,6 +299,10 @@ class Fit:
             self._cluster.restart()  # in a new job, where theirs is at its end
             job = self._cluster.record.job
             done = f"ranks were started again{f' in job {job}' if job else ''}"
+        elif isinstance(error, StuckError):
+            done = "all ranks were started again"
+        elif isinstance(error, StalledError):
+            done = "all ranks were freed, and go on"
         else:
             done = recovery.recover(self._cluster, note.on_failure)
         number = f"{self._failures} of at most {self._failures + note.restarts - 1}"
@@ -337,7 +349,7 @@ class Fit:
             living, note = engines.living, self._note
             if self._joins:
                 tails = LogTails(engines.folder, note.logs)
-                begun = Execution(engines, living, tails=tails, on_tick=self._on_tick)
+                begun = Execution(engines, living, tails=tails, on_tick=self._on_tick, clears=False)
                 yield begun.call(Call.FIT_RESULT, note.run)
                 return
             fit_note.write(engines.folder, self._cluster.ranks, note)
@@ -345,7 +357,10 @@ class Fit:
                 "title": note.title, "folder": note.run, "options": note.options,
                 "kernel": os.getpid(), "ranks": len(living),
             }  # fmt: skip
-            execution = Execution(engines, living, self._on_data, on_tick=self._on_tick)
+            # The live view is in the same cell: it is not to be cleared.
+            execution = Execution(
+                engines, living, self._on_data, on_tick=self._on_tick, clears=False
+            )
             yield execution.call(Call.RUN_FIT, note.cell, note.options, kept)
 
     def _on_tick(self) -> None:

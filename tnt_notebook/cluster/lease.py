@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -101,13 +103,38 @@ class Lease:
             raise
         return lease
 
+    def hold(self) -> bool:
+        """Whether this process owns the cluster still; False after another notebook has taken it.
+
+        Both processes that keep it may have been killed at once: then others are started.
+        """
+        if self._is_open:
+            return True
+        if self._connection.fileno() < 0:  # let go
+            return False
+        if status(self._plan) is not None or not Path(self._plan["socket"]).exists():
+            return False
+        Path(self._plan["socket"]).unlink()
+        again = Lease.begin(self._plan)
+        self._connection.close()
+        if self._process is not None:
+            self._process.wait()  # killed
+        self._connection, self._process = again._connection, again._process
+        return True
+
     @property
-    def held(self) -> bool:
-        """False after another notebook has taken the cluster."""
+    def taken(self) -> bool:
+        """Whether another process owns the cluster now. The warden lives then."""
+        told = None if self._is_open else status(self._plan)
+        return told is not None and told["owner"] is not None
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the warden has not closed the connection, which it does to an owner before."""
         try:
             readable, _, _ = select.select([self._connection], [], [], 0)
             return not readable or self._connection.recv(1, socket.MSG_PEEK) != b""
-        except (OSError, ValueError):  # closed
+        except (OSError, ValueError):  # closed here
             return False
 
     def keep(self, seconds: float) -> None:
@@ -124,6 +151,7 @@ class Lease:
         Raises:
             ClusterError: something could not be ended.
         """
+        _wake(self._connection)
         try:
             answer = _asked(self._connection, {"end": True}, _END_S)
             left = list(answer["left"])
@@ -171,6 +199,14 @@ def name() -> str:
 def described(owner: dict[str, Any]) -> str:
     """An owner in words."""
     return f"{owner['name']} (process {owner['pid']})"
+
+
+def _wake(connection: socket.socket) -> None:
+    """Has the processes of a warden go on, if somebody has stopped both at once."""
+    size = struct.calcsize("3i")
+    with suppress(OSError):
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        os.killpg(struct.unpack("3i", peer)[0], signal.SIGCONT)  # it leads the group of the two
 
 
 def _connected(address: str) -> socket.socket:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from tnt_notebook.allowance import TEXT, Allowance
 from tnt_notebook.cluster.folder import RunFolder
 
 _FAR = 32 << 20  # behind the end of a log; half of what is kept of it
@@ -24,6 +25,7 @@ class LogTails:
     ) -> None:
         self._logs = [folder.rank_log(rank) for rank in range(len(offsets))]
         self._most = most
+        self._shown = [Allowance(max(most, TEXT // len(self._logs))) for _ in self._logs]
         sizes = [length(log) for log in self._logs]
         self._at = [
             size if offset is None else max(offset, size - most)
@@ -31,7 +33,7 @@ class LogTails:
         ]
 
     def new(self) -> list[tuple[int, str]]:
-        """Of each rank that has written, the new text; complete lines only."""
+        """Of each rank that has written, the new text as it is to be shown; complete lines only."""
         found = []
         for rank, log in enumerate(self._logs):
             try:
@@ -48,8 +50,15 @@ class LogTails:
                 text = text[: text.rfind(b"\n") + 1]
             if text:
                 self._at[rank] += len(text)
-                found.append((rank, text.decode(errors="replace")))
+                text = text.lstrip(b"\0")  # of a front that was cut away
+                if shown := self._shown[rank].shown("log", text.decode(errors="replace")):
+                    found.append((rank, shown))
         return found
+
+    def left_out(self) -> list[tuple[int, str]]:
+        """Of each rank of which something was left out, what is said of it at the end."""
+        said = enumerate(allowance.left_out() for allowance in self._shown)
+        return [(rank, text) for rank, gaps in said for text in gaps.values()]
 
 
 def length(log: Path) -> int:

@@ -26,13 +26,17 @@ HOLD_S = 0.5
 
 @dataclass(frozen=True)
 class Item:
-    """One line (``kind`` is "stdout" or "stderr"), or one rich output ("display", "result").
+    """One line (``kind`` is "stdout" or "stderr"), or one rich output ("display", "update" of one
+    that was displayed), or a "clear".
 
-    ``content`` is the line without its end, or the MIME bundle ``{"data": ..., "metadata": ...}``.
+    ``content`` is the line without its end, or the MIME bundle ``{"data": ..., "metadata": ...}``,
+    or whether to clear only when something follows. ``display_id`` may differ where ranks display
+    the same.
     """
 
     kind: str
     content: Any
+    display_id: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Group:
     """An item, and the ranks that produced it."""
 
     ranks: tuple[int, ...]
-    item: Item
+    item: Item  # of the first of them
 
 
 @dataclass
@@ -100,8 +104,9 @@ class Merger:
             for rank, state in holders:
                 items.append((rank, state.waiting.popleft()[1]))
                 state.index += 1
-            for item, equal in itertools.groupby(items, key=lambda pair: pair[1]):
-                yield Group(tuple(rank for rank, _ in equal), item)
+            for _, equal in itertools.groupby(items, key=lambda pair: pair[1]):
+                ranks, alike = zip(*equal, strict=True)
+                yield Group(ranks, alike[0])
 
     def rest(self, now: float) -> Iterator[Group]:
         """Everything that is left, once no rank prints any more."""

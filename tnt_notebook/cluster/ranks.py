@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ipyparallel.serialize import PrePickled, serialize_object
+from ipyparallel.serialize import PrePickled, deserialize_object, serialize_object
 
-from tnt_notebook import files
+from tnt_notebook import arrays, files
 from tnt_notebook.cluster import start
 from tnt_notebook.cluster.cell_queue import CellQueue, no_report
 from tnt_notebook.cluster.engines import Engines
@@ -19,11 +20,14 @@ from tnt_notebook.cluster.options import OPTIONS, Request
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.record import Record
 from tnt_notebook.cluster.status import Links, RankStatus, rank_statuses
-from tnt_notebook.errors import ClusterError, NoClusterError
+from tnt_notebook.errors import ClusterError, NoClusterError, RankError
 from tnt_notebook.protocol import Call
 from tnt_notebook.words import number
 
 Ticket = tuple[CellQueue, object]
+_UNKNOWN = re.compile(r"Can't get attribute '([\w.]+)' on <module '__main__'")
+
+arrays.install()
 
 
 class Ranks:
@@ -48,10 +52,13 @@ class Ranks:
             self.stop()
 
     def stop(self) -> None:
-        """Ends every process and removes every file; a second call does nothing."""
+        """Ends every process and removes every file, unless another notebook has taken them; a
+        second call does nothing."""
         atexit.unregister(self._at_exit)
         engines, self._engines = self._engines, None
-        if engines is not None:
+        if engines is not None and engines.taken:
+            engines.let_go()
+        elif engines is not None:
             engines.close()
 
     def let_go(self, keep: float | None = None) -> Record:
@@ -121,6 +128,11 @@ class Ranks:
         engines.verify()
 
     @property
+    def is_ours(self) -> bool:
+        """Whether this process still has these ranks: not if they are stopped, or taken."""
+        return self._engines is not None and not self._engines.taken
+
+    @property
     def links(self) -> Links:
         """How the ranks reach each other, as they said when they began."""
         first = self._alive().record.seats[0]
@@ -178,7 +190,16 @@ class Ranks:
         Raises:
             ClusterError: a value cannot be sent; the message names it.
         """
-        self.call(Call.PUSH, _packed(values))
+        try:
+            self.call(Call.PUSH, _packed(values))
+        except RankError as error:
+            if unknown := _UNKNOWN.search(str(error)):
+                raise ClusterError(
+                    f"The cells of the ranks do not know {unknown[1]}, which this notebook has "
+                    "defined. Define it in a %%tnt cell too, or push plain data: numbers, lists, "
+                    "dicts, arrays."
+                ) from None
+            raise
 
     def pull(self, name: str, rank: int = 0) -> Any:
         """The value a name has in the cells of one rank.
@@ -189,7 +210,14 @@ class Ranks:
         answer = self.call(Call.FETCH, name, ranks=[rank])[rank]
         if "refused" in answer:
             raise ClusterError(f"rank {rank}: {answer['refused']}")
-        return answer["value"]
+        try:
+            return deserialize_object(answer["value"])[0]
+        except Exception as error:  # whatever a stranger's class raises as it is read
+            raise ClusterError(
+                f"{name!r} of rank {rank} is of a kind that this notebook does not know "
+                f"({type(error).__name__}: {error}). Define or import it here too, or pull plain "
+                "data: numbers, lists, dicts, arrays."
+            ) from None
 
     def call(
         self,
@@ -242,6 +270,11 @@ class Ranks:
             engines, self._engines = self._engines, None
             atexit.unregister(self._at_exit)
             engines.let_go()
+            if not engines.folder.path.exists():
+                raise NoClusterError(
+                    f"Cluster {engines.record.id} has ended: the process that keeps it was told to "
+                    "end it, from outside of this notebook. Start a new one."
+                )
             raise NoClusterError(
                 f"Another notebook has taken cluster {engines.record.id}. Start a new one, or "
                 f"take it back: %tnt_cluster attach {engines.record.id} --force"

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import psutil
 
 from tnt_notebook import words
 from tnt_notebook.cluster import record as records
-from tnt_notebook.cluster.engines import Engines
+from tnt_notebook.cluster.engines import TAIL_LINES, Engines
+from tnt_notebook.cluster.folder import tail
+from tnt_notebook.cluster.log_tails import LogTails
 from tnt_notebook.cluster.options import Request
+from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.errors import ClusterError
+from tnt_notebook.rank_end import ends
 
 Report = Callable[[str], None]
 
@@ -20,11 +24,14 @@ _POLL_S = 0.05
 _LOOK_S = (2.0, 15.0)  # at a job that waits: at first, and after a while
 
 
-def wait_for_ranks(engines: Engines, asked: Request, report: Report, queue_s: float) -> None:
+def wait_for_ranks(
+    engines: Engines, asked: Request, report: Report, queue_s: float, logs_from: Sequence[int]
+) -> None:
     """Returns when all ranks have registered.
 
     Args:
         queue_s: how long a job may wait in its queue; that does not count against the time-out.
+        logs_from: how long the ranks' logs were before they were started.
 
     Raises:
         ClusterError: they did not, with what they, MPI or the batch system say.
@@ -35,31 +42,56 @@ def wait_for_ranks(engines: Engines, asked: Request, report: Report, queue_s: fl
         begin = time.monotonic()
     tell = functools.lru_cache(1)(report)  # the same line once
     looked, expected = begin, engines.record.ranks
-    processes: set[tuple[int, float]] = set()
+    processes: dict[tuple[int, float], int | None] = {}
+    logs = LogTails(engines.folder, logs_from)
+    dead: dict[int, str] = {}
     while (answering := len(engines.client.ids)) < expected:
         now = time.monotonic()
         waited = now - begin
         ranks = words.ranks(expected)
         tell(f"starting {ranks}: {answering} of {expected} answer ({waited:.0f} s)")
         if engines.record.job is None:
-            processes |= _children(engines)
+            for process in {*processes, *_children(engines)}:
+                if processes.get(process) is None:  # it may not have come to its own program yet
+                    processes[process] = _rank_of(process)
             # mpiexec itself may hang when a rank fails in MPI_Init: the ranks are what counts.
-            ended = not all(map(records.runs, processes)) or not engines.launcher_runs()
+            gone = [process for process in processes if not records.runs(process)]
+            dead |= {r: "" for p in gone if (r := processes[p]) is not None and r not in dead}
+            ended = bool(gone) or not engines.launcher_runs()
         else:
             ended = engines.folder.ended(engines.record.rounds).exists()
             if now - looked > _LOOK_S[0]:
                 looked = now
                 _check_job(engines)
-        if ended:
+        dead |= {rank: end.how for rank, text in logs.new() for end in ends(text)}
+        if ended and not dead:
             engines.wait_for_launcher()
-        if ended or engines.refusals():
-            raise ClusterError(f"Ranks ended while starting.\n{engines.start_output()}")
+        if ended or dead or engines.refusals():
+            raise ClusterError(_ended(engines, dead))
         if waited > asked.timeout_s:
             raise ClusterError(
                 f"{answering} of {ranks} answered within {asked.timeout_s:g} s.\n"
                 + engines.start_output()
             )
         time.sleep(_POLL_S)
+
+
+def _ended(engines: Engines, dead: dict[int, str]) -> str:
+    """The error of ranks that have ended before all had registered.
+
+    Args:
+        dead: those that are known, with their exit status or signal where that is known.
+    """
+    if engines.refusals() or not dead:
+        return f"Ranks ended while starting.\n{engines.start_output()}"
+    hows = ", ".join(dict.fromkeys(filter(None, dead.values())))
+    parts = [f"{ranks_label(sorted(dead))} ended while starting{f' ({hows})' if hows else ''}."]
+    for rank in sorted(dead):
+        log = tail(engines.folder.rank_log(rank), TAIL_LINES)
+        parts.append(f"Log of rank {rank}:\n{log or '(empty)'}")
+    if said := tail(engines.folder.launcher_log, TAIL_LINES):
+        parts.append(f"MPI says:\n{said}")
+    return "\n\n".join(parts)
 
 
 def _wait_in_queue(engines: Engines, report: Report, queue_s: float) -> None:
@@ -104,6 +136,16 @@ def _children(engines: Engines) -> set[tuple[int, float]]:
         return {(child.pid, child.create_time()) for child in found}
     except psutil.NoSuchProcess:
         return set()
+
+
+def _rank_of(process: tuple[int, float]) -> int | None:
+    """Which rank a process is, as mpiexec has told it; None where it is none, or has ended."""
+    try:
+        told = psutil.Process(process[0]).environ()
+    except psutil.Error:
+        return None
+    numbers = (told.get(name, "") for name in ("PMIX_RANK", "PMI_RANK"))
+    return next((int(number) for number in numbers if number.isdigit()), None)
 
 
 def _sleep(seconds: float) -> None:

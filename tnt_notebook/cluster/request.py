@@ -7,13 +7,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tnt_notebook.choices import BATCH_SYSTEMS
 from tnt_notebook.cluster import defaults
 from tnt_notebook.cluster.gpus import check_gpus
 from tnt_notebook.cluster.hostfile import read_hostfile
 from tnt_notebook.cluster.launch import systems
+from tnt_notebook.cluster.network import address_for
 from tnt_notebook.cluster.options import MAX_RANKS, OPTIONS, Request
 from tnt_notebook.errors import ClusterError
+
+RANK_BYTES = 100 << 20  # of a rank, with what relays its signals, before it has loaded anything
 
 
 def asked(ranks: int | None, options: Mapping[str, Any]) -> Request:
@@ -41,6 +46,8 @@ def asked(ranks: int | None, options: Mapping[str, Any]) -> Request:
     if ranks is None and inside and not both.keys() & {"nodes", "per_node"}:
         ranks = systems.tasks(launcher, os.environ)
     found = request(ranks, inside=inside, **both)
+    if found.interface is not None:
+        address_for((), found.interface)
     if launcher == "local":
         _check_this_machine(found)
     return found
@@ -128,6 +135,12 @@ def _check_this_machine(asked: Request) -> None:
             f"--cores {asked.cores}: this machine offers 1 to {available} cores to a rank."
         )
     check_gpus(asked.gpus)
+    room = max(1, psutil.virtual_memory().total // RANK_BYTES)
+    if asked.ranks > room:
+        raise ClusterError(
+            f"-n {asked.ranks}: the memory of this machine is enough for {room} ranks. For more "
+            "use --launcher ssh --hostfile FILE, or a batch system."
+        )
 
 
 def _hosts(

@@ -27,6 +27,7 @@ from tnt_notebook.cluster.launch.command import environment, local_environment
 from tnt_notebook.cluster.launch.launch import Launch, launch_of
 from tnt_notebook.cluster.launch.systems import SYSTEMS, nodes
 from tnt_notebook.cluster.lease import Lease, Plan
+from tnt_notebook.cluster.log_tails import length
 from tnt_notebook.cluster.network import LOOPBACK, address_for
 from tnt_notebook.cluster.options import Request
 from tnt_notebook.cluster.registration import Report, wait_for_ranks
@@ -74,7 +75,7 @@ def start(asked: Request, report: Report) -> Engines:
         _controller(engines, asked, report)
         _launch(engines, launch)
         engines.connect()
-        wait_for_ranks(engines, asked, report, asked.queue_hours * 3600)
+        wait_for_ranks(engines, asked, report, asked.queue_hours * 3600, [0] * engines.record.ranks)
         engines.verify()
         engines.update(state="ready")
     except BaseException as error:  # Ctrl-C too
@@ -153,22 +154,27 @@ def again(engines: Engines, report: Report) -> None:
         if job is None or job.state in ("ending", "ended"):
             raise ClusterError(f"Job {engines.record.job} {job}.")
     report("ending the engines")
-    # Through their nannies, which tell the controller; killed themselves, they could not.
-    if alive := list(engines.client.ids):
-        engines.client.send_signal(signal.SIGKILL, targets=alive, block=False)
-    deadline = time.monotonic() + _GONE_S
-    while engines.client.ids:
-        if time.monotonic() > deadline:
-            raise ClusterError(f"{words.ranks(len(engines.client.ids))} did not end.")
-        time.sleep(_POLL_S)
-    warden.end_processes(engines.record.id, warden.ENGINES_MARKER)
-    launch = launch_of(asked, engines.folder, engines.record.id)
-    if launch.system is None:
-        _launch(engines, launch)
-    else:
-        engines.folder.again(engines.record.rounds).touch(0o600)
-        engines.update(rounds=engines.record.rounds + 1)
-    wait_for_ranks(engines, asked, report, queue_s=_GONE_S)
+    engines.restarting = True
+    try:
+        # Through their nannies, which tell the controller; killed themselves, they could not.
+        if alive := list(engines.client.ids):
+            engines.client.send_signal(signal.SIGKILL, targets=alive, block=False)
+        deadline = time.monotonic() + _GONE_S
+        while engines.client.ids:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{words.ranks(len(engines.client.ids))} did not end.")
+            time.sleep(_POLL_S)
+        warden.end_processes(engines.record.id, warden.ENGINES_MARKER)
+        logs_from = [length(engines.folder.rank_log(r)) for r in range(engines.record.ranks)]
+        launch = launch_of(asked, engines.folder, engines.record.id)
+        if launch.system is None:
+            _launch(engines, launch)
+        else:
+            engines.folder.again(engines.record.rounds).touch(0o600)
+            engines.update(rounds=engines.record.rounds + 1)
+        wait_for_ranks(engines, asked, report, queue_s=_GONE_S, logs_from=logs_from)
+    finally:
+        engines.restarting = False
     engines.verify()
 
 

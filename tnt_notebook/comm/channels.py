@@ -66,17 +66,19 @@ _LARGER = "Exchange more tensors at a time, for instance in larger buckets."
 #: All of them. Training, evaluation and prediction are apart, so that a rank that trains and one
 #: that evaluates never mix their messages.
 RANGES = (
-    EAGER, GRAPH, TRAINING, GRADIENTS, READERS, EDGES, EVALUATION, PREDICTION, TUNING, MADE,
+    EAGER, GRAPH, TRAINING, GRADIENTS, READERS, REPLICAS, EDGES, EVALUATION, PREDICTION,
+    TUNING, MADE,
 ) = _end_to_end(
     (1, "the world's calls outside of graphs", ""),
     (1023, "a graph of its own", "Trace fewer exchanges as one function."),
     (3072, "a training step", _LARGER),
     (4096, "the gradients of a pipeline", f"{_LARGER} Or ask for fewer stages."),
     (1, "how many samples a pipeline gets", ""),
+    (96, "what replicas of a stage share", "Let layers have less state."),
     (12 * 1024, "values between the stages of a pipeline",
      "Use fewer micro-batches, or cut where fewer layers are connected."),
     (1024, "an evaluation step", _LARGER),
     (1024, "a prediction step", "Let the model have fewer outputs."),
     (1, "measurements of allreduce", ""),
-    (9470, "groups and buckets", "Make them once and use them again, or restart the cluster."),
+    (9374, "groups and buckets", "Make them once and use them again, or restart the cluster."),
 )  # fmt: skip

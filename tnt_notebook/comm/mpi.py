@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import functools
+import itertools
 import os
 import pickle
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -22,34 +21,37 @@ if TYPE_CHECKING:
 # Set by the launchers (Open MPI, PMIx, MPICH and Intel MPI, Slurm's srun) for every rank.
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 
-_given_up = threading.Event()
+#: Of those, and what else makes a child of a rank, if it initialises MPI, take the rank's place.
+_RANK_PREFIXES = ("PMIX_", "PMI_", "PMI2_", "HYDI_", "OMPI_COMM_WORLD_", "PRTE_LAUNCHED")
 
 
+@functools.cache
 def launched() -> bool:
     """Whether an MPI launcher started this process."""
     return any(name in os.environ for name in _RANK_VARIABLES)
 
 
 def initialise() -> None:
-    """Initialises MPI, so that it is finalized when this process ends unless :func:`give_up` was
-    called. To be called before anything imports ``mpi4py.MPI``.
+    """Initialises MPI, never to be finalized: MPI would wait for the other ranks at this one's end,
+    or not tell them of it. To be called before anything imports ``mpi4py.MPI``.
     """
     import mpi4py
 
     mpi4py.rc.finalize = False
-    from mpi4py import MPI
-
-    def end() -> None:
-        if not _given_up.is_set() and not MPI.Is_finalized():
-            MPI.Finalize()
-
-    atexit.register(end)
+    from mpi4py import MPI  # noqa: F401
 
 
-def give_up() -> None:
-    """MPI is not to be finalized: after the death of a rank, and in a rank that was started in its
-    place, that may crash, or never end."""
-    _given_up.set()
+def hide_launcher() -> None:
+    """From now on what this process starts is no rank: a child that initialised MPI in the name of
+    this rank would end it. What is known of the launcher (:func:`launched`) stays known."""
+    launched()
+    variables = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+    # Those too that MPI itself has set, of which os.environ does not know.
+    lines = itertools.takewhile(bool, (variables[i] for i in itertools.count()))
+    for name in [os.fsdecode(line.partition(b"=")[0]) for line in lines]:
+        if name.startswith(_RANK_PREFIXES):
+            os.environ.pop(name, None)
+            os.unsetenv(name)
 
 
 def transport(link: MPI.Comm) -> _kernels.Transport:

@@ -115,7 +115,6 @@ def grow(connection: Connection, command: Callable[[int], Sequence[str]]) -> Non
 
 def join(connection: Connection, by: MPI.Intercomm) -> None:
     """What a rank does that was started by :func:`grow`, while the others do that."""
-    mpi.give_up()
     seated = _fill(*_take_seat(by, None, [], connection.timeout_s), connection.timeout_s)
     _give_up_links(connection)
     _enter(connection, seated)
@@ -207,7 +206,6 @@ def _leave_dead(connection: Connection, before: MPI.Intracomm) -> MPI.Intracomm:
     """Makes those that live the members, and gives their communicator."""
     parent = connection.parent = survival.without_dead(before)
     if parent.size < before.size:
-        mpi.give_up()
         before_ranks = survival.ranks_before(before, parent)
         connection.set_seats(tuple(connection.seats[rank] for rank in before_ranks))
     with mpi.turn():

@@ -17,8 +17,11 @@ checkpoint = threading.Event()
 #: To leave training there with a checkpoint, for another process to go on from.
 leave = threading.Event()
 
+#: That the ranks have agreed to end, in a step that all of them have done.
+agreed = threading.Event()
+
 
 def forget() -> None:
     """A request for one cell is not one for the next."""
-    for request in (end, checkpoint, leave):
+    for request in (end, checkpoint, leave, agreed):
         request.clear()

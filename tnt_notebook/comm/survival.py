@@ -8,6 +8,7 @@ and other launchers, end all ranks.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -33,6 +34,7 @@ _CALM_S = 0.1
 T = TypeVar("T")
 
 
+@functools.cache
 def survives() -> bool:
     """Whether the other ranks of this job outlive the death of one."""
     from mpi4py import MPI

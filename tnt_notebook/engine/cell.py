@@ -14,17 +14,15 @@ from ipyparallel.serialize import serialize_object
 from IPython import get_ipython
 from IPython.core.formatters import PlainTextFormatter
 
-from tnt_notebook import comm, protocol
-from tnt_notebook.errors import PeerError, SuspendedError, brief
+from tnt_notebook import arrays, comm, protocol
+from tnt_notebook.errors import brief
 
 
 def install(shell: Any) -> None:
     """Makes a cell that raises on this rank free the other ranks from their waits."""
+    arrays.install()
     shell.events.register("post_run_cell", free_peers)
     shell.history_manager.outputs = _KeptNowhere()
-    # The notebook shows where the failure was, not where the others waited; and to lay out a
-    # traceback through Keras takes IPython seconds, on a busy core longer than a freed rank has.
-    shell.set_custom_exc((PeerError, SuspendedError), _one_line)
     # A cell often ends in model.fit(...): what it gives should say more than an address, and the
     # same on all ranks, so that it is shown once.
     formatters = shell.display_formatter.formatters
@@ -48,13 +46,6 @@ class _KeptNowhere(dict[int, list[Any]]):
 
     def __missing__(self, cell: int) -> list[Any]:
         return []
-
-
-def _one_line(
-    shell: Any, kind: type[BaseException], error: BaseException, frames: Any, tb_offset: Any = None
-) -> list[str]:
-    """The traceback of a rank that was freed, or left training as it was told."""
-    return [f"{kind.__name__}: {error}"]
 
 
 def free_peers(result: Any) -> None:
@@ -151,8 +142,8 @@ def fetch(name: str) -> dict[str, Any]:
     """The value a name has in this rank's cells.
 
     Returns:
-        ``{"value": ...}``, or ``{"refused": why}`` when the name is not defined or its value
-        would not survive the way to the notebook.
+        ``{"value": buffers}``, for :func:`ipyparallel.serialize.deserialize_object`, or
+        ``{"refused": why}`` when the name is not defined or its value cannot be sent.
     """
     namespace = get_ipython().user_ns
     if name not in namespace:
@@ -162,14 +153,13 @@ def fetch(name: str) -> dict[str, Any]:
         # Without its model, which would make the notebook load TensorFlow.
         value = SimpleNamespace(history=value.history, epoch=value.epoch, params=value.params)
     try:
-        serialize_object(value)
+        return {"value": [bytes(buffer) for buffer in serialize_object(value)]}
     except Exception as error:  # whatever __reduce__ of a stranger raises
         return {
             "refused": f"{name!r} is of type {type(value).__name__}, which cannot be sent to the "
             f"notebook ({type(error).__name__}: {error}). Pull plain data: numbers, lists, "
             "dicts, arrays."
         }
-    return {"value": value}
 
 
 def _print_history(history: Any, printer: Any, cycle: bool) -> None:

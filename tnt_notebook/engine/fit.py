@@ -21,7 +21,9 @@ from IPython import get_ipython
 
 from tnt_notebook import comm, protocol
 from tnt_notebook.comm import stop
-from tnt_notebook.errors import ModelError
+from tnt_notebook.engine.kernel import run_cell
+from tnt_notebook.engine.outlet import shortened
+from tnt_notebook.errors import ModelError, StoppedError
 from tnt_notebook.protocol import Published
 from tnt_notebook.telemetry import Frame, State, run_writer
 
@@ -83,7 +85,7 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
     from tnt_notebook.plan import Pipeline
 
     shell = get_ipython()
-    result = None
+    result, stopped = None, False
     try:
         if "pipeline" in options:
             options = {**options, "pipeline": Pipeline(**options["pipeline"])}
@@ -91,8 +93,10 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
             said = Checkpoint(**{"run": cell, **options["checkpoint"]})
             options = {**options, "checkpoint": said}
         with _kept(kept) as report, distributed(report=report, **options) as session:
-            result = shell.run_cell(cell, store_history=False)
+            result = run_cell(shell, cell)
             result.raise_error()
+    except StoppedError:
+        stopped = True
     except BaseException as error:  # Ctrl-C and sys.exit too: the notebook must be told
         return {"error": _describe(error, result)}
     fits = [run for run in session.runs if run.kind == "fit"]
@@ -101,7 +105,7 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
     return {
         "history": history,
         "epochs": len(next(iter(history.values()), [])),
-        "stopped": any(run.stopped for run in session.runs),
+        "stopped": stopped or any(run.stopped for run in session.runs),
         "runs": [{"kind": run.kind, "history": dict(run.history)} for run in session.runs],
     }
 
@@ -198,6 +202,6 @@ def _describe(error: BaseException, result: Any) -> dict[str, Any]:
         lines += traceback.format_exception_only(error)
     return {
         "ename": type(error).__name__,
-        "evalue": str(error),
-        "traceback": "\n".join(lines).rstrip(),
+        "evalue": shortened(str(error)),
+        "traceback": "\n".join(map(shortened, lines)).rstrip(),
     }

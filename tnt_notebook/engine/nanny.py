@@ -1,9 +1,10 @@
-"""The process beside a rank that relays signals to it, and tells the controller of its end.
+"""The process above a rank: it relays signals to it, waits for its end, and tells of that.
 
-It is ipyparallel's, but forked when the rank begins, and not started as a new Python when it
-registers: that one would first import what the rank has imported already, and the rank would wait.
-And in the rank's log it says that the rank has ended, so that one that is cut off can be told from
-one that died, and whether the host ran out of memory meanwhile.
+It is ipyparallel's nanny, but what mpiexec has started: the rank is forked from it when it begins,
+before MPI does. So it is told how the rank has ended, and says so in the rank's log, and whether
+Linux ran out of memory just then; and so it ends in the one way in which Open MPI's daemons leave
+the others alone, however the rank has: a process that exits with a status takes from all the
+connection to their daemon, with which they would go on without it; one that is killed does not.
 """
 
 from __future__ import annotations
@@ -11,47 +12,39 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import signal
+import threading
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import zmq
 from ipyparallel.engine.nanny import KernelNanny
+from tornado.ioloop import PeriodicCallback
 
+from tnt_notebook import rank_end
 from tnt_notebook.errors import ClusterError
-from tnt_notebook.words import NO_MEMORY, ended
 
-_MOST_FILES = 1024  # more than any that are open when a rank begins
+_LOOK_MS = 500.0
 
+#: What a terminal, mpiexec or a batch system sends to all processes of a rank is for the rank.
+_FOR_RANK = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM,
+    signal.SIGTSTP,
+)  # fmt: skip
 
-class _Nanny(KernelNanny):
-    """Which processes of a host were killed for lack of memory is not said to everybody, but how
-    many since its start is."""
-
-    def __init__(self, **about: Any) -> None:
-        self._killed = _killed_for_memory()
-        super().__init__(**about)
-
-    def finish(self) -> None:
-        """The rank has ended: told before the controller is."""
-        if not self._finish_called:
-            host, killed = os.uname().nodename, _killed_for_memory() - self._killed
-            memory = f" Since it began, {killed} {NO_MEMORY}." if killed > 0 else ""
-            os.write(1, f"{ended(self.pid)} on {host}.{memory}\n".encode())
-        super().finish()
-
-
-def _killed_for_memory() -> int:
-    """How many processes Linux has killed on this host, or for the limit of a container or job."""
-    try:
-        found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
-    except OSError:
-        return 0
-    return int(found[1]) if found else 0
+#: Where a control group says how many of its processes Linux has killed; of cgroups 1 and 2.
+_GROUPS = (
+    (r"^\d+:(?:.*,)?memory(?:,.*)?:/(.*)$", "/sys/fs/cgroup/memory", "memory.oom_control"),
+    (r"^0::/(.*)$", "/sys/fs/cgroup", "memory.events"),
+)
 
 
 @dataclass(frozen=True)
 class Nanny:
-    """A nanny that waits to be told whose it is. It ends when these pipes close."""
+    """A rank's way to its nanny, which waits to be told of the engine. It ends with the rank."""
 
     ask: IO[bytes]
     said: IO[bytes]
@@ -62,37 +55,144 @@ class Nanny:
         Returns:
             Where the engine's control socket is to connect to.
         """
-        pickle.dump(about | {"pid": os.getpid()}, self.ask)
+        about |= {"pid": os.getpid()}
+        pickle.dump(about, self.ask)
         self.ask.close()
         address = self.said.readline().decode().strip()
         if not address:
             raise ClusterError("The process that relays signals to this rank has ended.")
+        threading.Thread(target=self._outlive, args=(about,), name="tnt-nanny", daemon=True).start()
         return address
+
+    def _outlive(self, about: dict[str, Any]) -> None:
+        """Somebody has killed the nanny: for MPI this rank has died, and nobody else says so."""
+        self.said.read()
+        _write(about["pid"], "the process above it was killed")
+        _Nanny(**about, pipe=None).say_that_it_ends()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def fork() -> Nanny:
-    """Forks it. To be called where standard output is that of the rank, and before MPI begins."""
+    """Goes on in a child of this process, which is its nanny from now on. To be called where
+    standard output is the rank's log, before MPI, and before threads that the rank needs."""
     asked, ask = os.pipe()
     said, say = os.pipe()
-    if os.fork() == 0:
-        _live(asked, say)
+    rank = os.fork()
+    if rank:
+        os.close(ask)
+        os.close(said)
+        _live(rank, asked, say)  # does not return
     os.close(asked)
     os.close(say)
     return Nanny(os.fdopen(ask, "wb"), os.fdopen(said, "rb"))
 
 
-def _live(asked: int, say: int) -> None:
-    """In the nanny; does not return."""
+def _live(rank: int, asked: int, say: int) -> None:
+    """In the nanny, to its end."""
     try:
-        os.setsid()  # signals of a terminal are not for it
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        # Of the rest the launcher waits for the end, or the rank for its own.
-        first, second = sorted((asked, say))
-        for low, high in ((3, first), (first + 1, second), (second + 1, _MOST_FILES)):
-            os.closerange(low, high)
+        for number in _FOR_RANK:
+            signal.signal(number, signal.SIG_IGN)
+        killed = _KilledForMemory()
         with os.fdopen(asked, "rb") as file:
             about = file.read()
         if about:  # else the rank has ended before it came so far
-            _Nanny.main(**pickle.loads(about), pipe=os.fdopen(say, "w", buffering=1))
+            pipe = os.fdopen(say, "w", buffering=1)
+            _Nanny.main(**pickle.loads(about), pipe=pipe, killed=killed)
+        else:
+            _tell(rank, killed)
     finally:
-        os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Nanny(KernelNanny):
+    def __init__(self, killed: _KilledForMemory | None = None, **about: Any) -> None:
+        super().__init__(**about)
+        self._killed = killed
+
+    async def start(self) -> None:
+        await super().start()
+        assert self._killed is not None
+        PeriodicCallback(self._killed.look, _LOOK_MS).start()
+        threading.Thread(target=self._wait, daemon=True).start()
+
+    def wait_for_parent_thread(self) -> None:
+        """ipyparallel's waits for somebody else's child, and not to be told how it ends."""
+
+    def pipe_handler(self, fd: Any, events: int) -> None:
+        """The rank has closed its files: it has ended, or is another program now."""
+        self.loop.remove_handler(fd)
+        with suppress(ProcessLookupError):  # it was waited for already
+            os.kill(self.pid, signal.SIGKILL)  # who has ended has a status already, and keeps it
+
+    def _wait(self) -> None:
+        assert self._killed is not None
+        _tell(self.pid, self._killed)
+        self.loop.add_callback(self.finish)
+
+    def say_that_it_ends(self) -> None:
+        """Tells the controller, from the rank itself."""
+        self.context = zmq.Context()
+        self.notify_exit()
+        self.context.term()
+
+
+def _tell(rank: int, killed: _KilledForMemory) -> None:
+    """Waits for the end of a rank, and says in its log how it has ended."""
+    end = os.waitid(os.P_PID, rank, os.WEXITED)
+    assert end is not None
+    how = _exit(end.si_status) if end.si_code == os.CLD_EXITED else _signal(end.si_status)
+    memory = killed.lately() if how == _signal(signal.SIGKILL) else 0
+    _write(rank, how, memory)
+
+
+def _write(rank: int, how: str, killed: int = 0) -> None:
+    os.write(1, f"{rank_end.written(rank, os.uname().nodename, how, killed)}\n".encode())
+
+
+def _exit(status: int) -> str:
+    return f"exit status {status}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of the real-time ones
+        return f"signal {number}"
+
+
+class _KilledForMemory:
+    """How many processes beside this one Linux has killed because a host, a container or a job ran
+    out of memory: who they were is not said to everybody."""
+
+    def __init__(self) -> None:
+        # An end takes a moment, too: the kill may have been counted before the last look.
+        self._seen: deque[tuple[Path, int]] = deque([_count()], maxlen=3)
+
+    def look(self) -> None:
+        """To be called now and then."""
+        self._seen.append(_count())
+
+    def lately(self) -> int:
+        """How many since three looks ago."""
+        group, count = _count()
+        # In a group that it has just come into nobody was killed before.
+        return count - next((before for where, before in self._seen if where == group), 0)
+
+
+def _count() -> tuple[Path, int]:
+    """Where Linux counts whom it kills beside this process, and how many that are."""
+    file = _counter()
+    found = re.search(r"^oom_kill (\d+)$", file.read_text(), re.MULTILINE)
+    return file, int(found[1]) if found else 0
+
+
+def _counter() -> Path:
+    """The counter of this process's control group; of the host where there is none."""
+    own = Path("/proc/self/cgroup").read_text()
+    for pattern, root, name in _GROUPS:
+        if found := re.search(pattern, own, re.MULTILINE):
+            # In a container the path may be the host's, and the root this container's group.
+            for folder in (Path(root, found[1]), Path(root)):
+                if (folder / name).exists():
+                    return folder / name
+    return Path("/proc/vmstat")

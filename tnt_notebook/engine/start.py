@@ -22,7 +22,8 @@ from traitlets.config import Config
 
 from tnt_notebook import comm
 from tnt_notebook.comm import mpi
-from tnt_notebook.engine import cell, fit, host
+from tnt_notebook.engine import cell, fit, host, kernel
+from tnt_notebook.engine.log import keep_end
 from tnt_notebook.engine.nanny import Nanny, fork
 from tnt_notebook.engine.placement import (
     Seat,
@@ -32,7 +33,7 @@ from tnt_notebook.engine.placement import (
     seat,
     thread_environment,
 )
-from tnt_notebook.engine.streams import RankStream, send_output_to
+from tnt_notebook.engine.streams import RankStream, detach_streams
 from tnt_notebook.errors import ClusterError, TntError
 from tnt_notebook.protocol import PORTS, rank_log
 
@@ -43,6 +44,11 @@ class RankEngine(IPEngine):
     # Tells ipyparallel to call the application by its own name in help and configuration.
     name = "ipengine"
     nanny: Nanny | None = None
+
+    def init_signal(self) -> None:
+        """SIGTERM ends a rank at once, and not after its cell: there is nothing to put in order."""
+        super().init_signal()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     async def complete_registration(self, msg: Any, connect: Any, maybe_tunnel: Any) -> None:
         """Called when the controller has answered: the shell exists from here on."""
@@ -72,11 +78,12 @@ def main(arguments: list[str] | None = None) -> None:
     )
     if options.hosts:
         host.prepare(options.logs.parent, here)
+    launcher = detach_streams(options.logs / rank_log(here.rank))
+    RankEngine.nanny = fork()
+    keep_end(os.dup(1))
     cell.listen_for_free()
     # Ignored where a script has started mpiexec in the background; cells are to be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    launcher = send_output_to(options.logs / rank_log(here.rank))
-    RankEngine.nanny = fork()
     try:
         _place(here, options.cores, options.gpus)
         mpi.initialise()
@@ -86,12 +93,16 @@ def main(arguments: list[str] | None = None) -> None:
         # Collective, so here, where all ranks are: in a cell one could raise before it gets there,
         # and a rank that has no world can neither free the others nor be freed.
         comm.world()
+        comm.survives()  # known from what is hidden now
+        mpi.hide_launcher()
+        sys.excepthook = sys.__excepthook__  # the others outlive this rank, whatever its end
     except TntError as error:
         _tell(launcher, here, str(error))
         sys.exit(1)  # it is a sentence: a traceback would not add to it
     except (ImportError, OSError) as error:
         _tell(launcher, here, f"{type(error).__name__}: {error}")
         raise
+    kernel.install()
     engine = RankEngine.instance(
         id=here.rank,
         use_mpi=True,
@@ -101,7 +112,11 @@ def main(arguments: list[str] | None = None) -> None:
         timeout=30,
     )
     engine.initialize(engine_arguments)
-    engine.start()
+    try:
+        engine.start()
+    except RuntimeError as error:
+        if "Event loop stopped" not in str(error):  # by quit() in a cell
+            raise
 
 
 def _forget_guard() -> None:

@@ -102,7 +102,10 @@ class _Dropped(_Absent):
     )
 
     def __init__(self, own: tf.Variable, path: str) -> None:
-        super().__init__(own.trainable, own.shape, own.dtype, own.handle, handle_name=own.name[:-2])
+        super().__init__(
+            own.trainable, own.shape, own.dtype, own.handle, handle_name=own.name[:-2],
+            unique_id=own._unique_id,
+        )  # fmt: skip
         self.own, self.path = own, path
 
 

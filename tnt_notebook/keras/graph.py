@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 from keras.src import backend
+from keras.src.backend.common import global_state
 from keras.src.models.functional import Functional as Functional
 from keras.src.models.functional import operation_fn
 
@@ -70,6 +71,17 @@ def set_mask(tensor: Any, mask: Any) -> None:
 def layers_within(layer: keras.Layer, itself: bool = True) -> list[keras.Layer]:
     """All layers of a layer or model, at any depth."""
     return list(layer._flatten_layers(include_self=itself))
+
+
+def is_built(layer: keras.Layer) -> bool:
+    """Whether a layer has all its weights. What TextVectorization keeps inside is never marked as
+    built; it has none, as whatever leaves ``build`` to Keras."""
+    return bool(layer.built) or type(layer).build is keras.Layer.build
+
+
+def within_call() -> bool:
+    """Whether a layer is being called just now."""
+    return global_state.get_global_attribute("current_call_ctx") is not None
 
 
 def times_called(layer: keras.Layer) -> int:

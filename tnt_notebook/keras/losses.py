@@ -65,12 +65,6 @@ def loss_tracker(model: keras.Model) -> keras.metrics.Mean:
     return model._loss_tracker
 
 
-def given_losses(model: keras.Model) -> list[Any]:
-    """The losses that compile() was given: names, functions and objects."""
-    loss = model._compile_loss
-    return [] if loss is None else keras.tree.flatten(loss._user_loss)
-
-
 def as_summand(model: keras.Model, loss: Any) -> Any:
     """A loss as Keras adds it to the others: in floatx, and one number."""
     return model._aggregate_additional_loss(loss)

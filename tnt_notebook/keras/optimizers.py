@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -29,11 +29,65 @@ def trained_by(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
     return list(optimizer._trainable_variables)
 
 
+def with_inner(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
+    """An optimizer, and those that it hands gradients to: a LossScaleOptimizer has one, a
+    MultiOptimizer several."""
+    inner = getattr(optimizer, "inner_optimizer", None)
+    several = optimizer.optimizers if is_multi(optimizer) else [inner] if inner else []
+    return [optimizer, *(one for part in several for one in with_inner(part))]
+
+
+def is_multi(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether it is a MultiOptimizer, which Keras has from 3.15."""
+    return isinstance(optimizer, getattr(keras.optimizers, "MultiOptimizer", ()))
+
+
+@contextlib.contextmanager
 def global_norm_replaced(
-    norm: Callable[[Sequence[Any]], Any],
-) -> contextlib.AbstractContextManager[None]:
-    """Inside, ``global_clipnorm`` clips by what ``norm`` says of gradients."""
-    return replaced(base_optimizer, "global_norm", lambda _, gradients: norm(gradients))
+    norm: Callable[[Sequence[Any], Sequence[keras.Variable]], Any],
+) -> Iterator[None]:
+    """Inside, ``global_clipnorm`` clips by what ``norm`` says of gradients, and of the variables
+    that they are of."""
+    applied: list[Sequence[keras.Variable]] = []
+
+    def apply(
+        own: Callable[..., Any], optimizer: Any, grads: Any, trainable_variables: Any = None
+    ) -> Any:
+        applied.append(
+            trained_by(optimizer) if trainable_variables is None else trainable_variables
+        )
+        try:
+            return own(optimizer, grads, trainable_variables)
+        finally:
+            applied.pop()
+
+    def global_norm(_: Any, gradients: Sequence[Any]) -> Any:
+        return norm(gradients, applied[-1])
+
+    with (
+        replaced(base_optimizer.BaseOptimizer, "apply", apply),
+        replaced(base_optimizer, "global_norm", global_norm),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def applied_to(
+    optimizer: keras.optimizers.Optimizer, variables: Collection[keras.Variable]
+) -> Iterator[None]:
+    """Inside, ``apply`` may be given the gradients of these only. A MultiOptimizer wants those of
+    all that it was built for."""
+    own = [one for one in with_inner(optimizer) if is_multi(one)]
+    places = [one._trainable_variables_indices for one in own]
+    for one in own:
+        chosen = {one._var_key(v) for v in variables}
+        known = one._trainable_variables_indices
+        one._trainable_variables_indices = {k: i for k, i in known.items() if k in chosen}
+    try:
+        yield
+    finally:
+        for one, known in zip(own, places, strict=True):
+            one._trainable_variables_indices = known
 
 
 @contextlib.contextmanager
@@ -48,7 +102,7 @@ def only_slots(
     """
     overwrite = "_overwrite_model_variables_with_average_value"
     whole = []
-    for owner in {optimizer, getattr(optimizer, "inner_optimizer", optimizer)}:
+    for owner in with_inner(optimizer):
         for name in ("_model_variables_moving_average", "_accumulated_gradients"):
             slots = vars(owner).get(name)
             if slots:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context as eager
 from tensorflow.python.eager import record
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
+
+from tnt_notebook.keras.replaced import replaced
 
 
 def random_seed() -> int | None:
@@ -46,3 +52,33 @@ def run_independently(made: tf.Tensor | tf.Operation) -> None:
 def is_recorded() -> bool:
     """Whether a gradient tape may record what is computed now."""
     return bool(record.could_possibly_record())
+
+
+@contextlib.contextmanager
+def outside_of_tracing() -> Iterator[None]:
+    """Inside, ops run at once, as in ``tf.init_scope``, which would keep tapes from recording."""
+    with tf.init_scope():
+        stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped()
+        pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
+        try:
+            yield
+        finally:
+            if stopped:
+                pywrap_tfe.TFE_Py_TapeSetStopOnThread()
+
+
+@contextlib.contextmanager
+def assignments_recorded(seen: Callable[[tf.Variable], None]) -> Iterator[None]:
+    """Inside, calls ``seen`` with every variable that is assigned, that of a keras.Variable too."""
+
+    def recorded(
+        assign: Callable[..., Any], variable: tf.Variable, *given: Any, **more: Any
+    ) -> Any:
+        seen(variable)
+        return assign(variable, *given, **more)
+
+    with contextlib.ExitStack() as stack:
+        for kind in (BaseResourceVariable, ResourceVariable):  # some versions have them in both
+            for name in [n for n in vars(kind) if n.startswith(("assign", "scatter_"))]:
+                stack.enter_context(replaced(kind, name, recorded))
+        yield

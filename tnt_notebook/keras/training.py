@@ -6,6 +6,7 @@ Where Keras 3.10 to 3.15 differ, the function says so.
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -45,6 +46,11 @@ def set_functions(model: keras.Model, functions: Mapping[str, Any]) -> None:
             setattr(model, name, functions[name])
 
 
+def compiled_as(model: keras.Model) -> Any:
+    """What compile() was given: another object after each."""
+    return getattr(model, "_compile_config", None)
+
+
 def build_symbolically(model: keras.Model, batch: Any) -> None:
     """Creates the variables of a model, its metrics and optimizer, for a batch given in
     tf.TensorSpec."""
@@ -54,6 +60,12 @@ def build_symbolically(model: keras.Model, batch: Any) -> None:
 def in_order(model: keras.Model, logs: Mapping[str, Any]) -> Any:
     """Logs as a list in the order of ``metrics_names``; a number if there is one only."""
     return model._flatten_metrics_in_order(logs)
+
+
+def resets_metrics(on_batch: Callable[..., Any]) -> bool:
+    """Whether Keras's ``train_on_batch`` or ``test_on_batch`` forgets what metrics had counted. The
+    first does so from Keras 3.15 on."""
+    return "reset_metrics" in inspect.unwrap(on_batch).__code__.co_names
 
 
 def in_python(logs: Mapping[str, Any]) -> dict[str, Any]:

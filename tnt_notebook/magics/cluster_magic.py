@@ -80,7 +80,8 @@ def tnt_cluster(session: Session, arguments: Namespace) -> None:
     elif which is not None and which != _own_id(session):
         _stop_other(which)
     else:
-        session.cluster  # noqa: B018  says so when there is nothing to stop
+        if not session.cluster.is_ours:
+            session.cluster.record  # noqa: B018  says what has become of it
         session.close()
         print("cluster stopped")
 
@@ -226,7 +227,7 @@ def _state(record: Record, kept: dict[str, Any] | None) -> str:
 
 def _check_none(session: Session) -> None:
     """Raises where this notebook has a cluster already."""
-    if session.running is not None:
+    if session.running is not None and session.running.is_ours:
         raise ClusterError(
             f"A cluster of {session.running.ranks} ranks is already there. %tnt_cluster restart "
             "starts it anew; for another one, %tnt_cluster stop or detach it first."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -52,7 +51,6 @@ def given(arguments: Any) -> dict[str, Any]:
 
 def _value(option: Option, said: Any) -> Any:
     """The value of an option, of what was typed."""
-    said = _unquoted(said)
     if option.kind is dict:
         if wrong := [text for text in said if "=" not in text]:
             raise UsageError(f"--env {wrong[0]}: write it as NAME=VALUE")
@@ -60,13 +58,3 @@ def _value(option: Option, said: Any) -> Any:
     if option.kind is tuple and not option.repeated:
         return said.replace(",", " ").split()
     return said
-
-
-def _unquoted(said: Any) -> Any:
-    """What was typed, without the quotes around it, which IPython leaves there."""
-    if isinstance(said, list):
-        return [_unquoted(text) for text in said]
-    if not isinstance(said, str):
-        return said
-    found = re.fullmatch(r"""([\w-]*=)?(["'])(.*)\2""", said, re.DOTALL)
-    return said if found is None else (found[1] or "") + found[3]

@@ -107,6 +107,15 @@ def _checkpoint(arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     goes_on = {"on_failure": on_failure, "restarts": restarts}
     if arguments.checkpoint is None:
         return {}, goes_on
-    folder = str(Path(arguments.checkpoint).expanduser().absolute())
+    folder = _folder(arguments.checkpoint)
     resume = {"yes": True, "no": False}.get(arguments.resume)
     return {"checkpoint": {"folder": folder, "every_s": arguments.every, "resume": resume}}, goes_on
+
+
+def _folder(named: str) -> str:
+    try:
+        if named.strip():
+            return str(Path(named).expanduser().absolute())
+    except RuntimeError:  # ~somebody who is not there
+        pass
+    raise UsageError(f"--checkpoint {named!r}: no folder can have this name")

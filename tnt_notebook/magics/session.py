@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
     from tnt_notebook.cluster import Cluster, Fit
 
+_TAKEN = {*dir(builtins), "In", "Out", "exit", "get_ipython", "quit"}
+_LONGEST = 100  # folders of runs have it in their names
 _RESTART_S = 0.5  # from an interrupt to the request that may follow it
 
 
@@ -69,9 +73,13 @@ class Session:
 
 
 def check_name(name: str) -> None:
-    """Refuses a name that no variable can have."""
-    if not name.isidentifier():
+    """Refuses a name that no variable can have, or none should: the notebook needs it."""
+    if not name.isidentifier() or keyword.iskeyword(name):
         raise UsageError(f"--name {name}: a variable cannot have this name")
+    if len(name) > _LONGEST:
+        raise UsageError(f"--name {name[:20]}...: a name has at most {_LONGEST} characters")
+    if name.startswith("_") or name in _TAKEN:
+        raise UsageError(f"--name {name}: the notebook itself needs this name")
 
 
 def _interrupt_reaches(shell: InteractiveShell, fit: Fit) -> None:

@@ -1,4 +1,4 @@
-"""What comes before and after every magic: its line is parsed, and its errors are sentences.
+"""What comes before every magic: its line is parsed.
 
 Ranks and names stand in a line as ``0,2-3`` and ``ring,direct``.
 """
@@ -7,33 +7,55 @@ from __future__ import annotations
 
 import argparse
 import functools
+import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
-from tnt_notebook.errors import TntError
+from IPython.core.error import UsageError
+
 from tnt_notebook.magics.session import Session
 
 #: Beyond any cluster's: what is written down as a range is a list here.
 MOST_RANKS = 1 << 16
 
 
+_WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+(?=\s|$)""", re.DOTALL)
+
+
 def typed(magic: Callable[..., Any], session: Session) -> Callable[..., Any]:
-    """What a shell calls for a magic of a session: gives it its line as parsed arguments, and shows
-    its errors as one sentence, without our own frames; a rank's error shows the rank's traceback.
-    """
+    """What a shell calls for a magic of a session: gives it its line as parsed arguments."""
 
     @functools.wraps(magic)
     def run(line: str, *cell: str) -> Any:
-        try:
-            return magic(session, magic.parser.parse_argstring(line), *cell)  # type: ignore[attr-defined]
-        except TntError as error:
-            if not hasattr(error, "_render_traceback_"):
-                sentence = f"{type(error).__name__}: {error}"
-                # IPython's protocol, looked up on the error itself.
-                error._render_traceback_ = sentence.splitlines  # type: ignore[attr-defined]
-            raise
+        return magic(session, magic.parser.parse_args(words_of(line)), *cell)  # type: ignore[attr-defined]
 
     return run
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a line as a shell has them, without their quotes, which IPython would leave.
+
+    What is quoted is the value of the option before it, also where it begins with a dash:
+    ``--extra "--qos=high"``.
+
+    Raises:
+        UsageError: a quote is not closed.
+    """
+    found: list[str] = []
+    rest = line.strip()
+    while rest:
+        word = _WORD.match(rest)
+        if word is None:
+            raise UsageError(f"a quote is not closed: {rest}")
+        (text,) = shlex.split(word[0])
+        takes = found and re.fullmatch(r"--[\w-]+", found[-1])
+        if takes and word[0][0] in "\"'" and text.startswith("-"):
+            found[-1] += f"={text}"
+        else:
+            found.append(text)
+        rest = rest[word.end() :].lstrip()
+    return found
 
 
 def name_list(text: str) -> list[str]:

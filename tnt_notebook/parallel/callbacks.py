@@ -21,9 +21,10 @@ from keras.callbacks import Callback, CallbackList, History, ProgbarLogger
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.state import tensor_of
+from tnt_notebook.keras.tensorflow import assignments_recorded
 from tnt_notebook.keras.training import call_in_turn, initial_epoch, set_initial_epoch
 from tnt_notebook.parallel import agreement
-from tnt_notebook.parallel.interpose import recorded_assignments
 
 _BATCH_HOOKS = tuple(
     f"on_{phase}_batch_{moment}"
@@ -109,11 +110,10 @@ class SharedCallbacks(CallbackList):
             return
         if hook in self._look:
             self._before()
-        touched: list[keras.Variable] = []
+        touched: set[int] = set()  # of TensorFlow's variables: some callbacks assign those
         lengths = _lengths(self.model)
         train_function = self.model.train_function
-        recording = recorded_assignments(touched) if shared else contextlib.nullcontext()
-        with recording, self._alone():
+        with assignments_recorded(lambda v: touched.add(id(v))), self._alone():
             call()
         if self.model.train_function is not train_function:
             raise ModelError(
@@ -124,16 +124,13 @@ class SharedCallbacks(CallbackList):
             self._share(hook, number, touched, lengths)
         self._watch(hook, number, logs)
 
-    def _share(
-        self, hook: str, epoch: int, touched: list[keras.Variable], lengths: dict[str, int]
-    ) -> None:
+    def _share(self, hook: str, epoch: int, touched: set[int], lengths: dict[str, int]) -> None:
         """Brings to all ranks what rank 0's callbacks have changed."""
         model, variables = self.model, self._state()
-        places = {id(v): i for i, v in enumerate(variables)}
         changes = {
             "flags": {flag: bool(getattr(model, flag, False)) for flag in _FLAGS},
             "initial_epoch": initial_epoch(model),
-            "touched": sorted({places[id(v)] for v in touched if id(v) in places}),
+            "touched": [i for i, v in enumerate(variables) if id(tensor_of(v)) in touched],
             "logs": _new_row(model, lengths) if hook == "on_epoch_end" else None,
         }
         changes = agreement.from_rank_0(self._over, changes)
@@ -143,7 +140,7 @@ class SharedCallbacks(CallbackList):
         set_initial_epoch(model, changes["initial_epoch"])
         for i in changes["touched"]:
             agreement.broadcast(self._over, variables[i])
-        if self._over.rank != 0 and changes["logs"]:
+        if self._over.rank != 0 and changes["logs"] is not None:
             model.history.on_epoch_end(epoch, changes["logs"])
 
 

@@ -2,7 +2,7 @@
 
     slice of the batch -> the model's train_step ............................ -> logs
                              optimizer.apply: exchange, then the real apply
-                          -> exchange of what the step did to other variables
+                          -> exchange of what the step did to other variables, by their rules
                           -> exchange of metric states, votes and fingerprints
 
 While the model's step runs (is traced), a few functions of Keras are interposed on: see
@@ -19,8 +19,16 @@ import tensorflow as tf
 
 from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.changes import changes_of
+from tnt_notebook.parallel.combine import combine_changes
 from tnt_notebook.parallel.data import Share, samples_of
-from tnt_notebook.parallel.interpose import gate, interposed, unchanged
+from tnt_notebook.parallel.interpose import (
+    drawn_apart,
+    gate,
+    interposed,
+    recorded_assignments,
+    unchanged,
+)  # fmt: skip
 from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.step import NEWS, Setting, Step
 
@@ -30,6 +38,7 @@ def whole_batch_step(
 ) -> Callable[[Any], dict[str, Any]]:
     """A ``train_step`` or ``test_step`` for batches of ``(slice, Share)``; ``own_step`` is the
     model's."""
+    tried: set[int] = set()
     over_channels = channels.TRAINING if trains else channels.EVALUATION
 
     def run_alone(batch: Any) -> dict[str, Any]:
@@ -41,30 +50,37 @@ def whole_batch_step(
     def run(batch: Any) -> dict[str, Any]:
         data, share = batch
         step = Step(setting.over, setting.exchange, model, Share(*share))
-        before = [(v, tf.identity(v.value)) for v in model.metrics_variables]
-        with ops.channels(over_channels), interposed(step):
-            logs = _checked_logs(own_step(data))
+        with ops.channels(over_channels):
+            with interposed(step):
+                logs = _checked_logs(own_step(data))
             if trains:
                 _check_exchanged(step)
-                _average_other_variables(step)
-            return global_logs(step, logs, before, setting.votes)
+            of_metrics, others = changes_of(step, own_step, data, tried)
+            combine_changes(step, others)
+            return global_logs(step, logs, of_metrics, setting.votes)
 
     return run if setting.over.size > 1 else run_alone
 
 
-def predict_step(own_step: Callable[[Any], Any], over: World) -> Callable[[Any], Any]:
+def predict_step(
+    setting: Setting, model: keras.Model, own_step: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
     """A ``predict_step`` for batches of ``(slice, Share)`` that gives all ranks all outputs."""
 
     def run(batch: Any) -> Any:
         data, share = batch
-        local = tf.cast(Share(*share).local, tf.int32)
-        outputs = own_step(data)
+        step = Step(setting.over, setting.exchange, model, Share(*share))
+        local = tf.cast(step.share.local, tf.int32)
         with ops.channels(channels.PREDICTION):
+            # Random numbers are those of one process, not of a rank.
+            with recorded_assignments(step.record), drawn_apart(0, step.drawn):
+                outputs = own_step(data)
+            combine_changes(step, changes_of(step, own_step, data, set())[1])
             return keras.tree.map_structure(
-                lambda output: gather_rows(output[:local], over), outputs
+                lambda output: gather_rows(output[:local], setting.over), outputs
             )
 
-    return run if over.size > 1 else own_step
+    return run if setting.over.size > 1 else own_step
 
 
 def gather_rows(output: tf.Tensor, over: World) -> tf.Tensor:
@@ -99,21 +115,6 @@ def _check_exchanged(step: Step) -> None:
             "ranks could exchange, and each would train its own model. Use the apply() or "
             "apply_gradients() of a keras.optimizers.Optimizer."
         )
-
-
-def _average_other_variables(step: Step) -> None:
-    """Makes variables that the step itself assigns, as batch norm does, the same on all ranks."""
-    metrics = {id(v) for v in step.model.metrics_variables}
-    unique = {id(v): v for v in step.assigned if id(v) not in metrics}
-    own = [v for v in unique.values() if keras.backend.is_float_dtype(v.dtype)]
-    for dtype in sorted({v.dtype for v in own}):
-        group = [v for v in own if v.dtype == dtype]
-        label = f"allreduce of {', '.join(v.path for v in group)}"
-        means = ops.allreduce(
-            [tf.convert_to_tensor(v.value) for v in group], step.scale, label=label, over=step.over
-        )
-        for variable, mean in zip(group, means, strict=True):
-            variable.value.assign(mean)
 
 
 def _checked_logs(logs: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.comm import World
@@ -30,6 +31,9 @@ Wants = Callable[[str], Votes]
 #: Called after it with the model, what the step was of, the votes of all, and the samples of the
 #: batch.
 News = Callable[[keras.Model, str, Votes, int], None]
+
+#: Nanoseconds between two votes of ranks that predict.
+_VOTE_NS = 200_000_000
 
 #: Whose functions a model has: there are others if it is wrapped again, or trained in a cell.
 _in_place: MutableMapping[keras.Model, DistributedFunctions] = weakref.WeakKeyDictionary()
@@ -75,7 +79,7 @@ class DistributedFunctions:
             steps = (
                 data_parallel.whole_batch_step(setting, model, model.train_step, trains=True),
                 data_parallel.whole_batch_step(setting, model, model.test_step, trains=False),
-                data_parallel.predict_step(model.predict_step, over),
+                data_parallel.predict_step(setting, model, model.predict_step),
             )
         train, test, predict = steps
         steps = (input_timed(train, over), input_timed(test, over), predict)
@@ -85,21 +89,26 @@ class DistributedFunctions:
         self._theirs: dict[str, Any] = {}
         self._installed = False
         self._made: dict[str, Any] = {}
+        self._compiled: Any = None
 
     def install(self) -> None:
         """Puts the distributed functions in place, unless they are; traces them when first run."""
         model = self.model
         if self._installed and all(getattr(model, f) is self._made[f] for f in training.FUNCTIONS):
             return
+        compiled, self._compiled = self._compiled, training.compiled_as(model)
+        if not self._installed and self._made and compiled is self._compiled:
+            self._put_back()
+            return
         self._make_room()
         _in_place[model] = self
         now = training.functions_of(model)
         if self._installed:  # and compile() has been called since
             self._theirs |= dict.fromkeys(training.FUNCTIONS) | {training.XLA: now[training.XLA]}
-            if self.pipeline is not None:
-                self.pipeline.compiled_again()
         else:
             self._theirs = now
+        if self._made and self.pipeline is not None:
+            self.pipeline.compiled_again()
         self._installed = True
         # XLA cannot compile ops that talk to other processes.
         training.set_functions(model, {**now, **self._ours, training.XLA: False})
@@ -117,7 +126,7 @@ class DistributedFunctions:
             others.remove()
 
     def remove(self) -> None:
-        """Gives the model its own functions back."""
+        """Gives the model its own functions back. Those traced are kept for :meth:`install`."""
         if self._installed:
             self._installed = False
             _in_place.pop(self.model, None)
@@ -132,10 +141,14 @@ class DistributedFunctions:
             yield
         finally:
             if was_installed:
-                self._theirs = training.functions_of(self.model)
-                self._installed = True
-                _in_place[self.model] = self
-                training.set_functions(self.model, self._made)
+                self._put_back()
+
+    def _put_back(self) -> None:
+        self._make_room()
+        self._theirs = training.functions_of(self.model)
+        self._installed = True
+        _in_place[self.model] = self
+        training.set_functions(self.model, self._made)
 
     def _watched(self, phase: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         number = PHASES.index(phase)
@@ -163,15 +176,24 @@ class DistributedFunctions:
 
     def _timed(self, predict: Callable[[Any], Any]) -> Callable[[Any], Any]:
         steps = itertools.count(1)
+        next_vote = 1
 
         def run(iterator: Any) -> Any:
+            nonlocal next_vote
             begin = time.monotonic_ns()
             outputs = predict(iterator)
-            self._over.record_step(begin, time.monotonic_ns(), PHASES.index("predict"))
-            step_number = next(steps)
-            # Nothing travels that could carry a vote: all ranks look after the 2nd, 4th, 8th step.
+            end, step_number = time.monotonic_ns(), next(steps)
+            self._over.record_step(begin, end, PHASES.index("predict"))
+            stop = 0.0
+            if step_number >= next_vote:
+                # Nothing travels that could carry a vote, so votes travel by themselves, as often
+                # as rank 0 finds good.
+                apart = _VOTE_NS // (end - begin + 1) if self._over.rank == 0 else 0
+                own = np.array([self._wants("predict").stop, apart], np.float64)
+                stop, apart = self._over.allreduce(own) if self._over.size > 1 else own
+                next_vote = step_number + max(1, int(apart))
             look = step_number > 1 and step_number & (step_number - 1) == 0
-            self._news(self.model, "predict", Votes(0, look, 0, 0), 0)
+            self._news(self.model, "predict", Votes(stop, look, 0, 0), 0)
             return outputs
 
         return run

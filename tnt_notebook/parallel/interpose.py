@@ -48,8 +48,8 @@ def interposed(step: Step) -> Iterator[None]:
         gate(step),
         replaced(tf.GradientTape, "gradient", functools.partial(_exchange_where_taken, step)),
         replaced(keras.losses.Loss, "__call__", functools.partial(loss_of_batch, step)),
-        recorded_assignments(step.assigned, unless=lambda: step.applying),
-        drawn_apart(step.over.rank),
+        recorded_assignments(step.record),
+        drawn_apart(step.over.rank, step.drawn),
         interposed_losses(step),
         moments_replaced(global_moments(step)),
     ):
@@ -84,21 +84,25 @@ def interposed_losses(step: Step) -> Iterator[None]:
 
 
 def recorded_assignments(
-    record: list[keras.Variable], unless: Callable[[], bool] = lambda: False
+    record: Callable[[keras.Variable], None],
 ) -> contextlib.AbstractContextManager[None]:
-    """Appends to ``record`` every variable that is assigned in the ``with`` block."""
+    """Calls ``record`` with every variable that is to be assigned in the ``with`` block."""
 
     def recorded(assign: Callable[..., Any], variable: keras.Variable, value: Any) -> Any:
-        if not unless():
-            record.append(variable)
+        record(variable)
         return assign(variable, value)
 
     return replaced(keras.Variable, "assign", recorded)
 
 
-def drawn_apart(number: int) -> contextlib.AbstractContextManager[None]:
-    """Inside, layers draw other random numbers for each number; for 0 those of one process."""
-    return replaced(keras.random.SeedGenerator, "next", functools.partial(_draw_apart, number))
+def drawn_apart(
+    number: int, drawn: set[int] | None = None
+) -> contextlib.AbstractContextManager[None]:
+    """Inside, layers draw other random numbers for each number; for 0 those of one process. The ids
+    of the states that they draw from are added to ``drawn``."""
+    states = set() if drawn is None else drawn
+    draw = functools.partial(_draw_apart, number, states)
+    return replaced(keras.random.SeedGenerator, "next", draw)
 
 
 def _exchange_first(
@@ -173,7 +177,10 @@ def _exchange(step: Step, gradients: list[Any], variables: Sequence[keras.Variab
             gradients[i] = gradient
 
 
-def _draw_apart(number: int, draw: Callable[..., Any], generator: Any, ordered: bool = True) -> Any:
+def _draw_apart(
+    number: int, states: set[int], draw: Callable[..., Any], generator: Any, ordered: bool = True
+) -> Any:
+    states.add(id(generator.state))
     seed = draw(generator, ordered)
     # The state advances alike on all ranks, so that it is the same everywhere when saved.
     offset = tf.constant([number * _SEED_STRIDE % (1 << 32), 0], tf.uint32)

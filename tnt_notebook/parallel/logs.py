@@ -5,7 +5,6 @@ It starts when the forward pass is done, and is hidden behind backpropagation.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,30 +12,35 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import ops
+from tnt_notebook.parallel.combine import Change, assign, summand
 from tnt_notebook.parallel.step import NEWS, Step, Votes
 
 
 def global_logs(
     step: Step,
     logs: dict[str, Any],
-    before: Sequence[tuple[keras.Variable, tf.Tensor]],
+    changes: Sequence[Change],
     votes: Votes,
 ) -> dict[str, Any]:
-    """The logs of the global batch: metrics from their summed states, other values averaged."""
-    _forget_borrowed_sample(step, before)
-    metrics = step.model.metrics_variables
+    """The logs of the global batch: of metrics, whose states are those of one process afterwards,
+    and other values averaged.
+
+    Args:
+        changes: of the states of metrics, in the same order on all ranks.
+    """
     of_metrics = _results(step, logs)
     others = {k: v for k, v in logs.items() if k not in of_metrics}
     share = step.share
     head = [share.local, share.fingerprint, *votes]
     parts = [tf.stack([tf.cast(value, tf.float64) for value in head])]
-    parts += [tf.reshape(tf.cast(v.value, tf.float64), [-1]) for v in metrics]
+    own = [tf.reshape(summand(step, change, tf.float64), [-1]) for change in changes]
+    parts += own
     # A NaN of the borrowed sample times 0 would still be a NaN.
     parts += [
         tf.reshape(tf.where(step.has_data, tf.cast(value, tf.float64) * step.scale, 0.0), [-1])
         for value in others.values()
     ]
-    counts = [len(head), *(math.prod(v.shape) for v in metrics), *(1 for _ in others)]
+    counts = [len(head), *(part.shape[0] for part in own), *(1 for _ in others)]
     (summed,) = ops.allreduce(
         [tf.concat(parts, 0)], label="allreduce of metrics and votes", over=step.over
     )
@@ -44,13 +48,10 @@ def global_logs(
     samples = tf.cast(share.total, tf.float64)
     sums = tf.unstack(values[0])
     news = tf.stack([samples, *sums[-len(votes) :], _same_data(step, values[0])])
-    states = [
-        (v, _as_state(v, value, step.over.size))
-        for v, value in zip(metrics, values[1 : 1 + len(metrics)], strict=True)
-    ]
-    with keras.StatelessScope(state_mapping=states):
-        result = _results(step, logs)
-    for name, value in zip(others, values[1 + len(metrics) :], strict=True):
+    states = zip(changes, values[1 : 1 + len(changes)], strict=True)
+    assign(step, changes, {id(change.variable): value for change, value in states})
+    result = _results(step, logs)
+    for name, value in zip(others, values[1 + len(changes) :], strict=True):
         result[name] = tf.cast(value[0], tf.float32)
     return {**{name: result[name] for name in logs}, NEWS: news}
 
@@ -69,23 +70,6 @@ def _results(step: Step, logs: dict[str, Any]) -> dict[str, Any]:
     # A result may be a variable, whose value is that of the scope in which it is read.
     whole: dict[str, Any] = keras.tree.map_structure(tf.convert_to_tensor, named)
     return whole
-
-
-def _as_state(variable: keras.Variable, summed: tf.Tensor, size: int) -> tf.Tensor:
-    """The state of a metric over all ranks. Keras says of each variable how replicas combine."""
-    aggregation = getattr(variable, "aggregation", "sum")
-    if aggregation in ("mean", "only_first_replica", "none"):
-        summed = summed / size
-    return tf.cast(tf.reshape(summed, variable.shape), variable.value.dtype)
-
-
-def _forget_borrowed_sample(step: Step, before: Sequence[tuple[keras.Variable, tf.Tensor]]) -> None:
-    def restore() -> tf.Tensor:
-        for variable, state in before:
-            variable.value.assign(state)
-        return tf.constant(False)
-
-    tf.cond(step.has_data, lambda: tf.constant(True), restore)
 
 
 def _same_data(step: Step, sums: tf.Tensor) -> tf.Tensor:

@@ -57,5 +57,8 @@ def _factor(
 def _share(step: Step, divisor: tf.Tensor) -> tf.Tensor:
     """This rank's part of the divisor of the global batch."""
     divisor = tf.where(step.has_data, tf.stop_gradient(divisor), 0.0)
-    (whole,) = ops.allreduce([divisor], label="allreduce of a loss's divisor", over=step.over)
+    if step.whole_divisor is not None:
+        whole = step.whole_divisor(divisor)
+    else:
+        (whole,) = ops.allreduce([divisor], label="allreduce of a loss's divisor", over=step.over)
     return tf.math.divide_no_nan(divisor, whole)

@@ -7,16 +7,21 @@ from typing import Any
 
 import keras
 
-from tnt_notebook import comm
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.graph import within_call
 from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import chosen_exchange
-from tnt_notebook.parallel.scope import METHODS, call, current_session
+from tnt_notebook.parallel.scope import METHODS, call, current_session, whole_world
 from tnt_notebook.parallel.session import Session
 from tnt_notebook.plan.options import Pipeline
+
+_NO_LAYER = (
+    "A tnt.Model trains a Keras model on all ranks; it is no layer, and cannot be cloned or be a "
+    "part of another model. Give its Keras model, model.keras_model."
+)
 
 
 class Model:
@@ -63,7 +68,7 @@ class Model:
                 f"tnt.Model wraps a keras.Model, not a {type(model).__name__}. Is it a tf_keras "
                 "model? Keras 2 is not supported."
             )
-        session = Session(comm.world(), chosen_exchange(exchange, bucket_mb), pipeline)
+        session = Session(whole_world(), chosen_exchange(exchange, bucket_mb), pipeline)
         seeds.synchronise(session.over)
         if checkpoint is not None:
             session.checkpoints = RunCheckpoints(session.over, checkpoint)
@@ -79,10 +84,19 @@ class Model:
         setattr(self.keras_model, name, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if within_call():
+            raise ModelError(_NO_LAYER)
         return self.keras_model(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"<tnt.Model of {self.keras_model!r} on {self._session.over.size} ranks>"
+        # Keras shows this where it wants a layer.
+        of = f"{self.keras_model!r} on {self._session.over.size} ranks"
+        return f"<tnt.Model of {of}; the Keras model itself is its .keras_model>"
+
+    @classmethod
+    def from_config(cls, config: Any, custom_objects: Any = None) -> Model:
+        """Keras calls it where it copies or loads a layer, which this is not."""
+        raise ModelError(_NO_LAYER)
 
 
 def _through(name: str) -> Any:

@@ -33,7 +33,8 @@ def facts(model: keras.Model) -> dict[str, Any]:
 
 def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
     """The optimizers that a model holds: compiled, or as attributes (GANs have two)."""
-    found = [model.optimizer] if isinstance(model.optimizer, keras.optimizers.Optimizer) else []
+    compiled = getattr(model, "optimizer", None)
+    found = [compiled] if isinstance(compiled, keras.optimizers.Optimizer) else []
     for value in vars(model).values():
         if isinstance(value, keras.optimizers.Optimizer) and all(
             value is not other for other in found

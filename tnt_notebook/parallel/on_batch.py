@@ -9,9 +9,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tnt_notebook.comm import stop
+from tnt_notebook.errors import DataError, StoppedError
 from tnt_notebook.keras.adapters import weights_of_classes
-from tnt_notebook.keras.training import in_order, in_python
-from tnt_notebook.parallel.data import cut
+from tnt_notebook.keras.training import in_order, in_python, resets_metrics
+from tnt_notebook.parallel.data import cut, samples_of
 from tnt_notebook.parallel.prepare import prepare
 from tnt_notebook.parallel.session import Run, Session
 
@@ -19,7 +21,7 @@ from tnt_notebook.parallel.session import Run, Session
 def train_on_batch(
     session: Session,
     model: keras.Model,
-    _: Callable[..., Any],
+    keras_method: Callable[..., Any],
     *,
     x: Any,
     y: Any,
@@ -32,7 +34,7 @@ def train_on_batch(
         if sample_weight is not None:
             raise ValueError("train_on_batch takes sample_weight or class_weight, not both.")
         sample_weight = weights_of_classes(y, class_weight)
-    logs = _on_batch(session, model, "train_on_batch", (x, y, sample_weight))
+    logs = _on_batch(session, model, keras_method, (x, y, sample_weight))
     session.gather(model)
     return logs if return_dict else in_order(model, logs)
 
@@ -40,7 +42,7 @@ def train_on_batch(
 def test_on_batch(
     session: Session,
     model: keras.Model,
-    _: Callable[..., Any],
+    keras_method: Callable[..., Any],
     *,
     x: Any,
     y: Any,
@@ -48,7 +50,7 @@ def test_on_batch(
     return_dict: bool,
 ) -> Any:
     """``keras.Model.test_on_batch`` on one global batch."""
-    logs = _on_batch(session, model, "test_on_batch", (x, y, sample_weight))
+    logs = _on_batch(session, model, keras_method, (x, y, sample_weight))
     return logs if return_dict else in_order(model, logs)
 
 
@@ -58,9 +60,13 @@ def predict_on_batch(session: Session, model: keras.Model, _: Callable[..., Any]
     return keras.tree.map_structure(keras.ops.convert_to_numpy, model.predict_function([batch]))
 
 
-def _on_batch(session: Session, model: keras.Model, call: str, data: Any) -> dict[str, float]:
+def _on_batch(
+    session: Session, model: keras.Model, keras_method: Callable[..., Any], data: Any
+) -> dict[str, float]:
+    call = keras_method.__name__
     batch = _begin(session, model, call, _tensors(data))
-    model.reset_metrics()
+    if resets_metrics(keras_method):
+        model.reset_metrics()
     function = model.train_function if call == "train_on_batch" else model.test_function
     return in_python(function(iter([batch])))
 
@@ -69,6 +75,10 @@ def _begin(session: Session, model: keras.Model, call: str, batch: Any) -> Any:
     """Before the first batch of a model: the same state and functions everywhere. Gives what these
     take: this rank's slice and Share; on one rank the batch itself, on one that reads nothing a
     number."""
+    if stop.agreed.is_set():
+        raise StoppedError(f"{call} was stopped.")
+    if session.replica and int(samples_of(batch)) == 0:
+        raise DataError(f"{call} was given a batch without samples, which ranks cannot share.")
     if id(model) not in session.functions:
         prepare(session, model, call, keras.tree.map_structure(_spec, batch))
         session.runs.append(Run(call, model))

@@ -8,7 +8,7 @@ import keras
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.absent import lazy
-from tnt_notebook.keras.graph import layers_within, run_symbolically
+from tnt_notebook.keras.graph import is_built, layers_within, run_symbolically
 from tnt_notebook.keras.training import build_symbolically
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.data.adapt import unpack
@@ -26,16 +26,18 @@ def prepare(
     which stage is decided later. ``element`` is a batch, in tf.TensorSpec.
 
     Raises:
-        ModelError: the model cannot be trained yet; the message says what is missing.
+        ModelError: the model cannot be trained, or not yet; the message says why.
         DisagreementError: the ranks have different models or arguments.
     """
     over, with_loss = session.over, not call.startswith("predict")
+    if over.size > 1:
+        _refuse_stateful(model)
     if with_loss and not model.compiled:
         raise ModelError(
             f"The model is not compiled, so {call} has no loss and no optimizer: call "
             "model.compile(optimizer, loss) before it."
         )
-    if session.pipeline and with_loss and all(layer.built for layer in layers_within(model)):
+    if session.pipeline and with_loss and all(map(is_built, layers_within(model))):
         with lazy():  # each rank creates what belongs to its own weights
             _build_optimizers(model)
     build(model, element, with_loss)
@@ -46,6 +48,16 @@ def prepare(
     agreement.share_state(over, state)
 
 
+def _refuse_stateful(model: keras.Model) -> None:
+    stateful = [layer.name for layer in layers_within(model) if getattr(layer, "stateful", False)]
+    if stateful:
+        raise ModelError(
+            f"{', '.join(stateful)}: a stateful layer goes on with the states that the samples in "
+            "the same places of the batch before have left, and ranks, which have parts of a "
+            "batch, cannot. Make it with stateful=False, or train on one process."
+        )
+
+
 def build(model: keras.Model, element: Any, with_loss: bool = True) -> None:
     """Creates all variables now, for batches as ``element`` in tf.TensorSpec, so that they can be
     made the same on all ranks; those of losses, metrics and the optimizer too, unless it is without
@@ -54,7 +66,7 @@ def build(model: keras.Model, element: Any, with_loss: bool = True) -> None:
         try:
             if with_loss:
                 build_symbolically(model, element)
-            elif not all(layer.built for layer in layers_within(model)):
+            elif not all(map(is_built, layers_within(model))):
                 run_symbolically(model, _symbolic(unpack(element)[0]))
         except Exception as error:
             raise ModelError(
@@ -62,7 +74,7 @@ def build(model: keras.Model, element: Any, with_loss: bool = True) -> None:
                 f"({type(error).__name__}: {error}). Call it once on a batch before training, or "
                 "give it a keras.Input."
             ) from error
-    unbuilt = [layer.name for layer in layers_within(model, itself=False) if not layer.built]
+    unbuilt = [layer.name for layer in layers_within(model, itself=False) if not is_built(layer)]
     if unbuilt:
         raise ModelError(
             f"Layers {', '.join(unbuilt)} are not built, so their weights cannot be shared between "

@@ -120,8 +120,10 @@ def evaluate(
     """``keras.Model.evaluate``; every rank evaluates its slices, and all get the whole result."""
     data = sharded(session.replica, x, y, sample_weight, batch_size, steps)
     given = (data, verbose, steps, callbacks)
-    logs = _without_gradients(session, model, keras_evaluate, "evaluate", *given, return_dict=True)
-    session.runs.append(Run("evaluate", model, {k: [v] for k, v in logs.items()}))
+    logs, stopped = _without_gradients(
+        session, model, keras_evaluate, "evaluate", *given, return_dict=True
+    )
+    session.runs.append(Run("evaluate", model, {k: [v] for k, v in logs.items()}, stopped))
     return logs if return_dict else in_order(model, logs)
 
 
@@ -138,10 +140,10 @@ def predict(
 ) -> Any:
     """``keras.Model.predict``; every rank computes its slices, and all get all outputs."""
     data = sharded(session.replica, x, batch_size=batch_size, steps_per_epoch=steps)
-    outputs = _without_gradients(
+    outputs, stopped = _without_gradients(
         session, model, keras_predict, "predict", data, verbose, steps, callbacks
     )
-    session.runs.append(Run("predict", model))
+    session.runs.append(Run("predict", model, stopped=stopped))
     return outputs
 
 
@@ -155,15 +157,16 @@ def _without_gradients(
     steps: int | None,
     callbacks: Any,
     **more: Any,
-) -> Any:
+) -> tuple[Any, bool]:
+    """What Keras's method gives, and whether it was stopped."""
     steps_known = steps or data.steps
     prepare(session, model, phase, data.element, steps=steps_known)
     session.functions_of(model, data.batch_size)
-    with _running(session, model, phase, callbacks, verbose, 1, steps_known) as (_, shared):
+    with _running(session, model, phase, callbacks, verbose, 1, steps_known) as (progress, shared):
         data = _as_needed(session, model, data)
         result = keras_method(model, data, steps=steps, verbose=0, callbacks=shared, **more)
     session.gather(model)
-    return result
+    return result, progress.stopped
 
 
 def _as_needed(session: Session, model: keras.Model, data: Sharded) -> Sharded:

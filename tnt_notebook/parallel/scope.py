@@ -35,6 +35,9 @@ _ORIGINALS: dict[str, Callable[..., Any]] = {name: getattr(keras.Model, name) fo
 
 _current: Session | None = None
 
+#: Whether a call or a block has ended with an error here, after the last one began.
+_has_raised = False
+
 ops.library()  # a TensorFlow that does not fit is found out before any training
 
 
@@ -66,7 +69,7 @@ def distributed(
         DisagreementError: the ranks did not make the same calls.
     """
     global _current
-    over = comm.world()
+    over = whole_world()
     usual_timeout = over.timeout_s
     if timeout is not None:
         over.set_timeout(timeout)
@@ -88,14 +91,32 @@ def distributed(
         if session.checkpoints is not None:
             session.checkpoints.finish()
     except BaseException as error:
-        if not getattr(error, "peers_know", False):
-            comm.abort(f"rank {over.rank}: {brief(error)}")
+        _free_peers(over, error)
         raise
     finally:
         _current = outer
         session.close()
         over.set_timeout(usual_timeout)
         stop.forget()  # a request for this cell is not one for the next
+
+
+def whole_world() -> World:
+    """The world of this process. If it has failed, and a program goes on all the same, as after an
+    exception that it caught, it works again. Collective then."""
+    global _has_raised
+    over = comm.world()
+    # A rank that has heard of a failure only must not wait for one that does not come.
+    if over.failure and _has_raised:
+        over.recover()
+    _has_raised = False
+    return over
+
+
+def _free_peers(over: World, error: BaseException) -> None:
+    global _has_raised
+    _has_raised = True
+    if not getattr(error, "peers_know", False):
+        comm.abort(f"rank {over.rank}: {brief(error)}")
 
 
 def current_session() -> Session | None:
@@ -112,14 +133,19 @@ def call(session: Session, method: str, model: keras.Model, *args: Any, **kwargs
         functions = session.functions.get(id(model))
         with functions.removed() if functions else contextlib.nullcontext():
             return original(model, *args, **kwargs)
+    whole_world()
     session.renew()
     bound = inspect.signature(original).bind(model, *args, **kwargs)
     bound.apply_defaults()
     arguments = dict(bound.arguments)
     del arguments["self"]
     arguments.update(arguments.pop("kwargs", {}))
-    with _errors_of_peers(session.over, method), patched(session):
-        return getattr(METHODS[method], method)(session, model, original, **arguments)
+    with _errors_told(session.over, method), patched(session):
+        try:
+            return getattr(METHODS[method], method)(session, model, original, **arguments)
+        finally:
+            if id(model) in session.functions:  # between calls the model is an ordinary one
+                session.functions[id(model)].remove()
 
 
 @contextlib.contextmanager
@@ -137,11 +163,18 @@ def _through(session: Session, name: str, _: Any, model: keras.Model, *args: Any
 
 
 @contextlib.contextmanager
-def _errors_of_peers(over: World, method: str) -> Iterator[None]:
-    """TensorFlow wraps the reason for which communication ended; says it plainly."""
+def _errors_told(over: World, method: str) -> Iterator[None]:
+    """Tells other ranks why this one leaves a call. TensorFlow wraps the reason for which
+    communication ended; says it plainly."""
     try:
         yield
-    except tf.errors.OpError:
+    except tf.errors.OpError as error:
         if over.failure and not over.failure.startswith(f"rank {over.rank}:"):
-            raise over.error(method) from None
+            told = over.error(method)
+            _free_peers(over, told)
+            raise told from None
+        _free_peers(over, error)
+        raise
+    except BaseException as error:
+        _free_peers(over, error)
         raise

@@ -159,6 +159,7 @@ class Session:
             if self.fit_checkpoints is not None:
                 self.fit_checkpoints.decided(votes.keep > 0, votes.leave > 0)
         if votes.stop > 0:
-            model.stop_training = model.stop_evaluating = True
+            model.stop_training = model.stop_evaluating = model.stop_predicting = True
+            stop.agreed.set()
             if progress is not None:
                 progress.stopped = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.data import Share, share_of
 from tnt_notebook.parallel.exchange import Exchange
 
@@ -27,12 +28,16 @@ class Step:
     Attributes:
         share: what this rank has of the global batch.
         assigned: variables that the step itself changes, not an optimizer.
+        before: their values when the step began, by id of the variable.
+        drawn: ids of the states of random generators that it draws from.
         exchanged: variables whose gradients have passed the exchange, and an optimizer.
         of_batch, of_slice: ids of variables whose gradients were exchanged where they were taken,
             and of those whose gradients were not.
         graph: what the step is traced into.
         applying, differentiating: whether an optimizer works, or a tape, just now.
         sees_whole: whether a loss is computed of the samples of all ranks just now.
+        whole_divisor: of what a loss divides by here, what one process would divide by; None: the
+            sum over ranks.
     """
 
     over: World
@@ -40,6 +45,8 @@ class Step:
     model: keras.Model
     share: Share
     assigned: list[keras.Variable] = field(default_factory=list)
+    before: dict[int, tf.Tensor] = field(default_factory=dict)
+    drawn: set[int] = field(default_factory=set)
     exchanged: list[keras.Variable] = field(default_factory=list)
     of_batch: set[int] = field(default_factory=set)
     of_slice: set[int] = field(default_factory=set)
@@ -47,6 +54,7 @@ class Step:
     applying: bool = False
     differentiating: bool = False
     sees_whole: bool = False
+    whole_divisor: Callable[[Any], Any] | None = None
 
     @property
     def scale(self) -> tf.Tensor:
@@ -62,6 +70,17 @@ class Step:
     @property
     def has_data(self) -> tf.Tensor:
         return self.share.local > 0
+
+    def record(self, variable: keras.Variable) -> None:
+        """A variable is about to be assigned."""
+        if self.applying:
+            return
+        self.assigned.append(variable)
+        if id(variable) not in self.before:
+            # Of a condition or loop that is traced just now, nothing would be seen outside.
+            eager = tf.executing_eagerly()
+            with contextlib.nullcontext() if eager else self.graph.as_default():
+                self.before[id(variable)] = tf.identity(tensor_of(variable))
 
 
 _now: Step | str | None = None

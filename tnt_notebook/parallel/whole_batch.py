@@ -23,12 +23,11 @@ import tensorflow as tf
 from tnt_notebook.comm import ops
 from tnt_notebook.keras.graph import mask_of, set_mask
 from tnt_notebook.parallel.data import Share
+from tnt_notebook.parallel.drawn import drawn
 from tnt_notebook.parallel.step import Step
 
 #: Samples of a trial, and of its first part.
 _TRIED, _PART = 8, 3
-#: What stands for an axis of unknown length.
-_LENGTH = 5
 
 
 def loss_of_batch(
@@ -65,15 +64,24 @@ def mixes_samples(
 ) -> bool:
     """Whether a loss is neither a mean nor a sum of losses of samples. Tried on values as these;
     one that cannot be tried is taken for a mean."""
-    chance = np.random.default_rng(1)
+    chance, high = np.random.default_rng(1), np.arange(_TRIED) >= _PART  # the two parts differ much
     leaves = keras.tree.flatten((y_true, y_pred))
     if not all(isinstance(leaf, tf.Tensor) and leaf.shape.rank for leaf in leaves):
         return False
-    share = step.share
+    share, whole_divisor, divisors = step.share, step.whole_divisor, []
+
+    def of_trial(divisor: Any) -> Any:
+        divisors.append(divisor)
+        return divisor
+
     with tf.init_scope():
-        y, outputs = keras.tree.map_structure(lambda leaf: _drawn(chance, leaf), (y_true, y_pred))
+        y, outputs = keras.tree.map_structure(
+            lambda leaf: drawn(chance, leaf, high), (y_true, y_pred)
+        )
 
         def of_rows(begin: int, end: int) -> float:
+            known = iter([*divisors])
+            step.whole_divisor = (lambda _: next(known)) if divisors else of_trial
             step.share = Share(end - begin, _TRIED, 0)
             rows = keras.tree.map_structure(lambda leaf: tf.constant(leaf[begin:end]), (y, outputs))
             return float(np.sum(keras.ops.convert_to_numpy(call(loss, *rows)), dtype=np.float64))
@@ -83,20 +91,10 @@ def mixes_samples(
         except Exception:  # it wants other values than these; with the real ones it may say why
             return False
         finally:
-            step.share = share
+            step.share, step.whole_divisor = share, whole_divisor
     parts = (_PART * first + (_TRIED - _PART) * rest) / _TRIED
     rounding = 1e-4 if loss.dtype in ("float32", "float64") else 3e-2
     return math.isfinite(whole + parts) and abs(whole - parts) > rounding * (abs(whole) + 1e-3)
-
-
-def _drawn(chance: np.random.Generator, leaf: tf.Tensor) -> np.ndarray:
-    """Numbers that serve as labels and as probabilities alike; the two parts differ much."""
-    shape = [_TRIED, *(_LENGTH if length is None else length for length in leaf.shape[1:])]
-    if leaf.dtype.is_floating:
-        numbers = chance.uniform(0.1, 0.4, shape)
-        numbers[_PART:] += 0.5
-        return numbers.astype(leaf.dtype.as_numpy_dtype)
-    return chance.integers(0, 2, shape).astype(leaf.dtype.as_numpy_dtype)
 
 
 def gather(step: Step, values: tf.Tensor, same_use: bool = False) -> tf.Tensor:

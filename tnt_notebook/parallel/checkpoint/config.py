@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from tnt_notebook.errors import CheckpointError
+from tnt_notebook.parallel.checkpoint.folder import named
 
 #: Seconds between two checkpoints where nothing is said.
 USUAL_S = 600.0
@@ -51,6 +52,8 @@ class Checkpoint:
             raise CheckpointError(f"every_steps is a number of batches, not {self.every_steps}.")
         if self.folder is None and not self.in_memory:
             raise CheckpointError("A checkpoint needs a folder, or in_memory=True, or both.")
+        if self.folder is not None:
+            named(self.folder)
 
     @property
     def seconds(self) -> float:

@@ -31,15 +31,28 @@ _LEFT = re.compile(r"\.(step|fit)-\d+\.(part|old)|run\.json\.new|\.seen-\d+")
 _RUN = "run.json"
 
 
+def named(folder: str | os.PathLike[str]) -> Path:
+    """The folder that a person names. Raises CheckpointError where nothing can have that name."""
+    text = os.fspath(folder)
+    try:
+        if text.strip() and "\0" not in text:
+            return Path(text).expanduser().absolute()
+    except RuntimeError:  # ~somebody who is not there
+        pass
+    raise CheckpointError(f"No folder of checkpoints can have the name {text!r}. Name another.")
+
+
 def make(folder: Path) -> str:
     """Makes the folder, unless it is there, sees to it that nobody else can write into it, and
     gives its name. Raises CheckpointError where it cannot be used."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         about = folder.stat()
+        os.listdir(folder)
     except OSError as error:
         raise CheckpointError(
-            f"The folder of checkpoints {folder} cannot be made ({error.strerror}). Name another."
+            f"The folder of checkpoints {folder} cannot be used ({_why_not(folder, error)}). Name "
+            "another."
         ) from None
     if about.st_uid != os.geteuid():
         raise CheckpointError(
@@ -52,6 +65,15 @@ def make(folder: Path) -> str:
             f"that right away: chmod go-w {folder}"
         )
     return str(folder)
+
+
+def _why_not(folder: Path, error: OSError) -> str:
+    for path in (folder, *folder.parents):
+        if path.is_symlink() and not path.exists():
+            return f"{path} is a link to {os.readlink(path)}, which is not there"
+        if path.exists():
+            return str(error.strerror) if path.is_dir() else f"{path} is a file"
+    return str(error.strerror)
 
 
 def read_run(folder: Path) -> dict[str, Any] | None:
@@ -119,7 +141,7 @@ def remove(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         old = folder / f".{name}.old"
         os.rename(folder / name, old)
-        shutil.rmtree(old)
+        _remove(old)
 
 
 def give_up(folder: Path, name: str) -> None:
@@ -133,8 +155,15 @@ def remove_left_over(folder: Path) -> None:
     rank the file by which it saw that the folder is shared."""
     for name in os.listdir(folder):
         if _LEFT.fullmatch(name):
-            path = folder / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            _remove(folder / name)
+
+
+def _remove(path: Path) -> None:
+    """What has the name of a checkpoint may be a file, or a link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def clear(folder: Path) -> None:

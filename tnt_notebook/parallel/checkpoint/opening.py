@@ -25,10 +25,10 @@ def opened(over: World, options: Checkpoint) -> tuple[Path, dict[str, Any], bool
     the run began earlier. Collective; raises CheckpointError on all ranks where it cannot be used,
     or holds another run."""
     assert options.folder is not None
-    named = Path(options.folder).expanduser().absolute()
-    where = Path(_on_rank_0(over, lambda: folder.make(named)))
+    named = folder.named(options.folder)
+    where = Path(_on_rank_0(over, named, lambda: folder.make(named)))
     check_shared(over, where)
-    return where, *_on_rank_0(over, lambda: _taken(where, options))
+    return where, *_on_rank_0(over, where, lambda: _taken(where, options))
 
 
 def check_shared(over: World, where: Path, patience_s: float = _SEEN_S) -> None:
@@ -75,6 +75,7 @@ def _taken(where: Path, options: Checkpoint) -> tuple[dict[str, Any], bool]:
     about = folder.read_run(where)
     goes_on = about is not None
     if about is None:
+        goes_on = _goes_on_unknown(where, options)
         about = {
             "version": 1,
             "run": run_of(options),
@@ -89,6 +90,26 @@ def _taken(where: Path, options: Checkpoint) -> tuple[dict[str, Any], bool]:
     about["holder"] = secrets.token_hex(8)
     folder.write_run(where, about)
     return about, goes_on
+
+
+def _goes_on_unknown(where: Path, options: Checkpoint) -> bool:
+    """Whether a run goes on from checkpoints of which it is not known whose they are."""
+    names = folder.whole(where)
+    if not names:
+        return False
+    missing = f"{where} holds checkpoints ({', '.join(names[-3:])}), but not run.json, which says "
+    if options.resume is None:
+        raise CheckpointError(
+            f"{missing}of which run they are. Bring it back; or say resume=True (--resume yes) to "
+            "go on from the newest, resume=False (--resume no) to remove them and begin anew; or "
+            "name another folder."
+        )
+    print(
+        f"{missing}from which random numbers the run began. It goes on from the newest; what is "
+        "drawn outside of training may differ.",
+        flush=True,
+    )
+    return True
 
 
 def _check_run(where: Path, about: dict[str, Any], options: Checkpoint) -> None:
@@ -108,14 +129,16 @@ def _check_run(where: Path, about: dict[str, Any], options: Checkpoint) -> None:
         )
 
 
-def _on_rank_0(over: World, function: Callable[[], Any]) -> Any:
+def _on_rank_0(over: World, where: Path, function: Callable[[], Any]) -> Any:
     """What a function gives on rank 0, on all ranks; or its error."""
     told: list[Any] = []
     if over.rank == 0:
         try:
             told = [function(), None]
-        except (CheckpointError, OSError) as error:
+        except CheckpointError as error:
             told = [None, str(error)]
+        except OSError as error:
+            told = [None, f"The folder of checkpoints {where} cannot be used ({error})."]
     value, failed = agreement.from_rank_0(over, told)
     if failed is not None:
         raise CheckpointError(failed)

@@ -115,7 +115,7 @@ def take(
     everywhere: bool,
 ) -> Snapshot:
     """Copies the state of training into the memory of the host. Collective; variables do not
-    travel, metrics and what rank 0's callbacks remember do.
+    travel, what rank 0's callbacks remember does.
 
     Args:
         wanted: which variables of ``state_of(model)`` this rank is to copy; None: all that it has.
@@ -127,7 +127,7 @@ def take(
         for i, v in enumerate(variables)
         if is_here(v) and (wanted is None or wanted[i])
     }
-    arrays |= {f"metric/{i}": m for i, m in enumerate(_of_all_ranks(over, metrics))}
+    arrays |= {f"metric/{i}": np.asarray(m.value) for i, m in enumerate(metrics)}
     remembered, kept = callback_state.encoded(callbacks if over.rank == 0 else ())
     if everywhere and over.size > 1:
         remembered, kept = _from_rank_0(over, remembered, kept)
@@ -152,8 +152,7 @@ def restore(
     """Gives a model, its optimizer, metrics and callbacks, and the random generators of this
     process, the state they had. Not the position in the data, see :mod:`.position`.
 
-    Among other ranks than there were, rank 0 has what metrics had counted. What callbacks cannot
-    get back is returned, as ``Class.attribute``.
+    What callbacks cannot get back is returned, as ``Class.attribute``.
 
     Raises:
         CheckpointError: the model is another one.
@@ -166,7 +165,7 @@ def restore(
     if not state.place.ended:
         _check_same(state.metrics, metrics, state.place)
         for i, metric in enumerate(metrics):
-            metric.value.assign(_share(metric, snapshot.arrays[f"metric/{i}"], over))
+            metric.value.assign(snapshot.arrays[f"metric/{i}"])
     _restore_history(model, state)
     left_out: list[str] = []
     if callbacks and over.rank == 0:
@@ -201,31 +200,6 @@ def _check_same(then: list[list[Any]], now: Sequence[keras.Variable], place: Pla
         f"The checkpoint of {place} is of another model: {what}. Run what was run before, or name "
         "another folder for this."
     )
-
-
-def _of_all_ranks(over: World, variables: Sequence[keras.Variable]) -> list[np.ndarray]:
-    """The values on every rank, with an axis of ranks in front."""
-    own = [np.asarray(v.value) for v in variables]
-    if not own:
-        return []
-    everyone = over.allgather_bytes(b"".join(array.tobytes() for array in own))
-    result, begin = [], 0
-    for array in own:
-        end = begin + array.nbytes
-        rows = [np.frombuffer(block[begin:end], array.dtype) for block in everyone]
-        result.append(np.stack([row.reshape(array.shape) for row in rows]))
-        begin = end
-    return result
-
-
-def _share(metric: keras.Variable, of_ranks: np.ndarray, over: World) -> np.ndarray:
-    """What this rank has of a metric: what it had, or in another world rank 0 has the sum."""
-    if len(of_ranks) == over.size:
-        return of_ranks[over.rank]
-    if getattr(metric, "aggregation", "sum") in ("mean", "only_first_replica", "none"):
-        return of_ranks[0]
-    whole = of_ranks.sum(0, np.float64).astype(of_ranks.dtype)
-    return whole if over.rank == 0 else np.zeros_like(whole)
 
 
 def _from_rank_0(

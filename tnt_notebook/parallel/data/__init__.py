@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from tnt_notebook.parallel.data.adapt import Sharded, sharded, unpack
-from tnt_notebook.parallel.data.shard import Replica, Share, cut, samples_of, share_of
+from tnt_notebook.parallel.data.shard import Replica, Share, cut, rows, samples_of, share_of
 
-__all__ = ["Replica", "Sharded", "Share", "cut", "samples_of", "sharded", "share_of", "unpack"]
+__all__ = [
+    "Replica",
+    "Sharded",
+    "Share",
+    "cut",
+    "rows",
+    "samples_of",
+    "sharded",
+    "share_of",
+    "unpack",
+]

@@ -65,7 +65,7 @@ def cut(batch: Any, over: Replica) -> tuple[Any, Share]:
     stop = tf.maximum(end, begin + 1)  # a rank without data borrows a sample
 
     def slice_leaf(leaf: Any) -> Any:
-        return None if leaf is None else _rows(leaf, begin, stop)
+        return None if leaf is None else rows(leaf, begin, stop)
 
     fingerprint = total
     for tensor in tensors:
@@ -104,7 +104,8 @@ def _length(tensor: Any) -> tf.Tensor:
     return tf.shape(tensor, out_type=tf.int64)[0]
 
 
-def _rows(tensor: Any, begin: tf.Tensor, stop: tf.Tensor) -> Any:
+def rows(tensor: Any, begin: tf.Tensor, stop: tf.Tensor) -> Any:
+    """Of a tensor, dense, sparse or ragged, the rows [begin, stop)."""
     if isinstance(tensor, tf.SparseTensor):
         rest = tensor.dense_shape[1:]
         start = tf.concat([[begin], tf.zeros_like(rest)], 0)

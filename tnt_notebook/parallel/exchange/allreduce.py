@@ -12,6 +12,7 @@ import tensorflow as tf
 from tnt_notebook.comm import World, ops
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.buckets import MIB, BucketSizes, plan
+from tnt_notebook.parallel.exchange.rows import are_distinct, summed_by_row
 
 
 def chosen_exchange(exchange: Exchange | None, bucket_mb: float | None) -> Exchange:
@@ -70,8 +71,9 @@ def _concatenate(
     # A rank without data has computed on a borrowed sample, and leaves its slices out.
     rows = tf.where(scale > 0, tf.shape(gradient.indices)[0], 0)
     values = gradient.values[:rows] * tf.cast(scale, gradient.values.dtype)
-    return tf.IndexedSlices(
+    all_of_them = tf.IndexedSlices(
         ops.allgather(values, label=f"allgather of the gradient of {path}", over=over),
         ops.allgather(gradient.indices[:rows], label=f"allgather of rows of {path}", over=over),
         gradient.dense_shape,
     )
+    return summed_by_row(all_of_them) if are_distinct(gradient) else all_of_them

@@ -28,6 +28,7 @@ from tnt_notebook.keras.graph import (
     set_mask,
     standardized_inputs,
 )
+from tnt_notebook.parallel.pipeline.packing import packed_spec
 from tnt_notebook.parallel.pipeline.parts import is_differentiable
 from tnt_notebook.plan.partition import Wiring
 
@@ -83,7 +84,8 @@ class Graph:
 
     Attributes:
         specs, shapes: of each value, as a keras.KerasTensor: shape, dtype, name; and the shape.
-        masked, dense: values that carry a mask; that are plain tensors, not sparse or ragged ones.
+        masked, dense, sparse: values that carry a mask; that are plain tensors; that are
+            tf.SparseTensor.
         output_structure: what the model returns, with numbers in the place of tensors.
     """
 
@@ -94,12 +96,17 @@ class Graph:
     shapes: list[tuple[Dimension, ...]] = field(default_factory=list)
     masked: frozenset[int] = frozenset()
     dense: frozenset[int] = frozenset()
+    sparse: frozenset[int] = frozenset()
     output_structure: Any = None
 
     def spec(self, value: int) -> tf.TensorSpec:
         """Shape and dtype of a value, for any number of samples."""
         shape = (None if n == SAMPLES else n for n in self.shapes[value])
         return tf.TensorSpec(shape, self.specs[value].dtype)
+
+    def packed_spec(self, value: int) -> tf.TensorSpec:
+        """The same of the tensor as which functions take it: see :mod:`.packing`."""
+        return packed_spec(self.spec(value), value in self.sparse)
 
     def shape(self, value: int, samples: Any) -> list[Any] | None:
         """The shape of a value, of so many samples; None if that does not tell."""
@@ -133,11 +140,21 @@ def graph_of(model: keras.Model) -> Graph:
     return graph
 
 
-def standardized(model: keras.Model, x: Any) -> list[Any]:
-    """What the model is given, as tensors in the order of the graph's inputs."""
+def standardized(model: keras.Model, graph: Graph, x: Any) -> dict[int, Any]:
+    """What the model is given, by value of the graph. Raises ModelError if it is ragged."""
     functional = functional_of(model)
     assert functional is not None
-    return standardized_inputs(functional, x)
+    given = dict(zip(graph.inputs, standardized_inputs(functional, x), strict=True))
+    for value, tensor in given.items():
+        if isinstance(tensor, tf.RaggedTensor):
+            raise ModelError(
+                f"The input {graph.specs[value].name!r} is a tf.RaggedTensor, which a pipeline "
+                "does not pass on to layers: give the model to_tensor() of it, or train without a "
+                "pipeline."
+            )
+        if value in graph.sparse and isinstance(tensor, tf.Tensor):
+            given[value] = tf.sparse.from_dense(tensor)
+    return given
 
 
 def _walk(graph: Graph, model: Functional, numbers: dict[int, int]) -> None:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tnt_notebook.keras.tensorflow import share_functions
+from tnt_notebook.parallel.exchange.rows import are_distinct
 
 #: Tensors of a traced graph, by name.
 Tensors = dict[str, tf.Tensor]
@@ -31,7 +32,8 @@ class Part(NamedTuple):
     Attributes:
         takes, gives: names of its arguments and results. There is a ``dy`` for each ``y`` that
             has a gradient, a ``dx`` for each ``x`` that is differentiated, and a ``dw`` for each
-            weight that a ``y`` depends on; a sparse one is ``dw0.values`` and ``dw0.indices``.
+            weight that a ``y`` depends on; a sparse one is ``dw0.values`` and ``dw0.indices``,
+            or ``dw0.rows`` if none comes twice.
     """
 
     function: Any  # a tf.types.experimental.ConcreteFunction
@@ -158,7 +160,9 @@ class _Joint:
         for i, gradient in enumerate(gradients[len(x) :]):
             if isinstance(gradient, tf.IndexedSlices):
                 self.dw[f"dw{i}.values"] = gradient.values
-                self.dw[f"dw{i}.indices"] = gradient.indices
+                # Through a function, the graph does not say it any more.
+                kind = "rows" if are_distinct(gradient) else "indices"
+                self.dw[f"dw{i}.{kind}"] = gradient.indices
             elif gradient is not None:
                 self.dw[f"dw{i}"] = gradient
 

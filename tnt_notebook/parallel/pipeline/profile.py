@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from tnt_notebook.keras.absent import is_here, stand_ins
 from tnt_notebook.keras.graph import layers_within
+from tnt_notebook.keras.optimizers import trained_by
 from tnt_notebook.parallel.pipeline.graph import Call, Graph, trained_values
 from tnt_notebook.parallel.pipeline.timing import inputs_of, measure, with_rows
 from tnt_notebook.plan import measurements
@@ -116,14 +117,20 @@ def _profile(model: keras.Model, graph: Graph, rows: int, measured: Sequence[Mea
 
 
 def slots_of(optimizer: Any) -> float:
-    """Bytes that an optimizer keeps for each byte of weights: 2 for Adam; 0 for None."""
+    """Bytes that an optimizer keeps for each byte of weights: 2 for Adam; 0 for None. Of one that
+    was not built yet, and cannot be made again from its config, it is taken to be Adam's."""
     if optimizer is None:
         return 0.0
-    probe = keras.Variable(np.zeros((64, 64), "float32"))
-    like = type(optimizer).from_config(optimizer.get_config())
-    like.build([probe])
-    size = _variable_bytes(probe)
-    return round(sum(map(_variable_bytes, like.variables)) / size, 2)
+    if not optimizer.built:
+        try:
+            optimizer = type(optimizer).from_config(optimizer.get_config())
+        except Exception:  # of people's own classes
+            return 2.0
+        optimizer.build([keras.Variable(np.zeros((64, 64), "float32"))])
+    trained = trained_by(optimizer)
+    size = sum(map(_variable_bytes, trained))
+    kept = sum(_variable_bytes(v) for v in optimizer.variables if len(v.shape))
+    return round(kept / max(size, 1), 2)
 
 
 def _at(rows: int, sizes: Sequence[int], found: Sequence[Measured]) -> Measured:
@@ -155,22 +162,34 @@ def _key(call: Call, graph: Graph, learning: Collection[int], rows: int) -> str:
         for n in (*inputs_of(call, learning), *call.gives)
     ]
     operation = call.operation
-    if isinstance(operation, keras.Layer):
+    if not _is_lasting(call):
+        what = {"only": id(operation)}
+    elif isinstance(operation, keras.Layer):
         what = {k: v for k, v in operation.get_config().items() if k != "name"}
         what["trains"] = len(operation.trainable_variables)
     else:  # an operation of keras.ops
         what = {k: v for k, v in vars(operation).items() if k != "name" and k[0] != "_"}
-    if not _is_lasting(call):
-        what["only"] = id(operation)
     kind = f"{type(operation).__module__}.{type(operation).__name__}"
     return measurements.key_of(f"{_machine()} {kind} {what} {values} {call.constants} {rows}")
 
 
 def _is_lasting(call: Call) -> bool:
-    """Whether what a call does depends on what is in its key only: one's own code may change."""
+    """Whether what a call does depends on what is in its key only: one's own code may change, or
+    have no config."""
     operation = call.operation
-    layers = layers_within(operation) if isinstance(operation, keras.Layer) else [operation]
-    return all(type(layer).__module__.startswith(("keras.", "tnt_notebook.")) for layer in layers)
+    if not isinstance(operation, keras.Layer):
+        return _is_known(operation)
+    if not all(map(_is_known, layers_within(operation))):
+        return False
+    try:
+        operation.get_config()
+    except Exception:  # of a regularizer of one's own, say
+        return False
+    return True
+
+
+def _is_known(operation: Any) -> bool:
+    return type(operation).__module__.startswith(("keras.", "tnt_notebook."))
 
 
 @functools.cache

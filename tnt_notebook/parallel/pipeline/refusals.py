@@ -6,7 +6,6 @@ import keras
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.graph import layers_within
-from tnt_notebook.keras.losses import given_losses
 from tnt_notebook.parallel.pipeline.graph import Graph, layers_of
 
 
@@ -19,16 +18,11 @@ def check_model(model: keras.Model, graph: Graph, parts: int) -> None:
                 f"{type(model).__name__} has a {name} of its own, and a pipeline runs Keras's: "
                 "train it without a pipeline, or let a loss or metric do what it does."
             )
-    by_weights = [
-        loss
-        for loss in given_losses(model)
-        if getattr(loss, "reduction", "") == "mean_with_sample_weight"
-    ]
-    if graph.masked & set(graph.outputs) or by_weights:
+    if graph.masked & set(graph.outputs) and parts > 1:
         raise ModelError(
             "The loss is divided by what is known only when the whole batch has gone through the "
-            "model (a mask on its outputs, or reduction='mean_with_sample_weight'), and a pipeline "
-            "computes gradients before that. Use reduction='sum_over_batch_size' without a mask."
+            "model, a mask on its outputs, and a pipeline computes gradients before that. Let a "
+            "layer after the masked ones drop the mask, or use one micro-batch and one replica."
         )
     whole = [
         layer.name

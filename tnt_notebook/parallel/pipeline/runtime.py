@@ -19,9 +19,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import ops
+from tnt_notebook.parallel.exchange.rows import are_distinct, summed_by_row
 from tnt_notebook.parallel.pipeline.layout import Place, Plan
 from tnt_notebook.parallel.pipeline.messages import Message, Messages
 from tnt_notebook.parallel.pipeline.stage import StageFunctions
@@ -64,7 +66,7 @@ class PipelineStep:
         micro_batches: Sequence[MicroBatch],
     ) -> None:
         self._schedule, self._place = plan.schedule, place
-        self._stages, self.micro_batches = stages, micro_batches
+        self.stages, self.micro_batches = stages, micro_batches
         model = next(iter(stages.values())).model
         rows = [batch.rows for batch in micro_batches]
         self._messages = Messages(plan, place, model.graph, model.trained, rows)
@@ -105,7 +107,7 @@ class PipelineStep:
         return results
 
     def _act(self, action: Action) -> list[tf.Tensor]:
-        stage, micro = self._stages[action.stage], action.micro
+        stage, micro = self.stages[action.stage], action.micro
         values = self._values[action.stage, micro]
         if action.kind == "F":
             self._take_inputs(stage, micro, values)
@@ -150,7 +152,7 @@ class PipelineStep:
         """What a stage takes of another one, of this rank or not."""
         if not self._messages.stays(message):
             return self._messages.take(message)
-        sender = self._stages[message.sender]
+        sender = self.stages[message.sender]
         return self._values[sender.number, message.micro][_name_in(sender, message)]
 
     def _take_gradients(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
@@ -176,8 +178,7 @@ class PipelineStep:
         for i, variable in enumerate(stage.variables):
             gradient = values.get(f"dw{i}")
             if f"dw{i}.values" in values:
-                rows = tf.constant([*map(int, variable.shape)], tf.int64)
-                gradient = tf.IndexedSlices(values[f"dw{i}.values"], values[f"dw{i}.indices"], rows)
+                gradient = _slices(values, f"dw{i}", variable)
             if gradient is not None:
                 total = _sum(self._gradients.get(id(variable)), gradient)
                 self._gradients[id(variable)] = total
@@ -191,12 +192,23 @@ def _name_in(sender: StageFunctions, message: Message) -> str:
     return sender.given[value] if message.forward else f"d{sender.taken[value]}"
 
 
+def _slices(values: dict[str, Any], name: str, variable: keras.Variable) -> tf.IndexedSlices:
+    shape = tf.constant([*map(int, variable.shape)], tf.int64)
+    indices = values.get(f"{name}.indices")
+    if indices is None:
+        return summed_by_row(
+            tf.IndexedSlices(values[f"{name}.values"], values[f"{name}.rows"], shape)
+        )
+    return tf.IndexedSlices(values[f"{name}.values"], indices, shape)
+
+
 def _sum(a: Any, b: Any) -> Any:
     """Of dense tensors, or of tf.IndexedSlices: then the rows of both."""
     if a is None:
         return b
     if isinstance(a, tf.IndexedSlices) and isinstance(b, tf.IndexedSlices):
-        return tf.IndexedSlices(
+        both = tf.IndexedSlices(
             tf.concat([a.values, b.values], 0), tf.concat([a.indices, b.indices], 0), b.dense_shape
         )
+        return summed_by_row(both) if are_distinct(a) and are_distinct(b) else both
     return tf.convert_to_tensor(a) + tf.convert_to_tensor(b)

@@ -7,6 +7,7 @@ stage's loss begins on that stage, with the micro-batch's weight in the batch.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,14 @@ import tensorflow as tf
 from tnt_notebook.comm import ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import as_summand, own_losses, weight_losses
+from tnt_notebook.keras.state import tensor_of
+from tnt_notebook.parallel.combine import known_rules
+from tnt_notebook.parallel.interpose import recorded_assignments
 from tnt_notebook.parallel.pipeline.graph import Call, Graph, layers_of, trained_values
+from tnt_notebook.parallel.pipeline.packing import unpacked
 from tnt_notebook.parallel.pipeline.parts import parts_of
+from tnt_notebook.parallel.pipeline.state import StageState
+from tnt_notebook.parallel.pipeline.state_trial import found_rule
 from tnt_notebook.plan.partition import Partition, Stage
 
 #: What the last stage does with the model's outputs: gives tensors that it adds up (training,
@@ -62,18 +69,16 @@ class StageModel:
         own = {id(v) for layer in self.layers for v in layer.trainable_variables}
         return [v for v in self.model.trainable_variables if id(v) in own]
 
-    def state(self) -> list[keras.Variable]:
-        """Variables that its layers change themselves: batch norm, seeds."""
-        unique = {id(v): v for layer in self.layers for v in layer.non_trainable_variables}
-        return list(unique.values())
-
     def variables(self) -> list[keras.Variable]:
         """All of its layers', each once."""
         return list({id(v): v for layer in self.layers for v in layer.variables}.values())
 
     def forward(self, tensors: Sequence[Any], training: bool) -> tuple[dict[int, Any], list[Any]]:
         """Runs the layers: gives all values, by number, and what the layers add to the loss."""
-        values = dict(zip(self.values, tensors, strict=True))
+        values = {
+            value: unpacked(tensor, self.graph.spec(value))
+            for value, tensor in zip(self.values, tensors, strict=True)
+        }
         losses: list[Any] = []
         for call in self.calls:
             call.run(values, training)
@@ -119,15 +124,17 @@ class StageFunctions:
     """The traced parts of a stage, and what their arguments and results are called.
 
     Args:
-        labels: specs of what ``finish`` takes beside the model's outputs. The first is the number
-            of samples that count, int64: with 0, the stage's state stays as it was.
+        labels: specs of what ``finish`` takes beside the model's outputs. The first are the number
+            of samples that count, with 0 of which the stage's state stays as it was, and that of
+            the batch, int64.
         kinds: of the parts: ``"FB"`` or ``"FIW"`` in training, else ``"F"``.
-        state: variables that ``finish`` changes.
+        drawn: ids of the states of random generators, as far as they are known.
 
     Attributes:
         taken, given, labels: names of values and labels; ``d`` before them is their gradient's.
         loss: name of the loss, if the stage adds to it.
         results: names of what ``finish`` gives in prediction.
+        state: what layers change themselves, over the micro-batches of a step.
     """
 
     def __init__(
@@ -140,34 +147,47 @@ class StageFunctions:
         recompute: bool = False,
         training: bool = False,
         predicts: bool = False,
-        state: Sequence[keras.Variable] = (),
+        drawn: set[int] | None = None,
     ) -> None:
         self.model = model
         self.number, self.training = model.number, training
         self.variables = model.trainable_variables()
         n = len(model.values)
-        changing = [*model.state(), *state] if not predicts else []
+        own, drawn = {id(v) for v in model.variables()}, set() if drawn is None else drawn
+        self.state = StageState(functools.partial(self._rule_of, model, training))
         last: list[tf.Tensor] = []
 
         def forward(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
             nonlocal last
-            before = [tf.identity(v.value) for v in changing]
-            values, losses = model.forward(tensors[:n], training)
-            given = [values[v] for v in model.stage.gives]
-            finished = finish(model.outputs(values), tensors[n:]) if model.is_last else []
+            before: dict[int, tuple[keras.Variable, tf.Tensor]] = {}
+            graph = tf.compat.v1.get_default_graph()
+
+            def record(variable: keras.Variable) -> None:
+                if id(variable) not in before and not (variable.trainable and id(variable) in own):
+                    with graph.as_default():  # a condition or loop may be traced just now
+                        before[id(variable)] = variable, tf.identity(tensor_of(variable))
+
+            with recorded_assignments(record):
+                values, losses = model.forward(tensors[:n], training)
+                given = [values[v] for v in model.stage.gives]
+                finished = finish(model.outputs(values), tensors[n:]) if model.is_last else []
             if predicts:
                 last = finished
             else:
                 losses += finished
                 last = [tf.add_n(losses)] if losses else []
-            for variable, value in zip(changing, before, strict=True):
-                # A micro-batch without samples works on a borrowed one.
-                variable.value.assign(tf.where(tensors[n] > 0, variable.value, value))
+            for variable, value in before.values():
+                if id(variable) in own and id(variable) not in drawn:
+                    self.state.keep(variable, value, tensors[n], tensors[n + 1])
+                else:  # seeds and metrics; a micro-batch without samples works on a borrowed one
+                    held = tensor_of(variable)
+                    held.assign(tf.where(tensors[n] > 0, held.read_value(), value))
+            self.state.count()
             return [*given, *last]
 
         self.parts = parts_of(
             forward,
-            [*map(model.graph.spec, model.values), *labels],
+            [*map(model.graph.packed_spec, model.values), *labels],
             [v.value for v in self.variables],
             kinds,
             recompute,
@@ -180,3 +200,16 @@ class StageFunctions:
         after = [f"y{len(self.given) + i}" for i in range(len(last))]
         self.loss = after[0] if after and not predicts else None
         self.results = after if predicts else []
+
+    @staticmethod
+    def _rule_of(model: StageModel, training: bool, variable: keras.Variable) -> str:
+        known = known_rules(model.model).get(id(variable))
+        if known is not None:
+            return known
+        with tf.init_scope():
+            call = next(
+                call
+                for call in model.calls
+                if any(v is variable for v in getattr(call.operation, "variables", []))
+            )
+            return found_rule(model.graph, call, variable, training)

@@ -58,8 +58,14 @@ def surveyed(model: keras.Model) -> Graph:
     graph.shapes = [_shape(graph, n, values[n].shape) for n in range(len(graph.specs))]
     graph.masked = frozenset(n for n, tensor in values.items() if mask_of(tensor) is not None)
     graph.dense = frozenset(n for n, tensor in values.items() if isinstance(tensor, tf.Tensor))
+    graph.sparse = frozenset(n for n, t in values.items() if isinstance(t, tf.SparseTensor))
     for value in graph.outputs:
         found, spec = values[value].shape, graph.specs[value]
+        if value not in graph.dense:
+            raise ModelError(
+                f"The model's output {spec.name!r} is no dense tensor, and a pipeline cannot join "
+                "those of micro-batches: let the model end in a dense tensor."
+            )
         if len(found) == 0 or found[0] not in (_BATCH, None):
             raise ModelError(
                 f"The model's output {spec.name!r} does not have one row per sample: for "

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tnt_notebook.keras.losses import forget_losses
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
+from tnt_notebook.parallel.pipeline.packing import packed, unpacked
 from tnt_notebook.parallel.pipeline.parts import Part, is_differentiable, parts_of
 from tnt_notebook.plan.measurements import Measured
 
@@ -38,29 +39,35 @@ def measure(call: Call, graph: Graph, learning: Collection[int], rows: int) -> M
     made: list[str] = []
 
     def forward(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-        values: dict[int, Any] = dict(zip(takes, tensors, strict=True))
+        values: dict[int, Any] = {
+            n: unpacked(tensor, graph.spec(n)) for n, tensor in zip(takes, tensors, strict=True)
+        }
         call.run(values, training=True)
-        made[:] = [values[n].name for n in call.gives]
-        return [values[n] for n in call.gives]
+        given = [packed(values[n]) for n in call.gives]
+        made[:] = [tensor.name for tensor in given]
+        return given
 
     learns = [n for n in takes if n in learning]
     gives_gradients = any(is_differentiable(graph.specs[n].dtype) for n in call.gives)
     parts = parts_of(
         forward,
-        [graph.spec(n) for n in takes],  # of any number of rows, as of a stage: more is kept then
+        [
+            graph.packed_spec(n) for n in takes
+        ],  # of any number of rows, as of a stage: more is kept then
         [v.value for v in weights],
         "FIW" if gives_gradients and (learns or weights) else "F",
         differentiated=range(len(learns)),
     )
     if isinstance(call.operation, keras.Layer):
         forget_losses(call.operation)  # tensors of a graph that nobody runs
-    pool = {f"x{i}": sample(graph.spec(n), rows) for i, n in enumerate(takes)}
+    pool = {f"x{i}": sample(graph.spec(n), rows, n in graph.sparse) for i, n in enumerate(takes)}
     seconds = {"I": 0.0, "W": 0.0}
     for kind, part in parts.items():
         seconds[kind], results = _time(part, pool)
         pool.update(results)
         if kind == "F":
-            pool.update({f"d{n}": tf.ones_like(y) for n, y in results.items() if _is_y(n)})
+            slopes = {n: y for n, y in results.items() if _is_y(n) and is_differentiable(y.dtype)}
+            pool.update({f"d{n}": tf.ones_like(y) for n, y in slopes.items()})
     needed = {name for kind in "IW" if kind in parts for name in parts[kind].takes}
     saved = {name for name in parts["F"].gives if name in needed and not _is_y(name)}
     kept = {name for name in needed if name in pool and (_is_y(name) or _is_x(name))}
@@ -120,8 +127,11 @@ def with_rows(spec: tf.TensorSpec, rows: int) -> tf.TensorSpec:
     return tf.TensorSpec([*first, *others], spec.dtype)
 
 
-def sample(spec: tf.TensorSpec, rows: int) -> tf.Tensor:
+def sample(spec: tf.TensorSpec, rows: int, is_sparse: bool = False) -> tf.Tensor:
     shape = with_rows(spec, rows).shape
+    if is_sparse:  # one number in each row
+        places = tf.pad(tf.range(rows, dtype=tf.int64)[:, None], [[0, 0], [0, len(shape) - 1]])
+        return packed(tf.SparseTensor(places, tf.ones(rows, spec.dtype), shape))
     if spec.dtype.is_floating:
         return tf.cast(tf.random.stateless_uniform(shape, (0, 1)), spec.dtype)
     return tf.zeros(shape, spec.dtype)

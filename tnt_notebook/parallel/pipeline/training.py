@@ -21,13 +21,17 @@ from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import as_summand, compiled_loss, compiled_metrics, loss_tracker
 from tnt_notebook.keras.replaced import replaced
-from tnt_notebook.parallel.data import Share, samples_of, unpack
+from tnt_notebook.keras.state import tensor_of
+from tnt_notebook.parallel.combine import Change, combine_changes, known_rules
+from tnt_notebook.parallel.data import Share, rows, samples_of, unpack
 from tnt_notebook.parallel.data_parallel import gather_rows
 from tnt_notebook.parallel.interpose import drawn_apart, gate, interposed_losses
 from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.pipeline.cut import agreed_begins
+from tnt_notebook.parallel.pipeline.divisors import divisors_of
 from tnt_notebook.parallel.pipeline.graph import standardized, wiring_of
 from tnt_notebook.parallel.pipeline.layout import Layout, Place, Plan
+from tnt_notebook.parallel.pipeline.packing import packed
 from tnt_notebook.parallel.pipeline.readers import ranks_without_data, share_of_pipeline
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.runtime import MicroBatch, PipelineStep
@@ -43,6 +47,8 @@ from tnt_notebook.plan.schedule import Schedule
 
 #: The batch size for which a cut is found where it is not known.
 _USUAL_BATCH_SIZE = 32
+
+_PHASES = ("train", "test", "predict")
 
 #: What :mod:`tnt_notebook.parallel.ops` raises.
 _NO_OPS = (
@@ -70,8 +76,8 @@ class PipelineSteps:
         schedule = make(
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
-        rows = pipeline.rows_of(batch_size or _USUAL_BATCH_SIZE, layout.replicas)
-        begins = agreed_begins(setting.over, model, self._graph, pipeline, schedule, rows)
+        expected = pipeline.rows_of(batch_size or _USUAL_BATCH_SIZE, layout.replicas)
+        begins = agreed_begins(setting.over, model, self._graph, pipeline, schedule, expected)
         cut = partition(wiring_of(self._graph), begins)
         if 2 * len(cut.edges) * schedule.micro_batches > channels.EDGES.count:
             raise ModelError(
@@ -83,6 +89,9 @@ class PipelineSteps:
         self._own = schedule.stages_of(layout.position)
         self._place = Place(setting.over, layout.ranks[layout.replica], layout.position)
         self._is_last = schedule.stages - 1 in self._own
+        self._drawn: set[int] = set()  # ids of the states of random generators
+        # The ranks that have the same stages, in all replicas.
+        self._peers = setting.over.split(layout.position) if layout.replicas > 1 else None
         self.reads = layout.position not in ranks_without_data(self._plan)
         self.weights = self._compiled()
 
@@ -115,23 +124,29 @@ class PipelineSteps:
         """Logs of a batch, after which the own stages have learnt from it."""
         model, over = self._model, self._setting.over
         data, share = self._with_share(batch)
+        before = self._metrics_before()
         with ops.channels(channels.TRAINING):
             one = tf.constant(1.0)
             scale = tf.cast(model.optimizer.scale_loss(one) if model.optimizer else one, tf.float64)
-            gradients, loss = self._step(data, share, "train", scale).train()
+            pipeline_step = self._step(data, share, "train", scale)
+            gradients, loss = pipeline_step.train()
+            self._combine_state(pipeline_step, share, "train")
             found = self.weights.completed(gradients)
             variables = [v for v in model.trainable_variables if id(v) in found]
             step = Step(over, self.weights.exchange, model, share)
             with gate(step), self.weights.seen_as_a_whole(variables):
                 model.optimizer.apply([found[id(v)] for v in variables], variables)
-            return self._logs(loss, share, over)
+            return self._logs(loss, share, over, before)
 
     def test_step(self, batch: Any) -> dict[str, Any]:
         """Logs of a batch."""
         data, share = self._with_share(batch)
+        before = self._metrics_before()
         with ops.channels(channels.EVALUATION):
-            loss, _ = self._step(data, share, "test").forward()
-            return self._logs(loss, share, self._setting.over)
+            step = self._step(data, share, "test")
+            loss, _ = step.forward()
+            self._combine_state(step, share, "test")
+            return self._logs(loss, share, self._setting.over, before)
 
     def predict_step(self, batch: Any) -> Any:
         """The model's outputs for the global batch, on all ranks."""
@@ -140,6 +155,7 @@ class PipelineSteps:
         with ops.channels(channels.PREDICTION):
             step = self._step(data, share, "predict")
             _, results = step.forward()
+            self._combine_state(step, share, "predict")
             outputs = [None] * len(self._graph.outputs)
             if self._is_last:
                 parts = [
@@ -182,10 +198,11 @@ class PipelineSteps:
         inputs, y, sample_weight = {}, None, None
         if data is not None:
             x, y, sample_weight = unpack(data)
-            tensors = standardized(self._model, x)
-            inputs = dict(zip(self._graph.inputs, tensors, strict=True))
+            inputs = standardized(self._model, self._graph, x)
         labels = [] if phase == "predict" else [y, sample_weight]
+        labels = keras.tree.map_structure(_dense, labels)
         flat = [leaf for leaf in keras.tree.flatten(labels) if leaf is not None]
+        divisors = self._divisors(share, phase, *labels) if self._is_last and labels else []
         micro_batches = []
         count = self._plan.schedule.micro_batches
         for k in range(count):
@@ -194,29 +211,32 @@ class PipelineSteps:
             micro_batches.append(
                 MicroBatch(
                     stop - begin,
-                    {value: tensor[begin:stop] for value, tensor in inputs.items()},
-                    [end - begin, share.total, *(t[begin:stop] for t in flat)],
+                    {value: packed(rows(t, begin, stop)) for value, t in inputs.items()},
+                    [end - begin, share.total, *divisors, *(t[begin:stop] for t in flat)],
                     tf.cast(end - begin, tf.float64) / tf.cast(share.total, tf.float64),
                     scale,
                 )
             )
         specs = [tf.TensorSpec((), tf.int64)] * 2
+        specs += [tf.TensorSpec((), tf.float64)] * len(divisors)
         specs += [tf.TensorSpec((None, *t.shape[1:]), t.dtype) for t in flat]
         key = (phase, *((tuple(s.shape), s.dtype) for s in specs))
         if key not in self._functions:
             structure = keras.tree.map_structure(lambda leaf: leaf is not None, labels)
             # They are functions of their own, whatever is traced around them.
-            with tf.init_scope(), drawn_apart(self._layout.replica):
-                self._functions[key] = self._trace(phase, specs, structure)
+            with tf.init_scope(), drawn_apart(self._layout.replica, self._drawn):
+                self._functions[key] = self._trace(phase, specs, structure, len(divisors))
+        for stage in self._functions[key].values():
+            stage.state.begin()
         return PipelineStep(self._plan, self._place, self._functions[key], micro_batches)
 
     def _trace(
-        self, phase: str, specs: Sequence[tf.TensorSpec], structure: Any
+        self, phase: str, specs: Sequence[tf.TensorSpec], structure: Any, divisors: int
     ) -> dict[int, StageFunctions]:
         def finish(outputs: Any, labels: list[tf.Tensor]) -> list[tf.Tensor]:
             if phase == "predict":
                 return list(keras.tree.flatten(outputs))
-            return self._finish(structure, outputs, labels)
+            return self._finish(structure, outputs, labels, divisors)
 
         kinds = "F"
         if phase == "train":
@@ -230,22 +250,48 @@ class PipelineSteps:
                 recompute=self._plan.recompute,
                 training=phase == "train",
                 predicts=phase == "predict",
-                state=self._model.metrics_variables if stage.is_last else (),
+                drawn=self._drawn,
             )
             for stage in (self._all_stages[number] for number in self._own)
         }
 
-    def _finish(self, structure: Any, outputs: Any, labels: list[tf.Tensor]) -> list[tf.Tensor]:
+    def _combine_state(self, step: PipelineStep, share: Share, phase: str) -> None:
+        """Gives what layers change themselves the values that one process would have."""
+        peers: Any = self._peers or self._setting.over
+        here = Step(peers, self._setting.exchange, self._model, share)
+        changes = [c for stage in step.stages.values() for c in stage.state.finish(here)]
+        if self._peers is not None:
+            with ops.channels(channels.REPLICAS.part(3 + _PHASES.index(phase), 6)):
+                combine_changes(here, changes)
+
+    def _divisors(
+        self, share: Share, phase: str, y: Any, sample_weight: Any
+    ) -> Sequence[tf.Tensor]:
+        """What losses divide by in the batch, where there are parts of it: see :mod:`.divisors`."""
+        compute_loss, graph = compiled_loss(self._model), self._graph
+        if compute_loss is None or self._parts == 1:
+            return []
+        outputs = keras.tree.map_structure(graph.spec, graph.output_structure)
+        step = Step(self._setting.over, self._setting.exchange, self._model, share)
+        with traced_as(_NO_OPS), ops.channels(channels.REPLICAS.part(_PHASES.index(phase), 6)):
+            return divisors_of(step, compute_loss, outputs, y, sample_weight, self._peers)
+
+    def _finish(
+        self, structure: Any, outputs: Any, labels: list[tf.Tensor], divisors: int
+    ) -> list[tf.Tensor]:
         """The compiled loss of a micro-batch; the metrics count it."""
-        model, leaves = self._model, iter(labels[2:])
+        known, leaves = iter(labels[2 : 2 + divisors]), iter(labels[2 + divisors :])
+        model = self._model
         y, sample_weight = keras.tree.map_structure(
             lambda there: next(leaves) if there else None, structure
         )
         share = Share(labels[0], labels[1], tf.constant(0, tf.int64))
         step = Step(self._setting.over, self._setting.exchange, model, share)
+        step.whole_divisor = lambda own: own if self._parts == 1 else next(known)
         with traced_as(_NO_OPS), interposed_losses(step), self._refusing_mixed_samples(step):
             compute_loss, metrics = compiled_loss(model), compiled_metrics(model)
             loss = None if compute_loss is None else compute_loss(y, outputs, sample_weight)
+            step.whole_divisor = (lambda own: own) if self._parts == 1 else _of_a_metric
             if metrics is not None:
                 metrics.update_state(y, outputs, sample_weight)
         return [] if loss is None else [as_summand(model, loss)]
@@ -262,7 +308,18 @@ class PipelineSteps:
 
         return replaced(keras.losses.Loss, "__call__", check)
 
-    def _logs(self, loss: Any, share: Share, over: World) -> dict[str, Any]:
+    def _metrics_before(self) -> list[Change]:
+        """The states of metrics, which stages are about to change."""
+        rules = known_rules(self._model)
+        return [
+            # Every stage adds its losses to that of the batch, not those with samples alone.
+            Change(v, tf.identity(tensor_of(v)), rules.get(id(v), "sum"), always_adds=True)
+            for v in self._model.metrics_variables
+        ]
+
+    def _logs(
+        self, loss: Any, share: Share, over: World, metrics: Sequence[Change]
+    ) -> dict[str, Any]:
         model = self._model
         counts = share.local if self._is_last else tf.constant(0, tf.int64)
         tracker = loss_tracker(model)
@@ -270,4 +327,16 @@ class PipelineSteps:
         tracker.total.assign_add(tf.cast(loss * total, tracker.total.dtype))
         tracker.count.assign_add(tf.cast(counts, tracker.count.dtype))
         step = Step(over, self._setting.exchange, model, Share(counts, *share[1:]))
-        return global_logs(step, model.get_metrics_result(), [], self._setting.votes)
+        return global_logs(step, model.get_metrics_result(), metrics, self._setting.votes)
+
+
+def _of_a_metric(divisor: tf.Tensor) -> tf.Tensor:
+    raise ModelError(
+        "A metric is a loss with a mask, or with reduction='mean_with_sample_weight', and a "
+        "pipeline does not know by what it divides in the whole batch. Leave it to loss=, or give "
+        "a metric of keras.metrics the sample weights by weighted_metrics=."
+    )
+
+
+def _dense(labels: Any) -> Any:
+    return tf.sparse.to_dense(labels) if isinstance(labels, tf.SparseTensor) else labels

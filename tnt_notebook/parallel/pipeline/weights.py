@@ -10,7 +10,6 @@ A model that was built with ``tnt.lazy()`` stays apart.
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -21,7 +20,14 @@ import tensorflow as tf
 from tnt_notebook.comm import Communicator, World, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.absent import drop, is_here, is_lazy
-from tnt_notebook.keras.optimizers import global_norm_replaced, only_slots
+from tnt_notebook.keras.optimizers import (
+    applied_to,
+    global_norm_replaced,
+    is_multi,
+    only_slots,
+    trained_by,
+    with_inner,
+)
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.holders import distribute
@@ -93,16 +99,21 @@ class Weights:
             chosen = [i for i, v in enumerate(variables) if self._holders[id(v)] == holders]
             if not chosen or group.size == 1:
                 continue
-            dense = [tf.convert_to_tensor(result[i]) for i in chosen]
+            # Of several stages, some may have dense ones, and one process would have had their sum.
+            alike = [
+                result[i] if len(holders) == 1 else tf.convert_to_tensor(result[i]) for i in chosen
+            ]
             one = tf.constant(1.0, tf.float64)
             exchange: Callable[..., list[Any]] = self._exchange
             # Ranks outside of the group do not count its channels.
             with ops.channels(channels.GRADIENTS.part(number, len(self._groups))):
-                summed = exchange(dense, [variables[i] for i in chosen], one, group)
+                summed = exchange(alike, [variables[i] for i in chosen], one, group)
             for i, gradient in zip(chosen, summed, strict=True):
+                result[i] = gradient
                 # Where TensorFlow knows the shape of a gradient, it multiplies it in another order
                 # with scalars, and the bits of the weights would differ from rank to rank.
-                result[i] = tf.ensure_shape(gradient, variables[i].shape)
+                if not isinstance(gradient, tf.IndexedSlices):
+                    result[i] = tf.ensure_shape(gradient, variables[i].shape)
         return result
 
     @contextlib.contextmanager
@@ -111,22 +122,24 @@ class Weights:
         the norm of all, and leaves a step out if any gradient of any rank is not finite.
         """
         with (
-            global_norm_replaced(functools.partial(self._norm, variables)),
+            applied_to(self._model.optimizer, variables),
+            global_norm_replaced(self._norm),
             replaced(keras.optimizers.LossScaleOptimizer, "check_finite", self._all_finite),
             only_slots(self._model.optimizer, is_here),
         ):
             yield
 
-    def _norm(self, variables: Sequence[keras.Variable], gradients: Sequence[Any]) -> tf.Tensor:
+    def _norm(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
         """Over all stages; each gradient counts on one rank."""
         squares = [tf.constant(0.0, tf.float64)]
         for gradient, variable in zip(gradients, variables, strict=True):
             first = self._holders[id(variable)][0] == self._layout.position
             if first and gradient is not None and self._layout.replica == 0:
-                dense = tf.cast(tf.convert_to_tensor(gradient), tf.float64)
-                squares.append(tf.reduce_sum(tf.square(dense)))
+                # Keras takes the slices of a sparse one each alone.
+                numbers = getattr(gradient, "values", gradient)
+                squares.append(tf.reduce_sum(tf.square(tf.cast(numbers, tf.float64))))
         (total,) = ops.allreduce([tf.add_n(squares)], label="allreduce of norms", over=self._over)
-        return tf.cast(tf.sqrt(total), tf.convert_to_tensor(gradients[0]).dtype)
+        return tf.cast(tf.sqrt(total), gradients[0].dtype)
 
     def _all_finite(
         self, check_finite: Callable[..., Any], optimizer: Any, gradients: Any
@@ -141,20 +154,32 @@ class Weights:
         return {id(v): tf.zeros_like(v.value) for v in self._stands_in_for} | gradients
 
     def _find_stand_ins(self) -> list[keras.Variable]:
-        """Makes a position that trains no weights a holder of the smallest one; gives it here.
+        """Makes a position that trains no weights of an optimizer a holder of the smallest of them;
+        gives them here.
 
         So its optimizer goes on with those of the others: counts steps, scales losses, and is there
         when norms and overflows are exchanged.
         """
+        mine = []
+        for trainable in self._trained_by_each_optimizer():
+            busy = {position for v in trainable for position in self._holders[id(v)]}
+            idle = sorted(set(self._rank_of) - busy)
+            if idle and trainable:
+                smallest = min(trainable, key=lambda v: math.prod(v.shape))
+                holders = self._holders[id(smallest)]
+                self._holders[id(smallest)] = tuple(sorted({*holders, *idle}))
+                if self._layout.position in idle:
+                    mine.append(smallest)
+        return mine
+
+    def _trained_by_each_optimizer(self) -> list[list[keras.Variable]]:
         trainable = [v for v in self._model.trainable_variables if id(v) in self._holders]
-        busy = {position for v in trainable for position in self._holders[id(v)]}
-        idle = sorted(set(self._rank_of) - busy)
-        if not idle or not trainable:
-            return []
-        smallest = min(trainable, key=lambda v: math.prod(v.shape))
-        holders = self._holders[id(smallest)]
-        self._holders[id(smallest)] = tuple(sorted({*holders, *idle}))
-        return [smallest] if self._layout.position in idle else []
+        optimizer = self._model.optimizer
+        if optimizer is None or not any(map(is_multi, with_inner(optimizer))):
+            return [trainable]
+        each = [one for one in with_inner(optimizer) if len(with_inner(one)) == 1]
+        known = [{id(v) for v in trained_by(one)} for one in each]
+        return [[v for v in trainable if id(v) in own] for own in known]
 
     def _find_holders(self) -> dict[int, tuple[int, ...]]:
         """The positions in the pipeline that have a variable of a layer, by its id."""

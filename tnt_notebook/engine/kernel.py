@@ -1,0 +1,173 @@
+"""The kernel of a rank: cells that await, that print much, and that would read from a keyboard.
+
+A cell with ``await`` runs in the kernel's own event loop, as in a notebook: what it has created
+goes on between cells. The cell of a fit cannot, since the loop waits for its answer: it has a loop
+of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import functools
+import getpass
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from ipykernel import zmqshell
+from ipyparallel.engine import app
+from ipyparallel.engine.kernel import IPythonParallelKernel
+from IPython.utils.process import system  # type: ignore[attr-defined]
+
+from tnt_notebook.comm import world
+from tnt_notebook.engine.outlet import Outlet, shortened
+from tnt_notebook.errors import NoInputError
+
+
+class _NoSubshells:
+    """ipykernel asks its thread of subshells from where cells are interrupted; an engine has none,
+    and the cell would be lost."""
+
+    parent_thread = threading.main_thread()
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class RankKernel(IPythonParallelKernel):
+    """ipyparallel's, which awaits, is interrupted while it does, says what it does not show of what
+    cells print, and has no keyboard."""
+
+    shell_channel_thread = _NoSubshells()
+    _supports_kernel_subshells = False
+
+    def __init__(self, **about: Any) -> None:
+        super().__init__(**about)
+        # In threads and fits, too: there ipykernel would leave Python's own.
+        builtins.input = self.raw_input  # type: ignore[assignment]
+        getpass.getpass = self.getpass
+        zmqshell.system = _run_without_input  # type: ignore[attr-defined]
+        self._outlet = Outlet(self.session, world().size)
+
+    async def do_execute(self, *said: Any, **how: Any) -> dict[str, Any]:
+        """Runs a cell; where a wait of it was interrupted, that is what it raises."""
+        self._cancelled = False
+        with self._bounded_output():
+            reply = await super().do_execute(*said, **how)
+        if self._cancelled and reply.get("ename") == "CancelledError":
+            *lines, _ = reply["traceback"]
+            reply |= {"ename": "KeyboardInterrupt", "evalue": "", "traceback": lines}
+        return _short(reply)
+
+    def do_apply(self, *said: Any) -> tuple[dict[str, Any], list[bytes]]:
+        """Calls a function."""
+        with self._bounded_output():
+            reply, result = super().do_apply(*said)
+        return _short(reply), result
+
+    @contextmanager
+    def _bounded_output(self) -> Iterator[None]:
+        self._outlet.begin()
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            topic = self._topic("stream")
+            self._outlet.end(self.iopub_socket, parent=self.get_parent("shell"), ident=topic)
+
+    @contextmanager
+    def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Iterator[None]:
+        """ipykernel's would let code between two waits go on to its end."""
+        with _interrupts(future) as cancelled:
+            yield
+        self._cancelled = cancelled()
+
+    def raw_input(self, prompt: str = "") -> NoReturn:
+        """What ``input`` is in cells."""
+        raise NoInputError(
+            "A rank has no keyboard to read from. Ask in a cell of the notebook, and send the "
+            "answer: answer = input(), then %tnt_push answer"
+        )
+
+    def getpass(self, prompt: str = "", stream: Any = None) -> NoReturn:
+        """What ``getpass.getpass`` is in cells."""
+        self.raw_input()
+
+
+def install() -> None:
+    """Makes this the kernel of the engine that is to be started."""
+    app.Kernel = RankKernel
+
+
+def run_cell(shell: Any, cell: str) -> Any:
+    """Runs a cell to its end within a call of the running loop: where it awaits, in a loop of its
+    own. What it has created and left running there is cancelled.
+
+    Returns:
+        IPython's ExecutionResult.
+    """
+    before, shell.loop_runner = shell.loop_runner, functools.partial(_run_to_end, shell)
+    try:
+        return shell.run_cell(cell, store_history=False)
+    finally:
+        shell.loop_runner = before
+
+
+def _run_to_end(shell: Any, cell: Coroutine[Any, Any, Any]) -> Any:
+    outer, caller = asyncio.get_running_loop(), asyncio.current_task()
+    # What loops and tasks say as they pause: "Extending asyncio" in Python's documentation.
+    if caller is not None:
+        asyncio.tasks._leave_task(outer, caller)
+    asyncio._set_running_loop(None)
+    try:
+        with asyncio.Runner() as runner:
+            task = runner.get_loop().create_task(cell)
+            with _interrupts(task) as cancelled:
+                result = runner.get_loop().run_until_complete(task)
+    finally:
+        asyncio._set_running_loop(outer)
+        if caller is not None:
+            asyncio.tasks._enter_task(outer, caller)
+    if cancelled() and isinstance(result.error_in_exec, asyncio.CancelledError):
+        result.error_in_exec = KeyboardInterrupt()
+        shell._last_traceback.pop()
+    return result
+
+
+@contextmanager
+def _interrupts(cell: asyncio.Future[Any]) -> Iterator[Callable[[], bool]]:
+    """Inside, an interrupt raises where the cell's code is, and cancels it where it waits.
+
+    Yields:
+        What says whether it was cancelled.
+    """
+    cancelled, loop = threading.Event(), cell.get_loop()
+
+    def interrupt(signum: int, frame: Any) -> None:
+        if asyncio.current_task(loop) is cell:
+            raise KeyboardInterrupt
+        cancelled.set()
+        loop.call_soon_threadsafe(cell.cancel)  # it may be in a wait of the system
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield cancelled.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _short(reply: dict[str, Any]) -> dict[str, Any]:
+    if "ename" not in reply:
+        return reply
+    lines = [shortened(line) for line in reply["traceback"]]
+    return reply | {"evalue": shortened(reply["evalue"]), "traceback": lines}
+
+
+def _run_without_input(cmd: str) -> int:
+    """``!cmd``: in a terminal of its own, where nobody would ever type an end of input."""
+    return system(f"exec </dev/null\n{cmd}")

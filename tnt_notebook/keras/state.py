@@ -1,0 +1,60 @@
+"""Variables that are neither weights nor of an optimizer, and whose code changes them.
+
+The same from Keras 3.10 to 3.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.keras.graph import layers_within
+
+
+def state_of_own_layers(model: keras.Model) -> Iterator[keras.Variable]:
+    """The state of layers that Keras itself has written, such as moving statistics. Not their
+    weights, which a model may have frozen."""
+    for layer in layers_within(model):
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.built:
+            yield layer.moving_mean
+            yield layer.moving_variance
+        elif _is_of_keras(type(layer)):
+            yield from layer._non_trainable_variables
+
+
+def state_of_own_metrics(model: keras.Model) -> Iterator[keras.Variable]:
+    """The state of metrics that Keras itself updates, people's subclasses of them among these."""
+    for metric in _metrics_within(model.metrics):
+        if _is_of_keras(type(metric).update_state):
+            yield from metric._variables
+
+
+def needs_trial(model: keras.Model) -> bool:
+    """Whether its gradients may look at several samples at a time: where people's own code computes
+    (a class or a function of theirs, or operations of keras.ops between layers), or layers add to
+    the loss, in Keras 3.10 a sum over samples."""
+    return any(
+        not _is_of_keras(type(layer))
+        or isinstance(layer, keras.layers.Lambda)
+        or layer.activity_regularizer is not None
+        or any(not isinstance(o, keras.Layer) for o in getattr(layer, "operations", ()))
+        for layer in layers_within(model)
+    )
+
+
+def tensor_of(variable: keras.Variable) -> tf.Variable:
+    """What holds its value, in its own dtype also where a layer computes in another one."""
+    return variable._value
+
+
+def _metrics_within(metrics: list[keras.Metric]) -> Iterator[keras.Metric]:
+    for metric in metrics:
+        yield metric
+        yield from _metrics_within(metric._metrics)
+
+
+def _is_of_keras(thing: Any) -> bool:
+    return str(thing.__module__).partition(".")[0] in ("keras", "tnt_notebook")
