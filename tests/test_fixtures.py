@@ -89,8 +89,8 @@ def test_nothing_is_left(source, end, processes):
     interfaces = set(os.listdir("/sys/class/net"))
     with program(source) as holder:
         folder = Path(holder.stdout.readline().strip())
-        started = psutil.Process(holder.pid).children(recursive=True)
-        assert processes <= {process.name() for process in started} and folder.exists()
+        started = eventually(lambda: with_names(psutil.Process(holder.pid), processes))
+        assert folder.exists()
         assert set(os.listdir("/sys/class/net")) == interfaces
         if end == "exit":
             holder.stdin.close()
@@ -103,3 +103,9 @@ def test_nothing_is_left(source, end, processes):
     assert not list(Path("/sys/fs/cgroup").glob(f"*/{folder.name}"))
     assert set(os.listdir("/sys/class/net")) == interfaces
     assert not Path("/dev/shm", folder.name).exists()
+
+
+def with_names(holder: psutil.Process, names: set[str]) -> list[psutil.Process]:
+    """All that it has started; nothing, while one of the names is not among them."""
+    started = holder.children(recursive=True)
+    return started if names <= {process.name() for process in started} else []

@@ -177,9 +177,11 @@ def test_what_was_killed_as_a_whole_is_removed_by_the_next_start(owner, private_
     _, cluster_id, *folders = read_until(owner, "ready")
     read_until(owner, "child")
     notebook = psutil.Process(owner.pid)
-    wardens = [child for child in notebook.children() if warden.__file__ in child.cmdline()]
-    assert len(wardens) == 1
-    for process in [*wardens, notebook, *map(psutil.Process, processes_of(cluster_id))]:
+    (guard,) = [child for child in notebook.children() if warden.__file__ in child.cmdline()]
+    ranks = [psutil.Process(pid) for pid in processes_of(cluster_id)]
+    notebook.suspend()  # it would start another guard
+    os.killpg(guard.pid, signal.SIGKILL)  # both of its processes at once
+    for process in [notebook, *ranks]:
         process.kill()
     eventually(lambda: not processes_of(cluster_id))
     owner.communicate()

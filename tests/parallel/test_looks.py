@@ -79,7 +79,7 @@ def test_the_last_step_of_every_phase(ranks, ranks_, stages, schedule):
         assert idle_of(fit) == {}
         assert set(hidden(fit)) == (set(range(ranks_)) if ranks_ > 1 else set())
     else:
-        assert 0 < fit["formula"] < 1
+        assert 0 <= fit["formula"] < 1  # zb-h1 idles for nothing where W takes longer than F and I
         assert "formula" not in steps["predict"]
         for idle in idle_of(fit).values():
             assert 0 <= sum(idle) < fit["seconds"]

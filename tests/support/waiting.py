@@ -2,11 +2,15 @@
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
-def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Returns when the condition holds; fails if it does not within so many seconds."""
+def eventually(condition: Callable[[], T], seconds: float = 10.0) -> T:
+    """What the condition says once it holds; fails if it does not within so many seconds."""
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (value := condition()):
         assert time.monotonic() < deadline, "it did not become so"
         time.sleep(0.02)  # between two looks
+    return value

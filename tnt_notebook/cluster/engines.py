@@ -265,9 +265,11 @@ class Engines:
         ended = {
             r: end for r, log in logs.items() for end in ends(log) if end.pid == seats[r]["pid"]
         }
-        hows = ", ".join(dict.fromkeys(end.how for end in ended.values()))
-        why = f" ({hows})" if hows else ""
         job = self._job_at_its_end()
+        no_launcher = job is None and not self.launcher_runs()
+        hows = list(dict.fromkeys(end.how for end in ended.values()))
+        hows += ["mpiexec has ended as well"] if no_launcher else []
+        why = f" ({', '.join(hows)})" if hows else ""
         if job is not None and job.state in ("ending", "ended"):
             title = SYSTEMS[self.record.launcher].title
             parts.append(f"{title} says: job {self.record.job} {job}.")
@@ -277,8 +279,8 @@ class Engines:
                 f"Nobody has told of an end of {ranks_label(silent)}: the host is cut off or down, "
                 "or its processes were stopped, or all killed at once."
             )
-        if job is None and not self.launcher_runs():
-            parts.append("mpiexec has ended as well: if somebody has ended it, the ranks ended so.")
+        if no_launcher:
+            parts.append("If somebody has ended mpiexec, the ranks ended with it.")
         for rank, log in logs.items():
             parts.append(f"Log of rank {rank} on {seats[rank]['host']}:\n{log or '(empty)'}")
         said = tail(self.folder.launcher_log, TAIL_LINES)
