@@ -79,7 +79,11 @@ def main() -> None:
         table.add_row(kind, str(len(of_kind)), str(short), f"{middle:.1f}", f"{seconds[-1]:.1f}")
     console.print(table)
     short = sum(bool(v.short) for v in judged) + bool(left)
-    console.print(f"seed {arguments.seed}: {len(judged)} faults, {short} fell short {left or ''}")
+    late = sum(v.late for v in judged)
+    console.print(
+        f"seed {arguments.seed}: {len(judged) - late} faults, {short} fell short {left or ''}"
+        f"({late} rows beside them whose fit had ended before)"
+    )
     sys.exit(1 if short else None)
 
 

@@ -16,15 +16,14 @@ ENDS = {
     "segmentation fault": "import ctypes; ctypes.string_at(0)",
 }
 
-#: Runs on a rank once, also where the cell is run again after a failure.
+#: Happens on a rank once, also where the cell is run again after a failure.
 TRAP = """
+flag = {flag!r} + str(comm.world().rank)
+struck = comm.world().rank in {ranks} and not os.path.exists(flag)
 def fault():
+    open(flag, "x").close()
 {code}
-if comm.world().rank in {ranks}:
-    flag = {flag!r} + str(comm.world().rank)
-    if not os.path.exists(flag):
-        open(flag, "x").close()
-        {start}
+{start}
 """
 
 
@@ -51,12 +50,11 @@ class Fault:
         """What the cell of a fit holds, so that it happens there; nothing for other faults."""
         if self.kind not in ("end", "stuck", "raise"):
             return ""
-        start = f"threading.Timer({self.delay_s:.3f}, fault).start()"
+        start = f"if struck: (timer := threading.Timer({self.delay_s:.3f}, fault)).start()"
         if self.kind == "raise":
-            start = "x = faulty(x)"
+            start = FAULTY
         code = "".join(f"    {line}\n" for line in self.code.splitlines())
-        text = TRAP.format(code=code, ranks=set(self.ranks), flag=flag, start=start)
-        return FAULTY + text if self.kind == "raise" else text
+        return TRAP.format(code=code, ranks=set(self.ranks), flag=flag, start=start)
 
     @property
     def fatal(self) -> bool:
@@ -70,15 +68,13 @@ class Fault:
 
 #: Input that raises in the middle of an epoch, where Keras reads it.
 FAULTY = """
-def faulty(values):
-    class Faulty(keras.utils.PyDataset):
-        def __len__(self): return -(-len(values) // 30)
-        def __getitem__(self, number):
-            if number == 2: fault()
-            return values[number * 30:number * 30 + 30], y_[number * 30:number * 30 + 30]
-    global y, y_
-    y_, y = y, None
-    return Faulty()
+class Faulty(keras.utils.PyDataset):
+    x, y = x, y
+    def __len__(self): return -(-len(self.x) // 30)
+    def __getitem__(self, number):
+        if struck and number == 2: fault()
+        return self.x[number * 30:number * 30 + 30], self.y[number * 30:number * 30 + 30]
+x, y = Faulty(), None
 """
 
 

@@ -40,23 +40,26 @@ class Verdict:
     Attributes:
         seconds: from the moment of the fault, or of the fit where that ended first, to the answer.
         said: what the notebook showed.
+        late: whether the fit had ended before the moment of the fault.
         short: what fell short, in words.
     """
 
     row: Row
     seconds: float = 0.0
     said: str = ""
+    late: bool = False
     short: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = [f"{self.row} -> {self.seconds:.1f} s" + ("" if self.short else ", as it should")]
+        verdict = "fell short" if self.short else "too late" if self.late else "as it should"
+        lines = [f"{self.row} -> {self.seconds:.1f} s, {verdict}"]
         lines += [f"    {words}" for words in self.short]
         return "\n".join(lines)
 
     def record(self) -> dict[str, Any]:
         return {
             "row": self.row.number, "what": str(self.row), "seconds": self.seconds,
-            "short": self.short, "said": self.said,
+            "late": self.late, "short": self.short, "said": self.said,
         }  # fmt: skip
 
 
@@ -136,10 +139,11 @@ def _run(setting: Setting, row: Row, verdict: Verdict) -> None:
     begin = time.monotonic()
     shown = "" if fault.kind == "rest" else person.train(training, str(folder), trap)
     person, told = _strike(setting, person, fault)
-    verdict.seconds = time.monotonic() - begin - (fault.delay_s if trap else 0.0)
+    verdict.seconds = max(0.0, time.monotonic() - begin - (fault.delay_s if trap else 0.0))
     verdict.said = shown + told
     struck = not trap or any(setting.folder.glob(f"{flag.name}*"))
-    _judge(row, verdict, struck)
+    verdict.late = not struck
+    _judge(row, verdict)
     if "state finished" in told:
         _compare(person, row, reference, verdict)
     _mend(person, row, verdict)
@@ -172,14 +176,14 @@ def _strike(setting: Setting, person: Person, fault: Fault) -> tuple[Person, str
     return person, person.told()
 
 
-def _judge(row: Row, verdict: Verdict, struck: bool) -> None:
+def _judge(row: Row, verdict: Verdict) -> None:
     training, fault = row.training, row.fault
     goes_on = training.on_failure != "stop" and fault.kind in ("end", "stuck")
-    if struck:
+    if not verdict.late:
         for words in fault.expected(goes_on):
             if not re.search(words, verdict.said):
                 verdict.short.append(f"it does not say {words!r}")
-    if (goes_on or not struck) and "state finished" not in verdict.said:
+    if (goes_on or verdict.late) and "state finished" not in verdict.said:
         verdict.short.append("it did not go on to the end")
     within = WITHIN_S["restart" if goes_on else fault.kind if fault.kind in WITHIN_S else "else"]
     if verdict.seconds > within:

@@ -56,8 +56,10 @@ class Pace(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         time.sleep(0.03)
 held_out = x[:37], y[:37]
+timer = None
 {trap}
 model.fit(x, y, batch_size=30, epochs=4, validation_data=held_out, callbacks=[Pace()])
+if timer: timer.cancel()
 """
 
 
