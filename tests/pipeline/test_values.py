@@ -1,6 +1,7 @@
 """What goes from stage to stage: training is that of one process."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -242,13 +243,13 @@ def of_spread(told: bool = False) -> keras.Model:
 
 
 def test_state_that_does_not_combine_is_refused_until_it_is_told_how(ranks):
-    here, there = ranks.run(2, in_two_stages, False)
+    here, there = ranks.run(2, in_two_stages, of_spread)
     assert "assigns" in here and "tnt.combine(variable, rule)" in here and "rank 0" in there
-    assert ranks.run(2, in_two_stages, True) == ["", ""]
+    assert ranks.run(2, in_two_stages, functools.partial(of_spread, told=True)) == ["", ""]
 
 
-def in_two_stages(told):
-    model = of_spread(told)
+def in_two_stages(make):
+    model = make()
     model.compile("sgd", "mse")
     stages = tnt.Model(model, pipeline=tnt.Pipeline(2, 2, cut_at=["last"]))
     try:
@@ -258,6 +259,48 @@ def in_two_stages(told):
         comm.world().recover()
         return str(error)
     return ""
+
+
+class Penalized(layers.Layer):
+    """Draws, too, which says nothing of other samples."""
+
+    def __init__(self, reduce: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.reduce, self.seeds = reduce, keras.random.SeedGenerator(3)
+
+    def call(self, x: Any) -> Any:
+        self.add_loss(self.reduce(keras.ops.square(x)))
+        return x + keras.random.normal(keras.ops.shape(x), seed=self.seeds)
+
+
+#: Between two layers of a pipeline's first stage, and whether micro-batches may be given to it.
+BETWEEN = {
+    "a mean is taken off": (lambda x: x - keras.ops.mean(x, 0, keepdims=True), False),
+    "a sum as a loss": (lambda x: Penalized(keras.ops.sum)(x), False),
+    "a mean as a loss": (lambda x: Penalized(keras.ops.mean)(x), True),
+    "a sorted batch": (lambda x: layers.Lambda(lambda x: keras.ops.sort(x, 0))(x), False),
+    "a softmax": (lambda x: layers.Lambda(keras.ops.softmax)(x), True),
+}
+
+
+def between(what: str) -> keras.Model:
+    inputs = keras.Input((8,))
+    x = BETWEEN[what][0](layers.Dense(6)(inputs))
+    return keras.Model(inputs, layers.Dense(3, name="last")(x))
+
+
+def said_of_all_between():
+    return [in_two_stages(functools.partial(between, what)) for what in BETWEEN]
+
+
+def test_what_looks_at_several_samples_is_refused(ranks):
+    for (_, may_be), here, there in zip(
+        BETWEEN.values(), *ranks.run(2, said_of_all_between), strict=True
+    ):
+        if may_be:
+            assert here == there == ""
+        else:
+            assert "looks at several samples" in here and "rank 0" in there
 
 
 def with_norm() -> keras.Model:

@@ -36,12 +36,24 @@ def needs_trial(model: keras.Model) -> bool:
     """Whether its gradients may look at several samples at a time: where people's own code computes
     (a class or a function of theirs, or operations of keras.ops between layers), or layers add to
     the loss, in Keras 3.10 a sum over samples."""
-    return any(
-        not _is_of_keras(type(layer))
-        or isinstance(layer, keras.layers.Lambda)
-        or layer.activity_regularizer is not None
-        or any(not isinstance(o, keras.Layer) for o in getattr(layer, "operations", ()))
+    return _may_mix_samples(model) or any(
+        not isinstance(operation, keras.Layer)
         for layer in layers_within(model)
+        for operation in getattr(layer, "operations", ())
+    )
+
+
+def call_needs_trial(operation: Any) -> bool:
+    """The same of one call of a graph."""
+    return not isinstance(operation, keras.Layer) or _may_mix_samples(operation)
+
+
+def _may_mix_samples(layer: keras.Layer) -> bool:
+    return any(
+        not _is_of_keras(type(inner))
+        or isinstance(inner, keras.layers.Lambda)
+        or inner.activity_regularizer is not None
+        for inner in layers_within(layer)
     )
 
 

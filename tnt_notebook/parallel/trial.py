@@ -13,7 +13,6 @@ moving statistics. Everything that was assigned gets its value back.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +28,7 @@ from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.keras.tensorflow import outside_of_tracing
 from tnt_notebook.parallel import agreement
+from tnt_notebook.parallel.alone import each_sample_alone
 from tnt_notebook.parallel.combine import RULES
 from tnt_notebook.parallel.data import Replica, Share, cut
 from tnt_notebook.parallel.drawn import drawn
@@ -265,8 +265,8 @@ def _traced(model: keras.Model, step: Callable[[Any], Any], example: Any) -> _Tr
 
 @contextlib.contextmanager
 def _comparable(gradients: dict[str, Any]) -> Iterator[None]:
-    """Inside, what a step makes of a sample does not depend on the others beside it, and what it
-    gives to optimizers is added to ``gradients``."""
+    """As :func:`each_sample_alone`, and what a step gives to optimizers is added to
+    ``gradients``."""
     graph = tf.compat.v1.get_default_graph()
 
     def keep(_: Any, optimizer: Any, given: Sequence[Any], variables: Any = None) -> None:
@@ -276,56 +276,11 @@ def _comparable(gradients: dict[str, Any]) -> Iterator[None]:
                 before = gradients.get(variable.path, 0.0)
                 gradients[variable.path] = before + tf.convert_to_tensor(gradient)
 
-    def in_inference(call: Any, layer: Any, inputs: Any, training: Any = None, **more: Any) -> Any:
-        return call(layer, inputs, training=False, **more)
-
     with contextlib.ExitStack() as stack:
         for kind in classes_with_own_apply():
             stack.enter_context(replaced(kind, "apply", keep))
-        stack.enter_context(replaced(keras.layers.BatchNormalization, "call", in_inference))
-        for name, draw in _DRAWING.items():
-            for full, has_seed in ((name, False), (f"stateless_{name}", True)):
-                alike = functools.partial(_alike, draw, has_seed)
-                stack.enter_context(replaced(tf.random, full, alike))
-        for module, name in _SHUFFLING:
-            stack.enter_context(replaced(module, name, lambda _, values, *given, **more: values))
-        stack.enter_context(replaced(tf.nn.experimental, "stateless_dropout", _dropped_alike))
+        stack.enter_context(each_sample_alone())
         yield
-
-
-#: Of tf.random: what is drawn without a state from a shape, a seed and more, and which draw so.
-_DRAWING = {
-    "normal": tf.random.stateless_normal,
-    "uniform": tf.random.stateless_uniform,
-    "truncated_normal": tf.random.stateless_truncated_normal,
-}
-_SHUFFLING = ((tf.random, "shuffle"), (tf.random.experimental, "stateless_shuffle"))
-_SEED = (1, 2)
-
-
-def _alike(
-    draw: Callable[..., Any], has_seed: bool, _: Any, shape: Any, *given: Any, **more: Any
-) -> Any:
-    """Draws for one sample, and gives it to all."""
-    shape = tf.convert_to_tensor(shape, tf.int32)
-    if has_seed and "seed" not in more:
-        given = given[1:]
-    more = {name: value for name, value in more.items() if name not in ("seed", "name")}
-    row = draw(_of_one(shape), _SEED, *given, **more)
-    return tf.broadcast_to(row, shape)
-
-
-def _dropped_alike(
-    drop: Callable[..., Any], x: Any, rate: Any, seed: Any, noise_shape: Any = None, **more: Any
-) -> Any:
-    x = tf.convert_to_tensor(x)
-    shape = tf.shape(x) if noise_shape is None else tf.convert_to_tensor(noise_shape, tf.int32)
-    return drop(x, rate, _SEED, noise_shape=_of_one(shape), **more)
-
-
-def _of_one(shape: tf.Tensor) -> tf.Tensor:
-    """A shape with one sample."""
-    return tf.concat([tf.ones_like(shape[:1]), shape[1:]], 0)
 
 
 def _drawn_batch(chance: np.random.Generator, data: Any, ranks: int) -> Any:

@@ -18,14 +18,14 @@ import tensorflow as tf
 from tnt_notebook.comm import ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import as_summand, own_losses, weight_losses
-from tnt_notebook.keras.state import tensor_of
+from tnt_notebook.keras.state import call_needs_trial, tensor_of
 from tnt_notebook.parallel.combine import known_rules
 from tnt_notebook.parallel.interpose import recorded_assignments
 from tnt_notebook.parallel.pipeline.graph import Call, Graph, layers_of, trained_values
+from tnt_notebook.parallel.pipeline.layer_trial import found_rule, refuse_mixed_samples
 from tnt_notebook.parallel.pipeline.packing import unpacked
 from tnt_notebook.parallel.pipeline.parts import parts_of
 from tnt_notebook.parallel.pipeline.state import StageState
-from tnt_notebook.parallel.pipeline.state_trial import found_rule
 from tnt_notebook.plan.partition import Partition, Stage
 
 #: What the last stage does with the model's outputs: gives tensors that it adds up (training,
@@ -155,6 +155,10 @@ class StageFunctions:
         n = len(model.values)
         own, drawn = {id(v) for v in model.variables()}, set() if drawn is None else drawn
         self.state = StageState(functools.partial(self._rule_of, model, training))
+        with tf.init_scope():
+            for call in model.calls:
+                if call_needs_trial(call.operation):
+                    refuse_mixed_samples(model.graph, call, model.model, training)
         last: list[tf.Tensor] = []
 
         def forward(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
