@@ -95,7 +95,7 @@ WORDS: dict[str, Callable[[Fault, bool], list[str]]] = {
     "mpiexec": lambda fault, goes_on: ["mpiexec"],
     "kernel": lambda fault, _: [],
     "stop": lambda fault, _: ["state stopped|state finished"],
-    "abort": lambda fault, _: ["abort|state finished"],
+    "abort": lambda fault, _: ["interrupted|abort|state finished"],
     "interrupt": lambda fault, _: ["state stopped|state finished"],
 }
 
