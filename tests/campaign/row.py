@@ -11,13 +11,13 @@ from typing import Any
 
 from tests.campaign.faults import Fault
 from tests.campaign.person import Person, person
-from tests.campaign.trainings import Training
+from tests.campaign.trainings import TIMEOUT_S, Training
 from tnt_notebook.cluster.output import ranks_label
 
 #: Seconds within which the notebook has to say what happened, beside those that the fit takes when
 #: nothing happens. Ranks that are stuck are waited for (``--timeout``), and interrupted twice in
 #: vain; ranks that are started again load TensorFlow.
-WITHIN_S = {"stuck": 40.0, "restart": 60.0}
+WITHIN_S = {"stuck": TIMEOUT_S + 30.0, "restart": TIMEOUT_S + 60.0}
 ELSE_WITHIN_S = 15.0
 
 

@@ -37,6 +37,9 @@ model.compile("rmsprop", "binary_crossentropy", metrics=["accuracy"])
 """,
 }
 
+#: Seconds after which a rank that is waited for is taken to be stuck: ranks may trace for long.
+TIMEOUT_S = 20
+
 #: Options of the fit, and of how many ranks it needs a multiple.
 STRATEGIES = {
     "": 1,
@@ -80,7 +83,8 @@ class Training:
     ranks: int
 
     def options(self, folder: str) -> str:
-        words = [self.strategy, "--timeout 8"]
+        """With a folder for checkpoints, where something is to happen; without one, where not."""
+        words = [self.strategy, f"--timeout {TIMEOUT_S}" if folder else ""]
         if self.on_failure != "stop":
             words.append(f"--on-failure {self.on_failure} --restarts 2")
             words.append(f"--checkpoint {folder} --every 0.2")
