@@ -58,7 +58,12 @@ class Lineup:
             turns: of each, whose job is asked for what.
             of_all: makes one result of the answers of all ranks.
             rounds, seconds: as of `rotating`.
+
+        Raises:
+            JobError: nobody takes part.
         """
+        if not self._jobs:
+            raise JobError("there is nobody to measure: " + "; ".join(self.notes))
 
         def turn(name: str, request: dict[str, Any]) -> T | None:
             try:

@@ -13,6 +13,9 @@ model = keras.Sequential([keras.Input((64,)), *(layers.Dense(96, "tanh") for _ i
 split = keras.Sequential([keras.Input((8,)), layers.Dense(8, name="first"),
                           tnt.keras.layers.SplitLayer(), layers.Dense(8, name="last")])
 number = 3
+stateful = keras.Sequential([
+    keras.Input((3, 2), batch_size=4), keras.layers.LSTM(2, stateful=True), keras.layers.Dense(1),
+])
 """
 
 
@@ -23,12 +26,13 @@ def test_a_plan_of_a_model(shell_with_ranks):
         "first: in a cell of %%tnt, or of %%tnt_fit.\n"
     )
     typed(shell, CELL)
-    assert "'modle' is not defined in the cells of the ranks. There are model, split." in typed(
-        shell, "%tnt_plan modle"
-    )
+    said = typed(shell, "%tnt_plan modle")
+    assert "'modle' is not defined in the cells of the ranks. There are model, split, sta" in said
     assert (
         typed(shell, "%tnt_plan number") == "ModelError: 'number' is a int, and no Keras model.\n"
     )
+
+    assert "Make it with stateful=False" in typed(shell, "%tnt_plan stateful --batch-size 4")
 
     text = typed(shell, "%tnt_plan --batch-size 256 --micro-batches 4")
     blocks = [block.splitlines() for block in text.strip().split("\n\n")]

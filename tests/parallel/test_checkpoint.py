@@ -187,6 +187,9 @@ def test_checkpoints_of_another_cell_are_refused(ranks, tmp_path):
         assert "of another cell or script" in said and "resume=True" in said
     for said in ranks.run(2, refused, "with_everything", str(tmp_path), {"resume": True}):
         assert "is of another model: it had" in said
+    folder.write_run(tmp_path, {**folder.read_run(tmp_path), "format": 1})
+    for said in ranks.run(2, refused, "plain", str(tmp_path), {}):
+        assert "another version of tnt_notebook" in said and "--resume no" in said
 
 
 def _holds_no_run(where: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.graph import layers_within
 from tnt_notebook.parallel import agreement
 
@@ -41,3 +42,14 @@ def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
         ):
             found.append(value)
     return found
+
+
+def refuse_stateful(model: keras.Model) -> None:
+    """Raises ModelError where a layer needs the samples of a batch in their places."""
+    stateful = [layer.name for layer in layers_within(model) if getattr(layer, "stateful", False)]
+    if stateful:
+        raise ModelError(
+            f"{', '.join(stateful)}: a stateful layer goes on with the states that the samples in "
+            "the same places of the batch before have left, and ranks, which have parts of a "
+            "batch, cannot. Make it with stateful=False, or train on one process."
+        )

@@ -13,7 +13,7 @@ from tnt_notebook.keras.training import build_symbolically
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.data.adapt import unpack
 from tnt_notebook.parallel.holders import distribute
-from tnt_notebook.parallel.model_state import facts, optimizers_of, state_of
+from tnt_notebook.parallel.model_state import facts, optimizers_of, refuse_stateful, state_of
 from tnt_notebook.parallel.session import Session
 
 
@@ -31,7 +31,7 @@ def prepare(
     """
     over, with_loss = session.over, not call.startswith("predict")
     if over.size > 1:
-        _refuse_stateful(model)
+        refuse_stateful(model)
     if with_loss and not model.compiled:
         raise ModelError(
             f"The model is not compiled, so {call} has no loss and no optimizer: call "
@@ -46,16 +46,6 @@ def prepare(
     if session.pipeline is None:
         distribute(over, state, [range(over.size)] * len(state))
     agreement.share_state(over, state)
-
-
-def _refuse_stateful(model: keras.Model) -> None:
-    stateful = [layer.name for layer in layers_within(model) if getattr(layer, "stateful", False)]
-    if stateful:
-        raise ModelError(
-            f"{', '.join(stateful)}: a stateful layer goes on with the states that the samples in "
-            "the same places of the batch before have left, and ranks, which have parts of a "
-            "batch, cannot. Make it with stateful=False, or train on one process."
-        )
 
 
 def build(model: keras.Model, element: Any, with_loss: bool = True) -> None:

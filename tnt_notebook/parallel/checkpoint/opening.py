@@ -16,6 +16,8 @@ from tnt_notebook.parallel import agreement, seeds
 from tnt_notebook.parallel.checkpoint import folder
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 
+#: Of what is kept; another number where files mean something else than before.
+FORMAT = 2
 #: Seconds after which a file must be seen by other hosts: NFS looks again after up to a minute.
 _SEEN_S = 70.0
 
@@ -77,12 +79,18 @@ def _taken(where: Path, options: Checkpoint) -> tuple[dict[str, Any], bool]:
     if about is None:
         goes_on = _goes_on_unknown(where, options)
         about = {
-            "version": 1,
+            "format": FORMAT,
             "run": run_of(options),
             "began": time.time(),
             "random": seeds.state(),
             "ended": False,
         }
+    elif about.get("format") != FORMAT:
+        raise CheckpointError(
+            f"The checkpoints in {where} were written by another version of tnt_notebook, which "
+            "kept other things. Go on with that version; or say resume=False (--resume no) to "
+            "remove them and begin anew, or name another folder."
+        )
     elif options.resume is None:
         _check_run(where, about, options)
     folder.remove_left_over(where)
