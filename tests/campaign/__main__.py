@@ -32,7 +32,7 @@ def rows(seed: int) -> Iterator[Row]:
     """Without an end."""
     number = 0
     while True:
-        ranks = Random(f"{seed} cluster {number // ROWS_PER_CLUSTER}").choice([2, 3, 3, 4])
+        ranks = Random(f"{seed} cluster {number // ROWS_PER_CLUSTER}").choice([2, 2, 3, 4])
         chance = Random(f"{seed} row {number}")
         training = trainings.drawn(chance, ranks)
         yield Row(number, training, faults.drawn(chance, ranks))
