@@ -263,21 +263,23 @@ def test_a_rank_that_hangs_is_named_after_the_time_that_was_said(pair, impatient
 
 def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(cluster, tmp_path, capsys):
     whole = cluster.fit(CELL.format(epochs=6, pause=0), {}).wait(120).history["loss"]
-    for on_failure, checkpoint, how, living in (
-        ("shrink", {"folder": None, "in_memory": True}, "going on with ranks 0-1", [0, 1]),
-        ("restart", {"folder": str(tmp_path)}, "rank 2 was started again", [0, 1, 2]),
+    for on_failure, victim, checkpoint, how, living in (
+        ("shrink", 0, {"folder": None, "in_memory": True}, "going on with ranks 1-2", [1, 2]),
+        ("restart", 2, {"folder": str(tmp_path)}, "rank 2 was started again", [0, 1, 2]),
     ):
         fit = cluster.fit(
             CELL.format(epochs=6, pause=0.05), {"checkpoint": {**checkpoint, "every_steps": 5}},
             on_failure=on_failure, restarts=1,
         )  # fmt: skip
         eventually(lambda fit=fit: len(fit.history.get("loss", [])) >= 2, 60)
-        kill(cluster, 2)
+        kill(cluster, victim)
         fit.wait(120)
         assert fit.state == "finished"
         assert fit.history["loss"] == pytest.approx(whole, rel=1e-4)
-        assert f"rank 2 died on {os.uname().nodename} (SIGKILL): {how}" in capsys.readouterr().out
+        said = f"rank {victim} died on {os.uname().nodename} (SIGKILL): {how}"
+        assert said in capsys.readouterr().out
         assert cluster.living == living
+        assert fit.model_bytes().startswith(b"PK")
         if on_failure == "shrink":
             start_missing(cluster)
 

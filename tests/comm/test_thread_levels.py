@@ -39,7 +39,7 @@ print("rank", MPI.COMM_WORLD.rank, "is done", flush=True)
 """
 
 
-@pytest.mark.parametrize("level", ["single", "serialized", *["funneled"] * THOROUGH])
+@pytest.mark.parametrize("level", ["single", *["serialized", "funneled"] * THOROUGH])
 def test_collectives_failures_and_training(tmp_path, level):
     status, output = job.run(tmp_path, 2, SCRIPT, level)
     assert status == 0, output

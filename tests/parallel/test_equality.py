@@ -28,7 +28,7 @@ def run_model(name: str, distributed: bool) -> Outcome:
     return train(make, fit, distributed, evaluate)
 
 
-@pytest.mark.parametrize(("name", "n"), latin(MODELS, (4, 2, 3)))
+@pytest.mark.parametrize(("name", "n"), latin(MODELS, (2, 3, 2, 4)))
 def test_models(ranks, name, n):
     compare(ranks, n, run_model, name)
 
@@ -77,7 +77,7 @@ def run_optimizer(name: str, options: dict, distributed: bool) -> Outcome:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(ranks, name):
-    compare(ranks, 3, run_optimizer, name, OPTIMIZERS[name], rtol=1e-6, atol=1e-9)
+    compare(ranks, 2, run_optimizer, name, OPTIMIZERS[name], rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.core

@@ -16,9 +16,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tnt_notebook.cluster.ports import open_mpi_ports
 
 SIZE = 4
+#: A rank that has more memory is started anew before the tests of another file: TensorFlow keeps
+#: what it has traced, and four ranks would have all of a small machine's.
+MOST_BYTES = 5 << 29
 ROOT = Path(__file__).parents[2]
 
 
@@ -41,6 +46,7 @@ class RankPool:
         self._process: subprocess.Popen[bytes] | None = None
         self._connections: list[Connection] = []  # one to each rank
         self._options: dict[int, dict[str, Any]] = {}  # of the latest special world of n ranks
+        self._module = ""  # of the latest function
 
     def run(self, n: int, function: Callable[..., Any], *args: Any, **how: Any) -> list:
         """What ``function(*args)`` returns on each of n ranks. Arguments as of `outcomes`.
@@ -73,6 +79,9 @@ class RankPool:
         Returns:
             Of each rank ``("returned", value)`` or ``("raised", traceback)``.
         """
+        if function.__module__ != self._module and self._has_grown():
+            self.stop()
+        self._module = function.__module__
         if self._process is None or self._process.poll() is not None:
             self._start()
         deadline = time.monotonic() + timeout
@@ -93,6 +102,12 @@ class RankPool:
         except BaseException:  # pytest's own time-out: the next test must not get this one's answer
             self.stop()
             raise
+
+    def _has_grown(self) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            return False
+        ranks = psutil.Process(self._process.pid).children(recursive=True)
+        return any(rank.memory_info().rss > MOST_BYTES for rank in ranks)
 
     def output(self) -> str:
         """The last lines that the ranks printed."""

@@ -118,7 +118,7 @@ class Fit:
     def model_bytes(self) -> bytes:
         """The trained model as the bytes of a ``.keras`` file."""
         self.wait()
-        return self._cluster.call(Call.MODEL, ranks=[0])[0]
+        return self._cluster.ask(Call.MODEL)
 
     @property
     def timeline(self) -> Timeline:
@@ -338,7 +338,7 @@ class Fit:
             if {failure.ename for failure in execution.failures.values()} == {"SuspendedError"}:
                 raise SuspendedError(next(iter(execution.failures.values())).evalue)
             raise rank_error(execution.failures)
-        self._result = execution.answers[0]
+        self._result = execution.answers[min(execution.answers)]
         self.state = "stopped" if self._result["stopped"] else "finished"
 
     @contextmanager

@@ -238,6 +238,19 @@ class Ranks:
         """
         return self._carry_out(lambda one: one.call(function, *arguments), ranks, report, on_data)
 
+    def ask(
+        self,
+        function: Call,
+        *arguments: Any,
+        on_data: Callable[[dict[str, Any]], None] | None = None,
+        report: Callable[[str], None] = no_report,
+    ) -> Any:
+        """Calls a function of the engine side on the first rank that lives, and returns its answer;
+        the rest as in :meth:`call`."""
+        first = self.living[:1] or [0]
+        answers = self.call(function, *arguments, ranks=first, on_data=on_data, report=report)
+        return answers[first[0]]
+
     def _carry_out(
         self,
         send: Callable[[Execution], object],

@@ -40,7 +40,7 @@ def run(cluster: Cluster, question: dict[str, Any]) -> Bench:
         if interrupted:
             raise Interrupted(view.bench) from None
         raise
-    answer = answers[0]
+    answer = answers[min(answers)]
     if "refused" in answer:
         raise UsageError(answer["refused"])
     bench = Bench(answer)
@@ -64,7 +64,7 @@ def save(cluster: Cluster, bench: Bench) -> str:
     Raises:
         RulesError: the file of rules cannot be used.
     """
-    answer = cluster.call(Call.SAVE_RULES, bench.result, ranks=[0])[0]
+    answer = cluster.ask(Call.SAVE_RULES, bench.result)
     if "refused" in answer:
         raise RulesError(answer["refused"])
     cluster.call(Call.LOAD_RULES)
@@ -73,7 +73,7 @@ def save(cluster: Cluster, bench: Bench) -> str:
 
 
 def show_rules(cluster: Cluster) -> None:
-    print(rules_text(cluster.call(Call.KNOWN_RULES, ranks=[0])[0]))
+    print(rules_text(cluster.ask(Call.KNOWN_RULES)))
 
 
 class _View:

@@ -46,10 +46,9 @@ def run(
             progress = data[Published.PLANNED]
             status.update(f"measured {progress['done']} of {plural(progress['total'], 'layer')}")
 
-    answer = cluster.call(
-        Call.PLAN, name, pipeline, list(schedules), batch_size, ranks=[0], on_data=take,
-        report=status.update,
-    )[0]  # fmt: skip
+    answer = cluster.ask(
+        Call.PLAN, name, pipeline, list(schedules), batch_size, on_data=take, report=status.update
+    )
     if "refused" in answer:
         raise getattr(errors, answer["kind"])(answer["refused"])
     if answer["measured"]:
