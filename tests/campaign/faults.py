@@ -83,7 +83,8 @@ def _died(fault: Fault, goes_on: bool) -> list[str]:
 
 
 def _stuck(fault: Fault, goes_on: bool) -> list[str]:
-    return [rf"waited \d+ s for rank {fault.ranks[0]}|rank {fault.ranks[0]} (is|was) stuck"]
+    rank = rf"rank {fault.ranks[0]}"
+    return [rf"waited \d+ s for {rank}|{rank} (is|was) stuck|{rank} died on \S+: it fell silent"]
 
 
 WORDS: dict[str, Callable[[Fault, bool], list[str]]] = {

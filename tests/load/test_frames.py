@@ -14,7 +14,7 @@ from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.telemetry.bounds import MAX_FRAMES, RUN_BYTES
 from tnt_notebook.telemetry.recorder import MAX_ROWS
 
-FRAMES = 180_000 if THOROUGH else 12_000  # five a second, for ten hours or for forty minutes
+FRAMES = 180_000 if THOROUGH else 8_000  # five a second, for ten hours or for half an hour
 EPOCH = 20  # frames; so there are many epochs, which each of their frames lists
 MAY_GROW = 100 << 20  # bytes; all frames would take more than 1 GB, for what they say of epochs
 

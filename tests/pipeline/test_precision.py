@@ -12,7 +12,7 @@ from tests.parallel import outcome
 from tests.parallel.outcome import Outcome, train
 from tests.pipeline.models import numbers
 from tests.pipeline.training import SAMPLES
-from tests.support.cases import latin
+from tests.support.cases import THOROUGH, latin
 
 #: (rtol, atol) of what is computed with 11 and with 8 bits.
 ROUNDING = {"mixed_float16": (5e-3, 2e-3), "mixed_bfloat16": (4e-2, 2e-2)}
@@ -74,7 +74,7 @@ def test_mixed_precision_on_replicas(ranks):
     compare(ranks, 4, "mixed_float16", ("dense_2",))
 
 
-@pytest.mark.parametrize("cut_at", [("end",), ("dense_1", "dense_3")], ids=str)
+@pytest.mark.parametrize("cut_at", [("dense_1", "dense_3"), *[("end",)] * THOROUGH], ids=str)
 def test_a_step_that_overflows_is_skipped_on_all_ranks(ranks, cut_at):
     ours, plain = compare(ranks, len(cut_at) + 1, "mixed_float16", cut_at, 1e4)
     # The second batch of each epoch overflows, which halves the scale; two others double it.

@@ -15,7 +15,7 @@ from tests.parallel import outcome
 from tests.parallel.outcome import Outcome, close
 from tests.pipeline.models import numbers
 from tests.pipeline.training import ADAM, SAMPLES, compare, pipeline_of, refused
-from tests.support.cases import latin
+from tests.support.cases import THOROUGH
 from tnt_notebook import comm
 from tnt_notebook.errors import ModelError, PeerError
 from tnt_notebook.parallel.pipeline.graph import wiring_of
@@ -125,7 +125,7 @@ CLIPPED = ("SGD", {"learning_rate": 0.1, "momentum": 0.9, "global_clipnorm": 0.0
 @pytest.mark.parametrize(
     ("cut_at", "schedule", "optimizer"),
     [
-        (("first",), "gpipe", ADAM),
+        *[(("first",), "gpipe", ADAM)] * THOROUGH,
         # Clipping needs ranks without weights, too.
         (("end",), "1f1b", CLIPPED),
         (("middle", "last"), "zb-h1", CLIPPED),
@@ -142,7 +142,7 @@ def test_replicas_of_stages_without_weights(ranks):
 
 @pytest.mark.parametrize(
     ("cut_at", "schedule"),
-    latin([("between", "last"), ("frozen_too", "first")], ["1f1b", "zb-h1"]),
+    [(("frozen_too", "first"), "zb-h1"), *[(("between", "last"), "1f1b")] * THOROUGH],
     ids=str,
 )
 def test_frozen_layers(ranks, cut_at, schedule):
@@ -167,7 +167,9 @@ def test_before_what_is_trained_there_are_no_gradients(ranks):
     assert found == [[], [], ["dw", "dw"], ["dx", "dw", "dw"]]
 
 
-@pytest.mark.parametrize("make", [with_few_weights, with_frozen_layers, with_many_dtypes])
+@pytest.mark.parametrize(
+    "make", [with_many_dtypes, *[with_few_weights, with_frozen_layers] * THOROUGH]
+)
 def test_a_cut_that_is_found_needs_no_weights(ranks, make):
     compare(ranks, 3, make, {"stages": 3, "cut_at": "auto"})
 
@@ -183,7 +185,9 @@ def test_synchronized_batch_norm_needs_the_whole_batch(ranks):
         assert "BatchNormalization 'whole' is synchronized" in text and "in 2 parts" in text
 
 
-@pytest.mark.parametrize("cut_at", [("gru", "masking"), ("attention", "last")], ids=str)
+@pytest.mark.parametrize(
+    "cut_at", [("gru", "masking"), *[("attention", "last")] * THOROUGH], ids=str
+)
 def test_masks(ranks, cut_at):
     compare(ranks, 3, with_masks, {"cut_at": cut_at})
 
@@ -219,7 +223,7 @@ def with_state() -> keras.Model:
     return keras.Model(inputs, layers.Dense(3)(layers.Dense(6, "tanh", name="second")(x)))
 
 
-@pytest.mark.parametrize(("n", "recompute"), [(2, True), (4, False)])
+@pytest.mark.parametrize(("n", "recompute"), [(4, False), *[(2, True)] * THOROUGH])
 def test_state_of_layers_is_that_of_whole_batches(ranks, n, recompute):
     options = {"cut_at": ("second",), "schedule": "zb-h1", "recompute": recompute}
     compare(ranks, n, with_state, options)
@@ -412,7 +416,10 @@ def trained_on_sparse(options):
 
 @pytest.mark.parametrize(
     ("n", "options"),
-    [(3, {}), (2, {"stages": 2}), (4, {"cut_at": ("second",), "stages": 2, "recompute": True})],
+    [
+        (4, {"cut_at": ("second",), "stages": 2, "recompute": True}),
+        *[(3, {}), (2, {"stages": 2})] * THOROUGH,
+    ],
 )
 def test_sparse_inputs(ranks, n, options):
     outcome.compare(ranks, n, trained_on_sparse, options, alone=(None,))

@@ -140,6 +140,7 @@ class CellQueue:
     def _death(self, engines: Engines, known: list[int]) -> DeathError:
         ranks = engines.deaths(known)
         why, words = engines.last_words(ranks)
+        engines.end(ranks)
         engines.lost.update(ranks)
         self.needs_recovery = True
         living = engines.living if engines.survives else []

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
+import platform
 import re
+import signal
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +30,7 @@ from tnt_notebook.cluster.record import Known, Record
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.protocol import Call
 from tnt_notebook.rank_end import ends
+from tnt_notebook.warden import processes_of
 
 #: What ends a cell that still ran.
 RESTARTED = "The cluster was stopped or restarted meanwhile."
@@ -256,6 +261,15 @@ class Engines:
             self.wait_for_launcher(patience)
             more = set(self.dead()) - self.lost - found
         return sorted(found)
+
+    def end(self, ranks: Iterable[int]) -> None:
+        """Ends processes that are left here of ranks that count as dead: while one is only stopped,
+        MPI has the others wait for it."""
+        left = set(processes_of(self.record.id))
+        for seat in (self.record.seats[rank] for rank in ranks):
+            if seat["host"] == platform.node() and seat["pid"] in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(seat["pid"], signal.SIGKILL)
 
     def last_words(self, ranks: list[int]) -> tuple[str, str]:
         """What is known of ranks that died: how or why, as it goes on a sentence that names them;
