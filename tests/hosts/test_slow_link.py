@@ -13,11 +13,11 @@ import keras, numpy as np, tnt_notebook as tnt
 from tnt_notebook import telemetry
 
 for how in ("replicas", "pipeline"):
-    layers = [keras.layers.Dense(1024, name=f"{how}_{number}") for number in range(4)]
-    model = keras.Sequential([keras.Input((1024,)), *layers])
+    layers = [keras.layers.Dense(512, name=f"{how}_{number}") for number in range(4)]
+    model = keras.Sequential([keras.Input((512,)), *layers])
     model.compile("sgd", "mse")
     staged = tnt.Pipeline(2, micro_batches=4, cut_at=[layers[2].name])
-    x = np.ones((256, 1024), "float32")
+    x = np.ones((256, 512), "float32")
     frames = []
     with tnt.distributed(report=frames.append, pipeline=staged if how == "pipeline" else None):
         model.fit(x, x, batch_size=256, epochs=6, verbose=0)
@@ -32,7 +32,7 @@ SENTENCES = {
 
 
 def test_a_slow_link_is_named():
-    with hosts(2, rate="100mbit", delay_us=100) as rack:
+    with hosts(2, rate="30mbit", delay_us=100) as rack:
         run = rack[0].run(
             [*rack.mpiexec(ranks_per_host=1), sys.executable, "-c", PROGRAM],
             cwd=ROOT, env=rank_environment(), capture_output=True, text=True, timeout=200,
