@@ -19,6 +19,8 @@ from tnt_notebook.cluster.output import ranks_label
 #: vain; ranks that are started again load TensorFlow.
 WITHIN_S = {"stuck": TIMEOUT_S + 30.0, "restart": TIMEOUT_S + 60.0}
 ELSE_WITHIN_S = 15.0
+#: Kinds of faults that fits mend by themselves, where they are told to.
+MENDED = ("end", "stuck", "mpiexec")
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Row:
     @property
     def goes_on(self) -> bool:
         """Whether the fit is to mend it by itself."""
-        return self.training.on_failure != "stop" and self.fault.kind in ("end", "stuck")
+        return self.training.on_failure != "stop" and self.fault.kind in MENDED
 
     def __str__(self) -> str:
         training, fault = self.training, self.fault

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -137,7 +138,12 @@ def test_a_restart_begins_anew_and_without_a_controller_everything_does(capsys):
         cluster.run("x = 1")
         controller, before = cluster.record.controller, {row.pid for row in cluster.status()}
         assert controller is not None
-        cluster.restart()
+        with ThreadPoolExecutor(1) as person:
+            sleeping = person.submit(cluster.run, "import time\ntime.sleep(1000)")
+            eventually(lambda: cluster.busy)
+            cluster.restart()
+            with pytest.raises(ClusterError, match="was stopped or restarted meanwhile"):
+                sleeping.result(30)
         assert cluster.record.controller == controller
         assert not before & {row.pid for row in cluster.status()}
         assert not any(map(psutil.pid_exists, before))
