@@ -6,7 +6,6 @@ import keras
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.graph import layers_within
-from tnt_notebook.parallel.model_state import refuse_stateful
 from tnt_notebook.parallel.pipeline.graph import Graph, layers_of
 
 
@@ -19,8 +18,6 @@ def check_model(model: keras.Model, graph: Graph, parts: int) -> None:
                 f"{type(model).__name__} has a {name} of its own, and a pipeline runs Keras's: "
                 "train it without a pipeline, or let a loss or metric do what it does."
             )
-    if parts > 1:
-        refuse_stateful(model)
     if graph.masked & set(graph.outputs) and parts > 1:
         raise ModelError(
             "The loss is divided by what is known only when the whole batch has gone through the "

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.graph import mask_of, run_symbolically
+from tnt_notebook.parallel.model_state import refuse_stateful
 from tnt_notebook.parallel.pipeline.graph import SAMPLES, Call, Dimension, Graph, graph_of
 
 #: Samples of the batch without numbers: what no function of it is by accident.
@@ -25,7 +26,9 @@ _BATCH = 1009
 
 def surveyed(model: keras.Model) -> Graph:
     """The graph of a model, with shapes and masks. Raises ModelError where it has none, or cannot
-    be trained in micro-batches: an output does not have one row per sample."""
+    be trained in micro-batches: an output does not have one row per sample, or a layer keeps states of
+    the samples in their places."""
+    refuse_stateful(model)
     graph = graph_of(model)
     values: dict[int, Any] = {}
     numbers: dict[int, int] = {}  # of values and masks, by id of the tensor
