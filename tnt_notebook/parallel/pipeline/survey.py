@@ -26,8 +26,8 @@ _BATCH = 1009
 
 def surveyed(model: keras.Model) -> Graph:
     """The graph of a model, with shapes and masks. Raises ModelError where it has none, or cannot
-    be trained in micro-batches: an output does not have one row per sample, or a layer keeps states of
-    the samples in their places."""
+    be trained in micro-batches: an output does not have one row per sample, or a layer is
+    stateful."""
     refuse_stateful(model)
     graph = graph_of(model)
     values: dict[int, Any] = {}
