@@ -93,15 +93,21 @@ lab: $(READY)
 test: $(READY)
 	$(BIN)/cmake --build build/editable --target kernels_tests
 	$(CTEST) --test-dir build/editable
-	@$(PYTEST) -p no:cacheprovider $(WAITING) >$(LOCAL)/waiting.log 2>&1 & \
-	waiting=$$!; failed=0; $(PYTEST) --nbval notebooks tests $(WAITING:%=--ignore=%) || failed=1; \
-	wait $$waiting || failed=1; echo "=== beside them, $(WAITING)"; cat $(LOCAL)/waiting.log; \
+	@$(PYTEST) -p no:cacheprovider $(WAITING) >$(LOCAL)/waiting.log 2>&1 & waiting=$$!; \
+	nice -n 5 $(PYTEST) -p no:cacheprovider $(COMPUTING) >$(LOCAL)/computing.log 2>&1 & computing=$$!; \
+	failed=0; $(PYTEST) --nbval notebooks tests \
+		$(patsubst %,--ignore=%,$(WAITING) $(COMPUTING)) || failed=1; \
+	wait $$waiting || failed=1; wait $$computing || failed=1; \
+	echo "=== beside them, $(WAITING)"; cat $(LOCAL)/waiting.log; \
+	echo "=== beside them, $(COMPUTING)"; cat $(LOCAL)/computing.log; \
 	exit $$failed
 
 # What a shell starts aside would not hear Ctrl-C.
 PYTEST := env --default-signal=INT $(BIN)/python -m pytest
-# These wait for batch systems, hubs and hosts most of the time: they run beside the others.
+# Three run at a time: these wait for batch systems, hubs and hosts most of the time,
 WAITING := tests/slurm tests/hub tests/hosts
+# these compute on ranks that are there, and the others start clusters, kernels and browsers.
+COMPUTING := tests/comm tests/parallel tests/pipeline
 
 test-all: export TNT_THOROUGH := 1
 test-all: test-kernels test
