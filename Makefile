@@ -5,7 +5,8 @@
 # make test-versions       a core of them on the oldest and the newest Keras and TensorFlow that fit
 # make check    formatting, lint, types          make format        mend the formatting
 # make bench    benchmarks                       make test-kernels  C++ tests with sanitizers
-# make campaign SECONDS=600 SEED=1 ROW=7   random faults while models train, each judged; ROW repeats one
+# make campaign SECONDS=600 SEED=1 JOBS=2 ROW=7   random faults while models train, each judged;
+#                                                 ROW repeats one, JOBS clusters run at a time
 # make test-gpu tests on an NVIDIA GPU, and ResNet-50 there; GPU_PYTHON=python3: with a Python of your own
 # make bench-comm          the backend beside MPI libraries, gloo and others, whichever are installed in
 #                          the folder that TNT_BENCH_VENVS names; make contestants puts them there
@@ -170,8 +171,10 @@ bench-pipeline: $(READY)
 
 SECONDS ?= 600
 SEED ?= 1
+JOBS ?= 2
 campaign: $(READY)
-	$(BIN)/python -m tests.campaign --seconds $(SECONDS) --seed $(SEED) $(if $(ROW),--only $(ROW))
+	$(BIN)/python -m tests.campaign --seconds $(SECONDS) --seed $(SEED) --jobs $(JOBS) \
+		$(if $(ROW),--only $(ROW))
 
 contestants: $(READY)
 	$(BIN)/python -m tests.benchmarks.contestants install $(TNT_BENCH_VENVS)
