@@ -197,8 +197,9 @@ def test_a_rank_that_dies_leaves_its_frames_and_the_reason(notebook):
     notebook.run("pid = sessions[get_ipython()].cluster.status()[1].pid")
     notebook.run("import os, signal; os.kill(pid, signal.SIGKILL)")
     notebook.run("%%tnt --ranks 0\n1")  # waits for the fit, and so for its end
-    eventually(lambda: archive.find().state == "failed")
-    assert "died" in archive.find().error
+    # The ranks say that it has failed, and the notebook, after them, why.
+    eventually(lambda: "died" in archive.find().error)
+    assert archive.find().state == "failed"
     said = notebook.run("%tnt_trace show")
     assert said.startswith("long · failed after ") and "died" in said
     assert "2 ranks are ready" in notebook.run("%tnt_cluster restart --missing")
