@@ -102,6 +102,10 @@ class Sharded(DataAdapter):
         self.adapter.on_epoch_end()
 
 
+#: Batches of arrays that are made ahead of the steps.
+_AHEAD = 4
+
+
 def _shard_arrays(
     adapter: DataAdapter, arrays: Any, over: Replica | None, skipped: int = 0
 ) -> tf.data.Dataset:
@@ -123,7 +127,11 @@ def _shard_arrays(
     batches = index_batches(adapter)
     batches = batches.skip(skipped) if skipped else batches
     dataset = batches.map(lambda *batch: gather(batch), num_parallel_calls=tf.data.AUTOTUNE)
-    return dataset.prefetch(tf.data.AUTOTUNE)
+    # The thread that tunes a pipeline may miss that its iterator is deleted, and sleep on: all
+    # ranks would wait for as long as the iterator has lived, up to a minute (TensorFlow 2.21).
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.prefetch(_AHEAD).with_options(options)
 
 
 def unpack(batch: Any) -> tuple[Any, Any, Any]:
