@@ -38,7 +38,7 @@ def initialise() -> None:
     import mpi4py
 
     mpi4py.rc.finalize = False
-    from mpi4py import MPI  # noqa: F401
+    from mpi4py import MPI  # noqa: F401  which initialises it
 
 
 def hide_launcher() -> None:

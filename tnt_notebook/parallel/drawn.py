@@ -7,6 +7,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+#: Samples on which losses and layers are tried, and of their first part; those of the second are
+#: larger, so that the two parts differ much.
+TRIED, PART = 8, 3
+SECOND_IS_HIGH = np.arange(TRIED) >= PART
+#: How far values may be apart, as a part of the largest; in half precision more.
+ROUNDING, ROUNDING_IN_HALF = 1e-4, 3e-2
 #: What stands for an axis of unknown length.
 _LENGTH = 5
 

@@ -23,11 +23,15 @@ import tensorflow as tf
 from tnt_notebook.comm import ops
 from tnt_notebook.keras.graph import mask_of, set_mask
 from tnt_notebook.parallel.data import Share
-from tnt_notebook.parallel.drawn import drawn
+from tnt_notebook.parallel.drawn import (
+    PART,
+    ROUNDING,
+    ROUNDING_IN_HALF,
+    SECOND_IS_HIGH,
+    TRIED,
+    drawn,
+)
 from tnt_notebook.parallel.step import Step
-
-#: Samples of a trial, and of its first part.
-_TRIED, _PART = 8, 3
 
 
 def loss_of_batch(
@@ -64,7 +68,7 @@ def mixes_samples(
 ) -> bool:
     """Whether a loss is neither a mean nor a sum of losses of samples. Tried on values as these;
     one that cannot be tried is taken for a mean."""
-    chance, high = np.random.default_rng(1), np.arange(_TRIED) >= _PART  # the two parts differ much
+    chance = np.random.default_rng(1)
     leaves = keras.tree.flatten((y_true, y_pred))
     if not all(isinstance(leaf, tf.Tensor) and leaf.shape.rank for leaf in leaves):
         return False
@@ -76,24 +80,24 @@ def mixes_samples(
 
     with tf.init_scope():
         y, outputs = keras.tree.map_structure(
-            lambda leaf: drawn(chance, leaf, high), (y_true, y_pred)
+            lambda leaf: drawn(chance, leaf, SECOND_IS_HIGH), (y_true, y_pred)
         )
 
         def of_rows(begin: int, end: int) -> float:
             known = iter([*divisors])
             step.whole_divisor = (lambda _: next(known)) if divisors else of_trial
-            step.share = Share(end - begin, _TRIED, 0)
+            step.share = Share(end - begin, TRIED, 0)
             rows = keras.tree.map_structure(lambda leaf: tf.constant(leaf[begin:end]), (y, outputs))
             return float(np.sum(keras.ops.convert_to_numpy(call(loss, *rows)), dtype=np.float64))
 
         try:
-            whole, first, rest = of_rows(0, _TRIED), of_rows(0, _PART), of_rows(_PART, _TRIED)
+            whole, first, rest = of_rows(0, TRIED), of_rows(0, PART), of_rows(PART, TRIED)
         except Exception:  # it wants other values than these; with the real ones it may say why
             return False
         finally:
             step.share, step.whole_divisor = share, whole_divisor
-    parts = (_PART * first + (_TRIED - _PART) * rest) / _TRIED
-    rounding = 1e-4 if loss.dtype in ("float32", "float64") else 3e-2
+    parts = (PART * first + (TRIED - PART) * rest) / TRIED
+    rounding = ROUNDING if loss.dtype in ("float32", "float64") else ROUNDING_IN_HALF
     return math.isfinite(whole + parts) and abs(whole - parts) > rounding * (abs(whole) + 1e-3)
 
 

@@ -21,15 +21,19 @@ from tnt_notebook.keras.losses import as_summand, forget_losses, own_losses
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.alone import each_sample_alone
 from tnt_notebook.parallel.combine import RULES, combine
-from tnt_notebook.parallel.drawn import drawn
+from tnt_notebook.parallel.drawn import (
+    PART,
+    ROUNDING,
+    ROUNDING_IN_HALF,
+    SECOND_IS_HIGH,
+    TRIED,
+    drawn,
+)
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
 from tnt_notebook.parallel.trial import STARTS, chosen_of, fitting_rules
 
-#: Samples of a trial, of its first part, and of both parts.
-_TRIED, _PART = 8, 3
-_COUNTS = np.array([_PART, _TRIED - _PART], np.float64)
-#: How far values may be apart, as a part of the largest.
-_ROUNDING, _ROUNDING_IN_HALF = 1e-4, 3e-2
+#: Samples of the two parts.
+_COUNTS = np.array([PART, TRIED - PART], np.float64)
 
 
 def found_rule(graph: Graph, call: Call, variable: keras.Variable, training: bool) -> str:
@@ -39,7 +43,6 @@ def found_rule(graph: Graph, call: Call, variable: keras.Variable, training: boo
         f"{', '.join(map(repr, RULES))}."
     )
     held, chance = tensor_of(variable), np.random.default_rng(1)
-    high = np.arange(_TRIED) >= _PART  # the two parts differ much
     fitting, changed = set(RULES), False
 
     def left_by(values: dict[int, Any], start: tf.Tensor) -> np.ndarray:
@@ -56,13 +59,13 @@ def found_rule(graph: Graph, call: Call, variable: keras.Variable, training: boo
                     continue
                 own = held.read_value()
                 start = own if begin is None else tf.fill(held.shape, tf.cast(begin, held.dtype))
-                given = _parts_and_whole(graph, call, chance, high)
+                given = _parts_and_whole(graph, call, chance, SECOND_IS_HIGH)
                 *parts, whole = [left_by(values, start) for values in given]
                 before = np.asarray(start, np.float64).ravel()
                 if not all(np.isfinite(v).all() for v in (before, whole, *parts)):
                     continue
                 changed |= any((v != before).any() for v in (whole, *parts))
-                rounding = _ROUNDING * max(np.abs(v).max(initial=0) for v in (whole, *parts))
+                rounding = ROUNDING * max(np.abs(v).max(initial=0) for v in (whole, *parts))
                 fitting &= fitting_rules(before, np.stack(parts), _COUNTS, whole, rounding)
     except Exception as error:  # it wants other values than these
         raise ModelError(
@@ -85,7 +88,7 @@ def refuse_mixed_samples(graph: Graph, call: Call, model: keras.Model, training:
     to the loss what is no mean over samples. Code that cannot compute what was drawn is passed
     over."""
     chance = np.random.default_rng(1)
-    high = chance.permutation(_TRIED) >= _PART  # in both parts: sorted parts are no sorted whole
+    high = chance.permutation(TRIED) >= PART  # in both parts: sorted parts are no sorted whole
 
     def made_of(values: dict[int, Any]) -> tuple[list[np.ndarray], np.ndarray]:
         with _left_as_it_was(call):
@@ -127,7 +130,7 @@ def _are_close(values: np.ndarray, others: np.ndarray) -> bool:
     values, others = (v.astype(np.complex128) for v in (values, others))
     finite = np.isfinite(values) & np.isfinite(others)
     scale = np.abs(others[finite]).max(initial=0)
-    allowed = scale * (_ROUNDING_IN_HALF if narrow else _ROUNDING)
+    allowed = scale * (ROUNDING_IN_HALF if narrow else ROUNDING)
     return bool((np.abs(values - others)[finite] <= allowed).all())
 
 
@@ -136,7 +139,7 @@ def _parts_and_whole(
 ) -> list[dict[int, Any]]:
     """What a call takes, by value of the graph: two parts of some samples, and all of them."""
     values = {n: drawn(chance, graph.spec(n), high) for n in call.takes}
-    parts = (slice(_PART), slice(_PART, None), slice(None))
+    parts = (slice(PART), slice(PART, None), slice(None))
     return [{n: _rows(graph, n, v[rows]) for n, v in values.items()} for rows in parts]
 
 
