@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -97,15 +97,21 @@ class Person:
 
     def process(self, kind: str) -> psutil.Process:
         """The cluster's warden, or its mpiexec."""
+        kernel = psutil.Process(self.notebook.manager.provisioner.process.pid)
+        several = kernel.children() if kind == "warden" else self._processes()
+        names = (warden.__file__,) if kind == "warden" else ("mpiexec", "prterun")
+        found = {process: _command(process.pid) for process in several}
+        for process, words in found.items():
+            if any(name in words for name in names):
+                return process
+        raise AssertionError(f"the cluster has no {kind} among {[*found.items()]}")
+
+    def _processes(self) -> list[psutil.Process]:
+        found = []
         for pid in warden.processes_of(self.id):
-            process = psutil.Process(pid)
-            words = " ".join(process.cmdline()[:4])
-            if kind == "mpiexec" and ("mpiexec" in words or "prterun" in words):
-                return process
-        for process in psutil.Process(self.notebook.manager.provisioner.process.pid).children():
-            if kind == "warden" and warden.__file__ in process.cmdline():
-                return process
-        raise AssertionError(f"the cluster has no {kind}")
+            with suppress(psutil.NoSuchProcess):  # it has ended since
+                found.append(psutil.Process(pid))
+        return found
 
     def left(self) -> list[str]:
         """What is there of the cluster, a moment after its end."""
@@ -131,7 +137,7 @@ class Person:
 
 def _command(pid: int) -> str:
     try:
-        return " ".join(psutil.Process(pid).cmdline())[:80]
+        return " ".join(psutil.Process(pid).cmdline())[:160]
     except psutil.Error:
         return "gone"
 
