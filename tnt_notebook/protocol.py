@@ -41,9 +41,10 @@ class Call(StrEnum):
 
 
 class Published(StrEnum):
-    """Data that rank 0 publishes while a call goes on, under one key each."""
+    """Data that ranks publish while a call goes on, under one key each; rank 0 alone, mostly."""
 
     FRAME = "tnt_frame"  # telemetry, during RUN_FIT
+    ACTIVITIES = "tnt_activities"  # each rank what it does, during RUN_FIT
     MEASURED = "tnt_bench"  # how far it is, during MEASURE
     PLANNED = "tnt_plan"  # how far it is, during PLAN
 

@@ -5,13 +5,14 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
 from tests.campaign.trainings import Training
 from tests.magics.notebook import Notebook, ended, kernel, shown
+from tests.support.wardens import wardens
 from tnt_notebook import warden
 
 #: Seconds that any answer of the notebook may take, the start of ranks and TensorFlow among them.
@@ -23,7 +24,7 @@ BEGIN = f"""
 %tnt_cluster {{start}}
 _cluster = {CLUSTER}
 import json
-print("cluster", json.dumps([_cluster.id, [str(f) for f in _cluster.record.plan["folders"]]]))
+print("cluster", json.dumps([_cluster.id, _cluster.record.plan], default=str))
 """
 WAIT = """
 try:
@@ -64,7 +65,8 @@ class Person:
         lines = [line for line in text.splitlines() if line.startswith("cluster ")]
         if not lines:
             raise AssertionError(f"no ranks:\n{text}")
-        self.id, self.folders = json.loads(lines[-1].removeprefix("cluster "))
+        self.id, self.plan = json.loads(lines[-1].removeprefix("cluster "))
+        self.folders = self.plan["folders"]
 
     def type(self, cell: str) -> str:
         """What a cell shows, which has to end; and what others show meanwhile, as that of a fit."""
@@ -97,21 +99,12 @@ class Person:
 
     def process(self, kind: str) -> psutil.Process:
         """The cluster's warden, or its mpiexec."""
-        kernel = psutil.Process(self.notebook.manager.provisioner.process.pid)
-        several = kernel.children() if kind == "warden" else self._processes()
-        names = (warden.__file__,) if kind == "warden" else ("mpiexec", "prterun")
-        found = {process: _command(process.pid) for process in several}
-        for process, words in found.items():
-            if any(name in words for name in names):
-                return process
-        raise AssertionError(f"the cluster has no {kind} among {[*found.items()]}")
-
-    def _processes(self) -> list[psutil.Process]:
-        found = []
+        if kind == "warden":
+            return psutil.Process(wardens(self.plan)[0])
         for pid in warden.processes_of(self.id):
-            with suppress(psutil.NoSuchProcess):  # it has ended since
-                found.append(psutil.Process(pid))
-        return found
+            if any(name in _command(pid) for name in ("mpiexec", "prterun")):
+                return psutil.Process(pid)
+        raise AssertionError(f"the cluster has no {kind}")
 
     def left(self) -> list[str]:
         """What is there of the cluster, a moment after its end."""

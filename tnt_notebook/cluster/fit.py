@@ -386,6 +386,8 @@ class Fit:
     def _on_data(self, data: dict[str, Any]) -> None:
         if (frame := data.get(Published.FRAME)) is not None:
             self._take(frame)
+        if (news := data.get(Published.ACTIVITIES)) is not None:
+            self._view.tell([news])
 
     def _take(self, frame: Frame) -> None:
         self._rows = frame.get("rows") or self._rows

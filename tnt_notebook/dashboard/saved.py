@@ -13,6 +13,7 @@ from tnt_notebook.dashboard.picture import card_html
 from tnt_notebook.dashboard.summary import summary
 from tnt_notebook.dashboard.wording import plural
 from tnt_notebook.telemetry import Frame, State
+from tnt_notebook.telemetry.activities import Ribbon
 
 Bundle = dict[str, Any]
 
@@ -28,13 +29,18 @@ def placeholder(title: str, ranks: int) -> Bundle:
 
 
 def summary_bundle(
-    title: str, ranks: int, frames: Sequence[Frame], state: State, error: str | None
+    title: str,
+    ranks: int,
+    frames: Sequence[Frame],
+    state: State,
+    error: str | None,
+    ribbon: Ribbon,
 ) -> Bundle:
     """The summary as text, and as a picture of the card."""
     text = summary(title, ranks, frames, state, error)
     style = f"<style>{assets.text('card.css')}</style>"
     instead = f'<pre class="tnt-without-styles">{escape(text)}</pre>'
-    picture = card_html(title, frames, state, error)
+    picture = card_html(title, frames, state, error, ribbon)
     return {"text/plain": text, "text/html": style + picture + instead}
 
 
