@@ -41,9 +41,9 @@ export function timeline(lookAt) {
   const remarks = make("div", "tnt-caption");
   const element = make("div", "tnt-timeline", {}, [
     make("div", "tnt-line tnt-heading", {}, [heading, make("div", "tnt-tools", {}, [...looks, plan, ...zoom])]),
-    over, make("p", "tnt-account", { role: "status", "aria-live": "polite", hidden: "" }), legend, remarks, said,
+    over, make("p", "tnt-account tnt-range", { role: "status", "aria-live": "polite", hidden: "" }), legend, remarks, said,
   ]);
-  const rangeSaid = element.querySelector(".tnt-account");
+  const rangeSaid = element.querySelector(".tnt-range");
 
   /** sight: null for the whole step; range: what is selected; selected and hovered: {index, box, name}. */
   let state = { isPlanned: true, sight: null, range: null, selected: null, hovered: null };

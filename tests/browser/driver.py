@@ -17,7 +17,6 @@ from IPython import get_ipython
 from ipywidgets import Widget
 
 from tnt_notebook.dashboard import LiveView
-from tnt_notebook.dashboard.card import POINT
 from tnt_notebook.telemetry import Breakdown, Recorder, State
 from tnt_notebook.telemetry.activities import Log
 from tnt_notebook.telemetry.step_trace import StepTrace
@@ -99,7 +98,9 @@ class Run:
                 1, point + 1, None, {"loss": 2.3, "accuracy": 0.1}, samples, start + 0.2 * point
             )
             frames.append(recorder.frame(start + 0.2 * point))
-        self.view._card.history = [{name: frame[name] for name in POINT} for frame in frames]
+        self.view._ribbon.began = self.view._card.ribbon["began"] = start
+        for frame in frames:
+            self.view._card.draw(frame, [])
         self._recorder = recorder
         return self
 

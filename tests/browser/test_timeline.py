@@ -164,7 +164,7 @@ def test_a_range_is_summed(still: Notebook):
     still.page.mouse.down()
     still.page.mouse.move(box["x"] + right, box["y"] + y)
     still.page.mouse.up()
-    said = still.page.locator(".tnt-timeline .tnt-account")
+    said = still.page.locator(".tnt-range")
     expect(said).to_have_text(re.compile(r"^\d{3} µs to 4\.\d+ ms, [34][\d.]* ms: forward \d+%"))
     canvas(still).press("Escape")
     expect(said).to_be_hidden()

@@ -156,7 +156,8 @@ def _run(setting: Setting, row: Row, verdict: Verdict) -> None:
     struck = not trap or any(setting.folder.glob(f"{flag.name}*"))
     verdict.late = not struck
     _judge(row, verdict)
-    if "state finished" in told:
+    # A rank that does not read its input does not raise; the input is another all the same.
+    if "state finished" in told and fault.kind != "raise":
         _compare(person, row, reference, verdict)
     _mend(person, row, verdict)
     usual = _train_undisturbed(person, row, reference, verdict)

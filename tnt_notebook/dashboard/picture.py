@@ -31,7 +31,7 @@ def card_html(
     error: str | None,
     ribbon: Ribbon,
 ) -> str:
-    """All of it, hidden where there are no styles."""
+    """The inside of the card."""
     run = telemetry.main_run(frames)
     took = clock(ribbon.seconds)
     parts = [
@@ -45,9 +45,7 @@ def card_html(
         step_html(telemetry.last_step(run)),
         _time_html(step_layout.time_of(run)),
     ]
-    # Sanitizers drop an attribute without a value.
-    head = f'<div class="tnt-card tnt-picture" data-state="{state}" hidden="hidden">'
-    return f"{head}{''.join(parts)}</div>"
+    return "".join(parts)
 
 
 def step_html(trace: StepTrace | None) -> str:
@@ -123,5 +121,5 @@ def _svg(row: step_layout.RankRow, seconds: float) -> str:
         opacity = step_layout.FAINT if faint else 1
         fill, path = BOX_KINDS[kind].colour, paths[kind, faint]
         drawn += f'<path fill="{fill}" opacity="{opacity}" d="{path}"/>'
-    sharp = 'preserveAspectRatio="none" shape-rendering="crispEdges"'
+    sharp = 'preserveAspectRatio="none" shape-rendering="crispEdges" aria-hidden="true"'
     return f'<svg viewBox="0 0 {WIDTH} 22" {sharp}>{drawn}</svg>'

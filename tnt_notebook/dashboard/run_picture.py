@@ -112,7 +112,7 @@ def _svg(ribbon: Ribbon, rank: int, looks: Sequence[Look]) -> str:
         f'<path fill="{DOING[letter].colour}" opacity="{opacity:g}" d="{path}"/>'
         for (letter, opacity), path in paths.items()
     )
-    sharp = 'preserveAspectRatio="none" shape-rendering="crispEdges"'
+    sharp = 'preserveAspectRatio="none" shape-rendering="crispEdges" aria-hidden="true"'
     return f'<svg viewBox="0 0 {WIDTH} {_ROW}" {sharp}>{drawn}</svg>'
 
 
@@ -151,5 +151,6 @@ def _curves(frames: Sequence[Frame], ribbon: Ribbon) -> list[str]:
         words.append(entry(title, colour))
     if not drawn:
         return []
-    svg = f'<svg viewBox="0 0 {WIDTH} {_CURVES}" preserveAspectRatio="none">{"".join(drawn)}</svg>'
+    whole_row = 'preserveAspectRatio="none" aria-hidden="true"'
+    svg = f'<svg viewBox="0 0 {WIDTH} {_CURVES}" {whole_row}>{"".join(drawn)}</svg>'
     return [div("curves", row("", svg, "share", "")), div("legend", *words)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from html import escape
 from typing import Any
 
@@ -38,10 +39,22 @@ def summary_bundle(
 ) -> Bundle:
     """The summary as text, and as a picture of the card."""
     text = summary(title, ranks, frames, state, error)
-    style = f"<style>{assets.text('card.css')}</style>"
-    instead = f'<pre class="tnt-without-styles">{escape(text)}</pre>'
-    picture = card_html(title, frames, state, error, ribbon)
-    return {"text/plain": text, "text/html": style + picture + instead}
+    inside = card_html(title, frames, state, error, ribbon)
+    return {"text/plain": text, "text/html": _picture(inside, state, text)}
+
+
+def _picture(inside: str, state: State, text: str) -> str:
+    """The card where its styles are, and else its text.
+
+    A front end that does not trust the notebook strips styles. Those of a card may be in the page
+    all the same, from another output: so this one's class has a name that no other output knows.
+    """
+    name = f"tnt-{blake2b(inside.encode(), digest_size=6).hexdigest()}"
+    style = f"{assets.text('card.css')}\n.{name}[hidden] {{ display: flex; }}\n"
+    # Sanitizers drop an attribute without a value.
+    picture = f'<div class="tnt-card {name}" data-state="{state}" hidden="hidden">{inside}</div>'
+    instead = f'<pre class="{name}-instead">{escape(text)}</pre>'
+    return f"<style>{style}.{name}-instead {{ display: none; }}</style>{picture}{instead}"
 
 
 def figure_bundle(frames: Sequence[Frame]) -> Bundle:
