@@ -2,7 +2,7 @@
 
 import { clock } from "./format.js";
 import { remember } from "./history.js";
-import { leaveBehind } from "./leave.js";
+import { leaveBehind, takeOver } from "./leave.js";
 import { unpacked } from "./packed.js";
 import { LIVE, header, metrics, notice, progress, time } from "./parts.js";
 import { rememberTold } from "./ribbon.js";
@@ -24,6 +24,12 @@ function initialize({ model }) {
   };
   model.on("change:left", leave);
   leave();
+  const follow = () => {
+    const { card, id } = model.get("follows");
+    if (card) takeOver(card, id, model.widget_manager?.context?.model?.cells);
+  };
+  model.on("change:follows", follow);
+  follow();
 }
 
 function render({ model, el }) {

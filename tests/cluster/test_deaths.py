@@ -289,6 +289,9 @@ def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(cluster, tmp
         said = f"rank {victim} died on {os.uname().nodename} (SIGKILL): {how}"
         assert said in capsys.readouterr().out
         assert cluster.living == living
+        ribbon = fit._view._ribbon.ranks  # one for all of it: that rank is dead in it, others go on
+        assert "d" in ribbon[victim].doing and "r" in ribbon[living[0]].doing
+        assert all("t" in ribbon[rank].doing.partition("r")[2] for rank in living if rank != victim)
         assert fit.model_bytes().startswith(b"PK")
         if on_failure == "shrink":
             start_missing(cluster)

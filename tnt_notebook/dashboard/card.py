@@ -14,6 +14,7 @@ import traitlets
 from tnt_notebook.dashboard import assets
 from tnt_notebook.dashboard.run_picture import busy
 from tnt_notebook.dashboard.step_layout import card_step, time_of
+from tnt_notebook.dashboard.wording import plural
 from tnt_notebook.telemetry import Frame, Recorder, Row, StepTrace, thinned
 from tnt_notebook.telemetry.activities import Activities
 from tnt_notebook.telemetry.sampling import evenly
@@ -102,6 +103,9 @@ class Card(anywidget.AnyWidget):
     or ``{"which": "at", "seconds": 12.5}`` since the begin."""
     left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """What stays when the run has ended, for a browser that lost the displays to a refresh."""
+    follows: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """``{"card": text, "id": own model_id}``, where it takes the place of another kernel's card:
+    that one's text."""
     stop_requested = traitlets.Bool(False).tag(sync=True)
     """Set by the Stop button."""
     can_save = traitlets.Bool(False).tag(sync=True)
@@ -111,10 +115,21 @@ class Card(anywidget.AnyWidget):
     saved = traitlets.Unicode("").tag(sync=True)
     """What became of it: ``saved: PATH``."""
 
-    def __init__(self, title: str, ranks: int, can_save: bool = False, began: float = 0.0) -> None:
+    def __init__(
+        self,
+        title: str,
+        ranks: int,
+        can_save: bool = False,
+        began: float = 0.0,
+        follows: bool = False,
+    ) -> None:
         before = _drawn(Recorder(ranks, start=0.0).frame(0.0))
         ribbon = {"began": began, "rows": []}
-        super().__init__(title=title, ranks=ranks, can_save=can_save, frame=before, ribbon=ribbon)
+        super().__init__(
+            title=title, ranks=ranks, can_save=can_save, frame=before, ribbon=ribbon,
+        )  # fmt: skip
+        if follows:
+            self.follows = {"card": _words(title, ranks), "id": self.model_id}
         self._next_timeline = self._next_account = 0.0  # Unix times
 
     def open(self) -> None:
@@ -195,4 +210,8 @@ class Card(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         # What shows where there is no browser: the same text in every run.
-        return f"{self.title}: live view of {self.ranks} rank{'s' if self.ranks > 1 else ''}"
+        return _words(self.title, self.ranks)
+
+
+def _words(title: str, ranks: int) -> str:
+    return f"{title}: live view of {plural(ranks, 'rank')}"

@@ -60,6 +60,7 @@ class LiveView:
         ranks: int,
         on_stop: Callable[[], None],
         on_save: Callable[[], str] | None = None,
+        follows: bool = False,
     ) -> None:
         """Makes the view; nothing shows before `show`.
 
@@ -69,6 +70,8 @@ class LiveView:
             on_stop: Called once, in the kernel's main thread, when the Stop button is pressed.
             on_save: Called there when the button that saves the trace is pressed; returns the path
                 of the file. Without it there is no such button.
+            follows: Whether another kernel has begun the run: what that has left in this notebook
+                gives way to this view.
         """
         self._title = title
         self._ranks = ranks
@@ -84,8 +87,12 @@ class LiveView:
         self._told: list[Activities] = []  # not yet drawn
         self._ended = threading.Event()
         self._places: list[DisplayHandle] = []
+        self._copies: list[DisplayHandle] = []
+        self._left: dict[str, Any] | None = None  # what took the card's place
         self._placeholder = saved.placeholder(title, ranks)
-        self._card = Card(title, ranks, can_save=on_save is not None, began=self._ribbon.began)
+        self._card = Card(
+            title, ranks, can_save=on_save is not None, began=self._ribbon.began, follows=follows
+        )
         self._card.observe(self._stop_pressed, "stop_requested")
         self._card.observe(self._save_pressed, "save_requested")
         self._card.observe(self._look_asked, "look")
@@ -106,6 +113,15 @@ class LiveView:
         # Where there is no IPython, display has just printed.
         self._places = [place for place in shown if place is not None]
         self._heart.start()
+
+    def show_again(self) -> None:
+        """Displays the card, or what it has left, under the current cell, too."""
+        with self._lock:
+            left = self._left
+        if left is not None:
+            display(left, raw=True)
+        elif (place := display(self._card, display_id=True)) is not None:
+            self._copies.append(place)
 
     def update(self, frame: Frame) -> None:
         """Takes a frame in; the browser sees the latest a few times a second. From any thread."""
@@ -152,8 +168,12 @@ class LiveView:
         self._card.state = state
         summary = saved.summary_bundle(self._title, self._ranks, frames, state, error, ribbon)
         figure = saved.figure_bundle(frames)
+        with self._lock:
+            self._left = summary
         for place, bundle in zip(self._places, (summary, figure), strict=False):
             place.update(bundle, raw=True)
+        for place in self._copies:
+            place.update(summary, raw=True)
         self._card.leave(self._placeholder["text/plain"], summary, figure)
 
     def _take_in(self, frame: Frame) -> None:
