@@ -1,4 +1,4 @@
-"""Tables that the code has already: the options of a cluster, and the schedules of pipelines.
+"""Tables that the code has already: options of a cluster, schedules, what a rank may be doing.
 
 In a page::
 
@@ -15,6 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from tnt_notebook.cluster.options import OPTIONS, Option
 from tnt_notebook.plan.families import FAMILIES
+from tnt_notebook.telemetry.activities import DOING
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> nodes.table:
@@ -67,7 +68,13 @@ def schedules() -> nodes.table:
     return table(head, rows)
 
 
+def activities() -> nodes.table:
+    """What the run's drawing calls what a rank does, and what that is."""
+    return table(("", "what it is"), [(doing.words, doing.meaning) for doing in DOING.values()])
+
+
 _TABLES: dict[str, Callable[[], nodes.table]] = {
+    "activities": activities,
     "cluster-options": cluster_options,
     "schedules": schedules,
 }
