@@ -52,7 +52,7 @@ c.JupyterHub.load_roles = [
     }}
 ]
 """
-#: As docs/administration.md has it.
+#: As docs/centres/jupyterhub.md has it.
 _SERVER_CONFIGURATION = """
 import os, signal
 signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))

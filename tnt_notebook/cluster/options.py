@@ -1,8 +1,7 @@
 """The options of ``%tnt_cluster start``, each declared once: as a field of :class:`Request`.
 
 From these rows come the magic's arguments with their help and completion, the keyword arguments of
-``Cluster``, the names in a site's file, every check of a value, and the table in
-``docs/clusters.md``.
+``Cluster``, the names in a site's file, every check of a value, and the table of the documentation.
 """
 
 from __future__ import annotations
