@@ -281,7 +281,7 @@ class Engines:
         }
         job = self._job_at_its_end()
         no_launcher = job is None and not self.launcher_runs()
-        hows = list(dict.fromkeys(end.how for end in ended.values()))
+        hows = list(dict.fromkeys(end.said for end in ended.values()))
         hows += ["mpiexec has ended as well"] if no_launcher else []
         why = f" ({', '.join(hows)})" if hows else ""
         if job is not None and job.state in ("ending", "ended"):

@@ -63,7 +63,7 @@ def wait_for_ranks(
             if now - looked > _LOOK_S[0]:
                 looked = now
                 _check_job(engines)
-        dead |= {rank: end.how for rank, text in logs.new() for end in ends(text)}
+        dead |= {rank: end.said for rank, text in logs.new() for end in ends(text)}
         if ended and not dead:
             engines.wait_for_launcher()
         if ended or dead or engines.refusals():
