@@ -207,4 +207,11 @@ def test_a_fit_is_bound_to_a_name_and_waited_for(shell_with_ranks, monkeypatch):
     typed(shell, f"%%tnt_fit{train}")
     assert shell.user_ns["fit"].state == "finished"
     assert "The cell calls neither fit" in typed(shell, "%%tnt_fit\n1")
-    assert shell.user_ns["fit"].state == "failed"
+    assert (failed := shell.user_ns["fit"]).state == "failed"
+    for magic in ("%%tnt", "%%tnt_fit"):
+        shown = typed(shell, f"{magic}\nprint('never')\nmodel.fit(x, y")
+        assert shown.splitlines() == [
+            "line 3 of the cell:", "    model.fit(x, y", "             ^",
+            "SyntaxError: '(' was never closed (nothing was sent to the ranks)",
+        ]  # fmt: skip
+    assert shell.user_ns["fit"] is failed
