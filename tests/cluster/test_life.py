@@ -134,7 +134,7 @@ def test_a_range_of_ports_is_found_beside_the_ephemeral_one():
 def test_a_restart_begins_anew_and_without_a_controller_everything_does(capsys):
     lines: list[str] = []
     with started(2, report=lines.append, gpus=0) as cluster:
-        assert lines[0] == "starting 2 ranks: 0 of 2 answer (0 s)"
+        assert lines[0] == "starting: 0 of 2 ranks have answered (0 s)"
         cluster.run("x = 1")
         controller, before = cluster.record.controller, {row.pid for row in cluster.status()}
         assert controller is not None
@@ -247,5 +247,10 @@ def test_engines_that_crash_at_start_show_what_mpi_says(monkeypatch, private_fol
     # When both ranks end at once, Open MPI may lose its explanation and say only where.
     mpi_says = "(?si)rank.* ended while starting.*(no_such_layer|error occurred in MPI_Init)"
     with pytest.raises(ClusterError, match=mpi_says):
-        Cluster(2)
+        Cluster(3, warn=lines.append)
+    assert [line.split(":")[0] for line in lines] == [
+        "3 ranks share the only core of this machine, about 3 on each"
+    ]
     assert files_under(*private_folders.values()) == []
+    lines: list[str] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})

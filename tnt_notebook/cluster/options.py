@@ -15,6 +15,7 @@ from typing import Any
 
 from tnt_notebook import protocol
 from tnt_notebook.choices import BATCH_SYSTEMS, LAUNCHERS, MAX_LANES, TRANSPORTS
+from tnt_notebook.cluster import crowding
 from tnt_notebook.errors import ClusterError
 
 MAX_RANKS = 1 << 16
@@ -200,8 +201,9 @@ class Request:
         "HOURS", default=0.25, **_HOURS,
     )  # fmt: skip
     timeout: float | None = _option(
-        float, "seconds until ranks that were launched must answer (60; in a job 180)", "S",
-        site=False, allowed=lambda s: s > 0, must="it must be a number of seconds above 0",
+        float, "seconds until ranks that were launched must answer (60, in a job 180; on this "
+        "machine 15 more for each further rank on a core)", "S",
+        allowed=lambda s: s > 0, must="it must be a number of seconds above 0",
     )  # fmt: skip
     transport: str | None = _option(
         str, "how ranks reach each other: shm is shared memory, mpi is MPI, gpi is GPI-2 between "
@@ -245,7 +247,7 @@ class Request:
     @property
     def timeout_s(self) -> float:
         """Seconds until all ranks must answer, once they have been launched."""
-        return self.timeout or (180.0 if self.launcher in BATCH_SYSTEMS else 60.0)
+        return self.timeout or crowding.timeout_s(self.ranks, self.launcher)
 
 
 #: By name, in the order of the help.

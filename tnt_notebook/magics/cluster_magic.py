@@ -119,7 +119,7 @@ def _start(session: Session, options: dict[str, Any]) -> None:
 
     _check_none(session)
     progress = StatusLine()
-    session.running = cluster = Cluster(report=progress.update, **options)
+    session.running = cluster = Cluster(report=progress.update, warn=print, **options)
     _outlive(cluster, session.shell, "keep" in options)
     progress.end(_ready(cluster))
 
