@@ -158,7 +158,7 @@ def test_a_day_with_a_cluster(shell):
     )
     table = typed(shell, "%tnt_cluster status").splitlines()
     assert table[0].split() == [
-        *("rank", "host", "node", "link", "pid", "cores", "GPU", "memory", "state")
+        *("rank", "host", "node", "link", "pid", "runs", "on", "GPU", "memory", "state")
     ]
     assert [(line.split()[0], line.split()[3], line.split()[-1]) for line in table[1:3]] == [
         ("0", "shm", "idle"),
@@ -190,6 +190,7 @@ def test_a_cluster_that_was_taken_can_be_taken_back(shell_with_ranks, two_ranks)
     for action in ("%%tnt\n1", "%tnt_cluster stop"):
         other = Cluster.attach(two_ranks, force=True)
         assert f"take it back: %tnt_cluster attach {two_ranks} --force" in typed(shell, action)
+    assert all(" core" in line for line in table[1:3])
         other.run("x = 1")
         back = typed(shell, f"%tnt_cluster attach {two_ranks} --force")
         assert back == f"2 ranks of cluster {two_ranks} are here again\n"

@@ -164,7 +164,7 @@ class Request:
         allowed=lambda n: n >= 0, must="the number of GPUs per node cannot be negative",
     )  # fmt: skip
     cores: int | None = _option(
-        int, "cores per rank (without it the ranks of a node share all its cores)", "C", **_COUNT
+        int, "cores per rank (without it each gets its part of the node's cores)", "C", **_COUNT
     )
     time: str | None = _option(
         str, "time limit of a job: 90 (minutes), 30m, 12h, 2d, 1:30:00, 1-12:00:00", "T", **_JOBS,
