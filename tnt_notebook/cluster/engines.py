@@ -362,6 +362,12 @@ class Engines:
                 )
         self.update(seats=tuple(seats))
 
+    def preload(self) -> None:
+        """Has the ranks load Keras, if they were to, while nobody waits for it; returns at once."""
+        if self.record.request.get("preload") == "keras":
+            begin = ipp.Reference(Call.PRELOAD.expression)
+            self.client[self.living].apply_async(begin)
+
     def keep(self, seconds: float) -> None:
         """Changes for how long the engines live on without an owner."""
         self._lease.keep(seconds)

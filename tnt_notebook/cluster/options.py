@@ -214,6 +214,12 @@ class Request:
         int, "progress threads of a rank (1 without it)", "L", site=False, variable=protocol.LANES,
         allowed=_is_lanes, must=f"a rank has 1 to {MAX_LANES} progress threads",
     )  # fmt: skip
+    preload: str = _option(
+        str, "what ranks load in the background once they answer: Keras, so that the first fit "
+        "need not wait for it, or nothing, where cells set variables that TensorFlow reads as it "
+        "loads",
+        default="keras", choices=("keras", "nothing"),
+    )  # fmt: skip
     ssh: str | None = _option(
         str, "program that reaches hosts as ssh does", "PROGRAM", typed=False, launchers=("ssh",)
     )

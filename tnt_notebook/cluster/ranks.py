@@ -84,7 +84,6 @@ class Ranks:
             if engines.folder.time_is_up.exists():
                 raise ClusterError(f"The time of job {engines.record.job} is over.")
             start.again(engines, report)
-            engines.lost.clear()
         except ClusterError as error:
             report(f"starting everything anew: {error}")
             self.stop()
@@ -106,6 +105,7 @@ class Ranks:
     def living(self) -> list[int]:
         """Ranks that have not died."""
         return self._alive().living
+
     @property
     def survivors(self) -> str:
         """Where cells run after deaths, and how the others come back, in a line; "" where all live,
@@ -119,7 +119,6 @@ class Ranks:
             f"{number(gone, 'has', 'have')} died (%tnt_cluster restart --missing starts "
             f"{number(gone, 'it', 'them')} again)"
         )
-
 
     @property
     def survives(self) -> bool:
@@ -140,6 +139,7 @@ class Ranks:
         engines = self._alive()
         engines.lost.clear()
         engines.verify()
+        engines.preload()
 
     @property
     def is_ours(self) -> bool:
