@@ -79,6 +79,17 @@ def test_imports_and_forks_wait_for_the_end(loading, tmp_path, capsys, waits):
     assert capsys.readouterr().out == "ranks 0-1: begins\nranks 0-1: 42\n"
 
 
+def test_where_memory_is_short_it_is_left_to_the_fit(pair):
+    pair.run("""
+from tnt_notebook.engine import control_group, preload
+usual, control_group.memory_left = control_group.memory_left, lambda: 3 << 28
+assert not preload.begin("never_loaded")
+control_group.memory_left = usual
+assert 1 << 20 < usual() < 1 << 50
+""")
+    assert "not loaded in advance: 768 MB of memory are left for 2 ranks." in pair.logs(1)
+
+
 def test_a_fit_waits_can_be_ended_meanwhile_and_raises_what_loading_raised(loading, tmp_path):
     fit = loading.fit("1", {})
     eventually(lambda: fit.state == "running")
