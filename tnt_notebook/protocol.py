@@ -21,6 +21,7 @@ class Call(StrEnum):
 
     DESCRIBE = "cell:describe"  # all ranks, at the start: who they are
     RECOVER = "cell:recover"  # ranks that live, after a failure
+    PRELOAD = "preload:begin"  # all ranks, once they answer: they load Keras in the background
     PUSH = "cell:push"  # all ranks: names for their cells
     FETCH = "cell:fetch"  # one rank: what a name is there
     FILL_SEATS = "cell:fill_seats"  # ranks that live: to start others for those that died

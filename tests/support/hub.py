@@ -86,7 +86,9 @@ class Hub:
         self._folder.mkdir(mode=0o700)
         site.mkdir()
         (site / "jupyter_server_config.py").write_text(_SERVER_CONFIGURATION)
-        (site / "tnt_config.py").write_text("c.ClusterDefaults.keep = 1.0\n")
+        (site / "tnt_config.py").write_text(
+            "c.ClusterDefaults.keep = 1.0\nc.ClusterDefaults.preload = 'nothing'\n"
+        )
         configuration = _CONFIGURATION.format(
             site=site, port=port, hub_port=hub_port, api_port=api_port, proxy=PROXY,
             password=self._password, token=self._token, users=set(host.uids),

@@ -21,6 +21,7 @@ from IPython import get_ipython
 
 from tnt_notebook import comm, protocol
 from tnt_notebook.comm import stop
+from tnt_notebook.engine import preload
 from tnt_notebook.engine.kernel import run_cell
 from tnt_notebook.engine.outlet import shortened
 from tnt_notebook.errors import ModelError, StoppedError
@@ -84,6 +85,7 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
     global _model
     stop.forget()  # now: a person may press Stop while TensorFlow is loading
     activities.begin("import")
+    preload.finish()
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
     from tnt_notebook.parallel.scope import distributed
     from tnt_notebook.plan import Pipeline

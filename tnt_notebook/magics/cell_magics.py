@@ -8,6 +8,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.magics.session import Session
+from tnt_notebook.magics.syntax import check_syntax
 from tnt_notebook.magics.typed import rank_list
 
 
@@ -28,7 +29,9 @@ def tnt(session: Session, arguments: Namespace, cell: str) -> None:
         %%tnt --ranks 0,2-3
         x = 1
     """
-    session.cluster.run(cell, arguments.ranks, report=print)
+    cluster = session.cluster
+    check_syntax(cell)
+    cluster.run(cell, arguments.ranks, report=print)
 
 
 @magic_arguments()

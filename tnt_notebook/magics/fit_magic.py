@@ -13,6 +13,7 @@ from tnt_notebook.choices import ON_FAILURE
 from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.progress import noninteractive
 from tnt_notebook.magics.session import Session, check_name
+from tnt_notebook.magics.syntax import check_syntax
 
 
 @magic_arguments("%tnt_fit")
@@ -83,7 +84,11 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         options["pipeline"] = pipeline
     kept, goes_on = _checkpoint(arguments)
     options |= kept
-    fit = session.cluster.fit(cell, options, title=arguments.name, **goes_on)
+    cluster = session.cluster
+    check_syntax(cell)
+    if said := cluster.survivors:
+        print(said)
+    fit = cluster.fit(cell, options, title=arguments.name, **goes_on)
     session.follow(fit)
     if arguments.wait or noninteractive():
         fit.wait()
