@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard import step_layout
+from tnt_notebook.dashboard import rates, step_layout
 from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE, metric_pairs, other_runs
 from tnt_notebook.dashboard.wording import clock, number, rate
 from tnt_notebook.telemetry import PARTS, Frame, State
@@ -34,7 +34,7 @@ def card_html(title: str, frames: Sequence[Frame], state: State, error: str | No
         *(_div("caption", escape(line)) for line in other_runs(frames)),
         _time_html(step_layout.time_of(run)),
         step_html(telemetry.last_step(run)),
-        _ranks_html(run),
+        _rates_html(run),
     ]
     # Sanitizers drop an attribute without a value.
     head = f'<div class="tnt-card tnt-picture" data-state="{state}" hidden="hidden">'
@@ -118,23 +118,25 @@ def _svg(row: step_layout.RankRow, seconds: float) -> str:
     return f'<svg viewBox="0 0 {WIDTH} 22" {sharp}>{drawn}</svg>'
 
 
-def _ranks_html(frames: Sequence[Frame]) -> str:
-    rates = telemetry.median_rates(frames)
-    if not sum(rates):
+def _rates_html(frames: Sequence[Frame]) -> str:
+    if not sum(telemetry.total_samples(frames)):
         return ""
-    low, high = min(rates), max(rates)
-    if len(rates) > RANKS_WITH_A_LINE:
-        slowest = f"slowest: rank {rates.index(low)}, {rate(low)}/s"
-        fastest = f"fastest: rank {rates.index(high)}, {rate(high)}/s"
-        body = _div("caption", f"{slowest} · {fastest}")
+    parts, total = rates.parts(frames), rate(rates.whole(frames).samples_per_s)
+    slowest, fastest = (f(parts, key=lambda p: p.samples_per_s, default=None) for f in (min, max))
+    if slowest is None or fastest is None:
+        return _div("throughput", _heading("Samples per second", total))
+    if len(parts) > RANKS_WITH_A_LINE:
+        ends = (("slowest", slowest), ("fastest", fastest))
+        words = " · ".join(f"{end}: {p.who}, {rate(p.samples_per_s)}/s" for end, p in ends)
+        body = _div("caption", words)
     else:
         rows = []
-        for rank, value in enumerate(rates):
-            level = _div("level", f'<div style="width: {value / high:.1%}"></div>')
-            rows.append(_row(f"rank {rank}", level, "rate", rate(value)))
+        for who, value, _ in parts:
+            share = value / (fastest.samples_per_s or 1.0)
+            level = _div("level", f'<div style="width: {share:.1%}"></div>')
+            rows.append(_row(who, level, "rate", rate(value)))
         body = _div("ranks", *rows)
-    total = f"{rate(sum(rates) / frames[-1]['sharing'])} in all"
-    return _div("throughput", _heading("Samples per second", total), body)
+    return _div("throughput", _heading("Samples per second", f"{total} in all"), body)
 
 
 def _heading(words: str, total: str = "") -> str:
