@@ -3,12 +3,13 @@
 import { remember } from "./history.js";
 import { leaveBehind } from "./leave.js";
 import { unpacked } from "./packed.js";
-import { header, metrics, notice, progress, time } from "./parts.js";
+import { header, metrics, notice, progress, time, traceback } from "./parts.js";
 import { throughput } from "./throughput.js";
 import { timeline } from "./timeline.js";
 
 const DRAWN = [
-  "title", "state", "error", "frame", "rows", "time", "stop_requested", "can_save", "saved",
+  "title", "state", "error", "traceback", "frame", "rows", "time", "stop_requested", "can_save",
+  "saved",
 ];
 
 function initialize({ model }) {
@@ -39,7 +40,7 @@ function render({ model, el }) {
     }),
     notice("div", "tnt-caption tnt-saved", "status", ({ saved }) => saved),
     progress(),
-    notice("p", "tnt-error", "alert", ({ error }) => error),
+    notice("p", "tnt-error", "alert", ({ error }) => error), traceback(),
     metrics(), time(), timeline(), throughput(model.get("ranks")),
   ];
   el.classList.add("tnt-card");

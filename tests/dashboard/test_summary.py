@@ -86,9 +86,13 @@ def test_why_a_pipeline_was_idle():
 
 def test_a_failure_is_told_in_full():
     error = "rank 1 raised ValueError: no data\nthe others were freed"
-    first, _, *lines = summary("MLP", 2, [], "failed", error).splitlines()
+    calls = "rank 1:\nCell In[1], line 2"
+    first, _, *lines = summary("MLP", 2, [], "failed", error, calls).splitlines()
     assert first == "MLP · failed after 0:00 · 2 ranks"
-    assert lines == ["  rank 1 raised ValueError: no data", "  the others were freed"]
+    assert lines == [
+        "  rank 1 raised ValueError: no data", "  the others were freed", "",
+        "  rank 1:", "  Cell In[1], line 2",
+    ]  # fmt: skip
 
 
 def test_a_stopped_run_shows_what_it_had():

@@ -10,6 +10,7 @@ from typing import Any
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import rates, step_layout
 from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE, metric_pairs, other_runs
+from tnt_notebook.dashboard.traceback import folded
 from tnt_notebook.dashboard.wording import clock, number, rate
 from tnt_notebook.telemetry import PARTS, Frame, State
 from tnt_notebook.telemetry.kinds import BOX_KINDS
@@ -21,7 +22,9 @@ WIDTH = 2000  # units of the picture: half a pixel of most screens
 GAP = 4  # units, so that equal neighbours are two
 
 
-def card_html(title: str, frames: Sequence[Frame], state: State, error: str | None) -> str:
+def card_html(
+    title: str, frames: Sequence[Frame], state: State, error: str | None, traceback: str = ""
+) -> str:
     """All of it, hidden where there are no styles."""
     run = telemetry.main_run(frames)
     took = clock(telemetry.duration(run))
@@ -30,6 +33,7 @@ def card_html(title: str, frames: Sequence[Frame], state: State, error: str | No
         f'{escape(title)}</div><span class="tnt-pill" data-state="{state}">{state}</span></div>',
         _div("line", _span("where", _where(run)), _span("when", f"took {took}")),
         f'<p class="tnt-error">{escape(error)}</p>' if error else "",
+        folded(traceback),
         _metrics_html(run),
         *(_div("caption", escape(line)) for line in other_runs(frames)),
         _time_html(step_layout.time_of(run)),

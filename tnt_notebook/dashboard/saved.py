@@ -28,13 +28,18 @@ def placeholder(title: str, ranks: int) -> Bundle:
 
 
 def summary_bundle(
-    title: str, ranks: int, frames: Sequence[Frame], state: State, error: str | None
+    title: str,
+    ranks: int,
+    frames: Sequence[Frame],
+    state: State,
+    error: str | None,
+    traceback: str = "",
 ) -> Bundle:
     """The summary as text, and as a picture of the card."""
-    text = summary(title, ranks, frames, state, error)
+    text = summary(title, ranks, frames, state, error, traceback)
     style = f"<style>{assets.text('card.css')}</style>"
     instead = f'<pre class="tnt-without-styles">{escape(text)}</pre>'
-    picture = card_html(title, frames, state, error)
+    picture = card_html(title, frames, state, error, traceback)
     return {"text/plain": text, "text/html": style + picture + instead}
 
 

@@ -44,7 +44,12 @@ RANKS_WITH_A_LINE = 16
 
 
 def summary(
-    title: str, ranks: int, frames: Sequence[Frame], state: State, error: str | None = None
+    title: str,
+    ranks: int,
+    frames: Sequence[Frame],
+    state: State,
+    error: str | None = None,
+    traceback: str = "",
 ) -> str:
     """What became of a run: loss and metrics, samples per second, time.
 
@@ -53,15 +58,16 @@ def summary(
         ranks: How many ranks it had.
         frames: Its frames in order, those of all runs of the cell; may be empty.
         state: How it ended.
-        error: The sentence that says why it failed.
+        error: Why it failed.
+        traceback: Of the ranks.
 
     Returns:
-        A text of several lines, none longer than the title and 79 characters.
+        A text of several lines, but for errors none longer than the title and 79 characters.
     """
     main = telemetry.main_run(frames)
     blocks = [headline(title, ranks, main, state)]
-    if error:
-        blocks.append("\n".join(f"  {line}" for line in error.splitlines()))
+    for told in filter(None, (error, traceback)):
+        blocks.append(textwrap.indent(told, "  "))
     others = [f"  {line}" for line in other_runs(frames)]
     parts = (_metrics(main), others, _rates(main), [*_time(main), *_resources(main)])
     blocks += ["\n".join(lines) for lines in parts if lines]

@@ -25,6 +25,7 @@ from IPython.display import DisplayHandle, display
 from tnt_notebook.dashboard import saved
 from tnt_notebook.dashboard.card import Card
 from tnt_notebook.dashboard.pace import Paced
+from tnt_notebook.dashboard.traceback import shortened
 from tnt_notebook.telemetry import Frame, Row, State
 from tnt_notebook.telemetry.bounds import MAX_FRAMES, MAX_RUNS, Bounded
 from tnt_notebook.telemetry.frame import news
@@ -106,22 +107,24 @@ class LiveView:
         if shown:
             self._to_browser.put(frame)
 
-    def finish(self, state: State, error: str | None = None) -> None:
+    def finish(self, state: State, error: str | None = None, traceback: str = "") -> None:
         """Ends the live view and leaves summary and figure. From any thread; once.
 
         Args:
             state: ``"finished"``, ``"stopped"`` or ``"failed"``.
-            error: The sentence that says why it failed.
+            error: Why it failed, in a few paragraphs at most.
+            traceback: Of the ranks, as plain text: it is folded.
         """
+        traceback = shortened(traceback)
         with self._lock:
             if self._ended:
                 return
             self._ended = True
             frames = self._kept.frames
         self._to_browser.flush()
-        self._card.error = error or ""
+        self._card.error, self._card.traceback = error or "", traceback
         self._card.state = state
-        summary = saved.summary_bundle(self._title, self._ranks, frames, state, error)
+        summary = saved.summary_bundle(self._title, self._ranks, frames, state, error, traceback)
         figure = saved.figure_bundle(frames)
         for place, bundle in zip(self._places, (summary, figure), strict=False):
             place.update(bundle, raw=True)

@@ -35,6 +35,7 @@ def register(shell: InteractiveShell) -> None:
             shell.magics_manager.register_function(function, kind, magic.__name__)
     session.completion = TntCompletion(shell, session.magics)
     session.completion.install()
+    shell.events.register("pre_run_cell", session.tell_failures)
 
 
 def unregister(shell: InteractiveShell) -> None:
@@ -45,6 +46,7 @@ def unregister(shell: InteractiveShell) -> None:
     for kind, magics in session.magics.items():
         for name in magics:
             shell.magics_manager.magics[kind].pop(name, None)
+    shell.events.unregister("pre_run_cell", session.tell_failures)
     if session.completion is not None:
         session.completion.remove()
     session.close()

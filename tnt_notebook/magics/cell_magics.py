@@ -7,6 +7,7 @@ from argparse import Namespace
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
+from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.session import Session
 from tnt_notebook.magics.typed import rank_list
 
@@ -28,7 +29,7 @@ def tnt(session: Session, arguments: Namespace, cell: str) -> None:
         %%tnt --ranks 0,2-3
         x = 1
     """
-    session.cluster.run(cell, arguments.ranks, report=print)
+    session.cluster.run(numbered("%%tnt", cell), arguments.ranks, report=print)
 
 
 @magic_arguments()
