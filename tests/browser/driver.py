@@ -62,7 +62,7 @@ class Run:
         self._ranks, self._epochs, self._steps = ranks, epochs, steps
         self._recorder = Recorder(ranks, "fit", epochs, start=time.time())
         self._ended = threading.Event()
-        self._end: tuple[State, str | None] = ("finished", None)
+        self._end: tuple[State, str | None, str] = ("finished", None, "")
         self._thread = threading.Thread(target=self._train, daemon=True)
 
     def start(self) -> Run:
@@ -72,9 +72,9 @@ class Run:
         self._thread.start()
         return self
 
-    def end(self, state: State = "finished", error: str | None = None) -> None:
+    def end(self, state: State = "finished", error: str | None = None, traceback: str = "") -> None:
         """Ends the run where it stands, and returns when the view has ended too."""
-        self._end = (state, error)
+        self._end = (state, error, traceback)
         self._ended.set()
         self._thread.join()
 
@@ -121,7 +121,7 @@ class Run:
                 validation = {"val_loss": loss + 0.1, "val_accuracy": 1 - loss / 2.4}
                 recorder.epoch_end(epoch, logs | validation, time.time())
                 self.view.update(recorder.frame(time.time()))
-        state, error = self._end
+        state, error, traceback = self._end
         recorder.breakdown([a_step(chance) for _ in range(self._ranks)])
         self.view.update(recorder.frame(time.time(), state))
-        self.view.finish(state, error)
+        self.view.finish(state, error, traceback)

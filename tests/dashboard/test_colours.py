@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tnt_notebook.dashboard.step_figure import IDLE
 from tnt_notebook.telemetry import PARTS, breakdown
 from tnt_notebook.telemetry.kinds import BOX_KINDS
 
@@ -24,7 +25,9 @@ PAGES = (255, 17)  # light and dark
 #: What is plainly another colour, in units of CIELAB.
 APART = 15
 
-KINDS = {kind.words: kind.colour for kind in BOX_KINDS.values() if kind.letter != "C"}
+#: Without what is work in both, and never beside actions.
+BOXES = {kind.words: kind.colour for kind in BOX_KINDS.values() if kind.letter != "C"}
+BESIDE_EACH_OTHER = ({name: part.colour for name, part in PARTS.items()}, BOXES | {"idle": IDLE})
 
 
 def lab(colour: str, page: int, eye: np.ndarray) -> np.ndarray:
@@ -41,7 +44,7 @@ def lab(colour: str, page: int, eye: np.ndarray) -> np.ndarray:
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-@pytest.mark.parametrize("colours", [{n: p.colour for n, p in PARTS.items()}, KINDS])
+@pytest.mark.parametrize("colours", BESIDE_EACH_OTHER)
 def test_parts_and_boxes_can_be_told_apart(colours):
     for a, b in itertools.combinations(colours, 2):
         for page, eye in itertools.product(PAGES, EYES):
