@@ -4,13 +4,14 @@ import { clock } from "./format.js";
 import { remember } from "./history.js";
 import { leaveBehind, takeOver } from "./leave.js";
 import { unpacked } from "./packed.js";
-import { LIVE, header, metrics, notice, progress, time } from "./parts.js";
+import { LIVE, header, metrics, notice, progress, time, traceback } from "./parts.js";
 import { rememberTold } from "./ribbon.js";
 import { run } from "./run.js";
 import { timeline } from "./timeline.js";
 
 const DRAWN = [
-  "title", "state", "error", "frame", "rows", "time", "stop_requested", "can_save", "saved", "account", "look",
+  "title", "state", "error", "traceback", "frame", "rows", "time", "stop_requested", "can_save", "saved",
+  "account", "look",
 ];
 const TICK_MS = 500; // the clock goes on between messages
 const SILENCE_S = 10; // the kernel speaks every other second
@@ -51,7 +52,7 @@ function render({ model, el }) {
     }),
     notice("div", "tnt-caption tnt-saved", "status", ({ saved }) => saved),
     progress(),
-    notice("p", "tnt-error", "alert", ({ error }) => error),
+    notice("p", "tnt-error", "alert", ({ error }) => error), traceback(),
     notice("p", "tnt-error", "alert", lostInWords),
     metrics(), run(model.get("ranks"), (look) => say("look", look)), timeline((look) => say("look", look)), time(),
   ];

@@ -48,6 +48,19 @@ export function notice(tag, className, role, pick) {
   };
 }
 
+/** What the ranks that failed were doing: folded, until a person opens it. */
+export function traceback() {
+  const calls = make("pre", "");
+  const element = make("details", "tnt-traceback", {}, [make("summary", "", {}, ["Traceback"]), calls]);
+  return {
+    element,
+    update(view) {
+      element.hidden = !view.traceback;
+      setText(calls, view.traceback);
+    },
+  };
+}
+
 /** How far the run is, and how long it will take. */
 export function progress() {
   const where = make("span", "tnt-where");

@@ -62,7 +62,7 @@ class Run:
         self._ranks, self._epochs, self._steps = ranks, epochs, steps
         self._recorder = Recorder(ranks, "fit", epochs, start=time.time())
         self._ended = threading.Event()
-        self._end: tuple[State, str | None] = ("finished", None)
+        self._end: tuple[State, str | None, str] = ("finished", None, "")
         self._logs = [
             Log(rank, ranks, lambda news: self.view.tell([news])) for rank in range(ranks)
         ]
@@ -75,9 +75,9 @@ class Run:
         self._thread.start()
         return self
 
-    def end(self, state: State = "finished", error: str | None = None) -> None:
+    def end(self, state: State = "finished", error: str | None = None, traceback: str = "") -> None:
         """Ends the run where it stands, and returns when the view has ended too."""
-        self._end = (state, error)
+        self._end = (state, error, traceback)
         self._ended.set()
         self._thread.join()
 
@@ -139,9 +139,9 @@ class Run:
                 validation = {"val_loss": loss + 0.1, "val_accuracy": 1 - loss / 2.4}
                 recorder.epoch_end(epoch, logs | validation, time.time())
                 self.view.update(recorder.frame(time.time()))
-        state, error = self._end
+        state, error, traceback = self._end
         recorder.breakdown([a_step(chance) for _ in range(self._ranks)])
         for log in self._logs:
             log.end()
         self.view.update(recorder.frame(time.time(), state))
-        self.view.finish(state, error)
+        self.view.finish(state, error, traceback)

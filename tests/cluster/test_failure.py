@@ -50,6 +50,67 @@ def test_of_an_error_of_ours_the_sentence_is_told_once():
     assert str(error) == "ranks 0-1: ModelError: first.\nsecond"
 
 
+OF_KERAS = """Exception encountered when calling Sequential.call().
+
+\x1b[1mInput 0 of layer 'dense' is incompatible: expected axis -1 to have value 8\x1b[0m
+
+Arguments received by Sequential.call():
+  • inputs=tf.Tensor(shape=(16, 5), dtype=float32)"""
+OF_A_GRAPH = """Graph execution error:
+
+Detected at node loss/Sparse defined at (most recent call last):
+  File "<frozen runpy>", line 198, in _run_module_as_main
+
+  File "/venv/lib/python3.11/site-packages/keras/src/losses/loss.py", line 67, in __call__
+
+Received a label value of 8 which is outside the valid range of [0, 2).  Label values: 8 7
+\t [[{{node loss/Sparse}}]] [Op:__inference_step_738]"""
+OF_INPUT = """Graph execution error:
+
+Detected at node PyFunc defined at (most recent call last):
+<stack traces unavailable>
+RuntimeError: the file is broken
+Traceback (most recent call last):
+
+  File "/venv/lib/python3.11/site-packages/tensorflow/script_ops.py", line 269, in __call__
+    ret = func(*args)
+
+RuntimeError: the file is broken
+
+
+\t [[{{node PyFunc}}]]
+\t [[IteratorGetNext]] [Op:__inference_step_1567]"""
+
+
+def test_of_long_errors_what_helps_is_told():
+    keras = Failure("ValueError", OF_KERAS, "calls")
+    what = "Input 0 of layer 'dense' is incompatible: expected axis -1 to have value 8"
+    where = "ValueError: Exception encountered when calling Sequential.call()."
+    assert keras.summary == f"{where} {what}"
+    first, second, arguments = keras.told.split("\n\n")
+    assert (first, second) == (where, what) and arguments.endswith("dtype=float32)")
+    label = "Received a label value of 8 which is outside the valid range of [0, 2)."
+    graph = Failure("InvalidArgumentError", OF_A_GRAPH, "calls")
+    assert graph.told == graph.summary == f"InvalidArgumentError: {label}  Label values: 8 7"
+    broken = "RuntimeError: the file is broken"
+    assert Failure("UnknownError", OF_INPUT, "calls").told == broken
+    # Ranks whose texts differ in numbers of TensorFlow's have the same error.
+    others = OF_INPUT.replace("1567", "1570")
+    both = {i: Failure("UnknownError", text, "calls") for i, text in enumerate((OF_INPUT, others))}
+    assert str(rank_error(both)) == f"ranks 0-1: {broken}"
+    plain = "first line\nKeyError: 'hint'\nlast line"  # of a person, who means all of it
+    assert Failure("ValueError", plain, "calls").told == f"ValueError: {plain}"
+    assert Failure("ValueError", "x" * 3000, "calls").summary.endswith("x ...")
+
+
+def test_who_does_not_show_tracebacks_is_told_the_line():
+    at = "line 3 of the cell: model.fit(x)"
+    error = rank_error({0: FREED, 1: Failure("ValueError", "a\nb", "\x1b[31mcalls\x1b[0m", at)})
+    assert error.whole == f"rank 1: ValueError: a\nb\n\n{at}"
+    assert str(error) == "rank 1: ValueError: a ..."
+    assert error.traceback == "rank 1:\ncalls\nrank 0: freed from waiting"
+
+
 def test_an_error_without_a_traceback_is_told_whole():
     error = rank_error({0: failure("first\nsecond", "")})
     assert str(error) == "rank 0: ValueError: first\nsecond"

@@ -159,6 +159,10 @@ def test_a_rank_that_is_stuck_is_interrupted_and_named(cluster, tmp_path):
     shown = "\n".join(raised.value._render_traceback_())
     shown = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert "time.sleep(100)" in shown and "ranks 0,2: freed from waiting" in shown
+    # A person has wanted it.
+    assert fit.state == "stopped" and fit.unseen == ""
+    card = fit._view._card
+    assert card.state == "stopped" and card.error.startswith("Aborted: rank 1: KeyboardInterrupt")
     assert cluster.fit(CELL.format(epochs=1), {}).wait(60).state == "finished"
 
 
@@ -170,6 +174,7 @@ def test_a_rank_that_is_stuck_in_its_input_is_named_and_the_ranks_start_anew(
     with pytest.raises(ClusterError, match="rank 1 did not end") as raised:
         fit.wait(60)
     assert " in hang\n" in str(raised.value) and " in __getitem__" in str(raised.value)
+    assert fit.state == "stopped"
     pair.run("1")
 
 
@@ -186,21 +191,30 @@ def test_cells_and_fits_wait_for_the_fit_before_them(cluster, capsys):
 def test_a_rank_that_raises_ends_it_everywhere(cluster, capsys):
     bad = "from tnt_notebook import comm\nif comm.rank() == 1: raise ValueError('bad shard')\n"
     fit = cluster.fit(bad + CELL.format(epochs=1), {})
+    eventually(lambda: fit.state == "failed", 60)
+    assert fit.unseen.startswith("fit has failed: rank 1: ValueError: bad shard (its card")
     with pytest.raises(RankError, match="rank 1: ValueError: bad shard") as raised:
         fit.wait(30)
+    assert fit.unseen == ""
     assert fit.state == "failed" and fit.error is raised.value
     assert "ranks 0,2: freed from waiting" in raised.value._render_traceback_()
+    raising = "if comm.rank() == 1: raise ValueError('bad shard')"
+    assert fit._view._card.error.endswith(f"bad shard\n\nline 2 of the cell: {raising}")
+    assert f"----> 2 {raising}" in fit._view._card.traceback
     assert cluster.fit(CELL.format(epochs=1), {}).wait(60).state == "finished"
 
 
-def test_a_cell_that_cannot_train_says_so(cluster):
-    for cell, message in (
-        ("1 + 1", "The cell calls neither fit"),
-        ("def f(:", "SyntaxError"),
-        ("import sys; sys.exit(3)", "SystemExit: 3"),
+def test_a_cell_that_cannot_train_says_so_and_where(cluster):
+    labels = CELL.rpartition("model.fit")[0] + "model.fit(x, y + 2)"  # there are two classes
+    for cell, message, line in (
+        ("1 + 1", "The cell calls neither fit", ""),
+        ("x = 1\ndef f(:", "ranks 0-2: SyntaxError: invalid syntax", "line 2 of the cell: def f(:"),
+        ("import sys; sys.exit(3)", "SystemExit: 3", "line 1 of the cell: import sys; sys.exit(3)"),
+        (labels, "a label value of .* Label values", "line 7 of the cell: model.fit(x, y + 2)"),
     ):
-        with pytest.raises(RankError, match=message):
-            cluster.fit(cell, {}).wait(30)
+        with pytest.raises(RankError, match=message) as raised:
+            cluster.fit(cell, {}).wait(60)
+        assert line in raised.value.whole.splitlines()[-1]
 
 
 def test_a_model_of_a_class_that_only_the_ranks_know(cluster):

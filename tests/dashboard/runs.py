@@ -14,8 +14,10 @@ def frames_of_a_run(
     start: float = 0.0,
     sharing: int = 1,
     breakdown: tuple[Breakdown, ...] = (),
+    uneven: int = 0,
 ) -> list[Frame]:
-    """Frames of a fit with validation: 0.1 s a step, 32 samples a rank, a frame every other step.
+    """Frames of a fit with validation: 0.1 s a step, 32 samples a rank, of rank 0 `uneven` more, a
+    frame every other step.
 
     It ends after `until` steps, if given.
     """
@@ -25,7 +27,7 @@ def frames_of_a_run(
         epoch, step = count // steps + 1, count % steps + 1
         now += 0.1
         logs = {"loss": 1 / (count + 1), **dict.fromkeys(metrics, 1 - 1 / (count + 2))}
-        recorder.step(epoch, step, steps, logs, [32] * ranks, now)
+        recorder.step(epoch, step, steps, logs, [32 + uneven, *[32] * (ranks - 1)], now)
         if step == steps:
             now += 0.5
             recorder.epoch_end(epoch, logs | {f"val_{k}": v / 2 for k, v in logs.items()}, now)

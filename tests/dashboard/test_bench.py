@@ -60,6 +60,14 @@ def test_good_rules_and_rules_that_were_not_measured_are_told_as_such():
     assert a_bench(in_use="direct").verdict.endswith("What the rules in use take was not measured.")
 
 
+def test_what_is_marked_as_the_fastest_has_the_shortest_time_shown():
+    bench = a_bench(sizes=SIZES[:2])
+    assert bench.clearly_fastest_at(KB) == "tree"
+    bench.row("tree", KB)["median_s"] = 1.0  # the rounds of the others were the quiet ones
+    assert bench.fastest_at(KB)["algorithm"] == "tree"
+    assert bench.clearly_fastest_at(KB) is None
+
+
 def test_it_shows_as_one_line():
     assert repr(a_bench()) == (
         "<allreduce of float32 on 4 ranks by shared memory: median of 9 rounds; "

@@ -21,7 +21,15 @@ def test_epochs_training_solid_and_validation_dashed():
     assert drawn["loss"].line.dash == "solid"
     assert drawn["val_loss"].line.dash == "dash"
     assert drawn["val_accuracy"].xaxis == drawn["accuracy"].xaxis != drawn["loss"].xaxis
-    assert {"rank 0", "rank 1"} < set(drawn)
+    assert list(drawn["each rank"].y)[-1] == pytest.approx(320, rel=0.1)
+    assert "samples per second of each rank" in str(figure.layout.annotations)
+
+
+def test_ranks_that_differ_have_lines_and_those_of_one_pipeline_share_one():
+    apart = set(traces(run_figure(frames_of_a_run(uneven=3))))
+    assert {"rank 0", "rank 1"} < apart and "each rank" not in apart
+    one = run_figure(frames_of_a_run(4, sharing=4))
+    assert "all" in traces(one) and "samples per second of" not in str(one.layout.annotations)
 
 
 def test_before_two_epochs_the_curves_are_over_time():
@@ -31,7 +39,7 @@ def test_before_two_epochs_the_curves_are_over_time():
 
 
 def test_many_ranks_are_a_heat_map():
-    heat = run_figure(frames_of_a_run(100)).data[-1]
+    heat = run_figure(frames_of_a_run(100, uneven=3)).data[-1]
     assert heat.type == "heatmap"
     assert len(heat.z) <= 64
     assert list(heat.y)[:2] == [0, 2]
@@ -39,7 +47,9 @@ def test_many_ranks_are_a_heat_map():
 
 @pytest.mark.parametrize("ranks", [1, 16, 64, 1024])
 def test_a_long_run_stays_small(ranks):
-    figure = run_figure(frames_of_a_run(ranks, epochs=10, steps=200, metrics=("a", "b", "c")))
+    figure = run_figure(
+        frames_of_a_run(ranks, epochs=10, steps=200, metrics=("a", "b", "c"), uneven=3)
+    )
     assert len(json.dumps(figure.to_plotly_json())) < 100_000
 
 
@@ -55,7 +65,7 @@ def test_nan_is_valid_json():
 
 def test_predict_has_throughput_only():
     frames = [frame | {"logs": {}} for frame in frames_of_an_evaluation()]
-    assert list(traces(run_figure(frames))) == ["rank 0", "rank 1"]
+    assert list(traces(run_figure(frames))) == ["each rank"]
 
 
 STEP = Breakdown(input=0.001, work=0.008, wait=0.0, exchange=0.002, other=0.0005)

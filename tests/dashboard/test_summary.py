@@ -1,5 +1,7 @@
 """The text that stays."""
 
+from typing import Any
+
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tests.telemetry.by_hand import step_of
 from tnt_notebook.dashboard import summary
@@ -15,22 +17,37 @@ def test_a_finished_fit():
         "  loss        0.01667    validation 0.008333\n"
         "  accuracy     0.9836    validation   0.4918\n"
         "\n"
-        "  rank   samples/s        samples\n"
-        "     0         320          1,920\n"
-        "     1         320          1,920\n"
-        "   all         640          3,840"
+        "              samples/s        samples\n"
+        "  each rank         320          1,920\n"
+        "        all         640          3,840"
     )
 
 
+def last_words(lines: int, *run: Any, **how: Any) -> list[list[str]]:
+    text = summary("MLP", run[0], frames_of_a_run(*run, **how), "finished")
+    return [line.split() for line in text.splitlines()[-lines:]]
+
+
+def test_ranks_have_lines_where_they_differ():
+    head, *ranks = last_words(4, 2, uneven=3)
+    assert head == ["samples/s", "samples"]
+    assert ranks == [
+        ["rank", "0", "350", "2,100"], ["rank", "1", "320", "1,920"], ["all", "670", "4,020"],
+    ]  # fmt: skip
+
+
 def test_of_many_ranks_the_slowest_and_the_fastest_are_named():
-    lines = summary("ViT", 64, frames_of_a_run(64), "finished").splitlines()
-    assert "samples/s" in lines[-5] and "slowest" in lines[-5]
-    assert lines[-1].split() == ["all", "20,480", "122,880"]
+    head, slowest, _, fastest, whole = last_words(5, 64, uneven=3)
+    assert "slowest" in "".join(head)
+    assert (slowest[2], fastest[:3]) == ("320", ["rank", "0", "350"])
+    assert whole == ["all", "20,510", "123,060"]
 
 
 def test_a_sample_that_went_through_a_pipeline_counts_once():
-    lines = summary("MLP", 4, frames_of_a_run(4, sharing=2), "finished").splitlines()
-    assert [line.split() for line in lines[-2:]] == [["3", "320", "1,920"], ["all", "640", "3,840"]]
+    assert last_words(2, 4, sharing=2) == [
+        ["each", "pipeline", "320", "1,920"], ["all", "640", "3,840"],
+    ]  # fmt: skip
+    assert last_words(2, 4, sharing=4) == [["samples/s", "samples"], ["320", "1,920"]]
 
 
 def test_where_a_step_goes_and_what_limits_it():
@@ -69,9 +86,13 @@ def test_why_a_pipeline_was_idle():
 
 def test_a_failure_is_told_in_full():
     error = "rank 1 raised ValueError: no data\nthe others were freed"
-    first, _, *lines = summary("MLP", 2, [], "failed", error).splitlines()
+    calls = "rank 1:\nCell In[1], line 2"
+    first, _, *lines = summary("MLP", 2, [], "failed", error, calls).splitlines()
     assert first == "MLP · failed after 0:00 · 2 ranks"
-    assert lines == ["  rank 1 raised ValueError: no data", "  the others were freed"]
+    assert lines == [
+        "  rank 1 raised ValueError: no data", "  the others were freed", "",
+        "  rank 1:", "  Cell In[1], line 2",
+    ]  # fmt: skip
 
 
 def test_a_stopped_run_shows_what_it_had():

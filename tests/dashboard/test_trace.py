@@ -107,7 +107,7 @@ def test_throughput_and_breakdown_of_the_fit():
     frames = frames_with_steps() + frames_of_an_evaluation()
     trace = Trace(frames)
     drawn = trace.plot_throughput().data
-    assert [line.name for line in drawn] == ["rank 0", "rank 1"]
+    assert [line.name for line in drawn] == ["all"]
     assert drawn[0].x[-1] == round(frames[-7]["elapsed"], 2)
     assert trace.plot_breakdown().data[1].x[0] == pytest.approx(8)
 
@@ -137,9 +137,9 @@ def test_what_stays_has_a_panel_for_all_that_is_known():
     assert step.startswith("<b>the last step</b>: ")
     assert parts == "<b>where a step goes</b> on 4 ranks"
     names = [trace.name for trace in whole.data]
-    assert {"loss", "val_loss", "rank 3", "forward", "send", "idle", "exchange"} < set(names)
+    assert {"loss", "val_loss", "all", "forward", "send", "idle", "exchange"} < set(names)
     axes = {trace.name: trace.yaxis for trace in whole.data}
-    assert axes["forward"] == axes["send"] != axes["exchange"] == axes["work"] != axes["rank 0"]
+    assert axes["forward"] == axes["send"] != axes["exchange"] == axes["work"] != axes["all"]
     assert len(run_figure(frames_of_a_run(4)).layout.annotations) == 3
 
 

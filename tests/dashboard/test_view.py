@@ -70,15 +70,17 @@ def test_an_executed_notebook_keeps_summary_and_figure_and_no_widget(environment
     assert set(summary.data) == {"text/html", "text/plain"}
     assert summary.data["text/plain"].startswith("MLP · finished in 0:08 · 3 epochs on 2 ranks")
     assert set(figure.data) == {"application/vnd.plotly.v1+json", "text/plain"}
-    assert len(figure.data["application/vnd.plotly.v1+json"]["data"]) == 6
+    assert len(figure.data["application/vnd.plotly.v1+json"]["data"]) == 5
     assert sum(len(str(output)) for output in (summary, figure)) < 200_000
 
 
 def test_a_run_that_failed_at_once_keeps_its_error_and_no_figure(environment):
-    cell = CELL.split("def drive")[0] + 'view.finish("failed", "rank 1 raised <ValueError>")'
-    summary, figure = executed(cell, environment)
-    assert "rank 1 raised <ValueError>" in summary.data["text/plain"]
-    assert "rank 1 raised &lt;ValueError&gt;" in summary.data["text/html"]
+    finish = 'view.finish("failed", "rank 1 raised <ValueError>", "line 2 of <module>")'
+    summary, figure = executed(CELL.split("def drive")[0] + finish, environment)
+    text, html = summary.data["text/plain"], summary.data["text/html"]
+    assert "rank 1 raised <ValueError>" in text and "line 2 of <module>" in text
+    assert "rank 1 raised &lt;ValueError&gt;" in html
+    assert "<summary>Traceback</summary><pre>line 2 of &lt;module&gt;</pre></details>" in html
     assert set(figure.data) == {"text/html", "text/plain"}
 
 
@@ -151,10 +153,11 @@ def test_save_says_where_the_trace_is_or_why_not():
 def test_after_the_end_nothing_changes():
     frames = frames_of_a_run()
     live = view_of(frames[0], end=None)
-    live.finish("failed", "rank 0 died")
+    live.finish("failed", "rank 0 died", "x" * 100_000)
     live.update(frames[1])
     live.finish("finished")
     assert (live._card.state, live._card.error) == ("failed", "rank 0 died")
+    assert len(live._card.traceback) < 13_000
     assert live.frames == frames[:1]
 
 

@@ -29,11 +29,11 @@ def test_measured_saved_loaded_and_broken(shell, rules_file):
     assert lines[0].startswith("3 sizes measured in ")
     assert lines[1] == (
         "allreduce of float32 on 3 ranks by shared memory: median of 3 rounds, in µs "
-        "(* the fastest, by the ratios within rounds)"
+        "(* the fastest, both by medians and by the ratios within rounds)"
     )
     assert lines[3].split()[:4] == ["size", "ring", "double_tree", "limit"]
     assert [line.split()[:2] for line in lines[4:7]] == [["1", "KB"], ["4", "KB"], ["16", "KB"]]
-    assert all(line.count("*") == 1 for line in lines[4:7])
+    assert all(line.count("*") <= 1 for line in lines[4:7])
     assert lines[-1].startswith("Fastest: ") and not rules_file.exists()
     bench = shell.user_ns["bench"]
     assert {row["algorithm"] for row in bench.rows} == {"ring", "double_tree"}

@@ -17,8 +17,11 @@ def test_cells_errors_and_interrupts(notebook):
     html = "from IPython.display import HTML, display; display(HTML('<b>bold</b>'))"
     assert notebook.run(f"%%tnt\n{html}") == ("ranks 0-1:\n<IPython.core.display.HTML object>\n")
     raising = "if comm.rank() == 1: raise ValueError('bad')\ncomm.world().barrier()"
-    error = notebook.run(f"%%tnt\n{raising}")
+    error = notebook.run(f"%%tnt\n\n{raising}")
     assert "ValueError: bad" in error and "rank 0: freed from waiting" in error
+    assert "----> 3 if comm.rank() == 1" in error  # as the notebook numbers its lines
+    assert notebook.run("%%tnt\n%%capture\nprint('hidden')") == ""
+    assert notebook.run("%%tnt\n    a = 1\n    print(a)") == "ranks 0-1: 1\n"
     assert "execution.py" not in error and "cluster.py" not in error
 
     sleeping = notebook.begin("%%tnt\nimport time\nprint('asleep', flush=True); time.sleep(60)")
@@ -109,6 +112,24 @@ def test_a_fit_runs_while_the_notebook_goes_on(notebook):
     stopped = notebook.run("fit.stop(); fit.wait().state")
     assert "stopped" in stopped
     assert notebook.run("'tensorflow' in __import__('sys').modules") == "False\n"
+
+
+def test_a_fit_that_failed_in_the_background_is_told_once_by_the_next_cell(notebook):
+    failing = notebook.begin("%%tnt_fit --name bad\nfrom tnt_notebook import comm\n\n1 / 0")
+    began = notebook.messages_until(failing, lambda seen: "bad · failed after" in shown(seen))
+    card = "\n".join(line.rstrip() for line in shown(began).splitlines())
+    assert "  ranks 0-1: ZeroDivisionError: division by zero\n\n  line 4 of the cell: 1 / 0" in card
+    assert "\n  ----> 4 1 / 0\n" in card  # in the traceback
+    assert notebook.run("1 + 1") == (
+        "bad has failed: ranks 0-1: ZeroDivisionError: division by zero "
+        "(its card says where, bad.wait() raises it)\n2\n"
+    )
+    assert notebook.run("1 + 1") == "2\n"
+
+    notebook.run("%%tnt_fit --name bad\nimport time; time.sleep(0.5); 1 / 0")
+    looking = "import time\nwhile not bad.error: time.sleep(0.01)\nprint(bad.state)"
+    assert notebook.run(looking) == "failed\n"
+    assert notebook.run("%%tnt\nprint('next')") == "ranks 0-1: next\n"
 
 
 def test_an_interrupt_of_the_idle_kernel_stops_the_fit(notebook):

@@ -200,7 +200,8 @@ def test_a_rank_that_dies_leaves_its_frames_and_the_reason(notebook):
     # The ranks say that it has failed, and the notebook, after them, why.
     eventually(lambda: "died" in archive.find().error)
     assert archive.find().state == "failed"
-    said = notebook.run("%tnt_trace show")
+    told, said = notebook.run("%tnt_trace show").split("\n", 1)
+    assert told.startswith("long has failed: rank 1 died on ")
     assert said.startswith("long · failed after ") and "died" in said
     assert "2 ranks are ready" in notebook.run("%tnt_cluster restart --missing")
 

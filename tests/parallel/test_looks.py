@@ -67,6 +67,8 @@ def test_the_last_step_of_every_phase(ranks, ranks_, stages, schedule):
                 assert (count["X"] > 0) == (ranks_ > 1)
                 continue
             assert step["schedule"] == schedule and step["micro_batches"] == MICRO_BATCHES
+            # Only replicas exchange gradients; what else is exchanged has no such name.
+            assert (count["X"] > 0) == (phase == "fit" and ranks_ > stages)
             done = Counter(box.kind + str(box.number) for box in doing if box.kind in "FBIW")
             kinds = "F" if phase != "fit" else "FIW" if schedule == "zb-h1" else "FB"
             expected = {f"{kind}{m}" for kind in kinds for m in range(MICRO_BATCHES)}
@@ -79,6 +81,10 @@ def test_the_last_step_of_every_phase(ranks, ranks_, stages, schedule):
         assert idle_of(fit) == {}
         assert set(hidden(fit)) == (set(range(ranks_)) if ranks_ > 1 else set())
     else:
+        assert fit["cut_by"] == "times" and len(fit["layers"]) == stages
+        ends = [name.partition("_") for names in fit["layers"] for name in names]
+        numbers = [int(number or 0) for layer, _, number in ends if layer == "dense"]
+        assert numbers == sorted(numbers) and numbers[-1] == numbers[0] + 6
         assert 0 <= fit["formula"] < 1  # zb-h1 idles for nothing where W takes longer than F and I
         assert "formula" not in steps["predict"]
         for idle in idle_of(fit).values():

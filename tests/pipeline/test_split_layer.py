@@ -12,9 +12,10 @@ from keras import layers
 import tnt_notebook as tnt
 from tests.pipeline.training import compare, refused
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.pipeline.cut import begins_said
-from tnt_notebook.parallel.pipeline.graph import graph_of
+from tnt_notebook.parallel.pipeline.cut import begins_said, described
+from tnt_notebook.parallel.pipeline.graph import graph_of, wiring_of
 from tnt_notebook.plan.families import make
+from tnt_notebook.plan.partition import partition
 
 
 def split_here(**options):
@@ -55,6 +56,13 @@ def first_layers(model, stages, **options):
     return None if begins is None else [names[begin + 1] for begin in begins]
 
 
+def said_of_the_cut(model, stages, *begins, **options):
+    graph = graph_of(model)
+    cut = partition(wiring_of(graph), begins)
+    said = described(graph, tnt.Pipeline(stages, **options), cut)
+    return said["cut_by"], said["layers"]
+
+
 def cuts():
     found = [
         first_layers(chain(2, 4), 3),
@@ -62,6 +70,9 @@ def cuts():
         first_layers(chain(), 2),
         first_layers(branches(), 2),
         first_layers(chain(2, 4), 2, cut_at=["dense4"]),
+        said_of_the_cut(chain(2, 4), 3, 2, 5),
+        said_of_the_cut(chain(), 2, 3),
+        said_of_the_cut(chain(), 2, 3, cut_at=["dense3"]),
     ]
     errors = []
     for model in (chain(2, 4), chain(0)):
@@ -76,6 +87,10 @@ def test_stages_begin_at_split_layers(ranks):
     assert found[:3] == [["dense2", "dense4"], ["behind"], None]
     assert len(found[3]) == 1  # side by side: one cut
     assert found[4] == ["dense5"]  # cut_at is asked first
+    parts = [["dense0", "dense1"], ["dense2", "dense3"], ["dense4", "last"]]
+    assert found[5] == ("SplitLayer", parts)
+    halves = [["dense0", "dense2"], ["dense3", "last"]]
+    assert found[6:] == [("times", halves), ("cut_at", halves)]
     assert number == (
         "SplitLayers make 3 parts of the model, and the schedule 1f1b on 2 ranks has 2."
     )

@@ -1,12 +1,16 @@
 """From events to the boxes of a step, on events made by hand."""
 
+import numpy as np
+
 from tests.telemetry.by_hand import events
 from tnt_notebook.telemetry.boxes import last_step
 from tnt_notebook.telemetry.events import NOT_TRAINING
 
 
-def found(trace, phase=0):
-    made = last_step(trace, phase)[["kind", "stage", "number", "begin_ns", "end_ns"]].tolist()
+def found(trace, phase=0, gradients_from=0):
+    made = last_step(trace, phase, gradients_from)[
+        ["kind", "stage", "number", "begin_ns", "end_ns"]
+    ].tolist()
     return sorted((kind.decode(), *numbers) for kind, *numbers in made)
 
 
@@ -45,10 +49,16 @@ def test_a_pipeline():
     )  # fmt: skip
     trace["algorithm"][[0, 3, 6]] = 3
     trace["algorithm"][[2, 5]] = 2
-    assert found(trace) == [
+    boxes = [
         ("B", 1, 0, 705, 990), ("F", 1, 0, 310, 400), ("F", 1, 1, 401, 500), ("R", 3, 0, 1, 300),
         ("R", 3, 0, 500, 700), ("S", 2, 0, 390, 450), ("S", 2, 1, 490, 550),
     ]  # fmt: skip
+    assert found(trace) == boxes
+    # Of exchanges, those of gradients, which there are between replicas only.
+    for channel, exchanges in ((1030, []), (5000, [("X", 0, 0, 990, 998)])):
+        exchange = ("copy_in", 990, 992, channel), ("copy_out", 996, 998, channel)
+        both = np.concatenate([trace, events(*exchange)])
+        assert found(both, gradients_from=4096) == [*boxes, *exchanges]
 
 
 def test_evaluation():

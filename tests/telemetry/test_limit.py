@@ -22,7 +22,7 @@ PIPELINE = [Breakdown(0, 6, 4, 0, 0)] * 2
         ),
         (
             [Breakdown(0, 9, 1, 0, 0), Breakdown(0, 5, 5, 0, 0)], 2,
-            "Rank 0 has 1.8 times the work of the others, which wait for it: cut the model",
+            "Rank 0 has 1.8 times the work of the others, which wait for it: give its stage fewer",
         ),
         (PIPELINE, 2, "Ranks of the pipeline wait for each other during 40% of a step: use more"),
         ([GOOD._replace(exchange=5.0)] * 2, 1, "34% of a step is exchange of gradients"),
@@ -40,6 +40,28 @@ def waiting(sent_at: float) -> StepTrace:
         Box(0, "F", 0, 0, 0, 1), Box(0, "S", 1, 0, sent_at, 5), Box(1, "R", 0, 0, 1, 5),
         Box(1, "F", 1, 0, 5, 10), schedule="gpipe", less_idle="zb-h1", formula=0.31,
     )  # fmt: skip
+
+
+def uneven(slow: int, cut_by: str) -> str:
+    """Of three stages, on ranks 0 to 2, one takes twice as long as the others."""
+    works = [Breakdown(0, 10 if rank == slow else 5 + rank / 10, 1, 0, 0) for rank in range(3)]
+    boxes = [Box(rank, "F", rank, 0, rank, rank + 1) for rank in range(3)]
+    layers = [["conv1", "conv2"], ["conv3", "conv5"], ["pool", "dense"]]
+    step = step_of(*boxes, pipeline=3, ranks=3, cut_by=cut_by, layers=layers)
+    sentence = limit(works, 3, step)
+    assert sentence.startswith(f"Rank {slow} has ")
+    return sentence.split("which wait for it: ")[1]
+
+
+def test_a_stage_with_too_much_work_is_told_which_layer_it_should_give_to_whom():
+    machine = "; or is its machine slower, or busy with something else?"
+    assert uneven(0, "times") == f"move conv2, the last layer of its stage, to rank 1{machine}"
+    assert uneven(2, "times") == f"move pool, the first layer of its stage, to rank 1{machine}"
+    # Of both neighbours the one with less work.
+    assert uneven(1, "times") == f"move conv3, the first layer of its stage, to rank 0{machine}"
+    assert uneven(0, "cut_at") == "in cut_at, let rank 1's stage begin with conv2."
+    assert uneven(2, "cut_at") == "in cut_at, let its stage begin behind pool."
+    assert uneven(0, "SplitLayer") == "put the SplitLayer before conv2."
 
 
 def test_a_slow_link_in_a_pipeline_is_named():

@@ -28,7 +28,7 @@ from tnt_notebook.cluster.lease import Lease
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.print_output import Page
 from tnt_notebook.cluster.record import Known, Record
-from tnt_notebook.errors import ClusterError
+from tnt_notebook.errors import ClusterError, EndedError
 from tnt_notebook.protocol import Call
 from tnt_notebook.rank_end import ends
 from tnt_notebook.warden import processes_of
@@ -121,10 +121,10 @@ class Engines:
         """Connected to the controller.
 
         Raises:
-            ClusterError: these engines were stopped, or another notebook has taken them.
+            EndedError: these engines were stopped, or another notebook has taken them.
         """
         if self._client is None:
-            raise ClusterError(RESTARTED)
+            raise EndedError(RESTARTED)
         return self._client
 
     @property

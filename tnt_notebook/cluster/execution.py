@@ -24,7 +24,7 @@ from tnt_notebook.cluster.failure import Failure, failure_of
 from tnt_notebook.cluster.late_output import forget_text
 from tnt_notebook.cluster.log_tails import LogTails
 from tnt_notebook.cluster.output import ranks_label
-from tnt_notebook.errors import ClusterError
+from tnt_notebook.errors import ClusterError, EndedError
 
 TICK_S = 0.05
 INTERRUPT_AFTER_S = 5.0  # a rank raised, and another does not end although it was freed
@@ -287,7 +287,7 @@ class Execution:
             return
         dead = [rank for rank in self._engines.dead() if rank not in self._engines.lost]
         if dead and self._engines.restarting:
-            self._give_up(ClusterError(RESTARTED))
+            self._give_up(EndedError(RESTARTED))
         if dead:
             self._died = dead
             if not self._engines.survives:

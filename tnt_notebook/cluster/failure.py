@@ -16,7 +16,8 @@ from tnt_notebook.errors import (
     RankError,
     StalledError,
     StuckError,
-    inner_error,
+    in_a_line,
+    told,
 )
 from tnt_notebook.words import number
 
@@ -31,11 +32,17 @@ _LIBRARY = re.compile(r'File "[^"]*(/site-packages/|/lib/python\d|/tnt_notebook/
 
 @dataclass(frozen=True)
 class Failure:
-    """What one rank raised, as text."""
+    """What one rank raised, as text.
+
+    Attributes:
+        line: of a cell, or of a file of the user's, where that is known: see
+            :func:`~tnt_notebook.errors.source_line`.
+    """
 
     ename: str
     evalue: str
     traceback: str
+    line: str = ""
 
     @property
     def freed(self) -> bool:
@@ -53,12 +60,14 @@ class Failure:
         return self.traceback.removesuffix(self.whole).rstrip()
 
     @property
+    def told(self) -> str:
+        """What a person is told of it, in paragraphs."""
+        return told(self.ename, self.evalue)
+
+    @property
     def summary(self) -> str:
         """One line."""
-        if inner := inner_error(self.evalue):
-            return inner
-        first, *more = self.evalue.splitlines() or [""]
-        return f"{self.ename}: {first}{' ...' if more else ''}"
+        return in_a_line(self.told)
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -69,7 +78,8 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def rank_error(failures: Mapping[int, Failure]) -> RankError:
-    """One error for all ranks that failed: tracebacks of those that failed by themselves.
+    """One error for all ranks that failed: tracebacks of those that failed by themselves, and what
+    is told of the first of them.
 
     Args:
         failures: by rank, at least one.
@@ -77,12 +87,12 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
     alike: dict[tuple[str, str], list[int]] = {}
     for rank in sorted(failures):
         if not failures[rank].freed:
-            alike.setdefault((failures[rank].ename, failures[rank].evalue), []).append(rank)
+            alike.setdefault((failures[rank].ename, failures[rank].told), []).append(rank)
     # Who was interrupted, since it did not end, has not failed first.
     alike = dict(sorted(alike.items(), key=lambda one: one[0][0] == "KeyboardInterrupt"))
     freed = [rank for rank in sorted(failures) if failures[rank].freed]
     if not alike:  # all were freed, by a rank outside this cell
-        alike = {(failures[freed[0]].ename, failures[freed[0]].evalue): freed}
+        alike = {(failures[freed[0]].ename, failures[freed[0]].told): freed}
         freed = []
     rendered: list[str] = []
     for i, ranks in enumerate(alike.values()):
@@ -99,14 +109,16 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
     failure = failures[first[0]]
     # Where the traceback does not end with it, the message is all that a person gets.
     text = failure.summary if failure.calls == failure.traceback != "" else failure.whole
-    message = f"{ranks_label(first)}: {text}"
+    who, besides = ranks_label(first), ""
     if len(alike) > 1:
         others = [rank for ranks in list(alike.values())[1:] for rank in ranks]
-        message += f" (and another error on {ranks_label(others)})"
+        besides = f" (and another error on {ranks_label(others)})"
+    message = f"{who}: {text}{besides}"
+    whole = "\n\n".join(filter(None, [f"{who}: {failure.told}{besides}", failure.line]))
     # Interrupts alone are of a person, or of an error of another rank.
     waited = any(_WAITED.search(failure.evalue) for failure in failures.values())
     stalled = waited and all(map(_stalled, failures.values()))
-    return (StalledError if stalled else RankError)(message, rendered)
+    return (StalledError if stalled else RankError)(message, rendered, whole)
 
 
 def _stalled(failure: Failure) -> bool:

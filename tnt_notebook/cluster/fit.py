@@ -26,6 +26,7 @@ from tnt_notebook.dashboard.planned import timeline_from
 from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.errors import (
     DeathError,
+    EndedError,
     ModelError,
     RankError,
     StalledError,
@@ -45,7 +46,8 @@ STOP_WITHIN_S = 60.0
 
 
 class Fit:
-    """A fit cell: queued, then running, then finished, stopped or failed.
+    """A fit cell: queued, then running, then finished, stopped (by a person; with an error where it
+    was aborted, or its ranks were stopped) or failed.
 
     Example::
 
@@ -62,7 +64,8 @@ class Fit:
         """
         self.title = note.title
         self.state: Literal["queued", State] = "queued"
-        self.error: TntError | None = None
+        self._error: TntError | None = None
+        self._is_seen = False  # whether a person has looked at the error
         self.folder = Path(note.run)
         self._note, self._joins = note, joins
         self._read_at = 0.0
@@ -89,6 +92,22 @@ class Fit:
             name=f"tnt-fit-{self.title}",
             daemon=True,
         ).start()
+
+    @property
+    def error(self) -> TntError | None:
+        """What went wrong, or None."""
+        self._is_seen = self._is_seen or self._error is not None
+        return self._error
+
+    @property
+    def unseen(self) -> str:
+        """That it failed, in a line, until somebody asks for its error or its end, or looks at the
+        handle; else nothing."""
+        if self.state != "failed" or self._is_seen or self._error is None:
+            return ""
+        first, *_ = str(self._error).splitlines()
+        title = self.title
+        return f"{title} has failed: {first} (its card says where, {title}.wait() raises it)"
 
     @property
     def frames(self) -> list[Frame]:
@@ -195,7 +214,7 @@ class Fit:
 
         Raises:
             TimeoutError: it still runs after ``timeout`` seconds.
-            RankError, ClusterError: the fit failed.
+            RankError, ClusterError: the fit failed, or was aborted.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._ended.is_set():
@@ -256,8 +275,10 @@ class Fit:
             self._view.show_again()
 
     def _progress(self) -> str:
-        if not self.frames or self.state in ("queued", "failed"):
-            return f", {self.error}" if self.error else ""
+        if (error := self.error) is not None:
+            return f", {error}"
+        if not self.frames or self.state == "queued":
+            return ""
         last = self.frames[-1]
         numbers = {name: value for name, value in last["logs"].items() if value is not None}
         logs = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
@@ -269,19 +290,22 @@ class Fit:
         try:
             self._train()
         except TntError as error:
-            self.error = error
-            self.state = "failed"
+            self._error = error
+            # A person has wanted this end, whatever the ranks raised for it.
+            aborted = self._aborted and not isinstance(error, DeathError)
+            self.state = "stopped" if aborted or isinstance(error, EndedError) else "failed"
         except BaseException as error:
             # A fault of ours must reach the person as well, not end in a thread's last words.
-            self.error = RankError(f"{type(error).__name__}: {error}")
+            self._error = RankError(f"{type(error).__name__}: {error}")
             self.state = "failed"
             raise
         finally:
             work, ticket = self._ticket
             work.give_back(ticket)
             state: State = "failed" if self.state == "queued" else self.state
-            self._view.finish(state, str(self.error) if self.error else None)
-            archive.conclude(self.folder, state, str(self.error or ""))
+            reason, calls = _told(self._error, self._aborted and state == "stopped")
+            self._view.finish(state, reason, calls)
+            archive.conclude(self.folder, state, reason)
             self._ended.set()
 
     def _train(self) -> None:
@@ -401,3 +425,13 @@ class Fit:
         if self._stop_asked_at is not None and self._execution and frame["state"] == "running":
             # The first request may have reached a rank before the cell had begun there.
             self._execution.request_stop()
+
+
+def _told(error: TntError | None, aborted: bool) -> tuple[str, str]:
+    """What is said of an error on the card and in the run's folder, and the ranks' tracebacks."""
+    if error is None:
+        return "", ""
+    whole, calls = str(error), ""
+    if isinstance(error, RankError):
+        whole, calls = error.whole, error.traceback
+    return f"Aborted: {whole}" if aborted else whole, calls

@@ -81,6 +81,13 @@ class Bench:
         here = [row for row in self.rows if row["bytes"] == count]
         return min(here, key=lambda row: row["relative"])
 
+    def clearly_fastest_at(self, count: int) -> str | None:
+        """The algorithm that is the fastest at a size by its median, which a table shows, and by
+        the ratios within rounds; None where these differ: it is no faster than another one."""
+        here = [row for row in self.rows if row["bytes"] == count]
+        name = str(min(here, key=lambda row: row["median_s"])["algorithm"])
+        return name if name == self.fastest_at(count)["algorithm"] else None
+
     def __repr__(self) -> str:
         return f"<{self.headline}; {len(self.sizes)} sizes, {len(self.algorithms)} algorithms>"
 

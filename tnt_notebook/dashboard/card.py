@@ -75,6 +75,8 @@ class Card(anywidget.AnyWidget):
     state = traitlets.Unicode("starting").tag(sync=True)
     """starting, running, stopping, finished, stopped or failed."""
     error = traitlets.Unicode("").tag(sync=True)
+    traceback = traitlets.Unicode("").tag(sync=True)
+    """Of the ranks that failed, as plain text."""
     frame: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """The latest frame, without what the card does not draw."""
     rows: traitlets.List[Any] = traitlets.List().tag(sync=True)

@@ -5,7 +5,7 @@
     +----------+----------+
     |   loss   | metrics  |   per epoch, or over time where there are too few epochs
     +----------+----------+
-    | samples per second  |   a line per rank, a heat map for many
+    | samples per second  |   a line per rank where ranks differ, a heat map for many
     +---------------------+
     | the last step       |   box by box
     +---------------------+
@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import cycle
+from statistics import fmean
 
 import plotly.graph_objects as go
 
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard import breakdown, step_figure
+from tnt_notebook.dashboard import breakdown, rates, step_figure
 from tnt_notebook.dashboard.panels import (
     OKABE_ITO,
     Panel,
@@ -72,10 +73,16 @@ def run_figure(frames: Sequence[Frame]) -> go.Figure:
 
 
 def throughput_panel(frames: Sequence[Frame]) -> Panel:
-    """Samples per second of each rank over time."""
-    some = thinned(list(frames), MAX_POINTS)
-    title = _throughput_title(len(telemetry.total_samples(frames)))
-    return Panel([title], HEIGHT, lambda figure, row: _draw_throughput(figure, some, row))
+    """Samples per second over time: a line for each rank where ranks differ, else one for all."""
+    some, title = thinned(list(frames), MAX_POINTS), "samples per second"
+    names = [part.who for part in rates.parts(frames)]
+    if rates.are_alike(frames):
+        title += "".join(f" of {name}" for name in names)
+        names = names or ["all"]
+    elif len(names) <= RANKS_WITH_A_LINE:
+        words = [word(f"{rank}", *line_of(rank)) for rank in range(len(names))]
+        title += f" of rank   {'   '.join(words)}"
+    return Panel([title], HEIGHT, lambda figure, row: _draw_throughput(figure, some, names, row))
 
 
 def metric_curves(frames: Sequence[Frame]) -> tuple[str, Curves]:
@@ -106,22 +113,28 @@ def _draw_curves(figure: go.Figure, curves: Curves, axis: str, row: int, column:
         figure.update_xaxes(dtick=max(1, -(-last // 8)), tick0=1, row=row, col=column)
 
 
-def _draw_throughput(figure: go.Figure, frames: Sequence[Frame], row: int) -> None:
-    seconds, rates = telemetry.throughput(frames)
+def _draw_throughput(
+    figure: go.Figure, frames: Sequence[Frame], names: Sequence[str], row: int
+) -> None:
+    """A line for each name, which are those of the ranks, or one for all of them."""
+    seconds, values = telemetry.throughput(frames)
     seconds = [round(second, 2) for second in seconds]
     figure.update_xaxes(title_text="seconds", row=row)
-    if len(rates) > RANKS_WITH_A_LINE:
-        _draw_heat(figure, seconds, rates, row)
+    if len(names) > RANKS_WITH_A_LINE:
+        _draw_heat(figure, seconds, values, row)
         return
-    for rank, values in enumerate(rates):
-        add_line(figure, row, f"rank {rank}", seconds, values, *line_of(rank))
+    lines = values if len(names) > 1 else [[fmean(now) for now in zip(*values, strict=True)]]
+    for i, (name, line) in enumerate(zip(names, lines, strict=True)):
+        add_line(figure, row, name, seconds, line, *line_of(i))
     figure.update_yaxes(rangemode="tozero", row=row)
 
 
-def _draw_heat(figure: go.Figure, seconds: list[float], rates: list[list[float]], row: int) -> None:
+def _draw_heat(
+    figure: go.Figure, seconds: list[float], values: list[list[float]], row: int
+) -> None:
     """Ranks on one axis, time on the other; neighbours share a row where there are too many."""
-    share = -(-len(rates) // MAX_HEAT_ROWS)
-    groups = [rates[first : first + share] for first in range(0, len(rates), share)]
+    share = -(-len(values) // MAX_HEAT_ROWS)
+    groups = [values[first : first + share] for first in range(0, len(values), share)]
     bottom, top = figure.get_subplot(row, 1).yaxis.domain
     figure.add_heatmap(
         x=seconds,
@@ -148,13 +161,6 @@ def _curves_title(curves: Curves) -> str:
         return lines_of((word(name, colours[name], _dash(name)) for name in curves), PANEL_TITLE)
     title = lines_of((word(name, colours[name]) for name in _metrics(curves)), PANEL_TITLE)
     return f"{title}<br>dashed: validation" if len(_metrics(curves)) < len(curves) else title
-
-
-def _throughput_title(ranks: int) -> str:
-    if not 1 < ranks <= RANKS_WITH_A_LINE:
-        return "samples per second"
-    words = [word(f"{rank}", *line_of(rank)) for rank in range(ranks)]
-    return f"samples per second of rank   {'   '.join(words)}"
 
 
 def _colours(curves: Curves) -> dict[str, str]:

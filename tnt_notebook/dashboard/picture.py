@@ -12,6 +12,7 @@ from tnt_notebook.dashboard import step_layout
 from tnt_notebook.dashboard.elements import div, entry, heading, row, span
 from tnt_notebook.dashboard.run_picture import run_html
 from tnt_notebook.dashboard.summary import metric_pairs, other_runs
+from tnt_notebook.dashboard.traceback import folded
 from tnt_notebook.dashboard.wording import clock, number
 from tnt_notebook.telemetry import PARTS, Frame, State
 from tnt_notebook.telemetry.activities import Ribbon
@@ -30,6 +31,7 @@ def card_html(
     state: State,
     error: str | None,
     ribbon: Ribbon,
+    traceback: str = "",
 ) -> str:
     """The inside of the card."""
     run = telemetry.main_run(frames)
@@ -39,6 +41,7 @@ def card_html(
         f'{escape(title)}</div><span class="tnt-pill" data-state="{state}">{state}</span></div>',
         div("line", span("where", _where(run)), span("when", f"took {took}")),
         f'<p class="tnt-error">{escape(error)}</p>' if error else "",
+        folded(traceback),
         _metrics_html(run),
         *(div("caption", escape(line)) for line in other_runs(frames)),
         run_html(ribbon, frames),

@@ -36,10 +36,11 @@ def summary_bundle(
     state: State,
     error: str | None,
     ribbon: Ribbon,
+    traceback: str = "",
 ) -> Bundle:
     """The summary as text, and as a picture of the card."""
-    text = summary(title, ranks, frames, state, error)
-    inside = card_html(title, frames, state, error, ribbon)
+    text = summary(title, ranks, frames, state, error, traceback)
+    inside = card_html(title, frames, state, error, ribbon, traceback)
     return {"text/plain": text, "text/html": _picture(inside, state, text)}
 
 

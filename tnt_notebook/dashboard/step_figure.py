@@ -36,7 +36,7 @@ MOST_BOXES = 1500
 #: and of still more, some ranks stand for all: they would make the notebook large.
 MOST_PLAIN_BOXES = 7000
 
-IDLE = "rgba(128,128,128,0.18)"
+IDLE = "rgba(128,128,128,0.1)"
 
 
 def figure_of(step: StepTrace, measured: bool = True) -> go.Figure:

@@ -7,10 +7,9 @@
       loss       0.0312    validation 0.0517
       accuracy   0.9912    validation 0.9833
 
-      rank   samples/s   samples
-         0       3,012    45,000
-         1       3,009    45,000
-       all       6,021    90,000
+                  samples/s        samples
+      each rank       3,012         45,000
+            all       6,024         90,000
 
       a step of 4.25 ms: work 71%, exchange 22%, other 7%
       31% of the last exchange was hidden behind work
@@ -26,6 +25,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from tnt_notebook import telemetry
+from tnt_notebook.dashboard import rates
 from tnt_notebook.dashboard.wording import (
     clock,
     joules,
@@ -44,26 +44,32 @@ RANKS_WITH_A_LINE = 16
 
 
 def summary(
-    title: str, ranks: int, frames: Sequence[Frame], state: State, error: str | None = None
+    title: str,
+    ranks: int,
+    frames: Sequence[Frame],
+    state: State,
+    error: str | None = None,
+    traceback: str = "",
 ) -> str:
-    """What became of a run: loss and metrics, samples per second of each rank, time.
+    """What became of a run: loss and metrics, samples per second, time.
 
     Args:
         title: What the run is called.
         ranks: How many ranks it had.
         frames: Its frames in order, those of all runs of the cell; may be empty.
         state: How it ended.
-        error: The sentence that says why it failed.
+        error: Why it failed.
+        traceback: Of the ranks.
 
     Returns:
-        A text of several lines, none longer than the title and 79 characters.
+        A text of several lines, but for errors none longer than the title and 79 characters.
     """
     main = telemetry.main_run(frames)
     blocks = [headline(title, ranks, main, state)]
-    if error:
-        blocks.append("\n".join(f"  {line}" for line in error.splitlines()))
+    for told in filter(None, (error, traceback)):
+        blocks.append(textwrap.indent(told, "  "))
     others = [f"  {line}" for line in other_runs(frames)]
-    parts = (_metrics(main), others, _ranks(main), [*_time(main), *_resources(main)])
+    parts = (_metrics(main), others, _rates(main), [*_time(main), *_resources(main)])
     blocks += ["\n".join(lines) for lines in parts if lines]
     return "\n\n".join(blocks)
 
@@ -108,22 +114,21 @@ def _metrics(frames: Sequence[Frame]) -> list[str]:
     ]
 
 
-def _ranks(frames: Sequence[Frame]) -> list[str]:
-    samples, rates = telemetry.total_samples(frames), telemetry.median_rates(frames)
-    if not sum(samples):
+def _rates(frames: Sequence[Frame]) -> list[str]:
+    """Samples per second and in all; by rank where ranks differ."""
+    if not sum(telemetry.total_samples(frames)):
         return []
-    lines = ["  rank   samples/s        samples"]
-    shown = list(enumerate(zip(rates, samples, strict=True)))
-    if len(shown) > RANKS_WITH_A_LINE:
-        by_rate = sorted(shown, key=lambda item: item[1][0])
-        lines[0] += "   (slowest, median and fastest rank)"
-        shown = [by_rate[0], by_rate[len(by_rate) // 2], by_rate[-1]]
-    lines += [f"  {rank:>4}   {rate(r):>9}   {count:>12,}" for rank, (r, count) in shown]
-    if len(samples) > 1:
-        sharing = frames[-1]["sharing"]  # a sample counts once
-        all_rates, all_samples = sum(rates) / sharing, sum(samples) // sharing
-        lines.append(f"   all   {rate(all_rates):>9}   {all_samples:>12,}")
-    return lines
+    parts, head = rates.parts(frames), ""
+    if len(parts) > RANKS_WITH_A_LINE:
+        by_rate = sorted(parts, key=lambda part: part.samples_per_s)
+        head = "   (slowest, median and fastest rank)"
+        parts = [by_rate[0], by_rate[len(by_rate) // 2], by_rate[-1]]
+    rows = [*parts, rates.whole(frames)._replace(who="all" if parts else "")]
+    width = max(len(row.who) for row in rows)
+    return [
+        f"  {'':>{width}}   samples/s        samples{head}",
+        *(f"  {r.who:>{width}}   {rate(r.samples_per_s):>9}   {r.samples:>12,}" for r in rows),
+    ]
 
 
 def _time(frames: Sequence[Frame]) -> list[str]:

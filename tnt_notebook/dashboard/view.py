@@ -28,6 +28,7 @@ from tnt_notebook.dashboard import saved
 from tnt_notebook.dashboard.account import account
 from tnt_notebook.dashboard.card import Card
 from tnt_notebook.dashboard.pace import Paced
+from tnt_notebook.dashboard.traceback import shortened
 from tnt_notebook.telemetry import Frame, Row, State, StepTrace, activities
 from tnt_notebook.telemetry.activities import Activities, Ribbon
 from tnt_notebook.telemetry.bounds import MAX_FRAMES, MAX_RUNS, Bounded
@@ -149,13 +150,15 @@ class LiveView:
             self._told += _news_since(self._ribbon, before)
         self._to_browser.put(None)
 
-    def finish(self, state: State, error: str | None = None) -> None:
+    def finish(self, state: State, error: str | None = None, traceback: str = "") -> None:
         """Ends the live view and leaves summary and figure. From any thread; once.
 
         Args:
             state: ``"finished"``, ``"stopped"`` or ``"failed"``.
-            error: The sentence that says why it failed.
+            error: Why it failed, in a few paragraphs at most.
+            traceback: Of the ranks, as plain text: it is folded.
         """
+        traceback = shortened(traceback)
         with self._lock:
             if self._ended.is_set():
                 return
@@ -164,9 +167,11 @@ class LiveView:
             ribbon.ended = time.time()
         self._to_browser.put(None)
         self._to_browser.flush()
-        self._card.error = error or ""
+        self._card.error, self._card.traceback = error or "", traceback
         self._card.state = state
-        summary = saved.summary_bundle(self._title, self._ranks, frames, state, error, ribbon)
+        summary = saved.summary_bundle(
+            self._title, self._ranks, frames, state, error, ribbon, traceback
+        )
         figure = saved.figure_bundle(frames)
         with self._lock:
             self._left = summary

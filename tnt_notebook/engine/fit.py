@@ -24,7 +24,7 @@ from tnt_notebook.comm import stop
 from tnt_notebook.engine import preload
 from tnt_notebook.engine.kernel import run_cell
 from tnt_notebook.engine.outlet import shortened
-from tnt_notebook.errors import ModelError, StoppedError
+from tnt_notebook.errors import ModelError, StoppedError, source_line
 from tnt_notebook.protocol import Published
 from tnt_notebook.telemetry import Frame, State, activities, run_writer
 from tnt_notebook.telemetry.activities import Activities
@@ -57,7 +57,7 @@ def run_fit_cell(
 
     Returns:
         ``{"history", "epochs", "stopped", "runs"}`` of the last fit and of all runs, or
-        ``{"error": {"ename", "evalue", "traceback"}}`` when cell or training failed here.
+        ``{"error": {"ename", "evalue", "traceback", "line"}}`` when cell or training failed here.
     """
     global _last
     _last = None
@@ -211,8 +211,11 @@ def _describe(error: BaseException, result: Any) -> dict[str, Any]:
     lines = [] if raised is None else [*(get_ipython()._last_traceback or [])]
     if raised is not error and lines:
         lines += traceback.format_exception_only(error)
+    # Of an error in the syntax the rest says a file that nobody knows, and the line.
+    said = error.msg if isinstance(error, SyntaxError) else str(error)
     return {
         "ename": type(error).__name__,
-        "evalue": shortened(str(error)),
+        "evalue": shortened(said),
         "traceback": "\n".join(map(shortened, lines)).rstrip(),
+        "line": shortened(source_line(error)),
     }

@@ -37,6 +37,7 @@ def register(shell: InteractiveShell) -> None:
     shell.input_transformers_cleanup.append(with_a_body)
     session.completion = TntCompletion(shell, session.magics, lambda: session.ranks)
     session.completion.install()
+    shell.events.register("pre_run_cell", session.tell_failures)
 
 
 def unregister(shell: InteractiveShell) -> None:
@@ -50,6 +51,7 @@ def unregister(shell: InteractiveShell) -> None:
     from tnt_notebook.magics.help import with_a_body
 
     shell.input_transformers_cleanup.remove(with_a_body)
+    shell.events.unregister("pre_run_cell", session.tell_failures)
     if session.completion is not None:
         session.completion.remove()
     session.close()

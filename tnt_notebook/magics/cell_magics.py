@@ -7,6 +7,7 @@ from argparse import Namespace
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
+from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.session import Session
 from tnt_notebook.magics.syntax import check_syntax
 from tnt_notebook.magics.typed import rank_list
@@ -31,7 +32,7 @@ def tnt(session: Session, arguments: Namespace, cell: str) -> None:
     """
     cluster = session.cluster
     check_syntax(cell)
-    cluster.run(cell, arguments.ranks, report=print)
+    cluster.run(numbered("%%tnt", cell), arguments.ranks, report=print)
 
 
 @magic_arguments()

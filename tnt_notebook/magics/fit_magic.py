@@ -10,6 +10,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.choices import ON_FAILURE
+from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.progress import noninteractive
 from tnt_notebook.magics.session import Session, check_name
@@ -88,6 +89,7 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
     check_syntax(cell)
     if said := cluster.survivors:
         print(said)
+    cell = numbered("%%tnt_fit", cell)
     fit = cluster.fit(cell, options, title=arguments.name, **goes_on)
     session.follow(fit)
     if arguments.wait or noninteractive():

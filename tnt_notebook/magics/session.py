@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,7 @@ class Session:
         self.closed = threading.Event()
         self.magics: dict[str, dict[str, Callable[..., Any]]] = {"line": {}, "cell": {}}
         self.completion: TntCompletion | None = None
+        self._fits: list[Fit] = []  # of which there may be something to say
 
     @property
     def cluster(self) -> Cluster:
@@ -74,7 +76,19 @@ class Session:
         """Makes a fit the notebook's: a variable, the last run, and what an interrupt means."""
         self.bind(fit.title, fit)
         self.last_run = fit.folder
+        self._fits.append(fit)
         _interrupt_reaches(self.shell, fit)
+
+    def tell_failures(self, *_: Any) -> None:
+        """Says, before a cell runs, which fits have failed in the background and nobody has looked
+        at since. Says it once."""
+        going = []
+        for fit in self._fits:
+            if fit.state in ("queued", "running"):
+                going.append(fit)
+            elif line := fit.unseen:
+                print(line, file=sys.stderr)
+        self._fits = going
 
 
 def check_name(name: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,6 +81,7 @@ class Looks:
         pipelines: ranks that process the same samples, in the order of the pipeline; without
             pipelines, each alone.
         gradients_from: see :func:`~tnt_notebook.telemetry.breakdown.of_steps`.
+        cut: of a pipeline, the entries of a step trace that say where the model is cut.
     """
 
     def __init__(
@@ -90,10 +91,11 @@ class Looks:
         pipelines: Sequence[Sequence[int]],
         gradients_from: int = 0,
         schedule: Schedule | None = None,
+        cut: Mapping[str, Any] | None = None,
     ) -> None:
         self._over, self._phase = over, PHASES.index(phase)
         self._pipelines, self._gradients_from = pipelines, gradients_from
-        self._schedule = schedule
+        self._schedule, self._cut = schedule, cut or {}
         self._begin = self._seen = over.traced()
         self._clocks: Clocks | None = None
         self._compare_at = 0.0
@@ -112,7 +114,7 @@ class Looks:
         if count == self._begin and not forgotten:
             told = _without_first_step(events)  # it was traced, which takes long
         steps = of_steps(told, self._gradients_from, forgotten, self._phase, most)
-        boxes = last_step(events, self._phase)
+        boxes = last_step(events, self._phase, self._gradients_from)
         late = over.rank == 0 and time.monotonic() >= self._compare_at
         joules = self._rapl.joules() if self._rapl else 0.0
         did = activities.gathered(all_of_it=whole_run)
@@ -171,6 +173,7 @@ class Looks:
             pipeline=sharing,
             ranks=self._over.size,
             **about(self._schedule, made),
+            **self._cut,
         )
 
 

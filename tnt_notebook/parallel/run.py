@@ -234,7 +234,8 @@ def _progress(
 ) -> Progress:
     over, cut = session.over, functions.pipeline
     if session.layout is not None and cut is not None:
-        looks = Looks(over, phase, session.layout.ranks, channels.GRADIENTS.first, cut.schedule)
+        ranks, gradients_from = session.layout.ranks, channels.GRADIENTS.first
+        looks = Looks(over, phase, ranks, gradients_from, cut.schedule, cut.described)
     else:
         looks = Looks(over, phase, [(rank,) for rank in range(over.size)])
     is_told = session.report is not None and over.rank == 0

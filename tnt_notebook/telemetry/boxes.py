@@ -19,12 +19,15 @@ _DERIVED = f"{ACTIONS}CRSX"
 _WORTH_A_BOX = 2e-3
 
 
-def last_step(events: np.ndarray, phase: int = 0) -> np.ndarray:
+def last_step(events: np.ndarray, phase: int = 0, gradients_from: int = 0) -> np.ndarray:
     """What a rank did in its latest step, as an array of dtype :data:`BOX`; empty without a step.
 
     Args:
         events: of one rank, of dtype :data:`~tnt_notebook.telemetry.events.EVENT`.
         phase: what the step is of, by its number in :data:`~tnt_notebook.telemetry.events.PHASES`.
+        gradients_from: the lowest channel on which gradients are exchanged. In a pipeline only
+            these exchanges have a box: in the others, of metrics, a rank waits for the other
+            stages.
     """
     steps = events[is_of(events, "step") & (events["channel"] == phase)]
     if not len(steps):
@@ -38,12 +41,15 @@ def last_step(events: np.ndarray, phase: int = 0) -> np.ndarray:
     arrived = int(made["D"]["end_ns"].max(initial=begin))
     made["D"] = made["D"][made["D"]["end_ns"] - made["D"]["begin_ns"] > short]
     actions = _actions(inside, training=phase == 0)
+    exchanges = inside
     if len(actions):
         made["R"] = _waits(inside, actions, arrived, short)
+        of_gradients = (inside["channel"] >= gradients_from) & (phase == 0)
+        exchanges = inside[of_gradients]
     else:
         computed_by = int(made["O"]["begin_ns"].min(initial=end))
         made["C"] = _computed(inside, arrived, computed_by)
-    return np.concatenate([*made.values(), actions, _exchanges(inside), _sends(inside)])
+    return np.concatenate([*made.values(), actions, _exchanges(exchanges), _sends(inside)])
 
 
 def _recorded(events: np.ndarray, letter: str) -> np.ndarray:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry.breakdown import PARTS, Breakdown
 from tnt_notebook.telemetry.bubble import idle_of, messages_of
-from tnt_notebook.telemetry.step_trace import StepTrace
+from tnt_notebook.telemetry.step_trace import ACTIONS, StepTrace, by_rank, replicas
 
 #: Parts of a step above which they are worth a sentence.
 _INPUT, _WAIT, _EXCHANGE, _OTHER = 0.15, 0.25, 0.2, 0.35
@@ -48,7 +49,7 @@ def limit(
             f"Ranks wait for input during {part['input']:.0%} of a step: let it be read ahead "
             "(.prefetch, .cache of a dataset), or be cheaper to make."
         )
-    (held_up, rank), (on_the_way, link) = _held_up(of_ranks, sharing), _on_the_way(step)
+    (held_up, rank), (on_the_way, link) = _held_up(of_ranks, sharing, step), _on_the_way(step)
     if on_the_way > max(_UNDER_WAY, held_up):
         return link
     if held_up > _HELD_UP:
@@ -85,7 +86,9 @@ def _on_the_way(step: StepTrace | None) -> tuple[float, str]:
     )
 
 
-def _held_up(of_ranks: Sequence[Breakdown], sharing: int) -> tuple[float, str]:
+def _held_up(
+    of_ranks: Sequence[Breakdown], sharing: int, step: StepTrace | None
+) -> tuple[float, str]:
     """The rank with most work: for how much of a step others wait for it, in a sentence."""
     work = [b.work for b in of_ranks]
     slow = max(range(len(work)), key=work.__getitem__)
@@ -99,11 +102,54 @@ def _held_up(of_ranks: Sequence[Breakdown], sharing: int) -> tuple[float, str]:
         "slower, or busy with something else?"
     )
     if sharing > 1:
-        sentence = (
-            f"Rank {slow} has {times} the work of the others, which wait for it: cut the model "
-            "elsewhere; without cut_at, measured times decide."
-        )
+        what = f"Rank {slow} has {times} the work of the others, which wait for it"
+        sentence = f"{what}: {_with_less(slow, work, step)}"
     return (work[slow] - others) / of_ranks[slow].step, sentence
+
+
+def _with_less(slow: int, work: Sequence[float], step: StepTrace | None) -> str:
+    """What to do so that a rank of a pipeline has less work: which layer goes where.
+
+    Args:
+        work: of all ranks, in seconds.
+    """
+    move = _move(slow, work, step) if step else None
+    if step is None or move is None:
+        return "give its stage fewer layers."
+    stage, to_stage, to_rank = move
+    first, last = step["layers"][stage]
+    if first == last:
+        return f"its stage is one layer, {first}, which cannot be cut: train with fewer stages."
+    later = to_stage > stage
+    layer, end = (last, "last") if later else (first, "first")
+    if step.get("cut_by") == "cut_at":
+        begins = f"with {layer}" if later else f"behind {layer}"
+        whose = f"rank {to_rank}'s" if later else "its"
+        return f"in cut_at, let {whose} stage begin {begins}."
+    if step.get("cut_by") == "SplitLayer":
+        return f"put the SplitLayer {'before' if later else 'behind'} {layer}."
+    # Measured times have made stages alike: it may as well be the machine.
+    return (
+        f"move {layer}, the {end} layer of its stage, to rank {to_rank}; or is its machine slower, "
+        "or busy with something else?"
+    )
+
+
+def _move(slow: int, work: Sequence[float], step: StepTrace) -> tuple[int, int, int] | None:
+    """Which stage of a rank should give a layer to which stage of which rank: to the neighbour
+    with least work. None where the step does not tell."""
+    pipeline = next((ranks for ranks in replicas(step) if slow in ranks), ())
+    took: dict[tuple[int, int], float] = defaultdict(float)  # by stage and rank
+    for rank, own in by_rank(step).items():
+        for box in own:
+            if rank in pipeline and box.kind in ACTIONS:
+                took[box.stage, rank] += box.end - box.begin
+    own_stages = [stage for stage, rank in took if rank == slow]
+    if not own_stages or len(step.get("layers", [])) <= max(stage for stage, _ in took):
+        return None
+    stage = max(own_stages, key=lambda stage: took[stage, slow])
+    beside = [(work[rank], s, rank) for s, rank in took if abs(s - stage) == 1 and rank != slow]
+    return (stage, *min(beside)[1:]) if beside else None
 
 
 def _idle(share: float, step: StepTrace | None) -> str:

@@ -11,7 +11,7 @@ A step trace is what the live timeline draws, what a run's folder keeps, and wha
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Annotated, NamedTuple, NotRequired, TypedDict
+from typing import Annotated, Literal, NamedTuple, NotRequired, TypedDict
 
 from tnt_notebook.telemetry.kinds import BOX_KINDS, letters
 
@@ -23,6 +23,8 @@ WORK = letters("action", "work")
 ACTIONS = letters("action")
 
 Count = Annotated[int, lambda number: number >= 0]
+#: Who has said where a model is cut: a person, in one of two ways, or measured times of layers.
+CutBy = Literal["cut_at", "SplitLayer", "times"]
 
 
 class RankTrace(TypedDict):
@@ -71,6 +73,9 @@ class StepTrace(TypedDict):
     micro_batches: NotRequired[Count]
     formula: NotRequired[float]
     """The bubble by the formula of the schedule, 0 to 1, where there is one."""
+    cut_by: NotRequired[CutBy]
+    layers: NotRequired[list[Annotated[list[str], lambda ends: len(ends) == 2]]]
+    """Of each stage of a pipeline the names of its first and its last layer."""
     rows: list[Annotated[RankTrace, _is_even]]
 
 

@@ -43,7 +43,7 @@ test("a summary in words has all of a few ranks, and the ends of many", () => {
 
 test("a box in words", () => {
   const words = (index) => wordsOf(step.rows[0].boxes[index], 0);
-  assert.deepEqual(words(0), ["wait for data", "rank 0, 0 µs to 1 ms: 1 ms"]);
+  assert.deepEqual(words(0), ["wait for input", "rank 0, 0 µs to 1 ms: 1 ms"]);
   assert.deepEqual(words(1), ["forward of micro-batch 0, stage 0", "rank 0, 1 ms to 3 ms: 2 ms"]);
   assert.equal(words(2)[0], "send to rank 1");
   assert.equal(wordsOf(step.rows[1].boxes[0], 1)[0], "wait for a message from rank 0, for micro-batch 0");

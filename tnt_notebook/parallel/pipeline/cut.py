@@ -17,12 +17,13 @@ from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.pipeline.graph import Graph, wiring_of
 from tnt_notebook.parallel.pipeline.profile import profile_of
 from tnt_notebook.plan.options import Pipeline
-from tnt_notebook.plan.partition import begins_of
+from tnt_notebook.plan.partition import Partition, begins_of
 from tnt_notebook.plan.prediction import rank_bytes
 from tnt_notebook.plan.profile import Profile, recomputing
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.plan.search import LESS_MEMORY, best_begins
 from tnt_notebook.sizes import size
+from tnt_notebook.telemetry.step_trace import CutBy
 
 #: It is worth a line that measuring took longer.
 _WORTH_A_LINE_S = 2.0
@@ -46,6 +47,20 @@ def begins_said(graph: Graph, pipeline: Pipeline, schedule: Schedule) -> list[in
             f"{schedule.ranks} ranks has {schedule.stages}."
         )
     return begins
+
+
+def described(graph: Graph, pipeline: Pipeline, cut: Partition) -> dict[str, Any]:
+    """Who has said where the model is cut, and of each stage its first and its last layer: two
+    entries of a :class:`~tnt_notebook.telemetry.step_trace.StepTrace`."""
+    by: CutBy = "cut_at" if pipeline.cut_at != "auto" else "SplitLayer"
+    if by == "SplitLayer" and not _splits(graph):
+        by = "times"
+    ends = []
+    for stage in cut.stages:
+        calls = graph.calls[stage.begin : stage.end]
+        names = [call.name for call in calls if not isinstance(call.operation, SplitLayer)]
+        ends.append([(names or [calls[0].name])[i] for i in (0, -1)])
+    return {"cut_by": by, "layers": ends}
 
 
 def best_cut(

@@ -27,7 +27,7 @@ from tnt_notebook.parallel.data import Share, rows, samples_of, unpack
 from tnt_notebook.parallel.data_parallel import gather_rows
 from tnt_notebook.parallel.interpose import drawn_apart, gate, interposed_losses
 from tnt_notebook.parallel.logs import global_logs
-from tnt_notebook.parallel.pipeline.cut import agreed_begins
+from tnt_notebook.parallel.pipeline.cut import agreed_begins, described
 from tnt_notebook.parallel.pipeline.divisors import divisors_of
 from tnt_notebook.parallel.pipeline.graph import standardized, wiring_of
 from tnt_notebook.parallel.pipeline.layout import Layout, Place, Plan
@@ -86,6 +86,8 @@ class PipelineSteps:
                 f"{channels.EDGES.remedy}"
             )
         self._plan = Plan(cut, schedule, pipeline.recompute)
+        #: What step traces say of the cut.
+        self.described = described(self._graph, pipeline, cut)
         self._own = schedule.stages_of(layout.position)
         self._place = Place(setting.over, layout.ranks[layout.replica], layout.position)
         self._is_last = schedule.stages - 1 in self._own
