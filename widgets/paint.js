@@ -27,6 +27,7 @@ export function paint(context, scene) {
   const boxes = boxesInSight(scene);
   paintBoxes(context, boxes);
   paintMarks(context, boxes.filter(({ marked }) => marked), theme);
+  if (scene.isPath) paintPath(context, scene);
   paintLabels(context, scene);
 }
 
@@ -101,6 +102,32 @@ function paintBoxes(context, boxes) {
     }
   }
   context.globalAlpha = 1;
+}
+
+/** One outline of the critical path; a line where it hops to another rank. */
+function paintPath(context, scene) {
+  const { step, layout, theme } = scene;
+  const { height } = layout.lanes.measured;
+  const top = (index) => topOf(layout, index, "measured");
+  context.save();
+  context.beginPath();
+  context.rect(layout.plot.x - 1, layout.top - 6, layout.plot.width + 2, layout.axis - layout.top + 6);
+  context.clip();
+  context.strokeStyle = theme.text;
+  context.lineWidth = height >= MARKED ? 2 : 1;
+  step.path.forEach(({ index, box }, i) => {
+    const extent = extentOf(scene, box);
+    if (extent && height >= MARKED) context.strokeRect(extent.x, top(index), extent.width, height);
+    else if (extent) context.strokeRect(extent.x, top(index) + height / 2, extent.width, 0);
+    const next = step.path[i + 1];
+    if (!next || (next.index === index && next.box.begin - box.end < 0.002 * step.seconds)) return;
+    const [from, to] = [xOf(scene, box.end), xOf(scene, next.box.begin)];
+    context.beginPath();
+    context.moveTo(from, top(index) + height / 2);
+    context.lineTo(to, top(next.index) + height / 2);
+    context.stroke();
+  });
+  context.restore();
 }
 
 function paintMarks(context, boxes, theme) {

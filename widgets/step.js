@@ -7,9 +7,10 @@ import { KINDS } from "./kinds.js";
  * A timeline of the card as rows: {seconds, begin, rows: [{rank, idle, boxes, planned}], ...}.
  *
  * A box is {kind, stage, number, begin, end, faint, beside}, times in seconds since the begin of the step;
+ * path are the boxes that the step waited for, one after the other: [{index, box}, ...], index that of the row;
  * faint are those of a rank's later stages, beside those that go on while the rank does something else.
  */
-export function stepOf({ measured, planned, idle, heading, remarks }) {
+export function stepOf({ measured, planned, idle, heading, remarks, path = [] }) {
   const plans = new Map((planned?.rows ?? []).map((row) => [row.rank, boxesOf(row, planned.tick)]));
   const rows = measured.rows.map((row, index) => ({
     rank: row.rank,
@@ -24,6 +25,7 @@ export function stepOf({ measured, planned, idle, heading, remarks }) {
     end: every.reduce((latest, { end }) => Math.max(latest, end), 0),
     heading,
     remarks,
+    path: path.map(([index, number]) => ({ index, box: rows[index].boxes[number] })),
     isPlanned: plans.size > 0,
     isBeside: every.some(({ beside }) => beside),
     isFaint: every.some(({ faint }) => faint),

@@ -26,6 +26,9 @@ export function timeline(lookAt) {
   const plan = button("tnt-tool", "planned", () => change({ isPlanned: !state.isPlanned }), {
     "aria-pressed": "true", title: "Show the step as it would be if messages took no time",
   });
+  const critical = button("tnt-tool", "critical path", () => change({ isPath: !state.isPath }), {
+    "aria-pressed": "false", title: "Outline the boxes that the step waited for, one after the other",
+  });
   const zoom = [
     button("tnt-tool", "−", () => look((s, end) => zoomed(s, end, 1 / CLOSER)), { "aria-label": "Zoom out", title: "Zoom out (-)" }),
     button("tnt-tool", "+", () => look((s, end) => zoomed(s, end, CLOSER)), { "aria-label": "Zoom in", title: "Zoom in (+, or ctrl and wheel)" }),
@@ -40,13 +43,13 @@ export function timeline(lookAt) {
   const legend = make("div", "tnt-legend", { "aria-hidden": "true" });
   const remarks = make("div", "tnt-caption");
   const element = make("div", "tnt-timeline", {}, [
-    make("div", "tnt-line tnt-heading", {}, [heading, make("div", "tnt-tools", {}, [...looks, plan, ...zoom])]),
+    make("div", "tnt-line tnt-heading", {}, [heading, make("div", "tnt-tools", {}, [...looks, plan, critical, ...zoom])]),
     over, make("p", "tnt-account tnt-range", { role: "status", "aria-live": "polite", hidden: "" }), legend, remarks, said,
   ]);
   const rangeSaid = element.querySelector(".tnt-range");
 
   /** sight: null for the whole step; range: what is selected; selected and hovered: {index, box, name}. */
-  let state = { isPlanned: true, sight: null, range: null, selected: null, hovered: null };
+  let state = { isPlanned: true, isPath: true, sight: null, range: null, selected: null, hovered: null };
   let shown = null; // the timeline of the card that `step` was made of
   let step = null;
   let scene = null;
@@ -95,16 +98,18 @@ export function timeline(lookAt) {
     const theme = themeOf(canvas);
     const ratio = window.devicePixelRatio || 1;
     const isPlanned = step.isPlanned && state.isPlanned;
-    const asked = JSON.stringify([theme, ratio, over.clientWidth, isPlanned, state.sight]);
+    const { isPath } = state;
+    const asked = JSON.stringify([theme, ratio, over.clientWidth, isPlanned, isPath, state.sight]);
     if (scene?.step !== step || scene.asked !== asked) {
       const ranks = step.rows.map(({ rank }) => rank);
       const layout = lanesOf(ranks, over.clientWidth, { isPlanned, isBeside: step.isBeside });
       const isOther = scene !== null && scene.asked !== asked;
-      scene = { step, layout, sight: state.sight ?? [0, step.end], theme, ratio, asked };
+      scene = { step, layout, sight: state.sight ?? [0, step.end], theme, ratio, isPath, asked };
       [picture, before] = [before, picture];
       paint(sharpContext(picture, layout.width, layout.height), scene);
       if (isOther) sweepSince = -Infinity; // what was before lies elsewhere
       plan.setAttribute("aria-pressed", String(state.isPlanned));
+      critical.setAttribute("aria-pressed", String(isPath));
       zoom[0].disabled = zoom[2].disabled = state.sight === null;
     }
     rangeSaid.hidden = !state.range;

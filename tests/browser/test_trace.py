@@ -43,7 +43,7 @@ def test_a_kept_run_and_two_beside_each_other(lab: Lab, open_notebook: Open) -> 
     shown = notebook.outputs(0)
     expect(shown.locator(".tnt-pill")).to_have_text("finished")
     expect(shown.locator(".js-plotly-plot .main-svg").first).to_be_visible()
-    for words in ("MLP in stages", "the last step", "where a step goes", "by the formula"):
+    for words in ("MLP in stages", "Last step", "Where a step goes", "by the formula"):
         expect(shown).to_contain_text(words)
     expect(notebook.outputs(1)).to_contain_text("samples per second in all")
     expect(notebook.outputs(2)).to_contain_text(plain.name)
@@ -77,4 +77,4 @@ def test_a_run_of_another_process_is_followed_and_leaves_its_figure(
     writer.close()
     expect(notebook.page.locator(".tnt-pill")).to_have_text("finished")
     expect(notebook.outputs(0).locator(".js-plotly-plot .main-svg").first).to_be_visible()
-    expect(notebook.outputs(0)).to_contain_text("the last step")
+    expect(notebook.outputs(0)).to_contain_text("Last step")

@@ -30,7 +30,7 @@ def test_history_and_model_come_to_the_notebook(cluster, capsys):
     assert fit.state == "finished"
     assert set(fit.history) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert all(len(values) == 3 for values in fit.history.values())
-    assert "epoch 3 of 3" in repr(fit)
+    assert "epoch 3 of 3" in repr(fit) and "digits" in fit._repr_html_()
     last = fit.frames[-1]
     assert [row["epoch"] for row in last["rows"]] == [1, 2, 3]
     assert last["state"] == "finished" and len(last["rates"]) == 3

@@ -70,7 +70,7 @@ def test_an_executed_notebook_keeps_summary_and_figure_and_no_widget(environment
     assert set(summary.data) == {"text/html", "text/plain"}
     assert summary.data["text/plain"].startswith("MLP · finished in 0:08 · 3 epochs on 2 ranks")
     assert set(figure.data) == {"application/vnd.plotly.v1+json", "text/plain"}
-    assert len(figure.data["application/vnd.plotly.v1+json"]["data"]) == 5
+    assert len(figure.data["application/vnd.plotly.v1+json"]["data"]) == 4
     assert sum(len(str(output)) for output in (summary, figure)) < 200_000
 
 

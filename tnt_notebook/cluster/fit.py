@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
@@ -268,11 +269,13 @@ class Fit:
         return f"<{self.title}: {self.state}{self._progress()}>"
 
     def _ipython_display_(self) -> None:
-        """Shows the live view again, or what it has left; in a terminal the state."""
-        if getattr(get_ipython(), "kernel", None) is None:
-            print(repr(self))
-        else:
-            self._view.show_again()
+        """Shows the live view again, while it lives and where there is a notebook."""
+        if self._ended.is_set() or getattr(get_ipython(), "kernel", None) is None:
+            raise NotImplementedError  # IPython goes on with what follows
+        self._view.show_again()
+
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(self.title)}</code>: {self.state}{escape(self._progress())}"
 
     def _progress(self) -> str:
         if (error := self.error) is not None:

@@ -1,4 +1,4 @@
-"""The figure that stays in a notebook, in plotly, from the frames of a run.
+"""A run in plotly, from its frames; its curves stay in a notebook, below the card.
 
 ::
 
@@ -54,6 +54,22 @@ def run_figure(frames: Sequence[Frame]) -> go.Figure:
         A figure of less than 500 kB in JSON; without a step and where it goes less than 100 kB,
         whatever the number of ranks and frames.
     """
+    panels = [*_metric_panels(frames), throughput_panel(frames)]
+    if (step := telemetry.last_step(frames)) is not None:
+        panels.append(step_figure.panel(step))
+    if of_ranks := telemetry.breakdowns(frames):
+        panels.append(breakdown.panel(of_ranks))
+    return drawn(panels)
+
+
+def metric_figure(frames: Sequence[Frame]) -> go.Figure | None:
+    """Loss and metrics of one run alone, for beside its card, which shows the rest; None where it
+    has none."""
+    panels = _metric_panels(frames)
+    return drawn(panels) if panels else None
+
+
+def _metric_panels(frames: Sequence[Frame]) -> list[Panel]:
     axis, curves = metric_curves(frames)
     losses = {name: curve for name, curve in curves.items() if _metric(name) == "loss"}
     others = {name: curve for name, curve in curves.items() if name not in losses}
@@ -63,13 +79,7 @@ def run_figure(frames: Sequence[Frame]) -> go.Figure:
         for column, group in enumerate(groups, start=1):
             _draw_curves(figure, group, axis, row, column)
 
-    panels = [Panel([*map(_curves_title, groups)], HEIGHT, draw)] if groups else []
-    panels.append(throughput_panel(frames))
-    if (step := telemetry.last_step(frames)) is not None:
-        panels.append(step_figure.panel(step))
-    if of_ranks := telemetry.breakdowns(frames):
-        panels.append(breakdown.panel(of_ranks))
-    return drawn(panels)
+    return [Panel([*map(_curves_title, groups)], HEIGHT, draw)] if groups else []
 
 
 def throughput_panel(frames: Sequence[Frame]) -> Panel:

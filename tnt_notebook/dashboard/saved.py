@@ -9,7 +9,7 @@ from typing import Any
 
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import assets
-from tnt_notebook.dashboard.figures import run_figure
+from tnt_notebook.dashboard.figures import metric_figure
 from tnt_notebook.dashboard.picture import card_html
 from tnt_notebook.dashboard.summary import summary
 from tnt_notebook.dashboard.wording import plural
@@ -59,9 +59,8 @@ def _picture(inside: str, state: State, text: str) -> str:
 
 
 def figure_bundle(frames: Sequence[Frame]) -> Bundle:
-    """The figure that is kept of the main run, for plotly; words where no step was done."""
-    run = telemetry.main_run(frames)
-    if not telemetry.epoch_rows(run) and not sum(telemetry.total_samples(run)):
+    """Loss and metrics of the main run, for plotly; words where there are none."""
+    figure = metric_figure(run) if (run := telemetry.main_run(frames)) else None
+    if figure is None:
         return {"text/html": "", "text/plain": "No step was done: there is no figure."}
-    figure = run_figure(run)
-    return {PLOTLY: figure.to_plotly_json(), "text/plain": "Figure: loss, metrics, samples/s."}
+    return {PLOTLY: figure.to_plotly_json(), "text/plain": "Figure: loss, metrics."}

@@ -22,6 +22,7 @@ from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE
 from tnt_notebook.dashboard.wording import short_time
 from tnt_notebook.telemetry import Frame
 from tnt_notebook.telemetry.bubble import actions_s, covered_s
+from tnt_notebook.telemetry.critical_path import critical_path
 from tnt_notebook.telemetry.kinds import BOX_KINDS, Kind
 from tnt_notebook.telemetry.limit import shares
 from tnt_notebook.telemetry.sampling import spread
@@ -132,6 +133,7 @@ def card_step(trace: StepTrace) -> dict[str, Any]:
         "measured": trace,
         "planned": planned(trace) if len(trace["rows"]) <= ROWS_WITH_A_PLAN else None,
         "idle": idle(trace)["idle"],
+        "path": [list(one) for one in critical_path(trace)],
         "heading": heading(trace),
         "remarks": remarks(trace),
     }

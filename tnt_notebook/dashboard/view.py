@@ -89,7 +89,6 @@ class LiveView:
         self._ended = threading.Event()
         self._places: list[DisplayHandle] = []
         self._copies: list[DisplayHandle] = []
-        self._left: dict[str, Any] | None = None  # what took the card's place
         self._placeholder = saved.placeholder(title, ranks)
         self._card = Card(
             title, ranks, can_save=on_save is not None, began=self._ribbon.began, follows=follows
@@ -116,12 +115,8 @@ class LiveView:
         self._heart.start()
 
     def show_again(self) -> None:
-        """Displays the card, or what it has left, under the current cell, too."""
-        with self._lock:
-            left = self._left
-        if left is not None:
-            display(left, raw=True)
-        elif (place := display(self._card, display_id=True)) is not None:
+        """Displays the card under the current cell, too."""
+        if (place := display(self._card, display_id=True)) is not None:
             self._copies.append(place)
 
     def update(self, frame: Frame) -> None:
@@ -173,8 +168,6 @@ class LiveView:
             self._title, self._ranks, frames, state, error, ribbon, traceback
         )
         figure = saved.figure_bundle(frames)
-        with self._lock:
-            self._left = summary
         for place, bundle in zip(self._places, (summary, figure), strict=False):
             place.update(bundle, raw=True)
         for place in self._copies:

@@ -1,0 +1,48 @@
+"""The chain of boxes that a step waited for."""
+
+from itertools import pairwise
+
+import pytest
+
+from tests.dashboard.steps import step_of_a_pipeline
+from tnt_notebook.plan.families import FAMILIES
+from tnt_notebook.telemetry.critical_path import critical_path
+from tnt_notebook.telemetry.step_trace import Box, StepTrace, by_rank, of_boxes
+
+
+def path_of(trace: StepTrace) -> list[Box]:
+    rows = list(by_rank(trace).values())
+    return [rows[row][number] for row, number in critical_path(trace)]
+
+
+@pytest.mark.parametrize("schedule", sorted(FAMILIES))
+@pytest.mark.parametrize(("message", "noise"), [(0.0, 0.5), (3e-4, 0.0)])
+def test_it_leads_from_the_begin_to_the_end_without_a_gap(schedule, message, noise):
+    trace = step_of_a_pipeline(schedule, message=message, noise=noise)
+    path = path_of(trace)
+    assert path[0].begin == pytest.approx(0.0, abs=1e-5) and path[0].kind == "F"
+    assert path[-1].end == pytest.approx(trace["seconds"], abs=1e-5)
+    hops = 0
+    for one, other in pairwise(path):
+        hop = one.rank != other.rank
+        hops += hop
+        assert one.end <= other.begin + 1e-5
+        assert other.begin - one.end <= (message if hop else 0.0) + 2e-3 * trace["seconds"]
+    assert hops >= 3  # to the last rank at least
+    in_all = sum(box.end - box.begin for box in path) + hops * message
+    assert in_all == pytest.approx(trace["seconds"], rel=0.05)
+
+
+def test_a_slow_rank_of_others_that_train_alike_holds_the_path():
+    boxes = []
+    for rank, work in enumerate((2.0, 5.0, 3.0)):
+        boxes += [
+            Box(rank, "D", 0, 0, 0.0, 0.1), Box(rank, "C", 0, 0, 0.1, work),
+            Box(rank, "X", 0, 0, work, 6.0), Box(rank, "O", 0, 0, 6.0, 6.5 + 0.1 * rank),
+        ]  # fmt: skip
+    trace = of_boxes(boxes, time=0.0, clock_error=0.0, pipeline=1, ranks=3)
+    assert [(box.rank, box.kind) for box in path_of(trace)] == [(1, "D"), (1, "C"), (2, "O")]
+
+
+def test_a_step_without_boxes_has_none():
+    assert path_of(of_boxes([], time=0.0, clock_error=0.0, pipeline=1, ranks=2)) == []
