@@ -15,7 +15,7 @@ from IPython import get_ipython
 from IPython.core.formatters import PlainTextFormatter
 
 from tnt_notebook import arrays, comm, protocol
-from tnt_notebook.errors import brief
+from tnt_notebook.error_text import brief
 
 
 def install(shell: Any) -> None:

@@ -23,7 +23,8 @@ from tnt_notebook import comm, protocol
 from tnt_notebook.comm import stop
 from tnt_notebook.engine.kernel import run_cell
 from tnt_notebook.engine.outlet import shortened
-from tnt_notebook.errors import ModelError, StoppedError, source_line
+from tnt_notebook.error_text import source_line
+from tnt_notebook.errors import ModelError, StoppedError
 from tnt_notebook.protocol import Published
 from tnt_notebook.telemetry import Frame, State, run_writer
 
