@@ -4,6 +4,7 @@
 # make test-all the same with every case and the long tests, before a release (hours)
 # make test-versions       a core of them on the oldest and the newest Keras and TensorFlow that fit
 # make check    formatting, lint, types          make format        mend the formatting
+# make docs     the documentation as a site, in build/docs
 # make bench    benchmarks                       make test-kernels  C++ tests with sanitizers
 # make campaign SECONDS=600 SEED=1 JOBS=2 ROW=7   random faults while models train, each judged;
 #                                                 ROW repeats one, JOBS clusters run at a time
@@ -55,7 +56,7 @@ export XDG_DATA_HOME := $(LOCAL)/share
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline campaign contestants check format test-kernels clean
+.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline campaign contestants check docs format test-kernels clean
 
 setup: $(READY)
 
@@ -69,7 +70,7 @@ $(READY): $(BUILT_FROM) $(if $(filter-out $(TENSORFLOW),$(INSTALLED)),no-venv)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt cmake nanobind ninja scikit-build-core
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation \
-		--editable '.[$(TENSORFLOW),mpi,lab,test,check]'
+		--editable '.[$(TENSORFLOW),mpi,lab,test,check,docs]'
 	@mkdir -p $(LOCAL)
 	@touch $@
 
@@ -184,6 +185,12 @@ check: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(KERNELS)
+
+# No page is left out, no name goes without a docstring, no link within the site is dead.
+docs: $(READY)
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --write-all \
+		docs build/docs
+	@echo "The site is build/docs/index.html."
 
 format: $(READY)
 	$(BIN)/ruff check --fix

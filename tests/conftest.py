@@ -56,9 +56,10 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session", autouse=True)
 def short_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a test leaves without an owner lives no longer than a test needs to find it again."""
+    """What a test leaves without an owner lives no longer than a test needs to find it again; and
+    ranks load Keras when they need it, which most tests never do."""
     folder = tmp_path_factory.mktemp("config")
-    chosen = {"keep": 0.01, "fit_hours": 0.02}
+    chosen = {"keep": 0.01, "fit_hours": 0.02, "preload": "nothing"}
     (folder / "tnt_config.json").write_text(json.dumps({"ClusterDefaults": chosen}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_CONFIG_PATH", str(folder))

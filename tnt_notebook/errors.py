@@ -79,6 +79,22 @@ class RankError(TntError):
         return [*(self.rendered or []), f"{type(self).__name__}: {self}"]
 
 
+class UnreadableError(TntError):
+    """Python cannot read a cell; nothing of it was sent.
+
+    Args:
+        message: what is wrong, as Python says it.
+        place: lines that show where.
+    """
+
+    def __init__(self, message: str, place: list[str]) -> None:
+        super().__init__(message)
+        self.place = place
+
+    def _render_traceback_(self) -> list[str]:
+        return [*self.place, f"{self} (nothing was sent to the ranks)"]
+
+
 class NoInputError(TntError):
     """A cell on a rank wants to read what a person types."""
 

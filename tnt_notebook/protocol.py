@@ -21,6 +21,7 @@ class Call(StrEnum):
 
     DESCRIBE = "cell:describe"  # all ranks, at the start: who they are
     RECOVER = "cell:recover"  # ranks that live, after a failure
+    PRELOAD = "preload:begin"  # all ranks, once they answer: they load Keras in the background
     PUSH = "cell:push"  # all ranks: names for their cells
     FETCH = "cell:fetch"  # one rank: what a name is there
     FILL_SEATS = "cell:fill_seats"  # ranks that live: to start others for those that died
@@ -41,9 +42,10 @@ class Call(StrEnum):
 
 
 class Published(StrEnum):
-    """Data that rank 0 publishes while a call goes on, under one key each."""
+    """Data that ranks publish while a call goes on, under one key each; rank 0 alone, mostly."""
 
     FRAME = "tnt_frame"  # telemetry, during RUN_FIT
+    ACTIVITIES = "tnt_activities"  # each rank what it does, during RUN_FIT
     MEASURED = "tnt_bench"  # how far it is, during MEASURE
     PLANNED = "tnt_plan"  # how far it is, during PLAN
 

@@ -23,6 +23,13 @@ class RankEnd:
     how: str
     no_memory: bool
 
+    @property
+    def said(self) -> str:
+        """How it ended, in words; of a signal that nobody explains, what mostly is behind it."""
+        if self.how != "SIGKILL":
+            return self.how
+        return "SIGKILL, signal 9" + ("" if self.no_memory else ": often out of memory")
+
 
 def written(pid: int, host: str, how: str, killed: int) -> str:
     """The line of a log.

@@ -1,6 +1,9 @@
-"""Numbers of ranks, and times, as sentences say them."""
+"""Numbers of ranks, times, and what was probably meant, as sentences say them."""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
 
 
 def ranks(n: int) -> str:
@@ -18,3 +21,14 @@ def about(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def meant(word: str, known: Mapping[str, str]) -> str:
+    """Ends a sentence about a word that nobody knows: ``: did you mean --gpus?``; empty where
+    nothing that is known resembles it.
+
+    Args:
+        known: by what it is compared with, what is shown.
+    """
+    found = difflib.get_close_matches(word, known, 1)
+    return f": did you mean {known[found[0]]}?" if found else ""

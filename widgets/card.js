@@ -1,25 +1,36 @@
 // The card of a run. Its traits are the whole protocol; tnt_notebook/dashboard/card.py lists them.
 
+import { clock } from "./format.js";
 import { remember } from "./history.js";
-import { leaveBehind } from "./leave.js";
+import { leaveBehind, takeOver } from "./leave.js";
 import { unpacked } from "./packed.js";
-import { header, metrics, notice, progress, time, traceback } from "./parts.js";
-import { throughput } from "./throughput.js";
+import { LIVE, header, metrics, notice, progress, time, traceback } from "./parts.js";
+import { rememberTold } from "./ribbon.js";
+import { run } from "./run.js";
 import { timeline } from "./timeline.js";
 
 const DRAWN = [
-  "title", "state", "error", "traceback", "frame", "rows", "time", "stop_requested", "can_save",
-  "saved",
+  "title", "state", "error", "traceback", "frame", "rows", "time", "stop_requested", "can_save", "saved",
+  "account", "look",
 ];
+const TICK_MS = 500; // the clock goes on between messages
+const SILENCE_S = 10; // the kernel speaks every other second
 
 function initialize({ model }) {
   model.on("change:frame", () => remember(model.get("history"), model.get("frame")));
+  model.on("change:told", () => rememberTold(model.get("ribbon"), model.get("told")));
   const leave = () => {
     const left = model.get("left");
     if (left.model_id) leaveBehind(left, model.widget_manager?.context?.model?.cells);
   };
   model.on("change:left", leave);
   leave();
+  const follow = () => {
+    const { card, id } = model.get("follows");
+    if (card) takeOver(card, id, model.widget_manager?.context?.model?.cells);
+  };
+  model.on("change:follows", follow);
+  follow();
 }
 
 function render({ model, el }) {
@@ -28,12 +39,13 @@ function render({ model, el }) {
     model.save_changes();
   };
   let step = {};
+  let heardAt = performance.now(); // when the kernel spoke last
   let paused = null; // the view as it stood; the run and other views go on
   const parts = [
     header({
       save: () => say("save_requested", model.get("save_requested") + 1),
       pause: () => {
-        paused = paused ? null : frozen(viewOf(model, step));
+        paused = paused ? null : frozen(viewOf(model, step, heardAt));
         painter.invalidate();
       },
       stop: () => say("stop_requested", true),
@@ -41,14 +53,15 @@ function render({ model, el }) {
     notice("div", "tnt-caption tnt-saved", "status", ({ saved }) => saved),
     progress(),
     notice("p", "tnt-error", "alert", ({ error }) => error), traceback(),
-    metrics(), time(), timeline(), throughput(model.get("ranks")),
+    notice("p", "tnt-error", "alert", lostInWords),
+    metrics(), run(model.get("ranks"), (look) => say("look", look)), timeline((look) => say("look", look)), time(),
   ];
   el.classList.add("tnt-card");
   el.setAttribute("role", "group");
   el.append(...parts.map((part) => part.element));
 
   const draw = () => {
-    const now = viewOf(model, step);
+    const now = viewOf(model, step, heardAt);
     const view = paused ? { ...now, ...paused, paused: true } : now;
     el.dataset.state = view.state;
     el.setAttribute("aria-label", view.title);
@@ -62,26 +75,41 @@ function render({ model, el }) {
     step = news;
     painter.invalidate();
   };
+  const hear = () => { heardAt = performance.now(); };
   takeStep();
   model.on("change:timeline", takeStep);
-  for (const trait of DRAWN) model.on(`change:${trait}`, painter.invalidate);
+  model.on("change:now", hear);
+  for (const trait of [...DRAWN, "told"]) model.on(`change:${trait}`, painter.invalidate);
+  const ticking = setInterval(() => LIVE.has(model.get("state")) && painter.invalidate(), TICK_MS);
   return () => {
     painter.close();
+    clearInterval(ticking);
     model.off("change:timeline", takeStep);
-    for (const trait of DRAWN) model.off(`change:${trait}`, painter.invalidate);
+    model.off("change:now", hear);
+    for (const trait of [...DRAWN, "told"]) model.off(`change:${trait}`, painter.invalidate);
   };
 }
 
 /** What the parts draw: the traits, with a requested stop shown before the kernel has answered. */
-function viewOf(model, step) {
-  const view = Object.fromEntries([...DRAWN, "history"].map((trait) => [trait, model.get(trait)]));
+function viewOf(model, step, heardAt) {
+  const view = Object.fromEntries([...DRAWN, "history", "ribbon"].map((trait) => [trait, model.get(trait)]));
   const asked = view.stop_requested && ["starting", "running"].includes(view.state);
-  return { ...view, state: asked ? "stopping" : view.state, timeline: step };
+  const state = asked ? "stopping" : view.state;
+  const silence = LIVE.has(state) ? (performance.now() - heardAt) / 1000 : 0;
+  const lost = silence > SILENCE_S ? silence : 0;
+  const heard = model.get("now") ? model.get("now") - view.ribbon.began : view.frame.elapsed;
+  return { ...view, state, timeline: step, lost, seconds: heard + (lost ? 0 : silence) };
+}
+
+function lostInWords({ lost }) {
+  return lost && `No word from the kernel for ${clock(lost)}: it was restarted, or the connection is lost. `
+    + "Ranks that still train are found by %tnt_cluster attach.";
 }
 
 /** What of a view stands still while it is paused: not the state of the run. */
-function frozen({ frame, rows, time: parts, timeline: step, history }) {
-  return { frame, rows, time: parts, timeline: step, history: [...history] };
+function frozen({ frame, rows, time: parts, timeline: step, history, ribbon, seconds, account }) {
+  const still = { history: [...history], ribbon: structuredClone(ribbon) };
+  return { frame, rows, time: parts, timeline: step, seconds, account, ...still };
 }
 
 /** Draws at most once per frame of the screen, and not at all while the card is out of sight. */

@@ -1,9 +1,5 @@
 // Elements of the page, made and changed.
 
-import { linePath } from "./layout.js";
-
-const SPARK = { width: 100, height: 24 };
-
 /** An element with its class, attributes and children. */
 export function make(tag, className, attributes = {}, children = []) {
   const element = document.createElement(tag);
@@ -38,25 +34,9 @@ export function rankRow(words, middle, right) {
 }
 
 /** What a colour means, for a legend. */
-export function entry(words, colour, letter = "", ink = "inherit") {
-  const box = make("i", "tnt-letter", { style: `background: ${colour}; color: ${ink}` }, [letter]);
+export function entry(words, colour, letter = "", ink = "inherit", isLine = false) {
+  const box = make("i", isLine ? "tnt-letter tnt-stroke" : "tnt-letter", { style: `background: ${colour}; color: ${ink}` }, [letter]);
   return make("span", "", {}, [box, words]);
-}
-
-/** Curves of a class and a shape each, without axes; `draw` takes the points of each. */
-export function sparkline(classes, shapes = classes.map(() => linePath)) {
-  const svg = makeSvg("svg", {
-    class: "tnt-spark", viewBox: `0 0 ${SPARK.width} ${SPARK.height}`,
-    preserveAspectRatio: "none", "aria-hidden": "true",
-  });
-  const paths = classes.map((name) => makeSvg("path", { class: name }));
-  svg.append(...paths);
-  return {
-    element: svg,
-    draw(curves, range) {
-      paths.forEach((path, index) => path.setAttribute("d", shapes[index](curves[index], SPARK, range)));
-    },
-  };
 }
 
 /** A canvas as sharp as the screen: `width` and `height` in CSS pixels; returns its context. */
@@ -68,10 +48,4 @@ export function sharpContext(canvas, width, height) {
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   return context;
-}
-
-function makeSvg(tag, attributes) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
 }

@@ -1,4 +1,4 @@
-// The run so far, as the browser remembers it: a bounded list of points, one per frame shown.
+// The runs of a cell so far, as the browser remembers them: a bounded list of points, one per frame shown.
 
 export const HISTORY_LIMIT = 500;
 
@@ -10,44 +10,76 @@ export const HISTORY_LIMIT = 500;
  * comes back.
  */
 export function remember(history, frame) {
-  if (history.at(-1)?.start !== frame.start) history.length = 0; // another run of the same cell
-  if (frame.seq <= (history.at(-1)?.seq ?? 0)) return;
-  const { start, seq, elapsed, logs, rates } = frame;
-  history.push({ start, seq, elapsed, logs, rates });
+  const last = history.at(-1);
+  if (last && (frame.start < last.start || (frame.start === last.start && frame.seq <= last.seq))) return;
+  if (!last && frame.seq <= 0) return;
+  const { start, seq, elapsed, epoch, logs, busy } = frame;
+  history.push({ start, seq, elapsed, epoch, logs, busy });
   if (history.length > HISTORY_LIMIT) thin(history);
 }
 
-/** A curve of the history: [[seconds, value], ...]; null values become NaN, missing ones are left out. */
-export function curve(history, pick) {
-  return history
-    .map((point) => [point.elapsed, pick(point)])
-    .filter(([, value]) => value !== undefined)
-    .map(([seconds, value]) => [seconds, value ?? NaN]);
+/**
+ * Loss and metrics over the run: [{name, validation: [[seconds, value], ...], points: [...]}, ...], in seconds
+ * since `began`. A value that is not finite is NaN, and breaks the line; so does the begin of another run.
+ */
+export function curvesOf(history, rows, began) {
+  const curves = new Map();
+  const curveOf = (name) => {
+    if (!curves.has(name)) curves.set(name, { name, points: [], validation: [] });
+    return curves.get(name);
+  };
+  let start;
+  for (const point of history) {
+    const isNew = start !== undefined && point.start !== start;
+    start = point.start;
+    for (const [name, value] of Object.entries(point.logs)) {
+      const { points } = curveOf(name);
+      if (isNew && points.length) points.push([secondsOf(point, began), NaN]);
+      points.push([secondsOf(point, began), value ?? NaN]);
+    }
+  }
+  for (const { epoch, ...logs } of rows) {
+    const seconds = epochEnd(history, epoch, began);
+    for (const [name, value] of Object.entries(logs)) {
+      if (!name.startsWith("val_")) continue;
+      curveOf(name.slice("val_".length)).validation.push([seconds, value ?? NaN]);
+    }
+  }
+  return [...curves.values()].filter(({ points, validation }) => points.length || validation.length);
 }
 
-/** The history from the first point on at which a rate was known: before it, ranks trace and load. */
-export function sinceMeasured(history) {
-  const first = history.findIndex(({ rates }) => rates.some((rate) => rate > 0));
-  return first < 0 ? [] : history.slice(first);
+/** When the epochs of the latest run ended, in seconds since `began`: [[epoch, seconds], ...] */
+export function epochEnds(history, rows, began) {
+  return rows.map(({ epoch }) => [epoch, epochEnd(history, epoch, began)]);
 }
 
-/** Values of finished epochs on the time axis of the history, epochs taken as equally long. */
-export function epochCurve(rows, name, frame, history) {
-  if (history.length === 0) return [];
-  const [start, now] = [history[0].elapsed, history.at(-1).elapsed];
-  const done = frame.epoch - 1 + (frame.steps ? frame.step / frame.steps : 1);
-  return rows
-    .filter((row) => row[name] !== undefined)
-    .map((row) => [start + Math.min(1, row.epoch / done) * (now - start), row[name] ?? NaN]);
+/** When it was seen how busy ranks are: [{seconds, busy}, ...], not more than `most`. */
+export function looksOf(history, began, most = 200) {
+  const looks = history.filter(({ busy }) => busy).map((point) => ({ seconds: secondsOf(point, began), busy: point.busy }));
+  const every = Math.ceil(looks.length / most);
+  return looks.filter((_, i) => i % every === 0);
+}
+
+/** A point of the latest run is the last of an epoch if the next one is of a later epoch. */
+function epochEnd(history, epoch, began) {
+  const { start } = history.at(-1);
+  const after = history.find((point) => point.start === start && point.epoch > epoch);
+  const last = history.findLast((point) => point.start === start && point.epoch <= epoch);
+  return secondsOf(last ?? after ?? history.at(-1), began);
+}
+
+function secondsOf({ start, elapsed }, began) {
+  return start + elapsed - began;
 }
 
 // Evenly over time, as in telemetry/sampling.py: of every other point, after many times, the beginning
 // would be lost.
 function thin(items) {
-  const begin = items[0].elapsed;
-  const length = items.at(-1).elapsed - begin;
+  const begin = items[0].start + items[0].elapsed;
+  const at = items.map(({ start, elapsed }) => start + elapsed - begin);
+  const length = at.at(-1);
   const stretch = length > 0 ? 2 ** Math.ceil(Math.log2(length / (HISTORY_LIMIT / 2))) : 1;
-  const numbers = items.map(({ elapsed }) => Math.floor((elapsed - begin) / stretch));
+  const numbers = at.map((seconds) => Math.floor(seconds / stretch));
   const last = items.length - 1;
   const kept = items.filter((_, i) => i === 0 || i === last || numbers[i] !== numbers[i + 1]);
   items.splice(0, items.length, ...kept);

@@ -14,9 +14,9 @@ const LANES = [
   { rows: Infinity, planned: 0, measured: 3, beside: 0, gap: 0 },
 ];
 const TOP = 20; // pixels, for the heading of the column at the right
-const AXIS = 22;
-const RIGHT = 46;
-const LABEL_HEIGHT = 14;
+export const AXIS = 22;
+export const RIGHT = 46; // of both decks, so that they end at the same place
+export const LABEL_HEIGHT = 14;
 
 /**
  * The places of all lanes in a canvas of a width, in pixels.

@@ -25,6 +25,22 @@ export function leaveBehind(left, cells) {
   }
 }
 
+/**
+ * Has this card take the place of one that another kernel has begun, and that is dead since: one view of a run
+ * is enough.
+ *
+ * text: what such a card shows where there are no widgets.
+ */
+export function takeOver(text, ownId, cells) {
+  for (const cell of cells ?? []) {
+    const { outputs } = cell;
+    if (!outputs) continue;
+    const isOther = (data) => data[WIDGET_VIEW] && data[WIDGET_VIEW].model_id !== ownId && textOf(data) === text;
+    const card = indexOf(outputs, 0, isOther);
+    if (card >= 0) outputs.set(card, display({ "text/plain": `${text}, from another kernel: see where it was attached` }));
+  }
+}
+
 function indexOf(outputs, start, matches) {
   for (let index = start; index < outputs.length; index += 1) {
     if (matches(outputs.get(index).data ?? {})) return index;

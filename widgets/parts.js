@@ -1,12 +1,13 @@
 // The parts of the card. Each is a function that makes an element, and returns it with an `update`.
 
 import PARTS from "../tnt_notebook/telemetry/parts.json" with { type: "json" };
-import { button, entry, heading, make, rankRow, setText, sparkline } from "./dom.js";
+import { button, entry, heading, make, rankRow, setText } from "./dom.js";
 import { clock, count, label, number, percent } from "./format.js";
-import { curve, epochCurve } from "./history.js";
-import { extent, fractionDone } from "./layout.js";
+import { fractionDone } from "./layout.js";
+import { colourOf } from "./paint_run.js";
+import { nowInWords } from "./ribbon.js";
 
-const LIVE = new Set(["starting", "running", "stopping"]);
+export const LIVE = new Set(["starting", "running", "stopping"]);
 
 /** Title, state, and the buttons; `on` has what they do: `save`, `pause` and `stop`. */
 export function header(on) {
@@ -21,13 +22,15 @@ export function header(on) {
     ]),
     update(view) {
       setText(title, view.title);
-      setText(pill, view.state === "stopping" ? "stopping …" : view.state);
-      pill.dataset.state = view.state;
+      const state = view.lost ? "connection lost" : view.paused ? "paused" : view.state;
+      setText(pill, state === "stopping" ? "stopping …" : state);
+      pill.dataset.state = state;
       save.hidden = !view.can_save;
-      pause.hidden = !LIVE.has(view.state);
+      pause.hidden = !LIVE.has(view.state) || view.lost > 0;
       setText(pause, view.paused ? "Resume view" : "Pause view");
       stop.hidden = !LIVE.has(view.state);
-      stop.disabled = view.state === "stopping";
+      stop.disabled = view.state === "stopping" || view.lost > 0;
+      save.disabled = view.lost > 0;
       stop.setAttribute("aria-label", `Stop ${view.title}`);
     },
   };
@@ -68,13 +71,14 @@ export function progress() {
   }, [fill]);
   return {
     element: make("div", "tnt-progress", {}, [bar, make("div", "tnt-line", {}, [where, when])]),
-    update({ frame, state }) {
+    update(view) {
+      const { frame, state } = view;
       const fraction = state === "finished" ? 1 : fractionDone(frame);
       bar.classList.toggle("tnt-unknown", fraction === null && LIVE.has(state));
       bar.style.setProperty("--tnt-epochs", frame.epochs > 1 && frame.epochs <= 60 ? frame.epochs : 1);
       fill.style.width = `${100 * (fraction ?? (LIVE.has(state) ? 100 : 0))}%`;
-      setText(where, whereText(frame, state));
-      setText(when, whenText(frame, state));
+      setText(where, whereText(view));
+      setText(when, whenText(view));
       bar.setAttribute("aria-valuetext", `${where.textContent}, ${when.textContent}`);
       if (fraction === null) bar.removeAttribute("aria-valuenow");
       else bar.setAttribute("aria-valuenow", Math.round(100 * fraction));
@@ -82,13 +86,13 @@ export function progress() {
   };
 }
 
-/** A tile for each metric: the number, its validation, and how both came about. */
+/** A tile for each metric: the number, and its validation. */
 export function metrics() {
   const element = make("div", "tnt-metrics", { role: "list", "aria-label": "loss and metrics" });
   const tiles = new Map();
   return {
     element,
-    update({ frame, rows, history }) {
+    update({ frame, rows }) {
       const last = rows.at(-1) ?? {};
       const names = Object.keys({ ...frame.logs, ...last })
         .filter((name) => name !== "epoch" && !name.startsWith("val_"));
@@ -96,10 +100,10 @@ export function metrics() {
       for (const [name, { element: one }] of tiles) one.hidden = !names.includes(name);
       for (const name of names) {
         if (!tiles.has(name)) {
-          tiles.set(name, tile(name));
+          tiles.set(name, tile(name, colourOf(tiles.size)));
           element.append(tiles.get(name).element);
         }
-        tiles.get(name).update({ frame, rows, history, last });
+        tiles.get(name).update({ frame, last });
       }
     },
   };
@@ -152,37 +156,30 @@ function stepBar() {
   };
 }
 
-function tile(name) {
+function tile(name, colour) {
   const value = make("div", "tnt-number");
   const validation = make("div", "tnt-validation");
-  const spark = sparkline(["tnt-curve-validation", "tnt-curve"]);
-  const caption = make("div", "tnt-name", { title: name }, [label(name)]);
+  const line = make("i", "tnt-stroke", { style: `background: var(--tnt-${colour})` });
+  const caption = make("div", "tnt-name", { title: name }, [line, label(name)]);
   return {
-    element: make("div", "tnt-tile", { role: "listitem" }, [caption, value, validation, spark.element]),
-    update({ frame, rows, history, last }) {
+    element: make("div", "tnt-tile", { role: "listitem" }, [caption, value, validation]),
+    update({ frame, last }) {
       const current = frame.logs[name] === undefined ? last[name] : frame.logs[name];
       setText(value, number(current));
       value.classList.toggle("tnt-bad", current === null);
       const checked = last[`val_${name}`];
       setText(validation, checked === undefined ? "" : `validation ${number(checked)}`);
-      const seconds = history.at(-1)?.elapsed ?? 0;
-      const curves = [
-        epochCurve(rows, `val_${name}`, frame, history),
-        curve(history, (point) => point.logs[name]),
-      ];
-      const start = curves[1][0]?.[0] ?? 0;
-      spark.draw(curves, { x: [start, seconds], y: extent(curves.flat().map(([, y]) => y)) });
     },
   };
 }
 
-function whereText({ phase, epoch, epochs, step, steps }, state) {
-  if (epoch === 0) return LIVE.has(state) ? "waiting for the first step" : "no step was done";
+function whereText({ frame: { phase, epoch, epochs, step, steps }, state, ribbon }) {
+  if (epoch === 0) return LIVE.has(state) ? nowInWords(ribbon) : "no step was done";
   const of = steps ? `step ${count(step)} of ${count(steps)}` : `step ${count(step)}`;
   return phase === "fit" ? `epoch ${count(epoch)} of ${count(epochs)} · ${of}` : `${phase} · ${of}`;
 }
 
-function whenText({ elapsed, eta }, state) {
-  if (!LIVE.has(state)) return `took ${clock(elapsed)}`;
-  return eta === null ? clock(elapsed) : `${clock(elapsed)} · ${clock(eta)} left`;
+function whenText({ frame: { eta }, seconds, state }) {
+  if (!LIVE.has(state)) return `took ${clock(seconds)}`;
+  return eta === null ? clock(seconds) : `${clock(seconds)} · ${clock(eta)} left`;
 }

@@ -1,5 +1,6 @@
 // Which part of a step is in sight: [from, to] in seconds of [0, end]. Pure functions.
 
+export const CLOSER = 1.5; // with a key or a button
 const LEAST = 1e-3; // of the whole: no closer than this
 
 /** Closer by a factor above 1, farther by one below; what lies at `at` stays where it is. */

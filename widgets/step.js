@@ -76,6 +76,24 @@ export function gapAt(boxes, seconds, end) {
   return { kind: "", begin: Math.max(0, ...before), end: Math.min(end, ...after) };
 }
 
+/** What ranks do between two times of a step, the mean over them: ``1.2 ms to 3.4 ms, 2.2 ms: forward 40%, idle 20%``. */
+export function rangeOfStep(step, [from, to]) {
+  const length = to - from;
+  const sums = {};
+  let busy = 0;
+  for (const { boxes } of step.rows) {
+    const inside = boxes.map(({ kind, beside, begin, end }) => ({
+      kind, beside, seconds: Math.max(0, Math.min(to, end) - Math.max(from, begin)),
+    }));
+    for (const { kind, seconds } of inside) sums[kind] = (sums[kind] ?? 0) + seconds / step.rows.length;
+    busy += inside.filter(({ beside }) => !beside).reduce((sum, { seconds }) => sum + seconds, 0) / step.rows.length;
+  }
+  const words = Object.entries(sums).filter(([, seconds]) => seconds > 0.005 * length)
+    .map(([kind, seconds]) => `${KINDS[kind].words} ${percent(seconds / length)}`);
+  const idle = Math.max(0, 1 - busy / length);
+  return `${shortTime(from)} to ${shortTime(to)}, ${shortTime(length)}: ${[...words, `idle ${percent(idle)}`].join(", ")}`;
+}
+
 function boxesOf({ kinds, stages, numbers, begins, lengths }, tick) {
   const first = Math.min(...stages.filter((_, i) => isAction(kinds[i])));
   return [...kinds].map((kind, i) => ({

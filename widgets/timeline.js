@@ -1,20 +1,28 @@
-// The last step on all ranks: one canvas, to look at by pointer and by keyboard.
+// The lower deck: a step on all ranks: one canvas, to look at by pointer and by keyboard.
 
 import { button, entry, make, setText, sharpContext } from "./dom.js";
+import { clock } from "./format.js";
+import { obeyKeys } from "./keys.js";
 import { KINDS } from "./kinds.js";
 import { laneAt, lanesOf, topOf } from "./lanes.js";
-import { extentOf, paint } from "./paint.js";
-import { moved, showing, zoomed } from "./sight.js";
-import { boxAt, gapAt, stepOf, summaryOf, wordsOf } from "./step.js";
+import { extentOf, paint, xOf } from "./paint.js";
+import { CLOSER, moved, showing, zoomed } from "./sight.js";
+import { boxAt, gapAt, rangeOfStep, stepOf, summaryOf, wordsOf } from "./step.js";
+import { themeOf } from "./theme.js";
 import { tip } from "./tip.js";
 
 const SWEEP_MS = 400;
-const CLOSER = 1.5;
+const LOOKS = {
+  live: "Follow the run", median: "The step of median length, of those kept", slowest: "The longest step kept",
+};
 const REACH = 3; // pixels: a narrow box is found beside it, too
 
 /** The part of the card that shows where on each rank the time of a step went. */
-export function timeline() {
+export function timeline(lookAt) {
   const heading = make("span", "tnt-step");
+  const looks = ["live", "median", "slowest"].map((which) => button("tnt-tool", which, () => lookAt({ which }), {
+    title: LOOKS[which], "aria-pressed": "false",
+  }));
   const plan = button("tnt-tool", "planned", () => change({ isPlanned: !state.isPlanned }), {
     "aria-pressed": "true", title: "Show the step as it would be if messages took no time",
   });
@@ -32,12 +40,13 @@ export function timeline() {
   const legend = make("div", "tnt-legend", { "aria-hidden": "true" });
   const remarks = make("div", "tnt-caption");
   const element = make("div", "tnt-timeline", {}, [
-    make("div", "tnt-line tnt-heading", {}, [heading, make("div", "tnt-tools", {}, [plan, ...zoom])]),
-    over, legend, remarks, said,
+    make("div", "tnt-line tnt-heading", {}, [heading, make("div", "tnt-tools", {}, [...looks, plan, ...zoom])]),
+    over, make("p", "tnt-account tnt-range", { role: "status", "aria-live": "polite", hidden: "" }), legend, remarks, said,
   ]);
+  const rangeSaid = element.querySelector(".tnt-range");
 
-  /** sight: null for the whole step; selected and hovered: {index, box, name}. */
-  let state = { isPlanned: true, sight: null, selected: null, hovered: null };
+  /** sight: null for the whole step; range: what is selected; selected and hovered: {index, box, name}. */
+  let state = { isPlanned: true, sight: null, range: null, selected: null, hovered: null };
   let shown = null; // the timeline of the card that `step` was made of
   let step = null;
   let scene = null;
@@ -62,9 +71,9 @@ export function timeline() {
     shown = news;
     step = stepOf(news);
     const sight = state.sight && moved(state.sight, step.end, 0);
-    change({ sight, selected: again(state.selected), hovered: null });
+    change({ sight, range: null, selected: again(state.selected), hovered: null });
     words.hide();
-    setText(heading, step.heading);
+    setText(heading, `${step.heading}${news.which === "at" ? ` · at ${clock(news.at)}` : ""}`);
     setText(remarks, step.remarks);
     remarks.hidden = !step.remarks;
     canvas.setAttribute("aria-label", summaryOf(step));
@@ -97,8 +106,9 @@ export function timeline() {
       if (isOther) sweepSince = -Infinity; // what was before lies elsewhere
       plan.setAttribute("aria-pressed", String(state.isPlanned));
       zoom[0].disabled = zoom[2].disabled = state.sight === null;
-      canvas.classList.toggle("tnt-closer", state.sight !== null);
     }
+    rangeSaid.hidden = !state.range;
+    if (state.range) setText(rangeSaid, rangeOfStep(step, state.range));
     compose();
   }
 
@@ -135,9 +145,21 @@ export function timeline() {
       context.fillRect(from, 0, Math.max(1, ratio), height);
     }
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (state.range) paintRange(context);
     for (const one of [state.hovered, state.selected]) {
       if (one) outline(context, one, one === state.selected ? 2 : 1);
     }
+  }
+
+  function paintRange(context) {
+    const { layout, theme } = scene;
+    const [from, to] = state.range.map((seconds) => xOf(scene, seconds));
+    const [left, right] = [Math.max(layout.plot.x, from), Math.min(layout.plot.x + layout.plot.width, to)];
+    if (right < left) return;
+    context.fillStyle = theme.text;
+    context.globalAlpha = 0.12;
+    context.fillRect(left, layout.top - 4, right - left, layout.axis - layout.top + 4);
+    context.globalAlpha = 1;
   }
 
   function outline(context, { index, box, name }, width) {
@@ -206,61 +228,58 @@ export function timeline() {
     if (found) select(next, found);
   }
 
-  const keys = {
-    "+": () => look((s, end) => zoomed(s, end, CLOSER, middleOf(state.selected))),
-    "-": () => look((s, end) => zoomed(s, end, 1 / CLOSER, middleOf(state.selected))),
-    0: () => look(() => null),
-    ArrowLeft: (event) => (event.shiftKey ? shift(-0.2) : go(-1, 0)),
-    ArrowRight: (event) => (event.shiftKey ? shift(0.2) : go(1, 0)),
-    ArrowUp: () => go(0, -1),
-    ArrowDown: () => go(0, 1),
-    Escape: () => {
-      change({ selected: null });
+  element.append(obeyKeys(canvas, [
+    [["w", "+", "="], "closer", () => look((s, end) => zoomed(s, end, CLOSER, middleOf(state.selected)))],
+    [["s", "-"], "farther", () => look((s, end) => zoomed(s, end, 1 / CLOSER, middleOf(state.selected)))],
+    [["a"], "to the left", () => shift(-0.2)],
+    [["d"], "to the right", () => shift(0.2)],
+    [["ArrowLeft"], "the box before", (event) => (event.shiftKey ? shift(-0.2) : go(-1, 0))],
+    [["ArrowRight"], "the box after", (event) => (event.shiftKey ? shift(0.2) : go(1, 0))],
+    [["ArrowUp"], "the rank above", () => go(0, -1)],
+    [["ArrowDown"], "the rank below", () => go(0, 1)],
+    [["0"], "the whole step", () => look(() => null)],
+    [["Escape"], "no selection", () => {
+      change({ selected: null, range: null });
       words.hide();
-    },
-  };
-  keys["="] = keys["+"];
+    }],
+  ]));
 
   function shift(share) {
     look(([from, to], end) => moved([from, to], end, share * (to - from)));
   }
 
-  canvas.addEventListener("keydown", (event) => {
-    const does = !event.ctrlKey && !event.metaKey && !event.altKey && keys[event.key];
-    if (!does) return;
-    event.preventDefault();
-    event.stopPropagation();
-    does(event);
-  });
   canvas.addEventListener("blur", words.hide);
   canvas.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey) return; // the page scrolls
+    if (!event.ctrlKey && !event.metaKey && !event.shiftKey) return; // the page scrolls
     event.preventDefault();
+    if (event.shiftKey) {
+      shift((event.deltaY || event.deltaX) / 500);
+      return;
+    }
     const factor = Math.exp(-Math.max(-60, Math.min(60, event.deltaY)) / 150);
     look((s, end) => zoomed(s, end, factor, secondsAt(event.offsetX)));
     hover(event.offsetX, event.offsetY);
   }, { passive: false });
 
-  let dragged = null; // {x, sight} where it began
+  let dragged = null; // {x} where it began
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     canvas.setPointerCapture(event.pointerId);
-    dragged = { x: event.offsetX, sight: scene.sight };
+    dragged = { x: event.offsetX };
     words.hide();
   });
   canvas.addEventListener("pointermove", (event) => {
-    if (!dragged || state.sight === null) {
+    if (!dragged || Math.abs(event.offsetX - dragged.x) < REACH) {
       hover(event.offsetX, event.offsetY);
       return;
     }
-    const { plot } = scene.layout;
-    const [from, to] = dragged.sight;
-    const by = ((dragged.x - event.offsetX) / plot.width) * (to - from);
-    look((_, end) => moved(dragged.sight, end, by));
+    const range = [dragged.x, event.offsetX].map((x) => Math.max(0, Math.min(step.end, secondsAt(x))));
+    change({ range: range.sort((a, b) => a - b), hovered: null });
   });
   canvas.addEventListener("pointerup", (event) => {
     const isClick = dragged && Math.abs(dragged.x - event.offsetX) < REACH;
     dragged = null;
+    if (isClick && state.range) change({ range: null });
     const found = isClick && under(event.offsetX, event.offsetY);
     if (found?.box.kind && found.name !== "planned") select(found.index, found.box);
   });
@@ -275,6 +294,7 @@ export function timeline() {
     update(view) {
       element.hidden = !view.timeline.measured?.rows.length;
       if (element.hidden) return;
+      for (const one of looks) one.setAttribute("aria-pressed", String(one.textContent === view.look.which));
       if (view.timeline !== shown) take(view.timeline);
       else draw();
     },
@@ -283,16 +303,6 @@ export function timeline() {
 
 function middleOf(selected) {
   return selected ? (selected.box.begin + selected.box.end) / 2 : undefined;
-}
-
-/** The colours of the card as its theme has them. */
-function themeOf(element) {
-  const style = getComputedStyle(element);
-  const named = (name) => style.getPropertyValue(`--tnt-${name}`).trim();
-  return {
-    text: named("text"), quiet: named("quiet"), line: named("line"), sunken: named("sunken"), back: named("back"),
-    font: style.fontFamily,
-  };
 }
 
 /** What is in this step, and no more. */

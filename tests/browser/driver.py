@@ -17,8 +17,8 @@ from IPython import get_ipython
 from ipywidgets import Widget
 
 from tnt_notebook.dashboard import LiveView
-from tnt_notebook.dashboard.card import POINT
 from tnt_notebook.telemetry import Breakdown, Recorder, State
+from tnt_notebook.telemetry.activities import Log
 from tnt_notebook.telemetry.step_trace import StepTrace
 
 
@@ -63,6 +63,9 @@ class Run:
         self._recorder = Recorder(ranks, "fit", epochs, start=time.time())
         self._ended = threading.Event()
         self._end: tuple[State, str | None, str] = ("finished", None, "")
+        self._logs = [
+            Log(rank, ranks, lambda news: self.view.tell([news])) for rank in range(ranks)
+        ]
         self._thread = threading.Thread(target=self._train, daemon=True)
 
     def start(self) -> Run:
@@ -95,14 +98,25 @@ class Run:
                 1, point + 1, None, {"loss": 2.3, "accuracy": 0.1}, samples, start + 0.2 * point
             )
             frames.append(recorder.frame(start + 0.2 * point))
-        self.view._card.history = [{name: frame[name] for name in POINT} for frame in frames]
+        self.view._ribbon.began = self.view._card.ribbon["began"] = start
+        for frame in frames:
+            self.view._card.draw(frame, [])
         self._recorder = recorder
         return self
+
+    def do(self, name: str, *, but: int | None = None) -> None:
+        """All ranks begin something, but one that waits for them."""
+        for rank, log in enumerate(self._logs):
+            log.begin("wait" if rank == but else name)
 
     def _train(self) -> None:
         recorder = self._recorder
         chance = random.Random(1)
+        for name in ("import", "build", "trace"):
+            self.do(name)
+            self._ended.wait(0.1)
         for epoch in range(1, self._epochs + 1):
+            self.do("train")
             for step in range(1, self._steps + 1):
                 if self._ended.wait(0.02):  # what a step takes
                     break
@@ -118,10 +132,16 @@ class Run:
                         recorder.seen(self._trace(done))
                 self.view.update(recorder.frame(time.time()))
             else:
+                self.do("validate")
+                self._ended.wait(0.05)
+                self.do("epoch_end", but=1)
+                self._ended.wait(0.05)
                 validation = {"val_loss": loss + 0.1, "val_accuracy": 1 - loss / 2.4}
                 recorder.epoch_end(epoch, logs | validation, time.time())
                 self.view.update(recorder.frame(time.time()))
         state, error, traceback = self._end
         recorder.breakdown([a_step(chance) for _ in range(self._ranks)])
+        for log in self._logs:
+            log.end()
         self.view.update(recorder.frame(time.time(), state))
         self.view.finish(state, error, traceback)

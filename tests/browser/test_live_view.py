@@ -61,7 +61,14 @@ def expect_readable(element: Locator, theme: str) -> None:
     """Background and text have what the theme wants: dark and light, or light and dark."""
     sign = 1 if theme == "light" else -1
     background = brightness(element, "background-color")
-    for text in (".tnt-title", ".tnt-where", ".tnt-number", ".tnt-rate", ".tnt-pill", ".tnt-total"):
+    for text in (
+        ".tnt-title",
+        ".tnt-where",
+        ".tnt-number",
+        ".tnt-account",
+        ".tnt-pill",
+        ".tnt-total",
+    ):
         difference = background - brightness(element.locator(text).first, "color")
         assert sign * difference > 0.3, f"{text} is hard to read in a {theme} theme"
 
@@ -86,7 +93,10 @@ def test_a_run_from_its_beginning_to_the_saved_notebook(notebook: Notebook, lab:
     live = card(notebook)
     expect(live.locator(".tnt-pill")).to_have_text("running")
     expect(live.locator(".tnt-number")).to_have_text([re.compile(r"^\d\.\d+$")] * 2)
-    expect(live.locator(".tnt-rate")).to_have_text([re.compile(r"^[\d,]+$")] * 4)
+    account = live.locator(".tnt-run .tnt-account")
+    expect(account).to_have_text(re.compile(r"^[\d.]+ s: .*training [\d.]+ s"), timeout=15_000)
+    ribbon = live.locator(".tnt-run-canvas")
+    expect(ribbon).to_have_attribute("aria-label", re.compile(r"^The whole run on 4 ranks, 0:"))
     expect(live.locator(".tnt-when")).to_have_text(re.compile(r"^\d+:\d\d · .* left$"))
     expect(live.locator(".tnt-validation").first).to_contain_text("validation")
     expect_where_a_step_goes(live)
@@ -122,8 +132,9 @@ def test_after_a_refresh_the_card_goes_on_and_leaves_what_it_would_have_left(
     assert step_shown(notebook) > before
     # The validation of the first epoch is in no later frame: the browser was told again.
     expect(card(notebook).locator(".tnt-validation").first).to_contain_text("validation")
-    curve = card(notebook).locator(".tnt-tile .tnt-curve").first.get_attribute("d") or ""
-    assert len(re.findall("[ML]", curve)) > before // 20  # points
+    # And what ranks did before it.
+    words = pointed_at(notebook, row=0, share=0.001)
+    expect(words).to_have_text(re.compile("^rank 0: starting|^rank 0: importing"))
     notebook.run_and_wait(1)
     expect_left_behind(notebook)
     notebook.save()
@@ -214,17 +225,66 @@ def test_a_failure_says_what_happened(notebook: Notebook):
         notebook.screenshot(f"{name}-light", outputs)
 
 
-def test_many_ranks_are_a_heat_map(lab: Lab, open_notebook: Open):
+def pointed_at(notebook: Notebook, row: int, share: float) -> Locator:
+    """What is said of a rank's row of four, at a part of the run so far."""
+    canvas = card(notebook).locator(".tnt-run-canvas")
+    box = canvas.bounding_box()
+    assert box
+    left, right, top = 54, 46, 106
+    x = left + share * (box["width"] - left - right)
+    canvas.hover(position={"x": x, "y": top + 18 * row + 7})
+    return card(notebook).locator(".tnt-run .tnt-tip div").first
+
+
+def test_the_whole_run_by_pointer_and_keyboard(notebook: Notebook):
+    expect(card(notebook).locator(".tnt-validation").first).to_contain_text("validation")
+    account = card(notebook).locator(".tnt-run .tnt-account")
+    expect(account).to_have_text(re.compile(r"^[\d.]+ s: "))
+    expect(pointed_at(notebook, 2, 0.5)).to_have_text(re.compile("^rank 2: "))
+    canvas = card(notebook).locator(".tnt-run-canvas")
+    box = canvas.bounding_box()
+    assert box
+    notebook.page.mouse.move(box["x"] + 100, box["y"] + 120)
+    notebook.page.mouse.down()
+    notebook.page.mouse.move(box["x"] + 500, box["y"] + 120)
+    notebook.page.mouse.up()
+    expect(account).to_have_text(re.compile(r"^\d:\d\d to \d:\d\d, .*: .*training \d+%"))
+    keys = card(notebook).locator(".tnt-run .tnt-keys")
+    expect(keys).to_be_hidden()
+    canvas.press("?")
+    expect(keys).to_contain_text("the whole run")
+    notebook.screenshot("run-range-light", card(notebook))
+    canvas.press("?")
+    expect(keys).to_be_hidden()
+    canvas.press("Escape")
+    expect(account).to_have_text(re.compile(r"^[\d.]+ s: "))
+    whole = card(notebook).get_by_role("button", name="whole run")
+    expect(whole).to_be_disabled()
+    canvas.press("w")
+    expect(whole).to_be_enabled()
+    canvas.press("0")
+    expect(whole).to_be_disabled()
+    expect(notebook.cells).to_have_count(2)  # JupyterLab's own shortcuts did nothing
+
+
+def test_a_kernel_that_is_gone_is_said_to_be(notebook: Notebook):
+    expect_to_move(notebook)
+    notebook.restart_kernel()
+    expect(card(notebook).locator(".tnt-pill")).to_have_text("connection lost", timeout=20_000)
+    expect(card(notebook).locator(".tnt-error:visible")).to_contain_text("%tnt_cluster attach")
+    expect(card(notebook).get_by_role("button", name="Stop MLP on digits")).to_be_disabled()
+    notebook.screenshot("lost-light", card(notebook))
+
+
+def test_many_ranks_have_a_thin_row_each(lab: Lab, open_notebook: Open):
     lab.write("many.ipynb", [START.format(ranks=64, epochs=4), END])
     notebook = open_notebook("many.ipynb")
     notebook.run_and_wait(0)
     expect(notebook.page.locator(".tnt-where")).to_contain_text("epoch 2 of 4", timeout=30_000)
-    heat = card(notebook).get_by_role("img")
-    expect(heat).to_have_attribute("aria-label", re.compile("^samples per second of 64 ranks; "))
-    expect(card(notebook).locator(".tnt-throughput .tnt-rank")).to_have_count(0)
-    heat.hover(position={"x": 300, "y": 3 * 17 + 1})
-    words = card(notebook).locator(".tnt-throughput .tnt-tip")
-    expect(words).to_have_text(re.compile(r"^rank 17[\d,]+ samples/s at \d+:\d\d$"))
+    canvas = card(notebook).locator(".tnt-run-canvas")
+    canvas.hover(position={"x": 300, "y": 106 + 3 * 17 + 1})
+    words = card(notebook).locator(".tnt-run .tnt-tip div").first
+    expect(words).to_have_text("rank 17: training")
     notebook.screenshot("many-ranks-light", card(notebook))
     notebook.run_and_wait(1)
     expect(notebook.outputs(0).locator(".js-plotly-plot .main-svg").first).to_be_visible()

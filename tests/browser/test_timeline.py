@@ -155,6 +155,21 @@ def test_pointing_at_a_box_says_what_it_is(still: Notebook):
     expect(tip(still)).to_be_hidden()
 
 
+def test_a_range_is_summed(still: Notebook):
+    end = 0.3 + 11 * 2.8 + 3 * 0.4 + 0.6
+    (left, y), (right, _) = place(still, 0, 0.3, end), place(still, 0, 4.3, end)
+    box = canvas(still).bounding_box()
+    assert box
+    still.page.mouse.move(box["x"] + left, box["y"] + y)
+    still.page.mouse.down()
+    still.page.mouse.move(box["x"] + right, box["y"] + y)
+    still.page.mouse.up()
+    said = still.page.locator(".tnt-range")
+    expect(said).to_have_text(re.compile(r"^\d{3} µs to 4\.\d+ ms, [34][\d.]* ms: forward \d+%"))
+    canvas(still).press("Escape")
+    expect(said).to_be_hidden()
+
+
 def test_zoom_and_pan(still: Notebook):
     whole = still.page.get_by_role("button", name="whole step")
     expect(whole).to_be_disabled()
@@ -168,9 +183,7 @@ def test_zoom_and_pan(still: Notebook):
     expect(whole).to_be_enabled()
     closer = pixels(still)
     still.screenshot("timeline-closer", still.page.locator(".tnt-timeline"))
-    still.page.mouse.down()
-    still.page.mouse.move(box["x"] + 120, box["y"] + 40)
-    still.page.mouse.up()
+    canvas(still).press("a")
     assert pixels(still) != closer
     whole.click()
     expect(whole).to_be_disabled()

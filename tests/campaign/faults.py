@@ -96,7 +96,7 @@ WORDS: dict[str, Callable[[Fault, bool], list[str]]] = {
     "mpiexec": lambda fault, goes_on: ["mpiexec"],
     "kernel": lambda fault, _: [],
     "stop": lambda fault, _: ["state stopped|state finished"],
-    "abort": lambda fault, _: ["interrupted|abort|state finished"],
+    "abort": lambda fault, _: ["[Ii]nterrupt|abort|state finished"],
     "interrupt": lambda fault, _: ["state stopped|state finished"],
 }
 

@@ -12,6 +12,7 @@ import psutil
 
 from tests.campaign.trainings import Training
 from tests.magics.notebook import Notebook, ended, kernel, shown
+from tests.support.wardens import wardens
 from tnt_notebook import warden
 
 #: Seconds that any answer of the notebook may take, the start of ranks and TensorFlow among them.
@@ -23,7 +24,7 @@ BEGIN = f"""
 %tnt_cluster {{start}}
 _cluster = {CLUSTER}
 import json
-print("cluster", json.dumps([_cluster.id, [str(f) for f in _cluster.record.plan["folders"]]]))
+print("cluster", json.dumps([_cluster.id, _cluster.record.plan], default=str))
 """
 WAIT = """
 try:
@@ -64,7 +65,8 @@ class Person:
         lines = [line for line in text.splitlines() if line.startswith("cluster ")]
         if not lines:
             raise AssertionError(f"no ranks:\n{text}")
-        self.id, self.folders = json.loads(lines[-1].removeprefix("cluster "))
+        self.id, self.plan = json.loads(lines[-1].removeprefix("cluster "))
+        self.folders = self.plan["folders"]
 
     def type(self, cell: str) -> str:
         """What a cell shows, which has to end; and what others show meanwhile, as that of a fit."""
@@ -97,14 +99,11 @@ class Person:
 
     def process(self, kind: str) -> psutil.Process:
         """The cluster's warden, or its mpiexec."""
+        if kind == "warden":
+            return psutil.Process(wardens(self.plan)[0])
         for pid in warden.processes_of(self.id):
-            process = psutil.Process(pid)
-            words = " ".join(process.cmdline()[:4])
-            if kind == "mpiexec" and ("mpiexec" in words or "prterun" in words):
-                return process
-        for process in psutil.Process(self.notebook.manager.provisioner.process.pid).children():
-            if kind == "warden" and warden.__file__ in process.cmdline():
-                return process
+            if any(name in _command(pid) for name in ("mpiexec", "prterun")):
+                return psutil.Process(pid)
         raise AssertionError(f"the cluster has no {kind}")
 
     def left(self) -> list[str]:
@@ -131,7 +130,7 @@ class Person:
 
 def _command(pid: int) -> str:
     try:
-        return " ".join(psutil.Process(pid).cmdline())[:80]
+        return " ".join(psutil.Process(pid).cmdline())[:160]
     except psutil.Error:
         return "gone"
 

@@ -9,6 +9,8 @@ import pytest
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster, Fit
 from tnt_notebook.errors import ClusterError, ModelError, RankError
+from tnt_notebook.telemetry.activities import DOING, LETTER, RankRibbon, ribbon_of, totals
+from tnt_notebook.telemetry.run_reader import read
 
 CELL = """
 import keras, numpy as np
@@ -28,7 +30,7 @@ def test_history_and_model_come_to_the_notebook(cluster, capsys):
     assert fit.state == "finished"
     assert set(fit.history) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert all(len(values) == 3 for values in fit.history.values())
-    assert "epoch 3 of 3" in repr(fit) and "digits" in fit._repr_html_()
+    assert "epoch 3 of 3" in repr(fit)
     last = fit.frames[-1]
     assert [row["epoch"] for row in last["rows"]] == [1, 2, 3]
     assert last["state"] == "finished" and len(last["rates"]) == 3
@@ -38,6 +40,36 @@ def test_history_and_model_come_to_the_notebook(cluster, capsys):
     printed = float(capsys.readouterr().out.split(":")[-1])
     assert float(abs(model.get_weights()[0]).sum()) == pytest.approx(printed, rel=1e-6)
     assert fit.model is model
+
+
+def test_what_each_rank_did_is_told_at_once_and_kept(cluster):
+    slow = "keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: time.sleep(0.3))"
+    cell = f"import time\n{CELL}".replace("epochs={epochs}", f"epochs=2, callbacks=[{slow}]")
+    cell += "\nmodel.evaluate(x, y)"
+    fit = cluster.fit(cell, {})
+    eventually(lambda: len(known(fit)) == 3, 30)
+    assert not any(frame["step"] for frame in fit.frames)  # all ranks tell before the first step
+    assert fit.wait(60).state == "finished"
+    for ribbon in (known(fit), kept := ribbon_of(read(fit.folder)).ranks):
+        assert sorted(ribbon) == [0, 1, 2]
+        for rank, own in ribbon.items():
+            assert own.begins == sorted(own.begins)
+            seen = [DOING[letter].name for letter in own.doing]
+            order = ["trace", "train", "epoch_end" if rank == 0 else "wait", "train"]
+            assert is_within(order, seen), (rank, seen)
+    of_0, of_1 = (totals(kept[rank], kept[rank].begins[-1]) for rank in (0, 1))
+    assert of_0[LETTER["epoch_end"]] > 0.55 and of_1[LETTER["wait"]] > 0.5
+    assert LETTER["evaluate"] in known(fit)[2].doing
+
+
+def known(fit: Fit) -> dict[int, RankRibbon]:
+    return fit._view._ribbon.ranks
+
+
+def is_within(some: list[str], many: list[str]) -> bool:
+    """Whether they come in this order, others between them."""
+    rest = iter(many)
+    return all(one in rest for one in some)
 
 
 def test_its_cell_may_await(cluster, capsys):

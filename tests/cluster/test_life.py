@@ -37,6 +37,19 @@ print("child", flush=True)
 sys.stdin.read()
 """
 
+#: No cell and no fit has asked for Keras before it; and it can still be configured.
+UNTIL_LOADED = """
+import os, sys, time
+end = time.monotonic() + 60
+while "tnt_notebook.parallel.run" not in sys.modules:
+    assert time.monotonic() < end
+    time.sleep(0.01)
+import tensorflow, keras
+threads = map(int, os.listdir("/proc/self/task"))
+assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_OTHER}
+tensorflow.config.threading.set_inter_op_parallelism_threads(3)
+"""
+
 
 @pytest.fixture
 def private_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
@@ -75,8 +88,9 @@ def test_ranks_have_their_cores_and_gpus_and_a_stop_leaves_nothing(
     with pytest.raises(ClusterError, match="this machine has 2 GPUs to offer. Use --gpus 2"):
         Cluster(2, gpus=3)
     available = sorted(os.sched_getaffinity(0))
-    with started(2, cores=1, gpus=2) as cluster:
+    with started(2, cores=1, gpus=2, preload="keras") as cluster:
         cluster_id, folder = cluster.id, cluster.folder
+        cluster.run(UNTIL_LOADED)
         rows = cluster.status()
         assert [row.rank for row in rows] == [0, 1]
         assert [row.state for row in rows] == ["idle", "idle"]
@@ -134,7 +148,7 @@ def test_a_range_of_ports_is_found_beside_the_ephemeral_one():
 def test_a_restart_begins_anew_and_without_a_controller_everything_does(capsys):
     lines: list[str] = []
     with started(2, report=lines.append, gpus=0) as cluster:
-        assert lines[0] == "starting 2 ranks: 0 of 2 answer (0 s)"
+        assert lines[0] == "starting: 0 of 2 ranks have answered (0 s)"
         cluster.run("x = 1")
         controller, before = cluster.record.controller, {row.pid for row in cluster.status()}
         assert controller is not None
@@ -246,6 +260,11 @@ def test_engines_that_crash_at_start_show_what_mpi_says(monkeypatch, private_fol
     monkeypatch.setenv("OMPI_MCA_pml", "no_such_layer")
     # When both ranks end at once, Open MPI may lose its explanation and say only where.
     mpi_says = "(?si)rank.* ended while starting.*(no_such_layer|error occurred in MPI_Init)"
+    lines: list[str] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     with pytest.raises(ClusterError, match=mpi_says):
-        Cluster(2)
+        Cluster(3, warn=lines.append)
+    assert [line.split(":")[0] for line in lines] == [
+        "3 ranks share the only core of this machine, about 3 on each"
+    ]
     assert files_under(*private_folders.values()) == []

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.waiting import eventually
+from tests.support.wardens import alive, wardens
 from tnt_notebook import warden
 from tnt_notebook.cluster import lease
 from tnt_notebook.cluster.lease import Lease
@@ -152,30 +153,6 @@ def test_a_warden_that_is_slow_to_answer_has_not_ended(plan, held):
                 waiting.connect(plan["socket"])
         check(plan, held)
     check(plan, held)
-
-
-def wardens(plan: dict[str, Any]) -> list[int]:
-    """Both processes, the first and the second."""
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.connect(plan["socket"])
-        size = struct.calcsize("3i")
-        group = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    parents = {pid: psutil.Process(pid).ppid() for pid in psutil.pids() if is_of(pid, group[0])}
-    return sorted(parents, key=lambda pid: parents[pid] in parents)
-
-
-def is_of(pid: int, group: int) -> bool:
-    try:
-        return os.getpgid(pid) == group and alive(pid)
-    except ProcessLookupError:  # a stranger, which has ended meanwhile
-        return False
-
-
-def alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_whichever_of_its_processes_is_killed_nobody_notices_and_there_are_two_again(plan, held):

@@ -10,6 +10,7 @@ from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook.dashboard.card import HISTORY_LIMIT, ROWS_DRAWN, TIMELINE_BYTES_PER_S, Card
 from tnt_notebook.dashboard.step_layout import card_step, time_of
 from tnt_notebook.telemetry import Breakdown, Frame
+from tnt_notebook.telemetry.activities import Activities
 
 
 def card_of(*frames: Frame, ranks: int = 2) -> Card:
@@ -58,7 +59,7 @@ def test_where_time_goes_is_that_of_the_latest_look_at_this_run():
 def test_the_timeline_is_that_of_the_latest_step_of_this_run():
     frame = {**frames_of_a_run(4)[0], "step_trace": step_of_a_pipeline()}
     card = card_of(frame, ranks=4)
-    assert card.timeline == card_step(step_of_a_pipeline())
+    assert card.timeline == {**card_step(step_of_a_pipeline()), "at": 1000.0, "which": "live"}
     sent = card.get_state()["timeline"]["deflated"]
     assert json.loads(zlib.decompress(sent)) == card.timeline
     assert len(sent) < len(json.dumps(step_of_a_pipeline()))
@@ -84,6 +85,26 @@ def test_the_steps_of_many_ranks_are_sent_less_often():
     assert sum(sent[:-1]) / seconds <= TIMELINE_BYTES_PER_S
     card.draw(last, [])
     assert card.timeline["measured"] == last["step_trace"]  # the last step shows in any case
+
+
+def test_what_ranks_do_is_sent_once_and_kept_for_a_browser_that_comes_back():
+    card = Card("MLP", 2, began=100.0)
+    changed = []
+    card.observe(lambda change: changed.append(change["name"]))
+    for doing, begin in (("i", 100.5), ("c", 102.25)):
+        news = [Activities(rank=r, doing=doing, begins=[begin], seconds={}) for r in (1, 0)]
+        card.tell(news, begin, "")
+    assert card.told == {"seq": 2, "rows": [[1, "c", [2250]], [0, "c", [2250]]]}
+    rows = [[0, "ic", [500, 2250]], [1, "ic", [500, 2250]]]
+    assert card.get_state()["ribbon"] == {"began": 100.0, "rows": rows}
+    assert set(changed) == {"told", "now"}
+
+
+def test_a_sentence_stands_for_some_seconds():
+    card = Card("MLP", 2)
+    for now, said in ((1.0, "one"), (5.9, "two"), (6.1, "three")):
+        card.tell([], now, said)
+        assert card.account == ("one" if now < 6 else "three")
 
 
 def test_of_many_ranks_the_card_shows_one_row():

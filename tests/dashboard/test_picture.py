@@ -1,4 +1,4 @@
-"""The still picture of the last step."""
+"""The still pictures of the run and of a step."""
 
 import re
 from xml.etree import ElementTree
@@ -9,7 +9,10 @@ from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard.picture import MOST_ROWS, WIDTH, step_html
+from tnt_notebook.dashboard.run_picture import entries_of, run_html, stretches_of
 from tnt_notebook.dashboard.saved import summary_bundle
+from tnt_notebook.telemetry import Breakdown
+from tnt_notebook.telemetry.activities import Activities, Ribbon, add, ribbon_of
 
 
 def paths(svg: ElementTree.Element) -> list[str]:
@@ -40,9 +43,52 @@ def test_it_stays_small_and_shows_some_of_many_ranks(micro_batches):
 def test_the_summary_has_the_last_step_and_does_without():
     frames = frames_of_a_run(4)
     assert telemetry.last_step(frames) is None
-    html = summary_bundle("MLP", 4, frames, "finished", None)["text/html"]
+    html = summary_bundle("MLP", 4, frames, "finished", None, ribbon_of(frames))["text/html"]
     assert "Last step" not in html
     frames[3]["step_trace"] = step_of_a_pipeline("gpipe")
     frames[5]["step_trace"] = step_of_a_pipeline("1f1b")
-    html = summary_bundle("MLP", 4, frames, "finished", None)["text/html"]
+    html = summary_bundle("MLP", 4, frames, "finished", None, ribbon_of(frames))["text/html"]
     assert "by the formula of 1f1b" in html
+
+
+def ribbon(ranks: int = 2) -> Ribbon:
+    """Of 10 s from 0: import, trace, train; rank 1 waits at the end."""
+    made = Ribbon(0.0, 10.0)
+    for rank in range(ranks):
+        doing, begins = ("ictw", [1.0, 3.0, 4.0, 9.0]) if rank == 1 else ("ict", [1.0, 3.0, 4.0])
+        add(made, Activities(rank=rank, doing=doing, begins=begins, seconds={}))
+    return made
+
+
+def test_what_each_rank_did_over_the_run_in_its_place():
+    frames = frames_of_a_run(2)
+    root = ElementTree.fromstring(run_html(ribbon(), frames))
+    curves, first, second = root.iter("svg")
+    assert paths(first) == [
+        "M0 0h200v14h-200", "M200 0h400v14h-400", "M600 0h200v14h-200", "M800 0h1200v14h-1200",
+    ]  # fmt: skip
+    assert paths(second)[-1] == "M1800 6h200v3h-200"
+    assert len(paths(curves)) == 4  # loss and accuracy, and their validation
+    words = "".join(root.itertext())
+    for said in ("training 6 s", "loss", "waiting for a rank", "0:10"):
+        assert said in words
+
+
+def test_training_is_the_paler_the_less_busy_a_rank_is():
+    looks = [(5.0, "90"), (6.0, "92")]
+    assert list(stretches_of(looks, 0, 4.0, 9.0)) == [(4, 5, 0.95), (5, 6, 0.95), (6, 9, 0.95)]
+    assert list(stretches_of(looks, 1, 4.0, 9.0)) == [(4, 5, 0.05), (5, 6, 0.25), (6, 9, 0.25)]
+    busy = Breakdown(0.001, 0.009, 0.0, 0.0, 0.0)
+    html = run_html(ribbon(), frames_of_a_run(breakdown=(busy, busy._replace(work=0.0))))
+    opacities = re.findall(r'fill="#0072b2" opacity="([\d.]+)"', html)
+    assert opacities == ["0.96", "0.33"]
+
+
+def test_a_rank_starts_until_it_says_more():
+    assert next(entries_of(ribbon(), 0)) == ("s", 0.0, 1.0)
+    assert run_html(Ribbon(0.0, 10.0), []) == ""
+
+
+def test_of_many_ranks_some_are_shown():
+    html = run_html(ribbon(64), frames_of_a_run(64))
+    assert "16 of 64 ranks shown" in html and len(html) < 100_000

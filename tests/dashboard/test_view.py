@@ -17,6 +17,7 @@ from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import LiveView, view
 from tnt_notebook.telemetry import Frame, State
+from tnt_notebook.telemetry.activities import Activities
 
 PACKAGE = Path(view.__file__).parents[2]
 TESTS = Path(__file__).parents[2]
@@ -168,12 +169,41 @@ def test_a_very_long_run_is_kept_within_bounds(monkeypatch):
     assert (kept[0], kept[-1]) == (frames[0], frames[-1])
 
 
-def test_an_evaluation_after_the_fit_is_drawn_and_begins_anew():
+def test_an_evaluation_after_the_fit_is_drawn_behind_it():
     evaluation = frames_of_an_evaluation()
     card = view_of(*frames_of_a_run(), *evaluation)._card
     assert card.frame["phase"] == "evaluate"
-    assert {point["start"] for point in card.history} == {evaluation[0]["start"]}
+    assert {point["start"] for point in card.history} == {0.0, evaluation[0]["start"]}
     assert card.rows == []
+
+
+def test_a_person_looks_at_a_step_of_before_and_at_the_latest_again():
+    frames = frames_of_a_run()
+    lengths = (2e-4, 9e-4, 4e-4)
+    for frame, message in zip(frames[2:7:2], lengths, strict=True):
+        frame["step_trace"] = step_of_a_pipeline(message=message) | {"time": frame["time"]}
+    steps = [frames[i]["step_trace"] for i in (2, 4, 6)]
+    live = view_of(*frames, end=None)
+    card = live._card
+    for look, shown in (
+        ({"which": "slowest"}, 1), ({"which": "median"}, 2), ({"which": "live"}, 2),
+        ({"which": "at", "seconds": steps[0]["time"] - live._ribbon.began}, 0),
+    ):  # fmt: skip
+        card.look = look  # what buttons and the playhead do
+        assert card.timeline["measured"] == steps[shown]
+    frames[-1]["step_trace"] = steps[1]
+    live.update(frames[-1])
+    live._to_browser.flush()
+    assert card.timeline["measured"] == steps[0]  # until the person says otherwise
+
+
+def test_ranks_that_have_died_are_seen_to_be_dead():
+    live = LiveView("MLP", 2, on_stop=print)
+    begin = live._ribbon.began
+    live.tell([Activities(rank=r, doing="t", begins=[begin + 0.5], seconds={}) for r in (0, 1)])
+    live.mark([1], "dead")
+    live._to_browser.flush()
+    assert [(rank, doing) for rank, doing, _ in live._card.ribbon["rows"]] == [(0, "t"), (1, "td")]
 
 
 def test_an_evaluation_within_a_fit_is_kept_and_not_drawn():

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tnt_notebook.engine.placement import by_neighbourhood, cores_of, gpu_of, thread_environment
+from tnt_notebook.engine.placement import (
+    by_neighbourhood,
+    cores_of,
+    gpu_count,
+    gpu_of,
+    thread_environment,
+)
 
 sizes = st.integers(1, 64)
 
@@ -51,6 +57,19 @@ def test_a_rank_sees_its_share_of_the_gpus(
     local_rank: int, gpus: int | None, visible: str | None, expected: str | None
 ) -> None:
     assert gpu_of(local_rank, gpus, visible) == expected
+
+
+def test_gpus_of_a_host_are_counted_by_their_devices_or_by_the_driver(tmp_path: Path) -> None:
+    assert gpu_count(tmp_path) == 0
+    for gpu in ("0000:04:00.0", "0000:05:00.0"):
+        (tmp_path / "proc/driver/nvidia/gpus" / gpu).mkdir(parents=True)
+    assert gpu_count(tmp_path) == 2
+    (tmp_path / "dev").mkdir()
+    for device in ("nvidia0", "nvidiactl", "nvidia-uvm"):  # a container that was given one
+        (tmp_path / "dev" / device).touch()
+    assert gpu_count(tmp_path) == 1
+    (tmp_path / "dev/dxg").touch()
+    assert gpu_count(tmp_path) is None
 
 
 def test_thread_pools_fit_the_cores() -> None:

@@ -18,7 +18,7 @@ LOAD, START, JOB, STOP, OWN = range(5)
 CELLS = ("%load_ext tnt_notebook", "%tnt_cluster start",
          '%%tnt\nimport os\nprint("in job", os.environ.get("SLURM_JOB_ID"))', "%tnt_cluster stop",
          "%tnt_cluster start --launcher slurm -n 2")  # fmt: skip
-#: As docs/administration.md has it, but for the address of the nodes, which all are this machine.
+#: As docs/centres/jupyterhub.md has it, but for the address of the nodes: all are this machine.
 CONFIGURATION = '''
 import batchspawner
 c.JupyterHub.spawner_class = "batchspawner.SlurmSpawner"

@@ -78,5 +78,5 @@ def own_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     with kernel(tmp_path) as notebook:
         notebook.run("%load_ext tnt_notebook")
         started = notebook.run("%tnt_cluster start -n 2")
-        assert "starting 2 ranks: 0 of 2 answer" in started and "2 ranks are ready" in started
+        assert "starting: 0 of 2 ranks have answered" in started and "2 ranks are ready" in started
         yield notebook

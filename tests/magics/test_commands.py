@@ -25,6 +25,13 @@ def typed(shell: InteractiveShell, cell: str) -> str:
     [
         ("%tnt_cluster", "UsageError: the following arguments are required: action"),
         ("%tnt_cluster begin", "invalid choice: 'begin' (choose from"),
+        ("%tnt_cluster strat -n 2", "'list', 'attach', 'detach'): did you mean start?"),
+        ("%tnt_cluster start --gups 2", "UsageError: there is no --gups: did you mean --gpus?"),
+        ("%tnt_cluster start --ranks 2", "UsageError: there is no --ranks: did you mean -n?"),
+        ("%tnt_cluster start --zz=2", "UsageError: there is no --zz: see %tnt_cluster -h"),
+        ("%tnt_cluster start --launcher slrm", "'lsf', 'sge'): did you mean slurm?"),
+        ("%tnt_cluster start -n 2 --preload tensor", "argument --preload: invalid choice: 'tens"),
+        ("%tnt_bench --rouns 3 allreduce", "there is no --rouns: did you mean --rounds?"),
         ("%tnt_cluster start", "ClusterError: start needs the number of ranks"),
         ("%tnt_cluster start -n two", "argument -n: invalid int value: 'two'"),
         ("%tnt_cluster start -n 0", "ClusterError: -n 0: a cluster has 1 to 65536 ranks."),
@@ -118,6 +125,29 @@ def test_help_is_complete(shell, magic, kind, parts):
     assert [part for part in parts if part not in help_text] == []
 
 
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("%tnt_cluster -h", ["logs [RANK]  what ranks wrote", "Options of each: %tnt_cluster st"]),
+        ("%tnt_cluster start --help", ["-n N  ", "--gpus G  ", "Examples: %tnt_cluster?"]),
+        ("%tnt_cluster -h detach", ["%tnt_cluster detach: leaves", "--keep HOURS"]),
+        ("%tnt_push -h", ["%tnt_push: Copies variables", "NAME  variables of this notebook"]),
+        ("%tnt_pull -h", ["--rank R  whose (rank 0 without it)"]),
+        ("%tnt_plan -h", ["--pipeline P ", "--name NAME "]),
+        ("%tnt_bench -h", ["allreduce|rules ", "--in-place "]),
+        ("%tnt_trace -h", ["list|show|export|compare|remove\n"]),
+        ("%%tnt -h", ["%%tnt: Runs the cell", "--ranks R  where: 0,2-3"]),
+        ("%%tnt_fit --help", ["%%tnt_fit: Runs ordinary Keras code", "--wait "]),
+        ("%%tnt_fit -h\nthis is not run", ["%%tnt_fit: Runs ordinary Keras code"]),
+    ],
+)
+def test_each_magic_has_a_short_help(shell, line, parts):
+    shown = typed(shell, line)
+    assert [part for part in parts if part not in shown] == []
+    assert len(shown.splitlines()) < 50 and "Error" not in shown
+    assert "--missing" not in shown  # which says something to a restart alone
+
+
 def test_a_dry_run_shows_the_script_and_starts_nothing(shell):
     shown = typed(
         shell,
@@ -158,8 +188,9 @@ def test_a_day_with_a_cluster(shell):
     )
     table = typed(shell, "%tnt_cluster status").splitlines()
     assert table[0].split() == [
-        *("rank", "host", "node", "link", "pid", "cores", "GPU", "memory", "state")
+        *("rank", "host", "node", "link", "pid", "runs", "on", "GPU", "memory", "state")
     ]
+    assert all(" core" in line for line in table[1:3])
     assert [(line.split()[0], line.split()[3], line.split()[-1]) for line in table[1:3]] == [
         ("0", "shm", "idle"),
         ("1", "shm", "idle"),
@@ -207,4 +238,11 @@ def test_a_fit_is_bound_to_a_name_and_waited_for(shell_with_ranks, monkeypatch):
     typed(shell, f"%%tnt_fit{train}")
     assert shell.user_ns["fit"].state == "finished"
     assert "The cell calls neither fit" in typed(shell, "%%tnt_fit\n1")
-    assert shell.user_ns["fit"].state == "failed"
+    assert (failed := shell.user_ns["fit"]).state == "failed"
+    for magic in ("%%tnt", "%%tnt_fit"):
+        shown = typed(shell, f"{magic}\nprint('never')\nmodel.fit(x, y")
+        assert shown.splitlines() == [
+            "line 3 of the cell:", "    model.fit(x, y", "             ^",
+            "SyntaxError: '(' was never closed (nothing was sent to the ranks)",
+        ]  # fmt: skip
+    assert shell.user_ns["fit"] is failed

@@ -7,13 +7,19 @@ from IPython.core.interactiveshell import InteractiveShell
 from tnt_notebook.cluster.options import OPTIONS
 
 
-def completed(shell: InteractiveShell, text: str) -> list[str]:
+def completions(shell: InteractiveShell, text: str) -> dict[str, str]:
+    """By text its kind."""
     with provisionalcompleter():
-        return sorted(c.text for c in shell.Completer.completions(text, len(text)))
+        return {c.text: c.type for c in shell.Completer.completions(text, len(text))}
+
+
+def completed(shell: InteractiveShell, text: str) -> list[str]:
+    return sorted(completions(shell, text))
 
 
 OF_START = {option.flag for option in OPTIONS.values() if option.typed and option.flag != "-n"}
-FLAGS = sorted(OF_START | {"--dry-run", "--force", "--missing"})
+FLAGS = sorted(OF_START | {"--dry-run"})
+FOR_JOBS = {"--time", "--partition", "--account"}
 
 
 @pytest.mark.parametrize(
@@ -28,6 +34,11 @@ FLAGS = sorted(OF_START | {"--dry-run", "--force", "--missing"})
         ("%tnt_cluster start --", FLAGS),
         ("%tnt_cluster start -n 4 --g", ["--gpus"]),
         ("%tnt_cluster start --gpus 1 -", [*(flag for flag in FLAGS if flag != "--gpus"), "-n"]),
+        ("%tnt_cluster start --launcher ssh --", sorted({*FLAGS} - FOR_JOBS - {"--launcher"})),
+        ("%tnt_cluster start --env A=1 --e", ["--env", "--extra"]),
+        ("%tnt_cluster restart --", ["--missing"]),
+        ("%tnt_cluster detach --", ["--keep"]),
+        ("%tnt_cluster start --hostfile ho", ["hosts.txt", "hosts/"]),
         ("%tnt_cluster start --transport ", ["auto", "gpi", "mpi", "shm"]),
         ("%tnt_cluster start --transport m", ["mpi"]),
         ("%tnt_plan --mem", ["--memory-limit"]),
@@ -43,9 +54,23 @@ FLAGS = sorted(OF_START | {"--dry-run", "--force", "--missing"})
         ("%tnt_push train_images train_", ["train_labels"]),
     ],
 )
-def test_subcommands_flags_and_variables(shell, text, expected):
+def test_subcommands_flags_variables_and_files(shell, text, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hosts.txt").touch()
+    (tmp_path / "hosts").mkdir()
     shell.push({"train_images": 1, "train_labels": 2, "other": 3})
     assert completed(shell, text) == expected
+
+
+def test_each_has_a_kind_for_jupyterlab_to_show(shell):
+    shell.push({"train_images": 1})
+    for text, found in (
+        ("%tnt_cluster sto", {"stop": "action"}),
+        ("%tnt_cluster start --tran", {"--transport": "option"}),
+        ("%tnt_cluster start --transport m", {"mpi": "value"}),
+        ("%tnt_push train_", {"train_images": "variable"}),
+    ):
+        assert completions(shell, text) == found
 
 
 def test_names_of_magics_complete_too(shell):

@@ -4,17 +4,23 @@ from tnt_notebook.cluster import Links, RankStatus
 from tnt_notebook.magics.table import links_line, status_table
 
 
-def test_columns_are_aligned_and_gaps_are_named():
+def test_columns_are_aligned_and_numbers_of_cores_and_gpus_do_not_read_like_counts():
     rows = [
-        RankStatus(0, "node1", 71, (0, 1, 2, 3), "0", 81 * 2**20, "idle", 0, "shm+mpi"),
-        RankStatus(1, "node1", 72, (4, 6, 7), None, 1234 * 2**20, "busy", 0, "shm+mpi"),
-        RankStatus(10, "n2", 4321, (0,), "-1", None, "dead", 1),
+        RankStatus(0, "node1", 71, (0, 1, 2, 3), "0", 81 * 2**20, "idle", 0, "shm+mpi", 4),
+        RankStatus(1, "node1", 72, (4, 6, 7), None, 1234 * 2**20, "busy", 0, "shm+mpi", 4),
+        RankStatus(2, "node1", 73, (7,), "1,2", 1234 * 2**20, "idle", 0, "shm+mpi"),
+        RankStatus(3, "n2", 4320, (0,), None, 2**20, "idle", 1, "mpi", 0),
+        RankStatus(4, "n3", 4321, (0,), None, 2**20, "idle", 2, "mpi", 1),
+        RankStatus(10, "n2", 4321, (0,), "-1", None, "dead", 1, gpus=2),
     ]
     assert status_table(rows).splitlines() == [
-        "rank  host   node  link      pid  cores  GPU     memory  state",
-        "   0  node1     0  shm+mpi    71  0-3    0       81 MiB  idle",
-        "   1  node1     0  shm+mpi    72  4,6-7  all   1234 MiB  busy",
-        "  10  n2        1  -        4321  0      none         -  dead",
+        "rank  host   node  link      pid  runs on              GPU         memory  state",
+        "   0  node1     0  shm+mpi    71  cores 0-3            GPU 0       81 MiB  idle",
+        "   1  node1     0  shm+mpi    72  cores 4,6-7, shared  all 4     1234 MiB  busy",
+        "   2  node1     0  shm+mpi    73  core 7, shared       GPUs 1,2  1234 MiB  idle",
+        "   3  n2        1  mpi      4320  core 0               none         1 MiB  idle",
+        "   4  n3        2  mpi      4321  core 0               GPU 0        1 MiB  idle",
+        "  10  n2        1  -        4321  core 0               none             -  dead",
     ]
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import graphlib
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +12,6 @@ from tnt_notebook.plan.families import FAMILIES, less_idle, make
 from tnt_notebook.plan.schedule import Action, Schedule, check
 from tnt_notebook.plan.simulate import Costs, even_costs, simulate
 
-README = Path(__file__).parents[2] / "README.md"
 RANKS = range(1, 9)
 
 
@@ -78,14 +76,6 @@ def test_skip_connections_over_several_stages_fit_into_every_schedule(name):
         check(schedule, edges)
         costs = even_costs(schedule.stages)
         assert simulate(schedule, costs, edges).seconds == simulate(schedule, costs).seconds
-
-
-def test_the_readme_shows_the_table():
-    rows = [
-        f"| `{f.name}` | {f.description} | {f.idle_formula} | {f.held_formula} |\n"
-        for f in FAMILIES.values()
-    ]
-    assert "|---|---|---|---|\n" + "".join(rows) + "\n" in README.read_text(encoding="utf-8")
 
 
 def test_a_schedule_that_is_idle_less_is_known_where_there_is_one():

@@ -1,4 +1,4 @@
-"""A script in a job that is queued again when its time is over, as docs/checkpoints.md shows it."""
+"""A script in a job that is queued again when its time is over, as its documentation shows it."""
 
 import re
 import shlex
@@ -46,7 +46,7 @@ def submit(slurm: Slurm, folder: Path, pause: float) -> int:
     folder.mkdir()
     (folder / "train.py").write_text(TRAIN)
     words = [sys.executable, str(folder / "train.py"), str(folder), str(pause)]
-    page = (ROOT / "docs" / "checkpoints.md").read_text()
+    page = (ROOT / "docs" / "guide" / "checkpoints.md").read_text()
     script = re.search(r"```bash\n(.*?)```", page, re.DOTALL)[1]
     script = script.replace("mpiexec", shlex.quote(str(find_mpiexec())), 1)
     script = script.replace("python train.py", shlex.join(words))

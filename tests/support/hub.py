@@ -52,7 +52,7 @@ c.JupyterHub.load_roles = [
     }}
 ]
 """
-#: As docs/administration.md has it.
+#: As docs/centres/jupyterhub.md has it.
 _SERVER_CONFIGURATION = """
 import os, signal
 signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
@@ -86,7 +86,9 @@ class Hub:
         self._folder.mkdir(mode=0o700)
         site.mkdir()
         (site / "jupyter_server_config.py").write_text(_SERVER_CONFIGURATION)
-        (site / "tnt_config.py").write_text("c.ClusterDefaults.keep = 1.0\n")
+        (site / "tnt_config.py").write_text(
+            "c.ClusterDefaults.keep = 1.0\nc.ClusterDefaults.preload = 'nothing'\n"
+        )
         configuration = _CONFIGURATION.format(
             site=site, port=port, hub_port=hub_port, api_port=api_port, proxy=PROXY,
             password=self._password, token=self._token, users=set(host.uids),

@@ -42,8 +42,8 @@ del clean
 
 @contextmanager
 def started(*ranks: int, **options: Any) -> Iterator[Cluster]:
-    """A cluster of a test's own, which ends with the block."""
-    cluster = Cluster(*ranks, **options)
+    """A cluster of a test's own, which ends with the block; it loads nothing in advance."""
+    cluster = Cluster(*ranks, **{"preload": "nothing", **options})
     try:
         yield cluster
     finally:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from tnt_notebook.cluster import fit_note, start
+from tnt_notebook.cluster import crowding, fit_note, start
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.cell_queue import no_report
 from tnt_notebook.cluster.engines import Engines
@@ -26,6 +26,7 @@ class Cluster(Ranks):
     Args:
         ranks: how many; None where nodes or an allocation say it.
         report: called with a line of progress several times while starting.
+        warn: called before, where what is asked for is better not asked for.
         options: those of ``%tnt_cluster start``, by their names in
             :class:`tnt_notebook.cluster.options.Request`. What is not given is taken from the
             site's file, see :mod:`tnt_notebook.cluster.defaults`.
@@ -42,9 +43,17 @@ class Cluster(Ranks):
     """
 
     def __init__(
-        self, ranks: int | None = None, *, report: Callable[[str], None] = no_report, **options: Any
+        self,
+        ranks: int | None = None,
+        *,
+        report: Callable[[str], None] = no_report,
+        warn: Callable[[str], None] = no_report,
+        **options: Any,
     ) -> None:
-        super().__init__(start.start(asked(ranks, options), report))
+        wanted = asked(ranks, options)
+        if said := crowding.warning(wanted.ranks, wanted.launcher, wanted.timeout_s):
+            warn(said)
+        super().__init__(start.start(wanted, report))
 
     @classmethod
     def attach(cls, cluster_id: str | None = None, force: bool = False) -> Cluster:

@@ -17,6 +17,7 @@ from typing import Any
 import ipyparallel as ipp
 import psutil
 
+from tnt_notebook.cluster import crowding
 from tnt_notebook.cluster import record as records
 from tnt_notebook.cluster.cell_output import CellOutput
 from tnt_notebook.cluster.folder import RunFolder, tail
@@ -43,7 +44,7 @@ _JOB_ENDS_S = 5.0  # from when its processes are ended until a batch system says
 _DESCRIBE_S = 30.0
 #: Either its daemon's connection ends first, or the ssh that has started it.
 _LOST_HOST = re.compile(r"^\s*Remote (?:daemon:\s.* on node|host:)\s+(\S+)\s*$", re.MULTILINE)
-_CONNECT_S = 30.0
+_CONNECT_S = 30.0  # like the one above, for each rank on a core of this machine
 _OUTPUT_S = 0.3
 
 
@@ -63,6 +64,7 @@ class Engines:
         self.lost: set[int] = set()
         self.restarting = False
         self.page = Page(labelled=record.ranks > 1)
+        self._crowding = crowding.ranks_per_core(record.ranks, record.launcher)
         self._lease = lease
         self._client: ipp.Client | None = None
         self._late: LateOutput | None = None
@@ -142,7 +144,8 @@ class Engines:
             ClusterError: the controller does not answer.
         """
         file = self.folder.profile / "security" / f"ipcontroller-{self.record.id}-client.json"
-        deadline = time.monotonic() + _CONNECT_S
+        connect_s = _CONNECT_S * self._crowding
+        deadline = time.monotonic() + connect_s
         while not _is_written(file) and records.runs(self.record.controller):
             if time.monotonic() > deadline:
                 break
@@ -153,7 +156,7 @@ class Engines:
                 profile_dir=str(self.folder.profile),
                 cluster_id=self.record.id,
                 ipython_dir=str(self.folder.ipython),
-                timeout=_CONNECT_S,
+                timeout=connect_s,
             )
             self._client.session.digest_history_size = REMEMBERED
             self._late = LateOutput(self._client)
@@ -281,7 +284,7 @@ class Engines:
         }
         job = self._job_at_its_end()
         no_launcher = job is None and not self.launcher_runs()
-        hows = list(dict.fromkeys(end.how for end in ended.values()))
+        hows = list(dict.fromkeys(end.said for end in ended.values()))
         hows += ["mpiexec has ended as well"] if no_launcher else []
         why = f" ({', '.join(hows)})" if hows else ""
         if job is not None and job.state in ("ending", "ended"):
@@ -325,7 +328,7 @@ class Engines:
         logs = (tail(self.folder.rank_log(rank), TAIL_LINES) for rank in range(self.record.ranks))
         mpi = tail(self.folder.launcher_log, TAIL_LINES) or tail(self.folder.job_log, TAIL_LINES)
         said = [mpi, next(filter(None, logs), "")]
-        return "\n".join(filter(None, said)) or "(no output)"
+        return "\n".join(filter(None, said)) or "None of them has written anything."
 
     def refusals(self) -> str:
         """What ranks said that refused to begin."""
@@ -338,10 +341,11 @@ class Engines:
             ClusterError: they are not, or do not answer.
         """
         describe = ipp.Reference(Call.DESCRIBE.expression)
-        deadline = time.monotonic() + _DESCRIBE_S
+        describe_s = _DESCRIBE_S * self._crowding
+        deadline = time.monotonic() + describe_s
         while True:
             answers = self.client[list(range(self.record.ranks))].apply_async(describe)
-            if not answers.wait(_DESCRIBE_S):
+            if not answers.wait(describe_s):
                 raise ClusterError(
                     f"The ranks registered and then fell silent.\n{self.start_output()}"
                 )
@@ -357,6 +361,12 @@ class Engines:
                     "different MPI installations."
                 )
         self.update(seats=tuple(seats))
+
+    def preload(self) -> None:
+        """Has the ranks load Keras, if they were to, while nobody waits for it; returns at once."""
+        if self.record.request.get("preload") == "keras":
+            begin = ipp.Reference(Call.PRELOAD.expression)
+            self.client[self.living].apply_async(begin)
 
     def keep(self, seconds: float) -> None:
         """Changes for how long the engines live on without an owner."""

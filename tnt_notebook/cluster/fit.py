@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 from typing import Any, Literal
+
+from IPython.core.getipython import get_ipython
 
 from tnt_notebook import telemetry
 from tnt_notebook.cluster import fit_note, recovery, trained_model
@@ -266,8 +267,12 @@ class Fit:
     def __repr__(self) -> str:
         return f"<{self.title}: {self.state}{self._progress()}>"
 
-    def _repr_html_(self) -> str:
-        return f"<code>{escape(self.title)}</code>: {self.state}{escape(self._progress())}"
+    def _ipython_display_(self) -> None:
+        """Shows the live view again, or what it has left; in a terminal the state."""
+        if getattr(get_ipython(), "kernel", None) is None:
+            print(repr(self))
+        else:
+            self._view.show_again()
 
     def _progress(self) -> str:
         if (error := self.error) is not None:
@@ -308,6 +313,8 @@ class Fit:
             try:
                 return self._train_once()
             except (DeathError, StalledError, StuckError, SuspendedError) as error:
+                if isinstance(error, DeathError):
+                    self._view.mark(error.ranks, "dead")
                 if self._stop_asked_at is not None or self._note.restarts < 1:
                     raise
                 self._go_on_after(error)
@@ -317,8 +324,8 @@ class Fit:
         self._failures += 1
         note = self._note
         reason = str(error).splitlines()[0]
-        self._view.finish("failed", reason)
         archive.conclude(self.folder, "failed", reason)
+        self._view.mark(self._cluster.living, "restart")
         if isinstance(error, SuspendedError):
             self._cluster.restart()  # in a new job, where theirs is at its end
             job = self._cluster.record.job
@@ -339,12 +346,11 @@ class Fit:
         run, restarts = str(self.folder), note.restarts - 1
         self._note, self._joins = replace(note, run=run, options=options, restarts=restarts), False
         self._rows = []
-        self._view = self._new_view()
         self._ticket = self._cluster.draw()
 
     def _new_view(self) -> LiveView:
         ranks = len(self._cluster.living)
-        view = LiveView(self.title, ranks, self.stop, self.save_trace)
+        view = LiveView(self.title, ranks, self.stop, self.save_trace, follows=self._joins)
         view.show()
         return view
 
@@ -410,6 +416,8 @@ class Fit:
     def _on_data(self, data: dict[str, Any]) -> None:
         if (frame := data.get(Published.FRAME)) is not None:
             self._take(frame)
+        if (news := data.get(Published.ACTIVITIES)) is not None:
+            self._view.tell([news])
 
     def _take(self, frame: Frame) -> None:
         self._rows = frame.get("rows") or self._rows

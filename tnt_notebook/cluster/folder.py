@@ -25,6 +25,7 @@ from pathlib import Path
 import platformdirs
 
 from tnt_notebook import protocol, warden
+from tnt_notebook.cluster.banner import without_banner
 
 _ROOM = 1 << 20  # a start writes less
 
@@ -135,7 +136,8 @@ def known() -> list[RunFolder]:
 
 
 def tail(log: Path, lines: int) -> str:
-    """The last lines of a log, without reading all of a long one; "" when there is none."""
+    """The last lines of a log but for TensorFlow's banner, without reading all of a long one; ""
+    when there is none."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -143,4 +145,4 @@ def tail(log: Path, lines: int) -> str:
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return ""
-    return "\n".join(text.splitlines()[-lines:]).strip()
+    return "\n".join(without_banner(text).splitlines()[-lines:]).strip()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tnt_notebook.allowance import TEXT, Allowance
+from tnt_notebook.cluster.banner import without_banner
 from tnt_notebook.cluster.folder import RunFolder
 
 _FAR = 32 << 20  # behind the end of a log; half of what is kept of it
@@ -33,7 +34,8 @@ class LogTails:
         ]
 
     def new(self) -> list[tuple[int, str]]:
-        """Of each rank that has written, the new text as it is to be shown; complete lines only."""
+        """Of each rank that has written, the new text as it is to be shown: complete lines, but for
+        TensorFlow's banner."""
         found = []
         for rank, log in enumerate(self._logs):
             try:
@@ -51,7 +53,8 @@ class LogTails:
             if text:
                 self._at[rank] += len(text)
                 text = text.lstrip(b"\0")  # of a front that was cut away
-                if shown := self._shown[rank].shown("log", text.decode(errors="replace")):
+                new = without_banner(text.decode(errors="replace"))
+                if shown := self._shown[rank].shown("log", new):
                     found.append((rank, shown))
         return found
 

@@ -1,8 +1,7 @@
 """The options of ``%tnt_cluster start``, each declared once: as a field of :class:`Request`.
 
 From these rows come the magic's arguments with their help and completion, the keyword arguments of
-``Cluster``, the names in a site's file, every check of a value, and the table in
-``docs/clusters.md``.
+``Cluster``, the names in a site's file, every check of a value, and the table of the documentation.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any
 
 from tnt_notebook import protocol
 from tnt_notebook.choices import BATCH_SYSTEMS, LAUNCHERS, MAX_LANES, TRANSPORTS
+from tnt_notebook.cluster import crowding
 from tnt_notebook.errors import ClusterError
 
 MAX_RANKS = 1 << 16
@@ -163,7 +163,7 @@ class Request:
         allowed=lambda n: n >= 0, must="the number of GPUs per node cannot be negative",
     )  # fmt: skip
     cores: int | None = _option(
-        int, "cores per rank (without it the ranks of a node share all its cores)", "C", **_COUNT
+        int, "cores per rank (without it each gets its part of the node's cores)", "C", **_COUNT
     )
     time: str | None = _option(
         str, "time limit of a job: 90 (minutes), 30m, 12h, 2d, 1:30:00, 1-12:00:00", "T", **_JOBS,
@@ -200,8 +200,9 @@ class Request:
         "HOURS", default=0.25, **_HOURS,
     )  # fmt: skip
     timeout: float | None = _option(
-        float, "seconds until ranks that were launched must answer (60; in a job 180)", "S",
-        site=False, allowed=lambda s: s > 0, must="it must be a number of seconds above 0",
+        float, "seconds until ranks that were launched must answer (60, in a job 180; on this "
+        "machine 15 more for each further rank on a core)", "S",
+        allowed=lambda s: s > 0, must="it must be a number of seconds above 0",
     )  # fmt: skip
     transport: str | None = _option(
         str, "how ranks reach each other: shm is shared memory, mpi is MPI, gpi is GPI-2 between "
@@ -211,6 +212,12 @@ class Request:
     lanes: int | None = _option(
         int, "progress threads of a rank (1 without it)", "L", site=False, variable=protocol.LANES,
         allowed=_is_lanes, must=f"a rank has 1 to {MAX_LANES} progress threads",
+    )  # fmt: skip
+    preload: str = _option(
+        str, "what ranks load in the background once they answer: Keras, so that the first fit "
+        "need not wait for it, or nothing, where cells set variables that TensorFlow reads as it "
+        "loads",
+        default="keras", choices=("keras", "nothing"),
     )  # fmt: skip
     ssh: str | None = _option(
         str, "program that reaches hosts as ssh does", "PROGRAM", typed=False, launchers=("ssh",)
@@ -245,7 +252,7 @@ class Request:
     @property
     def timeout_s(self) -> float:
         """Seconds until all ranks must answer, once they have been launched."""
-        return self.timeout or (180.0 if self.launcher in BATCH_SYSTEMS else 60.0)
+        return self.timeout or crowding.timeout_s(self.ranks, self.launcher)
 
 
 #: By name, in the order of the help.

@@ -21,6 +21,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tnt_notebook.cluster.banner import is_banner
+
 HOLD_S = 0.5
 
 
@@ -66,12 +68,13 @@ class Merger:
         """Takes a piece of a text stream; it need not end with a line.
 
         A carriage return goes back to the line's begin, as on a terminal: of a progress bar that
-        rewrites its line a thousand times, one line remains.
+        rewrites its line a thousand times, one line remains. TensorFlow's banner is left out.
         """
         state = self._ranks[rank]
         *lines, partial = (state.partial.get(kind, "") + text).split("\n")
-        for line in lines:
-            state.waiting.append((now, Item(kind, _as_seen(line))))
+        for line in map(_as_seen, lines):
+            if not is_banner(line):
+                state.waiting.append((now, Item(kind, line)))
         state.partial[kind] = _without_overwritten(partial)
 
     def put(self, rank: int, item: Item, now: float) -> None:

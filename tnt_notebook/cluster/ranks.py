@@ -84,7 +84,6 @@ class Ranks:
             if engines.folder.time_is_up.exists():
                 raise ClusterError(f"The time of job {engines.record.job} is over.")
             start.again(engines, report)
-            engines.lost.clear()
         except ClusterError as error:
             report(f"starting everything anew: {error}")
             self.stop()
@@ -108,6 +107,20 @@ class Ranks:
         return self._alive().living
 
     @property
+    def survivors(self) -> str:
+        """Where cells run after deaths, and how the others come back, in a line; "" where all live,
+        or none."""
+        engines = self._alive()
+        if not engines.lost or not engines.living:
+            return ""
+        gone = len(engines.lost)
+        return (
+            f"on {ranks_label(engines.living)} only: {ranks_label(engines.lost)} "
+            f"{number(gone, 'has', 'have')} died (%tnt_cluster restart --missing starts "
+            f"{number(gone, 'it', 'them')} again)"
+        )
+
+    @property
     def survives(self) -> bool:
         """Whether ranks outlive the death of another: with Open MPI's mpiexec they do."""
         return self._alive().survives
@@ -126,6 +139,7 @@ class Ranks:
         engines = self._alive()
         engines.lost.clear()
         engines.verify()
+        engines.preload()
 
     @property
     def is_ours(self) -> bool:
@@ -176,13 +190,20 @@ class Ranks:
         Args:
             cell: Python, as in a notebook cell.
             ranks: where; everywhere when None.
-            report: called when the cell has to wait for another one.
+            report: called when the cell has to wait for another one, and when it runs on fewer
+                ranks than the cluster has had: on those that live.
 
         Raises:
             RankError: the cell raised; it shows the ranks' traceback.
             ClusterError: a rank died or could not be freed.
         """
-        self._carry_out(lambda execution: execution.execute(cell), ranks, report)
+
+        def execute(execution: Execution) -> None:
+            if ranks is None and (said := self.survivors):
+                report(said)
+            execution.execute(cell)
+
+        self._carry_out(execute, ranks, report)
 
     def push(self, values: dict[str, Any]) -> None:
         """Binds names in the cells of all ranks.

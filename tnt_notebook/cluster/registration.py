@@ -48,8 +48,8 @@ def wait_for_ranks(
     while (answering := len(engines.client.ids)) < expected:
         now = time.monotonic()
         waited = now - begin
-        ranks = words.ranks(expected)
-        tell(f"starting {ranks}: {answering} of {expected} answer ({waited:.0f} s)")
+        far = _how_far(engines, answering)
+        tell(f"starting: {far} ({waited:.0f} s)")
         if engines.record.job is None:
             for process in {*processes, *_children(engines)}:
                 if processes.get(process) is None:  # it may not have come to its own program yet
@@ -63,17 +63,29 @@ def wait_for_ranks(
             if now - looked > _LOOK_S[0]:
                 looked = now
                 _check_job(engines)
-        dead |= {rank: end.how for rank, text in logs.new() for end in ends(text)}
+        dead |= {rank: end.said for rank, text in logs.new() for end in ends(text)}
         if ended and not dead:
             engines.wait_for_launcher()
         if ended or dead or engines.refusals():
             raise ClusterError(_ended(engines, dead))
         if waited > asked.timeout_s:
             raise ClusterError(
-                f"{answering} of {ranks} answered within {asked.timeout_s:g} s.\n"
-                + engines.start_output()
+                f"{far} within {asked.timeout_s:g} s. Where they are slow to begin, --timeout S "
+                f"gives them longer; fewer of them begin sooner.\n{engines.start_output()}"
             )
         time.sleep(_POLL_S)
+
+
+def _how_far(engines: Engines, answering: int) -> str:
+    """How many ranks have answered, and of those that start for the first time, how many have come
+    to their own program: on a crowded machine all answer at the end."""
+    expected = engines.record.ranks
+    said = (
+        f"{answering} of {words.ranks(expected)} {words.number(expected, 'has', 'have')} answered"
+    )
+    logs = map(engines.folder.rank_log, range(expected))
+    begun = 0 if engines.restarting else sum(log.exists() for log in logs)
+    return f"{said}, {begun} have begun" if begun > answering else said
 
 
 def _ended(engines: Engines, dead: dict[int, str]) -> str:

@@ -78,6 +78,7 @@ def start(asked: Request, report: Report) -> Engines:
         wait_for_ranks(engines, asked, report, asked.queue_hours * 3600, [0] * engines.record.ranks)
         engines.verify()
         engines.update(state="ready")
+        engines.preload()
     except BaseException as error:  # Ctrl-C too
         told = _closed(engines, asked, error)
         if told is error:
@@ -176,6 +177,8 @@ def again(engines: Engines, report: Report) -> None:
     finally:
         engines.restarting = False
     engines.verify()
+    engines.lost.clear()
+    engines.preload()
 
 
 def _controller(engines: Engines, asked: Request, report: Report) -> None:

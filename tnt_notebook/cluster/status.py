@@ -14,9 +14,11 @@ import psutil
 class RankStatus:
     """One row of the table.
 
-    ``memory`` is resident bytes, of ranks on this host; ``state`` is idle, busy or dead. ``node``
-    numbers nodes: ranks of one share memory. ``link`` is what the rank reaches others by: shm, mpi,
-    shm+mpi, or nothing.
+    ``cores`` are the numbers of those that the rank is pinned to, ``gpu`` is what it has as
+    CUDA_VISIBLE_DEVICES, and ``gpus`` how many its host has, None where nobody knows. ``memory`` is
+    resident bytes, of ranks on this host; ``state`` is idle, busy or dead. ``node`` numbers nodes:
+    ranks of one share memory. ``link`` is what the rank reaches others by: shm, mpi, shm+mpi, or
+    nothing.
     """
 
     rank: int
@@ -28,6 +30,7 @@ class RankStatus:
     state: str
     node: int = 0
     link: str = ""
+    gpus: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def rank_statuses(
         rows.append(
             RankStatus(
                 seat["rank"], seat["host"], seat["pid"], tuple(seat["cores"]), seat["gpu"],
-                None if gone else memory, state, seat["node"], seat["link"],
+                None if gone else memory, state, seat["node"], seat["link"], seat.get("gpus"),
             )
         )  # fmt: skip
     return rows

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tnt_notebook.cluster.banner import banner_left_out
 from tnt_notebook.errors import ModelError
 
 
@@ -18,6 +19,11 @@ def load_model(file: bytes) -> Any:
     """
     # The GPUs are the ranks': looking at a model must not take all of their memory.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    with banner_left_out():
+        return _loaded(file)
+
+
+def _loaded(file: bytes) -> Any:
     import keras
 
     import tnt_notebook.keras  # noqa: F401  its layers may be in the model

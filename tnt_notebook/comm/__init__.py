@@ -1,4 +1,4 @@
-"""Engine side: ranks, and collectives between them, over the C++ backend.
+"""Engine side: ranks, and collectives between them, over the C++ backend::
 
     from tnt_notebook import comm
 

@@ -14,7 +14,7 @@ from tnt_notebook.comm.numbers import reduction_number, type_number
 
 class Bucket:
     """Memory within reach of the ranks of a node; made by
-    :meth:`~tnt_notebook.comm.communicator.Communicator.bucket`.
+    :meth:`.Communicator.bucket`.
 
     Args:
         group: the number of the group whose ranks reduce it; 0: all ranks.

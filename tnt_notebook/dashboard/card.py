@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import zlib
 from collections.abc import Sequence
@@ -11,16 +12,20 @@ import anywidget
 import traitlets
 
 from tnt_notebook.dashboard import assets
+from tnt_notebook.dashboard.run_picture import busy
 from tnt_notebook.dashboard.step_layout import card_step, time_of
-from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
+from tnt_notebook.dashboard.wording import plural
+from tnt_notebook.telemetry import Frame, Recorder, Row, StepTrace, thinned
+from tnt_notebook.telemetry.activities import Activities
 from tnt_notebook.telemetry.sampling import evenly
 
 HISTORY_LIMIT = 500  # points; the same number is in widgets/history.js
-POINT = {"start", "seq", "elapsed", "logs", "rates"}
+POINT = {"start", "seq", "elapsed", "epoch", "logs", "busy"}
 ROWS_DRAWN = 60  # of the finished epochs: they are sent again with each
 TIMELINE_INTERVAL = 0.5  # seconds, between two steps that are sent
 TIMELINE_BYTES_PER_S = 2000  # of many ranks a step is sent less often
-DRAWN = {"start", "phase", "state", "epoch", "epochs", "step", "steps", "eta", "sharing"} | POINT
+DRAWN = {"start", "phase", "state", "epochs", "step", "steps", "eta"} | POINT
+ACCOUNT_S = 5.0  # for which a sentence stands at least
 
 
 def _packed(value: dict[str, Any], _: Card | None = None) -> dict[str, bytes]:
@@ -35,8 +40,12 @@ def _drawn(frame: Frame) -> dict[str, Any]:
         "elapsed": round(frame["elapsed"], 2),
         "eta": None if frame["eta"] is None else round(frame["eta"]),
         "logs": _short(frame["logs"]),
-        "rates": [_digits(rate, 4) for rate in frame["rates"]],
+        "busy": busy(frame),
     }
+
+
+def _time_of_point(point: dict[str, Any]) -> float:
+    return float(point["start"] + point["elapsed"])
 
 
 def _short(row: Row) -> Row:
@@ -51,10 +60,10 @@ def _digits(value: float | None, digits: int) -> float | None:
 
 
 class Card(anywidget.AnyWidget):
-    """One run, drawn live in the browser.
+    """The runs of one cell, drawn live in the browser.
 
-    ``history`` is the ring buffer that a browser reads when it comes back from a refresh. It grows
-    in place, on both sides and by the same rule, so that a frame sends itself only: a new value of
+    ``history`` and ``ribbon`` are what a browser reads when it comes back from a refresh. They grow
+    in place, on both sides and by the same rules, so that only what is new is sent: a new value of
     the trait would send all of it again, five times a second.
     """
 
@@ -75,13 +84,30 @@ class Card(anywidget.AnyWidget):
     history: traitlets.List[Any] = traitlets.List().tag(
         sync=True, to_json=lambda points, _: list(points)
     )
-    """``[{"start", "seq", "elapsed", "logs", "rates"}, ...]``, one for each frame shown."""
+    """``[{"start", "seq", "elapsed", "epoch", "logs", "busy"}, ...]``, one for each frame shown."""
+    ribbon: traitlets.Dict[str, Any] = traitlets.Dict().tag(
+        sync=True, to_json=lambda ribbon, _: copy.deepcopy(ribbon)
+    )
+    """What each rank does: ``{"began": Unix time, "rows": [[rank, "sict", [0, 120, ...]], ...]}``,
+    the begins in ms since then."""
+    told: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """What is new of it: ``{"seq": 4, "rows": [[rank, "tv", [8120, 9310]], ...]}``."""
+    now = traitlets.Float(0.0).tag(sync=True)
+    """The Unix time at which the kernel spoke last; it does so every other second."""
+    account = traitlets.Unicode("").tag(sync=True)
+    """Where the time of the run went, in a sentence."""
     time: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """Where the time of a step goes, see :func:`~tnt_notebook.dashboard.step_layout.time_of`."""
     timeline: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, to_json=_packed)
-    """The latest step, see :func:`~tnt_notebook.dashboard.step_layout.card_step`."""
+    """The step that is looked at, see :func:`~tnt_notebook.dashboard.step_layout.card_step`."""
+    look: traitlets.Dict[str, Any] = traitlets.Dict({"which": "live"}).tag(sync=True)
+    """Which step that is, as the person says: ``{"which": "live"}``, ``"median"``, ``"slowest"``,
+    or ``{"which": "at", "seconds": 12.5}`` since the begin."""
     left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """What stays when the run has ended, for a browser that lost the displays to a refresh."""
+    follows: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """``{"card": text, "id": own model_id}``, where it takes the place of another kernel's card:
+    that one's text."""
     stop_requested = traitlets.Bool(False).tag(sync=True)
     """Set by the Stop button."""
     can_save = traitlets.Bool(False).tag(sync=True)
@@ -91,10 +117,22 @@ class Card(anywidget.AnyWidget):
     saved = traitlets.Unicode("").tag(sync=True)
     """What became of it: ``saved: PATH``."""
 
-    def __init__(self, title: str, ranks: int, can_save: bool = False) -> None:
+    def __init__(
+        self,
+        title: str,
+        ranks: int,
+        can_save: bool = False,
+        began: float = 0.0,
+        follows: bool = False,
+    ) -> None:
         before = _drawn(Recorder(ranks, start=0.0).frame(0.0))
-        super().__init__(title=title, ranks=ranks, can_save=can_save, frame=before)
-        self._next_timeline = 0.0  # Unix time
+        ribbon = {"began": began, "rows": []}
+        super().__init__(
+            title=title, ranks=ranks, can_save=can_save, frame=before, ribbon=ribbon,
+        )  # fmt: skip
+        if follows:
+            self.follows = {"card": _words(title, ranks), "id": self.model_id}
+        self._next_timeline = self._next_account = 0.0  # Unix times
 
     def open(self) -> None:
         """Connects the card with the browser.
@@ -108,26 +146,62 @@ class Card(anywidget.AnyWidget):
             self.comm._reply_subshell_for = lambda data, named: named
 
     def draw(self, frame: Frame, rows: Sequence[Row]) -> None:
-        """Shows a frame and the epochs finished so far; the history is that of one run."""
+        """Shows a frame and the epochs of its run that have ended so far."""
         drawn = _drawn(frame)
         with self.hold_sync():  # one message instead of one for each trait
             if self.history and self.history[-1]["start"] != frame["start"]:
-                self.history.clear()
                 self.time, self.timeline, self._next_timeline = {}, {}, 0.0
             self.history.append({name: v for name, v in drawn.items() if name in POINT})
-            self.history[:] = evenly(self.history, HISTORY_LIMIT, lambda p: p["elapsed"])
+            self.history[:] = evenly(self.history, HISTORY_LIMIT, _time_of_point)
             self.rows = [_short(row) for row in thinned(list(rows), ROWS_DRAWN)]
             self.time = time_of([frame]) or self.time
             self._draw_step(frame)
             self.frame = drawn
 
+    def tell(self, news: Sequence[Activities], now: float, account: str) -> None:
+        """Shows what ranks do.
+
+        Args:
+            now: Unix time.
+            account: where the time went so far; shown for some seconds at least.
+        """
+        with self.hold_sync():
+            self.now = now
+            if account and (now >= self._next_account or not self.account):
+                self.account, self._next_account = account, now + ACCOUNT_S
+            if news:
+                self._tell(news)
+
+    def _tell(self, news: Sequence[Activities]) -> None:
+        began, rows = self.ribbon["began"], self.ribbon["rows"]
+        told = [
+            [one["rank"], one["doing"], [round(1000 * (at - began)) for at in one["begins"]]]
+            for one in news
+        ]
+        known = {row[0]: row for row in rows}
+        for rank, doing, begins in told:
+            if rank not in known:
+                rows.append([rank, "", []])
+                rows.sort(key=lambda row: row[0])
+                known = {row[0]: row for row in rows}
+            known[rank][1] += doing
+            known[rank][2] += begins
+        self.told = {"seq": self.told.get("seq", 0) + 1, "rows": told}
+
     def _draw_step(self, frame: Frame) -> None:
         now, over = frame["time"], frame["state"] != "running"
         if "step_trace" not in frame or (now < self._next_timeline and not over):
             return
-        self.timeline = card_step(frame["step_trace"])
+        if self.look["which"] != "live":
+            return
+        self.show_step(frame["step_trace"])
         size = len(_packed(self.timeline)["deflated"])
         self._next_timeline = now + max(TIMELINE_INTERVAL, size / TIMELINE_BYTES_PER_S)
+
+    def show_step(self, trace: StepTrace) -> None:
+        """Shows a step."""
+        at = round(trace["time"] - self.ribbon["began"], 3)
+        self.timeline = {**card_step(trace), "at": at, "which": self.look["which"]}
 
     def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:
         """Has two MIME bundles take the places of the card and of the placeholder, which its text
@@ -138,4 +212,8 @@ class Card(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         # What shows where there is no browser: the same text in every run.
-        return f"{self.title}: live view of {self.ranks} rank{'s' if self.ranks > 1 else ''}"
+        return _words(self.title, self.ranks)
+
+
+def _words(title: str, ranks: int) -> str:
+    return f"{title}: live view of {plural(ranks, 'rank')}"

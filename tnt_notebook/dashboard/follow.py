@@ -23,7 +23,9 @@ def follow(run: RunInfo, leave: threading.Event) -> threading.Thread:
     Returns:
         The thread that does it.
     """
-    view = LiveView(run.title, run.ranks, lambda: archive.request_stop(run), lambda: _save(run))
+    view = LiveView(
+        run.title, run.ranks, lambda: archive.request_stop(run), lambda: _save(run), follows=True
+    )
     view.show()
     if not run.stops:
         print(f"It can be stopped where it was begun only: on {run.host}.")

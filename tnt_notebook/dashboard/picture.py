@@ -8,11 +8,14 @@ from html import escape
 from typing import Any
 
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard import rates, step_layout
-from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE, metric_pairs, other_runs
+from tnt_notebook.dashboard import step_layout
+from tnt_notebook.dashboard.elements import div, entry, heading, row, span
+from tnt_notebook.dashboard.run_picture import run_html
+from tnt_notebook.dashboard.summary import metric_pairs, other_runs
 from tnt_notebook.dashboard.traceback import folded
-from tnt_notebook.dashboard.wording import clock, number, rate
+from tnt_notebook.dashboard.wording import clock, number
 from tnt_notebook.telemetry import PARTS, Frame, State
+from tnt_notebook.telemetry.activities import Ribbon
 from tnt_notebook.telemetry.kinds import BOX_KINDS
 from tnt_notebook.telemetry.step_trace import StepTrace
 
@@ -23,26 +26,29 @@ GAP = 4  # units, so that equal neighbours are two
 
 
 def card_html(
-    title: str, frames: Sequence[Frame], state: State, error: str | None, traceback: str = ""
+    title: str,
+    frames: Sequence[Frame],
+    state: State,
+    error: str | None,
+    ribbon: Ribbon,
+    traceback: str = "",
 ) -> str:
-    """All of it, hidden where there are no styles."""
+    """The inside of the card."""
     run = telemetry.main_run(frames)
-    took = clock(telemetry.duration(run))
+    took = clock(ribbon.seconds)
     parts = [
         f'<div class="tnt-header"><div class="tnt-title" role="heading" aria-level="3">'
         f'{escape(title)}</div><span class="tnt-pill" data-state="{state}">{state}</span></div>',
-        _div("line", _span("where", _where(run)), _span("when", f"took {took}")),
+        div("line", span("where", _where(run)), span("when", f"took {took}")),
         f'<p class="tnt-error">{escape(error)}</p>' if error else "",
         folded(traceback),
         _metrics_html(run),
-        *(_div("caption", escape(line)) for line in other_runs(frames)),
-        _time_html(step_layout.time_of(run)),
+        *(div("caption", escape(line)) for line in other_runs(frames)),
+        run_html(ribbon, frames),
         step_html(telemetry.last_step(run)),
-        _rates_html(run),
+        _time_html(step_layout.time_of(run)),
     ]
-    # Sanitizers drop an attribute without a value.
-    head = f'<div class="tnt-card tnt-picture" data-state="{state}" hidden="hidden">'
-    return f"{head}{''.join(parts)}</div>"
+    return "".join(parts)
 
 
 def step_html(trace: StepTrace | None) -> str:
@@ -50,15 +56,15 @@ def step_html(trace: StepTrace | None) -> str:
     if trace is None or not trace["rows"]:
         return ""
     rows = [
-        _row(f"rank {row.rank}", _svg(row, trace["seconds"]), "share", f"{row.idle:.0%} idle")
-        for row in step_layout.rank_rows(trace, MOST_BOXES, MOST_ROWS)
+        row(f"rank {own.rank}", _svg(own, trace["seconds"]), "share", f"{own.idle:.0%} idle")
+        for own in step_layout.rank_rows(trace, MOST_BOXES, MOST_ROWS)
     ]
-    legend = [_entry(k.words, k.colour, k.letter, k.ink) for k in step_layout.kinds_in(trace)]
-    return _div(
+    legend = [entry(k.words, k.colour, k.letter, k.ink) for k in step_layout.kinds_in(trace)]
+    return div(
         "timeline",
-        _heading(step_layout.heading(trace)),
-        _div("steps", *rows),
-        _div("legend", *legend),
+        heading(step_layout.heading(trace)),
+        div("steps", *rows),
+        div("legend", *legend),
     )
 
 
@@ -74,15 +80,15 @@ def _where(frames: Sequence[Frame]) -> str:
 
 def _metrics_html(frames: Sequence[Frame]) -> str:
     tiles = [
-        _div(
+        div(
             "tile",
-            _div("name", escape(name.replace("_", " "))),
-            _div("number", number(value)),
-            *(_div("validation", f"validation {number(v)}") for v in validation.values()),
+            div("name", escape(name.replace("_", " "))),
+            div("number", number(value)),
+            *(div("validation", f"validation {number(v)}") for v in validation.values()),
         )
         for name, value, validation in metric_pairs(frames)
     ]
-    return _div("metrics", *tiles) if tiles else ""
+    return div("metrics", *tiles) if tiles else ""
 
 
 def _time_html(time: dict[str, Any]) -> str:
@@ -94,13 +100,13 @@ def _time_html(time: dict[str, Any]) -> str:
             f'<div style="background: {part.colour}; width: {share[one]:.1%}"></div>'
             for one, part in PARTS.items()
         )
-        rows.append(_row(name, _div("parts", *bars), "share", f"{share['work']:.0%} work"))
-    return _div(
+        rows.append(row(name, div("parts", *bars), "share", f"{share['work']:.0%} work"))
+    return div(
         "time",
-        _heading("Where a step goes", time["step"]),
+        heading("Where a step goes", time["step"]),
         f'<p class="tnt-limit">{escape(time["limit"])}</p>',
-        _div("ranks", *rows),
-        _div("legend", *(_entry(name, part.colour) for name, part in PARTS.items())),
+        div("ranks", *rows),
+        div("legend", *(entry(name, part.colour) for name, part in PARTS.items())),
     )
 
 
@@ -118,49 +124,5 @@ def _svg(row: step_layout.RankRow, seconds: float) -> str:
         opacity = step_layout.FAINT if faint else 1
         fill, path = BOX_KINDS[kind].colour, paths[kind, faint]
         drawn += f'<path fill="{fill}" opacity="{opacity}" d="{path}"/>'
-    sharp = 'preserveAspectRatio="none" shape-rendering="crispEdges"'
+    sharp = 'preserveAspectRatio="none" shape-rendering="crispEdges" aria-hidden="true"'
     return f'<svg viewBox="0 0 {WIDTH} 22" {sharp}>{drawn}</svg>'
-
-
-def _rates_html(frames: Sequence[Frame]) -> str:
-    if not sum(telemetry.total_samples(frames)):
-        return ""
-    parts, total = rates.parts(frames), rate(rates.whole(frames).samples_per_s)
-    slowest, fastest = (f(parts, key=lambda p: p.samples_per_s, default=None) for f in (min, max))
-    if slowest is None or fastest is None:
-        return _div("throughput", _heading("Samples per second", total))
-    if len(parts) > RANKS_WITH_A_LINE:
-        ends = (("slowest", slowest), ("fastest", fastest))
-        words = " · ".join(f"{end}: {p.who}, {rate(p.samples_per_s)}/s" for end, p in ends)
-        body = _div("caption", words)
-    else:
-        rows = []
-        for who, value, _ in parts:
-            share = value / (fastest.samples_per_s or 1.0)
-            level = _div("level", f'<div style="width: {share:.1%}"></div>')
-            rows.append(_row(who, level, "rate", rate(value)))
-        body = _div("ranks", *rows)
-    return _div("throughput", _heading("Samples per second", f"{total} in all"), body)
-
-
-def _heading(words: str, total: str = "") -> str:
-    return _div("line tnt-heading", f"<span>{words}</span>", _span("total", total))
-
-
-def _row(name: str, middle: str, what: str, right: str) -> str:
-    """Of a rank, or of all."""
-    return _div("rank", _span("rank-name", name), middle, _span(what, right))
-
-
-def _entry(words: str, colour: str, letter: str = "", ink: str | None = None) -> str:
-    """Of a legend."""
-    style = f"background: {colour}; color: {ink or 'inherit'}"
-    return f'<span><i class="tnt-letter" style="{style}">{letter}</i>{words}</span>'
-
-
-def _div(name: str, *inside: str) -> str:
-    return f'<div class="tnt-{name}">{"".join(inside)}</div>'
-
-
-def _span(name: str, inside: str) -> str:
-    return f'<span class="tnt-{name}">{inside}</span>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from html import escape
 from typing import Any
 
@@ -13,6 +14,7 @@ from tnt_notebook.dashboard.picture import card_html
 from tnt_notebook.dashboard.summary import summary
 from tnt_notebook.dashboard.wording import plural
 from tnt_notebook.telemetry import Frame, State
+from tnt_notebook.telemetry.activities import Ribbon
 
 Bundle = dict[str, Any]
 
@@ -33,14 +35,27 @@ def summary_bundle(
     frames: Sequence[Frame],
     state: State,
     error: str | None,
+    ribbon: Ribbon,
     traceback: str = "",
 ) -> Bundle:
     """The summary as text, and as a picture of the card."""
     text = summary(title, ranks, frames, state, error, traceback)
-    style = f"<style>{assets.text('card.css')}</style>"
-    instead = f'<pre class="tnt-without-styles">{escape(text)}</pre>'
-    picture = card_html(title, frames, state, error, traceback)
-    return {"text/plain": text, "text/html": style + picture + instead}
+    inside = card_html(title, frames, state, error, ribbon, traceback)
+    return {"text/plain": text, "text/html": _picture(inside, state, text)}
+
+
+def _picture(inside: str, state: State, text: str) -> str:
+    """The card where its styles are, and else its text.
+
+    A front end that does not trust the notebook strips styles. Those of a card may be in the page
+    all the same, from another output: so this one's class has a name that no other output knows.
+    """
+    name = f"tnt-{blake2b(inside.encode(), digest_size=6).hexdigest()}"
+    style = f"{assets.text('card.css')}\n.{name}[hidden] {{ display: flex; }}\n"
+    # Sanitizers drop an attribute without a value.
+    picture = f'<div class="tnt-card {name}" data-state="{state}" hidden="hidden">{inside}</div>'
+    instead = f'<pre class="{name}-instead">{escape(text)}</pre>'
+    return f"<style>{style}.{name}-instead {{ display: none; }}</style>{picture}{instead}"
 
 
 def figure_bundle(frames: Sequence[Frame]) -> Bundle:

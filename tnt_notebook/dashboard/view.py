@@ -16,22 +16,27 @@ card is replaced by a picture of itself, and the placeholder by a figure.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any, cast
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
+from tnt_notebook import telemetry
 from tnt_notebook.dashboard import saved
+from tnt_notebook.dashboard.account import account
 from tnt_notebook.dashboard.card import Card
 from tnt_notebook.dashboard.pace import Paced
 from tnt_notebook.dashboard.traceback import shortened
-from tnt_notebook.telemetry import Frame, Row, State
+from tnt_notebook.telemetry import Frame, Row, State, StepTrace, activities
+from tnt_notebook.telemetry.activities import Activities, Ribbon
 from tnt_notebook.telemetry.bounds import MAX_FRAMES, MAX_RUNS, Bounded
-from tnt_notebook.telemetry.frame import news
+from tnt_notebook.telemetry.frame import news, with_news
 
 INTERVAL = 0.2  # seconds between two frames sent to the browser
 RANKS_AT_FULL_PACE = 64
+HEARTBEAT = 2.0  # seconds between two messages to the browser at most
 
 
 def interval_of(ranks: int) -> float:
@@ -56,6 +61,7 @@ class LiveView:
         ranks: int,
         on_stop: Callable[[], None],
         on_save: Callable[[], str] | None = None,
+        follows: bool = False,
     ) -> None:
         """Makes the view; nothing shows before `show`.
 
@@ -65,6 +71,8 @@ class LiveView:
             on_stop: Called once, in the kernel's main thread, when the Stop button is pressed.
             on_save: Called there when the button that saves the trace is pressed; returns the path
                 of the file. Without it there is no such button.
+            follows: Whether another kernel has begun the run: what that has left in this notebook
+                gives way to this view.
         """
         self._title = title
         self._ranks = ranks
@@ -72,16 +80,25 @@ class LiveView:
         self._on_save = on_save
         self._lock = threading.Lock()
         self._kept = Bounded(MAX_FRAMES, MAX_RUNS)
-        self._drawn: Frame | None = None
+        self._latest: Frame | None = None
+        self._undrawn: Frame | None = None
         self._rows: list[Row] = []
         self._news: dict[str, Any] = {}  # not yet drawn
-        self._ended = False
+        self._ribbon = Ribbon(now := time.time(), now)
+        self._told: list[Activities] = []  # not yet drawn
+        self._ended = threading.Event()
         self._places: list[DisplayHandle] = []
+        self._copies: list[DisplayHandle] = []
+        self._left: dict[str, Any] | None = None  # what took the card's place
         self._placeholder = saved.placeholder(title, ranks)
-        self._card = Card(title, ranks, can_save=on_save is not None)
+        self._card = Card(
+            title, ranks, can_save=on_save is not None, began=self._ribbon.began, follows=follows
+        )
         self._card.observe(self._stop_pressed, "stop_requested")
         self._card.observe(self._save_pressed, "save_requested")
-        self._to_browser: Paced[Frame] = Paced(self._draw, interval_of(ranks))
+        self._card.observe(self._look_asked, "look")
+        self._to_browser: Paced[None] = Paced(self._draw, interval_of(ranks))
+        self._heart = threading.Thread(target=self._beat, name="tnt-heartbeat", daemon=True)
 
     @property
     def frames(self) -> list[Frame]:
@@ -96,16 +113,42 @@ class LiveView:
             shown.append(display(self._placeholder, raw=True, display_id=True))
         # Where there is no IPython, display has just printed.
         self._places = [place for place in shown if place is not None]
+        self._heart.start()
+
+    def show_again(self) -> None:
+        """Displays the card, or what it has left, under the current cell, too."""
+        with self._lock:
+            left = self._left
+        if left is not None:
+            display(left, raw=True)
+        elif (place := display(self._card, display_id=True)) is not None:
+            self._copies.append(place)
 
     def update(self, frame: Frame) -> None:
         """Takes a frame in; the browser sees the latest a few times a second. From any thread."""
         with self._lock:
-            if self._ended:
+            if self._ended.is_set():
                 return
             self._kept.add(frame)
-            shown = self._is_to_be_drawn(frame)
-        if shown:
-            self._to_browser.put(frame)
+            self._take_activities(frame.get("activities", []))
+            self._take_in(frame)
+        self._to_browser.put(None)
+
+    def tell(self, news: Sequence[Activities]) -> None:
+        """Takes in what ranks do. From any thread."""
+        with self._lock:
+            if self._ended.is_set():
+                return
+            self._take_activities(news)
+        self._to_browser.put(None)
+
+    def mark(self, ranks: Sequence[int], name: str) -> None:
+        """Ranks are ``dead``, or do something else that they cannot tell themselves."""
+        with self._lock:
+            before = _lengths(self._ribbon, ranks)
+            activities.mark(self._ribbon, ranks, name, time.time())
+            self._told += _news_since(self._ribbon, before)
+        self._to_browser.put(None)
 
     def finish(self, state: State, error: str | None = None, traceback: str = "") -> None:
         """Ends the live view and leaves summary and figure. From any thread; once.
@@ -117,40 +160,71 @@ class LiveView:
         """
         traceback = shortened(traceback)
         with self._lock:
-            if self._ended:
+            if self._ended.is_set():
                 return
-            self._ended = True
-            frames = self._kept.frames
+            self._ended.set()
+            frames, ribbon = self._kept.frames, self._ribbon
+            ribbon.ended = time.time()
+        self._to_browser.put(None)
         self._to_browser.flush()
         self._card.error, self._card.traceback = error or "", traceback
         self._card.state = state
-        summary = saved.summary_bundle(self._title, self._ranks, frames, state, error, traceback)
+        summary = saved.summary_bundle(
+            self._title, self._ranks, frames, state, error, ribbon, traceback
+        )
         figure = saved.figure_bundle(frames)
+        with self._lock:
+            self._left = summary
         for place, bundle in zip(self._places, (summary, figure), strict=False):
             place.update(bundle, raw=True)
+        for place in self._copies:
+            place.update(summary, raw=True)
         self._card.leave(self._placeholder["text/plain"], summary, figure)
 
-    def _is_to_be_drawn(self, frame: Frame) -> bool:
-        """Whether the card shows this frame: not that of a predict in a callback of a fit."""
-        last = self._drawn
+    def _take_in(self, frame: Frame) -> None:
+        """The card shows this frame, unless it is that of a predict in a callback of a fit."""
+        last = self._latest
         same_run = last is not None and last["start"] == frame["start"]
         if last and not same_run and last["state"] == "running" and frame["phase"] != "fit":
-            return False
+            return
         # Apart from the frame: it may be dropped on the way to the browser.
         self._rows = frame.get("rows") or (self._rows if same_run else [])
-        self._news = {**self._news, **news(frame)} if same_run else news(frame)
-        self._drawn = frame
-        return True
+        self._news = with_news(self._news, news(frame)) if same_run else news(frame)
+        self._latest = self._undrawn = frame
 
-    def _draw(self, frame: Frame) -> None:
-        if self._card.state == "starting" and frame["step"]:
-            self._card.state = "running"
+    def _take_activities(self, some: Sequence[Activities]) -> None:
+        before = _lengths(self._ribbon, [one["rank"] for one in some])
+        for one in some:
+            activities.add(self._ribbon, one)
+        self._told += _news_since(self._ribbon, before)
+
+    def _draw(self, _: None) -> None:
         with self._lock:
+            frame, self._undrawn = self._undrawn, None
             undrawn, self._news = self._news, {}
-        self._card.draw(cast(Frame, {**frame, **undrawn}), self._rows)
+            told, self._told = self._told, []
+            self._ribbon.ended, rows = time.time(), self._rows
+            now, said = self._ribbon.ended, account(self._ribbon)
+        if frame is not None:
+            if self._card.state == "starting" and frame["step"]:
+                self._card.state = "running"
+            self._card.draw(with_news(frame, undrawn), rows)  # type: ignore[arg-type]
+        self._card.tell(told, now, said)
+
+    def _beat(self) -> None:
+        while not self._ended.wait(HEARTBEAT):
+            self._to_browser.put(None)
+
+    def _look_asked(self, change: dict[str, Any]) -> None:
+        """The person looks at a step of before, or at the latest again."""
+        with self._lock:
+            run = telemetry.main_run(self._kept.frames)
+        steps = [frame["step_trace"] for frame in run if "step_trace" in frame]
+        if steps:
+            self._card.show_step(_asked(steps, change["new"], self._ribbon.began))
 
     def _stop_pressed(self, change: dict[str, Any]) -> None:
-        if change["new"] and not self._ended:
+        if change["new"] and not self._ended.is_set():
             self._card.state = "stopping"
             self._on_stop()
 
@@ -161,3 +235,29 @@ class LiveView:
             self._card.saved = f"saved: {self._on_save()}"
         except Exception as error:  # whatever it was, the person who pressed must hear of it
             self._card.saved = f"not saved: {error}"
+
+
+def _asked(steps: Sequence[StepTrace], look: dict[str, Any], began: float) -> StepTrace:
+    """The step that a person asks for, of those that were looked at closely."""
+    which = look["which"]
+    if which == "live":
+        return steps[-1]
+    if which == "at":
+        return min(steps, key=lambda step: abs(step["time"] - began - look["seconds"]))
+    by_length = sorted(steps, key=lambda step: step["seconds"])
+    return by_length[-1] if which == "slowest" else by_length[len(by_length) // 2]
+
+
+def _lengths(ribbon: Ribbon, ranks: Iterable[int]) -> dict[int, int]:
+    """How many entries ranks have."""
+    return {rank: len(ribbon.ranks[rank].begins) if rank in ribbon.ranks else 0 for rank in ranks}
+
+
+def _news_since(ribbon: Ribbon, lengths: dict[int, int]) -> list[Activities]:
+    """What each of these ranks has beyond a length."""
+    rows = ((rank, ribbon.ranks[rank], known) for rank, known in lengths.items())
+    return [
+        Activities(rank=rank, doing=own.doing[known:], begins=own.begins[known:], seconds={})
+        for rank, own, known in rows
+        if known < len(own.begins)
+    ]

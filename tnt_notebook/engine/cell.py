@@ -15,6 +15,7 @@ from IPython import get_ipython
 from IPython.core.formatters import PlainTextFormatter
 
 from tnt_notebook import arrays, comm, protocol
+from tnt_notebook.engine.placement import gpu_count
 from tnt_notebook.error_text import brief
 
 
@@ -113,16 +114,16 @@ def fill_seats() -> list[int]:
 
 def describe() -> dict[str, Any]:
     """Who this rank is: rank and size as in the beginning, whoever may have died since; host, pid,
-    cores, GPU (as CUDA_VISIBLE_DEVICES), and how it reaches the others: its node, by what, why so,
-    and with how many lanes.
+    cores, GPU (as CUDA_VISIBLE_DEVICES) and how many its host has, and how it reaches the others:
+    its node, by what, why so, and with how many lanes.
     """
     world = comm.world()
     return {
         "rank": world.seats[world.rank], "size": len(world.seats) + len(world.lost),
         "host": platform.node(), "pid": os.getpid(), "cores": sorted(os.sched_getaffinity(0)),
-        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"), "node": world.node[world.rank],
-        "link": _link(world), "links": world.links.describe(), "reason": world.links.reason,
-        "lanes": world.lanes, "survives": comm.survives(),
+        "gpu": os.environ.get("CUDA_VISIBLE_DEVICES"), "gpus": gpu_count(),
+        "node": world.node[world.rank], "link": _link(world), "links": world.links.describe(),
+        "reason": world.links.reason, "lanes": world.lanes, "survives": comm.survives(),
     }  # fmt: skip
 
 

@@ -21,12 +21,14 @@ from IPython import get_ipython
 
 from tnt_notebook import comm, protocol
 from tnt_notebook.comm import stop
+from tnt_notebook.engine import preload
 from tnt_notebook.engine.kernel import run_cell
 from tnt_notebook.engine.outlet import shortened
 from tnt_notebook.error_text import source_line
 from tnt_notebook.errors import ModelError, StoppedError
 from tnt_notebook.protocol import Published
-from tnt_notebook.telemetry import Frame, State, run_writer
+from tnt_notebook.telemetry import Frame, State, activities, run_writer
+from tnt_notebook.telemetry.activities import Activities
 
 _TOUCH_S = 20.0
 _LOOK_S = 1.0
@@ -60,7 +62,9 @@ def run_fit_cell(
     """
     global _last
     _last = None
-    with _busy() if comm.rank() == 0 else contextlib.nullcontext():
+    world = comm.world()
+    log = activities.Log(world.seats[world.rank], world.size, _publish)
+    with _busy() if world.rank == 0 else contextlib.nullcontext(), activities.logged(log):
         result = _run(cell, options, kept)
     _last = (kept["folder"] if kept else "", result)
     return result
@@ -81,10 +85,13 @@ def result_of(run: str) -> dict[str, Any]:
 def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dict[str, Any]:
     global _model
     stop.forget()  # now: a person may press Stop while TensorFlow is loading
+    activities.begin("import")
+    preload.finish()
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
     from tnt_notebook.parallel.scope import distributed
     from tnt_notebook.plan import Pipeline
 
+    activities.begin("build")
     shell = get_ipython()
     result, stopped = None, False
     try:
@@ -109,6 +116,10 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
         "stopped": stopped or any(run.stopped for run in session.runs),
         "runs": [{"kind": run.kind, "history": dict(run.history)} for run in session.runs],
     }
+
+
+def _publish(news: Activities) -> None:
+    publish_data({Published.ACTIVITIES: news})
 
 
 @contextlib.contextmanager

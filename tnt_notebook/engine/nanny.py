@@ -25,6 +25,7 @@ from ipyparallel.engine.nanny import KernelNanny
 from tornado.ioloop import PeriodicCallback
 
 from tnt_notebook import rank_end
+from tnt_notebook.engine import control_group
 from tnt_notebook.errors import ClusterError
 
 _LOOK_MS = 500.0
@@ -36,10 +37,7 @@ _FOR_RANK = (
 )  # fmt: skip
 
 #: Where a control group says how many of its processes Linux has killed; of cgroups 1 and 2.
-_GROUPS = (
-    (r"^\d+:(?:.*,)?memory(?:,.*)?:/(.*)$", "/sys/fs/cgroup/memory", "memory.oom_control"),
-    (r"^0::/(.*)$", "/sys/fs/cgroup", "memory.events"),
-)
+_COUNTERS = ("memory.oom_control", "memory.events")
 
 
 @dataclass(frozen=True)
@@ -188,11 +186,4 @@ def _count() -> tuple[Path, int]:
 
 def _counter() -> Path:
     """The counter of this process's control group; of the host where there is none."""
-    own = Path("/proc/self/cgroup").read_text()
-    for pattern, root, name in _GROUPS:
-        if found := re.search(pattern, own, re.MULTILINE):
-            # In a container the path may be the host's, and the root this container's group.
-            for folder in (Path(root, found[1]), Path(root)):
-                if (folder / name).exists():
-                    return folder / name
-    return Path("/proc/vmstat")
+    return next(control_group.files(_COUNTERS), Path("/proc/vmstat"))

@@ -118,6 +118,18 @@ def gpu_of(local_rank: int, gpus: int | None, visible: str | None) -> str | None
     return devices[index] if index < len(devices) else str(index)
 
 
+def gpu_count(root: Path = Path("/")) -> int | None:
+    """How many GPUs of NVIDIA this host, or container, has; None where only its driver knows.
+
+    Args:
+        root: of the file system.
+    """
+    if (root / "dev/dxg").exists():  # Linux in Windows
+        return None
+    devices = len(list((root / "dev").glob("nvidia[0-9]*")))
+    return devices or len(list((root / "proc/driver/nvidia/gpus").glob("*")))
+
+
 def thread_environment(cores: int) -> dict[str, str]:
     """Sizes the thread pools of TensorFlow and OpenMP to a rank's cores."""
     return {

@@ -9,6 +9,7 @@ from typing import Any
 from IPython import get_ipython
 
 from tnt_notebook import comm
+from tnt_notebook.engine import preload
 from tnt_notebook.engine.progress import teller
 from tnt_notebook.errors import ModelError, ScheduleError
 from tnt_notebook.protocol import Published
@@ -31,6 +32,7 @@ def plan(
         can be made, ``{"kind": class, "refused": why}``.
     """
     # They load TensorFlow: later, so that an engine begins without it.
+    preload.finish()
     from tnt_notebook.parallel.pipeline.predict import Planner
     from tnt_notebook.plan.options import Pipeline
     from tnt_notebook.plan.prediction import as_json

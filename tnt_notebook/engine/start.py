@@ -37,6 +37,9 @@ from tnt_notebook.engine.streams import RankStream, detach_streams
 from tnt_notebook.errors import ClusterError, TntError
 from tnt_notebook.protocol import PORTS, rank_log
 
+#: Until the controller must have answered, for each rank on a core.
+_REGISTER_S = 30.0
+
 
 class RankEngine(IPEngine):
     """An ipyparallel engine that frees its peers when a cell raises, and keeps a log."""
@@ -84,6 +87,8 @@ def main(arguments: list[str] | None = None) -> None:
     cell.listen_for_free()
     # Ignored where a script has started mpiexec in the background; cells are to be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Others may have this rank's core before it; asked before it has cores of its own.
+    crowding = max(1.0, here.local_size / len(os.sched_getaffinity(0)))
     try:
         _place(here, options.cores, options.gpus)
         mpi.initialise()
@@ -109,7 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
         init_mpi="",  # cells begin with an empty namespace
         out_stream_factory=RankStream,
         log_level=logging.ERROR,
-        timeout=30,
+        timeout=_REGISTER_S * crowding,
     )
     engine.initialize(engine_arguments)
     try:

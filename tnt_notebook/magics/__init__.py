@@ -22,6 +22,7 @@ def register(shell: InteractiveShell) -> None:
     from tnt_notebook.magics.cluster_magic import tnt_cluster
     from tnt_notebook.magics.completion import TntCompletion
     from tnt_notebook.magics.fit_magic import tnt_fit
+    from tnt_notebook.magics.help import with_a_body
     from tnt_notebook.magics.plan_magic import tnt_plan
     from tnt_notebook.magics.session import Session
     from tnt_notebook.magics.trace_magic import tnt_trace
@@ -33,7 +34,8 @@ def register(shell: InteractiveShell) -> None:
         for magic in magics:
             function = session.magics[kind][magic.__name__] = typed(magic, session)
             shell.magics_manager.register_function(function, kind, magic.__name__)
-    session.completion = TntCompletion(shell, session.magics)
+    shell.input_transformers_cleanup.append(with_a_body)
+    session.completion = TntCompletion(shell, session.magics, lambda: session.ranks)
     session.completion.install()
     shell.events.register("pre_run_cell", session.tell_failures)
 
@@ -46,6 +48,9 @@ def unregister(shell: InteractiveShell) -> None:
     for kind, magics in session.magics.items():
         for name in magics:
             shell.magics_manager.magics[kind].pop(name, None)
+    from tnt_notebook.magics.help import with_a_body
+
+    shell.input_transformers_cleanup.remove(with_a_body)
     shell.events.unregister("pre_run_cell", session.tell_failures)
     if session.completion is not None:
         session.completion.remove()

@@ -9,6 +9,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.session import Session
+from tnt_notebook.magics.syntax import check_syntax
 from tnt_notebook.magics.typed import rank_list
 
 
@@ -29,7 +30,9 @@ def tnt(session: Session, arguments: Namespace, cell: str) -> None:
         %%tnt --ranks 0,2-3
         x = 1
     """
-    session.cluster.run(numbered("%%tnt", cell), arguments.ranks, report=print)
+    cluster = session.cluster
+    check_syntax(cell)
+    cluster.run(numbered("%%tnt", cell), arguments.ranks, report=print)
 
 
 @magic_arguments()

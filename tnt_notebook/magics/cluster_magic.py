@@ -12,6 +12,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook import words
 from tnt_notebook.errors import ClusterError
+from tnt_notebook.magics.cluster_actions import ACTIONS
 from tnt_notebook.magics.cluster_options import given, start_arguments
 from tnt_notebook.magics.progress import StatusLine
 from tnt_notebook.magics.session import Session
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
     from tnt_notebook.cluster import Cluster
     from tnt_notebook.cluster.record import Known, Record
 
-_ACTIONS = ("start", "status", "stop", "restart", "logs", "list", "attach", "detach")
 _HEADERS = ("id", "ranks", "launcher", "host", "began", "owner", "state")
 
 
 @magic_arguments()
-@argument("action", choices=list(_ACTIONS), help="what to do with a cluster")
+@argument("action", choices=list(ACTIONS), help="what to do with a cluster")
 @argument("which", nargs="?", metavar="WHICH", help="logs: a rank; attach, stop: an ID")
 @start_arguments
 @argument("--dry-run", action="store_true", help="show the script or command, start nothing")
@@ -37,9 +37,10 @@ _HEADERS = ("id", "ranks", "launcher", "host", "began", "owner", "state")
 def tnt_cluster(session: Session, arguments: Namespace) -> None:
     """Starts, watches, finds again and stops the ranks that cells run on.
 
-    The ranks are MPI processes, pinned to cores. They belong to this notebook: when its kernel
-    is shut down, they end. When it is restarted, or crashes, they live on for a while, and
-    attach brings them back: with their variables, and with the view of a fit that goes on.
+    The ranks are MPI processes, each on cores of its own where there are enough. They belong to
+    this notebook: when its kernel is shut down, they end. When it is restarted, or crashes, they
+    live on for a while, and attach brings them back: with their variables, and with the view of a
+    fit that goes on.
 
     Examples::
 
@@ -49,7 +50,7 @@ def tnt_cluster(session: Session, arguments: Namespace) -> None:
         %tnt_cluster start --launcher slurm --nodes 2 --per-node 4 --gpus 4 --time 12h
         %tnt_cluster start --launcher slurm -n 8 --dry-run      # the script, and no job
         %tnt_cluster status                # a line for each rank, and how they exchange
-        %tnt_cluster logs 2                # what rank 2 wrote, C++ libraries included
+        %tnt_cluster logs 2                # what rank 2 wrote, without TensorFlow's banner
         %tnt_cluster restart               # the same again, variables on the ranks are lost
         %tnt_cluster list                  # all clusters of yours
         %tnt_cluster attach                # after a restart of the kernel
@@ -119,7 +120,7 @@ def _start(session: Session, options: dict[str, Any]) -> None:
 
     _check_none(session)
     progress = StatusLine()
-    session.running = cluster = Cluster(report=progress.update, **options)
+    session.running = cluster = Cluster(report=progress.update, warn=print, **options)
     _outlive(cluster, session.shell, "keep" in options)
     progress.end(_ready(cluster))
 

@@ -9,6 +9,9 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
 from tnt_notebook.cluster.options import OPTIONS, Option
+from tnt_notebook.magics.cluster_actions import ACTIONS
+
+_SWITCHES = ("dry_run", "missing", "force")
 
 
 def start_arguments(magic: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,16 +38,13 @@ def given(arguments: Any) -> dict[str, Any]:
         for name, option in OPTIONS.items()
         if option.typed and (value := getattr(arguments, name)) is not None
     }
-    goes_with = {OPTIONS[name].flag: ["start"] for name in options}
-    if "keep" in options:
-        goes_with["--keep"].append("detach")
-    for name, only in (("dry_run", "start"), ("missing", "restart"), ("force", "attach")):
-        if getattr(arguments, name):
-            goes_with[f"--{name.replace('_', '-')}"] = [only]
-    for flag, actions in goes_with.items():
-        if action not in actions:
-            raise UsageError(f"{flag} goes with {' and '.join(actions)} only")
-    if arguments.which is not None and action not in ("logs", "attach", "stop"):
+    said = [OPTIONS[name].flag for name in options]
+    said += [f"--{name.replace('_', '-')}" for name in _SWITCHES if getattr(arguments, name)]
+    for flag in said:
+        if flag not in ACTIONS[action].flags:
+            goes_with = [name for name, one in ACTIONS.items() if flag in one.flags]
+            raise UsageError(f"{flag} goes with {' and '.join(goes_with)} only")
+    if arguments.which is not None and not ACTIONS[action].which:
         raise UsageError(f"{action} takes no more: {arguments.which} is too much")
     return options
 

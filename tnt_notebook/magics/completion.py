@@ -1,8 +1,12 @@
-"""Tab completion of subcommands, flags and variable names, from the magics' own parsers."""
+"""Tab completion of what fits: actions, options and values from the magics' own parsers, variables,
+ranks, clusters, runs and files."""
 
 from __future__ import annotations
 
 import argparse
+import glob
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import (
@@ -12,15 +16,30 @@ from IPython.core.completer import (
     context_matcher,
 )
 
+from tnt_notebook.cluster.options import OPTIONS
+from tnt_notebook.magics.cluster_actions import ACTIONS
+
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+#: Options whose values are files or folders.
+_PATHS = ("--checkpoint", "--hostfile", "--to")
+
 
 class TntCompletion:
-    """Completes the lines of a set of magics in one shell."""
+    """Completes the lines of a set of magics in one shell.
 
-    def __init__(self, shell: InteractiveShell, magics: dict[str, dict[str, Any]]) -> None:
-        self._shell = shell
+    Args:
+        ranks: how many there are now.
+    """
+
+    def __init__(
+        self,
+        shell: InteractiveShell,
+        magics: dict[str, dict[str, Any]],
+        ranks: Callable[[], int],
+    ) -> None:
+        self._shell, self._ranks = shell, ranks
         self._parsers: dict[str, argparse.ArgumentParser] = {}
         for name, magic in magics["line"].items():
             # IPython runs line magics without their percent sign as well.
@@ -43,43 +62,85 @@ class TntCompletion:
         if parser is None or (line.strip() == command and not line[-1].isspace()):
             return SimpleMatcherResult(completions=[], suppress=False)
         typed = "" if line[-1].isspace() else words.pop()
-        candidates = _candidates(parser, words, typed)
-        if not candidates and command.lstrip("%") == "tnt_push":
-            hidden = {*self._shell.user_ns_hidden, *words}
-            names = [name for name in self._shell.user_ns if name[:1] != "_"]
-            candidates = [name for name in names if name not in hidden]
-        if command.lstrip("%") == "tnt_trace" and words and typed[:1] != "-":
-            candidates = self._runs(words) + candidates
-        if command.lstrip("%") == "tnt_cluster" and words in (["attach"], ["stop"]):
-            from tnt_notebook.cluster import record
-
-            candidates = [*(known.record.id for known in record.listed()), *candidates]
-        completions = [SimpleCompletion(text) for text in candidates if text.startswith(typed)]
+        completions = [
+            SimpleCompletion(text, type=kind)  # which JupyterLab shows beside it
+            for text, kind in self._candidates(command.lstrip("%"), parser, words, typed)
+            if text.startswith(typed)
+        ]
         return SimpleMatcherResult(completions=completions, suppress=True)
 
+    def _candidates(
+        self, magic: str, parser: argparse.ArgumentParser, before: list[str], typed: str
+    ) -> list[tuple[str, str]]:
+        """What may follow the words before the cursor, and of what kind it is."""
+        options = parser._option_string_actions
+        last = before[-1] if before else ""
+        if last in options and options[last].nargs != 0:
+            if last in _PATHS:
+                return [(path, "path") for path in _paths(typed)]
+            if last in ("--ranks", "--rank"):
+                return self._numbers()
+            return [(str(choice), "value") for choice in options[last].choices or ()]
+        flags = [(flag, "option") for flag in _flags(magic, options, before)]
+        if typed.startswith("-"):
+            return flags
+        if magic == "tnt_push":
+            return self._variables(before)
+        named: list[tuple[str, str]] = []
+        if magic == "tnt_trace" and before:
+            named = self._runs(before)
+        elif magic == "tnt_cluster" and len(before) == 1 and last in ACTIONS:
+            named = self._whom(ACTIONS[last].which)
+        positional = parser._get_positional_actions()
+        choices = [str(choice) for action in positional for choice in action.choices or ()]
+        if choices and not {*choices} & {*before}:
+            return [*named, *((choice, "action") for choice in choices)]
+        return [*named, *(flags if choices or not positional else [])]
+
+    def _variables(self, before: list[str]) -> list[tuple[str, str]]:
+        hidden = {*self._shell.user_ns_hidden, *before}
+        names = [name for name in self._shell.user_ns if name[:1] != "_" and name not in hidden]
+        return [(name, "variable") for name in names]
+
+    def _whom(self, which: str) -> list[tuple[str, str]]:
+        """What the second word of an action may be."""
+        if which == "RANK":
+            return self._numbers()
+        if which != "ID":
+            return []
+        from tnt_notebook.cluster import record
+
+        return [(known.record.id, "cluster") for known in record.listed()]
+
+    def _numbers(self) -> list[tuple[str, str]]:
+        return [(str(rank), "rank") for rank in range(self._ranks())]
+
     @staticmethod
-    def _runs(words: list[str]) -> list[str]:
-        """Ids of runs, the latest first, where one may stand."""
-        if words[0] == "list" or words[-1].startswith("--"):
+    def _runs(before: list[str]) -> list[tuple[str, str]]:
+        """Runs, the latest first, where one may stand."""
+        if before[0] == "list" or before[-1].startswith("--"):
             return []
         from tnt_notebook.telemetry import archive
 
-        return [run for run in reversed(archive.ids()) if run not in words]
+        return [(run, "run") for run in reversed(archive.ids()) if run not in before]
 
 
-def _candidates(parser: argparse.ArgumentParser, before: list[str], typed: str) -> list[str]:
-    """What may follow the words before the cursor."""
-    options = parser._option_string_actions
-    if before and before[-1] in options and options[before[-1]].nargs != 0:
-        return [str(choice) for choice in options[before[-1]].choices or ()]
-    flags = sorted(flag for flag in options if flag not in before)
-    if typed.startswith("-"):
-        return flags
-    choices = [
-        str(choice)
-        for action in parser._get_positional_actions()
-        for choice in action.choices or ()
-    ]
-    if choices and not set(choices) & set(before):
-        return choices
-    return flags if choices or not parser._get_positional_actions() else []
+def _flags(magic: str, options: dict[str, Any], before: list[str]) -> list[str]:
+    """Options that may follow: of an action and a launcher that are named, those they go with."""
+    again = {option.flag for option in OPTIONS.values() if option.repeated}
+    fit = [flag for flag in options if flag not in before or flag in again]
+    if magic == "tnt_cluster":
+        if action := next((word for word in before if word in ACTIONS), None):
+            fit = [flag for flag in fit if flag in ACTIONS[action].flags]
+        if "--launcher" in before[:-1]:
+            launcher = before[before.index("--launcher") + 1]
+            others = {one.flag for one in OPTIONS.values() if launcher not in one.launchers}
+            fit = [flag for flag in fit if flag not in others]
+    return sorted(fit)
+
+
+def _paths(typed: str) -> list[str]:
+    """Files and folders whose names begin so."""
+    beginning = os.path.expanduser(typed)
+    found = sorted(glob.glob(f"{glob.escape(beginning)}*"))
+    return [typed + path[len(beginning) :] + ("/" if os.path.isdir(path) else "") for path in found]

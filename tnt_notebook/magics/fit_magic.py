@@ -14,6 +14,7 @@ from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.progress import noninteractive
 from tnt_notebook.magics.session import Session, check_name
+from tnt_notebook.magics.syntax import check_syntax
 
 
 @magic_arguments("%tnt_fit")
@@ -84,8 +85,12 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         options["pipeline"] = pipeline
     kept, goes_on = _checkpoint(arguments)
     options |= kept
+    cluster = session.cluster
+    check_syntax(cell)
+    if said := cluster.survivors:
+        print(said)
     cell = numbered("%%tnt_fit", cell)
-    fit = session.cluster.fit(cell, options, title=arguments.name, **goes_on)
+    fit = cluster.fit(cell, options, title=arguments.name, **goes_on)
     session.follow(fit)
     if arguments.wait or noninteractive():
         fit.wait()

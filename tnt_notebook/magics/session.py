@@ -55,6 +55,11 @@ class Session:
             raise NoClusterError("No cluster is running. Start one: %tnt_cluster start -n 4")
         return self.running
 
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are now."""
+        return 0 if self.running is None else self.running.ranks
+
     def close(self) -> None:
         """Stops the cluster if one runs."""
         self.closed.set()

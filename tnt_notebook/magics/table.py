@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tnt_notebook.cluster import Links, RankStatus
 
-_HEADERS = ("rank", "host", "node", "link", "pid", "cores", "GPU", "memory", "state")
-_LEFT = {"host", "link", "cores", "GPU", "state"}
+_HEADERS = ("rank", "host", "node", "link", "pid", "runs on", "GPU", "memory", "state")
+_LEFT = {"host", "link", "runs on", "GPU", "state"}
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def status_table(rows: Sequence[RankStatus]) -> str:
             str(row.node),
             row.link or "-",
             str(row.pid),
-            _spans(row.cores),
-            {None: "all", "-1": "none"}.get(row.gpu, row.gpu) or "none",
+            _cores(row, rows),
+            _gpus(row.gpu, row.gpus),
             "-" if row.memory is None else f"{row.memory / 2**20:.0f} MiB",
             row.state,
         )
@@ -112,6 +112,28 @@ def links_line(links: Links, ranks: int) -> str:
         return "one rank has nobody to exchange with"
     lanes = "" if links.lanes == 1 else f", with {links.lanes} progress threads each"
     return f"ranks exchange by {links.by}{lanes}: {links.reason}"
+
+
+def _cores(row: RankStatus, rows: Sequence[RankStatus]) -> str:
+    """Numbers of cores, and whether the rank has them for itself."""
+    named = f"core{'s' * (len(row.cores) > 1)} {_spans(row.cores)}"
+    living = [one for one in rows if one.host == row.host and one.state != "dead"]
+    shared = any({*row.cores} & {*one.cores} for one in living if one.rank != row.rank)
+    return named + ", shared" * (shared and row in living)
+
+
+def _gpus(visible: str | None, count: int | None) -> str:
+    """What a rank sees of the GPUs of its host.
+
+    Args:
+        visible: its CUDA_VISIBLE_DEVICES.
+        count: of the host; None: not known.
+    """
+    if count == 0 or visible in ("", "-1"):
+        return "none"
+    if visible is None:
+        return {None: "all", 1: "GPU 0"}.get(count, f"all {count}")
+    return f"GPU{'s' * (',' in visible)} {visible}"
 
 
 def _spans(numbers: Sequence[int]) -> str:

@@ -18,6 +18,7 @@ from tnt_notebook.errors import TraceError
 from tnt_notebook.magics import progress
 from tnt_notebook.magics.table import Table
 from tnt_notebook.telemetry import archive, run_folder
+from tnt_notebook.telemetry.activities import ribbon_of
 from tnt_notebook.telemetry.archive import RunInfo
 from tnt_notebook.telemetry.run_reader import read
 
@@ -51,7 +52,7 @@ def show(run: RunInfo, leave: threading.Event) -> Trace:
     if run.state == "running":
         follow(run, leave)
         return trace
-    told = saved.summary_bundle(run.title, run.ranks, frames, *ending(run))
+    told = saved.summary_bundle(run.title, run.ranks, frames, *ending(run), ribbon_of(frames))
     progress.show(told, saved.figure_bundle(frames))
     return trace
 

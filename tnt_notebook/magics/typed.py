@@ -1,6 +1,7 @@
-"""What comes before every magic: its line is parsed.
+"""What comes before every magic: its line is parsed, or its help shown where it asks for that.
 
-Ranks and names stand in a line as ``0,2-3`` and ``ring,direct``.
+A word that nobody knows is named, with the one that was probably meant. Ranks and names stand in a
+line as ``0,2-3`` and ``ring,direct``.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import functools
 import re
 import shlex
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from IPython.core.error import UsageError
 
+from tnt_notebook.magics.help import ASKS, help_text
 from tnt_notebook.magics.session import Session
+from tnt_notebook.words import meant
 
 #: Beyond any cluster's: what is written down as a range is a list here.
 MOST_RANKS = 1 << 16
@@ -28,9 +32,46 @@ def typed(magic: Callable[..., Any], session: Session) -> Callable[..., Any]:
 
     @functools.wraps(magic)
     def run(line: str, *cell: str) -> Any:
-        return magic(session, magic.parser.parse_args(words_of(line)), *cell)  # type: ignore[attr-defined]
+        parser: argparse.ArgumentParser = magic.parser  # type: ignore[attr-defined]
+        words = words_of(line)
+        if {*words} & {*ASKS}:
+            print(help_text(parser, words))
+            return None
+        return magic(session, _parsed(parser, words), *cell)
 
     return run
+
+
+def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """The arguments that words are.
+
+    Raises:
+        UsageError: they are none; it says what was probably meant.
+    """
+    options = parser._option_string_actions
+    for before, word in pairwise(["", *words]):
+        flag = word.partition("=")[0]
+        takes = before in options and options[before].nargs != 0
+        if takes or not re.fullmatch(r"--?[A-Za-z][\w-]*", flag):
+            continue
+        if not any(known.startswith(flag) or word[:2] == known for known in options):
+            # Also by their names in Python: ranks is -n.
+            names = {f"--{one.dest.replace('_', '-')}": name for name, one in options.items()}
+            near = meant(flag, names | {name: name for name in options})
+            raise UsageError(f"there is no {flag}{near or f': see %{parser.prog} -h'}")
+    try:
+        return parser.parse_args(words)
+    except UsageError as error:
+        wrong = re.search(r"argument (\S+): invalid choice: '([^']*)'", str(error))
+        known = _choices(parser, wrong[1]) if wrong else []
+        near = meant(wrong[2], dict(zip(known, known, strict=True))) if wrong else ""
+        raise UsageError(f"{error}{near}") from None
+
+
+def _choices(parser: argparse.ArgumentParser, argument: str) -> list[str]:
+    """What an argument of this name can be."""
+    named = (a for a in parser._actions if argument in ("/".join(a.option_strings), a.dest))
+    return [str(choice) for action in named for choice in action.choices or ()]
 
 
 def words_of(line: str) -> list[str]:

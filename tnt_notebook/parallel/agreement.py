@@ -14,6 +14,7 @@ from tnt_notebook.comm import World
 from tnt_notebook.errors import DisagreementError, DivergenceError
 from tnt_notebook.keras.absent import is_here
 from tnt_notebook.parallel.holders import broadcast_value, holders_of
+from tnt_notebook.telemetry import activities
 
 
 def agree(over: World, facts: dict[str, Any]) -> None:
@@ -23,7 +24,8 @@ def agree(over: World, facts: dict[str, Any]) -> None:
     """
     if over.size == 1:
         return
-    everyone = everyones(over, facts)
+    with activities.during("wait"):
+        everyone = everyones(over, facts)
     calls = [theirs.get("call") for theirs in everyone]
     if len(set(calls)) > 1:
         told = ", ".join(f"rank {r}: {call}" for r, call in enumerate(calls))

@@ -25,6 +25,7 @@ from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.keras.tensorflow import assignments_recorded
 from tnt_notebook.keras.training import call_in_turn, initial_epoch, set_initial_epoch
 from tnt_notebook.parallel import agreement
+from tnt_notebook.telemetry import activities
 
 _BATCH_HOOKS = tuple(
     f"on_{phase}_batch_{moment}"
@@ -113,6 +114,8 @@ class SharedCallbacks(CallbackList):
         touched: set[int] = set()  # of TensorFlow's variables: some callbacks assign those
         lengths = _lengths(self.model)
         train_function = self.model.train_function
+        if hook == "on_epoch_end":
+            activities.begin("epoch_end" if self._over.rank == 0 else "wait")
         with assignments_recorded(lambda v: touched.add(id(v))), self._alone():
             call()
         if self.model.train_function is not train_function:

@@ -15,9 +15,12 @@ import numpy as np
 
 from tnt_notebook.comm import World
 from tnt_notebook.comm.clocks import Clocks
+from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.meters import Rapl, gpu, memory
 from tnt_notebook.plan.families import bubble_by_formula, less_idle
 from tnt_notebook.plan.schedule import Schedule
+from tnt_notebook.telemetry import activities
+from tnt_notebook.telemetry.activities import Activities
 from tnt_notebook.telemetry.boxes import BOX, last_step
 from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, mean, of_steps
 from tnt_notebook.telemetry.events import PHASES, exchange_rate, is_of
@@ -47,6 +50,7 @@ class Look(NamedTuple):
             hosts. That of the rank which waits least for others.
         memory: bytes of each rank.
         energy: joules of all hosts and GPUs since the run began, where there are counters.
+        activities: what ranks have done since the last look.
     """
 
     breakdown: list[Breakdown]
@@ -54,6 +58,7 @@ class Look(NamedTuple):
     rate: float | None
     memory: list[int]
     energy: float | None
+    activities: list[Activities]
 
 
 class _Facts(NamedTuple):
@@ -66,6 +71,7 @@ class _Facts(NamedTuple):
     joules: float  # of its host, if the rank is the first there; NaN without a counter
     gpu: float
     gpu_joules: float
+    activities: float  # of how many it has news
 
 
 class Looks:
@@ -111,9 +117,11 @@ class Looks:
         boxes = last_step(events, self._phase, self._gradients_from)
         late = over.rank == 0 and time.monotonic() >= self._compare_at
         joules = self._rapl.joules() if self._rapl else 0.0
+        did = activities.gathered(all_of_it=whole_run)
         own = _Facts(
             len(boxes), late, exchange_rate(events), memory(),
             math.nan if joules is None else joules, gpu().id, gpu().joules() - self._gpu_begin,
+            did is not None,
         )  # fmt: skip
         told = over.allgather(np.array([[*mean(steps or [NOTHING]), *own]], np.float64))
         everyone = [_Facts(*map(float, row[len(NOTHING) :])) for row in told]
@@ -121,6 +129,9 @@ class Looks:
             self._clocks = over.compare_clocks()
             self._compare_at = time.monotonic() + _CLOCKS_S
         trace = self._gathered(boxes, int(max(facts.boxes for facts in everyone)))
+        news: list[Activities | None] = []
+        if any(facts.activities for facts in everyone):
+            news = agreement.everyones(over, did)
         if over.rank != 0:
             return None
         return Look(
@@ -129,6 +140,7 @@ class Looks:
             max(facts.rate for facts in everyone) if len(set(over.node)) > 1 else None,
             [int(facts.memory) for facts in everyone],
             _energy(everyone),
+            [one for one in news if one is not None],
         )
 
     def _gathered(self, boxes: np.ndarray, most: int) -> StepTrace | None:

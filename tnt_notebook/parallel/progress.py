@@ -90,6 +90,7 @@ class Progress:
         look = self._looks.look(whole_run)
         if look is None:
             return
+        self._recorder.activities(look.activities)
         self._recorder.breakdown(look.breakdown)
         self._recorder.seen(look.step, look.memory, look.energy, look.rate, self._flops)
         found = sum(len(row["kinds"]) for row in look.step["rows"]) if look.step else 0
@@ -121,6 +122,8 @@ class Progress:
     def run(self) -> Iterator[None]:
         """Around the run: reports the last frame, which says how it ended."""
         state: State = "failed"
+        if self._report is not None:
+            self._report(self._recorder.frame(time.time()))
         try:
             yield
             state = "stopped" if self.stopped else "finished"

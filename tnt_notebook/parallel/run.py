@@ -16,7 +16,7 @@ import keras
 from tnt_notebook.comm import channels
 from tnt_notebook.keras.adapters import without_validation_split
 from tnt_notebook.keras.training import in_order
-from tnt_notebook.parallel import agreement
+from tnt_notebook.parallel import activity, agreement
 from tnt_notebook.parallel.callbacks import SharedCallbacks
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
@@ -28,7 +28,7 @@ from tnt_notebook.parallel.pipeline.weights import finalized_where_it_is
 from tnt_notebook.parallel.prepare import prepare
 from tnt_notebook.parallel.progress import Progress
 from tnt_notebook.parallel.session import Run, Session
-from tnt_notebook.telemetry import Phase
+from tnt_notebook.telemetry import Phase, activities
 
 Method = Callable[..., Any]
 
@@ -194,6 +194,7 @@ def _running(
     session.progress, session.fit_checkpoints = progress, checkpoints
 
     def watch(hook: str, number: int, logs: dict[str, Any]) -> None:
+        activity.follow(phase, hook)
         if checkpoints is not None and session.checkpoints is not None:
             checkpoints.watch(hook, number, logs)
             progress.written(session.checkpoints.written)
@@ -202,6 +203,7 @@ def _running(
             when = f"at the end of epoch {number + 1}"
             agreement.check_identical(session.over, state_of(model), when)
 
+    activities.begin("trace")
     try:
         with progress.run():
             shared = SharedCallbacks(
@@ -217,6 +219,7 @@ def _running(
             yield progress, shared
             progress.look(whole_run=True)
     finally:
+        activities.begin("build")
         session.progress = session.fit_checkpoints = None
         functions.forget_votes()
 

@@ -9,14 +9,17 @@ from typing import Any
 import tensorflow as tf
 
 from tnt_notebook.comm import World, ops
+from tnt_notebook.telemetry import activities
 
 
 def input_timed(
     run: Callable[[Any], dict[str, Any]], over: World
 ) -> Callable[[Any], dict[str, Any]]:
-    """A step that says, too, how long it waits for its batch."""
+    """A step that says, too, when it is traced, and how long it waits for its batch."""
 
     def run_timed(batch: Any) -> dict[str, Any]:
+        if tf.inside_function():
+            activities.begin("trace")
         begin = ops.clock(over=over)  # waits for nothing
         leaves = tf.nest.flatten(batch, expand_composites=True)
         with tf.control_dependencies([leaf for leaf in leaves if leaf is not None]):

@@ -34,6 +34,7 @@ class Memory:
 
     @property
     def total(self) -> int:
+        """All of them together."""
         return self.weights + self.gradients + self.optimizer + self.activations
 
 

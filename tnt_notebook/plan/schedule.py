@@ -53,10 +53,12 @@ class Schedule:
 
     @property
     def ranks(self) -> int:
+        """How many ranks it is for."""
         return len(self.actions)
 
     @property
     def stages(self) -> int:
+        """How many stages there are, on all ranks together."""
         return len(self.rank_of)
 
     def stages_of(self, rank: int) -> list[int]:

@@ -25,6 +25,7 @@ class Costs:
     transfer: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
     def of(self, action: Action) -> float:
+        """Seconds of an action."""
         stage = action.stage
         return {
             "F": self.forward[stage],

@@ -8,10 +8,10 @@ of a day; in the notebook about as many. The latest is always there.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from tnt_notebook.telemetry.analysis import main_run
-from tnt_notebook.telemetry.frame import Frame, Row, news
+from tnt_notebook.telemetry.frame import Frame, Row, news, with_news
 from tnt_notebook.telemetry.sampling import evenly
 
 #: In the notebook: frames of a run (with 1,024 ranks they take 60 MB), those of them with a step
@@ -86,13 +86,13 @@ def _thinned(run: list[Frame], limit: int) -> list[Frame]:
         return run
     stay = {id(frame) for frame in evenly(run, limit, _elapsed)}
     thin: list[Frame] = []
-    passed: dict[str, object] = {}
+    passed: dict[str, Any] = {}
     for frame in run:
         if id(frame) in stay:
-            thin.append(cast(Frame, {**passed, **frame}) if passed else frame)
+            thin.append(cast(Frame, with_news(passed, frame)) if passed else frame)
             passed = {}
         else:
-            passed |= news(frame)
+            passed = with_news(passed, news(frame))
     return thin
 
 

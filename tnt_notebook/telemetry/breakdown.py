@@ -37,6 +37,7 @@ class Breakdown(NamedTuple):
 
     @property
     def step(self) -> float:
+        """All parts together."""
         return sum(self)
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+from tnt_notebook.telemetry.activities import Activities, is_even
 from tnt_notebook.telemetry.breakdown import PARTS
 from tnt_notebook.telemetry.step_trace import Count, StepTrace
 
@@ -18,6 +19,7 @@ FRAME_VERSION = 1
 #: What a frame has only when there is something new about it.
 NOW_AND_THEN = (
     "rows", "breakdown", "memory", "energy", "flops", "rate", "checkpoint", "step_trace",
+    "activities",
 )  # fmt: skip
 
 Phase = Literal["fit", "evaluate", "predict"]
@@ -75,13 +77,23 @@ class Frame(TypedDict):
     the seconds that it took; in the frame after it was written."""
     step_trace: NotRequired[StepTrace]
     """The latest step, box by box; in frames after a look."""
+    activities: NotRequired[list[Annotated[Activities, is_even]]]
+    """What ranks have done since they last told; in frames after a look."""
     rows: NotRequired[list[EpochRow]]
     """All epochs finished so far; only in frames that follow the end of an epoch or end the run."""
 
 
-def news(frame: Frame) -> dict[str, Any]:
+def news(frame: Mapping[str, Any]) -> dict[str, Any]:
     """What must not be lost with a frame that is dropped: the next one takes it along."""
     return {name: value for name, value in frame.items() if name in NOW_AND_THEN}
+
+
+def with_news(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """A frame, or the news of one, with news of before: of activities all, else what is later."""
+    joined = {**earlier, **later}
+    if "activities" in earlier and "activities" in later:
+        joined["activities"] = [*earlier["activities"], *later["activities"]]
+    return joined
 
 
 def finite_logs(logs: Mapping[str, Any]) -> Row:

@@ -14,8 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tnt_notebook.telemetry.activities import Activities
 from tnt_notebook.telemetry.breakdown import Breakdown
-from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
+from tnt_notebook.telemetry.frame import (
+    FRAME_VERSION,
+    Frame,
+    Phase,
+    Row,
+    State,
+    finite_logs,
+    with_news,
+)  # fmt: skip
 from tnt_notebook.telemetry.sampling import evenly
 from tnt_notebook.telemetry.step_trace import StepTrace
 
@@ -127,6 +136,12 @@ class Recorder:
         """Records that a checkpoint is on disk."""
         with self._lock:
             self._seen["checkpoint"] = written
+
+    def activities(self, news: Sequence[Activities]) -> None:
+        """Records what ranks have done."""
+        with self._lock:
+            if news:
+                self._seen = with_news(self._seen, {"activities": list(news)})
 
     def breakdown(self, of_ranks: Sequence[Breakdown]) -> None:
         """Records where the time of a step goes on each rank: since the last look, or, at the end,

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import psutil
 
@@ -20,7 +20,7 @@ from tnt_notebook.telemetry.bounds import (
     without_step,
 )  # fmt: skip
 from tnt_notebook.telemetry.codec import encode
-from tnt_notebook.telemetry.frame import Frame, Row, State, news
+from tnt_notebook.telemetry.frame import Frame, Row, State, news, with_news
 
 _JITTER_S = 0.01
 
@@ -147,10 +147,10 @@ class _Pending:
             else:
                 self._next_step = next_step(frame["elapsed"])
         if frame["state"] == "running" and frame["time"] < self._next:
-            self._held |= news(frame)
+            self._held = with_news(self._held, news(frame))
             return None
         self._next = frame["time"] + INTERVAL_S - _JITTER_S
-        whole: Frame = {**self._held, **frame}  # type: ignore[typeddict-item]
+        whole = cast(Frame, with_news(self._held, frame))
         self._held = {}
         self._rows = whole.pop("rows", self._rows)
         if rows := [row for row in self._rows if (row["epoch"] or 0) > self.epoch]:

@@ -19,6 +19,7 @@ from tnt_notebook.parallel.checkpoint.writer import owners
 from tnt_notebook.parallel.data import Sharded
 from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.model_state import state_of
+from tnt_notebook.telemetry import activities
 
 
 class FitCheckpoints:
@@ -130,10 +131,12 @@ class FitCheckpoints:
         writers = self._owners() if run.options.folder is not None else []
         in_memory = run.options.in_memory
         wanted = None if in_memory else [rank == run.over.rank for rank in writers]
-        snapshot = take(
-            run.over, self._model, place, self.callbacks, position, logs, stopped, wanted, in_memory
-        )
-        run.keep(snapshot, writers)
+        with activities.during("checkpoint"):
+            snapshot = take(
+                run.over, self._model, place, self.callbacks, position, logs, stopped, wanted,
+                in_memory,
+            )  # fmt: skip
+            run.keep(snapshot, writers)
 
     def _owners(self) -> list[int]:
         """The rank that writes each variable."""

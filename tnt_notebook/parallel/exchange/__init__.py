@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tnt_notebook.comm import World
 
+#: A function of gradients, variables, scale and world, as described above; it returns gradients.
 Exchange = Callable[[Sequence[Any], "Sequence[keras.Variable]", "tf.Tensor", "World"], list[Any]]
 
 __all__ = ["Exchange"]

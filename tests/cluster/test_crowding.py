@@ -1,0 +1,32 @@
+"""What is said, and how long is waited, where ranks have to share cores."""
+
+import os
+
+import pytest
+
+from tnt_notebook.cluster import crowding
+from tnt_notebook.cluster.request import request
+
+
+@pytest.mark.parametrize(("cores", "ranks", "seconds"), [(2, 2, 60), (2, 64, 525), (8, 4, 60)])
+def test_the_time_to_answer_grows_with_ranks_on_a_core(monkeypatch, cores, ranks, seconds):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores))
+    assert request(ranks).timeout_s == seconds
+    assert request(ranks, timeout=7).timeout_s == 7  # as a person or a site says
+    assert request(ranks, launcher="slurm").timeout_s == 180
+
+
+@pytest.mark.parametrize(
+    ("cores", "ranks", "said"),
+    [
+        (2, 4, ""),
+        (2, 64, "64 ranks share the 2 cores of this machine, about 32 on each: up to 9 min may "
+         "pass until all answer, and they train no faster than 2 ranks."),
+        (1, 3, "3 ranks share the only core of this machine, about 3 on each: up to 90 s may pass "
+         "until all answer, and they train no faster than 1 rank."),
+    ],
+)  # fmt: skip
+def test_many_ranks_on_a_core_are_warned_of(monkeypatch, cores, ranks, said):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores))
+    assert crowding.warning(ranks, "local", request(ranks).timeout_s) == said
+    assert crowding.warning(ranks, "slurm", 180) == ""

@@ -1,0 +1,48 @@
+"""The control groups of this process, in which Linux counts and limits what processes take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+#: Where the groups for memory are: lines of /proc/self/cgroup, and folders; of cgroups 1 and 2.
+_GROUPS = (
+    (r"^\d+:(?:.*,)?memory(?:,.*)?:/(.*)$", Path("/sys/fs/cgroup/memory")),
+    (r"^0::/(.*)$", Path("/sys/fs/cgroup")),
+)
+_LIMITS = ("memory.limit_in_bytes", "memory.max")
+_USED = {"memory.limit_in_bytes": "memory.usage_in_bytes", "memory.max": "memory.current"}
+#: Of what is used: files that were read, and can be read again.
+_CACHED = re.compile(r"^(?:total_)?inactive_file (\d+)$", re.MULTILINE)
+
+
+def files(names: tuple[str, str]) -> Iterator[Path]:
+    """Files of this process's group for memory, and of those that hold it, innermost first.
+
+    Args:
+        names: of the file, in cgroups 1 and in cgroups 2.
+    """
+    own = Path("/proc/self/cgroup").read_text()
+    for (pattern, root), name in zip(_GROUPS, names, strict=True):
+        if found := re.search(pattern, own, re.MULTILINE):
+            # In a container the path may be the host's, and the root this container's group.
+            folder = root / found[1]
+            holding = [parent for parent in folder.parents if root in parent.parents]
+            for group in dict.fromkeys((folder, *holding, root)):
+                if (group / name).exists():
+                    yield group / name
+
+
+def memory_left() -> int:
+    """Bytes that processes of this group can still take, by what its host has and its limits."""
+    left = [psutil.virtual_memory().available]
+    for limit in files(_LIMITS):
+        most = limit.read_text().strip()
+        if most.isdecimal():  # else "max"
+            used = int(limit.with_name(_USED[limit.name]).read_text())
+            cached = _CACHED.findall(limit.with_name("memory.stat").read_text())
+            left.append(int(most) - used + max(map(int, cached), default=0))
+    return max(0, min(left))

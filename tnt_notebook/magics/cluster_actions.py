@@ -1,0 +1,37 @@
+"""What ``%tnt_cluster`` can do, and what may follow each action: for checks, help, completion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tnt_notebook.cluster.options import OPTIONS
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something to do with a cluster.
+
+    Attributes:
+        help: what it does, in a line.
+        which: what its second word stands for; "" where it takes none.
+        flags: of options that say something to it.
+    """
+
+    help: str
+    which: str = ""
+    flags: tuple[str, ...] = ()
+
+
+ACTIONS = {
+    "start": Action(
+        "starts ranks: on this machine, on other hosts, or in a job",
+        flags=(*(option.flag for option in OPTIONS.values() if option.typed), "--dry-run"),
+    ),
+    "status": Action("a line for each rank, and how they exchange"),
+    "stop": Action("ends the ranks", "ID"),
+    "restart": Action("the same ranks again; variables on them are lost", flags=("--missing",)),
+    "logs": Action("what ranks wrote, C++ libraries included", "RANK"),
+    "list": Action("all clusters of yours"),
+    "attach": Action("takes over ranks that live on, after a restart", "ID", ("--force",)),
+    "detach": Action("leaves the ranks for another notebook", flags=("--keep",)),
+}

@@ -1,0 +1,283 @@
+"""What each rank does over a whole run: it starts, imports, traces, trains, waits.
+
+::
+
+    rank 0  |starting|importing|building|tracing|training......|validation|end of epoch|training..
+    rank 1  |starting|importing   |wait.|tracing|training......|validation|wait........|training..
+
+A rank does one thing at a time, until the next begins. There are a few an epoch; steps have traces
+of their own, see :mod:`.step_trace`. The kinds are a table, ``activities.json``, for Python and the
+browser.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from tnt_notebook.telemetry.step_trace import Count
+
+
+@dataclass(frozen=True)
+class Doing:
+    """A row of the table.
+
+    Attributes:
+        letter: by which it travels.
+        name: by which code says that it begins.
+        words: what a legend calls it.
+        meaning: for the reader of the table.
+        colour: in light and dark themes.
+    """
+
+    letter: str
+    name: str
+    words: str
+    meaning: str
+    colour: str
+
+
+_ROWS = json.loads(Path(__file__).with_name("activities.json").read_bytes())
+#: What a rank may be doing, by letter, in the order of a legend.
+DOING = {row["letter"]: Doing(**row) for row in _ROWS}
+#: Letters by name.
+LETTER = {doing.name: doing.letter for doing in DOING.values()}
+
+#: Seconds between two tellings of a rank at least; of a long run more: what is shorter than this
+#: part of it would be less than a pixel.
+_TELL_S, _PIXEL = 0.2, 1 / 2000
+#: Of more ranks each tells less often.
+_RANKS_AT_FULL_PACE = 64
+
+
+class Activities(TypedDict):
+    """What a rank has done since it last told: each entry until the begin of the next."""
+
+    rank: Count
+    doing: Annotated[str, lambda letters: set(letters) <= set(DOING)]
+    """A letter for each entry."""
+    begins: list[float]
+    """Unix times in seconds."""
+    seconds: Annotated[dict[str, float], lambda seconds: set(seconds) <= set(DOING)]
+    """How long it has done what, by letter, since the run began, up to the begin of the last entry.
+    What was too short to be told is counted, too."""
+
+
+def is_even(news: Activities) -> bool:
+    """Whether each entry has a begin."""
+    return len(news["doing"]) == len(news["begins"])
+
+
+class Log:
+    """What this rank does in a cell. Of one thread; another tells it.
+
+    Args:
+        tell: called with what is new, a few times a second at most.
+        ranks: how many tell.
+    """
+
+    def __init__(self, rank: int, ranks: int, tell: Callable[[Activities], None]) -> None:
+        self._rank, self._tell = rank, tell
+        self._pace = max(1.0, ranks / _RANKS_AT_FULL_PACE)
+        self._lock = threading.Lock()
+        self._doing: list[str] = []
+        self._begins: list[float] = []
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._since = 0.0  # when the last entry began, or went on
+        self._told = self._gathered = 0
+        self._ended = threading.Event()
+        self._teller = threading.Thread(target=self._run, name="tnt-activities", daemon=True)
+        self._teller.start()
+
+    @property
+    def now(self) -> str:
+        """What the rank does, by name; empty before it has said so."""
+        return DOING[self._doing[-1]].name if self._doing else ""
+
+    def begin(self, name: str) -> None:
+        """Something else begins."""
+        letter = LETTER[name]
+        if self._doing and self._doing[-1] == letter:
+            return
+        now = time.time()
+        with self._lock:
+            if self._doing:
+                self._seconds[self._doing[-1]] += now - self._since
+            self._since = now
+            known = max(1, self._told, self._gathered)
+            if len(self._doing) > known and now - self._begins[-1] < self._shortest(now):
+                # Too short to be seen, and nobody knows of it: as if it had not been.
+                del self._doing[-1], self._begins[-1]
+                if self._doing[-1] == letter:
+                    return
+            self._doing.append(letter)
+            self._begins.append(now)
+
+    def gather(self, all_of_it: bool = False) -> Activities | None:
+        """What is new since the last call, as far as it was told; None where there is nothing."""
+        with self._lock:
+            since = self._gathered
+            self._gathered = len(self._doing) if all_of_it else max(since, self._told)
+            return self._news(since, self._gathered) if since < self._gathered else None
+
+    def end(self) -> None:
+        """Tells what is new, and no more after it."""
+        self._ended.set()
+        self._teller.join()
+        self._say(all_of_it=True)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._interval()):
+            self._say()
+
+    def _say(self, all_of_it: bool = False) -> None:
+        with self._lock:
+            since, end = self._told, len(self._doing)
+            now = time.time()
+            if end and not all_of_it and now - self._begins[-1] < self._shortest(now):
+                end -= 1  # it may be over before anybody could see it
+            if end <= since:
+                return
+            self._told = end
+            news = self._news(since, end)
+        self._tell(news)
+
+    def _news(self, since: int, end: int) -> Activities:
+        begins = [round(begin, 3) for begin in self._begins[since:end]]
+        seconds = {letter: round(s, 3) for letter, s in self._seconds.items()}
+        letters = "".join(self._doing[since:end])
+        return Activities(rank=self._rank, doing=letters, begins=begins, seconds=seconds)
+
+    def _interval(self) -> float:
+        return self._pace * max(_TELL_S, self._shortest(time.time()))
+
+    def _shortest(self, now: float) -> float:
+        return max(0.01, _PIXEL * (now - self._begins[0])) if self._begins else 0.0
+
+
+_log: Log | None = None
+
+
+@contextlib.contextmanager
+def logged(log: Log) -> Iterator[None]:
+    """Inside, what this process does goes into a log."""
+    global _log
+    _log = log
+    try:
+        yield
+    finally:
+        _log = None
+        log.end()
+
+
+def begin(name: str) -> None:
+    """This rank begins something, by its name in the table. Does nothing without a log."""
+    if _log is not None:
+        _log.begin(name)
+
+
+def now() -> str:
+    """What this rank does, by name; empty without a log."""
+    return "" if _log is None else _log.now
+
+
+@contextlib.contextmanager
+def during(name: str) -> Iterator[None]:
+    """Around something; after it the rank does what it did before."""
+    before = now()
+    begin(name)
+    try:
+        yield
+    finally:
+        if before:
+            begin(before)
+
+
+def gathered(all_of_it: bool = False) -> Activities | None:
+    """What is new on this rank since the last call, see :meth:`Log.gather`."""
+    return None if _log is None else _log.gather(all_of_it)
+
+
+@dataclass
+class RankRibbon:
+    """All that a rank has told of a run, as in :class:`Activities`.
+
+    Attributes:
+        before: seconds of the processes that had its place before.
+        marked: since when it does what it cannot tell itself, until it tells again; Unix time.
+    """
+
+    doing: str = ""
+    begins: list[float] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    before: dict[str, float] = field(default_factory=dict)
+    marked: float | None = None
+
+
+@dataclass
+class Ribbon:
+    """What all ranks did over a run.
+
+    Attributes:
+        began, ended: Unix times; it ends with the last thing that is known of it.
+        ranks: those that have told, by rank.
+    """
+
+    began: float
+    ended: float
+    ranks: dict[int, RankRibbon] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.ended - self.began
+
+
+def ribbon_of(frames: Sequence[Mapping[str, Any]]) -> Ribbon:
+    """As the frames of a run say it."""
+    told = [news for frame in frames for news in frame.get("activities", [])]
+    begins = [news["begins"][0] for news in told] + [frame["start"] for frame in frames]
+    ribbon = Ribbon(min(begins, default=0.0), max((f["time"] for f in frames), default=0.0))
+    for news in told:
+        add(ribbon, news)
+    return ribbon
+
+
+def add(ribbon: Ribbon, news: Activities) -> None:
+    """Puts what a rank tells behind what it has told; what is known already is passed over."""
+    own = ribbon.ranks.setdefault(news["rank"], RankRibbon())
+    after = own.begins[-1] if own.begins else 0.0
+    new = bisect_left(news["begins"], after + 5e-4)  # told to a thousandth of a second
+    if new < len(news["begins"]):
+        if own.marked is not None:
+            own.before, own.marked = totals(own, news["begins"][new]), None
+        own.doing += news["doing"][new:]
+        own.begins += news["begins"][new:]
+        own.seconds = dict(news["seconds"])
+
+
+def mark(ribbon: Ribbon, ranks: Iterable[int], name: str, at: float) -> None:
+    """What is known of ranks that cannot tell it themselves: that they are dead, say."""
+    for rank in ranks:
+        own = ribbon.ranks.setdefault(rank, RankRibbon())
+        own.before, own.seconds, own.marked = totals(own, at), {}, at
+        own.doing += LETTER[name]
+        own.begins.append(at)
+
+
+def totals(own: RankRibbon, until: float) -> dict[str, float]:
+    """Seconds for which a rank has done what, by letter, until a Unix time."""
+    seconds = defaultdict(float, own.seconds)
+    for letter, before in own.before.items():
+        seconds[letter] += before
+    if own.doing:
+        seconds[own.doing[-1]] += max(0.0, until - own.begins[-1])
+    return dict(seconds)

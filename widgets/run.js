@@ -1,0 +1,220 @@
+// The upper deck: the whole run, from its begin until now. The playhead says which step the lower deck shows.
+
+import { DOING } from "./activities.js";
+import { button, entry, make, setText, sharpContext } from "./dom.js";
+import { clock, label, number } from "./format.js";
+import { curvesOf, epochEnds, looksOf } from "./history.js";
+import { obeyKeys } from "./keys.js";
+import { paintRun, runLayout, xAt } from "./paint_run.js";
+import { entriesOf, entryInWords, lettersIn, rangeInWords, ribbonRows } from "./ribbon.js";
+import { CLOSER, moved, zoomed } from "./sight.js";
+import { themeOf } from "./theme.js";
+import { tip } from "./tip.js";
+
+const NEAR = 6; // pixels: the playhead is taken from here, too
+const CLICK = 3; // pixels: who moves less has clicked
+
+/** `lookAt` is called with what the `look` trait is to be. */
+export function run(ranks, lookAt) {
+  const account = make("p", "tnt-account", { role: "status", "aria-live": "polite" });
+  const log = button("tnt-tool", "log", () => change({ isLog: !state.isLog }), {
+    "aria-pressed": "false", title: "Logarithmic scale of loss and metrics",
+  });
+  const whole = button("tnt-tool", "whole run", () => change({ sight: null, range: null }), { title: "Show the whole run (0)" });
+  const canvas = make("canvas", "tnt-run-canvas", {
+    role: "img", tabindex: 0, "data-lm-suppress-shortcuts": "true", // else keys would move JupyterLab's cells
+  });
+  const over = make("div", "tnt-over", {}, [canvas]);
+  const words = tip(over);
+  const legend = make("div", "tnt-legend", { "aria-hidden": "true" });
+  const keys = obeyKeys(canvas, [
+    [["w", "+", "="], "closer", () => zoom(CLOSER)],
+    [["s", "-"], "farther", () => zoom(1 / CLOSER)],
+    [["a"], "to the left", () => shift(-0.2)],
+    [["d"], "to the right", () => shift(0.2)],
+    [["ArrowLeft"], "the step before", () => goTo(-1)],
+    [["ArrowRight"], "the step after", () => goTo(1)],
+    [["l"], "the latest step", () => lookAt({ which: "live" })],
+    [["0"], "the whole run", () => change({ sight: null, range: null })],
+    [["Escape"], "no selection", () => change({ range: null })],
+  ]);
+  const element = make("div", "tnt-run", {}, [
+    make("div", "tnt-line tnt-heading", {}, [account, make("div", "tnt-tools", {}, [log, whole])]),
+    over, legend, keys,
+  ]);
+
+  /** sight: null for the whole run; range: what is selected; both [from, to] in seconds. */
+  let state = { sight: null, range: null, isLog: false };
+  let view = null;
+  let scene = null;
+
+  function change(news) {
+    state = { ...state, ...news };
+    draw();
+  }
+
+  function zoom(factor, at) {
+    const end = scene.end;
+    const next = zoomed(state.sight ?? [0, end], end, factor, at);
+    change({ sight: next[1] - next[0] >= end * (1 - 1e-9) ? null : next });
+  }
+
+  function shift(share) {
+    if (!state.sight) return;
+    const [from, to] = state.sight;
+    change({ sight: moved(state.sight, scene.end, share * (to - from)) });
+  }
+
+  /** To where the steps before and after the playhead may be: a fiftieth of what is in sight. */
+  function goTo(direction) {
+    const [from, to] = scene.sight;
+    const at = view.timeline.at ?? scene.end;
+    lookAt({ which: "at", seconds: Math.max(0, Math.min(scene.end, at + (direction * (to - from)) / 50)) });
+  }
+
+  function draw() {
+    if (view === null || over.clientWidth === 0) return;
+    const { ribbon, history, rows: epochs, seconds } = view;
+    const end = Math.max(seconds, 1e-3);
+    const curves = history.length ? curvesOf(history, epochs, ribbon.began) : [];
+    const rows = ribbonRows(Math.max(ranks, ...ribbon.rows.map(([rank]) => rank + 1)), view.timeline.pipelines);
+    const theme = themeOf(canvas);
+    const ratio = window.devicePixelRatio || 1;
+    scene = {
+      ribbon, rows, curves, theme, ratio, end, isLog: state.isLog, sight: state.sight ?? [0, end],
+      looks: history.length ? looksOf(history, ribbon.began) : [],
+      epochs: history.length ? epochEnds(history, epochs, ribbon.began) : [],
+      layout: runLayout(rows, over.clientWidth, curves.length > 0),
+    };
+    const context = sharpContext(canvas, scene.layout.width, scene.layout.height);
+    paintRun(context, scene);
+    paintRange(context);
+    paintPlayhead(context);
+    log.hidden = curves.length === 0;
+    log.setAttribute("aria-pressed", String(state.isLog));
+    whole.disabled = state.sight === null && state.range === null;
+    const said = state.range ? rangeInWords(ribbon, state.range, end) : view.account;
+    setText(account, said);
+    canvas.setAttribute("aria-label", `The whole run on ${ranks} ranks, ${clock(end)}. ${said} Press ? for keys.`);
+    drawLegend(ribbon, theme);
+  }
+
+  let legendOf = "";
+  function drawLegend(ribbon, theme) {
+    const letters = lettersIn(ribbon);
+    const asked = JSON.stringify([letters, theme]);
+    if (asked === legendOf) return;
+    legendOf = asked;
+    legend.replaceChildren(...letters.map((letter) => (
+      entry(DOING[letter].words, letter === "w" ? theme.quiet : DOING[letter].colour, "", "inherit", letter === "w")
+    )));
+  }
+
+  function paintRange(context) {
+    if (!state.range) return;
+    const [from, to] = state.range.map((seconds) => xAt(scene, seconds));
+    context.fillStyle = scene.theme.text;
+    context.globalAlpha = 0.12;
+    context.fillRect(from, 0, to - from, scene.layout.axis);
+    context.globalAlpha = 1;
+    for (const x of [from, to]) context.fillRect(Math.round(x), 0, 1, scene.layout.axis);
+  }
+
+  function paintPlayhead(context) {
+    const x = playheadX();
+    if (x === undefined) return;
+    const { layout, theme } = scene;
+    context.fillStyle = theme.text;
+    context.fillRect(Math.round(x), 0, 1, layout.axis + 4);
+    context.beginPath();
+    context.moveTo(x - 5, layout.axis + 8);
+    context.lineTo(x + 5, layout.axis + 8);
+    context.lineTo(x, layout.axis + 1);
+    context.fill();
+  }
+
+  /** undefined where there is no step, or where it is out of sight. */
+  function playheadX() {
+    const { at } = view.timeline;
+    if (at === undefined || at < scene.sight[0] || at > scene.sight[1]) return undefined;
+    return xAt(scene, at);
+  }
+
+  function secondsAt(x) {
+    const { layout: { plot }, sight: [from, to] } = scene;
+    return Math.max(0, Math.min(scene.end, from + ((x - plot.x) / plot.width) * (to - from)));
+  }
+
+  function hover(x, y) {
+    const { layout, rows, ribbon, curves, end } = scene;
+    const inside = x >= layout.plot.x && x <= layout.plot.x + layout.plot.width;
+    const seconds = secondsAt(x);
+    canvas.style.cursor = isAtPlayhead(x, y) ? "ew-resize" : "";
+    if (!inside) return words.hide();
+    if (y < layout.curves) {
+      const said = curves.map((curve) => [label(curve.name), valueAt(curve.points, seconds)])
+        .filter(([, value]) => value !== undefined)
+        .map(([name, value]) => `${name} ${number(value)}`);
+      return said.length ? words.show([said.join(" · "), clock(seconds)], x, 24) : words.hide();
+    }
+    const row = rows[Math.floor((y - layout.top) / layout.row)];
+    const found = row && row.ranks
+      .map((rank) => [rank, entriesOf(ribbon.rows.find((one) => one[0] === rank) ?? [rank, "", []], end)
+        .find((one) => seconds >= one.begin && seconds <= one.end)])
+      .find(([, one]) => one);
+    return found ? words.show(entryInWords(...found), x, y - 4) : words.hide();
+  }
+
+  function isAtPlayhead(x, y) {
+    const at = playheadX();
+    return (at !== undefined && Math.abs(x - at) <= NEAR) || y >= scene.layout.axis;
+  }
+
+  let dragged = null; // {x, isPlayhead} where it began
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || !scene) return;
+    canvas.setPointerCapture(event.pointerId);
+    dragged = { x: event.offsetX, isPlayhead: isAtPlayhead(event.offsetX, event.offsetY) };
+    words.hide();
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (!scene) return;
+    if (!dragged) hover(event.offsetX, event.offsetY);
+    else if (dragged.isPlayhead) lookAt({ which: "at", seconds: secondsAt(event.offsetX) });
+    else if (Math.abs(event.offsetX - dragged.x) > CLICK) {
+      const range = [secondsAt(dragged.x), secondsAt(event.offsetX)].sort((a, b) => a - b);
+      change({ range });
+    }
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    const isClick = dragged && Math.abs(event.offsetX - dragged.x) <= CLICK;
+    dragged = null;
+    if (!isClick) return;
+    change({ range: null });
+    lookAt({ which: "at", seconds: secondsAt(event.offsetX) });
+  });
+  canvas.addEventListener("pointercancel", () => { dragged = null; });
+  canvas.addEventListener("pointerleave", words.hide);
+  canvas.addEventListener("blur", words.hide);
+  canvas.addEventListener("wheel", (event) => {
+    if (!scene || !(event.ctrlKey || event.metaKey || event.shiftKey)) return; // the page scrolls
+    event.preventDefault();
+    const by = event.deltaY || event.deltaX;
+    if (event.shiftKey) shift(by / 500);
+    else zoom(Math.exp(-Math.max(-60, Math.min(60, by)) / 150), secondsAt(event.offsetX));
+  }, { passive: false });
+
+  return {
+    element,
+    update(news) {
+      view = news;
+      element.hidden = !news.ribbon.rows?.length && !news.history.length;
+      if (!element.hidden) draw();
+    },
+  };
+}
+
+function valueAt(points, seconds) {
+  const at = points.findLast(([time]) => time <= seconds);
+  return at?.[1];
+}
