@@ -10,15 +10,8 @@ from typing import Any
 from ipyparallel.error import RemoteError
 
 from tnt_notebook.cluster.output import ranks_label
-from tnt_notebook.errors import (
-    ClusterError,
-    DeathError,
-    RankError,
-    StalledError,
-    StuckError,
-    in_a_line,
-    told,
-)
+from tnt_notebook.error_text import in_a_line, told
+from tnt_notebook.errors import ClusterError, DeathError, RankError, StalledError, StuckError
 from tnt_notebook.words import number
 
 _TRACEBACKS = 3  # shown in full; of more different errors the first line
@@ -36,7 +29,7 @@ class Failure:
 
     Attributes:
         line: of a cell, or of a file of the user's, where that is known: see
-            :func:`~tnt_notebook.errors.source_line`.
+            :func:`~tnt_notebook.error_text.source_line`.
     """
 
     ename: str

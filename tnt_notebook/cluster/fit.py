@@ -106,8 +106,7 @@ class Fit:
         handle; else nothing."""
         if self.state != "failed" or self._is_seen or self._error is None:
             return ""
-        first, *_ = str(self._error).splitlines()
-        title = self.title
+        title, first = self.title, str(self._error).partition("\n")[0]
         return f"{title} has failed: {first} (its card says where, {title}.wait() raises it)"
 
     @property
@@ -167,7 +166,8 @@ class Fit:
         return self.trace.plot_timeline()
 
     def plot_throughput(self) -> Any:
-        """Samples per second of each rank over time, as a plotly figure; while it runs, too.
+        """Samples per second over time, by rank where ranks differ, as a plotly figure; also while
+        it runs.
 
         Raises:
             TraceError: no step was done.

@@ -12,7 +12,7 @@ from typing import Any
 
 from tnt_notebook.comm import mpi, survival
 from tnt_notebook.comm.world import DEFAULT_TIMEOUT_S, World
-from tnt_notebook.errors import brief
+from tnt_notebook.error_text import brief
 
 _world: World | None = None
 _world_lock = threading.Lock()

@@ -132,7 +132,7 @@ class Trace:
         return step_figure.figure_of(steps[step])
 
     def plot_throughput(self) -> Any:
-        """Samples per second of each rank over time, as a plotly figure."""
+        """Samples per second over time, by rank where ranks differ, as a plotly figure."""
         return drawn([throughput_panel(self._main())])
 
     def plot_breakdown(self) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 from tnt_notebook import comm
 from tnt_notebook.comm import rules, tuning
 from tnt_notebook.engine.progress import teller
-from tnt_notebook.errors import RulesError, brief
+from tnt_notebook.error_text import brief
+from tnt_notebook.errors import RulesError
 from tnt_notebook.protocol import Published
 
 

@@ -16,7 +16,7 @@ from IPython.core.formatters import PlainTextFormatter
 
 from tnt_notebook import arrays, comm, protocol
 from tnt_notebook.engine.placement import gpu_count
-from tnt_notebook.errors import brief
+from tnt_notebook.error_text import brief
 
 
 def install(shell: Any) -> None:

@@ -24,7 +24,8 @@ from tnt_notebook.comm import stop
 from tnt_notebook.engine import preload
 from tnt_notebook.engine.kernel import run_cell
 from tnt_notebook.engine.outlet import shortened
-from tnt_notebook.errors import ModelError, StoppedError, source_line
+from tnt_notebook.error_text import source_line
+from tnt_notebook.errors import ModelError, StoppedError
 from tnt_notebook.protocol import Published
 from tnt_notebook.telemetry import Frame, State, activities, run_writer
 from tnt_notebook.telemetry.activities import Activities

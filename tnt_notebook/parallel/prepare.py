@@ -6,7 +6,8 @@ from typing import Any
 
 import keras
 
-from tnt_notebook.errors import ModelError, brief
+from tnt_notebook.error_text import brief
+from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.absent import lazy
 from tnt_notebook.keras.graph import is_built, layers_within, run_symbolically
 from tnt_notebook.keras.training import build_symbolically
@@ -60,8 +61,8 @@ def build(model: keras.Model, element: Any, with_loss: bool = True) -> None:
                 run_symbolically(model, _symbolic(unpack(element)[0]))
         except Exception as error:
             raise ModelError(
-                f"The model cannot be called on input of these shapes ({brief(error)}). Where they "
-                "are right, call it once on a batch before training, or give it a keras.Input."
+                f"The model cannot be called on input of these shapes ({brief(error)}). Call it "
+                "once on a batch before training, or give it a keras.Input, if they are right."
             ) from error
     unbuilt = [layer.name for layer in layers_within(model, itself=False) if not is_built(layer)]
     if unbuilt:

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from tnt_notebook import comm
 from tnt_notebook.comm import World, ops, stop
-from tnt_notebook.errors import NothingToDoError, brief
+from tnt_notebook.error_text import brief
+from tnt_notebook.errors import NothingToDoError
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.training import is_validation_of_fit
 from tnt_notebook.parallel import agreement, on_batch, run, saving, seeds

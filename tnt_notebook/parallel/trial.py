@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.comm import channels, ops
-from tnt_notebook.errors import brief
+from tnt_notebook.error_text import brief
 from tnt_notebook.keras.optimizers import classes_with_own_apply, trained_by
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.state import tensor_of

@@ -16,7 +16,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.errors import ModelError, brief
+from tnt_notebook.error_text import brief
+from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import as_summand, forget_losses, own_losses
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.alone import each_sample_alone

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from tnt_notebook.errors import ModelError, source_line
+from tnt_notebook.error_text import source_line
+from tnt_notebook.errors import ModelError
 
 OWN = """import json
 def load(text):
