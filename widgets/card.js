@@ -102,7 +102,8 @@ function viewOf(model, step, heardAt) {
 }
 
 function lostInWords({ lost }) {
-  return lost && `No word from the kernel for ${clock(lost)}: it was restarted, or the connection is lost. `
+  if (!lost) return "";
+  return `No word from the kernel for ${clock(lost)}: it was restarted, or the connection is lost. `
     + "Ranks that still train are found by %tnt_cluster attach.";
 }
 

@@ -51,7 +51,7 @@ def expect_left_behind(notebook: Notebook) -> None:
     """Summary and figure stand where the card was."""
     outputs = notebook.outputs(0)
     expect(outputs.locator(".js-plotly-plot .main-svg").first).to_be_visible()
-    expect(outputs).to_contain_text("val_accuracy")
+    expect(outputs).to_contain_text("━ accuracy")
     expect(outputs.locator(".tnt-pill")).to_have_text("finished")
     expect(outputs.locator(".tnt-number")).to_have_count(2)
     expect(outputs.locator(".tnt-stop")).to_have_count(0)
