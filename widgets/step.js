@@ -21,7 +21,7 @@ export function stepOf({ measured, planned, idle, heading, remarks }) {
   return {
     rows,
     seconds: measured.seconds,
-    end: every.reduce((latest, { end }) => Math.max(latest, end), 0),
+    end: every.reduce((latest, { end }) => Math.max(latest, end), measured.seconds),
     heading,
     remarks,
     isPlanned: plans.size > 0,

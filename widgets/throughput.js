@@ -11,7 +11,7 @@ const RANKS_WITH_A_LINE = 16;
 
 /** The part of the card that says how fast ranks are. */
 export function throughput(ranks) {
-  const [top, total] = heading("Samples per second");
+  const [top, total] = heading("Samples per second while training");
   const body = ranks <= RANKS_WITH_A_LINE ? rankLines(ranks) : heatMap(ranks);
   return {
     element: make("div", "tnt-throughput", {}, [top, body.element]),

@@ -1,4 +1,4 @@
-// The last step on all ranks: one canvas, to look at by pointer and by keyboard.
+// A step on all ranks, the median one: one canvas, to look at by pointer and by keyboard.
 
 import { button, entry, make, setText, sharpContext } from "./dom.js";
 import { KINDS } from "./kinds.js";

@@ -51,7 +51,7 @@ def expect_left_behind(notebook: Notebook) -> None:
     """Summary and figure stand where the card was."""
     outputs = notebook.outputs(0)
     expect(outputs.locator(".js-plotly-plot .main-svg").first).to_be_visible()
-    expect(outputs).to_contain_text("samples per second of rank")
+    expect(outputs).to_contain_text("samples per second while training, of rank")
     expect(outputs.locator(".tnt-pill")).to_have_text("finished")
     expect(outputs.locator(".tnt-number")).to_have_count(2)
     expect(outputs.locator(".tnt-stop")).to_have_count(0)
@@ -170,7 +170,7 @@ def test_a_saved_notebook_can_be_read_without_its_kernel_and_by_somebody_else(
     (lab.notebooks / "sent.ipynb").write_text(text)
     sent = open_notebook("sent.ipynb")
     expect(sent.outputs(0).get_by_role("img")).to_be_visible()
-    expect(sent.outputs(0).locator("pre")).to_contain_text("  rank   samples/s        samples")
+    expect(sent.outputs(0).locator("pre")).to_contain_text("  rank   samples/s while training  ")
     expect(sent.outputs(0).locator(".tnt-title")).to_be_hidden()
     sent.screenshot("untrusted-light", sent.outputs(0))
     sent.close()

@@ -58,7 +58,7 @@ def test_predict_has_throughput_only():
     assert list(traces(run_figure(frames))) == ["rank 0", "rank 1"]
 
 
-STEP = Breakdown(input=0.001, work=0.008, wait=0.0, exchange=0.002, other=0.0005)
+STEP = Breakdown(input=0.001, work=0.008, wait=0.0, skew=0.0, exchange=0.002, other=0.0005)
 
 
 def test_a_row_for_each_rank_and_a_colour_for_each_part_that_there_is():

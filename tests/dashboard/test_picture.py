@@ -39,7 +39,7 @@ def test_it_stays_small_and_shows_some_of_many_ranks(micro_batches):
 
 def test_the_summary_has_the_last_step_and_does_without():
     frames = frames_of_a_run(4)
-    assert telemetry.last_step(frames) is None
+    assert telemetry.median_step(frames) is None
     html = summary_bundle("MLP", 4, frames, "finished", None)["text/html"]
     assert "Last step" not in html
     frames[3]["step_trace"] = step_of_a_pipeline("gpipe")

@@ -15,26 +15,32 @@ def test_a_finished_fit():
         "  loss        0.01667    validation 0.008333\n"
         "  accuracy     0.9836    validation   0.4918\n"
         "\n"
-        "  rank   samples/s        samples\n"
-        "     0         320          1,920\n"
-        "     1         320          1,920\n"
-        "   all         640          3,840"
+        "  rank   samples/s while training        samples\n"
+        "     0                        320          1,920\n"
+        "     1                        320          1,920\n"
+        "   all                        640          3,840\n"
+        "\n"
+        "  over the whole run 452 samples/s: 57 steps 5.7 s, 3 first steps of epochs\n"
+        "  1.3 s, beside steps 1.5 s"
     )
 
 
 def test_of_many_ranks_the_slowest_and_the_fastest_are_named():
-    lines = summary("ViT", 64, frames_of_a_run(64), "finished").splitlines()
-    assert "samples/s" in lines[-5] and "slowest" in lines[-5]
+    text = summary("ViT", 64, frames_of_a_run(64), "finished")
+    lines = text[: text.index("\n\n  over")].splitlines()
+    assert "samples/s while training" in lines[-5] and "slowest" in lines[-5]
     assert lines[-1].split() == ["all", "20,480", "122,880"]
 
 
 def test_a_sample_that_went_through_a_pipeline_counts_once():
-    lines = summary("MLP", 4, frames_of_a_run(4, sharing=2), "finished").splitlines()
+    text = summary("MLP", 4, frames_of_a_run(4, sharing=2), "finished")
+    assert "  over the whole run 452 samples/s: 57 steps" in text  # of 640 while training
+    lines = text[: text.index("\n\n  over")].splitlines()
     assert [line.split() for line in lines[-2:]] == [["3", "320", "1,920"], ["all", "640", "3,840"]]
 
 
 def test_where_a_step_goes_and_what_limits_it():
-    of_ranks = (Breakdown(0.001, 0.06, 0.0, 0.03, 0.009),) * 2
+    of_ranks = (Breakdown(0.001, 0.06, 0.0, 0.0, 0.03, 0.009),) * 2
     lines = summary("MLP", 2, frames_of_a_run(2, breakdown=of_ranks), "finished").splitlines()
     assert lines[-3:] == [
         "  a step of 100 ms: input 1%, work 60%, exchange 30%, other 9%",
@@ -43,19 +49,20 @@ def test_where_a_step_goes_and_what_limits_it():
     ]
 
 
-def test_what_the_last_step_shows_and_what_a_run_needs():
-    frames = frames_of_a_run(2, breakdown=(Breakdown(0.0, 0.09, 0.0, 0.01, 0.0),) * 2)
+def test_what_the_median_step_shows_and_what_a_run_needs():
+    frames = frames_of_a_run(2, breakdown=(Breakdown(0.0, 0.09, 0.0, 0.0, 0.01, 0.0),) * 2)
     made = Box(0, "C", 0, 0, 0, 6), Box(0, "X", 0, 0, 5, 9), Box(1, "C", 0, 0, 0, 9)
     frames[-1]["step_trace"] = step_of(*made, pipeline=1)
     frames[-2]["memory"], frames[-1]["memory"] = [300, 512], [200, 400]
     frames[-1]["flops"], frames[-1]["energy"] = 1e9, 1234.0
     lines = summary("MLP", 2, frames, "finished").splitlines()
-    assert lines[-3] == "  25% of the last exchange was hidden behind work"
+    assert lines[-3] == "  25% of its exchange was hidden behind work"
     assert lines[-1] == "  a rank needs up to 512 MB; 640 GFLOP/s of the model; 1.23 kJ"
 
 
 def test_why_a_pipeline_was_idle():
-    frames = frames_of_a_run(2, sharing=2, breakdown=(Breakdown(0.0, 0.09, 0.01, 0.0, 0.0),) * 2)
+    of_ranks = (Breakdown(0.0, 0.09, 0.01, 0.0, 0.0, 0.0),) * 2
+    frames = frames_of_a_run(2, sharing=2, breakdown=of_ranks)
     frames[-1]["step_trace"] = step_of(
         Box(0, "D", 0, 0, 0, 1), Box(0, "F", 0, 0, 1, 2), Box(0, "R", 1, 0, 2, 4),
         Box(0, "B", 0, 0, 4, 6), Box(1, "F", 1, 0, 2, 3), Box(1, "B", 1, 0, 3, 5),
@@ -63,7 +70,7 @@ def test_why_a_pipeline_was_idle():
     )  # fmt: skip
     lines = summary("MLP", 2, frames, "finished").splitlines()
     # Of 5 s rank 0 waits for 2, and rank 1 is idle for the first and the last one.
-    expected = "  the last one was idle for 40%, by the formula 50%: fill 10%, drain 10%, wait 20%"
+    expected = "  it was idle for 40%, by the formula 50%: fill 10%, drain 10%, wait 20%"
     assert expected in lines
 
 

@@ -7,9 +7,9 @@
     +----------+----------+
     | samples per second  |   a line per rank, a heat map for many
     +---------------------+
-    | the last step       |   box by box
+    | the median step     |   box by box
     +---------------------+
-    | where a step goes   |
+    | where it goes       |
     +---------------------+
 """
 
@@ -64,7 +64,7 @@ def run_figure(frames: Sequence[Frame]) -> go.Figure:
 
     panels = [Panel([*map(_curves_title, groups)], HEIGHT, draw)] if groups else []
     panels.append(throughput_panel(frames))
-    if (step := telemetry.last_step(frames)) is not None:
+    if (step := telemetry.median_step(frames)) is not None:
         panels.append(step_figure.panel(step))
     if of_ranks := telemetry.breakdowns(frames):
         panels.append(breakdown.panel(of_ranks))
@@ -72,7 +72,7 @@ def run_figure(frames: Sequence[Frame]) -> go.Figure:
 
 
 def throughput_panel(frames: Sequence[Frame]) -> Panel:
-    """Samples per second of each rank over time."""
+    """Samples per second of each rank while it trains, over time."""
     some = thinned(list(frames), MAX_POINTS)
     title = _throughput_title(len(telemetry.total_samples(frames)))
     return Panel([title], HEIGHT, lambda figure, row: _draw_throughput(figure, some, row))
@@ -152,9 +152,9 @@ def _curves_title(curves: Curves) -> str:
 
 def _throughput_title(ranks: int) -> str:
     if not 1 < ranks <= RANKS_WITH_A_LINE:
-        return "samples per second"
+        return "samples per second while training"
     words = [word(f"{rank}", *line_of(rank)) for rank in range(ranks)]
-    return f"samples per second of rank   {'   '.join(words)}"
+    return f"samples per second while training, of rank   {'   '.join(words)}"
 
 
 def _colours(curves: Curves) -> dict[str, str]:

@@ -9,11 +9,11 @@ from typing import Any
 
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import step_layout
-from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE, metric_pairs, other_runs
+from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE, metric_pairs, other_runs, whole_run
 from tnt_notebook.dashboard.wording import clock, number, rate
 from tnt_notebook.telemetry import PARTS, Frame, State
 from tnt_notebook.telemetry.kinds import BOX_KINDS
-from tnt_notebook.telemetry.step_trace import StepTrace
+from tnt_notebook.telemetry.step_trace import StepTrace, extent_s
 
 MOST_ROWS = 16
 MOST_BOXES = 1500  # 20 bytes each
@@ -33,8 +33,9 @@ def card_html(title: str, frames: Sequence[Frame], state: State, error: str | No
         _metrics_html(run),
         *(_div("caption", escape(line)) for line in other_runs(frames)),
         _time_html(step_layout.time_of(run)),
-        step_html(telemetry.last_step(run)),
+        step_html(telemetry.median_step(run)),
         _ranks_html(run),
+        _div("caption", escape(whole_run(run))) if run else "",
     ]
     # Sanitizers drop an attribute without a value.
     head = f'<div class="tnt-card tnt-picture" data-state="{state}" hidden="hidden">'
@@ -42,11 +43,11 @@ def card_html(title: str, frames: Sequence[Frame], state: State, error: str | No
 
 
 def step_html(trace: StepTrace | None) -> str:
-    """The last step; at most 60 kB."""
+    """A step; at most 60 kB."""
     if trace is None or not trace["rows"]:
         return ""
     rows = [
-        _row(f"rank {row.rank}", _svg(row, trace["seconds"]), "share", f"{row.idle:.0%} idle")
+        _row(f"rank {row.rank}", _svg(row, extent_s(trace)), "share", f"{row.idle:.0%} idle")
         for row in step_layout.rank_rows(trace, MOST_BOXES, MOST_ROWS)
     ]
     legend = [_entry(k.words, k.colour, k.letter, k.ink) for k in step_layout.kinds_in(trace)]
@@ -134,7 +135,7 @@ def _ranks_html(frames: Sequence[Frame]) -> str:
             rows.append(_row(f"rank {rank}", level, "rate", rate(value)))
         body = _div("ranks", *rows)
     total = f"{rate(sum(rates) / frames[-1]['sharing'])} in all"
-    return _div("throughput", _heading("Samples per second", total), body)
+    return _div("throughput", _heading("Samples per second while training", total), body)
 
 
 def _heading(words: str, total: str = "") -> str:
