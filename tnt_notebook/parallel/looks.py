@@ -125,7 +125,7 @@ class Looks:
         oldest = int(events["end_ns"][0]) if forgotten else 0
         lengths = over.allreduce(lengths_of(steps, begins, oldest)) / over.size
         chosen = choose(lengths, steps, is_begin=not self._is_begun)
-        self._is_begun = self._is_begun or len(steps) > 0
+        self._is_begun = self._is_begun or chosen is not None
         breakdown, boxes = NOTHING, np.empty(0, BOX)
         if chosen is not None:
             step, begin = steps[-1 - chosen.back], int(begins[-1 - chosen.back])
