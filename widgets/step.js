@@ -22,7 +22,7 @@ export function stepOf({ measured, planned, idle, heading, remarks, path = [] })
   return {
     rows,
     seconds: measured.seconds,
-    end: every.reduce((latest, { end }) => Math.max(latest, end), 0),
+    end: every.reduce((latest, { end }) => Math.max(latest, end), measured.seconds),
     heading,
     remarks,
     path: path.map(([index, number]) => ({ index, box: rows[index].boxes[number] })),

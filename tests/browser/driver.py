@@ -25,7 +25,7 @@ from tnt_notebook.telemetry.step_trace import StepTrace
 def a_step(chance: random.Random) -> Breakdown:
     """Of 20 ms."""
     work = 0.012 + 0.001 * chance.random()
-    return Breakdown(input=0.001, work=work, wait=0.0, exchange=0.018 - work, other=0.001)
+    return Breakdown(input=0.001, work=work, wait=0.0, skew=0.0, exchange=0.018 - work, other=0.001)
 
 
 def forget() -> None:

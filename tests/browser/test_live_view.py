@@ -181,7 +181,7 @@ def test_a_saved_notebook_can_be_read_without_its_kernel_and_by_somebody_else(
     (lab.notebooks / "sent.ipynb").write_text(text)
     sent = open_notebook("sent.ipynb")
     expect(sent.outputs(0).get_by_role("img")).to_be_visible()
-    expect(sent.outputs(0).locator("pre")).to_contain_text("  samples/s        samples")
+    expect(sent.outputs(0).locator("pre")).to_contain_text("samples/s while training  ")
     expect(sent.outputs(0).locator(".tnt-title")).to_be_hidden()
     sent.screenshot("untrusted-light", sent.outputs(0))
     sent.close()

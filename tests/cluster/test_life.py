@@ -45,8 +45,12 @@ while "tnt_notebook.parallel.run" not in sys.modules:
     assert time.monotonic() < end
     time.sleep(0.01)
 import tensorflow, keras
-threads = map(int, os.listdir("/proc/self/task"))
-assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_OTHER}
+def policy(thread):
+    try:
+        return os.sched_getscheduler(thread)
+    except ProcessLookupError:  # it has ended since
+        return os.SCHED_OTHER
+assert set(map(policy, map(int, os.listdir("/proc/self/task")))) == {os.SCHED_OTHER}
 tensorflow.config.threading.set_inter_op_parallelism_threads(3)
 """
 
@@ -148,7 +152,7 @@ def test_a_range_of_ports_is_found_beside_the_ephemeral_one():
 def test_a_restart_begins_anew_and_without_a_controller_everything_does(capsys):
     lines: list[str] = []
     with started(2, report=lines.append, gpus=0) as cluster:
-        assert lines[0] == "starting: 0 of 2 ranks have answered (0 s)"
+        assert lines[0].startswith("starting: 0 of 2 ranks have answered")
         cluster.run("x = 1")
         controller, before = cluster.record.controller, {row.pid for row in cluster.status()}
         assert controller is not None

@@ -9,7 +9,7 @@ from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook.dashboard.card import HISTORY_LIMIT, ROWS_DRAWN, TIMELINE_BYTES_PER_S, Card
 from tnt_notebook.dashboard.step_layout import card_step, time_of
-from tnt_notebook.telemetry import Breakdown, Frame
+from tnt_notebook.telemetry import PARTS, Breakdown, Frame
 from tnt_notebook.telemetry.activities import Activities
 
 
@@ -43,13 +43,13 @@ def test_a_frame_sends_itself_only():
 
 
 def test_where_time_goes_is_that_of_the_latest_look_at_this_run():
-    step = Breakdown(0.001, 0.006, 0.0, 0.002, 0.001)
+    step = Breakdown(0.001, 0.006, 0.0, 0.0, 0.002, 0.001)
     *frames, last = frames_of_a_run(breakdown=(step, step._replace(work=0.004, exchange=0.004)))
     card = card_of(*frames)
     assert card.time == {}
     card.draw(last, [])
     assert card.time["step"] == "10 ms"
-    parts = {"input": 0.1, "work": 0.4, "wait": 0.0, "exchange": 0.4, "other": 0.1}
+    parts = dict(zip(PARTS, (0.1, 0.4, 0.0, 0.0, 0.4, 0.1), strict=True))
     assert card.time["rows"][1] == ["rank 1", parts]
     assert card.time["limit"].startswith("Rank 0 works 1.5 times as long")
     card.draw(frames_of_a_run(start=50.0)[0], [])
@@ -108,9 +108,9 @@ def test_a_sentence_stands_for_some_seconds():
 
 
 def test_of_many_ranks_the_card_shows_one_row():
-    frames = frames_of_a_run(64, breakdown=(Breakdown(0.0, 0.5, 0.0, 0.5, 0.0),) * 64)
+    frames = frames_of_a_run(64, breakdown=(Breakdown(0.0, 0.5, 0.0, 0.0, 0.5, 0.0),) * 64)
     (row,) = time_of(frames)["rows"]
-    parts = {"input": 0.0, "work": 0.5, "wait": 0.0, "exchange": 0.5, "other": 0.0}
+    parts = dict(zip(PARTS, (0.0, 0.5, 0.0, 0.0, 0.5, 0.0), strict=True))
     assert row == ["all ranks", parts]
 
 

@@ -22,14 +22,14 @@ def test_epochs_training_solid_and_validation_dashed():
     assert drawn["val_loss"].line.dash == "dash"
     assert drawn["val_accuracy"].xaxis == drawn["accuracy"].xaxis != drawn["loss"].xaxis
     assert list(drawn["each rank"].y)[-1] == pytest.approx(320, rel=0.1)
-    assert "samples per second of each rank" in str(figure.layout.annotations)
+    assert "while training, of each rank" in str(figure.layout.annotations)
 
 
 def test_ranks_that_differ_have_lines_and_those_of_one_pipeline_share_one():
     apart = set(traces(run_figure(frames_of_a_run(uneven=3))))
     assert {"rank 0", "rank 1"} < apart and "each rank" not in apart
     one = run_figure(frames_of_a_run(4, sharing=4))
-    assert "all" in traces(one) and "samples per second of" not in str(one.layout.annotations)
+    assert "all" in traces(one) and "while training, of" not in str(one.layout.annotations)
 
 
 def test_before_two_epochs_the_curves_are_over_time():
@@ -68,7 +68,7 @@ def test_predict_has_throughput_only():
     assert list(traces(run_figure(frames))) == ["each rank"]
 
 
-STEP = Breakdown(input=0.001, work=0.008, wait=0.0, exchange=0.002, other=0.0005)
+STEP = Breakdown(input=0.001, work=0.008, wait=0.0, skew=0.0, exchange=0.002, other=0.0005)
 
 
 def test_a_row_for_each_rank_and_a_colour_for_each_part_that_there_is():

@@ -42,7 +42,7 @@ def test_it_stays_small_and_shows_some_of_many_ranks(micro_batches):
 
 def test_the_summary_has_the_last_step_and_does_without():
     frames = frames_of_a_run(4)
-    assert telemetry.last_step(frames) is None
+    assert telemetry.median_step(frames) is None
     html = summary_bundle("MLP", 4, frames, "finished", None, ribbon_of(frames))["text/html"]
     assert "Last step" not in html
     frames[3]["step_trace"] = step_of_a_pipeline("gpipe")
@@ -78,7 +78,7 @@ def test_training_is_the_paler_the_less_busy_a_rank_is():
     looks = [(5.0, "90"), (6.0, "92")]
     assert list(stretches_of(looks, 0, 4.0, 9.0)) == [(4, 5, 0.95), (5, 6, 0.95), (6, 9, 0.95)]
     assert list(stretches_of(looks, 1, 4.0, 9.0)) == [(4, 5, 0.05), (5, 6, 0.25), (6, 9, 0.25)]
-    busy = Breakdown(0.001, 0.009, 0.0, 0.0, 0.0)
+    busy = Breakdown(0.001, 0.009, 0.0, 0.0, 0.0, 0.0)
     html = run_html(ribbon(), frames_of_a_run(breakdown=(busy, busy._replace(work=0.0))))
     opacities = re.findall(r'fill="#0072b2" opacity="([\d.]+)"', html)
     assert opacities == ["0.96", "0.33"]

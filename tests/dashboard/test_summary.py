@@ -17,26 +17,32 @@ def test_a_finished_fit():
         "  loss        0.01667    validation 0.008333\n"
         "  accuracy     0.9836    validation   0.4918\n"
         "\n"
-        "              samples/s        samples\n"
-        "  each rank         320          1,920\n"
-        "        all         640          3,840"
+        "              samples/s while training        samples\n"
+        "  each rank                        320          1,920\n"
+        "        all                        640          3,840\n"
+        "\n"
+        "  over the whole run 452 samples/s: 57 steps 5.7 s, 3 first steps of epochs\n"
+        "  1.3 s, beside steps 1.5 s"
     )
 
 
 def last_words(lines: int, *run: Any, **how: Any) -> list[list[str]]:
     text = summary("MLP", run[0], frames_of_a_run(*run, **how), "finished")
+    text = text[: text.index("\n\n  over the whole run")]
     return [line.split() for line in text.splitlines()[-lines:]]
 
 
 def test_ranks_have_lines_where_they_differ():
     head, *ranks = last_words(4, 2, uneven=3)
-    assert head == ["samples/s", "samples"]
+    assert head == ["samples/s", "while", "training", "samples"]
     assert ranks == [
         ["rank", "0", "350", "2,100"], ["rank", "1", "320", "1,920"], ["all", "670", "4,020"],
     ]  # fmt: skip
 
 
 def test_of_many_ranks_the_slowest_and_the_fastest_are_named():
+    text = summary("MLP", 4, frames_of_a_run(4, sharing=2), "finished")
+    assert "  over the whole run 452 samples/s: 57 steps" in text  # of 640 while training
     head, slowest, _, fastest, whole = last_words(5, 64, uneven=3)
     assert "slowest" in "".join(head)
     assert (slowest[2], fastest[:3]) == ("320", ["rank", "0", "350"])
@@ -47,11 +53,12 @@ def test_a_sample_that_went_through_a_pipeline_counts_once():
     assert last_words(2, 4, sharing=2) == [
         ["each", "pipeline", "320", "1,920"], ["all", "640", "3,840"],
     ]  # fmt: skip
-    assert last_words(2, 4, sharing=4) == [["samples/s", "samples"], ["320", "1,920"]]
+    head = ["samples/s", "while", "training", "samples"]
+    assert last_words(2, 4, sharing=4) == [head, ["320", "1,920"]]
 
 
 def test_where_a_step_goes_and_what_limits_it():
-    of_ranks = (Breakdown(0.001, 0.06, 0.0, 0.03, 0.009),) * 2
+    of_ranks = (Breakdown(0.001, 0.06, 0.0, 0.0, 0.03, 0.009),) * 2
     lines = summary("MLP", 2, frames_of_a_run(2, breakdown=of_ranks), "finished").splitlines()
     assert lines[-3:] == [
         "  a step of 100 ms: input 1%, work 60%, exchange 30%, other 9%",
@@ -60,19 +67,20 @@ def test_where_a_step_goes_and_what_limits_it():
     ]
 
 
-def test_what_the_last_step_shows_and_what_a_run_needs():
-    frames = frames_of_a_run(2, breakdown=(Breakdown(0.0, 0.09, 0.0, 0.01, 0.0),) * 2)
+def test_what_the_median_step_shows_and_what_a_run_needs():
+    frames = frames_of_a_run(2, breakdown=(Breakdown(0.0, 0.09, 0.0, 0.0, 0.01, 0.0),) * 2)
     made = Box(0, "C", 0, 0, 0, 6), Box(0, "X", 0, 0, 5, 9), Box(1, "C", 0, 0, 0, 9)
     frames[-1]["step_trace"] = step_of(*made, pipeline=1)
     frames[-2]["memory"], frames[-1]["memory"] = [300, 512], [200, 400]
     frames[-1]["flops"], frames[-1]["energy"] = 1e9, 1234.0
     lines = summary("MLP", 2, frames, "finished").splitlines()
-    assert lines[-3] == "  25% of the last exchange was hidden behind work"
+    assert lines[-3] == "  25% of its exchange was hidden behind work"
     assert lines[-1] == "  a rank needs up to 512 MB; 640 GFLOP/s of the model; 1.23 kJ"
 
 
 def test_why_a_pipeline_was_idle():
-    frames = frames_of_a_run(2, sharing=2, breakdown=(Breakdown(0.0, 0.09, 0.01, 0.0, 0.0),) * 2)
+    of_ranks = (Breakdown(0.0, 0.09, 0.01, 0.0, 0.0, 0.0),) * 2
+    frames = frames_of_a_run(2, sharing=2, breakdown=of_ranks)
     frames[-1]["step_trace"] = step_of(
         Box(0, "D", 0, 0, 0, 1), Box(0, "F", 0, 0, 1, 2), Box(0, "R", 1, 0, 2, 4),
         Box(0, "B", 0, 0, 4, 6), Box(1, "F", 1, 0, 2, 3), Box(1, "B", 1, 0, 3, 5),
@@ -80,7 +88,7 @@ def test_why_a_pipeline_was_idle():
     )  # fmt: skip
     lines = summary("MLP", 2, frames, "finished").splitlines()
     # Of 5 s rank 0 waits for 2, and rank 1 is idle for the first and the last one.
-    expected = "  the last one was idle for 40%, by the formula 50%: fill 10%, drain 10%, wait 20%"
+    expected = "  it was idle for 40%, by the formula 50%: fill 10%, drain 10%, wait 20%"
     assert expected in lines
 
 

@@ -11,11 +11,17 @@ import pytest
 import tensorflow as tf
 
 import tnt_notebook as tnt
+from tests.telemetry.kept_runs import keep
 from tnt_notebook import telemetry
-from tnt_notebook.telemetry import Breakdown, Frame
-from tnt_notebook.telemetry.limit import limit
+from tnt_notebook.dashboard.picture import card_html
+from tnt_notebook.dashboard.summary import summary
+from tnt_notebook.dashboard.trace import Trace
+from tnt_notebook.dashboard.wording import clock, rate, short_time
+from tnt_notebook.magics.trace import HEADERS, cells_of
+from tnt_notebook.telemetry import Frame, archive
 
 DELAY_S = 0.03
+STEPS, EPOCHS = 12, 2
 
 
 def after_a_while(x: tf.Tensor) -> tf.Tensor:
@@ -41,50 +47,106 @@ class Slow(keras.layers.Layer):
         return after_a_while(x)
 
 
-def fitted(slow_rank: int, slow_input: bool, stages: int) -> tuple[list[Breakdown], int, float]:
-    """Of rank 0: where its frames say that time went."""
+class SlowCallback(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        time.sleep(DELAY_S)
+
+
+def fitted(slow_rank: int, slow: str, stages: int) -> tuple[list[Frame], float]:
+    """The frames of rank 0, and seconds that the fit took; `slow` is a layer, input or callback."""
     keras.utils.set_random_seed(1)
     inputs = keras.Input((8,))
     x = Slow(slow_rank, name="slow")(inputs)
     x = keras.layers.Dense(8, name="first")(x)
     model = keras.Model(inputs, keras.layers.Dense(1, name="last")(x))
     model.compile("sgd", "mse")
-    data = tf.data.Dataset.from_tensors((tf.ones((16, 8)), tf.ones((16, 1)))).repeat(12)
-    if slow_input:
+    batches = tf.data.Dataset.from_tensors((tf.ones((16, 8)), tf.ones((16, 1))))
+    data = batches.repeat(STEPS)
+    if slow == "input":
         data = data.map(lambda x, y: (after_a_while(x), y))
+    callbacks = [SlowCallback()] if slow == "callback" else []
     pipeline = tnt.Pipeline(stages, 2, cut_at=["last"]) if stages else None
     frames: list[Frame] = []
     with tnt.distributed(report=frames.append, pipeline=pipeline):
         begin = time.perf_counter()
-        model.fit(data, epochs=2, verbose=0)
+        model.fit(
+            data, epochs=EPOCHS, verbose=0, callbacks=callbacks, validation_data=batches.repeat(2)
+        )
         took = time.perf_counter() - begin
-    if not frames:
-        return [], 1, took
-    return telemetry.breakdowns(frames), frames[-1]["sharing"], took
+    return frames, took
 
 
 @pytest.mark.parametrize(
-    ("slow_rank", "slow_input", "stages", "sentence"),
+    ("slow_rank", "slow", "stages", "sentence"),
     [
-        (-1, True, 0, "Ranks wait for input during"),
-        (1, False, 0, "Rank 1 works"),
-        (0, False, 2, "Rank 0 has"),
+        (-1, "input", 0, "Ranks wait for input during"),
+        (1, "layer", 0, "Rank 1 works"),
+        (0, "layer", 2, "Rank 0 has"),
+        (-1, "callback", 0, "Ranks wait during"),
     ],
 )
-def test_what_is_slow_is_named(ranks, slow_rank, slow_input, stages, sentence):
-    (of_ranks, sharing, took), *_ = ranks.run(2, fitted, slow_rank, slow_input, stages)
+def test_what_is_slow_is_named(ranks, slow_rank, slow, stages, sentence, kept_runs):
+    (frames, took), *_ = ranks.run(2, fitted, slow_rank, slow, stages)
+    of_ranks = telemetry.breakdowns(frames)
     assert len(of_ranks) == 2
-    assert limit(of_ranks, sharing).startswith(sentence), of_ranks
+    assert telemetry.limit_of(frames).startswith(sentence), of_ranks
     # The next batch is being read while a step does the rest, and between steps.
-    slow = [b.step for b in of_ranks] if slow_input else [of_ranks[slow_rank].work]
-    least = DELAY_S * (0.5 if slow_input else 0.9)
-    assert all(least < seconds < took / 23 for seconds in slow), (of_ranks, took)
+    slow_s = {
+        "input": [b.step for b in of_ranks],
+        "layer": [of_ranks[slow_rank].work],
+        "callback": [of_ranks[0].other, of_ranks[1].skew],
+    }[slow]
+    least = DELAY_S * (0.5 if slow == "input" else 0.9)
+    assert all(least < seconds < took / 23 for seconds in slow_s), (of_ranks, took)
     # All ranks take the same steps; what one does between two of them is the others' waiting.
     assert 0.5 < of_ranks[0].step / of_ranks[1].step < 2
+    if slow == "layer" and not stages:
+        assert of_ranks[0].skew > least
+    assert all(b.exchange < least for b in of_ranks)
+    numbers_agree(frames)
+
+
+@pytest.fixture
+def kept_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("TNT_RUNS_DIR", str(tmp_path))
+
+
+def numbers_agree(frames: list[Frame]) -> None:
+    """Whatever shows a run, the same number has the same name and the same value."""
+    fit = telemetry.main_run(frames)
+    step_s, duration = fit[-1]["step_s"], fit[-1]["elapsed"]
+    training, step = rate(16 / step_s), short_time(step_s)
+    whole = rate(16 * STEPS * EPOCHS / duration)
+
+    text = summary("a model", 2, frames, "finished")
+    assert "samples/s while training" in text and training in text.split()
+    assert f"over the whole run {whole} samples/s" in text
+    assert f"median step {step}: " in text and f"finished in {clock(duration)}" in text
+    html = card_html("a model", frames, "finished", None)
+    assert "Samples per second while training" in html and training in html
+    assert f"over the whole run {whole} samples/s" in html
+    assert html.count(step) == 2 and f"Median step {step} " in html
+    assert f"took {clock(duration)}" in html
+
+    keep(frames, "a model")
+    (run,) = archive.listed()
+    cells = dict(zip(HEADERS, cells_of(run), strict=True))
+    assert cells["samples/s while training"] == training and cells["took"] == clock(duration)
+    trace = Trace.open(run.folder)
+    assert trace.samples_per_s == pytest.approx(16 / step_s, rel=1e-5)
+    assert trace.median_step["seconds"] == step_s and trace.median_step["which"] == "median"
+    titles = [note.text for note in trace.compare(trace).layout.annotations]
+    assert "while training" in titles[0] and titles[0].count(training) == 2
+
+    spent = fit[-1]["spent"]
+    assert (spent["first_steps"], spent["steps"]) == (EPOCHS, (STEPS - 1) * EPOCHS)
+    assert spent["steps_s"] == pytest.approx(spent["steps"] * step_s, rel=0.4)
+    beside = duration - spent["steps_s"] - spent["first_steps_s"]
+    assert 0 < beside < duration and f"beside steps {short_time(beside)}" in " ".join(text.split())
 
 
 def test_one_rank_alone_has_a_breakdown_too(ranks):
-    (((alone,), sharing, _),) = ranks.run(1, fitted, 0, False, 0)
-    assert sharing == 1
-    assert alone.exchange == alone.wait == 0
+    ((frames, _),) = ranks.run(1, fitted, 0, "layer", 0)
+    (alone,) = telemetry.breakdowns(frames)
+    assert alone.exchange == alone.skew == alone.wait == 0
     assert DELAY_S * 0.9 < alone.work < alone.step

@@ -7,7 +7,7 @@ from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook.telemetry import Breakdown, Frame, run_writer
 
-STEP = Breakdown(input=0.001, work=0.008, wait=0.002, exchange=0.002, other=0.0005)
+STEP = Breakdown(input=0.001, work=0.008, wait=0.002, skew=0.0, exchange=0.002, other=0.0005)
 
 
 def frames_with_steps(ranks: int = 2, epochs: int = 3, **options: Any) -> list[Frame]:

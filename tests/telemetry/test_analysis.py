@@ -26,10 +26,19 @@ def test_duration_and_totals(frames):
     assert telemetry.total_samples(frames) == [500, 250]
 
 
-def test_the_median_rate_leaves_out_tracing_and_pauses_and_the_overall_rate_nothing(frames):
-    assert telemetry.median_rates(frames) == [100.0, 50.0]
-    assert telemetry.overall_rates(frames) == [50.0, 25.0]
-    assert telemetry.median_rates(frames[-1:]) == [50.0, 25.0]  # of a run of one frame
+def test_rates_while_training_leave_out_what_is_no_step_and_that_of_the_whole_run_nothing(
+    frames,
+):
+    assert telemetry.median_rates(frames) == telemetry.median_rates(frames[-1:]) == [100.0, 50.0]
+    assert telemetry.samples_per_s(frames) == 150.0
+    assert telemetry.whole_run_samples_per_s(frames) == 75.0
+
+
+def test_the_parts_of_a_run_are_all_of_it(frames):
+    assert telemetry.spent(frames) == {
+        "steps": 9, "steps_s": 4.5, "first_steps": 1, "first_steps_s": 2.5,
+    }  # fmt: skip
+    assert telemetry.duration(frames) == 4.5 + 2.5 + 3.0  # the validation
 
 
 def test_throughput_is_a_curve_per_rank(frames):
@@ -46,7 +55,9 @@ def test_final_logs_are_those_of_the_last_epoch_or_else_the_latest(frames):
 
 def test_no_frames_say_nothing():
     assert telemetry.duration([]) == 0.0
-    assert telemetry.median_rates([]) == telemetry.overall_rates([]) == []
+    assert telemetry.median_rates([]) == []
+    assert telemetry.samples_per_s([]) == telemetry.whole_run_samples_per_s([]) == 0.0
+    assert telemetry.spent([]) is None
     assert telemetry.throughput([]) == ([], [])
     assert telemetry.final_logs([]) == {}
     assert telemetry.epoch_rows([]) == []

@@ -3,14 +3,21 @@
 import numpy as np
 
 from tests.telemetry.by_hand import events
-from tnt_notebook.telemetry.boxes import last_step
+from tnt_notebook.telemetry.boxes import boxes_of_step
+from tnt_notebook.telemetry.collectives import collectives
 from tnt_notebook.telemetry.events import NOT_TRAINING
+from tnt_notebook.telemetry.typical_step import steps_of
 
 
-def found(trace, phase=0, gradients_from=0):
-    made = last_step(trace, phase, gradients_from)[
-        ["kind", "stage", "number", "begin_ns", "end_ns"]
-    ].tolist()
+def found(trace, phase=0, gradients_from=0, late=None):
+    """In the newest step of a phase; of a late rank, its number and when it comes to all."""
+    step = steps_of(trace, phase)[-1]
+    inside = (trace["begin_ns"] >= step["begin_ns"]) & (trace["end_ns"] <= step["end_ns"])
+    exchanges = collectives(trace[inside])
+    if late:
+        exchanges["last"], exchanges["there_ns"] = late
+    made = boxes_of_step(trace, step, exchanges, gradients_from, training=phase == 0)
+    made = made[["kind", "stage", "number", "begin_ns", "end_ns"]].tolist()
     return sorted((kind.decode(), *numbers) for kind, *numbers in made)
 
 
@@ -18,17 +25,26 @@ def action(stage: int, micro: int) -> int:
     return stage << 16 | micro
 
 
+DATA_PARALLEL = (
+    ("copy_in", 10, 20, 5), ("step", 0, 90),  # the step before
+    ("input", 1000, 1100), ("ready", 1500, 1500, 20), ("ready", 1800, 1800, 21),
+    ("copy_in", 1500, 1520, 20), ("exchange", 1520, 1600, 20), ("copy_out", 1600, 1610, 20),
+    ("copy_in", 1800, 1810, 21), ("exchange", 1810, 1900, 21), ("copy_out", 1900, 1920, 21),
+    ("optimizer", 1920, 1980), ("step", 1000, 2000),
+)  # fmt: skip
+
+
 def test_data_parallel():
-    trace = events(
-        ("copy_in", 10, 20, 5), ("step", 0, 90),  # the step before
-        ("input", 1000, 1100), ("ready", 1500, 1500, 20), ("ready", 1800, 1800, 21),
-        ("copy_in", 1500, 1520, 20), ("exchange", 1520, 1600, 20), ("copy_out", 1600, 1610, 20),
-        ("copy_in", 1800, 1810, 21), ("exchange", 1810, 1900, 21), ("copy_out", 1900, 1920, 21),
-        ("optimizer", 1920, 1980), ("step", 1000, 2000),
-    )  # fmt: skip
-    assert found(trace) == [
+    assert found(events(*DATA_PARALLEL)) == [
         ("C", 0, 0, 1100, 1800), ("D", 0, 0, 1000, 1100), ("O", 0, 0, 1920, 1980),
         ("X", 0, 0, 1500, 1610), ("X", 0, 1, 1800, 1920),
+    ]  # fmt: skip
+
+
+def test_an_exchange_begins_when_the_last_rank_has_come():
+    boxes = found(events(*DATA_PARALLEL), late=(3, [1501, 1890]))
+    assert [box for box in boxes if box[0] in "LX"] == [
+        ("L", 3, 1, 1800, 1890), ("X", 0, 0, 1500, 1610), ("X", 0, 1, 1890, 1920),
     ]  # fmt: skip
 
 
@@ -68,4 +84,3 @@ def test_evaluation():
     )  # fmt: skip
     assert found(trace, phase=1) == [("F", 1, 0, 310, 400)]
     assert found(trace) == [("F", 1, 0, 610, 700)]
-    assert found(trace, phase=2) == []

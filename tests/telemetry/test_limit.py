@@ -7,8 +7,8 @@ from tnt_notebook.telemetry import Breakdown
 from tnt_notebook.telemetry.limit import limit, shares
 from tnt_notebook.telemetry.step_trace import Box, StepTrace
 
-GOOD = Breakdown(input=0.2, work=9.0, wait=0.0, exchange=0.5, other=0.3)
-PIPELINE = [Breakdown(0, 6, 4, 0, 0)] * 2
+GOOD = Breakdown(input=0.2, work=9.0, wait=0.0, skew=0.0, exchange=0.5, other=0.3)
+PIPELINE = [Breakdown(0, 6, 4, 0, 0, 0)] * 2
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,15 @@ PIPELINE = [Breakdown(0, 6, 4, 0, 0)] * 2
             "Rank 3 works 1.8 times as long as the others",
         ),
         (
-            [Breakdown(0, 9, 1, 0, 0), Breakdown(0, 5, 5, 0, 0)], 2,
+            [Breakdown(0, 9, 1, 0, 0, 0), Breakdown(0, 5, 5, 0, 0, 0)], 2,
             "Rank 0 has 1.8 times the work of the others, which wait for it: give its stage fewer",
         ),
         (PIPELINE, 2, "Ranks of the pipeline wait for each other during 40% of a step: use more"),
         ([GOOD._replace(exchange=5.0)] * 2, 1, "34% of a step is exchange of gradients"),
+        (
+            [GOOD._replace(other=5.0), GOOD._replace(skew=5.0, other=0.0)], 1,
+            "Ranks wait during 34% of a step for rank 0, the last one: it is busy beside",
+        ),
         ([GOOD._replace(other=9.0)], 1, "48% of a step is optimizer, metrics and Python"),
         ([GOOD, GOOD._replace(work=9.9)], 1, "Ranks work for"),  # a small difference is none
     ],
@@ -44,7 +48,7 @@ def waiting(sent_at: float) -> StepTrace:
 
 def uneven(slow: int, cut_by: str) -> str:
     """Of three stages, on ranks 0 to 2, one takes twice as long as the others."""
-    works = [Breakdown(0, 10 if rank == slow else 5 + rank / 10, 1, 0, 0) for rank in range(3)]
+    works = [Breakdown(0, 10 if rank == slow else 5 + rank / 10, 1, 0, 0, 0) for rank in range(3)]
     boxes = [Box(rank, "F", rank, 0, rank, rank + 1) for rank in range(3)]
     layers = [["conv1", "conv2"], ["conv3", "conv5"], ["pool", "dense"]]
     step = step_of(*boxes, pipeline=3, ranks=3, cut_by=cut_by, layers=layers)
@@ -85,4 +89,4 @@ def test_a_slow_link_between_hosts_is_named():
 
 def test_shares_add_up():
     assert sum(shares([GOOD, GOOD._replace(work=1.0)]).values()) == pytest.approx(1)
-    assert set(shares([Breakdown(0, 0, 0, 0, 0)]).values()) == {0.0}
+    assert set(shares([Breakdown(0, 0, 0, 0, 0, 0)]).values()) == {0.0}

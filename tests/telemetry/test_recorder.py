@@ -49,13 +49,20 @@ def test_rates_are_measured_between_steps_not_between_frames():
     assert shown[10:] == pytest.approx([100.0] * 40)
 
 
-def test_rates_fall_off_when_no_step_ends():
-    recorder = Recorder(1, start=0.0)
-    recorder.step(1, 1, 10, {}, [100], 1.0)
-    recorder.frame(1.0)
-    recorder.step(1, 2, 10, {}, [100], 2.0)
-    assert recorder.frame(2.0)["rates"] == [100.0]
-    assert recorder.frame(6.0)["rates"] == [25.0]
+def test_rates_are_a_batch_by_the_median_step_whatever_is_between_epochs():
+    recorder = Recorder(2, start=0.0)
+    recorder.epoch_begin(1.0)
+    now = run_steps(recorder, 1, 10, begin=3.0, samples=(30, 10))  # the first one traces
+    recorder.step(1, 11, 11, {}, [4, 2], now + 0.1)  # the last batch is a small one
+    recorder.epoch_end(1, {}, now + 7.0)
+    frame = recorder.frame(now + 7.0)
+    assert sum(frame["rates"]) == pytest.approx(400) and frame["rates"][0] > 290
+    assert frame["spent"]["first_steps_s"] == pytest.approx(2.0)
+    assert frame["spent"]["steps_s"] == pytest.approx(1.0)
+    # A look knows better.
+    recorder.breakdown([Breakdown(0, 0.2, 0, 0, 0, 0)] * 2, 0.2)
+    frame = recorder.frame(now + 7.0)
+    assert sum(frame["rates"]) == pytest.approx(200) and frame["step_s"] == 0.2
 
 
 def test_eta_is_steps_left_times_step_time_and_counts_down():
@@ -147,7 +154,7 @@ def test_the_frame_of_a_thousand_ranks_is_bounded():
     for step in range(1, 100):
         logs = {"loss": 1 / step, "accuracy": 1 - 1 / step}
         recorder.step(1, step, 100, logs, [31 + step % 3] * ranks, 0.1 * step)
-    recorder.breakdown([Breakdown(0.00123456, 0.0456789, 0.0, 0.0123456, 0.00345678)] * ranks)
+    recorder.breakdown([Breakdown(0.00123456, 0.0456789, 0.0, 0.0, 0.0123456, 0.00345678)] * ranks)
     # As many boxes as a look at so many ranks brings.
     times = [(0.01 * n, 0.01 * n + 0.009) for n in range(28)]
     some = [Box(rank, "C", 0, 0, *time) for rank in range(0, ranks, 51) for time in times]

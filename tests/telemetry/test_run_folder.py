@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
-from tests.telemetry.kept_runs import frames_with_steps, keep
+from tests.telemetry.kept_runs import STEP, frames_with_steps, keep
 from tnt_notebook import telemetry
 from tnt_notebook.errors import TntError, TraceError
 from tnt_notebook.telemetry import Recorder, archive, bounds, chrome, codec, run_folder, run_writer
@@ -41,7 +41,7 @@ def test_what_is_written_is_read():
     assert [f["rows"] for f in again if "rows" in f] == [f["rows"] for f in frames if "rows" in f]
     assert again[-1] == frames[-1]
     # Of step traces the latest is there, and fewer of the earlier ones.
-    assert telemetry.last_step(again) == telemetry.last_step(frames)
+    assert telemetry.median_step(again) == telemetry.median_step(frames)
     assert 3 < sum("step_trace" in frame for frame in again) < len(frames)
 
 
@@ -151,7 +151,7 @@ def test_a_last_line_that_was_not_written_to_its_end_is_left_out():
         (b"[]", "line 3: this is not a frame"),
         (b'{"v": 1}', "line 3: a frame without 'seq'"),
         (b"[" * 100_000, "line 3: this is nested too deeply"),
-        (b'{"v": 2, "new": 1}', "newer version: frames of version 2, and this tnt_notebook reads"),
+        (b'{"v": 3, "new": 1}', "newer version: frames of version 3, and this tnt_notebook reads"),
     ],
 )
 def test_what_is_no_frame_is_named_with_file_and_line(line, message):
@@ -165,6 +165,22 @@ def test_what_is_no_frame_is_named_with_file_and_line(line, message):
     assert message in str(raised.value) and str(file) in str(raised.value)
 
 
+def test_frames_of_the_first_version_are_read():
+    frames = spread(frames_with_steps())
+    folder = keep(frames)
+    file = run_folder.part(folder, 0)
+    old = [json.loads(line) for line in file.read_bytes().splitlines()]
+    for frame in old:
+        frame["v"] = 1
+        del frame["spent"]
+        for of_rank in frame.get("breakdown", []):
+            del of_rank[3]  # skew
+    file.write_text("".join(json.dumps(frame) + "\n" for frame in old))
+    again = read(folder)
+    assert telemetry.breakdowns(again) == [STEP] * 2
+    assert telemetry.spent(again) is None and telemetry.median_step_s(again) is None
+
+
 def test_values_that_cannot_be_are_refused():
     frame = frames_with_steps()[-1]
     step = frame["step_trace"]
@@ -173,7 +189,7 @@ def test_values_that_cannot_be_are_refused():
         {"samples": []}, {"samples": [1, True]}, {"rates": [1.0]}, {"rates": [1.0, "2"]},
         {"state": "sleeping"}, {"state": ["running"]}, {"steps": -1}, {"elapsed": 10**400},
         {"logs": {"loss": "low"}}, {"sharing": 0}, {"rows": [{"loss": 1.0}]},
-        {"breakdown": [[1.0] * 5]}, {"breakdown": [[1.0], [2.0]]}, {"step_trace": None},
+        {"breakdown": [[1.0] * 6]}, {"breakdown": [[1.0], [2.0]]}, {"step_trace": None},
         {"step_trace": step | {"tick": 0}}, {"step_trace": step | {"rows": [1]}},
         {"step_trace": step | {"rows": [one | {"kinds": "FF"}]}},
     ]  # fmt: skip

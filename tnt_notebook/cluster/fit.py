@@ -142,14 +142,14 @@ class Fit:
 
     @property
     def timeline(self) -> Timeline:
-        """The last step of a pipeline, as measured on its first replica; waits for the end.
+        """The median step of a pipeline, as measured on its first replica; waits for the end.
 
         Raises:
             ModelError: the model was not trained in a pipeline.
         """
         self.wait()
-        steps = self.trace.steps
-        found = timeline_from(steps[-1]) if steps else None
+        step = self.trace.median_step
+        found = timeline_from(step) if step else None
         if found is None:
             raise ModelError(
                 f"{self.title} has no timeline: that is of a pipeline. Train with --pipeline P."
@@ -157,7 +157,7 @@ class Fit:
         return found
 
     def plot_timeline(self) -> Any:
-        """The last step as a plotly figure: when each rank did what, as measured; while it runs,
+        """The median step as a plotly figure: when each rank did what, as measured; while it runs,
         too.
 
         Raises:
@@ -166,8 +166,8 @@ class Fit:
         return self.trace.plot_timeline()
 
     def plot_throughput(self) -> Any:
-        """Samples per second over time, by rank where ranks differ, as a plotly figure; also while
-        it runs.
+        """Samples per second while it trains, over time, by rank where ranks differ, as a plotly
+        figure; also while it runs.
 
         Raises:
             TraceError: no step was done.
@@ -185,11 +185,11 @@ class Fit:
 
     @property
     def breakdown(self) -> list[Breakdown]:
-        """Where the time of a step went, of each rank the mean in seconds; waits for the end.
+        """Where the time of the median step went on each rank, in seconds; waits for the end.
 
         ``.input``: until its batch was there; ``.work``: forward and backward; ``.wait``: for other
-        ranks of a pipeline; ``.exchange``: of gradients, while there was nothing else to do;
-        ``.other``; ``.step``: all of them.
+        ranks of a pipeline; ``.skew``: at an exchange, until the last rank had come;
+        ``.exchange``: while there was nothing else to do; ``.other``; ``.step``: all of them.
 
         Raises:
             ModelError: nothing was trained, or for a single step.

@@ -210,7 +210,8 @@ class World(Communicator):
 
     def record_step(self, begin_ns: int, end_ns: int, phase: int = 0) -> None:
         """Puts a step into the trace; its phase is one of
-        :data:`tnt_notebook.telemetry.events.PHASES`, by number."""
+        :data:`tnt_notebook.telemetry.events.PHASES`, by number, and
+        :data:`~tnt_notebook.telemetry.events.FIRST` for the first of an epoch."""
         self._connection.engine.record_step(begin_ns, end_ns, phase)
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 ::
 
     rank 0   |input|      work       |exchange|other|
-    rank 1   |input|    work    |  exchange   |other|
+    rank 1   |input|    work    |skew|exchange|other|
                     ms
 """
 
@@ -33,14 +33,14 @@ MOST_ROWS = 64
 
 
 def figure_of(of_ranks: Sequence[Breakdown], limit: str) -> go.Figure:
-    """The mean step of each rank, and the sentence that says what limits it."""
+    """The median step on each rank, and the sentence that says what limits it."""
     whole = panel(of_ranks, MOST_ROWS)
     lines = (f"<span style='font-size:12px'>{line}</span>" for line in textwrap.wrap(limit, 90))
     return drawn([whole._replace(titles=["<br>".join([*whole.titles, *lines])])])
 
 
 def panel(of_ranks: Sequence[Breakdown], most_rows: int = 16) -> Panel:
-    """The mean step of each rank."""
+    """The median step on each rank."""
     shown = spread(len(of_ranks), most_rows)
     which = "" if len(shown) == len(of_ranks) else f", {len(shown)} of them shown"
     return panel_of(

@@ -2,7 +2,7 @@
 
 ::
 
-    samples per second in all, over time            a line for each run
+    samples per second while training, over time    a line for each run
     where a step goes                               a bar for each run
     ranks do not compute                            a bar for each run
 """
@@ -26,6 +26,7 @@ from tnt_notebook.dashboard.panels import (
     word,
 )  # fmt: skip
 from tnt_notebook.dashboard.step_layout import idle
+from tnt_notebook.dashboard.wording import rate
 from tnt_notebook.telemetry import Frame, thinned
 from tnt_notebook.telemetry.breakdown import NOTHING, mean
 
@@ -46,7 +47,7 @@ def figure_of(runs: Sequence[Sequence[Frame]], titles: Sequence[str]) -> go.Figu
     if any(breakdowns):
         means = [mean(of_ranks or [NOTHING]) for of_ranks in breakdowns]
         panels.append(panel_of(", the mean of all ranks", names, means, _BAR * len(runs)))
-    if any(telemetry.last_step(run) for run in runs):
+    if any(telemetry.median_step(run) for run in runs):
         panels.append(_idle(runs, names))
     return drawn(panels, left=24 + 7 * max(map(len, names)))
 
@@ -62,12 +63,16 @@ def _over_time(runs: Sequence[Sequence[Frame]], names: Sequence[str]) -> Panel:
         figure.update_xaxes(title_text="seconds", row=row)
         figure.update_yaxes(rangemode="tozero", row=row)
 
-    words = lines_of(word(name, *line_of(i)) for i, name in enumerate(names))
-    return Panel([f"<b>samples per second in all</b><br>{words}"], HEIGHT, draw)
+    words = lines_of(
+        word(f"{name} {rate(telemetry.samples_per_s(run))}", *line_of(i))
+        for i, (name, run) in enumerate(zip(names, runs, strict=True))
+    )
+    title = f"<b>samples per second while training</b>, of all ranks<br>{words}"
+    return Panel([title], HEIGHT, draw)
 
 
 def _idle(runs: Sequence[Sequence[Frame]], names: Sequence[str]) -> Panel:
-    steps = [telemetry.last_step(run) for run in runs]
+    steps = [telemetry.median_step(run) for run in runs]
     shares = [100 * idle(step)["bubble"] if step else None for step in steps]
     formulas = [100 * step["formula"] if step and "formula" in step else None for step in steps]
 
@@ -77,7 +82,7 @@ def _idle(runs: Sequence[Sequence[Frame]], names: Sequence[str]) -> Panel:
             marker={"color": [line_of(i)[0] for i in range(len(names))], "line": {"width": 0}},
             text=["" if share is None else f"  {share:.0f}%" for share in shares],
             textposition="outside", cliponaxis=False,
-            hovertemplate="%{y}: idle for %{x:.1f}% of its last step<extra></extra>", row=row,
+            hovertemplate="%{y}: idle for %{x:.1f}% of its median step<extra></extra>", row=row,
             col=1,
         )  # fmt: skip
         if any(formula is not None for formula in formulas):
@@ -91,7 +96,7 @@ def _idle(runs: Sequence[Sequence[Frame]], names: Sequence[str]) -> Panel:
         lay_out_rows(figure, row, "%", 1.12 * top)
 
     by = "; a grey line: by the formula of the schedule" if any(formulas) else ""
-    title = f"<b>ranks do not compute</b> in the last step{by}"
+    title = f"<b>ranks do not compute</b> in the median step{by}"
     return Panel([title], _BAR * len(runs), draw)
 
 

@@ -7,9 +7,9 @@
     +----------+----------+
     | samples per second  |   a line per rank where ranks differ, a heat map for many
     +---------------------+
-    | the last step       |   box by box
+    | the median step     |   box by box
     +---------------------+
-    | where a step goes   |
+    | where it goes       |
     +---------------------+
 """
 
@@ -55,7 +55,7 @@ def run_figure(frames: Sequence[Frame]) -> go.Figure:
         whatever the number of ranks and frames.
     """
     panels = [*_metric_panels(frames), throughput_panel(frames)]
-    if (step := telemetry.last_step(frames)) is not None:
+    if (step := telemetry.median_step(frames)) is not None:
         panels.append(step_figure.panel(step))
     if of_ranks := telemetry.breakdowns(frames):
         panels.append(breakdown.panel(of_ranks))
@@ -83,15 +83,16 @@ def _metric_panels(frames: Sequence[Frame]) -> list[Panel]:
 
 
 def throughput_panel(frames: Sequence[Frame]) -> Panel:
-    """Samples per second over time: a line for each rank where ranks differ, else one for all."""
-    some, title = thinned(list(frames), MAX_POINTS), "samples per second"
+    """Samples per second while it trains, over time: a line for each rank where ranks differ, else
+    one for all."""
+    some, title = thinned(list(frames), MAX_POINTS), "samples per second while training"
     names = [part.who for part in rates.parts(frames)]
     if rates.are_alike(frames):
-        title += "".join(f" of {name}" for name in names)
+        title += "".join(f", of {name}" for name in names)
         names = names or ["all"]
     elif len(names) <= RANKS_WITH_A_LINE:
         words = [word(f"{rank}", *line_of(rank)) for rank in range(len(names))]
-        title += f" of rank   {'   '.join(words)}"
+        title += f", of rank   {'   '.join(words)}"
     return Panel([title], HEIGHT, lambda figure, row: _draw_throughput(figure, some, names, row))
 
 

@@ -11,13 +11,13 @@ from tnt_notebook import telemetry
 from tnt_notebook.dashboard import step_layout
 from tnt_notebook.dashboard.elements import div, entry, heading, row, span
 from tnt_notebook.dashboard.run_picture import run_html
-from tnt_notebook.dashboard.summary import metric_pairs, other_runs
+from tnt_notebook.dashboard.summary import metric_pairs, other_runs, whole_run
 from tnt_notebook.dashboard.traceback import folded
 from tnt_notebook.dashboard.wording import clock, number
 from tnt_notebook.telemetry import PARTS, Frame, State
 from tnt_notebook.telemetry.activities import Ribbon
 from tnt_notebook.telemetry.kinds import BOX_KINDS
-from tnt_notebook.telemetry.step_trace import StepTrace
+from tnt_notebook.telemetry.step_trace import StepTrace, extent_s
 
 MOST_ROWS = 16
 MOST_BOXES = 1500  # 20 bytes each
@@ -45,18 +45,19 @@ def card_html(
         _metrics_html(run),
         *(div("caption", escape(line)) for line in other_runs(frames)),
         run_html(ribbon, frames),
-        step_html(telemetry.last_step(run)),
+        step_html(telemetry.median_step(run)),
         _time_html(step_layout.time_of(run)),
+        div("caption", escape(whole_run(run))) if run else "",
     ]
     return "".join(parts)
 
 
 def step_html(trace: StepTrace | None) -> str:
-    """The last step; at most 60 kB."""
+    """A step; at most 60 kB."""
     if trace is None or not trace["rows"]:
         return ""
     rows = [
-        row(f"rank {own.rank}", _svg(own, trace["seconds"]), "share", f"{own.idle:.0%} idle")
+        row(f"rank {own.rank}", _svg(own, extent_s(trace)), "share", f"{own.idle:.0%} idle")
         for own in step_layout.rank_rows(trace, MOST_BOXES, MOST_ROWS)
     ]
     legend = [entry(k.words, k.colour, k.letter, k.ink) for k in step_layout.kinds_in(trace)]

@@ -25,11 +25,18 @@ from tnt_notebook.dashboard.panels import (
     short,
     swatch,
 )
-from tnt_notebook.dashboard.step_layout import FAINT, RankRow, idle, kinds_in, rank_rows, words_of
-from tnt_notebook.dashboard.wording import plural, short_time
+from tnt_notebook.dashboard.step_layout import (
+    FAINT,
+    RankRow,
+    idle,
+    kinds_in,
+    rank_rows,
+    words_of,
+)
+from tnt_notebook.dashboard.wording import plural, short_time, which_step
 from tnt_notebook.plan.simulate import Timeline
 from tnt_notebook.telemetry.kinds import Kind
-from tnt_notebook.telemetry.step_trace import Box, StepTrace, of_boxes
+from tnt_notebook.telemetry.step_trace import Box, StepTrace, extent_s, of_boxes
 
 #: Of more, each is told by its colour and its place only,
 MOST_BOXES = 1500
@@ -48,15 +55,17 @@ def figure_of(step: StepTrace, measured: bool = True) -> go.Figure:
     return drawn([panel(step, f"<b>a step</b>, as {'measured' if measured else 'predicted'}")])
 
 
-def panel(step: StepTrace, name: str = "<b>the last step</b>") -> Panel:
+def panel(step: StepTrace, name: str = "") -> Panel:
     """The same, among other panels."""
+    name = name or f"<b>the {which_step(step)}</b>"
     rows = rank_rows(step, MOST_PLAIN_BOXES)
-    unit, factor = scale_of(step["seconds"])
+    seconds = extent_s(step)
+    unit, factor = scale_of(seconds)
 
     def draw(figure: go.Figure, row: int) -> None:
         for bar in _bars(step, rows, factor):
             figure.add_bar(**bar, orientation="h", row=row, col=1)
-        lay_out_rows(figure, row, unit, 1.002 * factor * step["seconds"])
+        lay_out_rows(figure, row, unit, 1.002 * factor * seconds)
 
     legend = [swatch(kind.words, kind.colour) for kind in kinds_in(step)] + [swatch("idle", IDLE)]
     if any(row.is_faint(box) for row in rows for box in row.boxes):
@@ -85,7 +94,7 @@ def _bars(step: StepTrace, rows: Sequence[RankRow], factor: float) -> list[dict[
     in_full = sum(len(own.boxes) for own in rows) <= MOST_BOXES
     behind = {
         "y": [f"rank {own.rank}" for own in rows],
-        "x": [short(factor * step["seconds"])] * len(rows),
+        "x": [short(factor * extent_s(step))] * len(rows),
         "name": "idle",
         "marker": {"color": IDLE, "line": {"width": 0}},
         "hovertemplate": [

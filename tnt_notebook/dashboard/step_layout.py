@@ -19,7 +19,7 @@ from typing import Any, TypedDict
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard.planned import planned
 from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE
-from tnt_notebook.dashboard.wording import short_time
+from tnt_notebook.dashboard.wording import short_time, which_step
 from tnt_notebook.telemetry import Frame
 from tnt_notebook.telemetry.bubble import actions_s, covered_s
 from tnt_notebook.telemetry.critical_path import critical_path
@@ -86,7 +86,7 @@ def kinds_in(trace: StepTrace) -> list[Kind]:
 
 
 def time_of(frames: Sequence[Frame]) -> dict[str, Any]:
-    """Where the time of a step goes:
+    """Where the time of the median step goes:
     ``{"step": "4.25 ms", "limit": ..., "rows": [["rank 0", {"work": 0.7, ...}], ...]}``; of many
     ranks one row for all. Empty without a breakdown.
     """
@@ -97,7 +97,7 @@ def time_of(frames: Sequence[Frame]) -> dict[str, Any]:
     if len(of_ranks) > RANKS_WITH_A_LINE:
         shown = [("all ranks", of_ranks)]
     return {
-        "step": short_time(fmean(b.step for b in of_ranks)),
+        "step": short_time(telemetry.breakdown_s(frames)),
         "limit": telemetry.limit_of(frames),
         "rows": [
             [name, {part: round(share, 4) for part, share in shares(some).items()}]
@@ -112,11 +112,12 @@ def words_of(box: Box) -> str:
 
 
 def heading(trace: StepTrace) -> str:
-    """``Last step 30.8 ms · idle 27%, by the formula of 1f1b 27%``"""
+    """``Median step 30.8 ms · idle 27%, by the formula of 1f1b 27%``"""
     formula = ""
     if "formula" in trace:
         formula = f", by the formula of {trace.get('schedule')} {trace['formula']:.0%}"
-    return f"Last step {short_time(trace['seconds'])} · idle {idle(trace)['bubble']:.0%}{formula}"
+    which = which_step(trace).capitalize()
+    return f"{which} {short_time(trace['seconds'])} · idle {idle(trace)['bubble']:.0%}{formula}"
 
 
 def remarks(trace: StepTrace) -> str:
@@ -149,7 +150,7 @@ def idle(trace: StepTrace) -> Idle:
     if trace["pipeline"] > 1:
         kinds, seconds = ACTIONS, actions_s(trace)
     work = [[box for box in own if box.kind in kinds] for own in by_rank(trace).values()]
-    shares = [1 - covered_s(own) / seconds if seconds else 0.0 for own in work]
+    shares = [max(0.0, 1 - covered_s(own) / seconds) if seconds else 0.0 for own in work]
     return {
         "idle": [round(share, 4) for share in shares],
         "bubble": round(fmean(shares), 4) if shares else 0.0,

@@ -67,10 +67,20 @@ class Trace:
     @property
     def steps(self) -> list[StepTrace]:
         """The steps that were looked at closely, box by box, in order: those of the last fit; of a
-        cell without one, of its last evaluate or predict.
+        cell without one, of its last evaluate or predict. Each is the median one of those since
+        the one before.
         """
-        run = telemetry.main_run(self.frames)
-        return [frame["step_trace"] for frame in run if "step_trace" in frame]
+        return telemetry.steps_seen(telemetry.main_run(self.frames))
+
+    @property
+    def median_step(self) -> StepTrace | None:
+        """The one of them that stands for the run; None where no step was looked at."""
+        return telemetry.median_step(telemetry.main_run(self.frames))
+
+    @property
+    def samples_per_s(self) -> float:
+        """Of all ranks while they train: a batch by the median step."""
+        return telemetry.samples_per_s(telemetry.main_run(self.frames))
 
     @property
     def limit(self) -> str:
@@ -119,24 +129,32 @@ class Trace:
             ) from None
         return pd.DataFrame(list(self._rows()), columns=list(BoxRow._fields))
 
-    def plot_timeline(self, step: int = -1) -> Any:
-        """One of :attr:`steps` as a plotly figure: when each rank did what.
+    def plot_timeline(self, step: int | None = None) -> Any:
+        """A step as a plotly figure: when each rank did what.
+
+        Args:
+            step: which of :attr:`steps`; default: :attr:`median_step`.
 
         Raises:
             TraceError: there is no such step.
         """
-        steps = self.steps
+        steps, median = self.steps, self.median_step
+        if step is None and median is not None:
+            return step_figure.figure_of(median)
+        step = -1 if step is None else step
         if not -len(steps) <= step < len(steps):
             there = plural(len(steps), "step")
             raise TraceError(f"{self.title} has no step {step}: {there} were looked at closely.")
         return step_figure.figure_of(steps[step])
 
     def plot_throughput(self) -> Any:
-        """Samples per second over time, by rank where ranks differ, as a plotly figure."""
+        """Samples per second while it trains, over time, by rank where ranks differ, as a plotly
+        figure."""
         return drawn([throughput_panel(self._main())])
 
     def plot_breakdown(self) -> Any:
-        """Where the time of a step went on each rank, and what limits it, as a plotly figure.
+        """Where the time of the median step went on each rank, and what limits it, as a plotly
+        figure.
 
         Raises:
             TraceError: the run was too short to say.

@@ -5,8 +5,19 @@ from __future__ import annotations
 import math
 
 from tnt_notebook.sizes import size
+from tnt_notebook.telemetry.step_trace import StepTrace
 
-__all__ = ["clock", "joules", "number", "plural", "rate", "short_time", "size", "three_digits"]
+__all__ = [
+    "clock",
+    "joules",
+    "number",
+    "plural",
+    "rate",
+    "short_time",
+    "size",
+    "three_digits",
+    "which_step",
+]
 
 
 def number(value: float | None) -> str:
@@ -47,6 +58,12 @@ def short_time(seconds: float) -> str:
     if seconds < 999.5e-6:
         return f"{three_digits(1e6 * seconds)} µs"
     return f"{three_digits(1e3 * seconds)} ms" if seconds < 0.9995 else f"{three_digits(seconds)} s"
+
+
+def which_step(trace: StepTrace) -> str:
+    """What a step is of those that there were: ``median step``."""
+    words = {"median": "median step", "last": "last step", "first": "first step of an epoch"}
+    return words[trace.get("which", "last")]
 
 
 def joules(value: float) -> str:

@@ -23,7 +23,7 @@ from tnt_notebook.telemetry.archive import RunInfo
 from tnt_notebook.telemetry.run_reader import read
 
 LATEST = 20
-_HEADERS = ("id", "title", "ranks", "began", "state", "took", "samples/s", "size")
+HEADERS = ("id", "title", "ranks", "began", "state", "took", "samples/s while training", "size")
 _LEFT = {"id", "title", "began", "state"}
 
 
@@ -35,7 +35,7 @@ def show_list(everything: bool = False) -> None:
         print(f"no run is kept in {base}")
         return
     shown = runs if everything else runs[-LATEST:]
-    print(Table(_HEADERS, [_cells(run) for run in shown], _LEFT).text())
+    print(Table(HEADERS, [cells_of(run) for run in shown], _LEFT).text())
     older = len(runs) - len(shown)
     beside = f"; {older:,} older: %tnt_trace list --all" if older else ""
     print(f"{plural(len(runs), 'run')}, {size(sum(run.size for run in runs))} in {base}{beside}")
@@ -97,7 +97,8 @@ def remove(runs: Sequence[RunInfo]) -> None:
     print(f"{plural(len(runs), 'run')} removed, {size(sum(run.size for run in runs))}")
 
 
-def _cells(run: RunInfo) -> list[str]:
+def cells_of(run: RunInfo) -> list[str]:
+    """A row of the list."""
     return [
         run.id, run.title if len(run.title) <= 24 else f"{run.title[:23]}…", str(run.ranks),
         _time(run, "%Y-%m-%d %H:%M"), run.state, clock(run.seconds),

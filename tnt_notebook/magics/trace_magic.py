@@ -41,7 +41,7 @@ def tnt_trace(session: Session, arguments: Namespace) -> None:
 
     The run is in the variable ``trace``, or what --name says; of compare, a list::
 
-        trace.plot_timeline()       # the last step; also plot_throughput, plot_breakdown
+        trace.plot_timeline()       # the median step; also plot_throughput, plot_breakdown
         trace.to_pandas()           # a row for each box of the steps that were looked at
         trace.save("run.json")
 

@@ -23,7 +23,7 @@ from tnt_notebook.parallel.pipeline.training import PipelineSteps
 from tnt_notebook.parallel.step import NEWS, Setting, Votes
 from tnt_notebook.parallel.timed import input_timed
 from tnt_notebook.plan.options import Pipeline
-from tnt_notebook.telemetry.events import PHASES
+from tnt_notebook.telemetry.events import FIRST, PHASES
 
 #: Asked before each step of "fit" or "evaluate": what this rank votes for, 0 or 1 each.
 Wants = Callable[[str], Votes]
@@ -68,6 +68,7 @@ class DistributedFunctions:
                 )
             )
         self._voted = Votes(0, 0, 0, 0)
+        self._is_first = False
         self._last_logs: dict[str, float] = {}
         setting = Setting(over, exchange, self._votes)
         self.pipeline: PipelineSteps | None = None
@@ -150,9 +151,15 @@ class DistributedFunctions:
         _in_place[self.model] = self
         training.set_functions(self.model, self._made)
 
-    def _watched(self, phase: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        number = PHASES.index(phase)
+    def epoch_begins(self) -> None:
+        """The next step is the first of an epoch: the trace tells it from the others."""
+        self._is_first = True
 
+    def _record_step(self, phase: str, begin_ns: int, end_ns: int) -> None:
+        first, self._is_first = self._is_first, False
+        self._over.record_step(begin_ns, end_ns, PHASES.index(phase) | (FIRST if first else 0))
+
+    def _watched(self, phase: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def run(iterator: Any) -> dict[str, Any]:
             own = self._wants(phase)
             self._vote(own)
@@ -161,7 +168,7 @@ class DistributedFunctions:
             begin = time.monotonic_ns()
             logs = dict(function(iterator))
             news = logs.pop(NEWS).numpy()
-            self._over.record_step(begin, time.monotonic_ns(), number)
+            self._record_step(phase, begin, time.monotonic_ns())
             samples, *votes, same = news if news.ndim else (news, *own, True)
             if not same:
                 raise DataError(
@@ -183,7 +190,7 @@ class DistributedFunctions:
             begin = time.monotonic_ns()
             outputs = predict(iterator)
             end, step_number = time.monotonic_ns(), next(steps)
-            self._over.record_step(begin, end, PHASES.index("predict"))
+            self._record_step("predict", begin, end)
             stop = 0.0
             if step_number >= next_vote:
                 # Nothing travels that could carry a vote, so votes travel by themselves, as often

@@ -1,11 +1,18 @@
-"""Looks at what all ranks did in their last steps, now and then while a model trains.
+"""Looks at what all ranks did in their latest steps, now and then while a model trains.
 
 Rank 0 has the clock: that it wants to look travels with the metrics of a step, so that all ranks
-look after the same one.
+look after the same one. They agree on the step of median length since the last look, and tell what
+they did in that one::
+
+    lengths of steps -> allreduce ----> the median step
+    its collectives --> allgather ----> when the last rank came to each
+    its breakdown ----> allgather ----> rank 0
+    its boxes --------> allgather ----> rank 0
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -13,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tnt_notebook.comm import World
+from tnt_notebook.comm import World, channels
 from tnt_notebook.comm.clocks import Clocks
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.meters import Rapl, gpu, memory
@@ -21,21 +28,22 @@ from tnt_notebook.plan.families import bubble_by_formula, less_idle
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.telemetry import activities
 from tnt_notebook.telemetry.activities import Activities
-from tnt_notebook.telemetry.boxes import BOX, last_step
-from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, mean, of_steps
-from tnt_notebook.telemetry.events import PHASES, exchange_rate, is_of
+from tnt_notebook.telemetry.boxes import BOX, boxes_of_step
+from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, of_step
+from tnt_notebook.telemetry.collectives import arrivals, collectives, with_last
+from tnt_notebook.telemetry.events import PHASES, exchange_rate
 from tnt_notebook.telemetry.frame import Phase
-from tnt_notebook.telemetry.sampling import spread
-from tnt_notebook.telemetry.step_trace import Box, StepTrace, of_boxes
+from tnt_notebook.telemetry.sampling import evenly, spread
+from tnt_notebook.telemetry.step_trace import Box, StepTrace, Which, of_boxes
+from tnt_notebook.telemetry.typical_step import Chosen, begins_of, choose, lengths_of, steps_of
 
 #: Boxes of all ranks in a look: of more ranks some stand for all, but a pipeline is shown whole.
 MOST_BOXES = 600
 #: And of one whole pipeline: of a longer step only the beginning is shown.
 MOST_IN_A_PIPELINE = 4000
 
-#: Steps that stand for all since the last look, and at the end for the whole run: each takes a rank
-#: some 0.1 ms.
-_STEPS, _STEPS_IN_ALL = 8, 200
+#: Looks that are kept for the end of the run, evenly spread.
+_KEPT = 32
 
 #: Seconds after which the clocks of hosts are compared again: they drift by some 10 µs a second.
 _CLOCKS_S = 10.0
@@ -45,7 +53,10 @@ class Look(NamedTuple):
     """What rank 0 learns.
 
     Attributes:
-        breakdown: of each rank, where the time of a step goes.
+        step_s: how long the step took that stands for those since the last look; None without one.
+        which: which it is of them, and ``among`` how many.
+        breakdown: of each rank, where the time of that step goes.
+        step: that step, box by box.
         rate: bytes a second that a rank sends while gradients are exchanged, if that is between
             hosts. That of the rank which waits least for others.
         memory: bytes of each rank.
@@ -53,6 +64,9 @@ class Look(NamedTuple):
         activities: what ranks have done since the last look.
     """
 
+    step_s: float | None
+    which: Which | None
+    among: int
     breakdown: list[Breakdown]
     step: StepTrace | None
     rate: float | None
@@ -65,7 +79,6 @@ class _Facts(NamedTuple):
     """What each rank says at a look, beside its breakdown; as numbers that travel as float64."""
 
     boxes: float
-    compare_clocks: float
     rate: float
     memory: float
     joules: float  # of its host, if the rank is the first there; NaN without a counter
@@ -80,7 +93,7 @@ class Looks:
     Args:
         pipelines: ranks that process the same samples, in the order of the pipeline; without
             pipelines, each alone.
-        gradients_from: see :func:`~tnt_notebook.telemetry.breakdown.of_steps`.
+        gradients_from: see :func:`~tnt_notebook.telemetry.breakdown.of_step`.
         cut: of a pipeline, the entries of a step trace that say where the model is cut.
     """
 
@@ -96,56 +109,122 @@ class Looks:
         self._over, self._phase = over, PHASES.index(phase)
         self._pipelines, self._gradients_from = pipelines, gradients_from
         self._schedule, self._cut = schedule, cut or {}
-        self._begin = self._seen = over.traced()
+        self._seen = over.traced()
+        self._end_ns: int | None = None  # of the newest step at the last look
+        self._is_begun = False
+        self._kept: list[tuple[float, Look]] = []
         self._clocks: Clocks | None = None
         self._compare_at = 0.0
         is_first = over.node.index(over.node[over.rank]) == over.rank
         self._rapl = Rapl() if is_first else None
         self._gpu_begin = gpu().joules()
 
-    def look(self, whole_run: bool = False) -> Look | None:
-        """What there was since the last look, or as far back as the trace goes. Collective."""
-        count, most = (self._begin, _STEPS_IN_ALL) if whole_run else (self._seen, _STEPS)
-        over = self._over
+    def look(self, is_last: bool = False) -> Look | None:
+        """What there was since the last look, or as far back as the trace goes; of activities at
+        the last one all. Collective."""
+        over, seen = self._over, self._seen
         self._seen = over.traced()
-        events = over.trace(count)
-        forgotten = len(events) < self._seen - count
-        told = events
-        if count == self._begin and not forgotten:
-            told = _without_first_step(events)  # it was traced, which takes long
-        steps = of_steps(told, self._gradients_from, forgotten, self._phase, most)
-        boxes = last_step(events, self._phase, self._gradients_from)
-        late = over.rank == 0 and time.monotonic() >= self._compare_at
+        events = over.trace(seen)
+        forgotten = len(events) < self._seen - seen
+        self._compare_clocks()
+        steps = steps_of(events, self._phase)
+        begins = begins_of(steps, None if forgotten else self._end_ns)
+        self._end_ns = int(steps[-1]["end_ns"]) if len(steps) else self._end_ns
+        # Events are written when they end: what has ended after the oldest is there.
+        oldest = int(events["end_ns"][0]) if forgotten else 0
+        lengths = over.allreduce(lengths_of(steps, begins, oldest)) / over.size
+        chosen = choose(lengths, steps, is_begin=not self._is_begun)
+        self._is_begun = self._is_begun or chosen is not None
+        breakdown, boxes = NOTHING, np.empty(0, BOX)
+        if chosen is not None:
+            step, begin = steps[-1 - chosen.back], int(begins[-1 - chosen.back])
+            exchanges = self._exchanges(events, begin, int(step["end_ns"]))
+            about_step = exchanges, self._gradients_from, self._phase == 0
+            breakdown = of_step(events, step, *about_step, begin)
+            boxes = boxes_of_step(events, step, *about_step)
         joules = self._rapl.joules() if self._rapl else 0.0
-        did = activities.gathered(all_of_it=whole_run)
+        did = activities.gathered(all_of_it=is_last)
         own = _Facts(
-            len(boxes), late, exchange_rate(events), memory(),
-            math.nan if joules is None else joules, gpu().id, gpu().joules() - self._gpu_begin,
-            did is not None,
+            len(boxes), exchange_rate(events), memory(), math.nan if joules is None else joules,
+            gpu().id, gpu().joules() - self._gpu_begin, did is not None,
         )  # fmt: skip
-        told = over.allgather(np.array([[*mean(steps or [NOTHING]), *own]], np.float64))
-        everyone = [_Facts(*map(float, row[len(NOTHING) :])) for row in told]
-        if any(facts.compare_clocks for facts in everyone):
-            self._clocks = over.compare_clocks()
-            self._compare_at = time.monotonic() + _CLOCKS_S
-        trace = self._gathered(boxes, int(max(facts.boxes for facts in everyone)))
+        rows = over.allgather(np.array([[*breakdown, *own]], np.float64))
+        everyone = [_Facts(*map(float, row[len(NOTHING) :])) for row in rows]
+        trace = self._gathered(boxes, chosen, int(max(facts.boxes for facts in everyone)))
         news: list[Activities | None] = []
         if any(facts.activities for facts in everyone):
             news = agreement.everyones(over, did)
         if over.rank != 0:
             return None
-        return Look(
-            [Breakdown(*map(float, row[: len(NOTHING)])) for row in told],
+        which, among = (chosen.which, chosen.among) if chosen else (None, 0)
+        if which == "first" and any(kept.which == "median" for _, kept in self._kept):
+            among = 0  # the first step of an epoch stands for others where there are no other
+        look = Look(
+            chosen and chosen.seconds,
+            which,
+            among,
+            [Breakdown(*map(float, row[: len(NOTHING)])) for row in rows],
             trace,
             max(facts.rate for facts in everyone) if len(set(over.node)) > 1 else None,
             [int(facts.memory) for facts in everyone],
             _energy(everyone),
             [one for one in news if one is not None],
         )
+        if look.step_s is not None:
+            kept = [*self._kept, (time.monotonic(), look)]
+            self._kept = evenly(kept, _KEPT, lambda kept: kept[0])
+        return look
 
-    def _gathered(self, boxes: np.ndarray, most: int) -> StepTrace | None:
-        """The last step of ranks that stand for all; on rank 0. Collective."""
-        if not most:
+    def look_at_all(self) -> Look | None:
+        """What there was in the whole run: the median of the looks' steps, each of which counts as
+        many times as there were steps that it stands for. Collective."""
+        latest = self.look(is_last=True)
+        if latest is None or not self._kept:
+            return latest
+        looks = [look for _, look in self._kept if look.among] or [self._kept[-1][1]]
+        typical = _median([look for look in looks if look.which == "median"] or looks)
+        return latest._replace(
+            step_s=typical.step_s,
+            among=typical.among,
+            breakdown=typical.breakdown,
+            step=typical.step,
+        )
+
+    @property
+    def _ahead_ns(self) -> int:
+        """How far the clock of this rank is ahead of rank 0's."""
+        return 0 if self._clocks is None else int(self._clocks.ahead_ns[self._over.rank])
+
+    def _compare_clocks(self) -> None:
+        """Now and then, when rank 0 says so. Collective."""
+        over = self._over
+        if len(set(over.node)) == 1 and self._clocks is not None:
+            return  # they have one clock
+        is_late = over.rank == 0 and time.monotonic() >= self._compare_at
+        if over.broadcast(np.array([is_late], np.uint8))[0]:
+            self._clocks = over.compare_clocks()
+            self._compare_at = time.monotonic() + _CLOCKS_S
+
+    def _exchanges(self, events: np.ndarray, begin_ns: int, end_ns: int) -> np.ndarray:
+        """This rank's collectives of a step, with when the last rank came to each. Collective."""
+        within = (events["end_ns"] > begin_ns) & (events["end_ns"] <= end_ns)
+        own = collectives(events[within], self._over.rank)
+        # Each position in a pipeline has a group of its replicas, on the same channels.
+        of_replicas = (own["channel"] >= channels.REPLICAS.first) & (
+            own["channel"] < channels.REPLICAS.first + channels.REPLICAS.count
+        )
+        own["key"][of_replicas] += self._position << 48
+        everyone = self._over.allgather_bytes(arrivals(own, self._ahead_ns))
+        return with_last(own, everyone, self._ahead_ns)
+
+    @property
+    def _position(self) -> int:
+        """Of this rank in its pipeline."""
+        return next(own.index(self._over.rank) for own in self._pipelines if self._over.rank in own)
+
+    def _gathered(self, boxes: np.ndarray, chosen: Chosen | None, most: int) -> StepTrace | None:
+        """A step of ranks that stand for all; on rank 0. Collective."""
+        if chosen is None or not most:
             return None
         assert self._clocks is not None  # the first look compares them
         pipelines, sharing = self._pipelines, len(self._pipelines[0])
@@ -153,7 +232,7 @@ class Looks:
         shown = [rank for p in spread(len(pipelines), room) for rank in pipelines[p]]
         own = np.sort(boxes, order="begin_ns")[: MOST_IN_A_PIPELINE // sharing]
         for time_of in ("begin_ns", "end_ns"):
-            own[time_of] -= self._clocks.ahead_ns[self._over.rank]
+            own[time_of] -= self._ahead_ns
         mine = self._over.rank in shown
         everyone = self._over.allgather_bytes(own.tobytes() if mine else b"")
         if self._over.rank != 0:
@@ -168,18 +247,27 @@ class Looks:
         began = min(box.begin for box in made)
         return of_boxes(
             made,
+            seconds=chosen.seconds,
             time=time.time() - (time.monotonic() - began),
             clock_error=1e-9 * self._clocks.error_ns,
             pipeline=sharing,
             ranks=self._over.size,
+            which=chosen.which,
             **about(self._schedule, made),
             **self._cut,
         )
 
 
-def _without_first_step(events: np.ndarray) -> np.ndarray:
-    steps = events[is_of(events, "step")]
-    return events[events["begin_ns"] > steps["end_ns"].min()] if len(steps) > 1 else events[:0]
+def _median(looks: Sequence[Look]) -> Look:
+    """The one whose step is of median length."""
+    in_order = sorted(looks, key=lambda look: look.step_s or 0.0)
+    weights = [look.among or 1 for look in in_order]
+    half = (sum(weights) - 1) // 2
+    return next(
+        look
+        for look, until in zip(in_order, itertools.accumulate(weights), strict=True)
+        if until > half
+    )
 
 
 def about(schedule: Schedule | None, boxes: Sequence[Box]) -> dict[str, Any]:

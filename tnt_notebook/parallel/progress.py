@@ -13,7 +13,7 @@ from tnt_notebook.comm import World
 from tnt_notebook.errors import SuspendedError
 from tnt_notebook.parallel.data import Replica, share_of
 from tnt_notebook.parallel.looks import Looks
-from tnt_notebook.telemetry import Frame, Phase, Recorder, State
+from tnt_notebook.telemetry import Breakdown, Frame, Phase, Recorder, State
 
 Report = Callable[[Frame], None]
 
@@ -33,6 +33,7 @@ class Progress:
     Args:
         replicas: whose part of the data each rank works on.
         flops: of the model for a sample in this phase, if that is known.
+        per_execution: steps that Keras makes in one call.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Progress:
         steps: int | None,
         looks: Looks,
         flops: float | None = None,
+        per_execution: int = 1,
     ) -> None:
         self.phase = phase
         self._over, self._replicas, self._steps = over, replicas, steps
@@ -55,17 +57,27 @@ class Progress:
         self._looks, self._flops = looks, flops
         self._next_frame = self._next_look = 0.0
         phase_of_keras = {"fit": "train", "evaluate": "test"}.get(phase, phase)
+        self._begin_hook = "on_epoch_begin" if phase == "fit" else f"on_{phase_of_keras}_begin"
         self._batch_hook = f"on_{phase_of_keras}_batch_end"
-        self._samples = [0] * over.size
+        self._per_execution = per_execution
+        self._done = self._batch = self._largest = 0  # steps of the epoch; samples
         self._written: dict[str, float] | None = None
         self.stopped = False
 
     def count(self, samples: int) -> None:
-        """A step has processed a global batch of this many samples."""
-        if self._report is not None:
+        """A step has processed a global batch of this many samples; of several in one execution,
+        the last one."""
+        self._batch = samples
+        self._largest = max(self._largest, samples)
+
+    def _samples_of(self, steps: int) -> list[int]:
+        """Of each rank in the latest steps: only the last batch of an epoch may be smaller."""
+        counts = [0] * self._over.size
+        for samples, times in ((self._batch, 1), (self._largest, steps - 1)):
             for rank, replica in enumerate(self._replicas):
                 begin, end = share_of(samples, *replica)
-                self._samples[rank] += end - begin
+                counts[rank] += times * (end - begin)
+        return counts
 
     def resume(
         self, epochs: Sequence[int], history: Mapping[str, Sequence[float]], epoch: int, step: int
@@ -87,11 +99,13 @@ class Progress:
 
     def look(self, whole_run: bool = False) -> None:
         """Tells what all ranks did, since the last look or in the whole run. Collective."""
-        look = self._looks.look(whole_run)
+        look = self._looks.look_at_all() if whole_run else self._looks.look()
         if look is None:
             return
         self._recorder.activities(look.activities)
-        self._recorder.breakdown(look.breakdown)
+        step_s = look.step_s / self._per_execution if look.step_s and look.among else None
+        parts = [Breakdown(*(s / self._per_execution for s in one)) for one in look.breakdown]
+        self._recorder.breakdown(parts, step_s)
         self._recorder.seen(look.step, look.memory, look.energy, look.rate, self._flops)
         found = sum(len(row["kinds"]) for row in look.step["rows"]) if look.step else 0
         size = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found
@@ -102,15 +116,18 @@ class Progress:
         if self._report is None:
             return
         now = time.time()
-        if hook == "on_epoch_begin":
-            self._epoch = number + 1
+        if hook == self._begin_hook:
+            self._epoch, self._done = (number + 1 if self.phase == "fit" else 1), 0
+            self._recorder.epoch_begin(now)
         elif hook == self._batch_hook:
             scalars = logs
             if "outputs" in logs:  # of predict: all rows of the global batch, and no scalars
                 self.count(len(keras.tree.flatten(logs["outputs"])[0]))
                 scalars = {}
-            self._recorder.step(self._epoch, number + 1, self._steps, scalars, self._samples, now)
-            self._samples = [0] * self._over.size
+            step = min(number + 1, self._steps or number + 1)
+            samples = self._samples_of(max(1, min(self._per_execution, step - self._done)))
+            self._done = step
+            self._recorder.step(self._epoch, step, self._steps, scalars, samples, now)
             if now >= self._next_frame:
                 self._next_frame = now + INTERVAL_S
                 self._report(self._recorder.frame(now))

@@ -199,6 +199,8 @@ def _running(
             checkpoints.watch(hook, number, logs)
             progress.written(session.checkpoints.written)
         progress.watch(hook, number, logs)
+        if hook in ("on_epoch_begin", "on_test_begin", "on_predict_begin"):
+            functions.epoch_begins()
         if hook == "on_epoch_end":
             when = f"at the end of epoch {number + 1}"
             agreement.check_identical(session.over, state_of(model), when)
@@ -242,4 +244,7 @@ def _progress(
     flops = forward_flops(model) if is_told else None
     if flops is not None and phase == "fit":
         flops *= 3
-    return Progress(over, session.replicas, session.report, phase, epochs, steps, looks, flops)
+    return Progress(
+        over, session.replicas, session.report, phase, epochs, steps, looks, flops,
+        per_execution=model.steps_per_execution,
+    )  # fmt: skip

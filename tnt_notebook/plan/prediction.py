@@ -90,7 +90,8 @@ class PipelinePlan:
         rank_bytes: what each rank of a pipeline needs.
         formula_bubble: by the formula of the schedule, with equal stages and free messages; None
             for a schedule of one's own.
-        samples_per_s: of all replicas.
+        samples_per_s: of all replicas while they train: a batch by a step. What tracing, the first
+            step of an epoch, validation and callbacks take is not in it.
         speedup: how many times as fast as one rank that does the same micro-batches.
         spans: when each action begins and ends.
     """

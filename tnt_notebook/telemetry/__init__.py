@@ -7,21 +7,26 @@ collects them and asks the functions of `analysis` what they say.
 from __future__ import annotations
 
 from tnt_notebook.telemetry.analysis import (
+    breakdown_s,
     breakdowns,
     duration,
     energy_of,
     epoch_rows,
     final_logs,
     flop_rate,
-    last_step,
     limit_of,
     main_run,
     median_rates,
+    median_step,
+    median_step_s,
     memory_of,
-    overall_rates,
     runs,
+    samples_per_s,
+    spent,
+    steps_seen,
     throughput,
     total_samples,
+    whole_run_samples_per_s,
 )
 from tnt_notebook.telemetry.breakdown import PARTS, Breakdown
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame, Phase, Row, State, finite_logs
@@ -31,7 +36,8 @@ from tnt_notebook.telemetry.step_trace import StepTrace
 
 __all__ = [
     "FRAME_VERSION", "PARTS", "Breakdown", "Frame", "Phase", "Recorder", "Row", "State",
-    "StepTrace", "breakdowns", "duration", "energy_of", "epoch_rows", "final_logs", "finite_logs",
-    "flop_rate", "last_step", "limit_of", "main_run", "median_rates", "memory_of", "overall_rates",
-    "runs", "thinned", "throughput", "total_samples",
+    "StepTrace", "breakdown_s", "breakdowns", "duration", "energy_of", "epoch_rows", "final_logs",
+    "finite_logs", "flop_rate", "limit_of", "main_run", "median_rates", "median_step",
+    "median_step_s", "memory_of", "runs", "samples_per_s", "spent", "steps_seen", "thinned",
+    "throughput", "total_samples", "whole_run_samples_per_s",
 ]  # fmt: skip

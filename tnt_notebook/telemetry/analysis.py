@@ -6,13 +6,13 @@ evaluate, or predict within a callback.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
-from itertools import dropwhile, pairwise
+from itertools import dropwhile
+from statistics import fmean
 from typing import Any
 
 from tnt_notebook.telemetry.breakdown import Breakdown
-from tnt_notebook.telemetry.frame import Frame, Row
+from tnt_notebook.telemetry.frame import Frame, Row, Spent
 from tnt_notebook.telemetry.limit import limit
 from tnt_notebook.telemetry.step_trace import StepTrace
 
@@ -42,33 +42,46 @@ def total_samples(frames: Sequence[Frame]) -> list[int]:
     return list(frames[-1]["samples"]) if frames else []
 
 
-def overall_rates(frames: Sequence[Frame]) -> list[float]:
-    """Samples per second of each rank over the whole run: tracing, validation, pauses included."""
-    seconds = duration(frames)
-    return [samples / seconds if seconds > 0 else 0.0 for samples in total_samples(frames)]
+def median_step_s(frames: Sequence[Frame]) -> float | None:
+    """Seconds of the median step: so far the latest that was said, at the end that of the run.
+    None where no step was looked at but the first of an epoch."""
+    return _latest(frames, "step_s")
 
 
 def median_rates(frames: Sequence[Frame]) -> list[float]:
-    """Samples per second of each rank while it trained: the median over intervals with steps.
+    """Samples per second of each rank while it trains: its share of a batch by the median step.
 
-    Falls back to `overall_rates` where the run was too short for an interval.
+    Zeros where no step is known but the first of an epoch.
     """
-    intervals = [
-        [
-            (b - a) / (later["elapsed"] - sooner["elapsed"])
-            for a, b in zip(sooner["samples"], later["samples"], strict=True)
-        ]
-        for sooner, later in pairwise(_at_new_samples(frames))
-        if later["elapsed"] > sooner["elapsed"]
-    ]
-    if not intervals:
-        return overall_rates(frames)
-    return [statistics.median(rates) for rates in zip(*intervals, strict=True)]
+    return list(frames[-1]["rates"]) if frames else []
+
+
+def samples_per_s(frames: Sequence[Frame]) -> float:
+    """Samples per second of all ranks while they train; one that went through a pipeline counts
+    once."""
+    return sum(median_rates(frames)) / frames[-1]["sharing"] if frames else 0.0
+
+
+def whole_run_samples_per_s(frames: Sequence[Frame]) -> float:
+    """Samples per second of all ranks over the whole run: tracing, validation, pauses included."""
+    seconds = duration(frames)
+    return sum(total_samples(frames)) / frames[-1]["sharing"] / seconds if seconds > 0 else 0.0
+
+
+def spent(frames: Sequence[Frame]) -> Spent | None:
+    """Where the time of the run went; None for one that was kept by an earlier version."""
+    return frames[-1].get("spent") if frames else None
 
 
 def breakdowns(frames: Sequence[Frame]) -> list[Breakdown]:
-    """Where the time of a step went on each rank; of a run without one, nothing."""
+    """Where the time of the median step went on each rank; of a run without one, nothing."""
     return [Breakdown(*seconds) for seconds in _latest(frames, "breakdown") or []]
+
+
+def breakdown_s(frames: Sequence[Frame]) -> float:
+    """How long the step took that `breakdowns` are of, in seconds; 0 without one."""
+    of_ranks = breakdowns(frames)
+    return median_step_s(frames) or (fmean(b.step for b in of_ranks) if of_ranks else 0.0)
 
 
 def limit_of(frames: Sequence[Frame]) -> str:
@@ -79,9 +92,17 @@ def limit_of(frames: Sequence[Frame]) -> str:
     return limit(breakdowns([last]), last["sharing"], last.get("step_trace"), last.get("rate"))
 
 
-def last_step(frames: Sequence[Frame]) -> StepTrace | None:
-    """The latest step that was looked at, box by box."""
+def median_step(frames: Sequence[Frame]) -> StepTrace | None:
+    """The step that stands for the run, box by box: so far the median one since the last look, at
+    the end that of the run."""
     return _latest(frames, "step_trace")
+
+
+def steps_seen(frames: Sequence[Frame]) -> list[StepTrace]:
+    """The steps of a run that were looked at, box by box, each once and in order of time."""
+    traces = [frame["step_trace"] for frame in frames if "step_trace" in frame]
+    found = {trace["time"]: trace for trace in traces}
+    return [found[time] for time in sorted(found)]
 
 
 def memory_of(frames: Sequence[Frame]) -> list[int]:
@@ -96,13 +117,14 @@ def energy_of(frames: Sequence[Frame]) -> float | None:
 
 
 def flop_rate(frames: Sequence[Frame]) -> float | None:
-    """Floating-point operations of the model a second, on all ranks; None if not known."""
+    """Floating-point operations of the model a second while ranks train, on all of them; None if
+    not known."""
     flops = _latest(frames, "flops")
-    return None if flops is None else flops * sum(median_rates(frames)) / frames[-1]["sharing"]
+    return None if flops is None else flops * samples_per_s(frames)
 
 
 def throughput(frames: Sequence[Frame]) -> tuple[list[float], list[list[float]]]:
-    """Samples per second over time, from the first time they were measured on.
+    """Samples per second while ranks train, over time, from when they are known on.
 
     Returns:
         The times in seconds since the start, and for each rank its rates at these times.
@@ -129,15 +151,6 @@ def final_logs(frames: Sequence[Frame]) -> Row:
     if rows and rows[-1]["epoch"] == frames[-1]["epoch"]:
         return {name: value for name, value in rows[-1].items() if name != "epoch"}
     return dict(frames[-1]["logs"])
-
-
-def _at_new_samples(frames: Sequence[Frame]) -> list[Frame]:
-    """The frames before which samples came in: the others lie within a long step or a pause."""
-    new: list[Frame] = []
-    for frame in frames:
-        if sum(frame["samples"]) > (sum(new[-1]["samples"]) if new else 0):
-            new.append(frame)
-    return new
 
 
 def _latest(frames: Sequence[Frame], name: str) -> Any:

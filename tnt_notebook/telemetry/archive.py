@@ -37,7 +37,7 @@ class RunInfo:
         state: ``running``, ``finished``, ``stopped``, ``failed``, ``damaged``, or ``ended without a
             word`` where its ranks were killed.
         seconds: how long it took, or takes so far.
-        samples_per_s: in all, over the whole run.
+        samples_per_s: of all ranks while they train; 0 if it is not known.
         size: bytes on disk.
         host, kernel: where it ran, and the pid of its notebook's kernel.
         stops: whether `request_stop` can end it.
@@ -192,7 +192,8 @@ def _info(folder: Path, said: dict[str, Any], size: int) -> RunInfo:
     return RunInfo(
         id=folder.name, folder=folder, title=str(said["title"]), ranks=int(said["ranks"]),
         began=float(said["began"]), state=state, seconds=float(took.get("seconds", 0.0)),
-        samples_per_s=float(took.get("samples_per_s", 0.0)), size=size, host=str(said["host"]),
+        samples_per_s=float(took.get("samples_per_s_training", 0.0)), size=size,
+        host=str(said["host"]),
         kernel=said["kernel"], stops=state == "running" and here and said["stops_on"] is not None,
         error=str(said.get("error", "")), options=dict(said["options"]),
     )  # fmt: skip

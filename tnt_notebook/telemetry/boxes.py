@@ -1,10 +1,10 @@
-"""From the events of a rank to the boxes of its last step: see :mod:`.step_trace`."""
+"""From the events of a rank to the boxes of one of its steps: see :mod:`.step_trace`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tnt_notebook.telemetry.events import EVENT_OF, NOT_TRAINING, is_of
+from tnt_notebook.telemetry.events import EVENT_OF, NOT_TRAINING, is_of, rounds_of
 from tnt_notebook.telemetry.kinds import BOX_KINDS
 from tnt_notebook.telemetry.step_trace import ACTIONS
 
@@ -14,25 +14,31 @@ BOX = np.dtype(
 )
 
 #: Boxes with numbers of their own, or made of several events; the others are as recorded.
-_DERIVED = f"{ACTIONS}CRSX"
+_DERIVED = f"{ACTIONS}CLRSX"
 #: Shorter waits are not worth a box: parts of a step.
 _WORTH_A_BOX = 2e-3
 
 
-def last_step(events: np.ndarray, phase: int = 0, gradients_from: int = 0) -> np.ndarray:
-    """What a rank did in its latest step, as an array of dtype :data:`BOX`; empty without a step.
+def boxes_of_step(
+    events: np.ndarray,
+    step: np.void,
+    exchanges: np.ndarray,
+    gradients_from: int = 0,
+    training: bool = True,
+) -> np.ndarray:
+    """What a rank did in a step, as an array of dtype :data:`BOX`.
 
     Args:
         events: of one rank, of dtype :data:`~tnt_notebook.telemetry.events.EVENT`.
-        phase: what the step is of, by its number in :data:`~tnt_notebook.telemetry.events.PHASES`.
+        step: one of them.
+        exchanges: its collectives since the step before, of dtype
+            :data:`~tnt_notebook.telemetry.collectives.COLLECTIVE`.
         gradients_from: the lowest channel on which gradients are exchanged. In a pipeline only
             these exchanges have a box: in the others, of metrics, a rank waits for the other
             stages.
+        training: whether it is a training step.
     """
-    steps = events[is_of(events, "step") & (events["channel"] == phase)]
-    if not len(steps):
-        return np.empty(0, BOX)
-    begin, end = int(steps[-1]["begin_ns"]), int(steps[-1]["end_ns"])
+    begin, end = int(step["begin_ns"]), int(step["end_ns"])
     inside = events[
         ~is_of(events, "step") & (events["begin_ns"] >= begin) & (events["begin_ns"] <= end)
     ]
@@ -40,16 +46,17 @@ def last_step(events: np.ndarray, phase: int = 0, gradients_from: int = 0) -> np
     made = {letter: _recorded(inside, letter) for letter in BOX_KINDS if letter not in _DERIVED}
     arrived = int(made["D"]["end_ns"].max(initial=begin))
     made["D"] = made["D"][made["D"]["end_ns"] - made["D"]["begin_ns"] > short]
-    actions = _actions(inside, training=phase == 0)
-    exchanges = inside
+    actions = _actions(inside, training)
+    # Between two steps ranks exchange little, and may wait for long.
+    between = exchanges["end_ns"] <= begin
+    worth_a_box = ~between | (exchanges["end_ns"] - exchanges["begin_ns"] > short)
     if len(actions):
         made["R"] = _waits(inside, actions, arrived, short)
-        of_gradients = (inside["channel"] >= gradients_from) & (phase == 0)
-        exchanges = inside[of_gradients]
+        worth_a_box &= between | ((exchanges["channel"] >= gradients_from) & training)
     else:
-        computed_by = int(made["O"]["begin_ns"].min(initial=end))
-        made["C"] = _computed(inside, arrived, computed_by)
-    return np.concatenate([*made.values(), actions, _exchanges(exchanges), _sends(inside)])
+        made["C"] = _computed(inside, begin, end)
+    exchanged = _exchanges(exchanges[worth_a_box], short)
+    return np.concatenate([*made.values(), actions, exchanged, _sends(inside)])
 
 
 def _recorded(events: np.ndarray, letter: str) -> np.ndarray:
@@ -75,31 +82,36 @@ def _actions(events: np.ndarray, training: bool) -> np.ndarray:
     return np.sort(np.concatenate(parts), order="begin_ns")
 
 
-def _computed(events: np.ndarray, arrived: int, end: int) -> np.ndarray:
-    """Without a pipeline: with the last gradient, or metric, all is computed.
+def _computed(events: np.ndarray, begin: int, end: int) -> np.ndarray:
+    """Without a pipeline: from the input on, until with the last gradient, or metric, all is
+    computed.
 
     Optimizers of single variables may have begun before: they are not told apart.
     """
-    ready = events[is_of(events, "ready")]["begin_ns"]
-    made = np.zeros(1, BOX)
-    made["begin_ns"], made["kind"] = arrived, "C"
-    made["end_ns"] = int(ready.max()) if len(ready) else end
+    rounds = rounds_of(events, begin, end)
+    made = np.zeros(len(rounds), BOX)
+    made["kind"] = "C"
+    for box, (since, until) in zip(made, rounds, strict=True):
+        own = events[(events["begin_ns"] >= since) & (events["end_ns"] <= until)]
+        box["begin_ns"] = own["end_ns"][is_of(own, "input")].max(initial=since)
+        begun = own["begin_ns"][is_of(own, "optimizer")].min(initial=until)
+        box["end_ns"] = max(own["begin_ns"][is_of(own, "ready")].tolist(), default=begun)
     return made
 
 
-def _exchanges(events: np.ndarray) -> np.ndarray:
-    """From what is copied into a bucket to what is copied out of it."""
-    channels = np.unique(events[is_of(events, "copy_in")]["channel"])
-    parts = [np.empty(0, BOX)]
-    for number, channel in enumerate(channels):
-        own = events[events["channel"] == channel]
-        begins = np.sort(own[is_of(own, "copy_in")]["begin_ns"])
-        ends = np.sort(own[is_of(own, "copy_out")]["end_ns"])
-        part = np.zeros(min(len(begins), len(ends)), BOX)
-        part["begin_ns"], part["end_ns"] = begins[: len(part)], ends[: len(part)]
-        part["number"], part["kind"] = number, "X"
-        parts.append(part)
-    return np.concatenate(parts)
+def _exchanges(exchanges: np.ndarray, short: float) -> np.ndarray:
+    """From when the last rank has come, and how long this one has waited for it."""
+    _, numbers = np.unique(exchanges["channel"], return_inverse=True)
+    made = np.zeros(len(exchanges), BOX)
+    made["begin_ns"], made["end_ns"] = exchanges["there_ns"], exchanges["end_ns"]
+    made["number"], made["kind"] = numbers, "X"
+    waited = made.copy()
+    waited["begin_ns"], waited["end_ns"] = exchanges["begin_ns"], exchanges["there_ns"]
+    waited["stage"], waited["kind"] = exchanges["last"], "L"
+    # Shorter ones are no wait, but of the exchange.
+    is_short = waited["end_ns"] - waited["begin_ns"] <= short
+    made["begin_ns"][is_short] = exchanges["begin_ns"][is_short]
+    return np.concatenate([waited[~is_short], made])
 
 
 def _sends(events: np.ndarray) -> np.ndarray:

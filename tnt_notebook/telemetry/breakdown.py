@@ -1,4 +1,4 @@
-"""Where the time of training steps goes on a rank, from its events.
+"""Where the time of a training step goes on a rank, from its events.
 
 ::
 
@@ -6,11 +6,13 @@
     input      |==|                                               its batch is not there yet
     work          |=====   ======  ====  ====|                    forward and backward
     wait                ===      ==    ==                         for what other stages make
-    exchange                                 |====|               of gradients, nothing else to do
-    other     |                                   |============|  optimizer, metrics, Python
+    skew                                     |===|                until the last rank has come
+    exchange                                     |====|           nothing else to do
+    other     |                                       |========|  optimizer, metrics, Python
 
-What is exchanged while a rank works costs it nothing, and is not counted. A rank that waits for a
-slower one waits in an exchange, so a slow rank is one with more work than the others.
+What is exchanged while a rank works costs it nothing, and is not counted. The rank that the others
+wait for is the one without skew: it has more work than they, or input that comes later, or more of
+the rest, such as a callback.
 """
 
 from __future__ import annotations
@@ -22,8 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tnt_notebook.telemetry.events import COLLECTIVE, EVENT_OF, NOT_TRAINING, is_of, union_s
-from tnt_notebook.telemetry.sampling import spread
+from tnt_notebook.telemetry.events import EVENT_OF, NOT_TRAINING, is_of, rounds_of, union_s
 
 
 class Breakdown(NamedTuple):
@@ -32,6 +33,7 @@ class Breakdown(NamedTuple):
     input: float
     work: float
     wait: float
+    skew: float
     exchange: float
     other: float
 
@@ -54,75 +56,89 @@ PARTS = {
     for name, row in json.loads(Path(__file__).with_name("parts.json").read_bytes()).items()
 }
 
-NOTHING = Breakdown(0.0, 0.0, 0.0, 0.0, 0.0)
+NOTHING = Breakdown(*(0.0 for _ in PARTS))
 
 
-def of_steps(
+def of_step(
     events: np.ndarray,
+    step: np.void,
+    exchanges: np.ndarray,
     gradients_from: int = 0,
-    forgotten: bool = False,
-    phase: int = 0,
-    most: int = 1 << 30,
-) -> list[Breakdown]:
-    """Of each step in the trace of a rank, the oldest first.
+    training: bool = True,
+    begin_ns: int | None = None,
+) -> Breakdown:
+    """Of a step on a rank.
 
     Args:
         events: of one rank, of dtype :data:`~tnt_notebook.telemetry.events.EVENT`.
+        step: one of them.
+        exchanges: its collectives since the step before, of dtype
+            :data:`~tnt_notebook.telemetry.collectives.COLLECTIVE`.
         gradients_from: the lowest channel on which gradients are exchanged. In a pipeline a rank
             that has done its part waits for the others in exchanges on channels below.
-        forgotten: whether there were events before these: a step that began before the oldest of
-            them is left out.
-        phase: what the steps are of, by its number in
-            :data:`~tnt_notebook.telemetry.events.PHASES`.
-        most: of more steps only so many are taken, evenly spread.
+        training: whether it is a training step.
+        begin_ns: the end of the step before: what the rank has done since belongs to this one.
+            Default: the begin of the step.
     """
-    is_step = is_of(events, "step")
-    steps = events[is_step & (events["channel"] == phase)]
-    parts = events[~is_step]
-    if forgotten and len(parts):
-        steps = steps[steps["begin_ns"] >= parts["begin_ns"].min()]
-    steps = steps[spread(len(steps), most)]
-    parts = parts[np.argsort(parts["begin_ns"])]
-    first, last = (np.searchsorted(parts["begin_ns"], steps[at]) for at in ("begin_ns", "end_ns"))
-    return [
-        _of_step(parts[i : j + 1], step, gradients_from, training=phase == 0)
-        for step, i, j in zip(steps, first, last, strict=True)
-    ]
+    own_begin, end = int(step["begin_ns"]), int(step["end_ns"])
+    begin = own_begin if begin_ns is None else begin_ns
+    events = _within(events[~is_of(events, "step")], own_begin, end)
+    between = exchanges["end_ns"] <= own_begin
+    skew, exchange = _exposed(exchanges[between], begin)
+    whole = NOTHING._replace(skew=skew, exchange=exchange)
+    for since, until in rounds_of(events, own_begin, end):
+        one = _of_round(
+            _within(events, since, until), _within(exchanges[~between], since, until),
+            (since, until), gradients_from, training,
+        )  # fmt: skip
+        whole = Breakdown(*(a + b for a, b in zip(whole, one, strict=True)))
+    return whole._replace(other=max(0.0, 1e-9 * (end - begin) - whole.step))
 
 
-def mean(breakdowns: Sequence[Breakdown]) -> Breakdown:
-    """The mean step."""
-    return Breakdown(*map(float, np.mean(breakdowns, axis=0)))
+def _within(some: np.ndarray, begin: int, end: int) -> np.ndarray:
+    return some[(some["begin_ns"] >= begin) & (some["end_ns"] <= end)]
 
 
-def _of_step(events: np.ndarray, step: np.void, gradients_from: int, training: bool) -> Breakdown:
-    begin, end = int(step["begin_ns"]), int(step["end_ns"])
-    events = events[events["end_ns"] <= end]
+def _of_round(
+    events: np.ndarray,
+    exchanges: np.ndarray,
+    span_ns: tuple[int, int],
+    gradients_from: int,
+    training: bool,
+) -> Breakdown:
+    """Of a single step, but for the rest."""
+    begin, end = span_ns
     waited = events[is_of(events, "input")]
     arrived = int(waited["end_ns"].max(initial=begin))
-    collectives = events[is_of(events, *COLLECTIVE)]
     actions = events[is_of(events, *EVENT_OF.values())]
     actions = actions[(actions["channel"] < NOT_TRAINING) == training]
     wait = 0.0
     if len(actions):
         done = int(actions["end_ns"].max())
         work = union_s(actions["begin_ns"], actions["end_ns"])
-        wait = 1e-9 * (done - arrived) - work
-        late = collectives[collectives["channel"] < gradients_from]
-        collectives = collectives[collectives["channel"] >= gradients_from]
-        wait += _after(late, done)
+        of_gradients = exchanges["channel"] >= gradients_from
+        wait = 1e-9 * (done - arrived) - work + sum(_exposed(exchanges[~of_gradients], done))
+        exchanges = exchanges[of_gradients]
     else:
         # With the last gradient all is computed.
         done = int(events[is_of(events, "ready")]["begin_ns"].max(initial=arrived))
-        if not len(collectives):
+        if not len(exchanges):
             done = end
         work = 1e-9 * (done - arrived)
     input_s = union_s(waited["begin_ns"], waited["end_ns"])
-    exchange = _after(collectives, done)
-    other = 1e-9 * (end - begin) - input_s - work - wait - exchange
-    return Breakdown(input_s, work, max(0.0, wait), exchange, max(0.0, other))
+    return Breakdown(input_s, work, max(0.0, wait), *_exposed(exchanges, done), other=0.0)
 
 
-def _after(events: np.ndarray, begin_ns: int) -> float:
-    """Seconds after an instant in which at least one of the events was under way."""
-    return union_s(np.maximum(events["begin_ns"], begin_ns), np.maximum(events["end_ns"], begin_ns))
+def mean(breakdowns: Sequence[Breakdown]) -> Breakdown:
+    """The mean over ranks."""
+    return Breakdown(*map(float, np.mean(breakdowns, axis=0)))
+
+
+def _exposed(exchanges: np.ndarray, since_ns: int) -> tuple[float, float]:
+    """Seconds after an instant in which collectives wait for the last rank, and in which at least
+    one of them is under way on all ranks."""
+    begin, there, end = (
+        np.maximum(exchanges[at], since_ns) for at in ("begin_ns", "there_ns", "end_ns")
+    )
+    moving = union_s(there, end)
+    return union_s(begin, end) - moving, moving

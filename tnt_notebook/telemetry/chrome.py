@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from tnt_notebook.telemetry.analysis import runs
+from tnt_notebook.telemetry.analysis import runs, steps_seen
 from tnt_notebook.telemetry.frame import Frame
 from tnt_notebook.telemetry.kinds import BOX_KINDS
 from tnt_notebook.telemetry.sampling import thinned
@@ -40,8 +40,7 @@ def chrome_trace(frames: Sequence[Frame], title: str = "run") -> dict[str, Any]:
     events = [*_of_processes(ranks), *_of_frames(frames, begin, ranks)]
     of_rank: dict[int, list[tuple[int, Box]]] = {}
     for run in runs(frames):
-        steps = [frame["step_trace"] for frame in run if "step_trace" in frame]
-        for number, step in enumerate(steps):
+        for number, step in enumerate(steps_seen(run)):
             shift = step["time"] - begin
             for box in boxes(step):
                 moved = box._replace(begin=shift + box.begin, end=shift + box.end)

@@ -12,6 +12,7 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 
+from tnt_notebook.telemetry.breakdown import PARTS
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame
 from tnt_notebook.telemetry.step_trace import StepTrace
 
@@ -39,12 +40,22 @@ def decode_frame(line: bytes) -> Frame:
             raise NewerError(
                 f"frames of version {version}, and this tnt_notebook reads {FRAME_VERSION}"
             )
+        if version == 1:
+            _upgrade(value)
     _check(value, Frame, "a frame")
     ranks = len(value["samples"])
     of_ranks = [value[name] for name in ("rates", "breakdown", "memory") if name in value]
     if not ranks or any(len(column) != ranks for column in of_ranks):
         raise ValueError("the number of ranks of this frame is unclear")
     return value
+
+
+def _upgrade(frame: dict[str, Any]) -> None:
+    """A breakdown of version 1 counts skew among exchange."""
+    at = list(PARTS).index("skew")
+    of_ranks = frame.get("breakdown")
+    if isinstance(of_ranks, list) and all(isinstance(one, list) for one in of_ranks):
+        frame["breakdown"] = [[*one[:at], 0.0, *one[at:]] for one in of_ranks]
 
 
 def decode_step(text: bytes) -> StepTrace:

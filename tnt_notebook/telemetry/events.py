@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,7 +17,7 @@ EVENT = np.dtype(
         ("bytes", "u8"),
         ("kind", "u2"),
         ("algorithm", "u2"),  # of a send or receive: the other rank
-        ("channel", "u4"),  # of a step: its phase
+        ("channel", "u4"),  # of a step: its phase, and FIRST
     ]
 )
 #: The names of an event's ``kind``, in order.
@@ -25,6 +26,8 @@ EVENT_KINDS = tuple(kind.event for kind in KINDS)
 EVENT_OF = {kind.letter: kind.event for kind in KINDS if kind.role == "action"}
 #: What a step is of, by number.
 PHASES = ("fit", "evaluate", "predict")
+#: Set in the channel of a step: it is the first of its epoch, or of its run.
+FIRST = 1 << 31
 
 #: Set in the channel of a pipeline's action: it is of evaluation or prediction.
 NOT_TRAINING = 1 << 31
@@ -49,6 +52,17 @@ def exchange_rate(events: np.ndarray) -> float:
     exchanges = events[is_of(events, "exchange")]
     seconds = union_s(exchanges["begin_ns"], exchanges["end_ns"])
     return float(exchanges["bytes"].sum()) / seconds if seconds else 0.0
+
+
+def rounds_of(inside: np.ndarray, begin_ns: int, end_ns: int) -> list[tuple[int, int]]:
+    """The steps that are made in one execution (Keras's ``steps_per_execution``), mostly one, from
+    the first's begin to the last's end: each later one begins with its input.
+
+    Args:
+        inside: events of the execution.
+    """
+    inputs = np.sort(inside["begin_ns"][is_of(inside, "input")])[1:].tolist()
+    return list(pairwise([begin_ns, *inputs, end_ns]))
 
 
 def is_of(events: np.ndarray, *kinds: str) -> np.ndarray:

@@ -15,10 +15,10 @@ from tnt_notebook.telemetry.activities import Activities, is_even
 from tnt_notebook.telemetry.breakdown import PARTS
 from tnt_notebook.telemetry.step_trace import Count, StepTrace
 
-FRAME_VERSION = 1
+FRAME_VERSION = 2
 #: What a frame has only when there is something new about it.
 NOW_AND_THEN = (
-    "rows", "breakdown", "memory", "energy", "flops", "rate", "checkpoint", "step_trace",
+    "rows", "step_s", "breakdown", "memory", "energy", "flops", "rate", "checkpoint", "step_trace",
     "activities",
 )  # fmt: skip
 
@@ -31,6 +31,20 @@ EpochRow = Annotated[Row, lambda row: row.get("epoch") is not None]
 """One finished epoch: ``{"epoch": 1, "loss": 0.7, "val_loss": 0.8}``."""
 Parts = Annotated[list[float], lambda seconds: len(seconds) == len(PARTS)]
 """Seconds of a step, as in `breakdown.PARTS`."""
+
+
+class Spent(TypedDict):
+    """Where the time of a run went until a frame, on rank 0. What is neither is all that lies
+    between epochs, and before the first: validation, callbacks, the begin of the run."""
+
+    steps: Count
+    """But for the first of each epoch."""
+    steps_s: float
+    """From the end of the step before each, callbacks between steps included."""
+    first_steps: Count
+    """The first of each epoch, which may trace, and begins to read data."""
+    first_steps_s: float
+    """Each from the begin of its epoch."""
 
 
 class Frame(TypedDict):
@@ -57,13 +71,18 @@ class Frame(TypedDict):
     eta: float | None
     logs: Row
     rates: list[float]
-    """Samples per second of each rank, over about the last second."""
+    """Samples per second of each rank while it trains: its share of a batch by the median step.
+    Zeros as long as there is none."""
     samples: list[Count]
     """Samples each rank has processed since the run began."""
     sharing: Annotated[int, lambda ranks: ranks > 0]
     """Ranks that process the same samples: those of one pipeline; without, 1."""
+    spent: NotRequired[Spent]
+    """In frames of version 2."""
+    step_s: NotRequired[float]
+    """Seconds of the median step since the last look; in the last frame, of the run."""
     breakdown: NotRequired[list[Parts]]
-    """Of each rank; in frames after a look."""
+    """Of each rank, where the time of that step goes; in frames after a look."""
     memory: NotRequired[list[Count]]
     """MiB of each rank; in frames after a look."""
     energy: NotRequired[float]
@@ -76,7 +95,7 @@ class Frame(TypedDict):
     """The last one that is on disk: its time (Unix), its epoch and step (both counted from 1), and
     the seconds that it took; in the frame after it was written."""
     step_trace: NotRequired[StepTrace]
-    """The latest step, box by box; in frames after a look."""
+    """That step, box by box; in frames after a look."""
     activities: NotRequired[list[Annotated[Activities, is_even]]]
     """What ranks have done since they last told; in frames after a look."""
     rows: NotRequired[list[EpochRow]]

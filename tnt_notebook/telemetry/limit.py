@@ -12,7 +12,7 @@ from tnt_notebook.telemetry.bubble import idle_of, messages_of
 from tnt_notebook.telemetry.step_trace import ACTIONS, StepTrace, by_rank, replicas
 
 #: Parts of a step above which they are worth a sentence.
-_INPUT, _WAIT, _EXCHANGE, _OTHER = 0.15, 0.25, 0.2, 0.35
+_INPUT, _WAIT, _SKEW, _EXCHANGE, _OTHER = 0.15, 0.25, 0.2, 0.2, 0.35
 #: A rank with so many times the work of the others holds them up, if it is so much of a step.
 _SLOWER, _HELD_UP = 1.2, 0.1
 #: A link is slow if messages are under way, and waited for, during so much of a step; or, between
@@ -39,7 +39,7 @@ def limit(
     Args:
         of_ranks: a step of each rank; not empty.
         sharing: ranks that process the same samples, those of a pipeline; without, 1.
-        step: the last step, which tells more.
+        step: that step, which tells more.
         rate: bytes a second that a rank sends while gradients are exchanged between hosts; None on
             one host.
     """
@@ -56,6 +56,9 @@ def limit(
         return rank
     if part["wait"] > _WAIT:
         return _idle(part["wait"], step)
+    waited_for, late = _waited_for(of_ranks)
+    if waited_for > _SKEW:
+        return late
     if part["exchange"] > _EXCHANGE:
         what = f"{part['exchange']:.0%} of a step is exchange of gradients that nothing hides"
         if rate is not None and rate < _SLOW_LINK:
@@ -150,6 +153,24 @@ def _move(slow: int, work: Sequence[float], step: StepTrace) -> tuple[int, int, 
     stage = max(own_stages, key=lambda stage: took[stage, slow])
     beside = [(work[rank], s, rank) for s, rank in took if abs(s - stage) == 1 and rank != slow]
     return (stage, *min(beside)[1:]) if beside else None
+
+
+def _waited_for(of_ranks: Sequence[Breakdown]) -> tuple[float, str]:
+    """The rank that comes last to exchanges, though it has hardly more work than the others: for
+    how much of a step they wait for it, in a sentence."""
+    last = min(range(len(of_ranks)), key=lambda rank: of_ranks[rank].skew)
+    own, rest = of_ranks[last], [*of_ranks[:last], *of_ranks[last + 1 :]]
+    if not rest or not own.step:
+        return 0.0, ""
+    share = fmean(b.skew for b in rest) / own.step
+    reasons = {
+        "input": "its input comes later than theirs",
+        "work": "it works longer",
+        "other": "it is busy beside the step, as with callbacks or Python's garbage collection",
+    }
+    more = {part: getattr(own, part) - fmean(getattr(b, part) for b in rest) for part in reasons}
+    why = reasons[max(more, key=lambda part: more[part])]
+    return share, f"Ranks wait during {share:.0%} of a step for rank {last}, the last one: {why}."
 
 
 def _idle(share: float, step: StepTrace | None) -> str:

@@ -21,6 +21,7 @@ from tnt_notebook.telemetry.frame import (
     Frame,
     Phase,
     Row,
+    Spent,
     State,
     finite_logs,
     with_news,
@@ -28,7 +29,6 @@ from tnt_notebook.telemetry.frame import (
 from tnt_notebook.telemetry.sampling import evenly
 from tnt_notebook.telemetry.step_trace import StepTrace
 
-RATE_WINDOW = 1.0  # seconds; shorter windows make rates jump with every step
 RECENT_STEPS = 64
 MAX_ROWS = 500
 
@@ -36,7 +36,8 @@ MAX_ROWS = 500
 class Recorder:
     """Counts what all ranks did, and makes frames of it.
 
-    One training thread calls `step` and `epoch_end`; `frame` may be called from another thread.
+    One training thread calls `epoch_begin`, `step` and `epoch_end`; `frame` may be called from
+    another thread.
 
     Example::
 
@@ -69,8 +70,14 @@ class Recorder:
         self._rows: list[Row] = []
         self._rows_are_new = False
         self._seen: dict[str, Any] = {}
-        self._pace = _Pace()
-        self._rates = _Rates(ranks)
+        self._pace = _Pace(start)
+        self._batches: deque[NDArray[np.float64]] = deque(maxlen=RECENT_STEPS)
+        self._step_s: float | None = None
+
+    def epoch_begin(self, now: float) -> None:
+        """Records that an epoch begins, at a Unix time: its first step begins with it."""
+        with self._lock:
+            self._pace.epoch_begun(now)
 
     def step(
         self,
@@ -97,8 +104,8 @@ class Recorder:
             self._epoch, self._step, self._steps = epoch, step, steps
             self._logs = dict(logs)
             self._samples += samples_per_rank
+            self._batches.append(np.array(samples_per_rank) / max(1, advanced))
             self._pace.step_ended(advanced, now)
-            self._rates.last_step = now
 
     def epoch_end(self, epoch: int, logs: Mapping[str, Any], now: float) -> None:
         """Records the end of an epoch, counted from 1, at a Unix time; its logs are those of the
@@ -143,10 +150,16 @@ class Recorder:
             if news:
                 self._seen = with_news(self._seen, {"activities": list(news)})
 
-    def breakdown(self, of_ranks: Sequence[Breakdown]) -> None:
-        """Records where the time of a step goes on each rank: since the last look, or, at the end,
-        in the whole run. Zeros say nothing, and are ignored."""
+    def breakdown(self, of_ranks: Sequence[Breakdown], step_s: float | None = None) -> None:
+        """Records where the time of a step goes on each rank: of the median one since the last
+        look, or, at the end, in the whole run. Zeros say nothing, and are ignored.
+
+        Args:
+            step_s: how long that step took, in seconds; None: it is not one for others.
+        """
         with self._lock:
+            if step_s is not None:
+                self._seen["step_s"] = self._step_s = step_s
             if any(map(sum, of_ranks)):
                 rounded = [[float(f"{s:.4g}") for s in seconds] for seconds in of_ranks]
                 self._seen["breakdown"] = rounded
@@ -159,7 +172,7 @@ class Recorder:
         rate: float | None = None,
         flops: float | None = None,
     ) -> None:
-        """Records what else a look found: what ranks did in the latest step, and numbers as in
+        """Records what else a look found: what ranks did in that step, and numbers as in
         :class:`Frame`, but for the memory of each rank, which is in bytes."""
         with self._lock:
             if trace is not None:
@@ -182,8 +195,8 @@ class Recorder:
                 steps=self._steps or self._pace.steps_of_an_epoch,
                 elapsed=max(0.0, now - self._start),
                 eta=self._eta(now) if state == "running" else None, logs={},
-                rates=self._rates.at(now, self._samples), samples=self._samples.tolist(),
-                sharing=self._sharing,
+                rates=self._rates(), samples=self._samples.tolist(), sharing=self._sharing,
+                spent=self._pace.spent.copy(),
             )  # fmt: skip
             # The last frame repeats the rows: an earlier one may have been overtaken on the way.
             if self._rows and (self._rows_are_new or state != "running"):
@@ -194,6 +207,16 @@ class Recorder:
                 self._seen = {}
         frame["logs"] = finite_logs(logs)
         return frame
+
+    def _rates(self) -> list[float]:
+        """A batch of usual size by the median step, shared among the ranks as batches were."""
+        step_s = self._step_s or self._pace.median_step_s
+        if not self._batches or step_s is None:
+            return [0.0] * len(self._samples)
+        batch = statistics.median_low(float(batch.sum()) for batch in self._batches)
+        of_ranks = np.sum(self._batches, axis=0)
+        rates = of_ranks * (batch / max(1, of_ranks.sum()) / step_s)
+        return [float(f"{rate:.7g}") for rate in rates.tolist()]
 
     def _eta(self, now: float) -> float | None:
         steps = self._steps or self._pace.steps_of_an_epoch
@@ -211,58 +234,52 @@ def _epoch_of(row: Row) -> float:
 
 
 class _Pace:
-    """How long a step takes, and what an epoch costs beside its steps (validation, checkpoints)."""
+    """How long a step takes, and what an epoch costs beside its steps (validation, checkpoints).
 
-    def __init__(self) -> None:
+    Args:
+        start: Unix time at which the run began.
+    """
+
+    def __init__(self, start: float) -> None:
         self.steps_of_an_epoch: int | None = None
-        self._last: float | None = None
+        self.spent = Spent(steps=0, steps_s=0.0, first_steps=0, first_steps_s=0.0)
+        self._last = start
         self._step_times: deque[float] = deque(maxlen=RECENT_STEPS)
         self._epoch_ends: deque[float] = deque(maxlen=RECENT_STEPS)
         self._between_epochs = True
 
+    @property
+    def median_step_s(self) -> float | None:
+        """Of the latest steps; None without any."""
+        return statistics.median(self._step_times) if self._step_times else None
+
+    def epoch_begun(self, now: float) -> None:
+        self._last, self._between_epochs = now, True
+
     def step_ended(self, advanced: int, now: float) -> None:
-        # The first step of an epoch is left out: it traces, or follows validation.
-        if self._last is not None and not self._between_epochs and advanced > 0:
-            self._step_times.append((now - self._last) / advanced)
+        took, spent = now - self._last, self.spent
+        # The first step of an epoch counts apart: it traces, or begins to read data.
+        if self._between_epochs:
+            spent["first_steps"] += advanced
+            spent["first_steps_s"] += took
+        else:
+            spent["steps"] += advanced
+            spent["steps_s"] += took
+            if advanced > 0:
+                self._step_times.append(took / advanced)
         self._last, self._between_epochs = now, False
 
     def epoch_ended(self, steps: int, now: float) -> None:
-        if self._last is not None:
+        if not self._between_epochs:
             self._epoch_ends.append(now - self._last)
         self.steps_of_an_epoch = steps
         self._last, self._between_epochs = now, True
 
     def time_for(self, steps: int, epoch_ends: int, now: float) -> float | None:
-        if self._last is None or not self._step_times:
+        if not self._step_times:
             return None
         # One long pause must not move the estimate, a slow step in every ten must: clip, then mean.
         ceiling = 5 * statistics.median(self._step_times)
         step_time = statistics.fmean(min(time, ceiling) for time in self._step_times)
         end_time = statistics.median(self._epoch_ends) if self._epoch_ends else 0.0
         return max(0.0, steps * step_time + epoch_ends * end_time - (now - self._last))
-
-
-class _Rates:
-    """Samples per second of each rank, from the end of a step to that of another: from frame to
-    frame, a step longer than the time between frames would show as zeros with spikes."""
-
-    def __init__(self, ranks: int) -> None:
-        self._zero = [0.0] * ranks
-        self.last_step: float | None = None
-        self._marks: deque[tuple[float, NDArray[np.int64]]] = deque()
-
-    def at(self, now: float, samples: NDArray[np.int64]) -> list[float]:
-        last = self.last_step
-        if last is None:
-            return list(self._zero)
-        if not self._marks or last > self._marks[-1][0]:
-            self._marks.append((last, samples.copy()))
-        while len(self._marks) > 2 and last - self._marks[1][0] >= RATE_WINDOW:
-            self._marks.popleft()
-        since, before = self._marks[0]
-        window = last - since
-        if window <= 0:
-            return list(self._zero)
-        # No step for longer than the window: the rate falls off, as it does in truth.
-        measured = (samples - before) / max(window, now - last)
-        return [round(rate, 1) for rate in measured.tolist()]

@@ -12,6 +12,7 @@ import psutil
 
 from tnt_notebook import files
 from tnt_notebook.telemetry import run_folder
+from tnt_notebook.telemetry.analysis import samples_per_s
 from tnt_notebook.telemetry.bounds import (
     INTERVAL_S,
     PART_BYTES,
@@ -160,7 +161,5 @@ class _Pending:
 
 
 def measures(frame: Frame) -> dict[str, float]:
-    """How long a run took until a frame, and samples per second in all."""
-    seconds = frame["elapsed"]
-    samples = sum(frame["samples"]) / frame["sharing"]
-    return {"seconds": seconds, "samples_per_s": samples / seconds if seconds > 0 else 0.0}
+    """How long a run took until a frame, and samples per second of all ranks while they train."""
+    return {"seconds": frame["elapsed"], "samples_per_s_training": samples_per_s([frame])}

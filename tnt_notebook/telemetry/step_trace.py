@@ -25,6 +25,9 @@ ACTIONS = letters("action")
 Count = Annotated[int, lambda number: number >= 0]
 #: Who has said where a model is cut: a person, in one of two ways, or measured times of layers.
 CutBy = Literal["cut_at", "SplitLayer", "times"]
+#: Of the steps since the one before that was kept: the one of median length; the last; or, where
+#: there is no other, the first of an epoch, which traces.
+Which = Literal["median", "last", "first"]
 
 
 class RankTrace(TypedDict):
@@ -34,10 +37,10 @@ class RankTrace(TypedDict):
     kinds: Annotated[str, lambda letters: set(letters) <= set(BOX_KINDS)]
     """A letter for each box."""
     stages: list[Count]
-    """Of an action; of S and R: the other rank; else 0."""
+    """Of an action; of S and R: the other rank; of L: the last one; else 0."""
     numbers: list[Count]
-    """Of an action and of R before it: the micro-batch; of S: which one to that rank; of X: which
-    exchange of the step; else 0."""
+    """Of an action and of R before it: the micro-batch; of S: which one to that rank; of X and L:
+    which exchange of the step; else 0."""
     begins: list[Count]
     """Ticks since the begin of the step."""
     lengths: list[Count]
@@ -58,7 +61,8 @@ class StepTrace(TypedDict):
     time: float
     """Unix time of its begin, in seconds."""
     seconds: float
-    """From the first begin to the last end, over all ranks."""
+    """From the end of the step before to the end of this one, in the mean of all ranks. Boxes may
+    end later: ranks do not begin at the same time."""
     tick: Annotated[float, lambda seconds: seconds > 0]
     """Seconds of a tick."""
     clock_error: float
@@ -67,6 +71,8 @@ class StepTrace(TypedDict):
     """Ranks of a pipeline; 1 without."""
     ranks: Count
     """Of the run; not all of them need have a row."""
+    which: NotRequired[Which]
+    """Without, it is the last one: kept by an earlier version."""
     schedule: NotRequired[str]
     less_idle: NotRequired[str]
     """Another schedule, which is idle less, where there is one."""
@@ -107,13 +113,17 @@ def by_rank(trace: StepTrace) -> dict[int, list[Box]]:
     }
 
 
-def of_boxes(boxes: list[Box], **rest: object) -> StepTrace:
+def of_boxes(boxes: list[Box], seconds: float | None = None, **rest: object) -> StepTrace:
     """The step trace of some boxes; `rest` are its other entries.
 
     A tick is small enough that no box is off by more than 1e-5 of the step.
+
+    Args:
+        seconds: how long the step took; default: from the first begin to the last end.
     """
     first = min((box.begin for box in boxes), default=0.0)
-    seconds = max((box.end for box in boxes), default=0.0) - first
+    if seconds is None:
+        seconds = max((box.end for box in boxes), default=0.0) - first
     tick = max(1e-7, float(f"{seconds / 50_000:.2g}"))
     rows = []
     for rank in sorted({box.rank for box in boxes}):
@@ -131,6 +141,11 @@ def of_boxes(boxes: list[Box], **rest: object) -> StepTrace:
             )
         )
     return StepTrace(seconds=seconds, tick=tick, rows=rows, **rest)  # type: ignore[typeddict-item]
+
+
+def extent_s(trace: StepTrace) -> float:
+    """Seconds that a drawing of a step needs."""
+    return max([trace["seconds"], *(box.end for box in boxes(trace))])
 
 
 def replicas(trace: StepTrace) -> list[tuple[int, ...]]:

@@ -24,6 +24,7 @@ test("a step is rows of boxes in seconds, with its plan", () => {
   assert.deepEqual(step.rows[0].boxes.map(({ beside }) => beside), [false, false, true, false]);
   assert.equal(step.rows[1].planned[0].begin, 0.01);
   assert.equal(step.end, 0.012); // of the plan, which may end later
+  assert.equal(stepOf({ ...timeline, measured: { ...measured, seconds: 0.02 } }).end, 0.02); // callbacks
   assert.deepEqual(step.kinds, ["F", "B", "D", "R", "S"]);
   assert.deepEqual([step.isPlanned, step.isBeside, step.isFaint], [true, true, false]);
 });

@@ -59,7 +59,9 @@ def measure(task: str, options: Namespace) -> dict:
 def table(figures: dict) -> str:
     """Steps a second, and ratios of them, of rounds that were run in turn."""
     task, seconds = TASKS[figures["task"]], figures["seconds"]
-    rows = [["", "steps/s", "ms a step (fastest)", "tnt / it, steps/s", "it / alone, steps/s"]]
+    # Of whole epochs, their first steps included: others have no median step.
+    rows = [["", "steps/s", "ms a step, mean of an epoch (fastest)", "tnt / it, steps/s",
+             "it / alone, steps/s"]]  # fmt: skip
     for name, turns in seconds.items():
         median, fastest = (1e3 * f(turns) / task.steps for f in (statistics.median, min))
         over_it = ratio(turns, seconds[OURS]) if OURS in seconds and name != OURS else ""
