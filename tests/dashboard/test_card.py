@@ -48,7 +48,7 @@ def test_where_time_goes_is_that_of_the_latest_look_at_this_run():
     card = card_of(*frames)
     assert card.time == {}
     card.draw(last, [])
-    assert card.time["step"] == "10 ms"
+    assert card.time["step"] == "10 ms · 640 samples/s while training"
     parts = dict(zip(PARTS, (0.1, 0.4, 0.0, 0.0, 0.4, 0.1), strict=True))
     assert card.time["rows"][1] == ["rank 1", parts]
     assert card.time["limit"].startswith("Rank 0 works 1.5 times as long")

@@ -21,14 +21,14 @@ def test_a_finished_fit():
         "  each rank                        320          1,920\n"
         "        all                        640          3,840\n"
         "\n"
-        "  over the whole run 452 samples/s: 57 steps 5.7 s, 3 first steps of epochs\n"
+        "  over the whole fit 452 samples/s: 57 steps 5.7 s, 3 first steps of epochs\n"
         "  1.3 s, beside steps 1.5 s"
     )
 
 
 def last_words(lines: int, *run: Any, **how: Any) -> list[list[str]]:
     text = summary("MLP", run[0], frames_of_a_run(*run, **how), "finished")
-    text = text[: text.index("\n\n  over the whole run")]
+    text = text[: text.index("\n\n  over the whole fit")]
     return [line.split() for line in text.splitlines()[-lines:]]
 
 
@@ -42,7 +42,7 @@ def test_ranks_have_lines_where_they_differ():
 
 def test_of_many_ranks_the_slowest_and_the_fastest_are_named():
     text = summary("MLP", 4, frames_of_a_run(4, sharing=2), "finished")
-    assert "  over the whole run 452 samples/s: 57 steps" in text  # of 640 while training
+    assert "  over the whole fit 452 samples/s: 57 steps" in text  # of 640 while training
     head, slowest, _, fastest, whole = last_words(5, 64, uneven=3)
     assert "slowest" in "".join(head)
     assert (slowest[2], fastest[:3]) == ("320", ["rank", "0", "350"])

@@ -19,6 +19,7 @@ from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.dashboard.wording import clock, rate, short_time
 from tnt_notebook.magics.trace import HEADERS, cells_of
 from tnt_notebook.telemetry import Frame, archive
+from tnt_notebook.telemetry.activities import ribbon_of
 
 DELAY_S = 0.03
 STEPS, EPOCHS = 12, 2
@@ -120,11 +121,11 @@ def numbers_agree(frames: list[Frame]) -> None:
 
     text = summary("a model", 2, frames, "finished")
     assert "samples/s while training" in text and training in text.split()
-    assert f"over the whole run {whole} samples/s" in text
+    assert f"over the whole fit {whole} samples/s" in text
     assert f"median step {step}: " in text and f"finished in {clock(duration)}" in text
-    html = card_html("a model", frames, "finished", None)
-    assert "Samples per second while training" in html and training in html
-    assert f"over the whole run {whole} samples/s" in html
+    html = card_html("a model", frames, "finished", None, ribbon_of(frames))
+    assert f"{step} · {training} samples/s while training" in html
+    assert f"over the whole fit {whole} samples/s" in html
     assert html.count(step) == 2 and f"Median step {step} " in html
     assert f"took {clock(duration)}" in html
 

@@ -15,6 +15,7 @@ from tnt_notebook.dashboard.panels import line_of
 from tnt_notebook.dashboard.wording import clock, number
 from tnt_notebook.telemetry import Breakdown, Frame, epoch_rows, main_run
 from tnt_notebook.telemetry.activities import DOING, LETTER, Ribbon
+from tnt_notebook.telemetry.analysis import median_step_s
 from tnt_notebook.telemetry.sampling import spread, thinned
 
 MOST_ROWS = 16
@@ -45,7 +46,7 @@ def run_html(ribbon: Ribbon, frames: Sequence[Frame]) -> str:
     ends = div("line tnt-caption", span("first", "0:00"), span("last", clock(ribbon.seconds)))
     return div(
         "run",
-        f'<p class="tnt-account">{escape(account(ribbon))}</p>',
+        f'<p class="tnt-account">{escape(account(ribbon, median_step_s(main_run(frames))))}</p>',
         *_curves(frames, ribbon),
         div("steps", *rows, row("", ends, "share", "")),
         div("legend", *legend),

@@ -39,7 +39,7 @@ def summary_bundle(
     traceback: str = "",
 ) -> Bundle:
     """The summary as text, and as a picture of the card."""
-    text = summary(title, ranks, frames, state, error, traceback)
+    text = summary(title, ranks, frames, state, error, traceback, ribbon.seconds)
     inside = card_html(title, frames, state, error, ribbon, traceback)
     return {"text/plain": text, "text/html": _picture(inside, state, text)}
 

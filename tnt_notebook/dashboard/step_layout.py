@@ -19,7 +19,7 @@ from typing import Any, TypedDict
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard.planned import planned
 from tnt_notebook.dashboard.summary import RANKS_WITH_A_LINE
-from tnt_notebook.dashboard.wording import short_time, which_step
+from tnt_notebook.dashboard.wording import rate, short_time, which_step
 from tnt_notebook.telemetry import Frame
 from tnt_notebook.telemetry.bubble import actions_s, covered_s
 from tnt_notebook.telemetry.critical_path import critical_path
@@ -87,17 +87,19 @@ def kinds_in(trace: StepTrace) -> list[Kind]:
 
 def time_of(frames: Sequence[Frame]) -> dict[str, Any]:
     """Where the time of the median step goes:
-    ``{"step": "4.25 ms", "limit": ..., "rows": [["rank 0", {"work": 0.7, ...}], ...]}``; of many
-    ranks one row for all. Empty without a breakdown.
+    ``{"step": ..., "limit": ..., "rows": [["rank 0", {"work": 0.7, ...}], ...]}``, ``step`` being
+    ``"4.25 ms · 802 samples/s while training"``; of many ranks one row for all. Empty without a
+    breakdown.
     """
     of_ranks = telemetry.breakdowns(frames)
     if not of_ranks:
         return {}
+    step, training = telemetry.breakdown_s(frames), rate(telemetry.samples_per_s(frames))
     shown = [(f"rank {rank}", [breakdown]) for rank, breakdown in enumerate(of_ranks)]
     if len(of_ranks) > RANKS_WITH_A_LINE:
         shown = [("all ranks", of_ranks)]
     return {
-        "step": short_time(telemetry.breakdown_s(frames)),
+        "step": f"{short_time(step)} · {training} samples/s while training",
         "limit": telemetry.limit_of(frames),
         "rows": [
             [name, {part: round(share, 4) for part, share in shares(some).items()}]

@@ -11,7 +11,7 @@
    each rank                      7,529         45,000
          all                     15,059         90,000
 
-      over the whole run 2,143 samples/s: 1,405 steps 5.97 s, 5 first steps of
+      over the whole fit 2,143 samples/s: 1,405 steps 5.97 s, 5 first steps of
       epochs 3.21 s, beside steps 32.8 s
 
       median step 4.25 ms: work 69%, skew 2%, exchange 22%, other 7%
@@ -54,6 +54,7 @@ def summary(
     state: State,
     error: str | None = None,
     traceback: str = "",
+    took: float | None = None,
 ) -> str:
     """What became of a run: loss and metrics, samples per second, time.
 
@@ -64,12 +65,14 @@ def summary(
         state: How it ended.
         error: Why it failed.
         traceback: Of the ranks.
+        took: Seconds that its cell took; the main run of it, where it is not known.
 
     Returns:
         A text of several lines, but for errors none longer than the title and 79 characters.
     """
     main = telemetry.main_run(frames)
-    blocks = [headline(title, ranks, main, state)]
+    seconds = telemetry.duration(main) if took is None else took
+    blocks = [headline(title, ranks, main, state, seconds)]
     for told in filter(None, (error, traceback)):
         blocks.append(textwrap.indent(told, "  "))
     others = [f"  {line}" for line in other_runs(frames)]
@@ -79,12 +82,12 @@ def summary(
     return "\n\n".join(blocks)
 
 
-def headline(title: str, ranks: int, frames: Sequence[Frame], state: State) -> str:
+def headline(title: str, ranks: int, frames: Sequence[Frame], state: State, took: float) -> str:
     """The first line: what it was, how it ended, how long it took."""
     ended = {"running": "running for", "finished": "finished in"}.get(state, f"{state} after")
     rows = telemetry.epoch_rows(frames)
     what = f"{plural(int(rows[-1]['epoch'] or 0), 'epoch')} on " if rows else ""
-    return f"{title} · {ended} {clock(telemetry.duration(frames))} · {what}{plural(ranks, 'rank')}"
+    return f"{title} · {ended} {clock(took)} · {what}{plural(ranks, 'rank')}"
 
 
 def metric_pairs(frames: Sequence[Frame]) -> list[tuple[str, float | None, Row]]:
@@ -151,7 +154,7 @@ def whole_run(frames: Sequence[Frame]) -> str:
     ]
     whole = ", ".join(parts if spent["steps"] else parts[1:])
     of_all = rate(telemetry.whole_run_samples_per_s(frames))
-    return f"over the whole run {of_all} samples/s: {whole}"
+    return f"over the whole {frames[-1]['phase']} {of_all} samples/s: {whole}"
 
 
 def _whole_run(frames: Sequence[Frame]) -> list[str]:

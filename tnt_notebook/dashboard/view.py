@@ -81,6 +81,7 @@ class LiveView:
         self._lock = threading.Lock()
         self._kept = Bounded(MAX_FRAMES, MAX_RUNS)
         self._latest: Frame | None = None
+        self._step_s: float | None = None  # of the median step so far
         self._undrawn: Frame | None = None
         self._rows: list[Row] = []
         self._news: dict[str, Any] = {}  # not yet drawn
@@ -197,7 +198,8 @@ class LiveView:
             undrawn, self._news = self._news, {}
             told, self._told = self._told, []
             self._ribbon.ended, rows = time.time(), self._rows
-            now, said = self._ribbon.ended, account(self._ribbon)
+            self._step_s = undrawn.get("step_s", self._step_s)
+            now, said = self._ribbon.ended, account(self._ribbon, self._step_s)
         if frame is not None:
             if self._card.state == "starting" and frame["step"]:
                 self._card.state = "running"
