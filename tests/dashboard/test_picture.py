@@ -65,7 +65,7 @@ def test_what_each_rank_did_over_the_run_in_its_place():
     root = ElementTree.fromstring(run_html(ribbon(), frames))
     curves, first, second = root.iter("svg")
     assert paths(first) == [
-        "M0 0h200v14h-200", "M200 0h400v14h-400", "M600 0h200v14h-200", "M800 0h1200v14h-1200",
+        "M800 0h1200v14h-1200", "M0 0h200v14h-200", "M200 0h400v14h-400", "M600 0h200v14h-200",
     ]  # fmt: skip
     assert paths(second)[-1] == "M1800 6h200v3h-200"
     assert len(paths(curves)) == 4  # loss and accuracy, and their validation
@@ -92,3 +92,13 @@ def test_a_rank_starts_until_it_says_more():
 def test_of_many_ranks_some_are_shown():
     html = run_html(ribbon(64), frames_of_a_run(64))
     assert "16 of 64 ranks shown" in html and len(html) < 100_000
+
+
+def test_many_ranks_are_grouped_by_pipeline_and_stage():
+    step = step_of_a_pipeline(replicas=16)  # of 4 ranks
+    shown = [int(rank) for rank in re.findall(r"rank (\d+)<", step_html(step))]
+    assert shown == [0, 1, 2, 3, 20, 21, 22, 23, 40, 41, 42, 43, 60, 61, 62, 63]
+    frames = frames_of_a_run(64)
+    frames[-1]["step_trace"] = step
+    html = run_html(ribbon(64), frames)
+    assert re.findall(r">(rank|pipeline) (\d+)<", html) == [("pipeline", str(i)) for i in range(16)]

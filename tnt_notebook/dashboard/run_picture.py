@@ -17,6 +17,7 @@ from tnt_notebook.telemetry import Breakdown, Frame, epoch_rows, main_run
 from tnt_notebook.telemetry.activities import DOING, LETTER, Ribbon
 from tnt_notebook.telemetry.analysis import median_step_s
 from tnt_notebook.telemetry.sampling import spread, thinned
+from tnt_notebook.telemetry.step_trace import replicas
 
 MOST_ROWS = 16
 MOST_LOOKS = 60  # a box each in a row, 20 bytes
@@ -36,13 +37,14 @@ def run_html(ribbon: Ribbon, frames: Sequence[Frame]) -> str:
     """
     if not ribbon.ranks or ribbon.seconds <= 0:
         return ""
-    ranks = sorted(ribbon.ranks)
-    shown = [ranks[i] for i in spread(len(ranks), MOST_ROWS)]
+    every = rows_of(sorted(ribbon.ranks), frames)
+    shown = [every[i] for i in spread(len(every), MOST_ROWS)]
     looks = looks_of(frames, ribbon.began)
-    rows = [row(f"rank {rank}", _svg(ribbon, rank, looks), "share", "") for rank in shown]
-    there = {letter for rank in ranks for letter in ribbon.ranks[rank].doing}
+    rows = [row(name, _svg(ribbon, ranks, looks), "share", "") for name, ranks in shown]
+    there = {letter for own in ribbon.ranks.values() for letter in own.doing}
     legend = [entry(d.words, d.colour) for letter, d in DOING.items() if letter in there]
-    some = f"{len(shown)} of {len(ranks)} ranks shown" if len(shown) < len(ranks) else ""
+    what = "pipelines" if len(every) < len(ribbon.ranks) else "ranks"
+    some = f"{len(shown)} of {len(every)} {what} shown" if len(shown) < len(every) else ""
     ends = div("line tnt-caption", span("first", "0:00"), span("last", clock(ribbon.seconds)))
     return div(
         "run",
@@ -52,6 +54,15 @@ def run_html(ribbon: Ribbon, frames: Sequence[Frame]) -> str:
         div("legend", *legend),
         div("caption", some) if some else "",
     )
+
+
+def rows_of(ranks: Sequence[int], frames: Sequence[Frame]) -> list[tuple[str, Sequence[int]]]:
+    """A row for each rank, with its name; of many ranks for each pipeline, where there are any."""
+    steps = (frame["step_trace"] for frame in reversed(frames) if "step_trace" in frame)
+    pipelines = replicas(step) if (step := next(steps, None)) else []
+    if len(ranks) > MOST_ROWS and sum(map(len, pipelines)) == len(ranks):
+        return [(f"pipeline {number}", own) for number, own in enumerate(pipelines)]
+    return [(f"rank {rank}", [rank]) for rank in ranks]
 
 
 def busy(frame: Frame) -> str:
@@ -93,8 +104,9 @@ def stretches_of(
     yield at, end, part
 
 
-def _svg(ribbon: Ribbon, rank: int, looks: Sequence[Look]) -> str:
-    """A row; all of a colour are one path. Waiting is a thin line."""
+def _svg(ribbon: Ribbon, ranks: Sequence[int], looks: Sequence[Look]) -> str:
+    """A row; all of a colour are one path. Waiting is a thin line. Of ranks that share a row what
+    they seldom do lies over what they do most of the time."""
     paths: dict[tuple[str, float], str] = defaultdict(str)
 
     def draw(letter: str, opacity: float, begin: float, end: float) -> None:
@@ -103,15 +115,17 @@ def _svg(ribbon: Ribbon, rank: int, looks: Sequence[Look]) -> str:
         width = max(1, right - x)
         paths[letter, round(opacity, 2)] += f"M{x} {y}h{width}v{height}h-{width}"
 
-    for letter, begin, end in entries_of(ribbon, rank):
-        if letter != LETTER["train"]:
-            draw(letter, 1.0, begin, end)
-            continue
-        for since, until, part in stretches_of(looks, rank, begin, end):
-            draw(letter, 0.3 + 0.7 * part, since, until)
+    train = LETTER["train"]
+    for rank in ranks:
+        for letter, begin, end in entries_of(ribbon, rank):
+            if letter != train:
+                draw(letter, 1.0, begin, end)
+                continue
+            for since, until, part in stretches_of(looks, rank, begin, end):
+                draw(letter, 0.3 + 0.7 * part, since, until)
     drawn = "".join(
-        f'<path fill="{DOING[letter].colour}" opacity="{opacity:g}" d="{path}"/>'
-        for (letter, opacity), path in paths.items()
+        f'<path fill="{DOING[letter].colour}" opacity="{opacity:g}" d="{paths[letter, opacity]}"/>'
+        for letter, opacity in sorted(paths, key=lambda path: path[0] != train)
     )
     sharp = 'preserveAspectRatio="none" shape-rendering="crispEdges" aria-hidden="true"'
     return f'<svg viewBox="0 0 {WIDTH} {_ROW}" {sharp}>{drawn}</svg>'

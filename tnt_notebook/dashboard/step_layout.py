@@ -26,7 +26,15 @@ from tnt_notebook.telemetry.critical_path import critical_path
 from tnt_notebook.telemetry.kinds import BOX_KINDS, Kind
 from tnt_notebook.telemetry.limit import shares
 from tnt_notebook.telemetry.sampling import spread
-from tnt_notebook.telemetry.step_trace import ACTIONS, WORK, Box, StepTrace, by_rank
+from tnt_notebook.telemetry.step_trace import (
+    ACTIONS,
+    WORK,
+    Box,
+    StepTrace,
+    by_rank,
+    grouped,
+    replicas,
+)  # fmt: skip
 
 #: Opacity of the boxes of a rank's second stage; in widgets/paint.js, too.
 FAINT = 0.62
@@ -62,7 +70,9 @@ class Idle(TypedDict):
 
 
 def rank_rows(trace: StepTrace, most_boxes: int, most_rows: int = 1 << 30) -> list[RankRow]:
-    """The rows of a drawing; of more boxes or rows than these some ranks stand for all."""
+    """The rows of a drawing, pipeline by pipeline; of more boxes or rows than these some ranks
+    stand for all: those of whole pipelines, where there is room for one."""
+    trace = grouped(trace)
     rows = trace["rows"]
     count = sum(len(row["kinds"]) for row in rows)
     room = min(most_rows, max(1, most_boxes * len(rows) // max(1, count)))
@@ -75,8 +85,17 @@ def rank_rows(trace: StepTrace, most_boxes: int, most_rows: int = 1 << 30) -> li
             boxes[rank],
             min((box.stage for box in boxes[rank] if box.kind in ACTIONS), default=0),
         )
-        for i in spread(len(rows), room)
+        for i in _shown(len(rows), room, trace["pipeline"] if replicas(trace) else 1)
     ]
+
+
+def _shown(rows: int, room: int, together: int) -> list[int]:
+    """As many rows as there is room for, spread over all; `together` of them belong together, if
+    there is room for so many."""
+    if together > room:
+        return spread(together, room) if together < rows else spread(rows, room)
+    groups = spread(rows // together, room // together)
+    return [group * together + i for group in groups for i in range(together)]
 
 
 def kinds_in(trace: StepTrace) -> list[Kind]:
@@ -132,10 +151,12 @@ def remarks(trace: StepTrace) -> str:
 
 def card_step(trace: StepTrace) -> dict[str, Any]:
     """What the card draws of a step; ``planned`` is ``None`` where there is no room for it, too."""
+    trace = grouped(trace)
     return {
         "measured": trace,
         "planned": planned(trace) if len(trace["rows"]) <= ROWS_WITH_A_PLAN else None,
         "idle": idle(trace)["idle"],
+        "pipelines": [list(ranks) for ranks in replicas(trace)],
         "path": [list(one) for one in critical_path(trace)],
         "heading": heading(trace),
         "remarks": remarks(trace),

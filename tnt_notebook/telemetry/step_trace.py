@@ -11,6 +11,7 @@ A step trace is what the live timeline draws, what a run's folder keeps, and wha
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import chain
 from typing import Annotated, Literal, NamedTuple, NotRequired, TypedDict
 
 from tnt_notebook.telemetry.kinds import BOX_KINDS, letters
@@ -167,3 +168,12 @@ def replicas(trace: StepTrace) -> list[tuple[int, ...]]:
     if not complete:
         return []
     return list(zip(*(alike[stages] for stages in sorted(alike)), strict=True))
+
+
+def grouped(trace: StepTrace) -> StepTrace:
+    """The trace with its rows pipeline by pipeline, and in each in the order of its stages; as it
+    is where that cannot be told."""
+    order = {rank: place for place, rank in enumerate(chain(*replicas(trace)))}
+    if not order:
+        return trace
+    return {**trace, "rows": sorted(trace["rows"], key=lambda row: order[row["rank"]])}
