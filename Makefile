@@ -5,6 +5,7 @@
 # make test-versions       a core of them on the oldest and the newest Keras and TensorFlow that fit
 # make check    formatting, lint, types          make format        mend the formatting
 # make docs     the documentation as a site, in build/docs
+# make pictures those of README and documentation, of real trainings in a browser
 # make bench    benchmarks                       make test-kernels  C++ tests with sanitizers
 # make campaign SECONDS=600 SEED=1 JOBS=2 ROW=7   random faults while models train, each judged;
 #                                                 ROW repeats one, JOBS clusters run at a time
@@ -56,7 +57,7 @@ export XDG_DATA_HOME := $(LOCAL)/share
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline campaign contestants check docs format test-kernels clean
+.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline campaign contestants check docs pictures format test-kernels clean
 
 setup: $(READY)
 
@@ -191,6 +192,9 @@ docs: $(READY)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --write-all \
 		docs build/docs
 	@echo "The site is build/docs/index.html."
+
+pictures: $(READY)
+	$(BIN)/python -m tests.browser.pictures docs/pictures
 
 format: $(READY)
 	$(BIN)/ruff check --fix
