@@ -1,7 +1,7 @@
 // Paints the upper deck: loss and metrics, and below them a row for each rank, over the same time.
 
 import { DOING } from "./activities.js";
-import { clock, number } from "./format.js";
+import { clock } from "./format.js";
 import { AXIS, LABEL_HEIGHT, RIGHT } from "./lanes.js";
 import { busyStretches, entriesOf } from "./ribbon.js";
 import { ticksOf } from "./sight.js";
@@ -116,9 +116,15 @@ function paintCurves(context, scene) {
     if (!axis) continue;
     context.textAlign = side === "left" ? "right" : "left";
     const x = side === "left" ? plot.x - 6 : plot.x + plot.width + 6;
-    context.fillText(number(axis.high), x, 8);
-    context.fillText(number(axis.low), x, layout.curves - 6);
+    context.fillText(atAxis(axis.high), x, 8);
+    context.fillText(atAxis(axis.low), x, layout.curves - 6);
   }
+}
+
+/** As much as there is room for. */
+function atAxis(value) {
+  const short = Number(value.toPrecision(3));
+  return Math.abs(short) >= 1e-4 && Math.abs(short) < 1e5 ? String(short) : short.toExponential(1).replace("e+", "e");
 }
 
 function line(context, scene, points, y, dash) {

@@ -85,14 +85,14 @@ def test_of_a_rank_that_died_and_was_started_again_all_counts():
 
 
 def test_the_account_says_where_the_time_went_and_on_whom():
-    ribbon = Ribbon(0.0, 20.0)
+    ribbon = Ribbon(-9.0, 20.0)
     for rank in range(4):
         end = "e" if rank == 0 else "w"
         seconds = {"i": 4.0, "c": 3.0, "t": 2.5, end: 9.5, "v": 1.0, "k": 0.001}
-        add(ribbon, Activities(rank=rank, doing="t", begins=[20.0], seconds=seconds))
+        add(ribbon, Activities(rank=rank, doing="it", begins=[1.0, 20.0], seconds=seconds))
     assert account(ribbon, 5.5e-3) == (
-        "20 s: importing 4 s, tracing 3 s, training 2.5 s (median step 5.5 ms), validation 1 s, "
-        "end of epoch 9.5 s on rank 0"
+        "29 s: starting 10 s, importing 4 s, tracing 3 s, training 2.5 s (median step 5.5 ms), "
+        "validation 1 s, end of epoch 9.5 s on rank 0"
     )
     assert account(Ribbon(0.0, 5.0)) == ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tnt_notebook.dashboard.wording import short_time
-from tnt_notebook.telemetry.activities import DOING, Ribbon, totals
+from tnt_notebook.telemetry.activities import DOING, LETTER, Ribbon, totals
 
 #: A part of the run that is worth a word.
 _WORTH_A_WORD = 0.01
@@ -21,7 +21,11 @@ def account(ribbon: Ribbon, step: float | None = None) -> str:
         step: seconds of the median step, if it is known.
     """
     whole = ribbon.seconds
-    of_ranks = {rank: totals(own, ribbon.ended) for rank, own in sorted(ribbon.ranks.items())}
+    of_ranks = {
+        rank: {LETTER["start"]: own.begins[0] - ribbon.began} | totals(own, ribbon.ended)
+        for rank, own in sorted(ribbon.ranks.items())
+        if own.begins
+    }
     words, alone = [], False
     for letter, doing in DOING.items():
         seconds = {rank: of_rank.get(letter, 0.0) for rank, of_rank in of_ranks.items()}

@@ -154,8 +154,8 @@ class Card(anywidget.AnyWidget):
             self.history.append({name: v for name, v in drawn.items() if name in POINT})
             self.history[:] = evenly(self.history, HISTORY_LIMIT, _time_of_point)
             self.rows = [_short(row) for row in thinned(list(rows), ROWS_DRAWN)]
-            self.time = time_of([frame]) or self.time
-            self._draw_step(frame)
+            if self._draw_step(frame) or "step_trace" not in frame:  # else it is of another step
+                self.time = time_of([frame]) or self.time
             self.frame = drawn
 
     def tell(self, news: Sequence[Activities], now: float, account: str) -> None:
@@ -188,15 +188,16 @@ class Card(anywidget.AnyWidget):
             known[rank][2] += begins
         self.told = {"seq": self.told.get("seq", 0) + 1, "rows": told}
 
-    def _draw_step(self, frame: Frame) -> None:
+    def _draw_step(self, frame: Frame) -> bool:
+        """Shows the step of a frame, unless it comes too soon or the person looks at another."""
         now, over = frame["time"], frame["state"] != "running"
-        if "step_trace" not in frame or (now < self._next_timeline and not over):
-            return
-        if self.look["which"] != "live":
-            return
+        is_early = now < self._next_timeline and not over
+        if "step_trace" not in frame or is_early or self.look["which"] != "live":
+            return False
         self.show_step(frame["step_trace"])
         size = len(_packed(self.timeline)["deflated"])
         self._next_timeline = now + max(TIMELINE_INTERVAL, size / TIMELINE_BYTES_PER_S)
+        return True
 
     def show_step(self, trace: StepTrace) -> None:
         """Shows a step."""
