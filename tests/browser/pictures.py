@@ -49,8 +49,8 @@ MOST_BYTES = 2_000_000
 def main(folder: Path) -> None:
     """Writes them all."""
     folder.mkdir(parents=True, exist_ok=True)
-    os.environ["TNT_RUNS_DIR"] = tempfile.mkdtemp(prefix="tnt-pictures-")
-    with chromium() as browser:
+    with tempfile.TemporaryDirectory(prefix="tnt-pictures-") as runs, chromium() as browser:
+        os.environ["TNT_RUNS_DIR"] = runs
         for theme in THEMES:
             with tempfile.TemporaryDirectory(prefix="tnt-pictures-") as root:
                 lab = Lab(Path(root) / "lab")
