@@ -1,5 +1,6 @@
 // Paints a timeline on a canvas. Colours change seldom: a colour's boxes are drawn one after the other.
 
+import { paintGround, xAt } from "./deck.js";
 import { percent } from "./format.js";
 import { topOf } from "./lanes.js";
 import { KINDS } from "./kinds.js";
@@ -17,23 +18,19 @@ const MARKED = 12; // pixels: lower lanes have no room for a number
  * sunken, back, font} as CSS says them, ratio: pixels of the screen in one of CSS.
  */
 export function paint(context, scene) {
-  const { layout, theme } = scene;
-  context.fillStyle = theme.back;
-  context.fillRect(0, 0, layout.width, layout.height);
-  context.font = `11px ${theme.font}`;
-  context.textBaseline = "middle";
+  paintGround(context, scene);
   paintFloor(context, scene);
   paintAxis(context, scene);
   const boxes = boxesInSight(scene);
   paintBoxes(context, boxes);
-  paintMarks(context, boxes.filter(({ marked }) => marked), theme);
+  paintMarks(context, boxes.filter(({ marked }) => marked), scene.theme);
   if (scene.isPath) paintPath(context, scene);
   paintLabels(context, scene);
 }
 
 /** Where a time lies, in pixels of the canvas, on a whole pixel of the screen. */
-export function xOf({ layout: { plot }, sight: [from, to], ratio }, seconds) {
-  return Math.round(ratio * (plot.x + ((seconds - from) / (to - from)) * plot.width)) / ratio;
+export function xOf(scene, seconds) {
+  return Math.round(scene.ratio * xAt(scene, seconds)) / scene.ratio;
 }
 
 /** The part of a box that is in sight, in pixels: {x, width}; undefined where there is none. */

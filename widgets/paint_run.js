@@ -1,6 +1,7 @@
 // Paints the upper deck: loss and metrics, and below them a row for each rank, over the same time.
 
 import { DOING } from "./activities.js";
+import { paintGround, xAt } from "./deck.js";
 import { clock } from "./format.js";
 import { AXIS, LABEL_HEIGHT, RIGHT } from "./lanes.js";
 import { busyStretches, entriesOf } from "./ribbon.js";
@@ -39,20 +40,11 @@ export function colourOf(index) {
  * scene: {ribbon, rows, curves, looks, epochs, end, layout, sight, theme, ratio, isLog}.
  */
 export function paintRun(context, scene) {
-  const { layout, theme } = scene;
-  context.fillStyle = theme.back;
-  context.fillRect(0, 0, layout.width, layout.height);
-  context.font = `11px ${theme.font}`;
-  context.textBaseline = "middle";
+  paintGround(context, scene);
   paintTime(context, scene);
-  if (layout.curves) paintCurves(context, scene);
+  if (scene.layout.curves) paintCurves(context, scene);
   paintRows(context, scene);
   paintNames(context, scene);
-}
-
-/** Where a time lies, in pixels. */
-export function xAt({ layout: { plot }, sight: [from, to] }, seconds) {
-  return plot.x + ((seconds - from) / (to - from)) * plot.width;
 }
 
 function paintTime(context, scene) {

@@ -1,11 +1,12 @@
 // The upper deck: the whole run, from its begin until now. The playhead says which step the lower deck shows.
 
 import { DOING } from "./activities.js";
+import { obeyWheel, paintRange, secondsAt, sightOf, xAt } from "./deck.js";
 import { button, entry, make, setText, sharpContext } from "./dom.js";
 import { clock, label, number } from "./format.js";
 import { curvesOf, epochEnds, looksOf } from "./history.js";
 import { obeyKeys } from "./keys.js";
-import { paintRun, runLayout, xAt } from "./paint_run.js";
+import { paintRun, runLayout } from "./paint_run.js";
 import { entriesOf, entryInWords, lettersIn, rangeInWords, ribbonRows } from "./ribbon.js";
 import { CLOSER, moved, zoomed } from "./sight.js";
 import { themeOf } from "./theme.js";
@@ -54,9 +55,8 @@ export function run(ranks, lookAt) {
   }
 
   function zoom(factor, at) {
-    const end = scene.end;
-    const next = zoomed(state.sight ?? [0, end], end, factor, at);
-    change({ sight: next[1] - next[0] >= end * (1 - 1e-9) ? null : next });
+    const { end } = scene;
+    change({ sight: sightOf(zoomed(state.sight ?? [0, end], end, factor, at), end) });
   }
 
   function shift(share) {
@@ -88,7 +88,13 @@ export function run(ranks, lookAt) {
     };
     const context = sharpContext(canvas, scene.layout.width, scene.layout.height);
     paintRun(context, scene);
-    paintRange(context);
+    if (state.range) {
+      paintRange(context, scene, state.range, 0, scene.layout.axis);
+      const [from, to] = scene.sight;
+      for (const edge of state.range.filter((seconds) => seconds >= from && seconds <= to)) {
+        context.fillRect(Math.round(xAt(scene, edge)), 0, 1, scene.layout.axis);
+      }
+    }
     paintPlayhead(context);
     log.hidden = curves.length === 0;
     log.setAttribute("aria-pressed", String(state.isLog));
@@ -108,16 +114,6 @@ export function run(ranks, lookAt) {
     legend.replaceChildren(...letters.map((letter) => (
       entry(DOING[letter].words, letter === "w" ? theme.quiet : DOING[letter].colour, "", "inherit", letter === "w")
     )));
-  }
-
-  function paintRange(context) {
-    if (!state.range) return;
-    const [from, to] = state.range.map((seconds) => xAt(scene, seconds));
-    context.fillStyle = scene.theme.text;
-    context.globalAlpha = 0.12;
-    context.fillRect(from, 0, to - from, scene.layout.axis);
-    context.globalAlpha = 1;
-    for (const x of [from, to]) context.fillRect(Math.round(x), 0, 1, scene.layout.axis);
   }
 
   function paintPlayhead(context) {
@@ -140,15 +136,15 @@ export function run(ranks, lookAt) {
     return xAt(scene, at);
   }
 
-  function secondsAt(x) {
-    const { layout: { plot }, sight: [from, to] } = scene;
-    return Math.max(0, Math.min(scene.end, from + ((x - plot.x) / plot.width) * (to - from)));
+  /** A time of the run: beside it, its begin or its end. */
+  function timeAt(x) {
+    return Math.max(0, Math.min(scene.end, secondsAt(scene, x)));
   }
 
   function hover(x, y) {
     const { layout, rows, ribbon, curves, end } = scene;
     const inside = x >= layout.plot.x && x <= layout.plot.x + layout.plot.width;
-    const seconds = secondsAt(x);
+    const seconds = timeAt(x);
     canvas.style.cursor = isAtPlayhead(x, y) ? "ew-resize" : "";
     if (!inside) return words.hide();
     if (y < layout.curves) {
@@ -180,9 +176,9 @@ export function run(ranks, lookAt) {
   canvas.addEventListener("pointermove", (event) => {
     if (!scene) return;
     if (!dragged) hover(event.offsetX, event.offsetY);
-    else if (dragged.isPlayhead) lookAt({ which: "at", seconds: secondsAt(event.offsetX) });
+    else if (dragged.isPlayhead) lookAt({ which: "at", seconds: timeAt(event.offsetX) });
     else if (Math.abs(event.offsetX - dragged.x) > CLICK) {
-      const range = [secondsAt(dragged.x), secondsAt(event.offsetX)].sort((a, b) => a - b);
+      const range = [timeAt(dragged.x), timeAt(event.offsetX)].sort((a, b) => a - b);
       change({ range });
     }
   });
@@ -191,18 +187,12 @@ export function run(ranks, lookAt) {
     dragged = null;
     if (!isClick) return;
     change({ range: null });
-    lookAt({ which: "at", seconds: secondsAt(event.offsetX) });
+    lookAt({ which: "at", seconds: timeAt(event.offsetX) });
   });
   canvas.addEventListener("pointercancel", () => { dragged = null; });
   canvas.addEventListener("pointerleave", words.hide);
   canvas.addEventListener("blur", words.hide);
-  canvas.addEventListener("wheel", (event) => {
-    if (!scene || !(event.ctrlKey || event.metaKey || event.shiftKey)) return; // the page scrolls
-    event.preventDefault();
-    const by = event.deltaY || event.deltaX;
-    if (event.shiftKey) shift(by / 500);
-    else zoom(Math.exp(-Math.max(-60, Math.min(60, by)) / 150), secondsAt(event.offsetX));
-  }, { passive: false });
+  obeyWheel(canvas, { zoom: (factor, event) => zoom(factor, timeAt(event.offsetX)), shift });
 
   return {
     element,

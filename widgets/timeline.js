@@ -1,11 +1,12 @@
 // The lower deck: a step on all ranks: one canvas, to look at by pointer and by keyboard.
 
+import { obeyWheel, paintRange, secondsAt, sightOf } from "./deck.js";
 import { button, entry, make, setText, sharpContext } from "./dom.js";
 import { clock } from "./format.js";
 import { obeyKeys } from "./keys.js";
 import { KINDS } from "./kinds.js";
 import { laneAt, lanesOf, topOf } from "./lanes.js";
-import { extentOf, paint, xOf } from "./paint.js";
+import { extentOf, paint } from "./paint.js";
 import { CLOSER, moved, showing, zoomed } from "./sight.js";
 import { boxAt, gapAt, rangeOfStep, stepOf, summaryOf, wordsOf } from "./step.js";
 import { themeOf } from "./theme.js";
@@ -65,8 +66,7 @@ export function timeline(lookAt) {
   /** Looks elsewhere: `where` takes what is in sight and the end of the step. */
   function look(where) {
     const next = where(state.sight ?? [0, step.end], step.end);
-    const isWhole = next === null || next[1] - next[0] >= step.end * (1 - 1e-9);
-    change({ sight: isWhole ? null : next });
+    change({ sight: sightOf(next, step.end) });
   }
 
   function take(news) {
@@ -150,21 +150,10 @@ export function timeline(lookAt) {
       context.fillRect(from, 0, Math.max(1, ratio), height);
     }
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    if (state.range) paintRange(context);
+    if (state.range) paintRange(context, scene, state.range, layout.top - 4, layout.axis);
     for (const one of [state.hovered, state.selected]) {
       if (one) outline(context, one, one === state.selected ? 2 : 1);
     }
-  }
-
-  function paintRange(context) {
-    const { layout, theme } = scene;
-    const [from, to] = state.range.map((seconds) => xOf(scene, seconds));
-    const [left, right] = [Math.max(layout.plot.x, from), Math.min(layout.plot.x + layout.plot.width, to)];
-    if (right < left) return;
-    context.fillStyle = theme.text;
-    context.globalAlpha = 0.12;
-    context.fillRect(left, layout.top - 4, right - left, layout.axis - layout.top + 4);
-    context.globalAlpha = 1;
   }
 
   function outline(context, { index, box, name }, width) {
@@ -177,11 +166,6 @@ export function timeline(lookAt) {
       extent.x - width / 2, topOf(scene.layout, index, name) - width / 2, extent.width + width, height + width);
   }
 
-  function secondsAt(x) {
-    const { layout: { plot }, sight: [from, to] } = scene;
-    return from + ((x - plot.x) / plot.width) * (to - from);
-  }
-
   /** What lies under a point: {index, box, name}, or null. */
   function under(x, y) {
     const { plot } = scene.layout;
@@ -190,8 +174,8 @@ export function timeline(lookAt) {
     const row = step.rows[lane.index];
     const boxes = lane.name === "planned" ? row.planned
       : row.boxes.filter(({ beside }) => beside === (lane.name === "beside"));
-    const seconds = secondsAt(x);
-    const box = boxAt(boxes, seconds) ?? boxAt(boxes, seconds, secondsAt(x + REACH) - seconds);
+    const seconds = secondsAt(scene, x);
+    const box = boxAt(boxes, seconds) ?? boxAt(boxes, seconds, secondsAt(scene, x + REACH) - seconds);
     if (box) return { ...lane, box };
     return lane.name === "measured" ? { ...lane, box: gapAt(boxes, seconds, step.seconds) } : null;
   }
@@ -254,17 +238,13 @@ export function timeline(lookAt) {
   }
 
   canvas.addEventListener("blur", words.hide);
-  canvas.addEventListener("wheel", (event) => {
-    if (!event.ctrlKey && !event.metaKey && !event.shiftKey) return; // the page scrolls
-    event.preventDefault();
-    if (event.shiftKey) {
-      shift((event.deltaY || event.deltaX) / 500);
-      return;
-    }
-    const factor = Math.exp(-Math.max(-60, Math.min(60, event.deltaY)) / 150);
-    look((s, end) => zoomed(s, end, factor, secondsAt(event.offsetX)));
-    hover(event.offsetX, event.offsetY);
-  }, { passive: false });
+  obeyWheel(canvas, {
+    shift,
+    zoom: (factor, event) => {
+      look((now, end) => zoomed(now, end, factor, secondsAt(scene, event.offsetX)));
+      hover(event.offsetX, event.offsetY);
+    },
+  });
 
   let dragged = null; // {x} where it began
   canvas.addEventListener("pointerdown", (event) => {
@@ -278,7 +258,7 @@ export function timeline(lookAt) {
       hover(event.offsetX, event.offsetY);
       return;
     }
-    const range = [dragged.x, event.offsetX].map((x) => Math.max(0, Math.min(step.end, secondsAt(x))));
+    const range = [dragged.x, event.offsetX].map((x) => Math.max(0, Math.min(step.end, secondsAt(scene, x))));
     change({ range: range.sort((a, b) => a - b), hovered: null });
   });
   canvas.addEventListener("pointerup", (event) => {

@@ -11,7 +11,7 @@ from sphinx.ext.autodoc.mock import MockFinder
 
 sys.meta_path.insert(0, MockFinder(["keras", "mpi4py", "tensorflow"]))
 
-from tnt_notebook.comm import ops  # noqa: E402
+from tnt_notebook.comm import ops  # noqa: E402  imported without TensorFlow
 
 ops.library = lambda: None  # what is loaded into TensorFlow with the scope of training
 

@@ -93,7 +93,7 @@ def test_what_ranks_do_is_sent_once_and_kept_for_a_browser_that_comes_back():
     card.observe(lambda change: changed.append(change["name"]))
     for doing, begin in (("i", 100.5), ("c", 102.25)):
         news = [Activities(rank=r, doing=doing, begins=[begin], seconds={}) for r in (1, 0)]
-        card.tell(news, begin, "")
+        card.tell(news, begin, str)
     assert card.told == {"seq": 2, "rows": [[1, "c", [2250]], [0, "c", [2250]]]}
     rows = [[0, "ic", [500, 2250]], [1, "ic", [500, 2250]]]
     assert card.get_state()["ribbon"] == {"began": 100.0, "rows": rows}
@@ -103,7 +103,7 @@ def test_what_ranks_do_is_sent_once_and_kept_for_a_browser_that_comes_back():
 def test_a_sentence_stands_for_some_seconds():
     card = Card("MLP", 2)
     for now, said in ((1.0, "one"), (5.9, "two"), (6.1, "three")):
-        card.tell([], now, said)
+        card.tell([], now, said.strip)
         assert card.account == ("one" if now < 6 else "three")
 
 

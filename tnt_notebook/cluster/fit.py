@@ -82,7 +82,10 @@ class Fit:
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._model: Any = None
-        self._view = self._new_view()
+        self._view = LiveView(
+            self.title, len(cluster.living), self.stop, self.save_trace, follows=joins
+        )
+        self._view.show()
         # Now, and not when the thread begins: what is run after this waits for it.
         self._ticket = cluster.draw()
         # In this cell's context: what the ranks print belongs under it, not under the one that
@@ -350,12 +353,6 @@ class Fit:
         self._note, self._joins = replace(note, run=run, options=options, restarts=restarts), False
         self._rows = []
         self._ticket = self._cluster.draw()
-
-    def _new_view(self) -> LiveView:
-        ranks = len(self._cluster.living)
-        view = LiveView(self.title, ranks, self.stop, self.save_trace, follows=self._joins)
-        view.show()
-        return view
 
     def _train_once(self) -> None:
         with self._turn() as execution:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anywidget
@@ -127,9 +127,7 @@ class Card(anywidget.AnyWidget):
     ) -> None:
         before = _drawn(Recorder(ranks, start=0.0).frame(0.0))
         ribbon = {"began": began, "rows": []}
-        super().__init__(
-            title=title, ranks=ranks, can_save=can_save, frame=before, ribbon=ribbon,
-        )  # fmt: skip
+        super().__init__(title=title, ranks=ranks, can_save=can_save, frame=before, ribbon=ribbon)
         if follows:
             self.follows = {"card": _words(title, ranks), "id": self.model_id}
         self._next_timeline = self._next_account = 0.0  # Unix times
@@ -158,17 +156,18 @@ class Card(anywidget.AnyWidget):
                 self.time = time_of([frame]) or self.time
             self.frame = drawn
 
-    def tell(self, news: Sequence[Activities], now: float, account: str) -> None:
+    def tell(self, news: Sequence[Activities], now: float, account: Callable[[], str]) -> None:
         """Shows what ranks do.
 
         Args:
             now: Unix time.
-            account: where the time went so far; shown for some seconds at least.
+            account: says where the time went so far; asked every few seconds only, since what it
+                says is shown for so long at least.
         """
         with self.hold_sync():
             self.now = now
-            if account and (now >= self._next_account or not self.account):
-                self.account, self._next_account = account, now + ACCOUNT_S
+            if (now >= self._next_account or not self.account) and (said := account()):
+                self.account, self._next_account = said, now + ACCOUNT_S
             if news:
                 self._tell(news)
 

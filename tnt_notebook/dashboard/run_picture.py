@@ -74,7 +74,7 @@ def busy(frame: Frame) -> str:
 
 def looks_of(frames: Sequence[Frame], began: float) -> list[Look]:
     """When it was seen how busy ranks are; not more than :data:`MOST_LOOKS`."""
-    seen = [(frame["time"] - began, busy(frame)) for frame in frames if "breakdown" in frame]
+    seen = [(frame["time"] - began, busy(frame)) for frame in frames]
     return thinned([look for look in seen if look[1]], MOST_LOOKS)
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
@@ -141,9 +141,7 @@ class LiveView:
     def mark(self, ranks: Sequence[int], name: str) -> None:
         """Ranks are ``dead``, or do something else that they cannot tell themselves."""
         with self._lock:
-            before = _lengths(self._ribbon, ranks)
-            activities.mark(self._ribbon, ranks, name, time.time())
-            self._told += _news_since(self._ribbon, before)
+            self._told += activities.mark(self._ribbon, ranks, name, time.time())
         self._to_browser.put(None)
 
     def finish(self, state: State, error: str | None = None, traceback: str = "") -> None:
@@ -187,24 +185,26 @@ class LiveView:
         self._latest = self._undrawn = frame
 
     def _take_activities(self, some: Sequence[Activities]) -> None:
-        before = _lengths(self._ribbon, [one["rank"] for one in some])
-        for one in some:
-            activities.add(self._ribbon, one)
-        self._told += _news_since(self._ribbon, before)
+        added = (activities.add(self._ribbon, one) for one in some)
+        self._told += [one for one in added if one is not None]
 
     def _draw(self, _: None) -> None:
         with self._lock:
             frame, self._undrawn = self._undrawn, None
             undrawn, self._news = self._news, {}
             told, self._told = self._told, []
-            self._ribbon.ended, rows = time.time(), self._rows
+            now, rows = time.time(), self._rows
             self._step_s = undrawn.get("step_s", self._step_s)
-            now, said = self._ribbon.ended, account(self._ribbon, self._step_s)
         if frame is not None:
             if self._card.state == "starting" and frame["step"]:
                 self._card.state = "running"
-            self._card.draw(with_news(frame, undrawn), rows)  # type: ignore[arg-type]
-        self._card.tell(told, now, said)
+            self._card.draw(cast(Frame, with_news(frame, undrawn)), rows)
+        self._card.tell(told, now, self._account)
+
+    def _account(self) -> str:
+        with self._lock:
+            self._ribbon.ended = time.time()
+            return account(self._ribbon, self._step_s)
 
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT):
@@ -241,18 +241,3 @@ def _asked(steps: Sequence[StepTrace], look: dict[str, Any], began: float) -> St
         return min(steps, key=lambda step: abs(step["time"] - began - look["seconds"]))
     by_length = sorted(steps, key=lambda step: step["seconds"])
     return by_length[-1] if which == "slowest" else by_length[len(by_length) // 2]
-
-
-def _lengths(ribbon: Ribbon, ranks: Iterable[int]) -> dict[int, int]:
-    """How many entries ranks have."""
-    return {rank: len(ribbon.ranks[rank].begins) if rank in ribbon.ranks else 0 for rank in ranks}
-
-
-def _news_since(ribbon: Ribbon, lengths: dict[int, int]) -> list[Activities]:
-    """What each of these ranks has beyond a length."""
-    rows = ((rank, ribbon.ranks[rank], known) for rank, known in lengths.items())
-    return [
-        Activities(rank=rank, doing=own.doing[known:], begins=own.begins[known:], seconds={})
-        for rank, own, known in rows
-        if known < len(own.begins)
-    ]

@@ -12,9 +12,14 @@ import tensorflow as tf
 TRIED, PART = 8, 3
 SECOND_IS_HIGH = np.arange(TRIED) >= PART
 #: How far values may be apart, as a part of the largest; in half precision more.
-ROUNDING, ROUNDING_IN_HALF = 1e-4, 3e-2
+ROUNDING, _ROUNDING_IN_HALF = 1e-4, 3e-2
 #: What stands for an axis of unknown length.
 _LENGTH = 5
+
+
+def rounding(in_half: bool) -> float:
+    """How far values may be apart, as a part of the largest: computed in half precision or not."""
+    return _ROUNDING_IN_HALF if in_half else ROUNDING
 
 
 def drawn(

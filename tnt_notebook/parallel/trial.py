@@ -31,7 +31,7 @@ from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.alone import each_sample_alone
 from tnt_notebook.parallel.combine import RULES
 from tnt_notebook.parallel.data import Replica, Share, cut
-from tnt_notebook.parallel.drawn import ROUNDING, ROUNDING_IN_HALF, drawn
+from tnt_notebook.parallel.drawn import drawn, rounding
 from tnt_notebook.parallel.exchange.allreduce import chosen_exchange
 from tnt_notebook.parallel.interpose import interposed
 from tnt_notebook.parallel.step import Step
@@ -85,7 +85,7 @@ class Trial:
         self._over, self._variables = step.over, variables
         policy = getattr(step.model.dtype_policy, "compute_dtype", "float32")
         self.in_half = policy not in ("float32", "float64")
-        self._rounding = ROUNDING_IN_HALF if self.in_half else ROUNDING
+        self._rounding = rounding(self.in_half)
         with outside_of_tracing():
             self._run(step, own_step, data)
         decided = {str(i): sorted(self.fitting[id(v)]) for i, v in enumerate(variables)}

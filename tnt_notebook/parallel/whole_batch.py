@@ -23,14 +23,7 @@ import tensorflow as tf
 from tnt_notebook.comm import ops
 from tnt_notebook.keras.graph import mask_of, set_mask
 from tnt_notebook.parallel.data import Share
-from tnt_notebook.parallel.drawn import (
-    PART,
-    ROUNDING,
-    ROUNDING_IN_HALF,
-    SECOND_IS_HIGH,
-    TRIED,
-    drawn,
-)
+from tnt_notebook.parallel.drawn import PART, SECOND_IS_HIGH, TRIED, drawn, rounding
 from tnt_notebook.parallel.step import Step
 
 
@@ -97,8 +90,8 @@ def mixes_samples(
         finally:
             step.share, step.whole_divisor = share, whole_divisor
     parts = (PART * first + (TRIED - PART) * rest) / TRIED
-    rounding = ROUNDING if loss.dtype in ("float32", "float64") else ROUNDING_IN_HALF
-    return math.isfinite(whole + parts) and abs(whole - parts) > rounding * (abs(whole) + 1e-3)
+    allowed = rounding(loss.dtype not in ("float32", "float64")) * (abs(whole) + 1e-3)
+    return math.isfinite(whole + parts) and abs(whole - parts) > allowed
 
 
 def gather(step: Step, values: tf.Tensor, same_use: bool = False) -> tf.Tensor:

@@ -251,26 +251,37 @@ def ribbon_of(frames: Sequence[Mapping[str, Any]]) -> Ribbon:
     return ribbon
 
 
-def add(ribbon: Ribbon, news: Activities) -> None:
-    """Puts what a rank tells behind what it has told; what is known already is passed over."""
+def add(ribbon: Ribbon, news: Activities) -> Activities | None:
+    """Puts what a rank tells behind what it has told; what is known already is passed over.
+
+    Returns:
+        What was new of it, without the sums; None where nothing was.
+    """
     own = ribbon.ranks.setdefault(news["rank"], RankRibbon())
     after = own.begins[-1] if own.begins else 0.0
     new = bisect_left(news["begins"], after + 5e-4)  # told to a thousandth of a second
-    if new < len(news["begins"]):
-        if own.marked is not None:
-            own.before, own.marked = totals(own, news["begins"][new]), None
-        own.doing += news["doing"][new:]
-        own.begins += news["begins"][new:]
-        own.seconds = dict(news["seconds"])
+    doing, begins = news["doing"][new:], news["begins"][new:]
+    if not begins:
+        return None
+    if own.marked is not None:
+        own.before, own.marked = totals(own, begins[0]), None
+    own.doing += doing
+    own.begins += begins
+    own.seconds = dict(news["seconds"])
+    return Activities(rank=news["rank"], doing=doing, begins=begins, seconds={})
 
 
-def mark(ribbon: Ribbon, ranks: Iterable[int], name: str, at: float) -> None:
-    """What is known of ranks that cannot tell it themselves: that they are dead, say."""
+def mark(ribbon: Ribbon, ranks: Iterable[int], name: str, at: float) -> list[Activities]:
+    """What is known of ranks that cannot tell it themselves: that they are dead, say. Returns what
+    they would have told."""
+    told = []
     for rank in ranks:
         own = ribbon.ranks.setdefault(rank, RankRibbon())
         own.before, own.seconds, own.marked = totals(own, at), {}, at
         own.doing += LETTER[name]
         own.begins.append(at)
+        told.append(Activities(rank=rank, doing=LETTER[name], begins=[at], seconds={}))
+    return told
 
 
 def totals(own: RankRibbon, until: float) -> dict[str, float]:

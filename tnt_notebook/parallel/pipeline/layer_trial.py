@@ -25,10 +25,10 @@ from tnt_notebook.parallel.combine import RULES, combine
 from tnt_notebook.parallel.drawn import (
     PART,
     ROUNDING,
-    ROUNDING_IN_HALF,
     SECOND_IS_HIGH,
     TRIED,
     drawn,
+    rounding,
 )
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
 from tnt_notebook.parallel.trial import STARTS, chosen_of, fitting_rules
@@ -66,8 +66,8 @@ def found_rule(graph: Graph, call: Call, variable: keras.Variable, training: boo
                 if not all(np.isfinite(v).all() for v in (before, whole, *parts)):
                     continue
                 changed |= any((v != before).any() for v in (whole, *parts))
-                rounding = ROUNDING * max(np.abs(v).max(initial=0) for v in (whole, *parts))
-                fitting &= fitting_rules(before, np.stack(parts), _COUNTS, whole, rounding)
+                allowed = ROUNDING * max(np.abs(v).max(initial=0) for v in (whole, *parts))
+                fitting &= fitting_rules(before, np.stack(parts), _COUNTS, whole, allowed)
     except Exception as error:  # it wants other values than these
         raise ModelError(
             f"The layer {call.name!r} assigns {variable.path}, and how micro-batches are to "
@@ -131,7 +131,7 @@ def _are_close(values: np.ndarray, others: np.ndarray) -> bool:
     values, others = (v.astype(np.complex128) for v in (values, others))
     finite = np.isfinite(values) & np.isfinite(others)
     scale = np.abs(others[finite]).max(initial=0)
-    allowed = scale * (ROUNDING_IN_HALF if narrow else ROUNDING)
+    allowed = scale * rounding(narrow)
     return bool((np.abs(values - others)[finite] <= allowed).all())
 
 
