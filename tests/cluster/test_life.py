@@ -152,7 +152,7 @@ def test_a_range_of_ports_is_found_beside_the_ephemeral_one():
 def test_a_restart_begins_anew_and_without_a_controller_everything_does(capsys):
     lines: list[str] = []
     with started(2, report=lines.append, gpus=0) as cluster:
-        assert lines[0].startswith("starting: 0 of 2 ranks have answered")
+        assert any(line.startswith("starting: 0 of 2 ranks have answered") for line in lines)
         cluster.run("x = 1")
         controller, before = cluster.record.controller, {row.pid for row in cluster.status()}
         assert controller is not None
@@ -210,9 +210,7 @@ def test_what_was_killed_as_a_whole_is_removed_by_the_next_start(owner, private_
     eventually(lambda: not processes_of(cluster_id))
     owner.communicate()
     assert all(Path(folder).exists() for folder in folders)
-    lines: list[str] = []
-    with started(1, report=lines.append):
-        assert lines[0] == f"removed what was left of cluster {cluster_id}, which was killed"
+    with started(1):  # or a start in the tests beside these has removed them already
         assert not any(Path(folder).exists() for folder in folders)
     assert files_under(*private_folders.values()) == []
 
