@@ -6,6 +6,7 @@
 # make check    formatting, lint, types          make format        mend the formatting
 # make docs     the documentation as a site, in build/docs
 # make pictures those of README and documentation, of real trainings in a browser
+# make tutorials    runs the notebooks, and keeps what their cells show for the documentation
 # make bench    benchmarks                       make test-kernels  C++ tests with sanitizers
 # make campaign SECONDS=600 SEED=1 JOBS=2 ROW=7   random faults while models train, each judged;
 #                                                 ROW repeats one, JOBS clusters run at a time
@@ -57,7 +58,7 @@ export XDG_DATA_HOME := $(LOCAL)/share
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline campaign contestants check docs pictures format test-kernels clean
+.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline campaign contestants check docs pictures tutorials format test-kernels clean
 
 setup: $(READY)
 
@@ -195,6 +196,9 @@ docs: $(READY)
 
 pictures: $(READY)
 	$(BIN)/python -m tests.browser.pictures docs/pictures
+
+tutorials: $(READY)
+	$(BIN)/python -m tests.browser.tutorials
 
 format: $(READY)
 	$(BIN)/ruff check --fix

@@ -54,10 +54,12 @@ class Run:
         looks: int = 10,
         trace: Callable[[int], StepTrace] | None = None,
         on_save: Callable[[], str] | None = None,
+        follows: bool = False,
     ) -> None:
-        """Every `looks` steps there are a breakdown and, if `trace` makes it, a step trace."""
+        """Every `looks` steps there are a breakdown and, if `trace` makes it, a step trace; with
+        `follows` the run is one that another kernel has begun."""
         self.asked_to_stop = threading.Event()
-        self.view = LiveView(title, ranks, self.asked_to_stop.set, on_save)
+        self.view = LiveView(title, ranks, self.asked_to_stop.set, on_save, follows=follows)
         self._trace, self._looks = trace, looks
         self._ranks, self._epochs, self._steps = ranks, epochs, steps
         self._recorder = Recorder(ranks, "fit", epochs, start=time.time())
@@ -129,7 +131,7 @@ class Run:
                 if done % self._looks == 0:
                     recorder.breakdown([a_step(chance) for _ in range(self._ranks)])
                     if self._trace:
-                        recorder.seen(self._trace(done))
+                        recorder.seen({**self._trace(done), "time": time.time()})
                 self.view.update(recorder.frame(time.time()))
             else:
                 self.do("validate")

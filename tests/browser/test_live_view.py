@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import Lab, Notebook, Open
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.browser
 
 START = "from driver import Run\nrun = Run('MLP on digits', ranks={ranks}, epochs={epochs}).start()"
 END = "run.end()"
+CLOSE_SIDEBAR = "() => window.jupyterapp.shell.collapseLeft()"
 
 
 @pytest.fixture
@@ -73,6 +75,13 @@ def expect_readable(element: Locator, theme: str) -> None:
         assert sign * difference > 0.3, f"{text} is hard to read in a {theme} theme"
 
 
+def expect_accessible(notebook: Notebook) -> None:
+    """axe-core finds nothing serious on the card."""
+    found = Axe().run(notebook.page, ".tnt-card").response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert not serious, json.dumps(serious, indent=1)
+
+
 def expect_where_a_step_goes(element: Locator) -> None:
     """A bar and a share for each rank, and what limits them."""
     expect(element.locator(".tnt-parts")).to_have_count(4)
@@ -106,6 +115,7 @@ def test_a_run_from_its_beginning_to_the_saved_notebook(notebook: Notebook, lab:
     for theme in ("light", "dark"):
         notebook.change_theme(theme)
         expect_readable(live, theme)
+        expect_accessible(notebook)
         notebook.screenshot(f"running-{theme}", live)
     notebook.run_and_wait(1)
     expect_left_behind(notebook)
@@ -113,6 +123,7 @@ def test_a_run_from_its_beginning_to_the_saved_notebook(notebook: Notebook, lab:
     for theme in ("dark", "light"):
         notebook.change_theme(theme)
         expect_readable(card(notebook), theme)
+        expect_accessible(notebook)
         notebook.screenshot(f"finished-{theme}", notebook.outputs(0))
     notebook.save()
     path = lab.notebooks / notebook.name
@@ -196,6 +207,19 @@ def test_a_saved_notebook_can_be_read_without_its_kernel_and_by_somebody_else(
     expect(outputs.locator(".js-plotly-plot .main-svg").first).to_be_visible()
 
 
+def test_in_a_narrow_window_nothing_is_cut_off(notebook: Notebook):
+    expect(card(notebook).locator(".tnt-parts")).to_have_count(4)
+    notebook.page.set_viewport_size({"width": 480, "height": 1000})
+    notebook.page.evaluate(CLOSE_SIDEBAR)
+    box = card(notebook).bounding_box()
+    assert box and box["width"] < 480
+    for part in (".tnt-title", ".tnt-stop", ".tnt-pill", ".tnt-account", ".tnt-run-canvas"):
+        inner = card(notebook).locator(part).first.bounding_box()
+        assert inner and inner["width"] > 20, part
+        assert 0 <= inner["x"] - box["x"] <= box["width"] - inner["width"], part
+    notebook.screenshot("narrow-light", card(notebook))
+
+
 def test_stop_by_keyboard(notebook: Notebook):
     stop = card(notebook).get_by_role("button", name="Stop MLP on digits")
     stop.focus()
@@ -267,13 +291,19 @@ def test_the_whole_run_by_pointer_and_keyboard(notebook: Notebook):
     expect(notebook.cells).to_have_count(2)  # JupyterLab's own shortcuts did nothing
 
 
-def test_a_kernel_that_is_gone_is_said_to_be(notebook: Notebook):
+def test_a_kernel_that_is_gone_is_said_to_be_until_another_takes_over(notebook: Notebook):
     expect_to_move(notebook)
     notebook.restart_kernel()
     expect(card(notebook).locator(".tnt-pill")).to_have_text("connection lost", timeout=20_000)
     expect(card(notebook).locator(".tnt-error:visible")).to_contain_text("%tnt_cluster attach")
     expect(card(notebook).get_by_role("button", name="Stop MLP on digits")).to_be_disabled()
     notebook.screenshot("lost-light", card(notebook))
+    attach = START.format(ranks=4, epochs=50).replace(").start()", ", follows=True).start()")
+    notebook.set_source(1, attach)
+    notebook.run_and_wait(1)
+    expect(notebook.outputs(0)).to_contain_text("from another kernel: see where it was attached")
+    expect(card(notebook)).to_have_count(1)
+    expect(card(notebook).locator(".tnt-pill")).to_have_text("running")
 
 
 def test_many_ranks_have_a_thin_row_each(lab: Lab, open_notebook: Open):

@@ -170,6 +170,31 @@ def test_a_range_is_summed(still: Notebook):
     expect(said).to_be_hidden()
 
 
+def test_the_playhead_goes_back_to_an_earlier_step(still: Notebook):
+    heading, deck = still.page.locator(".tnt-step"), still.page.locator(".tnt-run-canvas")
+    expect(still.page.locator(".tnt-where")).to_contain_text("epoch 3")  # a second and more
+    expect(heading).to_have_text(re.compile("^Last step"))
+    live = still.page.get_by_role("button", name="live", exact=True)
+    expect(live).to_have_attribute("aria-pressed", "true")
+    box = deck.bounding_box()
+    assert box
+    left, right, below = 54, 46, box["y"] + box["height"] - 6
+    width = box["width"] - left - right
+    still.page.mouse.move(box["x"] + left + 0.95 * width, below)
+    still.page.mouse.down()
+    still.page.mouse.move(box["x"] + left + 0.6 * width, below)
+    still.page.mouse.up()
+    expect(heading).to_have_text(re.compile(r" · at 0:0\d$"))
+    said = heading.inner_text()
+    expect(live).to_have_attribute("aria-pressed", "false")
+    still.screenshot("playhead", still.page.locator(".tnt-card"))
+    expect(still.page.locator(".tnt-where")).to_contain_text("epoch 6", timeout=20_000)
+    expect(heading).to_have_text(said)  # the run goes on, the playhead stays
+    deck.press("l")
+    expect(heading).to_have_text(re.compile("^Last step"))
+    expect(live).to_have_attribute("aria-pressed", "true")
+
+
 def test_zoom_and_pan(still: Notebook):
     whole = still.page.get_by_role("button", name="whole step")
     expect(whole).to_be_disabled()
