@@ -54,12 +54,12 @@ class Run:
         looks: int = 10,
         trace: Callable[[int], StepTrace] | None = None,
         on_save: Callable[[], str] | None = None,
-        follows: bool = False,
+        began: float | None = None,
     ) -> None:
         """Every `looks` steps there are a breakdown and, if `trace` makes it, a step trace; with
-        `follows` the run is one that another kernel has begun."""
+        `began` another kernel has begun the run, then."""
         self.asked_to_stop = threading.Event()
-        self.view = LiveView(title, ranks, self.asked_to_stop.set, on_save, follows=follows)
+        self.view = LiveView(title, ranks, self.asked_to_stop.set, on_save, began)
         self._trace, self._looks = trace, looks
         self._ranks, self._epochs, self._steps = ranks, epochs, steps
         self._recorder = Recorder(ranks, "fit", epochs, start=time.time())

@@ -298,12 +298,13 @@ def test_a_kernel_that_is_gone_is_said_to_be_until_another_takes_over(notebook: 
     expect(card(notebook).locator(".tnt-error:visible")).to_contain_text("%tnt_cluster attach")
     expect(card(notebook).get_by_role("button", name="Stop MLP on digits")).to_be_disabled()
     notebook.screenshot("lost-light", card(notebook))
-    attach = START.format(ranks=4, epochs=50).replace(").start()", ", follows=True).start()")
-    notebook.set_source(1, attach)
+    minute = "import time\n" + START.format(ranks=4, epochs=50)
+    notebook.set_source(1, minute.replace(").start()", ", began=time.time() - 60).start()"))
     notebook.run_and_wait(1)
     expect(notebook.outputs(0)).to_contain_text("from another kernel: see where it was attached")
     expect(card(notebook)).to_have_count(1)
     expect(card(notebook).locator(".tnt-pill")).to_have_text("running")
+    expect(card(notebook).locator(".tnt-when")).to_have_text(re.compile(r"^1:\d\d"))
 
 
 def test_many_ranks_have_a_thin_row_each(lab: Lab, open_notebook: Open):

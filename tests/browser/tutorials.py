@@ -7,9 +7,11 @@ pages load no plotly.
 """
 
 import base64
+import io
 import json
 import os
 import platform
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from PIL import Image
 from playwright.sync_api import Page
 from plotly.offline import get_plotlyjs
 
@@ -29,6 +32,7 @@ PLOTLY = "application/vnd.plotly.v1+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 ON_SLURM = "04-"
 WIDTH, HEIGHT = 800, 360  # pixels, of figures that do not say
+COLOURS = 64
 TO_IMAGE = """async ([figure, width, height]) => {
   const { layout } = figure;
   const size = { width: layout.width ?? width, height: layout.height ?? height };
@@ -59,7 +63,6 @@ def kept(notebook: nbformat.NotebookNode, page: Page) -> nbformat.NotebookNode:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.execution_count = None
             cell.outputs = [one for output in cell.outputs for one in shown(output, page)]
     return notebook
 
@@ -70,21 +73,24 @@ def shown(output: nbformat.NotebookNode, page: Page) -> Iterator[nbformat.Notebo
     if PLOTLY in data:
         data["image/png"] = image(data.pop(PLOTLY), page)
         data.pop("text/html", None)
+    if "image/png" in data:
+        data.pop("image/jpeg", None)
     is_empty = "data" in output and not any(data.values())
-    text = json.dumps(output)
-    is_of_here = any(name in text for name in (platform.node(), str(HERE), tempfile.gettempdir()))
+    text = json.dumps({**output, "data": {**data, "image/png": ""}})
+    here = (platform.node(), str(HERE.parent), tempfile.gettempdir())
+    is_of_here = any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in here)
     if not (is_empty or is_of_here or WIDGET in data or output.get("name") == "stderr"):
-        if "execution_count" in output:
-            output.execution_count = None
         yield output
 
 
 def image(figure: dict[str, Any], page: Page) -> str:
-    """A figure as PNG, in base64."""
+    """A figure as PNG of few colours, in base64."""
     said = str(page.evaluate(TO_IMAGE, [figure, WIDTH, HEIGHT]))
-    png = said.removeprefix("data:image/png;base64,")
-    base64.b64decode(png, validate=True)
-    return png
+    drawn = Image.open(io.BytesIO(base64.b64decode(said.partition(",")[2], validate=True)))
+    small = io.BytesIO()
+    few = drawn.convert("RGBA").quantize(COLOURS, Image.Quantize.FASTOCTREE)
+    few.save(small, "png", optimize=True)
+    return base64.b64encode(small.getvalue()).decode()
 
 
 if __name__ == "__main__":

@@ -82,8 +82,13 @@ class Fit:
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._model: Any = None
+        kept = archive.about(self.folder) if joins else None
         self._view = LiveView(
-            self.title, len(cluster.living), self.stop, self.save_trace, follows=joins
+            self.title,
+            len(cluster.living),
+            self.stop,
+            self.save_trace,
+            kept.began if kept else None,
         )
         self._view.show()
         # Now, and not when the thread begins: what is run after this waits for it.

@@ -25,6 +25,8 @@ ROWS_DRAWN = 60  # of the finished epochs: they are sent again with each
 TIMELINE_INTERVAL = 0.5  # seconds, between two steps that are sent
 TIMELINE_BYTES_PER_S = 2000  # of many ranks a step is sent less often
 DRAWN = {"start", "phase", "state", "epochs", "step", "steps", "eta"} | POINT
+#: What a step is called that the person looks at; the latest one is called what it is.
+LOOKED_AT = {"median": "median step", "slowest": "slowest step", "at": "step"}
 ACCOUNT_S = 5.0  # for which a sentence stands at least
 
 
@@ -156,6 +158,13 @@ class Card(anywidget.AnyWidget):
                 self.time = time_of([frame]) or self.time
             self.frame = drawn
 
+    def begin_at(self, began: float) -> None:
+        """The run began earlier than was known, at this Unix time."""
+        later = round(1000 * (self.ribbon["began"] - began))
+        rows = [[rank, doing, [at + later for at in begins]]
+                for rank, doing, begins in self.ribbon["rows"]]  # fmt: skip
+        self.ribbon = {"began": began, "rows": rows}
+
     def tell(self, news: Sequence[Activities], now: float, account: Callable[[], str]) -> None:
         """Shows what ranks do.
 
@@ -200,8 +209,8 @@ class Card(anywidget.AnyWidget):
 
     def show_step(self, trace: StepTrace) -> None:
         """Shows a step."""
-        at = round(trace["time"] - self.ribbon["began"], 3)
-        self.timeline = {**card_step(trace), "at": at, "which": self.look["which"]}
+        at, which = round(trace["time"] - self.ribbon["began"], 3), self.look["which"]
+        self.timeline = {**card_step(trace, LOOKED_AT.get(which, "")), "at": at, "which": which}
 
     def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:
         """Has two MIME bundles take the places of the card and of the placeholder, which its text

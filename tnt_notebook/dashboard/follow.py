@@ -24,7 +24,7 @@ def follow(run: RunInfo, leave: threading.Event) -> threading.Thread:
         The thread that does it.
     """
     view = LiveView(
-        run.title, run.ranks, lambda: archive.request_stop(run), lambda: _save(run), follows=True
+        run.title, run.ranks, lambda: archive.request_stop(run), lambda: _save(run), run.began
     )
     view.show()
     if not run.stops:

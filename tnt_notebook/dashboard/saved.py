@@ -49,9 +49,10 @@ def _picture(inside: str, state: State, text: str) -> str:
 
     A front end that does not trust the notebook strips styles. Those of a card may be in the page
     all the same, from another output: so this one's class has a name that no other output knows.
+    A page of Bootstrap, as documentation often is, hides what is to be hidden with ``!important``.
     """
     name = f"tnt-{blake2b(inside.encode(), digest_size=6).hexdigest()}"
-    style = f"{assets.text('card.css')}\n.{name}[hidden] {{ display: flex; }}\n"
+    style = f"{assets.text('card.css')}\n.{name}[hidden] {{ display: flex !important; }}\n"
     # Sanitizers drop an attribute without a value.
     picture = f'<div class="tnt-card {name}" data-state="{state}" hidden="hidden">{inside}</div>'
     instead = f'<pre class="{name}-instead">{escape(text)}</pre>'

@@ -132,13 +132,17 @@ def words_of(box: Box) -> str:
     return BOX_KINDS[box.kind].detail.format(number=box.number, stage=box.stage)
 
 
-def heading(trace: StepTrace) -> str:
-    """``Median step 30.8 ms · idle 27%, by the formula of 1f1b 27%``"""
+def heading(trace: StepTrace, what: str = "") -> str:
+    """``Median step 30.8 ms · idle 27%, by the formula of 1f1b 27%``
+
+    Args:
+        what: what the step is called; by default that which its trace says.
+    """
     formula = ""
     if "formula" in trace:
         formula = f", by the formula of {trace.get('schedule')} {trace['formula']:.0%}"
-    which = which_step(trace).capitalize()
-    return f"{which} {short_time(trace['seconds'])} · idle {idle(trace)['bubble']:.0%}{formula}"
+    what = (what or which_step(trace)).capitalize()
+    return f"{what} {short_time(trace['seconds'])} · idle {idle(trace)['bubble']:.0%}{formula}"
 
 
 def remarks(trace: StepTrace) -> str:
@@ -149,8 +153,12 @@ def remarks(trace: StepTrace) -> str:
     return " · ".join(filter(None, [some, clocks]))
 
 
-def card_step(trace: StepTrace) -> dict[str, Any]:
-    """What the card draws of a step; ``planned`` is ``None`` where there is no room for it, too."""
+def card_step(trace: StepTrace, what: str = "") -> dict[str, Any]:
+    """What the card draws of a step; ``planned`` is ``None`` where there is no room for it, too.
+
+    Args:
+        what: what the step is called, see :func:`heading`.
+    """
     trace = grouped(trace)
     return {
         "measured": trace,
@@ -158,7 +166,7 @@ def card_step(trace: StepTrace) -> dict[str, Any]:
         "idle": idle(trace)["idle"],
         "pipelines": [list(ranks) for ranks in replicas(trace)],
         "path": [list(one) for one in critical_path(trace)],
-        "heading": heading(trace),
+        "heading": heading(trace, what),
         "remarks": remarks(trace),
     }
 

@@ -61,7 +61,7 @@ class LiveView:
         ranks: int,
         on_stop: Callable[[], None],
         on_save: Callable[[], str] | None = None,
-        follows: bool = False,
+        began: float | None = None,
     ) -> None:
         """Makes the view; nothing shows before `show`.
 
@@ -71,8 +71,8 @@ class LiveView:
             on_stop: Called once, in the kernel's main thread, when the Stop button is pressed.
             on_save: Called there when the button that saves the trace is pressed; returns the path
                 of the file. Without it there is no such button.
-            follows: Whether another kernel has begun the run: what that has left in this notebook
-                gives way to this view.
+            began: The Unix time at which another kernel has begun the run, where one has: what that
+                has left in this notebook gives way to this view.
         """
         self._title = title
         self._ranks = ranks
@@ -85,14 +85,15 @@ class LiveView:
         self._undrawn: Frame | None = None
         self._rows: list[Row] = []
         self._news: dict[str, Any] = {}  # not yet drawn
-        self._ribbon = Ribbon(now := time.time(), now)
+        self._follows = began is not None
+        self._ribbon = Ribbon(begin := began or time.time(), begin)
         self._told: list[Activities] = []  # not yet drawn
         self._ended = threading.Event()
         self._places: list[DisplayHandle] = []
         self._copies: list[DisplayHandle] = []
         self._placeholder = saved.placeholder(title, ranks)
         self._card = Card(
-            title, ranks, can_save=on_save is not None, began=self._ribbon.began, follows=follows
+            title, ranks, can_save=on_save is not None, began=begin, follows=self._follows
         )
         self._card.observe(self._stop_pressed, "stop_requested")
         self._card.observe(self._save_pressed, "save_requested")
@@ -158,7 +159,8 @@ class LiveView:
                 return
             self._ended.set()
             frames, ribbon = self._kept.frames, self._ribbon
-            ribbon.ended = time.time()
+            # What another kernel has begun may have ended long ago.
+            ribbon.ended = frames[-1]["time"] if self._follows and frames else time.time()
         self._to_browser.put(None)
         self._to_browser.flush()
         self._card.error, self._card.traceback = error or "", traceback
@@ -185,6 +187,9 @@ class LiveView:
         self._latest = self._undrawn = frame
 
     def _take_activities(self, some: Sequence[Activities]) -> None:
+        # Ranks began before the run had a folder, or their host's clock is behind.
+        first = [one["begins"][0] for one in some if one["begins"]]
+        self._ribbon.began = min([self._ribbon.began, *first])
         added = (activities.add(self._ribbon, one) for one in some)
         self._told += [one for one in added if one is not None]
 
@@ -193,12 +198,14 @@ class LiveView:
             frame, self._undrawn = self._undrawn, None
             undrawn, self._news = self._news, {}
             told, self._told = self._told, []
-            now, rows = time.time(), self._rows
+            now, rows, began = time.time(), self._rows, self._ribbon.began
             self._step_s = undrawn.get("step_s", self._step_s)
         if frame is not None:
             if self._card.state == "starting" and frame["step"]:
                 self._card.state = "running"
             self._card.draw(cast(Frame, with_news(frame, undrawn)), rows)
+        if began < self._card.ribbon["began"]:
+            self._card.begin_at(began)
         self._card.tell(told, now, self._account)
 
     def _account(self) -> str:
