@@ -62,11 +62,13 @@ def view_of(*frames: Frame, end: State | None = "finished") -> LiveView:
 def executed(cell, environment):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
     NotebookClient(notebook, timeout=60, kernel_name="python3").execute(env=environment)
-    return notebook.cells[0].outputs
+    return notebook
 
 
 def test_an_executed_notebook_keeps_summary_and_figure_and_no_widget(environment):
-    summary, figure = executed(CELL, environment)
+    notebook = executed(CELL, environment)
+    assert len(str(notebook.metadata.get("widgets"))) < 10_000  # no code, no styles
+    summary, figure = notebook.cells[0].outputs
     assert set(summary.data) == {"text/html", "text/plain"}
     assert summary.data["text/plain"].startswith("MLP · finished in 0:0")
     assert set(figure.data) == {"application/vnd.plotly.v1+json", "text/plain"}
@@ -76,7 +78,7 @@ def test_an_executed_notebook_keeps_summary_and_figure_and_no_widget(environment
 
 def test_a_run_that_failed_at_once_keeps_its_error_and_no_figure(environment):
     finish = 'view.finish("failed", "rank 1 raised <ValueError>", "line 2 of <module>")'
-    summary, figure = executed(CELL.split("def drive")[0] + finish, environment)
+    summary, figure = executed(CELL.split("def drive")[0] + finish, environment).cells[0].outputs
     text, html = summary.data["text/plain"], summary.data["text/html"]
     assert "rank 1 raised <ValueError>" in text and "line 2 of <module>" in text
     assert "rank 1 raised &lt;ValueError&gt;" in html

@@ -218,6 +218,12 @@ class Card(anywidget.AnyWidget):
         """
         left = {"placeholder": placeholder, "summary": summary, "figure": figure}
         self.left = {"model_id": self.model_id, **left}
+        # Nobody shows the card where a notebook is run without a browser, and yet its state would
+        # be kept there: nbclient, and so nbconvert, takes "state" of any message for news of it. A
+        # browser passes over that of a custom message.
+        gone = {"_esm": "export default {}", "_css": "", "left": {}, "history": [], "rows": []}
+        if self.comm is not None:
+            self.comm.send({"method": "custom", "content": None, "state": gone})
 
     def __repr__(self) -> str:
         # What shows where there is no browser: the same text in every run.
