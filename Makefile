@@ -14,6 +14,7 @@
 # make bench-comm          the backend beside MPI libraries, gloo and others, whichever are installed in
 #                          the folder that TNT_BENCH_VENVS names; make contestants puts them there
 # make bench-pipeline      schedules of pipelines, beside one rank alone and torch's
+# make bench-exchange      what ranks do with their gradients, beside ranks alone and torch's DDP
 # make proxy    JupyterHub's proxy, for tests/hub, from npm into .local/proxy
 # make clean    remove what the other targets made
 #
@@ -58,7 +59,7 @@ export XDG_DATA_HOME := $(LOCAL)/share
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline campaign contestants check docs pictures tutorials format test-kernels clean
+.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline bench-exchange campaign contestants check docs pictures tutorials format test-kernels clean
 
 setup: $(READY)
 
@@ -97,10 +98,9 @@ lab: $(READY)
 test: $(READY)
 	$(BIN)/cmake --build build/editable --target kernels_tests
 	$(CTEST) --test-dir build/editable
-	@$(PYTEST) -p no:cacheprovider $(WAITING) >$(LOCAL)/waiting.log 2>&1 & waiting=$$!; \
+	@$(PYTEST) -p no:cacheprovider --nbval $(WAITING) >$(LOCAL)/waiting.log 2>&1 & waiting=$$!; \
 	nice -n 5 $(PYTEST) -p no:cacheprovider $(COMPUTING) >$(LOCAL)/computing.log 2>&1 & computing=$$!; \
-	failed=0; $(PYTEST) --nbval notebooks tests \
-		$(patsubst %,--ignore=%,$(WAITING) $(COMPUTING)) || failed=1; \
+	failed=0; $(PYTEST) tests $(patsubst %,--ignore=%,$(WAITING) $(COMPUTING)) || failed=1; \
 	wait $$waiting || failed=1; wait $$computing || failed=1; \
 	echo "=== beside them, $(WAITING)"; cat $(LOCAL)/waiting.log; \
 	echo "=== beside them, $(COMPUTING)"; cat $(LOCAL)/computing.log; \
@@ -108,8 +108,8 @@ test: $(READY)
 
 # What a shell starts aside would not hear Ctrl-C.
 PYTEST := env --default-signal=INT $(BIN)/python -m pytest
-# Three run at a time: these wait for batch systems, hubs and hosts most of the time,
-WAITING := tests/slurm tests/hub tests/hosts
+# Three run at a time: these wait for batch systems, hubs and hosts most of the time; and notebooks,
+WAITING := tests/slurm tests/hub tests/hosts notebooks
 # these compute on ranks that are there, and the others start clusters, kernels and browsers.
 COMPUTING := tests/comm tests/parallel tests/pipeline
 
@@ -158,7 +158,7 @@ test-gpu:
 	$(CHOSEN) -m pytest tests/gpu
 	$(CHOSEN) -m tests.benchmarks.gpu
 
-bench bench-comm bench-pipeline: export TNT_THOROUGH := $(THOROUGH)
+bench bench-comm bench-pipeline bench-exchange: export TNT_THOROUGH := $(THOROUGH)
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks bench
@@ -171,6 +171,9 @@ bench-comm: $(READY)
 
 bench-pipeline: $(READY)
 	$(BIN)/python -m tests.benchmarks pipeline $(RESULTS)
+
+bench-exchange: $(READY)
+	$(BIN)/python -m tests.benchmarks exchange $(RESULTS)
 
 SECONDS ?= 600
 SEED ?= 1

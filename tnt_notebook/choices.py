@@ -16,6 +16,21 @@ MAX_LANES = 8
 #: What ranks can exchange; in the order of the backend's numbers.
 DTYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8")
 
+#: What ranks do with their gradients, and the options of each.
+EXCHANGES: dict[str, tuple[str, dict[str, str]]] = {
+    "allreduce": (
+        "the mean of all ranks' gradients: the result is that of one process",
+        {"wire": "bfloat16 or float16, rounded: half the bytes", "bucket_mb": "MiB at a time"},
+    ),
+    "late": (
+        "the same, applied a step late: the exchange is hidden behind a whole step",
+        {
+            "steps": "how late (1)", "warmup": "steps without delay at the begin (0)",
+            "wire": "as of allreduce", "bucket_mb": "as of allreduce",
+        },
+    ),
+}  # fmt: skip
+
 #: What happens to a fit when a rank dies: it ends, goes on with fewer, or with new ones.
 ON_FAILURE = ("stop", "shrink", "restart")
 

@@ -51,7 +51,7 @@ function render({ model, el }) {
       stop: () => say("stop_requested", true),
     }),
     notice("div", "tnt-caption tnt-saved", "status", ({ saved }) => saved),
-    progress(),
+    progress(), notice("div", "tnt-caption", "note", ({ frame }) => frame.exchange ?? ""),
     notice("p", "tnt-error", "alert", ({ error }) => error), traceback(),
     notice("p", "tnt-error", "alert", lostInWords),
     metrics(), run(model.get("ranks"), (look) => say("look", look)), timeline((look) => say("look", look)), time(),

@@ -1,4 +1,4 @@
-"""Tables that the code has already: options of a cluster, schedules, what a rank may be doing.
+"""Tables that the code has already: options of a cluster, exchanges, schedules, activities.
 
 In a page::
 
@@ -13,6 +13,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
+from tnt_notebook.choices import EXCHANGES
 from tnt_notebook.cluster.options import OPTIONS, Option
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.telemetry.activities import DOING
@@ -68,6 +69,16 @@ def schedules() -> nodes.table:
     return table(head, rows)
 
 
+def exchanges() -> nodes.table:
+    """What each exchange does, and its options."""
+    head = ("exchange", "what it does", "options")
+    rows = []
+    for name, (words, options) in EXCHANGES.items():
+        said = "; ".join(f"`{option}`: {meaning}" for option, meaning in options.items())
+        rows.append((f"`{name}`", words, said))
+    return table(head, rows)
+
+
 def activities() -> nodes.table:
     """What the run's drawing calls what a rank does, and what that is."""
     return table(("", "what it is"), [(doing.words, doing.meaning) for doing in DOING.values()])
@@ -76,6 +87,7 @@ def activities() -> nodes.table:
 _TABLES: dict[str, Callable[[], nodes.table]] = {
     "activities": activities,
     "cluster-options": cluster_options,
+    "exchanges": exchanges,
     "schedules": schedules,
 }
 

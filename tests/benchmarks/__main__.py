@@ -1,8 +1,8 @@
-"""``make bench``, ``bench-comm``, ``bench-pipeline``: each benchmark in a process of its own.
+"""``make bench`` and ``bench-comm``, ``-pipeline``, ``-exchange``: each in a process of its own.
 
-    python -m tests.benchmarks bench | comm | pipeline [RESULTS]
+    python -m tests.benchmarks bench | comm | pipeline | exchange [RESULTS]
 
-RESULTS is a folder for all figures of ``comm`` and ``pipeline`` as JSON. How to get those whom they
+RESULTS is a folder for all figures but those of ``bench`` as JSON. How to get those whom they
 compare with is said in `contestants.py`; the benchmarks take options when they are run by
 themselves. Each has so much time for its rounds, says how many it made, and how far it is.
 """
@@ -19,6 +19,7 @@ BENCHMARKS = {
     "bench": ("start", "empty_cell", "step_overhead", "telemetry", "checkpoint"),
     "comm": ("allreduce", "tensorflow_op", "between_hosts", "training"),
     "pipeline": ("pipeline", "pipeline.cuts"),
+    "exchange": ("exchange",),
 }
 #: Seconds after which a benchmark hangs: far more than its rounds and what is around them need.
 LIMIT = 6 * 3600 if THOROUGH else 1200

@@ -217,6 +217,29 @@ def test_a_cell_that_cannot_train_says_so_and_where(cluster):
         assert line in raised.value.whole.splitlines()[-1]
 
 
+EXCHANGE = """
+from tnt_notebook.comm import ops
+
+def plain(gradients, variables, scale, over):
+    return ops.allreduce(gradients, scale, over=over)
+"""
+
+
+def test_an_exchange_is_one_of_ours_or_a_variable_of_the_cells(cluster):
+    cluster.run(EXCHANGE)
+    own, late = (
+        cluster.fit(CELL.format(epochs=2), {"exchange": name}).wait(120)
+        for name in ("plain", "late:steps=2")
+    )
+    assert late.history["loss"] != own.history["loss"]
+    assert own.frames[-1]["exchange"].startswith("exchange plain, which gives up what its func")
+    said = late.frames[-1]["exchange"]
+    assert said.startswith("exchange late:steps=2, which gives up equality with one process")
+    unknown = cluster.fit("x = 1", {"exchange": "plane"})
+    with pytest.raises(RankError, match="There is no exchange 'plane': it is one of allreduce, l"):
+        unknown.wait(60)
+
+
 def test_a_model_of_a_class_that_only_the_ranks_know(cluster):
     own = """
 import keras, numpy as np

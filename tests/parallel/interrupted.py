@@ -133,7 +133,12 @@ Cell = Callable[[list[keras.callbacks.Callback]], Result]
 
 
 def run(
-    cell: Cell, folder: str | None, break_at: int | None = None, stages: int = 0, **options: Any
+    cell: Cell,
+    folder: str | None,
+    break_at: int | None = None,
+    stages: int = 0,
+    exchange: str | None = None,
+    **options: Any,
 ) -> Result | str:
     """Runs a cell, as in a new process.
 
@@ -141,6 +146,7 @@ def run(
         folder: of checkpoints; ``None``: it keeps none.
         break_at: see `BreakOff`.
         stages: of a pipeline; 0: without.
+        exchange: see ``tnt.Model``.
         options: of ``tnt.Checkpoint``.
 
     Returns:
@@ -160,7 +166,7 @@ def run(
     callbacks = [] if break_at is None else [BreakOff(folder, break_at)]
     try:
         pipeline = tnt.Pipeline(stages, micro_batches=2) if stages else None
-        with tnt.distributed(checkpoint=checkpoint, pipeline=pipeline):
+        with tnt.distributed(checkpoint=checkpoint, pipeline=pipeline, exchange=exchange):
             return cell(callbacks)
     except BrokenOffError:
         return "broken off"

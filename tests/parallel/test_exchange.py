@@ -18,8 +18,8 @@ from tnt_notebook import comm
 from tnt_notebook.comm import ops
 from tnt_notebook.comm.channels import TRAINING
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.exchange.allreduce import bucketed_allreduce, chosen_exchange
 from tnt_notebook.parallel.exchange.buckets import BucketSizes, plan
+from tnt_notebook.parallel.exchange.named import exchange_of
 from tnt_notebook.telemetry.events import EVENT_KINDS
 
 
@@ -104,10 +104,10 @@ def test_an_exchange_is_one_function(ranks):
 def exchanged_in_a_cell() -> tuple[int, str]:
     calls = 0
 
-    def counted(*given):
+    def counted(gradients, variables, scale, over):
         nonlocal calls
         calls += 1
-        return bucketed_allreduce()(*given)
+        return ops.allreduce([tf.convert_to_tensor(g) for g in gradients], scale, over=over)
 
     model = tnt.Model(mlp(), exchange=counted)
     with tnt.distributed():
@@ -122,4 +122,4 @@ def test_what_a_model_was_given_holds_in_a_cell_too(ranks):
     for calls, said in ranks.run(2, exchanged_in_a_cell):
         assert calls and "is no pipeline, but the cell asks for one" in said
     with pytest.raises(ValueError, match="one of exchange, bucket_mb"):
-        chosen_exchange(bucketed_allreduce(), 1)
+        exchange_of("allreduce", 1)

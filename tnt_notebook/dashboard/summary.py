@@ -77,7 +77,8 @@ def summary(
         blocks.append(textwrap.indent(told, "  "))
     others = [f"  {line}" for line in other_runs(frames)]
     steps = [*_time(main), *_resources(main)]
-    parts = (_metrics(main), others, _rates(main), _whole_run(main), steps)
+    exchange = [f"  {line}" for line in textwrap.wrap(exchange_of(main), 75)]
+    parts = (_metrics(main), others, exchange, _rates(main), _whole_run(main), steps)
     blocks += ["\n".join(lines) for lines in parts if lines]
     return "\n\n".join(blocks)
 
@@ -88,6 +89,11 @@ def headline(title: str, ranks: int, frames: Sequence[Frame], state: State, took
     rows = telemetry.epoch_rows(frames)
     what = f"{plural(int(rows[-1]['epoch'] or 0), 'epoch')} on " if rows else ""
     return f"{title} · {ended} {clock(took)} · {what}{plural(ranks, 'rank')}"
+
+
+def exchange_of(frames: Sequence[Frame]) -> str:
+    """What ranks did with their gradients, where that gives up something."""
+    return frames[-1].get("exchange", "") if frames else ""
 
 
 def metric_pairs(frames: Sequence[Frame]) -> list[tuple[str, float | None, Row]]:

@@ -88,6 +88,7 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
     activities.begin("import")
     preload.finish()
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
+    from tnt_notebook.parallel.exchange.named import exchange_of
     from tnt_notebook.parallel.scope import distributed
     from tnt_notebook.plan import Pipeline
 
@@ -97,6 +98,9 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
     try:
         if "pipeline" in options:
             options = {**options, "pipeline": Pipeline(**options["pipeline"])}
+        if "exchange" in options:
+            found = exchange_of(options["exchange"], own=shell.user_ns.get)
+            options = {**options, "exchange": found}
         if "checkpoint" in options:
             said = Checkpoint(**{"run": cell, **options["checkpoint"]})
             options = {**options, "checkpoint": said}

@@ -16,6 +16,7 @@ from IPython.core.completer import (
     context_matcher,
 )
 
+from tnt_notebook.choices import EXCHANGES
 from tnt_notebook.cluster.options import OPTIONS
 from tnt_notebook.magics.cluster_actions import ACTIONS
 
@@ -78,6 +79,8 @@ class TntCompletion:
         if last in options and options[last].nargs != 0:
             if last in _PATHS:
                 return [(path, "path") for path in _paths(typed)]
+            if last == "--exchange":
+                return [(name, "value") for name in EXCHANGES]
             if last in ("--ranks", "--rank"):
                 return self._numbers()
             return [(str(choice), "value") for choice in options[last].choices or ()]

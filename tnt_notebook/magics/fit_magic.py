@@ -9,12 +9,19 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from tnt_notebook.choices import ON_FAILURE
+from tnt_notebook.choices import EXCHANGES, ON_FAILURE
 from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.progress import noninteractive
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.magics.syntax import check_syntax
+
+_EXCHANGES = (
+    "what ranks do with their gradients, or a variable of theirs that says so. "
+    + "; ".join(
+        f"{name}: {words} ({', '.join(options)})" for name, (words, options) in EXCHANGES.items()
+    )
+)
 
 
 @magic_arguments("%tnt_fit")
@@ -23,6 +30,7 @@ from tnt_notebook.magics.syntax import check_syntax
     "--wait", action="store_true", help="return when it has ended (TNT_NONINTERACTIVE=1: always)"
 )
 @argument("--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time")
+@argument("--exchange", metavar="NAME[:OPTION=VALUE,...]", help=_EXCHANGES)
 @argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
 @pipeline_arguments()
 @argument("--checkpoint", metavar="DIR", help="keeps the state of training there now and then")
@@ -72,15 +80,20 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         %%tnt_fit --pipeline 2 --micro-batches 16 --schedule zb-h1
         ...             # on 8 ranks: 4 replicas of a model that is cut in two
 
+        %%tnt_fit --exchange late:warmup=100
+        ...             # gradients are applied a step late, and exchanged meanwhile
+
         %%tnt_fit --checkpoint run7 --every 300 --restarts 5
         ...             # goes on after ranks have died, or the time of a job was over
     """
     check_name(arguments.name)
     options = {
         name: value
-        for name in ("bucket_mb", "timeout")
+        for name in ("bucket_mb", "timeout", "exchange")
         if (value := getattr(arguments, name)) is not None
     }
+    if arguments.exchange is not None:
+        _check_exchange(arguments.exchange, arguments.bucket_mb)
     if (pipeline := given_pipeline(arguments)) is not None:
         options["pipeline"] = pipeline
     kept, goes_on = _checkpoint(arguments)
@@ -94,6 +107,25 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
     session.follow(fit)
     if arguments.wait or noninteractive():
         fit.wait()
+
+
+def _check_exchange(text: str, bucket_mb: float | None) -> None:
+    name, _, said = text.partition(":")
+    if bucket_mb is not None:
+        raise UsageError(f"--bucket-mb beside --exchange: say --exchange {name}:bucket_mb=...")
+    if name not in EXCHANGES:
+        if not name.isidentifier():
+            raise UsageError(f"--exchange {text!r}: it is one of {', '.join(EXCHANGES)}, or a "
+                             "variable of the cells on the ranks")  # fmt: skip
+        return
+    options = EXCHANGES[name][1]
+    for option in said.split(",") if said else ():
+        key, is_there, _ = option.partition("=")
+        if key not in options or not is_there:
+            takes = ", ".join(f"{one}=..." for one in options)
+            raise UsageError(
+                f"--exchange {text!r}: {name} has no option {option!r}, it takes {takes}"
+            )
 
 
 def _checkpoint(arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -48,6 +48,7 @@ class SharedCallbacks(CallbackList):
         callbacks: what the user passed; used on rank 0 only.
         state: variables that a callback may change.
         before: called on every rank before each hook that may look at the model.
+        settle: called on every rank when the steps of an epoch have ended.
         watch: called on every rank after each hook, with its name, number (epoch or batch), logs.
         alone: inside it the model works on this rank alone, as callbacks expect it.
         resume: called with rank 0's callbacks, on every rank, in place of what they do when the
@@ -62,6 +63,7 @@ class SharedCallbacks(CallbackList):
         *,
         state: Callable[[], Sequence[keras.Variable]],
         before: Callable[[], None],
+        settle: Callable[[], None],
         watch: Callable[[str, int, dict[str, Any]], None],
         alone: Callable[[], contextlib.AbstractContextManager[None]],
         resume: Callable[[Sequence[Callback]], None] | None,
@@ -70,7 +72,7 @@ class SharedCallbacks(CallbackList):
         steps: int | None,
     ) -> None:
         self._over, self._state, self._watch, self._alone = over, state, watch, alone
-        self._before, self._resume = before, resume
+        self._before, self._resume, self._settle = before, resume, settle
         here = over.rank == 0
         super().__init__(
             callbacks if here else None, add_history=True, add_progbar=here and verbose != 0,
@@ -105,6 +107,8 @@ class SharedCallbacks(CallbackList):
             resume(self.callbacks)
             self._watch(hook, number, logs)
             return
+        if hook in ("on_test_begin", "on_epoch_end"):
+            self._settle()
         shared = hook in self._shared
         if hook not in self._called and not shared:
             self._watch(hook, number, logs)

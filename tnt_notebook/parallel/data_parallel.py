@@ -22,12 +22,12 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.changes import changes_of
 from tnt_notebook.parallel.combine import combine_changes
 from tnt_notebook.parallel.data import Share, samples_of
+from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.interpose import (
     drawn_apart,
     gate,
     interposed,
     recorded_assignments,
-    unchanged,
 )  # fmt: skip
 from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.step import NEWS, Setting, Step
@@ -44,17 +44,24 @@ def whole_batch_step(
     def run_alone(batch: Any) -> dict[str, Any]:
         samples = samples_of(batch)
         share = Share(samples, samples, tf.constant(0, tf.int64))
-        with gate(Step(setting.over, unchanged, model, share)):
-            return {**_checked_logs(own_step(batch)), NEWS: samples}
+        step = setting.step(model, share)
+        if not setting.exchange.on_one_rank:
+            step.exchange = Exchange()
+        with ops.channels(over_channels), gate(step):
+            logs = _checked_logs(own_step(batch))
+        if trains:
+            step.kept.count()
+        return {**logs, NEWS: samples}
 
     def run(batch: Any) -> dict[str, Any]:
         data, share = batch
-        step = Step(setting.over, setting.exchange, model, Share(*share))
+        step = setting.step(model, Share(*share))
         with ops.channels(over_channels):
             with interposed(step):
                 logs = _checked_logs(own_step(data))
             if trains:
                 _check_exchanged(step)
+                step.kept.count()
             of_metrics, others = changes_of(step, own_step, data, tried)
             combine_changes(step, others)
             return global_logs(step, logs, of_metrics, setting.votes)
@@ -69,7 +76,7 @@ def predict_step(
 
     def run(batch: Any) -> Any:
         data, share = batch
-        step = Step(setting.over, setting.exchange, model, Share(*share))
+        step = setting.step(model, Share(*share))
         local = tf.cast(step.share.local, tf.int32)
         with ops.channels(channels.PREDICTION):
             # Random numbers are those of one process, not of a rank.

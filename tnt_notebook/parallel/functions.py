@@ -13,11 +13,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.comm import World
-from tnt_notebook.errors import DataError
+from tnt_notebook.comm import World, channels, ops
+from tnt_notebook.errors import DataError, ModelError
 from tnt_notebook.keras import training
 from tnt_notebook.parallel import data_parallel
-from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
+from tnt_notebook.parallel.exchange.kept import Kept
+from tnt_notebook.parallel.exchange.named import name_of
+from tnt_notebook.parallel.model_state import optimizers_of
 from tnt_notebook.parallel.pipeline.layout import Layout
 from tnt_notebook.parallel.pipeline.training import PipelineSteps
 from tnt_notebook.parallel.step import NEWS, Setting, Votes
@@ -70,7 +73,11 @@ class DistributedFunctions:
         self._voted = Votes(0, 0, 0, 0)
         self._is_first = False
         self._last_logs: dict[str, float] = {}
-        setting = Setting(over, exchange, self._votes)
+        for optimizer in optimizers_of(model):
+            if why := exchange.refuses(optimizer):
+                raise ModelError(f"The exchange {name_of(exchange)} cannot be used here: {why}.")
+        self.exchange, self.kept = exchange, Kept(model.variables)
+        self._setting = setting = Setting(over, exchange, self._votes, self.kept)
         self.pipeline: PipelineSteps | None = None
         steps: tuple[Callable[[Any], Any], ...]
         if pipeline is not None:
@@ -204,6 +211,16 @@ class DistributedFunctions:
             return outputs
 
         return run
+
+    def settle(self) -> None:
+        """What the exchange has left to do, at the end of an epoch. Collective."""
+        exchange, setting = self.exchange, self._setting
+        if self.pipeline is not None:
+            exchange = self.pipeline.weights.exchange
+        if exchange.settles and setting.applied:
+            step = ExchangeStep(setting.over, tf.constant(1.0, tf.float64), setting.kept)
+            with ops.channels(channels.TRAINING):
+                exchange.settle(step, list(setting.applied.values()))
 
     def forget_votes(self) -> None:
         """A run that was stopped is over; the next one begins without votes."""

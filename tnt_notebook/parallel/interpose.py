@@ -4,7 +4,8 @@
 ``GradientTape.gradient``        gradients of the model's variables are exchanged where they are
                                  taken, so that whatever a step does to them it does to those of the
                                  batch
-``Optimizer.apply``              the gate that all gradients pass: it exchanges the others
+``Optimizer.apply``              the gate that all gradients pass: the others are exchanged, and
+                                 the exchange lets the optimizer apply them
 ``Variable.assign``              recorded: what a step changes on its own must not differ by rank
 ``SeedGenerator.next``           every rank draws other random numbers from the same state
 ``reduce_weighted_values``       losses are divided by what one process would have divided by
@@ -24,12 +25,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import moments_replaced, reduction_replaced
 from tnt_notebook.keras.optimizers import classes_with_own_apply, trained_by
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.tensorflow import is_recorded
+from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.losses import global_reduction
 from tnt_notebook.parallel.norm import global_moments
 from tnt_notebook.parallel.step import Step, traced_as
@@ -58,19 +59,12 @@ def interposed(step: Step) -> Iterator[None]:
 
 @contextlib.contextmanager
 def gate(step: Step) -> Iterator[None]:
-    """Of the functions above, the first: inside, gradients pass ``step.exchange`` before an
-    optimizer applies them, and the trace says how long it works."""
+    """Of the functions above, the second: inside, ``step.exchange`` stands around optimizers, and
+    the trace says how long these work."""
     with contextlib.ExitStack() as stack:
         for kind in classes_with_own_apply():
             stack.enter_context(replaced(kind, "apply", functools.partial(_exchange_first, step)))
         yield
-
-
-def unchanged(
-    gradients: Sequence[Any], variables: Sequence[keras.Variable], scale: tf.Tensor, over: World
-) -> list[Any]:
-    """The exchange of a rank that has no other."""
-    return list(gradients)
 
 
 @contextlib.contextmanager
@@ -120,12 +114,27 @@ def _exchange_first(
         return apply(optimizer, grads, trainable_variables)  # which says so
     _exchange(step, grads, [None if id(v) in step.of_batch else v for v in variables])
     step.exchanged.extend(variables)
+    given = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
+    _check_unchanged(step, given)
+    own = functools.partial(apply, optimizer)
+    step.applied[id(optimizer)] = own, [v for _, v in given]
     step.applying = True
     try:
-        with timed("optimizer", step.over, [g for g in grads if g is not None]):
-            return apply(optimizer, grads, trainable_variables and variables)
+        with timed("optimizer", step.over, [g for g, _ in given]):
+            step.exchange.apply(step.exchanging, own, grads, variables)
     finally:
         step.applying = False
+
+
+def _check_unchanged(step: Step, given: Sequence[tuple[Any, keras.Variable]]) -> None:
+    """What an exchange applies at the end of an epoch does not pass through the model's step."""
+    changed = [v.path for g, v in given if id(v) in step.of_batch and id(g) not in step.given]
+    if step.exchange.settles and changed:
+        raise ModelError(
+            f"train_step changes the gradients of {', '.join(changed)} before it applies them, and "
+            f"the exchange {name_of(step.exchange)} keeps some for later: let the optimizer change "
+            "them (clipnorm, global_clipnorm), or take another exchange."
+        )
 
 
 def _exchange_where_taken(
@@ -172,9 +181,10 @@ def _exchange(step: Step, gradients: list[Any], variables: Sequence[keras.Variab
     own = {i: v for i, (gradient, v) in pairs if gradient is not None and v is not None}
     if own:
         given = [gradients[i] for i in own]
-        exchanged = step.exchange(given, list(own.values()), step.scale, step.over)
+        exchanged = step.exchange.gradients(step.exchanging, given, list(own.values()))
         for i, gradient in zip(own, exchanged, strict=True):
             gradients[i] = gradient
+            step.given.add(id(gradient))
 
 
 def _draw_apart(

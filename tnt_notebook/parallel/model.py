@@ -12,8 +12,7 @@ from tnt_notebook.keras.graph import within_call
 from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
-from tnt_notebook.parallel.exchange import Exchange
-from tnt_notebook.parallel.exchange.allreduce import chosen_exchange
+from tnt_notebook.parallel.exchange.named import Given, exchange_of
 from tnt_notebook.parallel.scope import METHODS, call, current_session, whole_world
 from tnt_notebook.parallel.session import Session
 from tnt_notebook.plan.options import Pipeline
@@ -33,7 +32,8 @@ class Model:
 
     Args:
         model: any Keras model, compiled or not.
-        exchange: how gradients are exchanged; default: bucketed allreduce.
+        exchange: what ranks do with their gradients: a name with options, as ``"late:steps=1"``,
+            an :class:`~tnt_notebook.parallel.exchange.Exchange`, or a function. Default: allreduce.
         bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
         pipeline: cuts the model into stages, each on a rank of its own; see ``tnt.Pipeline``.
         checkpoint: keeps the state of training, and goes on from it; see ``tnt.Checkpoint``.
@@ -41,7 +41,7 @@ class Model:
     Raises:
         CheckpointError: the folder of checkpoints cannot be used, or holds another run.
         ModelError: ``model`` is not a Keras model.
-        ValueError: both ``exchange`` and ``bucket_mb`` are given.
+        ValueError: there is no such exchange, or ``bucket_mb`` is given beside it.
 
     Example::
 
@@ -56,7 +56,7 @@ class Model:
     def __init__(
         self,
         model: keras.Model,
-        exchange: Exchange | None = None,
+        exchange: Given | None = None,
         bucket_mb: float | None = None,
         pipeline: Pipeline | None = None,
         checkpoint: Checkpoint | None = None,
@@ -68,7 +68,7 @@ class Model:
                 f"tnt.Model wraps a keras.Model, not a {type(model).__name__}. Is it a tf_keras "
                 "model? Keras 2 is not supported."
             )
-        session = Session(whole_world(), chosen_exchange(exchange, bucket_mb), pipeline)
+        session = Session(whole_world(), exchange_of(exchange, bucket_mb), pipeline)
         seeds.synchronise(session.over)
         if checkpoint is not None:
             session.checkpoints = RunCheckpoints(session.over, checkpoint)

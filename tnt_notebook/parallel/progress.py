@@ -34,6 +34,7 @@ class Progress:
         replicas: whose part of the data each rank works on.
         flops: of the model for a sample in this phase, if that is known.
         per_execution: steps that Keras makes in one call.
+        exchange: what is said of it in frames.
     """
 
     def __init__(
@@ -47,12 +48,15 @@ class Progress:
         looks: Looks,
         flops: float | None = None,
         per_execution: int = 1,
+        exchange: str = "",
     ) -> None:
         self.phase = phase
         self._over, self._replicas, self._steps = over, replicas, steps
         self._report = report if over.rank == 0 else None
         sharing = over.size // replicas[0].size
-        self._recorder = Recorder(over.size, phase, epochs, start=time.time(), sharing=sharing)
+        self._recorder = Recorder(
+            over.size, phase, epochs, start=time.time(), sharing=sharing, exchange=exchange
+        )
         self._epoch = 1
         self._looks, self._flops = looks, flops
         self._next_frame = self._next_look = 0.0

@@ -20,6 +20,7 @@ from tnt_notebook.parallel import activity, agreement
 from tnt_notebook.parallel.callbacks import SharedCallbacks
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
+from tnt_notebook.parallel.exchange.named import described
 from tnt_notebook.parallel.flops import forward_flops
 from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.looks import Looks
@@ -210,7 +211,7 @@ def _running(
         with progress.run():
             shared = SharedCallbacks(
                 session.over, model, callbacks, state=lambda: state_of(model),
-                before=lambda: session.gather(model, [0]), watch=watch,
+                before=lambda: session.gather(model, [0]), settle=functions.settle, watch=watch,
                 alone=session.on_this_rank_alone,
                 resume=checkpoints.resume if checkpoints and start else None,
                 verbose=0 if session.quiet and verbose == "auto" else verbose, epochs=epochs,
@@ -247,4 +248,5 @@ def _progress(
     return Progress(
         over, session.replicas, session.report, phase, epochs, steps, looks, flops,
         per_execution=model.steps_per_execution,
+        exchange=described(functions.exchange) if phase == "fit" else "",
     )  # fmt: skip

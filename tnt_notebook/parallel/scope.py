@@ -20,8 +20,7 @@ from tnt_notebook.keras.training import is_validation_of_fit
 from tnt_notebook.parallel import agreement, on_batch, run, saving, seeds
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
-from tnt_notebook.parallel.exchange import Exchange
-from tnt_notebook.parallel.exchange.allreduce import chosen_exchange
+from tnt_notebook.parallel.exchange.named import Given, exchange_of
 from tnt_notebook.parallel.progress import Report
 from tnt_notebook.parallel.session import Session
 from tnt_notebook.plan.options import Pipeline
@@ -45,7 +44,7 @@ ops.library()  # a TensorFlow that does not fit is found out before any training
 @contextlib.contextmanager
 def distributed(
     report: Report | None = None,
-    exchange: Exchange | None = None,
+    exchange: Given | None = None,
     bucket_mb: float | None = None,
     pipeline: Pipeline | None = None,
     timeout: float | None = None,
@@ -56,7 +55,7 @@ def distributed(
 
     Args:
         report: called on rank 0 with a frame a few times a second.
-        exchange: how gradients are exchanged; default: bucketed allreduce.
+        exchange: what ranks do with their gradients, see ``tnt.Model``; default: allreduce.
         bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
         pipeline: cuts models into stages; default: every rank has the whole model.
         timeout: seconds that ranks wait for one message.
@@ -74,7 +73,7 @@ def distributed(
     usual_timeout = over.timeout_s
     if timeout is not None:
         over.set_timeout(timeout)
-    session = Session(over, chosen_exchange(exchange, bucket_mb), pipeline, report, quiet)
+    session = Session(over, exchange_of(exchange, bucket_mb), pipeline, report, quiet)
     outer, _current = _current, session
     try:
         agreement.agree(over, {"call": "begin"})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,7 +15,11 @@ from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.data import Share, share_of
-from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.exchange import Apply, Exchange, ExchangeStep
+from tnt_notebook.parallel.exchange.kept import Kept
+
+#: Of each optimizer, by its id, its own ``apply`` and the variables whose gradients it gets.
+Applied = dict[int, tuple[Apply, "Sequence[keras.Variable]"]]
 
 #: The key under which a step returns, beside its logs, [samples of the global batch, the votes,
 #: whether all ranks read the same batch], float64; on one rank the samples alone.
@@ -36,6 +41,8 @@ class Step:
         graph: what the step is traced into.
         applying, differentiating: whether an optimizer works, or a tape, just now.
         sees_whole: whether a loss is computed of the samples of all ranks just now.
+        kept, applied: what the exchange remembers, and which optimizers it stands around.
+        given: ids of the gradients that it gave.
         whole_divisor: of what a loss divides by here, what one process would divide by; None: the
             sum over ranks.
     """
@@ -54,12 +61,20 @@ class Step:
     applying: bool = False
     differentiating: bool = False
     sees_whole: bool = False
+    kept: Kept = field(default_factory=lambda: Kept([]))
+    applied: Applied = field(default_factory=dict)
+    given: set[int] = field(default_factory=set)
     whole_divisor: Callable[[Any], Any] | None = None
 
     @property
     def scale(self) -> tf.Tensor:
         """This rank's part of the global batch, float64; 0 without data."""
         return tf.cast(self.share.local, tf.float64) / tf.cast(self.share.total, tf.float64)
+
+    @functools.cached_property
+    def exchanging(self) -> ExchangeStep:
+        """What the exchange is told of it."""
+        return ExchangeStep(self.over, self.scale, self.kept)
 
     @property
     def begin(self) -> tf.Tensor:
@@ -127,3 +142,9 @@ class Setting:
     over: World
     exchange: Exchange
     votes: Votes
+    kept: Kept
+    applied: Applied = field(default_factory=dict)
+
+    def step(self, model: keras.Model, share: Share) -> Step:
+        """One that is about to be traced."""
+        return Step(self.over, self.exchange, model, share, kept=self.kept, applied=self.applied)

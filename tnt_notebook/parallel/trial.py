@@ -32,7 +32,7 @@ from tnt_notebook.parallel.alone import each_sample_alone
 from tnt_notebook.parallel.combine import RULES
 from tnt_notebook.parallel.data import Replica, Share, cut
 from tnt_notebook.parallel.drawn import drawn, rounding
-from tnt_notebook.parallel.exchange.allreduce import chosen_exchange
+from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.interpose import interposed
 from tnt_notebook.parallel.step import Step
 
@@ -102,7 +102,7 @@ class Trial:
 
         def by_all(given: Any) -> None:
             part, share = given
-            here = Step(over, chosen_exchange(None, None), model, Share(*share))
+            here = Step(over, Allreduce(), model, Share(*share))
             with ops.channels(channels.TRAINING), interposed(here):
                 own_step(part)
 

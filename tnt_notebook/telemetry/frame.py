@@ -77,6 +77,9 @@ class Frame(TypedDict):
     """Samples each rank has processed since the run began."""
     sharing: Annotated[int, lambda ranks: ranks > 0]
     """Ranks that process the same samples: those of one pipeline; without, 1."""
+    exchange: NotRequired[str]
+    """What ranks do with their gradients, and which promise that gives up; without, it gives up
+    none."""
     spent: NotRequired[Spent]
     """In frames of version 2."""
     step_s: NotRequired[float]

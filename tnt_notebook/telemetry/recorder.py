@@ -47,7 +47,14 @@ class Recorder:
     """
 
     def __init__(
-        self, ranks: int, phase: Phase = "fit", epochs: int = 1, *, start: float, sharing: int = 1
+        self,
+        ranks: int,
+        phase: Phase = "fit",
+        epochs: int = 1,
+        *,
+        start: float,
+        sharing: int = 1,
+        exchange: str = "",
     ) -> None:
         """
         Args:
@@ -56,8 +63,9 @@ class Recorder:
             epochs: Number of the last epoch that shall run; 1 for evaluate and predict.
             start: Unix time at which the run began, in seconds.
             sharing: Ranks that process the same samples.
+            exchange: As in :class:`Frame`; empty: it is not said.
         """
-        self._sharing = sharing
+        self._sharing, self._exchange = sharing, exchange
         self._phase: Phase = phase
         self._epochs = epochs
         self._start = start
@@ -198,6 +206,8 @@ class Recorder:
                 rates=self._rates(), samples=self._samples.tolist(), sharing=self._sharing,
                 spent=self._pace.spent.copy(),
             )  # fmt: skip
+            if self._exchange:
+                frame["exchange"] = self._exchange
             # The last frame repeats the rows: an earlier one may have been overtaken on the way.
             if self._rows and (self._rows_are_new or state != "running"):
                 frame["rows"] = list(self._rows)

@@ -45,7 +45,7 @@ TASKS = {
 }
 
 
-def tnt(seat: Seat, name: str) -> None:
+def tnt(seat: Seat, name: str, exchange: str = "allreduce") -> None:
     """This project: `tnt.Model` around a Keras model, on ranks under mpiexec."""
     import keras
 
@@ -55,7 +55,7 @@ def tnt(seat: Seat, name: str) -> None:
     task, world = TASKS[name], tnt.world()
     assert world.size == seat.ranks, f"the world has {world.size} ranks"
     batch = task.batch * seat.ranks
-    model, data = tnt.Model(task.model(keras)), task.samples(seat.ranks)
+    model, data = tnt.Model(task.model(keras), exchange=exchange), task.samples(seat.ranks)
     epoch = epochs(keras, model, *data, batch_size=batch, shuffle=False)
 
     def train() -> tuple[float, float]:

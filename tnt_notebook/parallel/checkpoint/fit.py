@@ -17,6 +17,8 @@ from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.checkpoint.snapshot import Place, restore, take
 from tnt_notebook.parallel.checkpoint.writer import owners
 from tnt_notebook.parallel.data import Sharded
+from tnt_notebook.parallel.exchange.kept import Kept
+from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.model_state import state_of
 from tnt_notebook.telemetry import activities
@@ -78,7 +80,7 @@ class FitCheckpoints:
         """Called in place of what callbacks do when the epoch begins: they have done it."""
         start = self.start
         assert start is not None
-        left_out = restore(start, self._run.over, self._model, callbacks)
+        left_out = restore(start, self._run.over, self._model, callbacks, self._exchange())
         self._epoch, self._step = start.place.epoch, start.place.step
         self._functions.resume(start.state.logs)
         self._say(f"Training goes on after {start.place}.")
@@ -134,9 +136,12 @@ class FitCheckpoints:
         with activities.during("checkpoint"):
             snapshot = take(
                 run.over, self._model, place, self.callbacks, position, logs, stopped, wanted,
-                in_memory,
+                in_memory, self._exchange(),
             )  # fmt: skip
             run.keep(snapshot, writers)
+
+    def _exchange(self) -> tuple[str, Kept]:
+        return name_of(self._functions.exchange), self._functions.kept
 
     def _owners(self) -> list[int]:
         """The rank that writes each variable."""

@@ -141,7 +141,9 @@ class RunCheckpoints:
             arrays = {
                 name: array
                 for name, array in snapshot.arrays.items()
-                if name in mine or (self.over.rank == 0 and not name.startswith("variable/"))
+                if name in mine
+                or name.startswith("exchange/")
+                or (self.over.rank == 0 and not name.startswith("variable/"))
             }
             self._writer.write(Snapshot(snapshot.state, arrays))
 

@@ -21,6 +21,7 @@ from tnt_notebook.parallel import agreement, seeds
 from tnt_notebook.parallel.checkpoint import callback_state
 from tnt_notebook.parallel.checkpoint.files import dtype_of
 from tnt_notebook.parallel.checkpoint.position import Position
+from tnt_notebook.parallel.exchange.kept import Kept
 from tnt_notebook.parallel.model_state import state_of
 
 
@@ -64,6 +65,7 @@ class State:
         stopped: whether this fit was ended early, by a request.
         callbacks: see :mod:`.callback_state`; of rank 0's.
         position, random: see :mod:`.position` and :mod:`tnt_notebook.parallel.seeds`.
+        exchange: its name, and the rules of what it has kept.
     """
 
     place: Place
@@ -77,6 +79,7 @@ class State:
     callbacks: list[dict[str, Any]]
     position: dict[str, Any]
     random: dict[str, Any]
+    exchange: dict[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "place": list(self.place)}
@@ -91,8 +94,8 @@ class Snapshot:
     """The state of a run at one place.
 
     Attributes:
-        arrays: ``variable/3`` (by number in ``state.variables``), ``metric/0`` (with an axis of
-            ranks in front) and ``callback/0``. In memory those that this rank has, else all.
+        arrays: ``variable/3`` (by number in ``state.variables``), ``metric/0``, ``callback/0``, and
+            ``exchange/2/name``, what rank 2 has kept. In memory those that this rank has, else all.
     """
 
     state: State
@@ -113,6 +116,7 @@ def take(
     stopped: bool,
     wanted: Sequence[bool] | None,
     everywhere: bool,
+    exchange: tuple[str, Kept],
 ) -> Snapshot:
     """Copies the state of training into the memory of the host. Collective; variables do not
     travel, what rank 0's callbacks remember does.
@@ -120,6 +124,7 @@ def take(
     Args:
         wanted: which variables of ``state_of(model)`` this rank is to copy; None: all that it has.
         everywhere: whether all ranks are to have what callbacks remember, and not rank 0 alone.
+        exchange: its name, and what it has kept.
     """
     variables, metrics = state_of(model), list(model.metrics_variables)
     arrays = {
@@ -132,6 +137,8 @@ def take(
     if everywhere and over.size > 1:
         remembered, kept = _from_rank_0(over, remembered, kept)
     arrays |= {f"callback/{i}": array for i, array in enumerate(kept)}
+    name, own = exchange
+    arrays |= {f"exchange/{over.rank}/{key}": value for key, value in own.values().items()}
     history = getattr(model, "history", None)
     state = State(
         place, over.size, [[v.path, list(map(int, v.shape)), v.dtype] for v in variables],
@@ -139,6 +146,7 @@ def take(
         {name: float(value) for name, value in logs.items() if np.ndim(value) == 0},
         {k: [float(x) for x in v] for k, v in history.history.items()} if history else {},
         list(history.epoch) if history else [], stopped, remembered, vars(position), seeds.state(),
+        {"name": name, "rules": own.rules},
     )  # fmt: skip
     return Snapshot(state, arrays)
 
@@ -148,6 +156,7 @@ def restore(
     over: World,
     model: keras.Model,
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    exchange: tuple[str, Kept] | None = None,
 ) -> list[str]:
     """Gives a model, its optimizer, metrics and callbacks, and the random generators of this
     process, the state they had. Not the position in the data, see :mod:`.position`.
@@ -166,6 +175,8 @@ def restore(
         _check_same(state.metrics, metrics, state.place)
         for i, metric in enumerate(metrics):
             metric.value.assign(snapshot.arrays[f"metric/{i}"])
+    if exchange is not None:
+        _restore_exchange(snapshot, over, *exchange)
     _restore_history(model, state)
     left_out: list[str] = []
     if callbacks and over.rank == 0:
@@ -174,6 +185,28 @@ def restore(
         left_out = callback_state.decode(callbacks, state.callbacks, kept)
     seeds.set_state(state.random)
     return left_out
+
+
+def _restore_exchange(snapshot: Snapshot, over: World, name: str, kept: Kept) -> None:
+    then = snapshot.state.exchange
+    rules = then.get("rules", {})
+    if not rules:
+        return
+    if then["name"] != name:
+        raise CheckpointError(
+            f"The checkpoint of {snapshot.place} is of the exchange {then['name']}, which has kept "
+            f"something, and this fit has {name}. Ask for the one that was, or begin anew."
+        )
+    of_ranks: dict[int, dict[str, np.ndarray]] = {}
+    for path in snapshot.arrays:
+        if path.startswith("exchange/"):
+            _, rank, key = path.split("/", 2)
+            of_ranks.setdefault(int(rank), {})[key] = snapshot.arrays[path]
+    if len(of_ranks) == snapshot.state.ranks:
+        values = [of_ranks[rank] for rank in sorted(of_ranks)]
+        kept.restore(rules, values, over.rank, over.size)
+    else:  # in memory: each rank has its own
+        kept.restore(rules, [*of_ranks.values()], 0, 1)
 
 
 def _restore_history(model: keras.Model, state: State) -> None:

@@ -1,29 +1,181 @@
-"""How gradients are exchanged between ranks: the extension point.
+"""What ranks do with gradients and weights, and when: the extension point.
 
-An exchange is a function::
+An exchange is a strategy. It stands around the user's own optimizer::
+
+    forward, backward -> gradients(...) -> apply(...) -> the next step
+                                                 ... -> settle(...)   at the end of an epoch
+
+It is a subclass of :class:`Exchange` that says what it does otherwise than the base class, which
+does nothing: with that each rank would train a model of its own. Its options are the fields of a
+dataclass. What it has to remember from step to step it keeps in variables of a rank, which
+checkpoints save::
+
+    from dataclasses import dataclass
+    from tnt_notebook.comm import ops
+    from tnt_notebook.parallel.exchange import Exchange
+
+    @dataclass(frozen=True)
+    class Smoothed(Exchange):
+        beta: float = 0.5
+
+        def gradients(self, step, gradients, variables):
+            means = ops.allreduce(gradients, step.scale, over=step.over)
+            smooth = [step.keep("smooth", of=v, like=g) for g, v in zip(gradients, variables)]
+            return [s.assign(self.beta * s + g) for s, g in zip(smooth, means)]
+
+    tnt.Model(model, exchange=Smoothed(beta=0.9))         # in a script
+    %%tnt_fit --exchange Smoothed:beta=0.9                # of a cell of %%tnt
+
+Where there is nothing to remember, a function does::
 
     def exchange(gradients, variables, scale, over): ...
 
 that gets this rank's gradients (``tf.Tensor`` or ``tf.IndexedSlices``, one for each variable), the
 ``keras.Variable`` they belong to, a scalar tensor ``scale`` (this rank's share of the global batch:
 the shares of all ranks add up to 1, and it is 0 where a rank has no data) and the
-:class:`~tnt_notebook.comm.World`. It returns gradients of the same structure: the sum over ranks of
-``scale * gradient``, or what it wants the optimizer to see instead. It is called while the training
-step is traced, and builds graph. Pass it as ``tnt.Model(model, exchange=...)``.
+:class:`~tnt_notebook.comm.Communicator`, and returns gradients of the same structure: the sum over
+ranks of ``scale * gradient``, or what it wants the optimizer to see instead.
+
+All of these are called while the training step is traced, and build graph; ``settle`` runs at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tnt_notebook.parallel.exchange.kept import Kept
 
 if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from tnt_notebook.comm import World
+    from tnt_notebook.comm import Communicator
 
-#: A function of gradients, variables, scale and world, as described above; it returns gradients.
-Exchange = Callable[[Sequence[Any], "Sequence[keras.Variable]", "tf.Tensor", "World"], list[Any]]
+#: A function of gradients, variables, scale and ranks, as described above; it returns gradients.
+ExchangeFunction = Callable[
+    [Sequence[Any], "Sequence[keras.Variable]", "tf.Tensor", "Communicator"], list[Any]
+]
 
-__all__ = ["Exchange"]
+#: The optimizer's own ``apply``, of gradients and the variables that they belong to.
+Apply = Callable[[Sequence[Any], "Sequence[keras.Variable]"], Any]
+
+__all__ = ["Apply", "Exchange", "ExchangeFunction", "ExchangeStep"]
+
+
+@dataclass(frozen=True)
+class ExchangeStep:
+    """What an exchange is told of the step that is traced.
+
+    Attributes:
+        over: the ranks that exchange: all, or, in a pipeline, those that train the same weights.
+        scale: this rank's share of the global batch, a float64 scalar: those of all ranks add up to
+            1, and it is 0 where a rank has no data.
+        notes: what an exchange notes for its later calls in the same step.
+        by_group: while it settles in a pipeline, gives the steps of all groups of ranks that train
+            the same weights, each with the places of its variables; see :meth:`groups`.
+    """
+
+    over: Communicator
+    scale: tf.Tensor
+    kept: Kept
+    notes: dict[Any, Any] = field(default_factory=dict)
+    by_group: Callable[[Sequence[Any]], Iterable[tuple[ExchangeStep, list[int]]]] | None = None
+
+    def groups(
+        self, variables: Sequence[keras.Variable]
+    ) -> Iterable[tuple[ExchangeStep, list[int]]]:
+        """For :meth:`Exchange.settle`: the same for each group of ranks that train the same
+        weights, with the places of its variables among these. One after the other."""
+        if self.by_group is None:
+            return [(self, list(range(len(variables))))]
+        return self.by_group(variables)
+
+    @property
+    def number(self) -> tf.Tensor:
+        """How many steps there were before, an int64 scalar; the same on all ranks. Checkpoints
+        save it."""
+        return self.kept.number
+
+    @property
+    def traced(self) -> dict[Any, Any]:
+        """What an exchange has to know in Python, afterwards, of the step that was traced."""
+        return self.kept.traced
+
+    def keep(
+        self,
+        name: str,
+        of: keras.Variable | None = None,
+        like: tf.Tensor | tf.TensorSpec | None = None,
+        rule: str = "same",
+    ) -> tf.Variable:
+        """A variable of this rank that lasts from step to step. It begins with zeros.
+
+        Args:
+            name: what it is, in a word: one of a name, for each `of`.
+            of: the variable of the model that it belongs to; None: to all of them.
+            like: has its shape and dtype; by default `of`. Where the first dimension is not known
+                the variable begins with no rows, and may have any number of them.
+            rule: what becomes of it when training goes on, from a checkpoint, on another number of
+                ranks: ``"same"``: all have the same value; ``"sum"``: what counts is the sum over
+                ranks; ``"weighted"``: it is the sum, each multiplied by what the rank has kept as
+                ``"share"``.
+        """
+        if like is None:
+            if of is None:
+                raise ValueError("keep takes its shape and dtype from of, or from like")
+            like = of.value
+        return self.kept.variable(name, of, like, rule)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What ranks do with gradients and weights; this one does nothing.
+
+    Attributes:
+        gives_up: the promise that it gives up, in words for a person; empty if it keeps all.
+        source: where it is described.
+        settles: whether it has something to do at the end of an epoch.
+        on_one_rank: whether it is called on one rank, too, where there is nobody to exchange with.
+    """
+
+    gives_up: ClassVar[str] = ""
+    source: ClassVar[str] = ""
+    settles: ClassVar[bool] = False
+    on_one_rank: ClassVar[bool] = False
+
+    def gradients(
+        self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
+    ) -> list[Any]:
+        """What the optimizer is to see, of this rank's gradients. Where a model has several
+        optimizers it is called for the variables of each.
+
+        Args:
+            gradients: ``tf.Tensor`` or ``tf.IndexedSlices``, one for each variable.
+        """
+        return list(gradients)
+
+    def apply(
+        self,
+        step: ExchangeStep,
+        apply: Apply,
+        gradients: Sequence[Any],
+        variables: Sequence[keras.Variable],
+    ) -> None:
+        """Lets the optimizer apply what :meth:`gradients` gave; some may be None."""
+        apply(gradients, variables)
+
+    def settle(
+        self, step: ExchangeStep, applied: Sequence[tuple[Apply, Sequence[keras.Variable]]]
+    ) -> None:
+        """Does what is left, at the end of an epoch and before its validation: afterwards the
+        weights are the same on all ranks, and no gradient waits. Runs at once.
+
+        Args:
+            applied: of each optimizer its own ``apply``, and the variables whose gradients it gets.
+        """
+
+    def refuses(self, optimizer: keras.optimizers.Optimizer) -> str:
+        """Why it cannot work with an optimizer, and what to do; empty if it can."""
+        return ""

@@ -1,42 +1,55 @@
-"""The default exchange: the weighted mean of all ranks' gradients, bucket by bucket."""
+"""``allreduce``: the weighted mean of all ranks' gradients, bucket by bucket. The default."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import World, ops
-from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.comm import Communicator, ops
+from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.buckets import MIB, BucketSizes, plan
 from tnt_notebook.parallel.exchange.rows import are_distinct, summed_by_row
 
-
-def chosen_exchange(exchange: Exchange | None, bucket_mb: float | None) -> Exchange:
-    """The exchange that a person has asked for, by itself or by the size of its buckets."""
-    if exchange is not None and bucket_mb is not None:
-        raise ValueError("bucket_mb is for the default exchange: give one of exchange, bucket_mb")
-    return exchange or bucketed_allreduce(bucket_mb)
+#: What gradients may travel as.
+WIRES = ("float32", "bfloat16", "float16")
 
 
-def bucketed_allreduce(bucket_mb: float | None = None, wire: str | None = None) -> Exchange:
-    """An exchange that sums dense gradients in buckets and concatenates sparse ones.
+@dataclass(frozen=True)
+class Allreduce(Exchange):
+    """Sums dense gradients over the ranks in buckets, while others are still being computed, and
+    concatenates sparse ones.
 
-    Args:
+    Attributes:
+        wire: the float dtype in which dense gradients travel and are summed; by default their own.
+            ``bfloat16`` and ``float16`` halve what float32 gradients send, and round them: then
+            training is no longer equal to that on one process.
         bucket_mb: the largest size of a bucket in MiB.
-        wire: the float dtype in which dense gradients travel and are summed; ``"bfloat16"`` halves
-            what float32 gradients send, at the price of equality with one process.
     """
-    if bucket_mb is not None and not bucket_mb > 0:
-        raise ValueError(f"bucket_mb must be positive, not {bucket_mb}")
-    caps = BucketSizes() if bucket_mb is None else BucketSizes(cap=int(bucket_mb * MIB))
 
-    def exchange(
-        gradients: Sequence[Any], variables: Sequence[keras.Variable], scale: tf.Tensor, over: World
+    source: ClassVar[str] = (
+        "Sergeev and Del Balso, Horovod, 2018; Li et al., PyTorch Distributed, 2020"
+    )
+
+    wire: str | None = None
+    bucket_mb: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.bucket_mb is not None and not self.bucket_mb > 0:
+            raise ValueError(f"bucket_mb must be positive, not {self.bucket_mb}")
+        if self.wire is not None and self.wire not in WIRES:
+            raise ValueError(f"wire is one of {', '.join(WIRES)}, not {self.wire!r}")
+
+    def gradients(
+        self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
     ) -> list[Any]:
+        if step.over.size == 1:
+            return list(gradients)
         result = list(gradients)
         dense = [i for i, g in enumerate(gradients) if not isinstance(g, tf.IndexedSlices)]
         tensors = [tf.convert_to_tensor(gradients[i]) for i in dense]
@@ -45,27 +58,31 @@ def bucketed_allreduce(bucket_mb: float | None = None, wire: str | None = None) 
             for i, tensor in zip(dense, tensors, strict=True)
         ]
         kinds = [tensor.dtype.name for tensor in tensors]
+        caps = BucketSizes() if self.bucket_mb is None else BucketSizes(int(self.bucket_mb * MIB))
         for number, bucket in enumerate(plan(sizes, kinds, caps)):
             names = ", ".join(variables[dense[k]].path for k in bucket)
             summed = ops.allreduce(
                 [tensors[k] for k in bucket],
-                scale,
+                step.scale,
                 label=f"allreduce of bucket {number} ({names})",
-                over=over,
-                wire=wire,
+                over=step.over,
+                wire=self.wire,
             )
             for k, tensor in zip(bucket, summed, strict=True):
                 result[dense[k]] = tensor
         for i, gradient in enumerate(gradients):
             if isinstance(gradient, tf.IndexedSlices):
-                result[i] = _concatenate(gradient, scale, variables[i].path, over)
+                result[i] = _concatenate(gradient, step.scale, variables[i].path, step.over)
         return result
 
-    return exchange
+
+def unscaled(step: ExchangeStep) -> ExchangeStep:
+    """The same step, for gradients that have their rank's share in them already."""
+    return dataclasses.replace(step, scale=tf.constant(1.0, tf.float64))
 
 
 def _concatenate(
-    gradient: tf.IndexedSlices, scale: tf.Tensor, path: str, over: World
+    gradient: tf.IndexedSlices, scale: tf.Tensor, path: str, over: Communicator
 ) -> tf.IndexedSlices:
     """The slices of all ranks one after another: what one process would have had."""
     # A rank without data has computed on a borrowed sample, and leaves its slices out.

@@ -135,9 +135,11 @@ class PipelineSteps:
             self._combine_state(pipeline_step, share, "train")
             found = self.weights.completed(gradients)
             variables = [v for v in model.trainable_variables if id(v) in found]
-            step = Step(over, self.weights.exchange, model, share)
+            step = self._setting.step(model, share)
+            step.exchange = self.weights.exchange
             with gate(step), self.weights.seen_as_a_whole(variables):
                 model.optimizer.apply([found[id(v)] for v in variables], variables)
+            step.kept.count()
             return self._logs(loss, share, over, before)
 
     def test_step(self, batch: Any) -> dict[str, Any]:

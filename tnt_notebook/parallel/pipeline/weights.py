@@ -31,6 +31,7 @@ from tnt_notebook.keras.optimizers import (
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.holders import distribute
+from tnt_notebook.parallel.pipeline.groups import OverGroups
 from tnt_notebook.parallel.pipeline.layout import Layout
 from tnt_notebook.parallel.pipeline.stage import StageModel
 
@@ -51,7 +52,8 @@ class Weights:
         rank_of: Sequence[int],
         layout: Layout,
     ) -> None:
-        self._over, self._exchange, self._model = over, exchange, model
+        self._over, self._model = over, model
+        self.exchange = OverGroups(exchange, self.groups, self.seen_as_a_whole)
         self._stages, self._rank_of, self._layout = stages, rank_of, layout
         self._holders = self._find_holders()
         self._stands_in_for = self._find_stand_ins()
@@ -85,36 +87,18 @@ class Weights:
             distribute(self._over, [v for v, _ in state], [{*have, *wanted} for _, have in state])
             self._gathered = before | wanted
 
-    def exchange(
-        self,
-        gradients: Sequence[Any],
-        variables: Sequence[keras.Variable],
-        scale: tf.Tensor,
-        over: World,
-    ) -> list[Any]:
-        """An exchange over all ranks that have the same weights: replicas, and stages that share.
-        Gradients have their weight in the batch already, so ``scale`` is not used."""
-        result = list(gradients)
+    def groups(
+        self, variables: Sequence[keras.Variable]
+    ) -> Iterator[tuple[Communicator, list[int], bool]]:
+        """The ranks that have the same weights: replicas, and stages that share. Of each such group
+        its variables among these, by place, and whether several stages have them. What is exchanged
+        before the next one is asked for has channels of its own."""
         for number, (holders, group) in enumerate(self._groups.items()):
             chosen = [i for i, v in enumerate(variables) if self._holders[id(v)] == holders]
-            if not chosen or group.size == 1:
-                continue
-            # Of several stages, some may have dense ones, and one process would have had their sum.
-            alike = [
-                result[i] if len(holders) == 1 else tf.convert_to_tensor(result[i]) for i in chosen
-            ]
-            one = tf.constant(1.0, tf.float64)
-            exchange: Callable[..., list[Any]] = self._exchange
-            # Ranks outside of the group do not count its channels.
-            with ops.channels(channels.GRADIENTS.part(number, len(self._groups))):
-                summed = exchange(alike, [variables[i] for i in chosen], one, group)
-            for i, gradient in zip(chosen, summed, strict=True):
-                result[i] = gradient
-                # Where TensorFlow knows the shape of a gradient, it multiplies it in another order
-                # with scalars, and the bits of the weights would differ from rank to rank.
-                if not isinstance(gradient, tf.IndexedSlices):
-                    result[i] = tf.ensure_shape(gradient, variables[i].shape)
-        return result
+            if chosen:
+                # Ranks outside of the group do not count its channels.
+                with ops.channels(channels.GRADIENTS.part(number, len(self._groups))):
+                    yield group, chosen, len(holders) > 1
 
     @contextlib.contextmanager
     def seen_as_a_whole(self, variables: Sequence[keras.Variable]) -> Iterator[None]:

@@ -1,0 +1,79 @@
+"""Training steps with each exchange, beside ranks that exchange nothing, and torch's DDP.
+
+    python -m tests.benchmarks.exchange --json exchange.json
+
+As `training`: every rank computes on one core with one thread, and has the same number of samples
+in each step. `alone` trains on each rank by itself: the most that any exchange can reach.
+"""
+
+import statistics
+from argparse import Namespace
+from collections.abc import Iterator
+
+from tests.benchmarks.contestants import OPEN_MPI, PROCESSES, TORCH, commands
+from tests.benchmarks.cores import cache_line_ns
+from tests.benchmarks.job import Job
+from tests.benchmarks.lineup import Lineup
+from tests.benchmarks.report import line, reported, section, three_digits
+from tests.benchmarks.rounds import counted, ratio, tell
+from tests.benchmarks.training.ranks import TASKS
+
+EXCHANGES = ("allreduce", "allreduce:wire=bfloat16", "late", "late:wire=bfloat16")
+OTHERS = {"ddp": TORCH, "alone": PROCESSES}
+TASK = TASKS["mlp"]
+
+
+def measure(options: Namespace) -> dict:
+    """Seconds of each contestant's rounds, and what is to be said beside them."""
+    ranks = options.ranks
+
+    def start(name: str) -> Job:
+        if name in OTHERS:
+            return Job(ranks, commands(OTHERS[name], ranks, f"training.ranks:{name}", "mlp"))
+        return Job(ranks, commands(OPEN_MPI, ranks, "training.ranks:tnt", "mlp", name))
+
+    def slowest(answers: list[tuple[float, float]]) -> float:
+        return max(seconds for seconds, _ in answers)
+
+    names = (*EXCHANGES, *OTHERS)
+    turns = {name: (name, {}) for name in names}
+    with Lineup(names, start) as lineup:
+        lineup.rounds(turns, slowest, 1, 0)  # traces
+        before = cache_line_ns()
+        results = lineup.rounds(turns, slowest, options.rounds, options.seconds)
+        tell("  done")
+        return {
+            "ranks": ranks,
+            "line_ns": (before, cache_line_ns()),
+            "seconds": results,
+            "notes": lineup.notes,
+        }
+
+
+def table(figures: dict) -> str:
+    """Steps a second, and ratios of them, of rounds that were run in turn."""
+    seconds = figures["seconds"]
+    rows = [["", "ms a step, mean of an epoch (fastest)", "it / alone, steps/s",
+             "it / allreduce, steps/s"]]  # fmt: skip
+    for name, turns in seconds.items():
+        median, fastest = (1e3 * f(turns) / TASK.steps for f in (statistics.median, min))
+        beside = [
+            ratio(seconds[other], turns) if other in seconds and other != name else ""
+            for other in ("alone", EXCHANGES[0])
+        ]
+        rows.append([name, f"{three_digits(median)} ({three_digits(fastest)})", *map(str, beside)])
+    of = counted(max(map(len, seconds.values()), default=0))
+    title = (
+        f"{TASK.title}, SGD, {figures['ranks']} ranks, medians of {of}; "
+        f"cache line {line(figures['line_ns'])} ns"
+    )
+    return section(title, rows, figures["notes"])
+
+
+def measured(options: Namespace) -> Iterator[tuple[str, dict]]:
+    figures = measure(options)
+    yield table(figures), figures
+
+
+if __name__ == "__main__":
+    reported(__doc__, 21, 60, measured, ranks={"type": int, "default": 2})

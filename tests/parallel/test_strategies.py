@@ -1,0 +1,241 @@
+"""Exchanges with a state: as their references in NumPy, the same on all numbers of ranks, kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+import tnt_notebook as tnt
+from tests.parallel import exchange_references, interrupted
+from tests.parallel.interrupted import Result, assert_close, assert_equal
+from tests.parallel.models import chain, classification, mlp
+from tests.parallel.outcome import close
+from tnt_notebook.choices import EXCHANGES
+from tnt_notebook.comm import ops
+from tnt_notebook.errors import CheckpointError, ModelError
+from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.exchange.named import CLASSES, exchange_of, name_of
+
+RATE, BATCH, EPOCHS = 0.1, 16, 3
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    chance = np.random.default_rng(3)
+    x = chance.normal(size=(50, 6)).astype("float32")  # the last batch has 2 samples
+    return x, (x @ chance.normal(size=(6, 2)) + 0.1).astype("float32")
+
+
+class Steps(keras.callbacks.Callback):
+    """Remembers the weights after every step, and after every epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights: list[np.ndarray] = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.weights.append(self.model.get_weights()[0])
+
+    on_epoch_end = on_train_batch_end
+
+
+def steps_of(exchange: Any) -> list[np.ndarray]:
+    keras.utils.set_random_seed(1)
+    model = chain(
+        keras.Input((6,)), layers.Dense(2, use_bias=False), loss="mse", metrics=None,
+        optimizer=keras.optimizers.SGD(RATE),
+    )  # fmt: skip
+    start, steps = model.get_weights()[0], Steps()
+    wrapped = tnt.Model(model, exchange=exchange)
+    wrapped.fit(
+        *data(), batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=[steps]
+    )
+    return [start, *steps.weights]
+
+
+def reference(text: str, start: np.ndarray, workers: int) -> list[np.ndarray]:
+    exchange = exchange_of(text)
+    options = {k: v for k, v in vars(exchange).items() if k in ("steps", "warmup")}
+    x, y = data()
+    epoch = [(x[i : i + BATCH], y[i : i + BATCH]) for i in range(0, len(x), BATCH)]
+    strategy = getattr(exchange_references, text.partition(":")[0])
+    return list(strategy(start, [epoch] * EPOCHS, RATE, workers, **options))
+
+
+CASES = [
+    ("allreduce", 3), ("late", 2), ("late:steps=2,warmup=3", 3), ("late:steps=3", 1),
+    ("late:steps=7", 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "n"), CASES)
+def test_each_step_is_that_of_the_reference(ranks, text, n):
+    start, *steps = ranks.run(n, steps_of, text)[0]
+    for ours, theirs in zip(steps, reference(text, start, n), strict=True):
+        close(ours, theirs, 1e-5, 1e-6)
+
+
+def embedding() -> keras.Model:
+    """Its gradient is of some rows."""
+    parts = [keras.Input((4,), dtype="int32"), layers.Embedding(30, 5), layers.Flatten()]
+    return chain(*parts, layers.Dense(3, "softmax"), optimizer=keras.optimizers.Adam(0.05))
+
+
+def averaged() -> keras.Model:
+    optimizer = keras.optimizers.AdamW(0.02, use_ema=True, ema_momentum=0.8, global_clipnorm=0.5)
+    model = mlp(optimizer)
+    model.compile(optimizer, "sparse_categorical_crossentropy", steps_per_execution=3)
+    return model
+
+
+def trained(make: Any, exchange: Any, stages: int = 0) -> list[np.ndarray]:
+    keras.utils.set_random_seed(1)
+    model = make()
+    x, y = classification()
+    if make is embedding:
+        x = np.random.default_rng(1).integers(0, 30, (len(y), 4))
+    pipeline = tnt.Pipeline(stages, micro_batches=2) if stages else None
+    wrapped = tnt.Model(model, exchange=exchange, pipeline=pipeline)
+    wrapped.fit(x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0, validation_split=0.2)
+    return model.get_weights()
+
+
+@pytest.mark.parametrize(
+    ("make", "n", "stages"), [(embedding, 2, 0), (averaged, 3, 0), (mlp, 2, 2), (embedding, 4, 2)]
+)
+def test_late_is_the_same_on_any_number_of_ranks(ranks, make, n, stages):
+    (alone,) = ranks.run(1, trained, make, "late:steps=2")
+    for weights in ranks.run(n, trained, make, "late:steps=2", stages):
+        close(weights, alone, 2e-5, 2e-6)
+
+
+def cell(folder: str | None, at: int | None, exchange: str) -> Result | str:
+    return interrupted.run(interrupted.plain, folder, at, exchange=exchange)
+
+
+@pytest.mark.parametrize("at", [3, 7])
+def test_what_is_kept_is_saved_and_goes_on(ranks, tmp_path, at):
+    (whole, _) = ranks.run(2, cell, None, None, "late:steps=2")
+    for then, check in ((2, assert_equal), (3, assert_close)):
+        folder = str(tmp_path / str(then))
+        assert ranks.run(2, cell, folder, at, "late:steps=2") == ["broken off"] * 2
+        for ours in ranks.run(then, cell, folder, None, "late:steps=2"):
+            check(ours, whole)
+
+
+def other_exchange(folder: str) -> str:
+    with pytest.raises(CheckpointError) as raised:
+        cell(folder, None, "allreduce")
+    tnt.world().recover()
+    return str(raised.value)
+
+
+def test_a_checkpoint_of_another_exchange_is_refused(ranks, tmp_path):
+    assert ranks.run(2, cell, str(tmp_path), 3, "late") == ["broken off"] * 2
+    for said in ranks.run(2, other_exchange, str(tmp_path)):
+        assert "is of the exchange late" in said and "this fit has allreduce" in said
+
+
+@dataclass(frozen=True)
+class Smoothed(Exchange):
+    """What a researcher would write."""
+
+    beta: float = 0.5
+
+    def gradients(self, step, gradients, variables):
+        means = ops.allreduce(
+            [tf.convert_to_tensor(g) for g in gradients], step.scale, over=step.over
+        )
+        smooth = [step.keep("smooth", of=v) for v in variables]
+        return [s.assign(self.beta * s + g) for s, g in zip(smooth, means, strict=True)]
+
+
+def test_one_of_ones_own_with_a_state(ranks):
+    """It is momentum, which Keras has too."""
+    ours = ranks.run(2, trained, plain_sgd, Smoothed(0.9))
+    theirs = ranks.run(2, trained, with_momentum, None)
+    for own, other in zip(ours, theirs, strict=True):
+        close(own, other, 2e-5, 2e-6)
+
+
+def plain_sgd() -> keras.Model:
+    return mlp(keras.optimizers.SGD(0.1))
+
+
+def with_momentum() -> keras.Model:
+    return mlp(keras.optimizers.SGD(0.1, momentum=0.9))
+
+
+class Clipping(keras.Sequential):
+    """Changes its gradients by itself."""
+
+    def train_step(self, batch):
+        x, y = batch
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(y=y, y_pred=self(x, training=True))
+        gradients = tape.gradient(loss, self.trainable_variables)
+        gradients, _ = tf.clip_by_global_norm(gradients, 1.0)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": loss}
+
+
+def clipping() -> keras.Model:
+    model = Clipping([keras.Input((8,)), layers.Dense(3, "softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    return model
+
+
+def scaled() -> keras.Model:
+    return mlp(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)))
+
+
+def refused(make: Any) -> str:
+    with pytest.raises(ModelError) as raised:
+        trained(make, "late")
+    tnt.world().recover()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [(clipping, "train_step changes the gradients of"), (scaled, "compute in mixed_bfloat16")],
+)
+def test_what_cannot_be_late_is_refused(ranks, make, words):
+    for said in ranks.run(2, refused, make):
+        assert words in said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lat", "There is no exchange 'lat': it is one of allreduce, late"),
+        (
+            "late:step=1",
+            "has no option 'step=1'. It takes steps=..., warmup=..., wire=..., bucket_mb=...",
+        ),
+        ("late:steps=x", "'x' is no int"),
+        ("late:steps=0", "steps of at least 1"),
+        ("allreduce:wire=int8", "wire is one of float32, bfloat16, float16, not 'int8'"),
+        ("allreduce:bucket_mb=0", "bucket_mb must be positive"),
+    ],
+)
+def test_what_is_no_exchange_says_so(text, said):
+    with pytest.raises(ValueError, match="^.*") as raised:
+        exchange_of(text)
+    assert said in str(raised.value)
+
+
+def test_names():
+    assert CLASSES.keys() == EXCHANGES.keys()
+    for name, kind in CLASSES.items():
+        assert list(EXCHANGES[name][1]) == [field.name for field in fields(kind)]
+        assert kind.source and kind.__doc__
+    for text in ("allreduce", "late", "late:steps=2,warmup=5", "allreduce:wire=bfloat16"):
+        assert name_of(exchange_of(text)) == text
+    assert exchange_of("Smoothed:beta=0.25", own={"Smoothed": Smoothed}.get) == Smoothed(0.25)
+    assert name_of(Smoothed(0.25)) == "Smoothed:beta=0.25"

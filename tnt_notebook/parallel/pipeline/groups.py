@@ -1,0 +1,84 @@
+"""An exchange in a pipeline: over each group of ranks that train the same weights, by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.comm import Communicator
+from tnt_notebook.parallel.exchange import Apply, Exchange, ExchangeStep
+
+#: Of variables, for each group of ranks that train the same: those ranks, the places of its
+#: variables, and whether several stages have them.
+Groups = Callable[[Sequence[keras.Variable]], Iterable[tuple[Communicator, list[int], bool]]]
+
+
+@dataclass(frozen=True)
+class OverGroups(Exchange):
+    """What `inner` does, over the groups of ranks that have the same weights. Gradients of a
+    pipeline have their weight in the batch already.
+
+    Attributes:
+        seen_as_a_whole: inside, an optimizer that is given the gradients of these variables sees
+            those of other ranks, where it has to.
+    """
+
+    inner: Exchange
+    groups: Groups
+    seen_as_a_whole: Callable[[Sequence[keras.Variable]], AbstractContextManager[None]]
+
+    @property
+    def settles(self) -> bool:  # type: ignore[override]
+        return self.inner.settles
+
+    def gradients(
+        self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
+    ) -> list[Any]:
+        result = list(gradients)
+        for group, chosen, is_shared in self.groups(variables):
+            if group.size == 1 and not self.inner.on_one_rank:
+                continue
+            # Of several stages, some may have dense ones, and one process would have had their sum.
+            alike = [tf.convert_to_tensor(result[i]) if is_shared else result[i] for i in chosen]
+            some = [variables[i] for i in chosen]
+            summed = self.inner.gradients(_over(step, group), alike, some)
+            for i, gradient in zip(chosen, summed, strict=True):
+                result[i] = gradient
+                # Where TensorFlow knows the shape of a gradient, it multiplies it in another order
+                # with scalars, and the bits of the weights would differ from rank to rank.
+                if not isinstance(gradient, tf.IndexedSlices):
+                    result[i] = tf.ensure_shape(gradient, variables[i].shape)
+        return result
+
+    def apply(
+        self,
+        step: ExchangeStep,
+        apply: Apply,
+        gradients: Sequence[Any],
+        variables: Sequence[keras.Variable],
+    ) -> None:
+        self.inner.apply(step, apply, gradients, variables)
+
+    def settle(
+        self, step: ExchangeStep, applied: Sequence[tuple[Apply, Sequence[keras.Variable]]]
+    ) -> None:
+        everything = [v for _, variables in applied for v in variables]
+
+        def by_group(
+            variables: Sequence[keras.Variable],
+        ) -> Iterator[tuple[ExchangeStep, list[int]]]:
+            for group, chosen, _ in self.groups(variables):
+                yield _over(step, group), chosen
+
+        with self.seen_as_a_whole(everything):
+            self.inner.settle(dataclasses.replace(step, by_group=by_group), applied)
+
+
+def _over(step: ExchangeStep, group: Communicator) -> ExchangeStep:
+    return dataclasses.replace(step, over=group, scale=tf.constant(1.0, tf.float64))
