@@ -29,6 +29,14 @@ EXCHANGES: dict[str, tuple[str, dict[str, str]]] = {
             "wire": "as of allreduce", "bucket_mb": "as of allreduce",
         },
     ),
+    "topk": (
+        "the largest elements of gradients; the others are added to the next ones",
+        {"ratio": "of the elements (0.01)"},
+    ),
+    "powersgd": (
+        "gradients as matrices of low rank; what that leaves out is added to the next ones",
+        {"rank": "of the matrices (2)"},
+    ),
 }  # fmt: skip
 
 #: What happens to a fit when a rank dies: it ends, goes on with fewer, or with new ones.

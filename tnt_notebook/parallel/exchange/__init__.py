@@ -49,6 +49,7 @@ from tnt_notebook.parallel.exchange.kept import Kept
 
 if TYPE_CHECKING:
     import keras
+    import numpy as np
     import tensorflow as tf
 
     from tnt_notebook.comm import Communicator
@@ -109,8 +110,9 @@ class ExchangeStep:
         of: keras.Variable | None = None,
         like: tf.Tensor | tf.TensorSpec | None = None,
         rule: str = "same",
+        initial: np.ndarray | None = None,
     ) -> tf.Variable:
-        """A variable of this rank that lasts from step to step. It begins with zeros.
+        """A variable of this rank that lasts from step to step.
 
         Args:
             name: what it is, in a word: one of a name, for each `of`.
@@ -121,12 +123,13 @@ class ExchangeStep:
                 ranks: ``"same"``: all have the same value; ``"sum"``: what counts is the sum over
                 ranks; ``"weighted"``: it is the sum, each multiplied by what the rank has kept as
                 ``"share"``.
+            initial: what it begins with; by default zeros.
         """
         if like is None:
             if of is None:
                 raise ValueError("keep takes its shape and dtype from of, or from like")
             like = of.value
-        return self.kept.variable(name, of, like, rule)
+        return self.kept.variable(name, of, like, rule, initial)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,12 @@ class Kept:
             self._variables[_NUMBER].assign_add(1)
 
     def variable(
-        self, name: str, of: keras.Variable | None, like: tf.Tensor | tf.TensorSpec, rule: str
+        self,
+        name: str,
+        of: keras.Variable | None,
+        like: tf.Tensor | tf.TensorSpec,
+        rule: str,
+        initial: np.ndarray | None = None,
     ) -> tf.Variable:
         """See :meth:`~tnt_notebook.parallel.exchange.ExchangeStep.keep`."""
         if rule not in RULES:
@@ -56,7 +61,9 @@ class Kept:
         if key not in self._variables:
             shape = [0 if size is None else size for size in like.shape]
             with tf.init_scope():
-                initial = self._restored.pop(key, np.zeros(shape, like.dtype.as_numpy_dtype))
+                if initial is None:
+                    initial = np.zeros(shape, like.dtype.as_numpy_dtype)
+                initial = self._restored.pop(key, initial)
                 self._variables[key] = tf.Variable(
                     initial, trainable=False, dtype=like.dtype, shape=tf.TensorShape(like.shape),
                     name=key.replace(" ", "_"),

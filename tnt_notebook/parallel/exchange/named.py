@@ -12,12 +12,16 @@ from tnt_notebook.choices import EXCHANGES
 from tnt_notebook.parallel.exchange import Exchange, ExchangeFunction, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.late import Late
+from tnt_notebook.parallel.exchange.powersgd import PowerSgd
+from tnt_notebook.parallel.exchange.topk import TopK
 
 #: What a person may give.
 Given = Exchange | type[Exchange] | ExchangeFunction | str
 
 #: By the names of :data:`~tnt_notebook.choices.EXCHANGES`.
-CLASSES: dict[str, type[Exchange]] = {"allreduce": Allreduce, "late": Late}
+CLASSES: dict[str, type[Exchange]] = {
+    "allreduce": Allreduce, "late": Late, "topk": TopK, "powersgd": PowerSgd,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
