@@ -66,11 +66,13 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         return rate * (self.start + (1 - self.start) * grown)
 
     def get_config(self) -> dict[str, Any]:
+        """What it is saved as."""
         rate = keras.saving.serialize_keras_object(self.rate)
         return {"rate": rate, "steps": self.steps, "start": self.start}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> WarmUp:
+        """The one that was saved."""
         rate = keras.saving.deserialize_keras_object(config["rate"])
         return cls(**{**config, "rate": rate})
 
@@ -108,12 +110,14 @@ class Lars(keras.optimizers.Optimizer):
         self.momentums: list[keras.Variable] = []
 
     def build(self, variables: Any) -> None:
+        """Makes a momentum for each weight."""
         if self.built:
             return
         super().build(variables)
         self.momentums = [self.add_variable_from_reference(v, name="momentum") for v in variables]
 
     def update_step(self, gradient: Any, variable: keras.Variable, learning_rate: Any) -> None:
+        """Applies the gradient of one weight."""
         rate = ops.cast(learning_rate, variable.dtype)
         gradient = ops.cast(ops.convert_to_tensor(gradient), variable.dtype)
         if len(variable.shape) > 1:
@@ -131,5 +135,6 @@ class Lars(keras.optimizers.Optimizer):
         return ratio * (gradient + self.l2 * variable)
 
     def get_config(self) -> dict[str, Any]:
+        """What it is saved as."""
         own = {"momentum": self.momentum, "l2": self.l2, "trust": self.trust}
         return {**super().get_config(), **own}
