@@ -37,6 +37,14 @@ EXCHANGES: dict[str, tuple[str, dict[str, str]]] = {
         "gradients as matrices of low rank; what that leaves out is added to the next ones",
         {"rank": "of the matrices (2)"},
     ),
+    "local": (
+        "each rank trains by itself, and takes the mean of all weights now and then",
+        {"every": "steps between two (8)", "from_step": "steps before it begins (0)"},
+    ),
+    "elastic": (
+        "each rank trains by itself, and is drawn to a common centre",
+        {"every": "steps between two moves (4)", "beta": "how far, with all ranks (0.9)"},
+    ),
 }  # fmt: skip
 
 #: What happens to a fit when a rank dies: it ends, goes on with fewer, or with new ones.

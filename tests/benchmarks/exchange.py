@@ -18,7 +18,9 @@ from tests.benchmarks.report import line, reported, section, three_digits
 from tests.benchmarks.rounds import counted, ratio, tell
 from tests.benchmarks.training.ranks import TASKS
 
-EXCHANGES = ("allreduce", "allreduce:wire=bfloat16", "late", "late:wire=bfloat16")
+EXCHANGES = (
+    "allreduce", "allreduce:wire=bfloat16", "late", "topk", "powersgd", "local:every=8", "elastic",
+)  # fmt: skip
 OTHERS = {"ddp": TORCH, "alone": PROCESSES}
 TASK = TASKS["mlp"]
 

@@ -49,7 +49,7 @@ FOR_JOBS = {"--time", "--partition", "--account"}
         ("%tnt_bench allreduce --dtype f", ["float16", "float32", "float64"]),
         ("%%tnt --", ["--ranks"]),
         ("%%tnt_fit --w", ["--wait"]),
-        ("%%tnt_fit --exchange l", ["late"]),
+        ("%%tnt_fit --exchange l", ["late", "local"]),
         ("%tnt_pull history --", ["--rank"]),
         ("%tnt_push train_", ["train_images", "train_labels"]),
         ("%tnt_push train_images train_", ["train_labels"]),

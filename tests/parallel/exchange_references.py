@@ -14,15 +14,17 @@ Batch = tuple[np.ndarray, np.ndarray]
 Epoch = Sequence[Batch]
 
 
-def own_gradients(w: np.ndarray, batch: Batch, workers: int) -> list[np.ndarray]:
-    """Of each worker its gradient, weighted by the size of its part of the batch."""
+def _parts(batch: Batch, workers: int) -> list[Batch]:
     x, y = batch
     edges = [len(x) * worker // workers for worker in range(workers + 1)]
+    return [(x[begin:end], y[begin:end]) for begin, end in itertools.pairwise(edges)]
+
+
+def own_gradients(w: np.ndarray, batch: Batch, workers: int) -> list[np.ndarray]:
+    """Of each worker its gradient, weighted by the size of its part of the batch."""
     return [
-        (end - begin) / len(x) * _gradient(w, x[begin:end], y[begin:end])
-        if begin < end
-        else np.zeros_like(w)
-        for begin, end in itertools.pairwise(edges)
+        len(x) / len(batch[0]) * _gradient(w, x, y) if len(x) else np.zeros_like(w)
+        for x, y in _parts(batch, workers)
     ]
 
 
@@ -107,3 +109,58 @@ def powersgd(
             w = w - rate * basis @ right.T
             yield w
         yield w
+
+
+def local(
+    w: np.ndarray,
+    epochs: Sequence[Epoch],
+    rate: float,
+    workers: int,
+    every: int = 8,
+    from_step: int = 0,
+) -> Iterator[np.ndarray]:
+    """Each worker has weights of its own; the first's are given, and after an epoch the mean."""
+    own, learnt, number = [w] * workers, np.zeros(workers), 0
+    for epoch in epochs:
+        for batch in epoch:
+            for worker, part in enumerate(_parts(batch, workers)):
+                if len(part[0]):
+                    own[worker] = own[worker] - rate * _gradient(own[worker], *part)
+                learnt[worker] += len(part[0]) / len(batch[0])
+            number += 1
+            if number % every == 0 or number <= from_step:
+                own, learnt = [_mean(own, learnt)] * workers, np.zeros(workers)
+            yield own[0]
+        if learnt.any():
+            own, learnt = [_mean(own, learnt)] * workers, np.zeros(workers)
+        yield own[0]
+
+
+def _mean(weights: Sequence[np.ndarray], shares: np.ndarray) -> np.ndarray:
+    pairs = zip(shares / shares.sum(), weights, strict=True)
+    return sum((share * w for share, w in pairs), np.zeros_like(weights[0]))
+
+
+def elastic(
+    w: np.ndarray,
+    epochs: Sequence[Epoch],
+    rate: float,
+    workers: int,
+    every: int = 4,
+    beta: float = 0.9,
+) -> Iterator[np.ndarray]:
+    """Each worker is drawn to the centre, and the centre to all; after an epoch all are there."""
+    own, centre, number = [w] * workers, w, 0
+    for epoch in epochs:
+        for batch in epoch:
+            for worker, part in enumerate(_parts(batch, workers)):
+                if len(part[0]):
+                    own[worker] = own[worker] - rate * _gradient(own[worker], *part)
+            number += 1
+            if number % every == 0:
+                apart = [mine - centre for mine in own]
+                own = [mine - beta / workers * d for mine, d in zip(own, apart, strict=True)]
+                centre = centre + beta / workers * sum(apart, np.zeros_like(w))
+            yield own[0]
+        own = [centre] * workers
+        yield centre

@@ -62,7 +62,7 @@ def test_lars_is_that_of_the_paper():
 
 def trained() -> list[np.ndarray]:
     keras.utils.set_random_seed(1)
-    optimizer = large_batch.Lars(large_batch.WarmUp(20.0, 3), l2=1e-3)
+    optimizer = large_batch.Lars(large_batch.WarmUp(0.3, 3), l2=1e-3, trust=0.2)
     parts = [keras.Input((8,)), layers.Dense(16, "tanh"), layers.Dense(3, "softmax")]
     model = chain(*parts, optimizer=optimizer)
     history = tnt.Model(model).fit(*classification(), batch_size=16, epochs=8, verbose=0)

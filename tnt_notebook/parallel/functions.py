@@ -76,6 +76,11 @@ class DistributedFunctions:
         for optimizer in optimizers_of(model):
             if why := exchange.refuses(optimizer):
                 raise ModelError(f"The exchange {name_of(exchange)} cannot be used here: {why}.")
+        if pipeline is not None and not exchange.keeps_ranks_equal:
+            raise ModelError(
+                f"The exchange {name_of(exchange)} lets ranks train weights of their own, so it "
+                "needs ranks that have the whole model: take it without a pipeline."
+            )
         self.exchange, self.kept = exchange, Kept(model.variables)
         self._setting = setting = Setting(over, exchange, self._votes, self.kept)
         self.pipeline: PipelineSteps | None = None

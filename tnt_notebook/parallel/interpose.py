@@ -30,6 +30,7 @@ from tnt_notebook.keras.losses import moments_replaced, reduction_replaced
 from tnt_notebook.keras.optimizers import classes_with_own_apply, trained_by
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.tensorflow import is_recorded
+from tnt_notebook.parallel.exchange import Applied
 from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.losses import global_reduction
 from tnt_notebook.parallel.norm import global_moments
@@ -117,7 +118,8 @@ def _exchange_first(
     given = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
     _check_unchanged(step, given)
     own = functools.partial(apply, optimizer)
-    step.applied[id(optimizer)] = own, [v for _, v in given]
+    state = list(optimizer.variables)
+    step.applied[id(optimizer)] = Applied(own, [v for _, v in given], state)
     step.applying = True
     try:
         with timed("optimizer", step.over, [g for g, _ in given]):
@@ -129,7 +131,7 @@ def _exchange_first(
 def _check_unchanged(step: Step, given: Sequence[tuple[Any, keras.Variable]]) -> None:
     """What an exchange applies at the end of an epoch does not pass through the model's step."""
     changed = [v.path for g, v in given if id(v) in step.of_batch and id(g) not in step.given]
-    if step.exchange.settles and changed:
+    if step.exchange.delays and changed:
         raise ModelError(
             f"train_step changes the gradients of {', '.join(changed)} before it applies them, and "
             f"the exchange {name_of(step.exchange)} keeps some for later: let the optimizer change "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,11 +15,8 @@ from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.data import Share, share_of
-from tnt_notebook.parallel.exchange import Apply, Exchange, ExchangeStep
+from tnt_notebook.parallel.exchange import Applied, Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.kept import Kept
-
-#: Of each optimizer, by its id, its own ``apply`` and the variables whose gradients it gets.
-Applied = dict[int, tuple[Apply, "Sequence[keras.Variable]"]]
 
 #: The key under which a step returns, beside its logs, [samples of the global batch, the votes,
 #: whether all ranks read the same batch], float64; on one rank the samples alone.
@@ -41,7 +38,7 @@ class Step:
         graph: what the step is traced into.
         applying, differentiating: whether an optimizer works, or a tape, just now.
         sees_whole: whether a loss is computed of the samples of all ranks just now.
-        kept, applied: what the exchange remembers, and which optimizers it stands around.
+        kept, applied: what the exchange remembers, and the optimizers that it stands around, by id.
         given: ids of the gradients that it gave.
         whole_divisor: of what a loss divides by here, what one process would divide by; None: the
             sum over ranks.
@@ -62,7 +59,7 @@ class Step:
     differentiating: bool = False
     sees_whole: bool = False
     kept: Kept = field(default_factory=lambda: Kept([]))
-    applied: Applied = field(default_factory=dict)
+    applied: dict[int, Applied] = field(default_factory=dict)
     given: set[int] = field(default_factory=set)
     whole_divisor: Callable[[Any], Any] | None = None
 
@@ -143,7 +140,7 @@ class Setting:
     exchange: Exchange
     votes: Votes
     kept: Kept
-    applied: Applied = field(default_factory=dict)
+    applied: dict[int, Applied] = field(default_factory=dict)
 
     def step(self, model: keras.Model, share: Share) -> Step:
         """One that is about to be traced."""

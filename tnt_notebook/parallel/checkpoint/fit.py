@@ -130,6 +130,8 @@ class FitCheckpoints:
 
     def _keep(self, place: Place, position: Position, logs: dict[str, Any], stopped: bool) -> None:
         run = self._run
+        if not self._functions.exchange.keeps_ranks_equal:
+            self._functions.settle()  # one rank writes what all have
         writers = self._owners() if run.options.folder is not None else []
         in_memory = run.options.in_memory
         wanted = None if in_memory else [rank == run.over.rank for rank in writers]

@@ -43,14 +43,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import tensorflow as tf
 
 from tnt_notebook.parallel.exchange.kept import Kept
 
 if TYPE_CHECKING:
     import keras
     import numpy as np
-    import tensorflow as tf
 
     from tnt_notebook.comm import Communicator
 
@@ -62,7 +63,21 @@ ExchangeFunction = Callable[
 #: The optimizer's own ``apply``, of gradients and the variables that they belong to.
 Apply = Callable[[Sequence[Any], "Sequence[keras.Variable]"], Any]
 
-__all__ = ["Apply", "Exchange", "ExchangeFunction", "ExchangeStep"]
+__all__ = ["Applied", "Apply", "Exchange", "ExchangeFunction", "ExchangeStep"]
+
+
+class Applied(NamedTuple):
+    """An optimizer that an exchange stands around.
+
+    Attributes:
+        apply: its own ``apply``.
+        variables: whose gradients it gets.
+        state: what it keeps.
+    """
+
+    apply: Apply
+    variables: Sequence[keras.Variable]
+    state: Sequence[keras.Variable]
 
 
 @dataclass(frozen=True)
@@ -117,8 +132,9 @@ class ExchangeStep:
         Args:
             name: what it is, in a word: one of a name, for each `of`.
             of: the variable of the model that it belongs to; None: to all of them.
-            like: has its shape and dtype; by default `of`. Where the first dimension is not known
-                the variable begins with no rows, and may have any number of them.
+            like: has its shape and dtype; by default `of`. A tensor whose shape is not known in
+                full has that of `of`; a ``tf.TensorSpec`` without a first dimension makes a
+                variable that begins with no rows, and may have any number of them.
             rule: what becomes of it when training goes on, from a checkpoint, on another number of
                 ranks: ``"same"``: all have the same value; ``"sum"``: what counts is the sum over
                 ranks; ``"weighted"``: it is the sum, each multiplied by what the rank has kept as
@@ -129,6 +145,8 @@ class ExchangeStep:
             if of is None:
                 raise ValueError("keep takes its shape and dtype from of, or from like")
             like = of.value
+        elif of is not None and tf.is_tensor(like) and not like.shape.is_fully_defined():
+            like = tf.TensorSpec(of.shape, like.dtype)
         return self.kept.variable(name, of, like, rule, initial)
 
 
@@ -140,13 +158,18 @@ class Exchange:
         gives_up: the promise that it gives up, in words for a person; empty if it keeps all.
         source: where it is described.
         settles: whether it has something to do at the end of an epoch.
+        delays: whether gradients wait, so that a step may not change those that it was given.
         on_one_rank: whether it is called on one rank, too, where there is nobody to exchange with.
+        keeps_ranks_equal: whether weights are the same on all ranks after every step; else they are
+            after it has settled, and it needs ranks that have the whole model.
     """
 
     gives_up: ClassVar[str] = ""
     source: ClassVar[str] = ""
     settles: ClassVar[bool] = False
+    delays: ClassVar[bool] = False
     on_one_rank: ClassVar[bool] = False
+    keeps_ranks_equal: ClassVar[bool] = True
 
     def gradients(
         self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
@@ -169,14 +192,12 @@ class Exchange:
         """Lets the optimizer apply what :meth:`gradients` gave; some may be None."""
         apply(gradients, variables)
 
-    def settle(
-        self, step: ExchangeStep, applied: Sequence[tuple[Apply, Sequence[keras.Variable]]]
-    ) -> None:
+    def settle(self, step: ExchangeStep, applied: Sequence[Applied]) -> None:
         """Does what is left, at the end of an epoch and before its validation: afterwards the
         weights are the same on all ranks, and no gradient waits. Runs at once.
 
         Args:
-            applied: of each optimizer its own ``apply``, and the variables whose gradients it gets.
+            applied: the optimizers.
         """
 
     def refuses(self, optimizer: keras.optimizers.Optimizer) -> str:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from tnt_notebook.parallel.exchange import Apply, Exchange, ExchangeStep
+from tnt_notebook.parallel.exchange import Applied, Apply, Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.kept import SHARE
 from tnt_notebook.parallel.exchange.parts import (
@@ -48,6 +48,7 @@ class Late(Exchange):
     gives_up: ClassVar[str] = "equality with one process: gradients are of weights some steps old"
     source: ClassVar[str] = "Li et al., Pipe-SGD, NeurIPS 2018"
     settles: ClassVar[bool] = True
+    delays: ClassVar[bool] = True
     on_one_rank: ClassVar[bool] = True
 
     steps: int = 1
@@ -103,16 +104,14 @@ class Late(Exchange):
         ready = next(step.notes[id(v)] for v in variables if id(v) in step.notes)
         tf.cond(ready, applied, lambda: tf.constant(False))
 
-    def settle(
-        self, step: ExchangeStep, applied: Sequence[tuple[Apply, Sequence[keras.Variable]]]
-    ) -> None:
+    def settle(self, step: ExchangeStep, applied: Sequence[Applied]) -> None:
         settled = _settled(step)
         waiting = min(int(step.number) - max(int(settled), self.warmup), self.steps)
         settled.assign(step.number)
         if waiting < 1:
             return
         share = step.keep(SHARE, like=step.scale)
-        for apply, variables in applied:
+        for apply, variables, _ in applied:
             for place in range(self.steps - waiting, self.steps - 1):
                 queued = [read(kept_before(step, f"mean {place}", v)) for v in variables]
                 apply([joined(p, v) for p, v in zip(queued, variables, strict=True)], variables)

@@ -11,7 +11,9 @@ from typing import Any, ClassVar
 from tnt_notebook.choices import EXCHANGES
 from tnt_notebook.parallel.exchange import Exchange, ExchangeFunction, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
+from tnt_notebook.parallel.exchange.elastic import Elastic
 from tnt_notebook.parallel.exchange.late import Late
+from tnt_notebook.parallel.exchange.local import Local
 from tnt_notebook.parallel.exchange.powersgd import PowerSgd
 from tnt_notebook.parallel.exchange.topk import TopK
 
@@ -20,7 +22,8 @@ Given = Exchange | type[Exchange] | ExchangeFunction | str
 
 #: By the names of :data:`~tnt_notebook.choices.EXCHANGES`.
 CLASSES: dict[str, type[Exchange]] = {
-    "allreduce": Allreduce, "late": Late, "topk": TopK, "powersgd": PowerSgd,
+    "allreduce": Allreduce, "late": Late, "topk": TopK, "powersgd": PowerSgd, "local": Local,
+    "elastic": Elastic,
 }  # fmt: skip
 
 

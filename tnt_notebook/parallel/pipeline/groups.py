@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import Communicator
-from tnt_notebook.parallel.exchange import Apply, Exchange, ExchangeStep
+from tnt_notebook.parallel.exchange import Applied, Apply, Exchange, ExchangeStep
 
 #: Of variables, for each group of ranks that train the same: those ranks, the places of its
 #: variables, and whether several stages have them.
@@ -65,10 +65,8 @@ class OverGroups(Exchange):
     ) -> None:
         self.inner.apply(step, apply, gradients, variables)
 
-    def settle(
-        self, step: ExchangeStep, applied: Sequence[tuple[Apply, Sequence[keras.Variable]]]
-    ) -> None:
-        everything = [v for _, variables in applied for v in variables]
+    def settle(self, step: ExchangeStep, applied: Sequence[Applied]) -> None:
+        everything = [v for one in applied for v in one.variables]
 
         def by_group(
             variables: Sequence[keras.Variable],
