@@ -47,6 +47,17 @@ EXCHANGES: dict[str, tuple[str, dict[str, str]]] = {
     ),
 }  # fmt: skip
 
+
+def split_exchange(text: str) -> tuple[str, dict[str, str | None]]:
+    """``late:steps=1`` as its name and its options; None where an option has no value."""
+    name, _, said = text.partition(":")
+    options: dict[str, str | None] = {}
+    for option in said.split(",") if said else ():
+        key, is_there, value = option.partition("=")
+        options[key] = value if is_there else None
+    return name, options
+
+
 #: What happens to a fit when a rank dies: it ends, goes on with fewer, or with new ones.
 ON_FAILURE = ("stop", "shrink", "restart")
 

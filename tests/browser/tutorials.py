@@ -27,8 +27,8 @@ from plotly.offline import get_plotlyjs
 from notebooks.demo import HERE, execute
 from tests.support.chromium import chromium
 from tests.support.slurm import slurm_here
+from tnt_notebook.dashboard.saved import PLOTLY
 
-PLOTLY = "application/vnd.plotly.v1+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 ON_SLURM = "04-"
 WIDTH, HEIGHT = 800, 360  # pixels, of figures that do not say

@@ -35,12 +35,12 @@ def card_html(
 ) -> str:
     """The inside of the card."""
     run = telemetry.main_run(frames)
-    took = clock(ribbon.seconds)
+    took, exchange = clock(ribbon.seconds), exchange_of(run)
     parts = [
         f'<div class="tnt-header"><div class="tnt-title" role="heading" aria-level="3">'
         f'{escape(title)}</div><span class="tnt-pill" data-state="{state}">{state}</span></div>',
         div("line", span("where", _where(run)), span("when", f"took {took}")),
-        *(div("caption", escape(line)) for line in filter(None, [exchange_of(run)])),
+        div("caption", escape(exchange)) if exchange else "",
         f'<p class="tnt-error">{escape(error)}</p>' if error else "",
         folded(traceback),
         _metrics_html(run),

@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from tnt_notebook.choices import EXCHANGES, ON_FAILURE
+from tnt_notebook.choices import EXCHANGES, ON_FAILURE, split_exchange
 from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.progress import noninteractive
@@ -110,7 +110,7 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
 
 
 def _check_exchange(text: str, bucket_mb: float | None) -> None:
-    name, _, said = text.partition(":")
+    name, said = split_exchange(text)
     if bucket_mb is not None:
         raise UsageError(f"--bucket-mb beside --exchange: say --exchange {name}:bucket_mb=...")
     if name not in EXCHANGES:
@@ -119,9 +119,9 @@ def _check_exchange(text: str, bucket_mb: float | None) -> None:
                              "variable of the cells on the ranks")  # fmt: skip
         return
     options = EXCHANGES[name][1]
-    for option in said.split(",") if said else ():
-        key, is_there, _ = option.partition("=")
-        if key not in options or not is_there:
+    for key, value in said.items():
+        if key not in options or value is None:
+            option = key if value is None else f"{key}={value}"
             takes = ", ".join(f"{one}=..." for one in options)
             raise UsageError(
                 f"--exchange {text!r}: {name} has no option {option!r}, it takes {takes}"

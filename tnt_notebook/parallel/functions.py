@@ -81,8 +81,7 @@ class DistributedFunctions:
                 f"The exchange {name_of(exchange)} lets ranks train weights of their own, so it "
                 "needs ranks that have the whole model: take it without a pipeline."
             )
-        self.exchange, self.kept = exchange, Kept(model.variables)
-        self._setting = setting = Setting(over, exchange, self._votes, self.kept)
+        self.setting = setting = Setting(over, exchange, self._votes, Kept(model.variables))
         self.pipeline: PipelineSteps | None = None
         steps: tuple[Callable[[Any], Any], ...]
         if pipeline is not None:
@@ -219,10 +218,9 @@ class DistributedFunctions:
 
     def settle(self) -> None:
         """What the exchange has left to do, at the end of an epoch. Collective."""
-        exchange, setting = self.exchange, self._setting
-        if self.pipeline is not None:
-            exchange = self.pipeline.weights.exchange
-        if exchange.settles and setting.applied:
+        setting, cut = self.setting, self.pipeline
+        if setting.exchange.settles and setting.applied:
+            exchange = setting.exchange if cut is None else cut.weights.exchange
             step = ExchangeStep(setting.over, tf.constant(1.0, tf.float64), setting.kept)
             with ops.channels(channels.TRAINING):
                 exchange.settle(step, list(setting.applied.values()))

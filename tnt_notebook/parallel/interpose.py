@@ -130,8 +130,10 @@ def _exchange_first(
 
 def _check_unchanged(step: Step, given: Sequence[tuple[Any, keras.Variable]]) -> None:
     """What an exchange applies at the end of an epoch does not pass through the model's step."""
+    if not step.exchange.delays:
+        return
     changed = [v.path for g, v in given if id(v) in step.of_batch and id(g) not in step.given]
-    if step.exchange.delays and changed:
+    if changed:
         raise ModelError(
             f"train_step changes the gradients of {', '.join(changed)} before it applies them, and "
             f"the exchange {name_of(step.exchange)} keeps some for later: let the optimizer change "

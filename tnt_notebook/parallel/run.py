@@ -248,5 +248,5 @@ def _progress(
     return Progress(
         over, session.replicas, session.report, phase, epochs, steps, looks, flops,
         per_execution=model.steps_per_execution,
-        exchange=described(functions.exchange) if phase == "fit" else "",
+        exchange=described(functions.setting.exchange) if phase == "fit" else "",
     )  # fmt: skip

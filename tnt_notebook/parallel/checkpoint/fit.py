@@ -130,7 +130,7 @@ class FitCheckpoints:
 
     def _keep(self, place: Place, position: Position, logs: dict[str, Any], stopped: bool) -> None:
         run = self._run
-        if not self._functions.exchange.keeps_ranks_equal:
+        if not self._functions.setting.exchange.keeps_ranks_equal:
             self._functions.settle()  # one rank writes what all have
         writers = self._owners() if run.options.folder is not None else []
         in_memory = run.options.in_memory
@@ -143,7 +143,8 @@ class FitCheckpoints:
             run.keep(snapshot, writers)
 
     def _exchange(self) -> tuple[str, Kept]:
-        return name_of(self._functions.exchange), self._functions.kept
+        setting = self._functions.setting
+        return name_of(setting.exchange), setting.kept
 
     def _owners(self) -> list[int]:
         """The rank that writes each variable."""

@@ -125,7 +125,7 @@ class ExchangeStep:
         of: keras.Variable | None = None,
         like: tf.Tensor | tf.TensorSpec | None = None,
         rule: str = "same",
-        initial: np.ndarray | None = None,
+        initial: Callable[[], np.ndarray] | None = None,
     ) -> tf.Variable:
         """A variable of this rank that lasts from step to step.
 
@@ -139,7 +139,7 @@ class ExchangeStep:
                 ranks: ``"same"``: all have the same value; ``"sum"``: what counts is the sum over
                 ranks; ``"weighted"``: it is the sum, each multiplied by what the rank has kept as
                 ``"share"``.
-            initial: what it begins with; by default zeros.
+            initial: makes what it begins with; by default zeros.
         """
         if like is None:
             if of is None:

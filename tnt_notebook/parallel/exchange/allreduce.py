@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,32 +52,45 @@ class Allreduce(Exchange):
         result = list(gradients)
         dense = [i for i, g in enumerate(gradients) if not isinstance(g, tf.IndexedSlices)]
         tensors = [tf.convert_to_tensor(gradients[i]) for i in dense]
-        sizes = [
-            math.prod(variables[i].shape) * tensor.dtype.size
-            for i, tensor in zip(dense, tensors, strict=True)
-        ]
-        kinds = [tensor.dtype.name for tensor in tensors]
+        of = [variables[i] for i in dense]
         caps = BucketSizes() if self.bucket_mb is None else BucketSizes(int(self.bucket_mb * MIB))
-        for number, bucket in enumerate(plan(sizes, kinds, caps)):
-            names = ", ".join(variables[dense[k]].path for k in bucket)
-            summed = ops.allreduce(
-                [tensors[k] for k in bucket],
-                step.scale,
-                label=f"allreduce of bucket {number} ({names})",
-                over=step.over,
-                wire=self.wire,
-            )
-            for k, tensor in zip(bucket, summed, strict=True):
-                result[dense[k]] = tensor
+        summed = sums(step, tensors, of, step.scale, "allreduce", caps, self.wire)
+        for i, tensor in zip(dense, summed, strict=True):
+            result[i] = tensor
         for i, gradient in enumerate(gradients):
             if isinstance(gradient, tf.IndexedSlices):
                 result[i] = _concatenate(gradient, step.scale, variables[i].path, step.over)
         return result
 
 
-def unscaled(step: ExchangeStep) -> ExchangeStep:
-    """The same step, for gradients that have their rank's share in them already."""
-    return dataclasses.replace(step, scale=tf.constant(1.0, tf.float64))
+def sums(
+    step: ExchangeStep,
+    tensors: Sequence[tf.Tensor],
+    variables: Sequence[keras.Variable],
+    scale: tf.Tensor | float,
+    what: str,
+    caps: BucketSizes | None = None,
+    wire: str | None = None,
+) -> list[tf.Tensor]:
+    """Of ``scale * tensor`` over the ranks, of each tensor; in buckets.
+
+    Args:
+        tensors: in the shapes of the variables.
+        what: is done, for messages.
+        caps, wire: of the buckets, and the dtype in which they travel.
+    """
+    result = list(tensors)
+    pairs = zip(tensors, variables, strict=True)
+    sizes = [math.prod(variable.shape) * tensor.dtype.size for tensor, variable in pairs]
+    kinds = [tensor.dtype.name for tensor in tensors]
+    for number, bucket in enumerate(plan(sizes, kinds, caps)):
+        names = ", ".join(variables[i].path for i in bucket)
+        label = f"{what} of bucket {number} ({names})"
+        given = [tensors[i] for i in bucket]
+        summed = ops.allreduce(given, scale, label=label, over=step.over, wire=wire)
+        for i, tensor in zip(bucket, summed, strict=True):
+            result[i] = tensor
+    return result
 
 
 def _concatenate(

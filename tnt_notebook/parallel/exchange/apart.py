@@ -3,27 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import ops
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.exchange import Applied, ExchangeStep
-from tnt_notebook.parallel.exchange.buckets import plan
+from tnt_notebook.parallel.exchange import Applied, Exchange, ExchangeStep
+from tnt_notebook.parallel.exchange.allreduce import sums
 
 
-def own_gradients(step: ExchangeStep, gradients: Sequence[Any]) -> list[Any]:
-    """This rank's gradients, for its own weights. Without data it has none."""
-    result = []
-    for gradient in gradients:
-        if isinstance(gradient, tf.IndexedSlices):
-            values = tf.where(step.scale > 0, gradient.values, 0)
-            result.append(tf.IndexedSlices(values, gradient.indices, gradient.dense_shape))
-        else:
-            result.append(tf.where(step.scale > 0, gradient, 0))
-    return result
+@dataclass(frozen=True)
+class Apart(Exchange):
+    """The optimizer of each rank applies the rank's own gradients; how ranks meet is a subclass's.
+    At the end of an epoch they do, and take the mean of what their optimizers keep."""
+
+    gives_up: ClassVar[str] = "equality with one process, and within an epoch that of the ranks"
+    settles: ClassVar[bool] = True
+    keeps_ranks_equal: ClassVar[bool] = False
+
+    def gradients(
+        self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
+    ) -> list[Any]:
+        return [_own(step, gradient) for gradient in gradients]
+
+    def settle(self, step: ExchangeStep, applied: Sequence[Applied]) -> None:
+        for one in applied:
+            self.come_together(step, one.variables)
+        every_one = {id(v): v for one in applied for v in one.state}
+        state = [v for v in every_one.values() if tensor_of(v).dtype.is_floating]
+        if state:
+            part = 1 / step.over.size
+            assign_all(state, sums(step, values(state), state, part, "mean of optimizer state"))
+
+    def come_together(self, step: ExchangeStep, variables: Sequence[keras.Variable]) -> None:
+        """Gives all ranks the same weights, at the end of an epoch."""
+        raise NotImplementedError
+
+
+def _own(step: ExchangeStep, gradient: Any) -> Any:
+    """For the rank's own weights. Without data it has none."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return tf.where(step.scale > 0, gradient, 0)
+    numbers = tf.where(step.scale > 0, gradient.values, 0)
+    return tf.IndexedSlices(numbers, gradient.indices, gradient.dense_shape)
+
+
+def trained(gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[keras.Variable]:
+    """The variables that have a gradient."""
+    pairs = zip(gradients, variables, strict=True)
+    return [variable for gradient, variable in pairs if gradient is not None]
 
 
 def meet_every(step: ExchangeStep, steps: int | tf.Tensor, meet: Callable[[], None]) -> None:
@@ -37,20 +67,6 @@ def meet_every(step: ExchangeStep, steps: int | tf.Tensor, meet: Callable[[], No
     tf.cond(is_due, met, lambda: tf.constant(False))
 
 
-def sums(
-    step: ExchangeStep, tensors: Sequence[tf.Tensor], scale: tf.Tensor | float, what: str
-) -> list[tf.Tensor]:
-    """Of ``scale * tensor`` over the ranks, of each tensor; in buckets."""
-    result = list(tensors)
-    sizes = [tensor.shape.num_elements() * tensor.dtype.size for tensor in tensors]
-    for number, bucket in enumerate(plan(sizes, [tensor.dtype.name for tensor in tensors])):
-        label = f"allreduce of {what}, bucket {number}"
-        summed = ops.allreduce([tensors[i] for i in bucket], scale, label=label, over=step.over)
-        for i, tensor in zip(bucket, summed, strict=True):
-            result[i] = tensor
-    return result
-
-
 def values(variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
     """What variables hold now."""
     return [tf.identity(tensor_of(variable)) for variable in variables]
@@ -59,11 +75,3 @@ def values(variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
 def assign_all(variables: Sequence[keras.Variable], tensors: Sequence[tf.Tensor]) -> None:
     for variable, tensor in zip(variables, tensors, strict=True):
         variable.assign(tensor)
-
-
-def average_state(step: ExchangeStep, applied: Sequence[Applied]) -> None:
-    """Gives all ranks the mean of what their optimizers have kept of steps of their own."""
-    every_one = {id(v): v for one in applied for v in one.state}
-    state = [v for v in every_one.values() if tensor_of(v).dtype.is_floating]
-    if state:
-        assign_all(state, sums(step, values(state), 1 / step.over.size, "optimizer state"))

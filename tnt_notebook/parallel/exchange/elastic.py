@@ -10,19 +10,13 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.exchange import Applied, Apply, Exchange, ExchangeStep
-from tnt_notebook.parallel.exchange.apart import (
-    assign_all,
-    average_state,
-    meet_every,
-    own_gradients,
-    sums,
-    values,
-)
+from tnt_notebook.parallel.exchange import Apply, ExchangeStep
+from tnt_notebook.parallel.exchange.allreduce import sums
+from tnt_notebook.parallel.exchange.apart import Apart, assign_all, meet_every, trained, values
 
 
 @dataclass(frozen=True)
-class Elastic(Exchange):
+class Elastic(Apart):
     """Synchronous elastic averaging: the optimizer of each rank applies the rank's own gradients;
     after every so many steps its weights move a part of the way to the centre, and the centre
     towards those of all ranks. At the end of an epoch the centre is the weights of all.
@@ -32,10 +26,7 @@ class Elastic(Exchange):
         beta: the paper's: a rank moves by ``beta`` over the number of ranks of its distance.
     """
 
-    gives_up: ClassVar[str] = "equality with one process, and within an epoch that of the ranks"
     source: ClassVar[str] = "Zhang, Choromanska, LeCun, EASGD, NeurIPS 2015, equations 5 and 6"
-    settles: ClassVar[bool] = True
-    keeps_ranks_equal: ClassVar[bool] = False
 
     every: int = 4
     beta: float = 0.9
@@ -44,11 +35,6 @@ class Elastic(Exchange):
         if self.every < 1 or not 0 < self.beta <= 1:
             raise ValueError("elastic takes every of at least 1, and beta above 0, at most 1")
 
-    def gradients(
-        self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
-    ) -> list[Any]:
-        return own_gradients(step, gradients)
-
     def apply(
         self,
         step: ExchangeStep,
@@ -56,27 +42,24 @@ class Elastic(Exchange):
         gradients: Sequence[Any],
         variables: Sequence[keras.Variable],
     ) -> None:
-        trained = [v for g, v in zip(gradients, variables, strict=True) if g is not None]
-        centres = [self._centre(step, v) for v in trained]
+        own = trained(gradients, variables)
+        centres = [self._centre(step, v) for v in own]
         apply(gradients, variables)
         alpha = self.beta / step.over.size
 
         def move() -> None:
-            apart = [v - c for v, c in zip(values(trained), centres, strict=True)]
-            pulled = [v - alpha * d for v, d in zip(values(trained), apart, strict=True)]
-            for centre, way in zip(centres, sums(step, apart, alpha, "distances"), strict=True):
+            distances = [v - c for v, c in zip(values(own), centres, strict=True)]
+            pulled = [v - alpha * d for v, d in zip(values(own), distances, strict=True)]
+            ways = sums(step, distances, own, alpha, "sum of distances")
+            for centre, way in zip(centres, ways, strict=True):
                 centre.assign_add(way)
-            assign_all(trained, pulled)
+            assign_all(own, pulled)
 
         meet_every(step, self.every, move)
 
-    def settle(self, step: ExchangeStep, applied: Sequence[Applied]) -> None:
-        for one in applied:
-            assign_all(one.variables, [self._centre(step, v).read_value() for v in one.variables])
-        average_state(step, applied)
+    def come_together(self, step: ExchangeStep, variables: Sequence[keras.Variable]) -> None:
+        assign_all(variables, [self._centre(step, v).read_value() for v in variables])
 
     def _centre(self, step: ExchangeStep, variable: keras.Variable) -> tf.Variable:
         """It begins where all ranks do."""
-        with tf.init_scope():
-            start = tensor_of(variable).numpy()
-        return step.keep("centre", of=variable, initial=start)
+        return step.keep("centre", of=variable, initial=lambda: tensor_of(variable).numpy())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -52,7 +52,7 @@ class Kept:
         of: keras.Variable | None,
         like: tf.Tensor | tf.TensorSpec,
         rule: str,
-        initial: np.ndarray | None = None,
+        initial: Callable[[], np.ndarray] | None = None,
     ) -> tf.Variable:
         """See :meth:`~tnt_notebook.parallel.exchange.ExchangeStep.keep`."""
         if rule not in RULES:
@@ -61,11 +61,11 @@ class Kept:
         if key not in self._variables:
             shape = [0 if size is None else size for size in like.shape]
             with tf.init_scope():
-                if initial is None:
-                    initial = np.zeros(shape, like.dtype.as_numpy_dtype)
-                initial = self._restored.pop(key, initial)
+                begin = self._restored.pop(key, None)
+                if begin is None:
+                    begin = initial() if initial else np.zeros(shape, like.dtype.as_numpy_dtype)
                 self._variables[key] = tf.Variable(
-                    initial, trainable=False, dtype=like.dtype, shape=tf.TensorShape(like.shape),
+                    begin, trainable=False, dtype=like.dtype, shape=tf.TensorShape(like.shape),
                     name=key.replace(" ", "_"),
                 )  # fmt: skip
             self._rules[key] = rule

@@ -9,19 +9,14 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from tnt_notebook.parallel.exchange import Applied, Apply, Exchange, ExchangeStep
-from tnt_notebook.parallel.exchange.apart import (
-    assign_all,
-    average_state,
-    meet_every,
-    own_gradients,
-    sums,
-    values,
-)
+from tnt_notebook.comm import ops
+from tnt_notebook.parallel.exchange import Apply, ExchangeStep
+from tnt_notebook.parallel.exchange.allreduce import sums
+from tnt_notebook.parallel.exchange.apart import Apart, assign_all, meet_every, trained, values
 
 
 @dataclass(frozen=True)
-class Local(Exchange):
+class Local(Apart):
     """Local SGD: the optimizer of each rank applies the rank's own gradients; after every so many
     steps the ranks take the mean of their weights, weighted by the samples that each has learnt
     from since. At the end of an epoch they do so too, and take that of what optimizers keep.
@@ -32,10 +27,7 @@ class Local(Exchange):
             (post-local SGD).
     """
 
-    gives_up: ClassVar[str] = "equality with one process, and within an epoch that of the ranks"
     source: ClassVar[str] = "Stich, Local SGD, ICLR 2019; Lin et al., post-local SGD, ICLR 2020"
-    settles: ClassVar[bool] = True
-    keeps_ranks_equal: ClassVar[bool] = False
 
     every: int = 8
     from_step: int = 0
@@ -43,11 +35,6 @@ class Local(Exchange):
     def __post_init__(self) -> None:
         if self.every < 1 or self.from_step < 0:
             raise ValueError("local takes every of at least 1, and from_step of at least 0")
-
-    def gradients(
-        self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
-    ) -> list[Any]:
-        return own_gradients(step, gradients)
 
     def apply(
         self,
@@ -57,24 +44,20 @@ class Local(Exchange):
         variables: Sequence[keras.Variable],
     ) -> None:
         apply(gradients, variables)
-        trained = [v for g, v in zip(gradients, variables, strict=True) if g is not None]
-        self._learnt(step, trained).assign_add(step.scale)
+        own = trained(gradients, variables)
+        self._learnt(step, own).assign_add(step.scale)
         interval = tf.where(step.number < self.from_step, 1, self.every)
-        meet_every(step, interval, lambda: self._average(step, trained))
+        meet_every(step, interval, lambda: self.come_together(step, own))
 
-    def settle(self, step: ExchangeStep, applied: Sequence[Applied]) -> None:
-        for one in applied:
-            self._average(step, one.variables)
-        average_state(step, applied)
+    def come_together(self, step: ExchangeStep, variables: Sequence[keras.Variable]) -> None:
+        learnt = self._learnt(step, variables)
+        label = "allreduce of shares of the samples"
+        (steps,) = ops.allreduce([learnt.read_value()], label=label, over=step.over)
+        # Right after a mean all have the same weights.
+        part = tf.where(steps > 0, learnt / steps, 1 / step.over.size)
+        assign_all(variables, sums(step, values(variables), variables, part, "mean of weights"))
+        learnt.assign(0.0)
 
     def _learnt(self, step: ExchangeStep, variables: Sequence[keras.Variable]) -> tf.Variable:
         """The shares of the samples of all steps since the last mean."""
         return step.keep("learnt", of=variables[0], like=step.scale)
-
-    def _average(self, step: ExchangeStep, variables: Sequence[keras.Variable]) -> None:
-        learnt = self._learnt(step, variables)
-        (steps,) = sums(step, [learnt.read_value()], 1.0, "shares")
-        # Right after a mean all have the same weights.
-        part = tf.where(steps > 0, learnt / steps, 1 / step.over.size)
-        assign_all(variables, sums(step, values(variables), part, "weights"))
-        learnt.assign(0.0)

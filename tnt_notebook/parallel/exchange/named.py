@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tnt_notebook.choices import EXCHANGES
+from tnt_notebook.choices import EXCHANGES, split_exchange
 from tnt_notebook.parallel.exchange import Exchange, ExchangeFunction, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.elastic import Elastic
@@ -89,7 +89,7 @@ def described(exchange: Exchange) -> str:
 
 
 def _of_text(text: str, own: Callable[[str], Any]) -> Exchange:
-    name, _, said = text.partition(":")
+    name, said = split_exchange(text)
     kind: Any = CLASSES.get(name) or own(name)
     if kind is None:
         raise ValueError(
@@ -103,9 +103,9 @@ def _of_text(text: str, own: Callable[[str], Any]) -> Exchange:
     types = typing.get_type_hints(kind)
     fields = {f.name: types[f.name] for f in dataclasses.fields(kind) if f.init}
     options = {}
-    for option in said.split(","):
-        key, is_there, value = option.partition("=")
-        if key not in fields or not is_there:
+    for key, value in said.items():
+        option = key if value is None else f"{key}={value}"
+        if key not in fields or value is None:
             takes = ", ".join(f"{field}=..." for field in fields) or "none"
             raise ValueError(f"The exchange {name} has no option {option!r}. It takes {takes}.")
         options[key] = _typed(value, fields[key], f"{name}:{option}")

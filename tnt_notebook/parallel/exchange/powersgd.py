@@ -50,8 +50,10 @@ class PowerSgd(Exchange):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         rows, columns = _as_matrix(variable)
         matrix = tf.reshape(own, [rows, columns])
-        # Any start does; the same on all ranks.
-        start = np.random.default_rng(columns).standard_normal((columns, self.rank))
+
+        def start() -> np.ndarray:  # any does that is the same on all ranks
+            return np.random.default_rng(columns).standard_normal((columns, self.rank))
+
         right = step.keep(
             "right", variable, tf.zeros([columns, self.rank], own.dtype), initial=start
         )

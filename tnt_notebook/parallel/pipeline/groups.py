@@ -33,10 +33,6 @@ class OverGroups(Exchange):
     groups: Groups
     seen_as_a_whole: Callable[[Sequence[keras.Variable]], AbstractContextManager[None]]
 
-    @property
-    def settles(self) -> bool:  # type: ignore[override]
-        return self.inner.settles
-
     def gradients(
         self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
     ) -> list[Any]:
