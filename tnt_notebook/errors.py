@@ -140,7 +140,13 @@ class NothingToDoError(ModelError):
 
 
 class DataError(TntError):
-    """The input cannot be shared between the ranks, or the ranks read different data."""
+    """The input cannot be shared between the ranks."""
+
+
+class DifferentDataError(DataError):
+    """The ranks read different data. Raised on all of them."""
+
+    peers_know = True
 
 
 class TraceError(TntError):

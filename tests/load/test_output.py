@@ -42,18 +42,26 @@ class Shown(io.TextIOBase):
         self.size += len(text)
         for line in text.splitlines():
             words = line.split()
-            if words[:1] != ["rank"]:  # what the notebook says of an interrupt
+            if words[:1] not in (["rank"], ["ranks"]):  # what the notebook says of an interrupt
+                continue
+            if cut := re.search(r"\[([\d.]+) ([KM])B are not shown here", line):
+                for rank in _ranks(words[1].rstrip(":")):  # of several where it is as much
+                    self.left_out[rank] += float(cut[1]) * {"K": 1 << 10, "M": 1 << 20}[cut[2]]
                 continue
             rank = int(words[1].rstrip(":"))
-            if cut := re.search(r"\[([\d.]+) ([KM])B are not shown here", line):
-                self.left_out[rank] += float(cut[1]) * {"K": 1 << 10, "M": 1 << 20}[cut[2]]
-            elif len(words) != 5 or int(words[2]) < self.next[rank]:
+            if len(words) != 5 or int(words[2]) < self.next[rank]:
                 self.wrong.append(line)
             else:
                 self.next[rank] = int(words[2]) + 1
                 self.lines[rank] += 1
                 self.late = max(self.late, now - float(words[3]))
         return len(text)
+
+
+def _ranks(label: str) -> list[int]:
+    """Of "0", "0-2" or "0,2"."""
+    spans = [[int(rank) for rank in span.split("-")] for span in label.split(",")]
+    return [rank for span in spans for rank in range(span[0], span[-1] + 1)]
 
 
 PRINT = """

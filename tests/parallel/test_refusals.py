@@ -178,7 +178,7 @@ REFUSED = {
         fit_on_one_rank_only, "DisagreementError", "rank 0: fit, rank 1: reach the end",
     ),
     "no fit": (no_fit, "NothingToDoError", "%%tnt"),
-    "different data": (different_data, "DataError", "set_random_seed"),
+    "different data": (different_data, "DifferentDataError", "set_random_seed"),
     "batch of nothing": (
         lambda: tnt.Model(mlp()).train_on_batch(*(part[:0] for part in classification())),
         "DataError", "without samples",

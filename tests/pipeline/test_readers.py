@@ -11,7 +11,7 @@ import tensorflow as tf
 import tnt_notebook as tnt
 from tests.parallel.outcome import close
 from tests.pipeline.models import mlp, numbers, several_inputs_and_outputs
-from tnt_notebook.errors import DataError
+from tnt_notebook.errors import DifferentDataError
 from tnt_notebook.parallel.pipeline.graph import wiring_of
 from tnt_notebook.parallel.pipeline.layout import Plan
 from tnt_notebook.parallel.pipeline.readers import ranks_without_data
@@ -105,7 +105,7 @@ def read_differently() -> str:
     one = tnt.Model(model, pipeline=tnt.Pipeline(2, 2, cut_at=[model.layers[3].name]))
     order = np.random.default_rng(tnt.world().rank).permutation(SAMPLES)
     data = tf.data.Dataset.from_tensor_slices((X[order], Y[order])).batch(BATCH)
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(DifferentDataError) as raised:
         one.fit(data, verbose=0)
     return str(raised.value)
 

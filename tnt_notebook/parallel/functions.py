@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.comm import World, channels, ops
-from tnt_notebook.errors import DataError, ModelError
+from tnt_notebook.errors import DifferentDataError, ModelError
 from tnt_notebook.keras import training
 from tnt_notebook.parallel import data_parallel
 from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
@@ -182,7 +182,7 @@ class DistributedFunctions:
             self._record_step(phase, begin, time.monotonic_ns())
             samples, *votes, same = news if news.ndim else (news, *own, True)
             if not same:
-                raise DataError(
+                raise DifferentDataError(
                     "The ranks read different batches. The input must be the same on all ranks, "
                     "each takes its slice of it: call keras.utils.set_random_seed(...) before "
                     "shuffling or generating it, and let it not depend on the rank."
