@@ -22,8 +22,12 @@ EXCHANGES: dict[str, tuple[str, dict[str, str]]] = {
         "the mean of all ranks' gradients: the result is that of one process",
         {"wire": "bfloat16 or float16, rounded: half the bytes", "bucket_mb": "MiB at a time"},
     ),
+    "sharded": (
+        "the same, of each weight on one rank, which alone keeps the optimizer's state of it",
+        {"bucket_mb": "MiB at a time", "small_kb": "weights that all ranks train, to so many KiB"},
+    ),
     "late": (
-        "the same, applied a step late: the exchange is hidden behind a whole step",
+        "as allreduce, applied a step late: the exchange is hidden behind a whole step",
         {
             "steps": "how late (1)", "warmup": "steps without delay at the begin (0)",
             "wire": "as of allreduce", "bucket_mb": "as of allreduce",

@@ -49,9 +49,11 @@ enum Code : int { TF_OK = 0, TF_ABORTED = 10, TF_INTERNAL = 13 };
   F(void, TF_OpKernelContext_Failure, (TF_OpKernelContext*, TF_Status*)) \
   F(void, TF_OpKernelConstruction_Failure, (TF_OpKernelConstruction*, TF_Status*)) \
   F(void, TF_OpKernelConstruction_GetAttrInt64, (TF_OpKernelConstruction*, const char*, int64_t*, TF_Status*)) \
+  F(void, TF_OpKernelConstruction_GetAttrInt64List, (TF_OpKernelConstruction*, const char*, int64_t*, int, TF_Status*)) \
   F(void, TF_OpKernelConstruction_GetAttrType, (TF_OpKernelConstruction*, const char*, DataType*, TF_Status*)) \
   F(void, TF_OpKernelConstruction_GetAttrSize, (TF_OpKernelConstruction*, const char*, int32_t*, int32_t*, TF_Status*)) \
   F(void, TF_OpKernelConstruction_GetAttrString, (TF_OpKernelConstruction*, const char*, char*, size_t, TF_Status*)) \
+  F(TF_KernelBuilder*, TF_NewKernelBuilder, (const char*, const char*, void* (*)(TF_OpKernelConstruction*), void (*)(void*, TF_OpKernelContext*), void (*)(void*))) \
   F(TF_KernelBuilder*, TF_NewAsyncKernelBuilder, (const char*, const char*, void* (*)(TF_OpKernelConstruction*), void (*)(void*, TF_OpKernelContext*, TF_AsyncOpKernelDoneCallback*), void (*)(void*))) \
   F(void, TF_RegisterKernelBuilder, (const char*, TF_KernelBuilder*, TF_Status*)) \
   F(TF_OpDefinitionBuilder*, TF_NewOpDefinitionBuilder, (const char*)) \

@@ -54,6 +54,17 @@ std::int64_t int_attribute(TF_OpKernelConstruction* construction, const char* na
   return attribute(construction, name, TF_OpKernelConstruction_GetAttrInt64, std::int64_t{});
 }
 
+std::vector<std::int64_t> int_attributes(TF_OpKernelConstruction* construction, const char* name) {
+  std::int32_t count = 0, bytes = 0;
+  const StatusOwner status = new_status();
+  TF_OpKernelConstruction_GetAttrSize(construction, name, &count, &bytes, status.get());
+  check(status);
+  std::vector<std::int64_t> values(count);
+  TF_OpKernelConstruction_GetAttrInt64List(construction, name, values.data(), count, status.get());
+  check(status);
+  return values;
+}
+
 DataType type_attribute(TF_OpKernelConstruction* construction, const char* name) {
   return attribute(construction, name, TF_OpKernelConstruction_GetAttrType, TF_FLOAT);
 }
@@ -92,9 +103,7 @@ void unknown_shape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeInferenceContextSetUnknownShape(context, status);
 }
 
-void define(const Definition& op, void* (*create)(TF_OpKernelConstruction*),
-            void (*compute)(void*, TF_OpKernelContext*, TF_AsyncOpKernelDoneCallback*),
-            void (*destroy)(void*)) {
+void define(const Definition& op, TF_KernelBuilder* kernel) {
   const StatusOwner status = new_status();
   TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(op.name);
   for (const char* attribute : op.attributes) TF_OpDefinitionBuilderAddAttr(builder, attribute);
@@ -105,7 +114,6 @@ void define(const Definition& op, void* (*create)(TF_OpKernelConstruction*),
   TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, op.shapes);
   TF_RegisterOpDefinition(builder, status.get());
   check(status);
-  TF_KernelBuilder* kernel = TF_NewAsyncKernelBuilder(op.name, "CPU", create, compute, destroy);
   TF_RegisterKernelBuilder(op.name, kernel, status.get());
   check(status);
 }

@@ -57,6 +57,7 @@ Type element_type(DataType type);
   TNT_REDUCED ", bool, uint8, int8, int16, uint16, uint32, uint64, complex64, complex128"
 
 std::int64_t int_attribute(TF_OpKernelConstruction* construction, const char* name);
+std::vector<std::int64_t> int_attributes(TF_OpKernelConstruction* construction, const char* name);
 DataType type_attribute(TF_OpKernelConstruction* construction, const char* name);
 std::string string_attribute(TF_OpKernelConstruction* construction, const char* name);
 
@@ -126,14 +127,32 @@ struct Definition {
   Shapes shapes = unknown_shape;
 };
 
-// Registers an op and its kernel: how to make its state, to run it, and to destroy the state.
-// Throws std::runtime_error with TensorFlow's message.
-void define(const Definition& op, void* (*create)(TF_OpKernelConstruction*),
-            void (*compute)(void*, TF_OpKernelContext*, TF_AsyncOpKernelDoneCallback*),
-            void (*destroy)(void*));
+// Registers an op and its kernel. Throws std::runtime_error with TensorFlow's message.
+void define(const Definition& op, TF_KernelBuilder* kernel);
 template <class Kernel, Body<Kernel> body>
 void define(const Definition& op) {
-  define(op, create<Kernel>, compute<Kernel, body>, destroy<Kernel>);
+  define(op, TF_NewAsyncKernelBuilder(op.name, "CPU", create<Kernel>, compute<Kernel, body>,
+                                      destroy<Kernel>));
+}
+
+// The same of an op that is done when body(kernel, context) returns: what waits for it may run on
+// in the same thread, where after an async one TensorFlow wakes up another.
+template <class Kernel>
+using BodyAtOnce = void (*)(Kernel& kernel, TF_OpKernelContext* context);
+
+template <class Kernel, BodyAtOnce<Kernel> body>
+void compute_at_once(void* kernel, TF_OpKernelContext* context) {
+  try {
+    body(*static_cast<Kernel*>(kernel), context);
+  } catch (const std::exception& error) {
+    fail(context, TF_INTERNAL, error.what());
+  }
+}
+
+template <class Kernel, BodyAtOnce<Kernel> body>
+void define_at_once(const Definition& op) {
+  define(op, TF_NewKernelBuilder(op.name, "CPU", create<Kernel>, compute_at_once<Kernel, body>,
+                                 destroy<Kernel>));
 }
 
 void define_collectives();

@@ -18,7 +18,7 @@ struct Clock {
       : address(construction), kind(static_cast<int>(int_attribute(construction, "kind"))) {}
 };
 
-void tell_time(Clock& kernel, TF_OpKernelContext* context, const Callback& done) {
+void tell_time(Clock& kernel, TF_OpKernelContext* context) {
   std::uint64_t begin = 0;
   const std::uint64_t now = now_ns();
   std::memcpy(&begin, TF_TensorData(input(context, 0).get()), sizeof begin);
@@ -30,7 +30,6 @@ void tell_time(Clock& kernel, TF_OpKernelContext* context, const Callback& done)
   if (kernel.kind >= 0)
     kernel.address.engine()->trace().record(static_cast<EventKind>(kernel.kind),
                                             kernel.address.channel, begin, now);
-  done();
 }
 
 void answer(Nothing&, TF_OpKernelContext* context, const Callback& done) {
@@ -60,7 +59,7 @@ __attribute__((constructor)) void define_all() {
     define_collectives();
     define_transfers();
     const Words begin{"begin: int64"}, now{"now: int64"};
-    define<Clock, tell_time>({"TntClock", begin, now, with_address({"kind: int"})});
+    define_at_once<Clock, tell_time>({"TntClock", begin, now, with_address({"kind: int"})});
     define<Nothing, answer>({"TntCheck", {}, Words{"answer: int32"}, {}});
   } catch (const std::exception& error) {
     load_error = error.what();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,7 +19,8 @@ from tests.parallel.models import chain, classification, mlp
 from tests.parallel.outcome import close
 from tnt_notebook.choices import EXCHANGES
 from tnt_notebook.comm import ops
-from tnt_notebook.errors import CheckpointError, ModelError
+from tnt_notebook.errors import CheckpointError, ModelError, PeerError
+from tnt_notebook.keras.absent import is_here
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.named import CLASSES, exchange_of, name_of
 
@@ -96,6 +98,10 @@ def averaged() -> keras.Model:
     return model
 
 
+def scaled() -> keras.Model:
+    return mlp(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)))
+
+
 def trained(make: Any, exchange: Any, stages: int = 0) -> list[np.ndarray]:
     keras.utils.set_random_seed(1)
     model = make()
@@ -117,17 +123,46 @@ def test_late_is_the_same_on_any_number_of_ranks(ranks, make, n, stages):
         close(weights, alone, 2e-5, 2e-6)
 
 
+@pytest.mark.parametrize(("make", "n"), [(embedding, 2), (averaged, 3), (scaled, 2)])
+def test_sharded_is_the_same_as_one_process(ranks, make, n):
+    (alone,) = ranks.run(1, trained, make, None)
+    for weights in ranks.run(n, trained, make, "sharded:small_kb=0"):
+        close(weights, alone, 2e-5, 2e-6)
+
+
+def kept_here() -> tuple[int, int]:
+    """Elements that the optimizer keeps on this rank after training, and all of them."""
+    with tnt.lazy():
+        model = mlp(keras.optimizers.Adam())
+    tnt.Model(model, exchange="sharded:small_kb=0").fit(*classification(), verbose=0)
+    variables = model.optimizer.variables
+    return tuple(
+        sum(int(np.prod(v.shape)) for v in some)
+        for some in ([v for v in variables if is_here(v)], variables)
+    )
+
+
+def test_ranks_divide_what_the_optimizer_keeps(ranks):
+    kept = ranks.run(2, kept_here)
+    whole = kept[0][1]
+    assert max(here for here, _ in kept) < 0.8 * whole  # its largest weight is more than half
+    assert whole <= sum(here for here, _ in kept) < 1.1 * whole  # what is small they share
+
+
 def cell(folder: str | None, at: int | None, exchange: str) -> Result | str:
     return interrupted.run(interrupted.plain, folder, at, exchange=exchange)
 
 
-def test_what_is_kept_is_saved_and_goes_on(ranks, tmp_path):
-    (whole, _) = ranks.run(2, cell, None, None, "late:steps=2")
+@pytest.mark.parametrize("exchange", ["late:steps=2", "sharded:small_kb=0"])
+def test_what_is_kept_is_saved_and_goes_on(ranks, tmp_path, exchange):
+    (whole, _) = ranks.run(2, cell, None, None, exchange)
     for then, check in ((2, assert_equal), (3, assert_close)):
         folder = str(tmp_path / str(then))
-        assert ranks.run(2, cell, folder, 7, "late:steps=2") == ["broken off"] * 2
-        for ours in ranks.run(then, cell, folder, None, "late:steps=2"):
-            check(ours, whole)
+        assert ranks.run(2, cell, folder, 7, exchange) == ["broken off"] * 2
+        for ours in ranks.run(then, cell, folder, None, exchange):
+            # Where logs are late, what has met at other steps is summed in another order.
+            close(ours.histories, whole.histories, 1e-6)
+            check(dataclasses.replace(ours, histories=whole.histories), whole)
 
 
 @pytest.mark.parametrize("exchange", ["powersgd:rank=1", "local:every=3"])
@@ -216,10 +251,6 @@ def clipping() -> keras.Model:
     return model
 
 
-def scaled() -> keras.Model:
-    return mlp(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)))
-
-
 def refused(make: Any, exchange: str, stages: int) -> str:
     with pytest.raises(ModelError) as raised:
         trained(make, exchange, stages)
@@ -233,6 +264,7 @@ def refused(make: Any, exchange: str, stages: int) -> str:
         (clipping, "late", 0, "train_step changes the gradients of"),
         (scaled, "late", 0, "compute in mixed_bfloat16"),
         (plain_sgd, "local", 2, "needs ranks that have the whole model"),
+        (plain_sgd, "sharded", 2, "needs ranks that have the whole model"),
     ],
 )
 def test_what_an_exchange_cannot_do_is_refused(ranks, make, exchange, stages, words):
@@ -240,12 +272,24 @@ def test_what_an_exchange_cannot_do_is_refused(ranks, make, exchange, stages, wo
         assert words in said
 
 
+def uses_gradients() -> str:
+    with pytest.raises((tf.errors.OpError, PeerError)) as raised:  # the owner is freed
+        trained(clipping, "sharded:small_kb=0")
+    tnt.world().recover()
+    return str(raised.value)
+
+
+def test_a_gradient_that_is_on_another_rank_says_so(ranks):
+    said = ranks.run(2, uses_gradients)
+    assert any("sums the gradient of" in text and "global_clipnorm" in text for text in said)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (
             "lat",
-            "There is no exchange 'lat': it is one of allreduce, late, topk, powersgd, local, el",
+            "There is no exchange 'lat': it is one of allreduce, sharded, late, topk, po",
         ),
         ("topk:ratio=0", "ratio is above 0 and at most 1"),
         ("powersgd:rank=0", "rank must be at least 1"),

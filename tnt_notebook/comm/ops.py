@@ -93,6 +93,75 @@ def allreduce(
 
 
 @tf.autograph.experimental.do_not_convert
+def reduce_to_owner(
+    tensors: Sequence[tf.Tensor],
+    owners: Sequence[int],
+    scale: tf.Tensor | float = 1.0,
+    label: str = "",
+    over: Communicator | None = None,
+    wire: tf.DType | str | None = None,
+) -> list[tf.Tensor | None]:
+    """The sum over ranks of ``scale * tensor``, of each tensor of a bucket on one rank only.
+
+    Args:
+        tensors, scale, label, over, wire: as of :func:`allreduce`.
+        owners: of each tensor the rank that gets its sum, among those of ``over``.
+
+    Returns:
+        Of each tensor the sum, of the same shape and dtype, on its owner; ``None`` on others.
+    """
+    over, order = over or world(), _by_owner(owners)
+    with _on_next_channel() as channel:
+        reduced = library().tnt_reduce_to_owner(
+            inputs=[tensors[i] for i in order],
+            wire=tensors[0].dtype if wire is None else tf.as_dtype(wire),
+            scale=tf.cast(scale, tf.float64),
+            owners=[owners[i] for i in order],
+            **_address(over, channel, label or f"sum of {len(tensors)} tensors on their owners"),
+        )
+    _run_when_ready(reduced[0], channel)
+    result: list[tf.Tensor | None] = [None] * len(tensors)
+    for i, tensor in zip(order, reduced, strict=True):
+        if owners[i] == over.rank:
+            result[i] = tf.ensure_shape(tensor, tensors[i].shape)
+    return result
+
+
+@tf.autograph.experimental.do_not_convert
+def share_owned(
+    tensors: Sequence[tf.Tensor],
+    owners: Sequence[int],
+    label: str = "",
+    over: Communicator | None = None,
+) -> list[tf.Tensor]:
+    """A bucket of tensors as their owners have them, on all ranks.
+
+    Args:
+        tensors: as of :func:`allreduce`; what others than the owners have is not looked at.
+        owners: of each tensor the rank that has it, among those of ``over``.
+
+    Returns:
+        Tensors of the same shapes and dtype.
+    """
+    order = _by_owner(owners)
+    with _on_next_channel() as channel:
+        shared = library().tnt_share_owned(
+            inputs=[tensors[i] for i in order],
+            owners=[owners[i] for i in order],
+            **_address(over, channel, label or f"{len(tensors)} tensors of their owners"),
+        )
+    _run_when_ready(shared[0], channel)
+    result = list(tensors)
+    for i, tensor in zip(order, shared, strict=True):
+        result[i] = tensor
+    return result
+
+
+def _by_owner(owners: Sequence[int]) -> list[int]:
+    return sorted(range(len(owners)), key=owners.__getitem__)
+
+
+@tf.autograph.experimental.do_not_convert
 def allgather(tensor: tf.Tensor, label: str = "", over: Communicator | None = None) -> tf.Tensor:
     """The tensors of all ranks of ``over``, concatenated along the first axis in rank order.
 

@@ -45,10 +45,11 @@ def is_multi(optimizer: keras.optimizers.Optimizer) -> bool:
 @contextlib.contextmanager
 def global_norm_replaced(
     norm: Callable[[Sequence[Any], Sequence[keras.Variable]], Any],
+    variables: Sequence[keras.Variable],
 ) -> Iterator[None]:
     """Inside, ``global_clipnorm`` clips by what ``norm`` says of gradients, and of the variables
-    that they are of."""
-    applied: list[Sequence[keras.Variable]] = []
+    that they are of: those given, or of an ``apply`` within."""
+    applied: list[Sequence[keras.Variable]] = [variables]
 
     def apply(
         own: Callable[..., Any], optimizer: Any, grads: Any, trainable_variables: Any = None

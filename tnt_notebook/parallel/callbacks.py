@@ -91,6 +91,11 @@ class SharedCallbacks(CallbackList):
             self._look = set(agreement.from_rank_0(over, effective))
             self._shared = rare | self._look
 
+    @property
+    def looks_at_batches(self) -> bool:
+        """Whether a callback implements a hook of batches, on rank 0."""
+        return bool(self._look & set(_BATCH_HOOKS))
+
     def _implements(self, hook: str, but: tuple[type, ...] = ()) -> bool:
         general = hook.replace("_train", "") if "_train_batch" in hook else hook
         return any(

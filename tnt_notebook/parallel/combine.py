@@ -21,9 +21,8 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import ops
+from tnt_notebook.comm import World, ops
 from tnt_notebook.keras.state import state_of_own_layers, state_of_own_metrics, tensor_of
-from tnt_notebook.parallel.step import Step
 
 RULES = ("sum", "mean", "max", "min", "first", "same")
 
@@ -49,6 +48,19 @@ class Change(NamedTuple):
     before: tf.Tensor
     rule: str
     always_adds: bool = False
+
+
+class Part(NamedTuple):
+    """What a rank has of the samples of a step, or of several.
+
+    Attributes:
+        scale: those of all ranks add up to 1; float64.
+        has_data: whether it has any.
+    """
+
+    over: World
+    scale: tf.Tensor
+    has_data: tf.Tensor
 
 
 def combine(variable: keras.Variable, rule: str) -> keras.Variable:
@@ -114,32 +126,32 @@ def told_rule(variable: keras.Variable, of_metric: bool = False) -> str | None:
     return rule
 
 
-def summand(step: Step, change: Change, dtype: tf.DType) -> tf.Tensor:
+def summand(part: Part, change: Change, dtype: tf.DType) -> tf.Tensor:
     """What a rank adds to the sum over ranks from which the value follows. Empty where it follows
     from none."""
     now = tf.cast(tensor_of(change.variable), dtype)
     if change.rule == "sum":
         added = now - tf.cast(change.before, dtype)
-        return added if change.always_adds else tf.where(step.has_data, added, 0)
+        return added if change.always_adds else tf.where(part.has_data, added, 0)
     if change.rule == "mean":
-        return tf.where(step.has_data, now * tf.cast(step.scale, dtype), 0)
+        return tf.where(part.has_data, now * tf.cast(part.scale, dtype), 0)
     if change.rule == "first":
-        return now if step.over.rank == 0 else tf.zeros_like(now)
+        return now if part.over.rank == 0 else tf.zeros_like(now)
     return tf.zeros([0], dtype)
 
 
-def combine_changes(step: Step, changes: Sequence[Change]) -> None:
+def combine_changes(part: Part, changes: Sequence[Change]) -> None:
     """Gives variables the values that one process would have. Collective."""
     sums: dict[int, tf.Tensor] = {}
     for dtype, group in _by_dtype(changes, OF_SUMS):
-        own = [summand(step, change, dtype) for change in group]
+        own = [summand(part, change, dtype) for change in group]
         label = f"allreduce of {_paths(group)}"
-        summed = ops.allreduce(own, label=label, over=step.over)
+        summed = ops.allreduce(own, label=label, over=part.over)
         sums |= {id(c.variable): value for c, value in zip(group, summed, strict=True)}
-    assign(step, changes, sums)
+    assign(part, changes, sums)
 
 
-def assign(step: Step, changes: Sequence[Change], sums: Mapping[int, tf.Tensor]) -> None:
+def assign(part: Part, changes: Sequence[Change], sums: Mapping[int, tf.Tensor]) -> None:
     """Assigns what follows from the sums over ranks of each :func:`summand`, by id of the variable;
     exchanges what follows from none. Collective."""
     of_sums = (change for change in changes if change.rule in OF_SUMS)
@@ -149,9 +161,9 @@ def assign(step: Step, changes: Sequence[Change], sums: Mapping[int, tf.Tensor])
             infinite = float("inf") if dtype.is_floating else dtype.max
             neutral = infinite if rule == "min" else -infinite  # for a rank without data
             now = [tf.cast(tensor_of(change.variable), dtype) for change in group]
-            own = [tf.where(step.has_data, value, neutral) for value in now]
+            own = [tf.where(part.has_data, value, neutral) for value in now]
             label = f"{rule} of {_paths(group)}"
-            found = ops.allreduce(own, reduction=rule, label=label, over=step.over)
+            found = ops.allreduce(own, reduction=rule, label=label, over=part.over)
             values |= {id(c.variable): value for c, value in zip(group, found, strict=True)}
     for variable in (change.variable for change in changes if change.rule != "same"):
         value = tf.reshape(values[id(variable)], variable.shape)

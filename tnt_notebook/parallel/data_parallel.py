@@ -23,21 +23,34 @@ from tnt_notebook.parallel.changes import changes_of
 from tnt_notebook.parallel.combine import combine_changes
 from tnt_notebook.parallel.data import Share, samples_of
 from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.exchange.apart import where
 from tnt_notebook.parallel.interpose import (
     drawn_apart,
     gate,
     interposed,
     recorded_assignments,
 )  # fmt: skip
+from tnt_notebook.parallel.late_logs import LateLogs
 from tnt_notebook.parallel.logs import global_logs
+from tnt_notebook.parallel.pool import Pool
 from tnt_notebook.parallel.step import NEWS, Setting, Step
 
 
 def whole_batch_step(
-    setting: Setting, model: keras.Model, own_step: Callable[[Any], Any], trains: bool
+    setting: Setting,
+    model: keras.Model,
+    own_step: Callable[[Any], Any],
+    trains: bool,
+    late: LateLogs | None = None,
+    states: Pool | None = None,
 ) -> Callable[[Any], dict[str, Any]]:
-    """A ``train_step`` or ``test_step`` for batches of ``(slice, Share)``; ``own_step`` is the
-    model's."""
+    """A ``train_step`` or ``test_step`` for batches of ``(slice, Share)``.
+
+    Args:
+        own_step: the model's.
+        late: takes the logs, where ranks do not exchange them in every step.
+        states: of what the step changes itself, where ranks are not the same after every step.
+    """
     tried: set[int] = set()
     over_channels = channels.TRAINING if trains else channels.EVALUATION
 
@@ -61,10 +74,18 @@ def whole_batch_step(
                 logs = _checked_logs(own_step(data))
             if trains:
                 _check_exchanged(step)
+            meets = setting.exchange.meets(step.exchanging)
+            if trains:
                 step.kept.count()
             of_metrics, others = changes_of(step, own_step, data, tried)
-            combine_changes(step, others)
-            return global_logs(step, logs, of_metrics, setting.votes)
+            if states is None:
+                combine_changes(step.part, others)
+            else:
+                states.follow(others, step.share)
+                where(tf.convert_to_tensor(meets), states.take)
+            if late is None:
+                return global_logs(step, logs, of_metrics, setting.votes)
+            return late.of_step(step, logs, of_metrics)
 
     return run if setting.over.size > 1 else run_alone
 
@@ -82,7 +103,7 @@ def predict_step(
             # Random numbers are those of one process, not of a rank.
             with recorded_assignments(step.record), drawn_apart(0, step.drawn):
                 outputs = own_step(data)
-            combine_changes(step, changes_of(step, own_step, data, set())[1])
+            combine_changes(step.part, changes_of(step, own_step, data, set())[1])
             return keras.tree.map_structure(
                 lambda output: gather_rows(output[:local], setting.over), outputs
             )

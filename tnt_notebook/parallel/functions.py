@@ -14,15 +14,23 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.comm import World, channels, ops
-from tnt_notebook.errors import DifferentDataError, ModelError
+from tnt_notebook.errors import ModelError
 from tnt_notebook.keras import training
-from tnt_notebook.parallel import data_parallel
+from tnt_notebook.keras.absent import is_lazy
+from tnt_notebook.keras.optimizers import trained_by
+from tnt_notebook.parallel import agreement, data_parallel
 from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.kept import Kept
 from tnt_notebook.parallel.exchange.named import name_of
+from tnt_notebook.parallel.holders import Holding, slot_of
+from tnt_notebook.parallel.late_logs import LateLogs
+from tnt_notebook.parallel.logs import check_same_data
+from tnt_notebook.parallel.meetings import Meetings
 from tnt_notebook.parallel.model_state import optimizers_of
+from tnt_notebook.parallel.parted import finalized_here
 from tnt_notebook.parallel.pipeline.layout import Layout
 from tnt_notebook.parallel.pipeline.training import PipelineSteps
+from tnt_notebook.parallel.pool import Pool
 from tnt_notebook.parallel.step import NEWS, Setting, Votes
 from tnt_notebook.parallel.timed import input_timed
 from tnt_notebook.plan.options import Pipeline
@@ -34,9 +42,6 @@ Wants = Callable[[str], Votes]
 #: Called after it with the model, what the step was of, the votes of all, and the samples of the
 #: batch.
 News = Callable[[keras.Model, str, Votes, int], None]
-
-#: Nanoseconds between two votes of ranks that predict.
-_VOTE_NS = 200_000_000
 
 #: Whose functions a model has: there are others if it is wrapped again, or trained in a cell.
 _in_place: MutableMapping[keras.Model, DistributedFunctions] = weakref.WeakKeyDictionary()
@@ -73,6 +78,9 @@ class DistributedFunctions:
         self._voted = Votes(0, 0, 0, 0)
         self._is_first = False
         self._last_logs: dict[str, float] = {}
+        whole = over.size > 1 and pipeline is None
+        self._late = LateLogs(over, model) if whole and exchange.late_logs else None
+        self._states = Pool(over) if whole and not exchange.keeps_ranks_equal else None
         for optimizer in optimizers_of(model):
             if why := exchange.refuses(optimizer):
                 raise ModelError(f"The exchange {name_of(exchange)} cannot be used here: {why}.")
@@ -82,6 +90,12 @@ class DistributedFunctions:
                 "needs ranks that have the whole model: take it without a pipeline."
             )
         self.setting = setting = Setting(over, exchange, self._votes, Kept(model.variables))
+        if pipeline is not None and exchange.has_owners:
+            raise ModelError(
+                f"The exchange {name_of(exchange)} needs ranks that have the whole model: take it "
+                "without a pipeline, in which each rank has a part of the optimizer's state anyway."
+            )
+        self._own_holding = self._hold() if exchange.has_owners and over.size > 1 else None
         self.pipeline: PipelineSteps | None = None
         steps: tuple[Callable[[Any], Any], ...]
         if pipeline is not None:
@@ -89,19 +103,58 @@ class DistributedFunctions:
             steps = (cut.train_step, cut.test_step, cut.predict_step)
         else:
             steps = (
-                data_parallel.whole_batch_step(setting, model, model.train_step, trains=True),
-                data_parallel.whole_batch_step(setting, model, model.test_step, trains=False),
+                data_parallel.whole_batch_step(
+                    setting, model, model.train_step, True, self._late, self._states
+                ),
+                data_parallel.whole_batch_step(setting, model, model.test_step, False),
                 data_parallel.predict_step(setting, model, model.predict_step),
             )
         train, test, predict = steps
         steps = (input_timed(train, over), input_timed(test, over), predict)
         # The logs of a distributed step are those of the global batch already.
-        ours = (*steps, lambda logs: logs or self._last_logs)
+        ours = (*steps, lambda logs: self.caught_up() or logs or self._last_logs)
         self._ours = dict(zip(training.STEPS, ours, strict=True))
         self._theirs: dict[str, Any] = {}
         self._installed = False
         self._made: dict[str, Any] = {}
         self._compiled: Any = None
+
+    @property
+    def holding(self) -> Holding | None:
+        """Which ranks have what while the model trains; None: all have all."""
+        return self._own_holding if self.pipeline is None else self.pipeline.weights.holding
+
+    def _hold(self) -> Holding:
+        """Gives variables owners, who alone keep what optimizers do of them. Collective."""
+        over, model, owners = self._over, self.model, self.setting.owners
+        optimizers = optimizers_of(model)
+        owners.clear()
+        trained = [trained_by(one) for one in optimizers]
+        owners.update(self.setting.exchange.owners(trained, over.size))
+        everybody = [*range(over.size)]
+
+        def holders() -> list[tuple[keras.Variable, list[int]]]:
+            result = []
+            for optimizer, variables in zip(optimizers, trained, strict=True):
+                for variable in optimizer.variables:
+                    about = slot_of(variable, variables)
+                    owner = None if about is None else owners.get(id(about))
+                    result.append((variable, everybody if owner is None else [owner]))
+            return result
+
+        return Holding(over, holders, any(map(is_lazy, model.variables)))
+
+    def finalized(self) -> contextlib.AbstractContextManager[None]:
+        """Around ``fit``, which at its end puts moving averages into weights."""
+        if self.holding is None:
+            return contextlib.nullcontext()
+        return finalized_here(self._bring_averages)
+
+    def _bring_averages(self, optimizer: keras.optimizers.Optimizer) -> None:
+        owners = self.setting.owners
+        for variable in trained_by(optimizer) if optimizer.use_ema else []:
+            if id(variable) in owners:
+                agreement.broadcast(self._over, variable, owners[id(variable)])
 
     def install(self) -> None:
         """Puts the distributed functions in place, unless they are; traces them when first run."""
@@ -121,13 +174,22 @@ class DistributedFunctions:
             self._theirs = now
         if self._made and self.pipeline is not None:
             self.pipeline.compiled_again()
+        if self._made and self._own_holding is not None:
+            self._own_holding.gather()
+            self._own_holding = self._hold()
+        for forgets in (self._late, self._states):
+            if forgets is not None:
+                forgets.forget()
         self._installed = True
         # XLA cannot compile ops that talk to other processes.
         training.set_functions(model, {**now, **self._ours, training.XLA: False})
         model.make_train_function(force=True)
         model.make_test_function(force=True)
         model.make_predict_function(force=True)
-        model.train_function = self._watched("fit", model.train_function)
+        if self._late is None:
+            model.train_function = self._watched("fit", model.train_function)
+        else:
+            model.train_function = self._watched_late(self._late, model.train_function)
         model.test_function = self._watched("evaluate", model.test_function)
         model.predict_function = self._timed(model.predict_function)
         self._made = training.functions_of(model)
@@ -165,6 +227,10 @@ class DistributedFunctions:
     def epoch_begins(self) -> None:
         """The next step is the first of an epoch: the trace tells it from the others."""
         self._is_first = True
+        if self._late is not None:
+            self._late.begin()
+        if self._states is not None:
+            self._states.begin()
 
     def _record_step(self, phase: str, begin_ns: int, end_ns: int) -> None:
         first, self._is_first = self._is_first, False
@@ -174,42 +240,59 @@ class DistributedFunctions:
         def run(iterator: Any) -> dict[str, Any]:
             own = self._wants(phase)
             self._vote(own)
-            if self.pipeline is not None and phase == "fit":
-                self.pipeline.weights.part()
+            if phase == "fit" and self.holding is not None:
+                self.holding.part()
             begin = time.monotonic_ns()
             logs = dict(function(iterator))
             news = logs.pop(NEWS).numpy()
             self._record_step(phase, begin, time.monotonic_ns())
             samples, *votes, same = news if news.ndim else (news, *own, True)
-            if not same:
-                raise DifferentDataError(
-                    "The ranks read different batches. The input must be the same on all ranks, "
-                    "each takes its slice of it: call keras.utils.set_random_seed(...) before "
-                    "shuffling or generating it, and let it not depend on the rank."
-                )
+            check_same_data(same)
             self._news(self.model, phase, Votes(*map(float, votes)), int(samples))
             return logs
 
         return run
 
+    def _watched_late(
+        self, late: LateLogs, function: Callable[[Any], Any]
+    ) -> Callable[[Any], dict[str, Any]]:
+        def run(iterator: Any) -> dict[str, Any]:
+            begin = time.monotonic_ns()
+            samples = late.take(function(iterator))
+            end = time.monotonic_ns()
+            self._record_step("fit", begin, end)
+            votes = late.step_ended(end - begin, lambda: self._wants("fit"))
+            self._news(self.model, "fit", votes, samples)
+            return late.logs
+
+        return run
+
+    def caught_up(self) -> dict[str, Any]:
+        """Where logs are late: gives the metrics of all ranks the same state, and the logs that
+        follow. Empty where they are not. Collective."""
+        return {} if self._late is None else self._late.caught_up()
+
+    def in_every_step(self, always: bool) -> None:
+        """Whether ranks are to exchange logs in every step, also where these may be late."""
+        if self._late is not None:
+            self._late.in_every_step = always
+
     def _timed(self, predict: Callable[[Any], Any]) -> Callable[[Any], Any]:
         steps = itertools.count(1)
-        next_vote = 1
+        meetings = Meetings(self._over)
 
         def run(iterator: Any) -> Any:
-            nonlocal next_vote
             begin = time.monotonic_ns()
             outputs = predict(iterator)
             end, step_number = time.monotonic_ns(), next(steps)
             self._record_step("predict", begin, end)
             stop = 0.0
-            if step_number >= next_vote:
-                # Nothing travels that could carry a vote, so votes travel by themselves, as often
-                # as rank 0 finds good.
-                apart = _VOTE_NS // (end - begin + 1) if self._over.rank == 0 else 0
+            if meetings.is_due():
+                # Nothing travels that could carry a vote, so votes travel by themselves.
+                apart = meetings.wanted(end - begin)
                 own = np.array([self._wants("predict").stop, apart], np.float64)
                 stop, apart = self._over.allreduce(own) if self._over.size > 1 else own
-                next_vote = step_number + max(1, int(apart))
+                meetings.agreed(int(apart))
             look = step_number > 1 and step_number & (step_number - 1) == 0
             self._news(self.model, "predict", Votes(stop, look, 0, 0), 0)
             return outputs
@@ -219,6 +302,8 @@ class DistributedFunctions:
     def settle(self) -> None:
         """What the exchange has left to do, at the end of an epoch. Collective."""
         setting, cut = self.setting, self.pipeline
+        if self._states is not None and self._states.has_steps:
+            self._states.take()
         if setting.exchange.settles and setting.applied:
             exchange = setting.exchange if cut is None else cut.weights.exchange
             step = ExchangeStep(setting.over, tf.constant(1.0, tf.float64), setting.kept)

@@ -1,15 +1,20 @@
-"""Which ranks hold the value of a variable, and how it comes to others."""
+"""Which ranks hold the value of a variable, and how it comes to others.
+
+whole  --part()-->  apart: every rank has what it trains
+  ^                   |  trains
+  +----- gather() ----+
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.comm import World
-from tnt_notebook.keras.absent import bring, create, is_here
+from tnt_notebook.keras.absent import bring, create, drop, is_here
 
 
 def broadcast_value(over: World, variable: keras.Variable, root: int) -> np.ndarray:
@@ -45,3 +50,55 @@ def distribute(
             value = broadcast_value(over, variable, holding[0])
             if wants and over.rank not in holding:
                 bring(variable, value)
+
+
+class Holding:
+    """Of a model of which ranks have different parts while it trains. Made on all ranks at once.
+
+    Args:
+        holders: gives each variable of the model and its optimizers, with the ranks that work with
+            it; in the same order on all ranks.
+        stay_apart: whether the model is never gathered, unless that is asked for.
+    """
+
+    def __init__(
+        self,
+        over: World,
+        holders: Callable[[], list[tuple[keras.Variable, list[int]]]],
+        stay_apart: bool,
+    ) -> None:
+        self._over, self.holders, self.stay_apart = over, holders, stay_apart
+        state = holders()
+        distribute(over, [v for v, _ in state], [ranks for _, ranks in state])
+        # The ranks that have the whole model; None: it is not known, as after a fit that failed.
+        self._gathered: set[int] | None = None
+        if stay_apart:
+            self.part()
+
+    def part(self) -> None:
+        """Gives back the memory of what other ranks train. Local; cheap if it is so already."""
+        if self._gathered != set():
+            self._gathered = set()
+            for variable, ranks in self.holders():
+                if self._over.rank not in ranks:
+                    drop(variable, ranks[0])
+
+    def gather(self, ranks: Iterable[int] | None = None) -> None:
+        """Brings the whole model, as it has been trained, to some of the ranks; default: to all,
+        unless it stays apart. Collective.
+        """
+        if ranks is None:
+            ranks = [] if self.stay_apart else range(self._over.size)
+        wanted = {*ranks}
+        if self._gathered is None or not wanted <= self._gathered:
+            before, self._gathered = self._gathered or set(), None
+            state = self.holders()
+            distribute(self._over, [v for v, _ in state], [{*have, *wanted} for _, have in state])
+            self._gathered = before | wanted
+
+
+def slot_of(variable: keras.Variable, trainable: Sequence[keras.Variable]) -> keras.Variable | None:
+    """The weight that a variable of an optimizer belongs to, by its name; or None."""
+    name = variable.path.split("/", 1)[-1]
+    matching = [v for v in trainable if f"{v.path.replace('/', '_')}_" in name]
+    return max(matching, key=lambda v: len(v.path), default=None)

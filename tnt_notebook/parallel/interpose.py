@@ -30,7 +30,7 @@ from tnt_notebook.keras.losses import moments_replaced, reduction_replaced
 from tnt_notebook.keras.optimizers import classes_with_own_apply, trained_by
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.tensorflow import is_recorded
-from tnt_notebook.parallel.exchange import Applied
+from tnt_notebook.parallel.exchange import Applied, Apply
 from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.losses import global_reduction
 from tnt_notebook.parallel.norm import global_moments
@@ -117,12 +117,13 @@ def _exchange_first(
     step.exchanged.extend(variables)
     given = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
     _check_unchanged(step, given)
-    own = functools.partial(apply, optimizer)
+    own = Apply(optimizer, apply)
     state = list(optimizer.variables)
     step.applied[id(optimizer)] = Applied(own, [v for _, v in given], state)
     step.applying = True
     try:
-        with timed("optimizer", step.over, [g for g, _ in given]):
+        here = [g for g, v in given if step.owners.get(id(v), step.over.rank) == step.over.rank]
+        with timed("optimizer", step.over, here):
             step.exchange.apply(step.exchanging, own, grads, variables)
     finally:
         step.applying = False

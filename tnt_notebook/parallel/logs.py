@@ -5,14 +5,16 @@ It starts when the forward pass is done, and is hidden behind backpropagation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import ops
-from tnt_notebook.parallel.combine import Change, assign, summand
+from tnt_notebook.errors import DifferentDataError
+from tnt_notebook.parallel.combine import Change, Part, assign, summand
+from tnt_notebook.parallel.data.shard import MODULUS
 from tnt_notebook.parallel.step import NEWS, Step, Votes
 
 
@@ -28,53 +30,94 @@ def global_logs(
     Args:
         changes: of the states of metrics, in the same order on all ranks.
     """
-    of_metrics = _results(step, logs)
-    others = {k: v for k, v in logs.items() if k not in of_metrics}
-    share = step.share
-    head = [share.local, share.fingerprint, *votes]
+    share, changed = step.share, {id(v) for v in step.assigned}
+    of_metrics = results(step.model, logs, changed)
+    others = {name: value for name, value in logs.items() if name not in of_metrics}
+    head = [*marks_of(share.fingerprint), *votes]
+    (mark, square, *votes_of_all), means = summed(step.part, head, changes, others, step.scale)
+    same = same_data([mark, square], step.over.size)
+    news = tf.stack([tf.cast(share.total, tf.float64), *votes_of_all, same])
+    found = {**results(step.model, logs, changed), **means}
+    return {**{name: found[name] for name in logs}, NEWS: news}
+
+
+def summed(
+    part: Part,
+    head: Sequence[Any],
+    changes: Sequence[Change],
+    others: Mapping[str, Any],
+    scale: tf.Tensor,
+) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+    """Gives the states of metrics the values that one process would have. Collective.
+
+    Args:
+        head: numbers that are summed.
+        others: logs of this rank that are averaged, each scaled by this rank's share of the batch.
+
+    Returns:
+        The sums of `head` over ranks, float64, and the means of `others`, float32.
+    """
     parts = [tf.stack([tf.cast(value, tf.float64) for value in head])]
-    own = [tf.reshape(summand(step, change, tf.float64), [-1]) for change in changes]
+    own = [tf.reshape(summand(part, change, tf.float64), [-1]) for change in changes]
     parts += own
     # A NaN of the borrowed sample times 0 would still be a NaN.
     parts += [
-        tf.reshape(tf.where(step.has_data, tf.cast(value, tf.float64) * step.scale, 0.0), [-1])
+        tf.reshape(tf.where(scale > 0, tf.cast(value, tf.float64) * scale, 0.0), [-1])
         for value in others.values()
     ]
-    counts = [len(head), *(part.shape[0] for part in own), *(1 for _ in others)]
-    (summed,) = ops.allreduce(
-        [tf.concat(parts, 0)], label="allreduce of metrics and votes", over=step.over
+    counts = [len(head), *(numbers.shape[0] for numbers in own), *(1 for _ in others)]
+    (every,) = ops.allreduce(
+        [tf.concat(parts, 0)], label="allreduce of metrics and votes", over=part.over
     )
-    values = tf.split(summed, counts)
-    samples = tf.cast(share.total, tf.float64)
-    sums = tf.unstack(values[0])
-    news = tf.stack([samples, *sums[-len(votes) :], _same_data(step, values[0])])
+    values = tf.split(every, counts)
     states = zip(changes, values[1 : 1 + len(changes)], strict=True)
-    assign(step, changes, {id(change.variable): value for change, value in states})
-    result = _results(step, logs)
-    for name, value in zip(others, values[1 + len(changes) :], strict=True):
-        result[name] = tf.cast(value[0], tf.float32)
-    return {**{name: result[name] for name in logs}, NEWS: news}
+    assign(part, changes, {id(change.variable): value for change, value in states})
+    means = zip(others, values[1 + len(changes) :], strict=True)
+    return tf.unstack(values[0]), {name: tf.cast(mean[0], tf.float32) for name, mean in means}
 
 
-def _results(step: Step, logs: dict[str, Any]) -> dict[str, Any]:
+def results(model: keras.Model, logs: Collection[str], changed: set[int]) -> dict[str, Any]:
     """Of the logs, those that are results of metrics: of metrics that the step has updated, by
-    their names, or by those in their result. Keras's own steps return the results of all."""
-    model, changed = step.model, {id(v) for v in step.assigned}
-    of_all = logs.keys() == model.get_metrics_result().keys()
-    results: dict[str, Any] = {}
+    their names, or by those in their result. Keras's own steps return the results of all.
+
+    Args:
+        changed: ids of the variables that the step has changed.
+    """
+    of_all = set(logs) == set(model.get_metrics_result())
+    found: dict[str, Any] = {}
     for metric in model.metrics:
         if of_all or any(id(v) in changed for v in metric.variables):
             result = metric.result()
-            results |= {metric.name: result, **(result if isinstance(result, dict) else {})}
-    named = {name: result for name, result in results.items() if name in logs}
+            found |= {metric.name: result, **(result if isinstance(result, dict) else {})}
+    named = {name: result for name, result in found.items() if name in logs}
     # A result may be a variable, whose value is that of the scope in which it is read.
     whole: dict[str, Any] = keras.tree.map_structure(tf.convert_to_tensor, named)
     return whole
 
 
-def _same_data(step: Step, sums: tf.Tensor) -> tf.Tensor:
-    """1 if all ranks have cut the same global batch. If not, it is 0 on one rank at least."""
-    share, size = step.share, step.over.size
-    complete = tf.equal(sums[0], tf.cast(share.total, tf.float64))
-    same = tf.equal(sums[1], tf.cast(share.fingerprint * size, tf.float64))
-    return tf.cast(tf.logical_and(complete, same), tf.float64)
+def check_same_data(same: Any) -> None:
+    """Raises where :func:`same_data` is 0, on all ranks."""
+    if not same:
+        raise DifferentDataError(
+            "The ranks read different batches. The input must be the same on all ranks, each takes "
+            "its slice of it: call keras.utils.set_random_seed(...) before shuffling or generating "
+            "it, and let it not depend on the rank."
+        )
+
+
+def marks_of(fingerprint: tf.Tensor) -> list[tf.Tensor]:
+    """What tells, summed over ranks, whether all have the same fingerprint: it, and its square."""
+    mark = fingerprint % MODULUS
+    return [mark, mark * mark]
+
+
+def same_data(marks: Sequence[tf.Tensor], size: int) -> tf.Tensor:
+    """1 if all ranks have cut the same global batches, else 0; on all ranks alike.
+
+    Args:
+        marks: the sums of :func:`marks_of`, of as many ranks as `size`.
+    """
+    # The mean of squares is the square of the mean if there is no variance. Products that overflow
+    # do so on both sides.
+    mark, square = (tf.cast(summed, tf.int64) for summed in marks)
+    return tf.cast(tf.equal(square * size, mark * mark), tf.float64)

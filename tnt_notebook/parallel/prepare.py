@@ -38,14 +38,18 @@ def prepare(
             f"The model is not compiled, so {call} has no loss and no optimizer: call "
             "model.compile(optimizer, loss) before it."
         )
-    if session.pipeline and with_loss and all(map(is_built, layers_within(model))):
+    in_parts = session.pipeline is not None or (session.exchange.has_owners and over.size > 1)
+    if in_parts and with_loss and all(map(is_built, layers_within(model))):
         with lazy():  # each rank creates what belongs to its own weights
             _build_optimizers(model)
     build(model, element, with_loss)
     agreement.agree(over, {"call": call, **arguments, **facts(model)})
     state = state_of(model)
     if session.pipeline is None:
-        distribute(over, state, [range(over.size)] * len(state))
+        # What optimizers keep comes to those that own the weights.
+        later = {id(v) for one in optimizers_of(model) for v in one.variables if in_parts}
+        everywhere = [v for v in state if id(v) not in later]
+        distribute(over, everywhere, [range(over.size)] * len(everywhere))
     agreement.share_state(over, state)
 
 

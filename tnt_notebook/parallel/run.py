@@ -25,7 +25,6 @@ from tnt_notebook.parallel.flops import forward_flops
 from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.looks import Looks
 from tnt_notebook.parallel.model_state import state_of
-from tnt_notebook.parallel.pipeline.weights import finalized_where_it_is
 from tnt_notebook.parallel.prepare import prepare
 from tnt_notebook.parallel.progress import Progress
 from tnt_notebook.parallel.session import Run, Session
@@ -89,8 +88,7 @@ def fit(
         if checkpoints.start is not None:
             initial_epoch = checkpoints.start.place.epoch
     running = _running(session, model, "fit", callbacks, verbose, epochs, steps, checkpoints)
-    finalized = finalized_where_it_is() if session.pipeline else contextlib.nullcontext()
-    with running as (progress, shared), finalized, journal:
+    with running as (progress, shared), functions.finalized(), journal:
         history = keras_fit(
             model, train, epochs=epochs, verbose=0, callbacks=shared, validation_data=validation,
             shuffle=False, initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch,
@@ -217,6 +215,7 @@ def _running(
                 verbose=0 if session.quiet and verbose == "auto" else verbose, epochs=epochs,
                 steps=steps,
             )  # fmt: skip
+            functions.in_every_step(shared.looks_at_batches)
             if checkpoints is not None:
                 checkpoints.callbacks = shared.callbacks
             yield progress, shared
@@ -224,6 +223,7 @@ def _running(
     finally:
         activities.begin("build")
         session.progress = session.fit_checkpoints = None
+        functions.in_every_step(True)
         functions.forget_votes()
 
 

@@ -17,14 +17,14 @@ def save(
     """``keras.Model.save``. A model in parts is gathered on rank 0, which writes; else every rank
     does what it does on one process."""
     functions = session.functions.get(id(model))
-    weights = functions.pipeline.weights if functions and functions.pipeline else None
-    if weights is None or not weights.stay_apart:
+    holding = functions.holding if functions else None
+    if holding is None or not holding.stay_apart:
         keras_save(model, **arguments)
         return
-    weights.gather([0])
+    holding.gather([0])
     if session.over.rank == 0:
         keras_save(model, **arguments)
-    weights.part()
+    holding.part()
     agreement.agree(session.over, {"call": "save"})  # it is written when this returns
 
 

@@ -117,8 +117,8 @@ class Session:
         """Makes the model whole, where each rank trains a part of it: on some ranks, or on all
         unless it was built with ``tnt.lazy()``. Collective."""
         functions = self.functions.get(id(model))
-        if functions is not None and functions.pipeline is not None:
-            functions.pipeline.weights.gather(ranks)
+        if functions is not None and functions.holding is not None:
+            functions.holding.gather(ranks)
 
     @contextlib.contextmanager
     def reported_by(self, cell: Session) -> Iterator[None]:

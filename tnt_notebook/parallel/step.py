@@ -14,6 +14,7 @@ import tensorflow as tf
 from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.state import tensor_of
+from tnt_notebook.parallel.combine import Part
 from tnt_notebook.parallel.data import Share, share_of
 from tnt_notebook.parallel.exchange import Applied, Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.kept import Kept
@@ -39,6 +40,7 @@ class Step:
         applying, differentiating: whether an optimizer works, or a tape, just now.
         sees_whole: whether a loss is computed of the samples of all ranks just now.
         kept, applied: what the exchange remembers, and the optimizers that it stands around, by id.
+        owners: of variables that one rank trains for all, by id.
         given: ids of the gradients that it gave.
         whole_divisor: of what a loss divides by here, what one process would divide by; None: the
             sum over ranks.
@@ -60,6 +62,7 @@ class Step:
     sees_whole: bool = False
     kept: Kept = field(default_factory=lambda: Kept([]))
     applied: dict[int, Applied] = field(default_factory=dict)
+    owners: dict[int, int] = field(default_factory=dict)
     given: set[int] = field(default_factory=set)
     whole_divisor: Callable[[Any], Any] | None = None
 
@@ -68,10 +71,15 @@ class Step:
         """This rank's part of the global batch, float64; 0 without data."""
         return tf.cast(self.share.local, tf.float64) / tf.cast(self.share.total, tf.float64)
 
+    @property
+    def part(self) -> Part:
+        """What this rank has of the global batch."""
+        return Part(self.over, self.scale, self.has_data)
+
     @functools.cached_property
     def exchanging(self) -> ExchangeStep:
         """What the exchange is told of it."""
-        return ExchangeStep(self.over, self.scale, self.kept)
+        return ExchangeStep(self.over, self.scale, self.kept, owners=self.owners)
 
     @property
     def begin(self) -> tf.Tensor:
@@ -141,7 +149,11 @@ class Setting:
     votes: Votes
     kept: Kept
     applied: dict[int, Applied] = field(default_factory=dict)
+    owners: dict[int, int] = field(default_factory=dict)
 
     def step(self, model: keras.Model, share: Share) -> Step:
         """One that is about to be traced."""
-        return Step(self.over, self.exchange, model, share, kept=self.kept, applied=self.applied)
+        return Step(
+            self.over, self.exchange, model, share, kept=self.kept, applied=self.applied,
+            owners=self.owners,
+        )  # fmt: skip

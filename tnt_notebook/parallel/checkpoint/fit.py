@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import stop
 from tnt_notebook.errors import CheckpointError, SuspendedError
+from tnt_notebook.keras.training import in_python
 from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.checkpoint.position import Journal, Position
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
@@ -43,10 +44,10 @@ class FitCheckpoints:
         validation: Sharded | None,
         epochs: int,
     ) -> None:
-        if functions.pipeline is not None and run.options.in_memory:
+        if functions.holding is not None and run.options.in_memory:
             raise CheckpointError(
-                "In a pipeline no rank has the whole model, so snapshots in memory would not be "
-                "of use. Keep checkpoints in a folder."
+                "In a pipeline, and with the exchange sharded, no rank has all that is trained, so "
+                "snapshots in memory would not be of use. Keep checkpoints in a folder."
             )
         self._run, self._functions, self._model = run, functions, functions.model
         self.callbacks: Sequence[keras.callbacks.Callback] = ()
@@ -130,8 +131,10 @@ class FitCheckpoints:
 
     def _keep(self, place: Place, position: Position, logs: dict[str, Any], stopped: bool) -> None:
         run = self._run
+        # One rank writes what all have.
+        logs = in_python(self._functions.caught_up()) or logs
         if not self._functions.setting.exchange.keeps_ranks_equal:
-            self._functions.settle()  # one rank writes what all have
+            self._functions.settle()
         writers = self._owners() if run.options.folder is not None else []
         in_memory = run.options.in_memory
         wanted = None if in_memory else [rank == run.over.rank for rank in writers]
@@ -149,8 +152,8 @@ class FitCheckpoints:
     def _owners(self) -> list[int]:
         """The rank that writes each variable."""
         variables, size = state_of(self._model), self._run.over.size
-        cut = self._functions.pipeline
-        holders = {} if cut is None else {id(v): ranks for v, ranks in cut.weights.holders()}
+        holding = self._functions.holding
+        holders = {id(v): ranks for v, ranks in holding.holders()} if holding else {}
         return owners(
             [math.prod(v.shape) * tf.as_dtype(v.dtype).size for v in variables],
             [holders.get(id(v), range(size)) for v in variables],

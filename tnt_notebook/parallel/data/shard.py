@@ -17,7 +17,7 @@ import tensorflow as tf
 from tnt_notebook.errors import DataError
 
 #: Fingerprints are below this, so that sums over ranks are exact in float64.
-_MODULUS = 65521
+MODULUS = 65521
 
 
 class Replica(NamedTuple):
@@ -70,7 +70,7 @@ def cut(batch: Any, over: Replica) -> tuple[Any, Share]:
     fingerprint = total
     for tensor in tensors:
         if isinstance(tensor, tf.Tensor):
-            fingerprint = (fingerprint * 31 + _hash(tensor[0]) + _hash(tensor[-1])) % _MODULUS
+            fingerprint = (fingerprint * 31 + _hash(tensor[0]) + _hash(tensor[-1])) % MODULUS
     return keras.tree.map_structure(slice_leaf, batch), Share(end - begin, total, fingerprint)
 
 
@@ -82,7 +82,7 @@ def samples_of(batch: Any) -> tf.Tensor:
 def fingerprint_of_indices(indices: tf.Tensor) -> tf.Tensor:
     """A hash of which samples a global batch has, and in which order."""
     places = tf.range(1, tf.size(indices, out_type=tf.int64) + 1, dtype=tf.int64)
-    return tf.reduce_sum(tf.cast(indices, tf.int64) * places % _MODULUS) % _MODULUS
+    return tf.reduce_sum(tf.cast(indices, tf.int64) * places % MODULUS) % MODULUS
 
 
 def _tensors_of(batch: Any) -> list[Any]:
@@ -114,4 +114,4 @@ def rows(tensor: Any, begin: tf.Tensor, stop: tf.Tensor) -> Any:
 
 
 def _hash(row: tf.Tensor) -> tf.Tensor:
-    return tf.strings.to_hash_bucket_fast(tf.io.serialize_tensor(row), _MODULUS)
+    return tf.strings.to_hash_bucket_fast(tf.io.serialize_tensor(row), MODULUS)

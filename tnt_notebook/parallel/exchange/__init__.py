@@ -41,7 +41,7 @@ All of these are called while the training step is traced, and build graph; ``se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -60,8 +60,17 @@ ExchangeFunction = Callable[
     [Sequence[Any], "Sequence[keras.Variable]", "tf.Tensor", "Communicator"], list[Any]
 ]
 
-#: The optimizer's own ``apply``, of gradients and the variables that they belong to.
-Apply = Callable[[Sequence[Any], "Sequence[keras.Variable]"], Any]
+
+@dataclass(frozen=True)
+class Apply:
+    """The ``apply`` of an optimizer: called with gradients and the variables they belong to."""
+
+    optimizer: keras.optimizers.Optimizer
+    own: Callable[..., Any]
+
+    def __call__(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> None:
+        self.own(self.optimizer, gradients, variables)
+
 
 __all__ = ["Applied", "Apply", "Exchange", "ExchangeFunction", "ExchangeStep"]
 
@@ -89,6 +98,8 @@ class ExchangeStep:
         scale: this rank's share of the global batch, a float64 scalar: those of all ranks add up to
             1, and it is 0 where a rank has no data.
         notes: what an exchange notes for its later calls in the same step.
+        owners: of the variables that one rank trains for all, by id; see
+            :attr:`Exchange.has_owners`.
         by_group: while it settles in a pipeline, gives the steps of all groups of ranks that train
             the same weights, each with the places of its variables; see :meth:`groups`.
     """
@@ -97,6 +108,7 @@ class ExchangeStep:
     scale: tf.Tensor
     kept: Kept
     notes: dict[Any, Any] = field(default_factory=dict)
+    owners: Mapping[int, int] = field(default_factory=dict)
     by_group: Callable[[Sequence[Any]], Iterable[tuple[ExchangeStep, list[int]]]] | None = None
 
     def groups(
@@ -161,7 +173,12 @@ class Exchange:
         delays: whether gradients wait, so that a step may not change those that it was given.
         on_one_rank: whether it is called on one rank, too, where there is nobody to exchange with.
         keeps_ranks_equal: whether weights are the same on all ranks after every step; else they are
-            after it has settled, and it needs ranks that have the whole model.
+            where it says that ranks meet, and after it has settled, and it needs ranks that have
+            the whole model.
+        late_logs: whether metrics and votes, to stop for instance, may be some steps late: ranks
+            then exchange them a few times a second, and not in every step.
+        has_owners: whether one rank trains a variable for all, and it alone keeps what optimizers
+            do of it, until the model is gathered at the end of training.
     """
 
     gives_up: ClassVar[str] = ""
@@ -170,6 +187,8 @@ class Exchange:
     delays: ClassVar[bool] = False
     on_one_rank: ClassVar[bool] = False
     keeps_ranks_equal: ClassVar[bool] = True
+    late_logs: ClassVar[bool] = False
+    has_owners: ClassVar[bool] = False
 
     def gradients(
         self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
@@ -192,6 +211,11 @@ class Exchange:
         """Lets the optimizer apply what :meth:`gradients` gave; some may be None."""
         apply(gradients, variables)
 
+    def meets(self, step: ExchangeStep) -> bool | tf.Tensor:
+        """Whether the weights of all ranks are the same after this step, a scalar where that
+        depends on its number. What layers keep themselves, such as statistics, is combined then."""
+        return self.keeps_ranks_equal
+
     def settle(self, step: ExchangeStep, applied: Sequence[Applied]) -> None:
         """Does what is left, at the end of an epoch and before its validation: afterwards the
         weights are the same on all ranks, and no gradient waits. Runs at once.
@@ -199,6 +223,16 @@ class Exchange:
         Args:
             applied: the optimizers.
         """
+
+    def owners(self, optimizers: Sequence[Sequence[keras.Variable]], size: int) -> dict[int, int]:
+        """Where it :attr:`has_owners`, the rank that trains a variable, by its id; none of what all
+        ranks train.
+
+        Args:
+            optimizers: the variables that each trains.
+            size: how many ranks there are.
+        """
+        return {}
 
     def refuses(self, optimizer: keras.optimizers.Optimizer) -> str:
         """Why it cannot work with an optimizer, and what to do; empty if it can."""

@@ -22,6 +22,7 @@ class Apart(Exchange):
     gives_up: ClassVar[str] = "equality with one process, and within an epoch that of the ranks"
     settles: ClassVar[bool] = True
     keeps_ranks_equal: ClassVar[bool] = False
+    late_logs: ClassVar[bool] = True
 
     def gradients(
         self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
@@ -56,15 +57,19 @@ def trained(gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> li
     return [variable for gradient, variable in pairs if gradient is not None]
 
 
-def meet_every(step: ExchangeStep, steps: int | tf.Tensor, meet: Callable[[], None]) -> None:
-    """Lets ranks meet after so many steps, where a step is traced."""
+def is_due(step: ExchangeStep, steps: int | tf.Tensor) -> tf.Tensor:
+    """Whether so many steps have ended with this one, since the first or the last that was."""
+    return tf.equal((step.number + 1) % tf.cast(steps, tf.int64), 0)
 
-    def met() -> tf.Tensor:
-        meet()
+
+def where(condition: tf.Tensor, do: Callable[[], None]) -> None:
+    """Does what gives nothing, where a step is traced, if the condition holds when it runs."""
+
+    def done() -> tf.Tensor:
+        do()
         return tf.constant(True)
 
-    is_due = tf.equal((step.number + 1) % tf.cast(steps, tf.int64), 0)
-    tf.cond(is_due, met, lambda: tf.constant(False))
+    tf.cond(condition, done, lambda: tf.constant(False))
 
 
 def values(variables: Sequence[keras.Variable]) -> list[tf.Tensor]:

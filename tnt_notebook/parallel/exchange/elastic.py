@@ -12,7 +12,14 @@ import tensorflow as tf
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.exchange import Apply, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import sums
-from tnt_notebook.parallel.exchange.apart import Apart, assign_all, meet_every, trained, values
+from tnt_notebook.parallel.exchange.apart import (
+    Apart,
+    assign_all,
+    is_due,
+    trained,
+    values,
+    where,
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class Elastic(Apart):
                 centre.assign_add(way)
             assign_all(own, pulled)
 
-        meet_every(step, self.every, move)
+        where(is_due(step, self.every), move)
 
     def come_together(self, step: ExchangeStep, variables: Sequence[keras.Variable]) -> None:
         assign_all(variables, [self._centre(step, v).read_value() for v in variables])

@@ -49,6 +49,7 @@ class Late(Exchange):
     source: ClassVar[str] = "Li et al., Pipe-SGD, NeurIPS 2018"
     settles: ClassVar[bool] = True
     delays: ClassVar[bool] = True
+    late_logs: ClassVar[bool] = True
     on_one_rank: ClassVar[bool] = True
 
     steps: int = 1

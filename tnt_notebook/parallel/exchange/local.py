@@ -12,7 +12,14 @@ import tensorflow as tf
 from tnt_notebook.comm import ops
 from tnt_notebook.parallel.exchange import Apply, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import sums
-from tnt_notebook.parallel.exchange.apart import Apart, assign_all, meet_every, trained, values
+from tnt_notebook.parallel.exchange.apart import (
+    Apart,
+    assign_all,
+    is_due,
+    trained,
+    values,
+    where,
+)
 
 
 @dataclass(frozen=True)
@@ -46,8 +53,10 @@ class Local(Apart):
         apply(gradients, variables)
         own = trained(gradients, variables)
         self._learnt(step, own).assign_add(step.scale)
-        interval = tf.where(step.number < self.from_step, 1, self.every)
-        meet_every(step, interval, lambda: self.come_together(step, own))
+        where(self.meets(step), lambda: self.come_together(step, own))
+
+    def meets(self, step: ExchangeStep) -> tf.Tensor:
+        return is_due(step, tf.where(step.number < self.from_step, 1, self.every))
 
     def come_together(self, step: ExchangeStep, variables: Sequence[keras.Variable]) -> None:
         learnt = self._learnt(step, variables)

@@ -15,6 +15,7 @@ from tnt_notebook.parallel.exchange.elastic import Elastic
 from tnt_notebook.parallel.exchange.late import Late
 from tnt_notebook.parallel.exchange.local import Local
 from tnt_notebook.parallel.exchange.powersgd import PowerSgd
+from tnt_notebook.parallel.exchange.sharded import Sharded
 from tnt_notebook.parallel.exchange.topk import TopK
 
 #: What a person may give.
@@ -22,8 +23,8 @@ Given = Exchange | type[Exchange] | ExchangeFunction | str
 
 #: By the names of :data:`~tnt_notebook.choices.EXCHANGES`.
 CLASSES: dict[str, type[Exchange]] = {
-    "allreduce": Allreduce, "late": Late, "topk": TopK, "powersgd": PowerSgd, "local": Local,
-    "elastic": Elastic,
+    "allreduce": Allreduce, "sharded": Sharded, "late": Late, "topk": TopK, "powersgd": PowerSgd,
+    "local": Local, "elastic": Elastic,
 }  # fmt: skip
 
 

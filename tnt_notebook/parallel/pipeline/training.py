@@ -4,7 +4,7 @@
         -> exchange with the ranks that have the same weights -> the user's own optimizer
         -> exchange of metric states, votes and fingerprints with all ranks
 
-Each rank changes the weights of its own stages only; :meth:`.weights.Weights.gather` makes the
+Each rank changes the weights of its own stages only; :meth:`.Holding.gather` makes the
 model whole again on every rank.
 """
 
@@ -105,7 +105,7 @@ class PipelineSteps:
     def compiled_again(self) -> None:
         """Goes by the model's loss, metrics and trainable weights as they are now. Collective."""
         check_model(self._model, self._graph, self._parts)
-        self.weights.gather()
+        self.weights.holding.gather()
         self.weights = self._compiled()
 
     def _compiled(self) -> Weights:
@@ -266,7 +266,7 @@ class PipelineSteps:
         changes = [c for stage in step.stages.values() for c in stage.state.finish(here)]
         if self._peers is not None:
             with ops.channels(channels.REPLICAS.part(3 + _PHASES.index(phase), 6)):
-                combine_changes(here, changes)
+                combine_changes(here.part, changes)
 
     def _divisors(
         self, share: Share, phase: str, y: Any, sample_weight: Any

@@ -1,17 +1,14 @@
-"""Which ranks have which weights: who exchanges gradients with whom, and how the model is whole.
+"""Which ranks have which weights in a pipeline, and who exchanges gradients with whom.
 
-    whole  --part()-->  apart: every rank has its stages' weights, and their optimizer state
-      ^                   |  trains
-      +----- gather() ----+
-
-A model that was built with ``tnt.lazy()`` stays apart.
+Every rank has its stages' weights and their optimizer state while it trains. A model that was built
+with ``tnt.lazy()`` is never whole.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -19,18 +16,15 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, World, channels, ops
 from tnt_notebook.errors import ModelError
-from tnt_notebook.keras.absent import drop, is_here, is_lazy
+from tnt_notebook.keras.absent import is_lazy
 from tnt_notebook.keras.optimizers import (
-    applied_to,
-    global_norm_replaced,
     is_multi,
-    only_slots,
     trained_by,
     with_inner,
 )
-from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.exchange import Exchange
-from tnt_notebook.parallel.holders import distribute
+from tnt_notebook.parallel.holders import Holding, slot_of
+from tnt_notebook.parallel.parted import seen_as_a_whole
 from tnt_notebook.parallel.pipeline.groups import OverGroups
 from tnt_notebook.parallel.pipeline.layout import Layout
 from tnt_notebook.parallel.pipeline.stage import StageModel
@@ -41,7 +35,11 @@ _CHANNELS_OF_GROUP = 64
 
 class Weights:
     """The weights of a model in stages, each at its position in the pipeline. Made on all ranks at
-    once. If they ``stay_apart`` the model is never gathered, unless it is asked for."""
+    once.
+
+    Attributes:
+        holding: how the model is whole.
+    """
 
     def __init__(
         self,
@@ -58,34 +56,7 @@ class Weights:
         self._holders = self._find_holders()
         self._stands_in_for = self._find_stand_ins()
         self._groups = self._make_groups(over)
-        self.stay_apart = any(map(is_lazy, model.variables))
-        state = self.holders()
-        distribute(over, [v for v, _ in state], [ranks for _, ranks in state])
-        # The ranks that have the whole model; None: it is not known, as after a fit that failed.
-        self._gathered: set[int] | None = None
-        if self.stay_apart:
-            self.part()
-
-    def part(self) -> None:
-        """Gives back the memory of what other ranks train. Local; cheap if it is so already."""
-        if self._gathered != set():
-            self._gathered = set()
-            for variable, ranks in self.holders():
-                if self._over.rank not in ranks:
-                    drop(variable, ranks[0])
-
-    def gather(self, ranks: Iterable[int] | None = None) -> None:
-        """Brings the whole model, as it has been trained, to some of the ranks; default: to all,
-        unless it stays apart. Collective.
-        """
-        if ranks is None:
-            ranks = [] if self.stay_apart else range(self._over.size)
-        wanted = {*ranks}
-        if self._gathered is None or not wanted <= self._gathered:
-            before, self._gathered = self._gathered or set(), None
-            state = self.holders()
-            distribute(self._over, [v for v, _ in state], [{*have, *wanted} for _, have in state])
-            self._gathered = before | wanted
+        self.holding = Holding(over, self._holders_of_all, any(map(is_lazy, model.variables)))
 
     def groups(
         self, variables: Sequence[keras.Variable]
@@ -105,33 +76,13 @@ class Weights:
         """Inside, an optimizer that is given the gradients of this rank's variables clips them by
         the norm of all, and leaves a step out if any gradient of any rank is not finite.
         """
-        with (
-            applied_to(self._model.optimizer, variables),
-            global_norm_replaced(self._norm),
-            replaced(keras.optimizers.LossScaleOptimizer, "check_finite", self._all_finite),
-            only_slots(self._model.optimizer, is_here),
-        ):
+        with seen_as_a_whole(self._over, self._model.optimizer, variables, self._counts):
             yield
 
-    def _norm(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
-        """Over all stages; each gradient counts on one rank."""
-        squares = [tf.constant(0.0, tf.float64)]
-        for gradient, variable in zip(gradients, variables, strict=True):
-            first = self._holders[id(variable)][0] == self._layout.position
-            if first and gradient is not None and self._layout.replica == 0:
-                # Keras takes the slices of a sparse one each alone.
-                numbers = getattr(gradient, "values", gradient)
-                squares.append(tf.reduce_sum(tf.square(tf.cast(numbers, tf.float64))))
-        (total,) = ops.allreduce([tf.add_n(squares)], label="allreduce of norms", over=self._over)
-        return tf.cast(tf.sqrt(total), gradients[0].dtype)
-
-    def _all_finite(
-        self, check_finite: Callable[..., Any], optimizer: Any, gradients: Any
-    ) -> tf.Tensor:
-        own = tf.cast(check_finite(optimizer, gradients), tf.int32)
-        label = "allreduce of whether gradients are finite"
-        (all_of_them,) = ops.allreduce([own], reduction="min", label=label, over=self._over)
-        return tf.cast(all_of_them, tf.bool)
+    def _counts(self, variable: keras.Variable) -> bool:
+        """Whether it is for this rank to speak for a variable that several may have."""
+        first = self._holders[id(variable)][0] == self._layout.position
+        return first and self._layout.replica == 0
 
     def completed(self, gradients: dict[int, Any]) -> dict[int, Any]:
         """Gradients by id of the variable, with 0 for what this rank stands in for."""
@@ -184,7 +135,7 @@ class Weights:
             positions: over.split(int(self._layout.position in positions)) for positions in sets
         }
 
-    def holders(self) -> list[tuple[keras.Variable, list[int]]]:
+    def _holders_of_all(self) -> list[tuple[keras.Variable, list[int]]]:
         """Each variable of the model and its optimizer, with the ranks that work with it."""
         layout, model = self._layout, self._model
         ranks_of = {
@@ -194,27 +145,6 @@ class Weights:
         result = [(v, ranks_of[id(v)]) for v in model.variables if id(v) in ranks_of]
         everybody = [*range(self._over.size)]
         for variable in model.optimizer.variables if model.optimizer else []:
-            about = _slot_of(variable, model.trainable_variables)
+            about = slot_of(variable, model.trainable_variables)
             result.append((variable, everybody if about is None else ranks_of[id(about)]))
         return result
-
-
-def finalized_where_it_is() -> contextlib.AbstractContextManager[None]:
-    """Inside, the end of ``fit`` puts moving averages into the weights of this rank."""
-
-    def finalize_own(
-        finalize: Callable[..., None], optimizer: Any, variables: Sequence[keras.Variable]
-    ) -> None:
-        with only_slots(optimizer, is_here):
-            finalize(optimizer, variables)
-
-    return replaced(keras.optimizers.Optimizer, "finalize_variable_values", finalize_own)
-
-
-def _slot_of(
-    variable: keras.Variable, trainable: Sequence[keras.Variable]
-) -> keras.Variable | None:
-    """The weight that a variable of an optimizer belongs to, by its name; or None."""
-    name = variable.path.split("/", 1)[-1]
-    matching = [v for v in trainable if f"{v.path.replace('/', '_')}_" in name]
-    return max(matching, key=lambda v: len(v.path), default=None)

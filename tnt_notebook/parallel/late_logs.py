@@ -1,0 +1,122 @@
+"""Logs and votes of training steps that ranks exchange a few times a second, not in every step.
+
+Each step counts on its own rank, in a :class:`~tnt_notebook.parallel.pool.Pool`. Where ranks meet
+they learn the logs of all batches so far, exactly as one process would have them, and each goes on
+counting on its own; at the end of an epoch the metrics of all are those of one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.comm import World, channels, ops
+from tnt_notebook.keras.state import tensor_of
+from tnt_notebook.parallel.combine import Change
+from tnt_notebook.parallel.logs import check_same_data, marks_of, results, same_data, summed
+from tnt_notebook.parallel.meetings import Meetings
+from tnt_notebook.parallel.pool import Pool
+from tnt_notebook.parallel.step import NEWS, Step, Votes
+
+_NO_VOTES = Votes(0, 0, 0, 0)
+
+
+class LateLogs:
+    """Of the training steps of one model.
+
+    Attributes:
+        in_every_step: whether ranks meet after each step.
+        logs: of all ranks, when they have last met.
+    """
+
+    def __init__(self, over: World, model: keras.Model) -> None:
+        self._over, self._model = over, model
+        self._pool, self._meetings = Pool(over), Meetings(over)
+        self.in_every_step = True
+        self.logs: dict[str, Any] = {}
+        self._own: dict[str, Any] = {}  # logs of this rank, of its latest step
+        self._scale = 0.0  # its share of the batch then
+        self._is_behind = False  # whether its metrics are those of this rank only
+        self.forget()
+
+    # A step is traced -----------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """The steps are traced anew, for other metrics perhaps."""
+        self._pool.forget()
+        self._names: list[str] = []
+        self._others: list[str] = []  # of them, those that are no results of metrics
+        self._changed: set[int] = set()
+        self._exchange = tf.function(self._exchanged, autograph=False)
+
+    def of_step(
+        self, step: Step, logs: dict[str, Any], changes: Sequence[Change]
+    ) -> dict[str, Any]:
+        """What the step returns: the logs of this rank, and as its news the samples of the global
+        batch and the share of this rank, float64."""
+        self._pool.follow(changes, step.share)
+        self._names, self._changed = list(logs), {id(v) for v in step.assigned}
+        own = results(self._model, logs, self._changed)
+        others = {name: tf.cast(v, tf.float32) for name, v in logs.items() if name not in own}
+        self._others = list(others)
+        news = tf.stack([tf.cast(step.share.total, tf.float64), step.scale])
+        return {**{name: {**own, **others}[name] for name in logs}, NEWS: news}
+
+    # Training -------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """An epoch begins, in which ranks meet after the first step: all have the same metrics."""
+        self._meetings.begin()
+        self._pool.begin()
+
+    def take(self, returned: dict[str, Any]) -> int:
+        """Takes what a step has returned; gives the samples of the batch."""
+        self._own = dict(returned)
+        samples, self._scale = self._own.pop(NEWS).numpy()
+        self._is_behind = True
+        return int(samples)
+
+    def step_ended(self, step_ns: int, wants: Callable[[], Votes]) -> Votes:
+        """After a step: lets ranks meet if it is time. Gives the votes of all, or none."""
+        if not (self._meetings.is_due() or self.in_every_step):
+            return _NO_VOTES
+        return self._meet(wants(), self._meetings.wanted(step_ns), self.in_every_step)
+
+    def caught_up(self) -> dict[str, Any]:
+        """Gives the metrics of all ranks the state that one process would have, and the logs that
+        follow; no logs where they have had it. Collective."""
+        if not self._is_behind:
+            return {}
+        self._meet(_NO_VOTES, 0, keep=True)
+        return self.logs
+
+    def _meet(self, own: Votes, apart: int, keep: bool) -> Votes:
+        """Brings the logs up to date, and metrics if they are to keep what they then have."""
+        numbers = tf.constant([*own, apart, self._scale], tf.float64)
+        others = {name: self._own[name] for name in self._others}
+        logs, sums, same = self._exchange(numbers, others, keep)
+        check_same_data(same)
+        self.logs = {name: logs[name] for name in self._names}
+        self._is_behind = not keep
+        *votes, apart = sums.numpy().tolist()
+        self._meetings.agreed(int(apart))
+        return Votes(*votes)
+
+    def _exchanged(self, numbers: tf.Tensor, others: dict[str, Any], keep: bool) -> Any:
+        *votes, scale = tf.unstack(numbers)
+        pool = self._pool
+        counted = [tf.identity(tensor_of(variable)) for variable in pool.variables]
+        with ops.channels(channels.TRAINING):
+            head = [*marks_of(pool.seen[2]), *votes]
+            (mark, square, *sums), means = summed(pool.part, head, pool.changes, others, scale)
+        logs = {**results(self._model, self._names, self._changed), **means}
+        same = same_data([mark, square], self._over.size)
+        if keep:
+            pool.begin()
+        else:
+            for variable, value in zip(pool.variables, counted, strict=True):
+                tensor_of(variable).assign(value)
+        return logs, tf.stack(sums), same
