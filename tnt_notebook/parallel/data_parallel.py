@@ -36,15 +36,14 @@ from tnt_notebook.parallel.pool import Pool
 from tnt_notebook.parallel.step import NEWS, Setting, Step
 
 
-def whole_batch_step(
+def train_step(
     setting: Setting,
     model: keras.Model,
     own_step: Callable[[Any], Any],
-    trains: bool,
-    late: LateLogs | None = None,
-    states: Pool | None = None,
+    late: LateLogs | None,
+    states: Pool | None,
 ) -> Callable[[Any], dict[str, Any]]:
-    """A ``train_step`` or ``test_step`` for batches of ``(slice, Share)``.
+    """A ``train_step`` for batches of ``(slice, Share)``; on one rank for whole ones.
 
     Args:
         own_step: the model's.
@@ -52,31 +51,21 @@ def whole_batch_step(
         states: of what the step changes itself, where ranks are not the same after every step.
     """
     tried: set[int] = set()
-    over_channels = channels.TRAINING if trains else channels.EVALUATION
 
     def run_alone(batch: Any) -> dict[str, Any]:
-        samples = samples_of(batch)
-        share = Share(samples, samples, tf.constant(0, tf.int64))
-        step = setting.step(model, share)
-        if not setting.exchange.on_one_rank:
-            step.exchange = Exchange()
-        with ops.channels(over_channels), gate(step):
-            logs = _checked_logs(own_step(batch))
-        if trains:
-            step.kept.count()
-        return {**logs, NEWS: samples}
+        step, logs = _alone(setting, model, own_step, batch, channels.TRAINING)
+        step.kept.count()
+        return logs
 
     def run(batch: Any) -> dict[str, Any]:
         data, share = batch
         step = setting.step(model, Share(*share))
-        with ops.channels(over_channels):
+        with ops.channels(channels.TRAINING):
             with interposed(step):
                 logs = _checked_logs(own_step(data))
-            if trains:
-                _check_exchanged(step)
+            _check_exchanged(step)
             meets = setting.exchange.meets(step.exchanging)
-            if trains:
-                step.kept.count()
+            step.kept.count()
             of_metrics, others = changes_of(step, own_step, data, tried)
             if states is None:
                 combine_changes(step.part, others)
@@ -88,6 +77,45 @@ def whole_batch_step(
             return late.of_step(step, logs, of_metrics)
 
     return run if setting.over.size > 1 else run_alone
+
+
+def test_step(
+    setting: Setting, model: keras.Model, own_step: Callable[[Any], Any]
+) -> Callable[[Any], dict[str, Any]]:
+    """The same for evaluation."""
+    tried: set[int] = set()
+
+    def run_alone(batch: Any) -> dict[str, Any]:
+        return _alone(setting, model, own_step, batch, channels.EVALUATION)[1]
+
+    def run(batch: Any) -> dict[str, Any]:
+        data, share = batch
+        step = setting.step(model, Share(*share))
+        with ops.channels(channels.EVALUATION):
+            with interposed(step):
+                logs = _checked_logs(own_step(data))
+            of_metrics, others = changes_of(step, own_step, data, tried)
+            combine_changes(step.part, others)
+            return global_logs(step, logs, of_metrics, setting.votes)
+
+    return run if setting.over.size > 1 else run_alone
+
+
+def _alone(
+    setting: Setting,
+    model: keras.Model,
+    own_step: Callable[[Any], Any],
+    batch: Any,
+    over_channels: channels.Range,
+) -> tuple[Step, dict[str, Any]]:
+    """The step of one rank, and what it returns."""
+    samples = samples_of(batch)
+    step = setting.step(model, Share(samples, samples, tf.constant(0, tf.int64)))
+    if not setting.exchange.on_one_rank:
+        step.exchange = Exchange()
+    with ops.channels(over_channels), gate(step):
+        logs = _checked_logs(own_step(batch))
+    return step, {**logs, NEWS: samples}
 
 
 def predict_step(

@@ -52,6 +52,7 @@ class DistributedFunctions:
 
     Args:
         wants, news: called before and after each step.
+        due_in: in how many steps at most this rank is to be asked again what it wants.
         pipeline: how the model is cut into stages, and which this rank has.
     """
 
@@ -62,12 +63,13 @@ class DistributedFunctions:
         exchange: Exchange,
         wants: Wants,
         news: News,
+        due_in: Callable[[], float],
         pipeline: tuple[Pipeline, Layout] | None = None,
         batch_size: int | None = None,
     ) -> None:
         self.model = model
         self._make_room()
-        self._over, self._wants, self._news = over, wants, news
+        self._over, self._wants, self._news, self._due_in = over, wants, news, due_in
         with tf.device("/CPU:0"):
             self._votes = Votes(
                 *(
@@ -103,10 +105,10 @@ class DistributedFunctions:
             steps = (cut.train_step, cut.test_step, cut.predict_step)
         else:
             steps = (
-                data_parallel.whole_batch_step(
-                    setting, model, model.train_step, True, self._late, self._states
+                data_parallel.train_step(
+                    setting, model, model.train_step, self._late, self._states
                 ),
-                data_parallel.whole_batch_step(setting, model, model.test_step, False),
+                data_parallel.test_step(setting, model, model.test_step),
                 data_parallel.predict_step(setting, model, model.predict_step),
             )
         train, test, predict = steps
@@ -177,9 +179,10 @@ class DistributedFunctions:
         if self._made and self._own_holding is not None:
             self._own_holding.gather()
             self._own_holding = self._hold()
-        for forgets in (self._late, self._states):
-            if forgets is not None:
-                forgets.forget()
+        if self._late is not None:
+            self._late.forget()
+        if self._states is not None:
+            self._states.forget()
         self._installed = True
         # XLA cannot compile ops that talk to other processes.
         training.set_functions(model, {**now, **self._ours, training.XLA: False})
@@ -257,11 +260,18 @@ class DistributedFunctions:
         self, late: LateLogs, function: Callable[[Any], Any]
     ) -> Callable[[Any], dict[str, Any]]:
         def run(iterator: Any) -> dict[str, Any]:
+            if self.holding is not None:
+                self.holding.part()
+            late.step_begins()
             begin = time.monotonic_ns()
             samples = late.take(function(iterator))
             end = time.monotonic_ns()
             self._record_step("fit", begin, end)
-            votes = late.step_ended(end - begin, lambda: self._wants("fit"))
+            votes = late.step_ended(
+                end - begin,
+                lambda: self._wants("fit"),
+                lambda: self._due_in() // self.model.steps_per_execution,
+            )
             self._news(self.model, "fit", votes, samples)
             return late.logs
 
@@ -270,7 +280,8 @@ class DistributedFunctions:
     def caught_up(self) -> dict[str, Any]:
         """Where logs are late: gives the metrics of all ranks the same state, and the logs that
         follow. Empty where they are not. Collective."""
-        return {} if self._late is None else self._late.caught_up()
+        late = self._late
+        return late.caught_up() if late is not None and late.is_behind else {}
 
     def in_every_step(self, always: bool) -> None:
         """Whether ranks are to exchange logs in every step, also where these may be late."""

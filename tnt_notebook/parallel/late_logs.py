@@ -30,6 +30,7 @@ class LateLogs:
     Attributes:
         in_every_step: whether ranks meet after each step.
         logs: of all ranks, when they have last met.
+        is_behind: whether its metrics are those of this rank only.
     """
 
     def __init__(self, over: World, model: keras.Model) -> None:
@@ -39,7 +40,7 @@ class LateLogs:
         self.logs: dict[str, Any] = {}
         self._own: dict[str, Any] = {}  # logs of this rank, of its latest step
         self._scale = 0.0  # its share of the batch then
-        self._is_behind = False  # whether its metrics are those of this rank only
+        self.is_behind, self._begins = False, True
         self.forget()
 
     # A step is traced -----------------------------------------------------------------------------
@@ -50,6 +51,7 @@ class LateLogs:
         self._names: list[str] = []
         self._others: list[str] = []  # of them, those that are no results of metrics
         self._changed: set[int] = set()
+        self._always = False
         self._exchange = tf.function(self._exchanged, autograph=False)
 
     def of_step(
@@ -58,6 +60,8 @@ class LateLogs:
         """What the step returns: the logs of this rank, and as its news the samples of the global
         batch and the share of this rank, float64."""
         self._pool.follow(changes, step.share)
+        # A mean of means is not that of all samples, unless ranks meet after each.
+        self._always |= any(change.rule == "mean" for change in changes)
         self._names, self._changed = list(logs), {id(v) for v in step.assigned}
         own = results(self._model, logs, self._changed)
         others = {name: tf.cast(v, tf.float32) for name, v in logs.items() if name not in own}
@@ -68,28 +72,41 @@ class LateLogs:
     # Training -------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """An epoch begins, in which ranks meet after the first step: all have the same metrics."""
+        """An epoch begins, in which ranks meet after the first step."""
         self._meetings.begin()
-        self._pool.begin()
+        self._begins, self.is_behind = True, False
+
+    def step_begins(self) -> None:
+        """Before each step: where ranks have met, metrics may have been reset since."""
+        if self._begins or self.in_every_step or not self.is_behind:
+            self._begins = False
+            self._pool.begin()
 
     def take(self, returned: dict[str, Any]) -> int:
         """Takes what a step has returned; gives the samples of the batch."""
         self._own = dict(returned)
         samples, self._scale = self._own.pop(NEWS).numpy()
-        self._is_behind = True
+        self.is_behind = True
         return int(samples)
 
-    def step_ended(self, step_ns: int, wants: Callable[[], Votes]) -> Votes:
-        """After a step: lets ranks meet if it is time. Gives the votes of all, or none."""
-        if not (self._meetings.is_due() or self.in_every_step):
+    def step_ended(
+        self, step_ns: int, wants: Callable[[], Votes], due_in: Callable[[], float]
+    ) -> Votes:
+        """After a step: lets ranks meet if it is time. Gives the votes of all, or none.
+
+        Args:
+            step_ns: how long it took.
+            wants: gives what this rank votes for.
+            due_in: gives in how many steps ranks have to meet again at the latest.
+        """
+        always = self.in_every_step or self._always
+        if not (self._meetings.is_due() or always):
             return _NO_VOTES
-        return self._meet(wants(), self._meetings.wanted(step_ns), self.in_every_step)
+        return self._meet(wants(), self._meetings.wanted(step_ns, due_in()), keep=always)
 
     def caught_up(self) -> dict[str, Any]:
         """Gives the metrics of all ranks the state that one process would have, and the logs that
-        follow; no logs where they have had it. Collective."""
-        if not self._is_behind:
-            return {}
+        follow. Collective."""
         self._meet(_NO_VOTES, 0, keep=True)
         return self.logs
 
@@ -100,7 +117,7 @@ class LateLogs:
         logs, sums, same = self._exchange(numbers, others, keep)
         check_same_data(same)
         self.logs = {name: logs[name] for name in self._names}
-        self._is_behind = not keep
+        self.is_behind = not keep
         *votes, apart = sums.numpy().tolist()
         self._meetings.agreed(int(apart))
         return Votes(*votes)

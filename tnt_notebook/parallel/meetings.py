@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tnt_notebook.comm import World
 
 #: Nanoseconds between two meetings.
@@ -24,10 +26,10 @@ class Meetings:
         self._left -= 1
         return self._left <= 0
 
-    def wanted(self, step_ns: int) -> int:
+    def wanted(self, step_ns: int, at_most: float = math.inf) -> int:
         """In how many steps to meet again, as rank 0 wants it; 0 on others. The sum over ranks is
         what is agreed."""
-        return _APART_NS // (step_ns + 1) if self._over.rank == 0 else 0
+        return int(min(_APART_NS // (step_ns + 1), at_most)) if self._over.rank == 0 else 0
 
     def agreed(self, apart: int) -> None:
         self._left = max(1, apart)

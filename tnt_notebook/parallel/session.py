@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -107,7 +108,14 @@ class Session:
         if functions is None:
             cut = (self.pipeline, self.layout) if self.pipeline and self.layout else None
             functions = DistributedFunctions(
-                model, self.over, self.exchange, self._wants, self._take_news, cut, batch_size
+                model,
+                self.over,
+                self.exchange,
+                self._wants,
+                self._take_news,
+                self._due_in,
+                cut,
+                batch_size,
             )
             self.functions[id(model)] = functions
         functions.install()
@@ -149,6 +157,10 @@ class Session:
             if self.fit_checkpoints is not None:
                 keep, leave = self.fit_checkpoints.wants()
         return Votes(*map(float, (stop.end.is_set(), look, keep, leave)))
+
+    def _due_in(self) -> float:
+        """In how many training steps at most this rank is to be asked again."""
+        return math.inf if self.fit_checkpoints is None else self.fit_checkpoints.due_in()
 
     def _take_news(self, model: keras.Model, phase: str, votes: Votes, samples: int) -> None:
         progress = self.progress

@@ -97,6 +97,10 @@ class FitCheckpoints:
         keep = leave or stop.checkpoint.is_set()
         return keep or self._run.is_due(), leave
 
+    def due_in(self) -> float:
+        """In how many steps it will be time for one, by their number."""
+        return self._run.due_in()
+
     def decided(self, keep: bool, leave: bool) -> None:
         """After a step: whether any rank wants it."""
         self._due, self._leaves = keep, leave

@@ -6,6 +6,7 @@ gets the state from its end. What lies between them simply runs again.
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -127,6 +128,12 @@ class RunCheckpoints:
         # Asked before a step.
         by_steps = every is not None and self.steps + 1 - self._steps_then >= every
         return by_steps or time.monotonic() >= self._next
+
+    def due_in(self) -> float:
+        """In how many steps after the one that is under way a checkpoint is due, by their number;
+        infinite if it never is."""
+        every = self.options.every_steps
+        return math.inf if every is None else every - (self.steps + 1 - self._steps_then)
 
     def keep(self, snapshot: Snapshot, owners: list[int]) -> None:
         """Keeps a snapshot, in memory, in files, or both; ``owners``: who writes each variable."""
