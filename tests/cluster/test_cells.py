@@ -321,7 +321,8 @@ def test_the_banner_of_tensorflow_is_in_the_files_of_logs_alone(cluster, capsys)
     cluster.run("import sys\n!{sys.executable} -c 'import tensorflow'; echo the end", [1])
     assert capsys.readouterr().out == "rank 1: the end\n"
     assert "the end" in cluster.logs(1) and ".cc:" not in cluster.logs(1)
-    assert "oneDNN custom operations are on" in cluster.folder.rank_log(1).read_text()
+    banner = cluster.folder.rank_log(1).read_text()
+    assert re.search(r"\.cc:\d+\]", banner)  # its lines depend on the CPU
 
 
 def test_ranks_blocked_in_plain_mpi_are_freed_by_a_restart(pair, capsys, impatient):
