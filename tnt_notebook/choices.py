@@ -23,7 +23,7 @@ EXCHANGES: dict[str, tuple[str, dict[str, str]]] = {
         {"wire": "bfloat16 or float16, rounded: half the bytes", "bucket_mb": "MiB at a time"},
     ),
     "sharded": (
-        "the same, of each weight on one rank, which alone keeps the optimizer's state of it",
+        "as allreduce, but one rank alone trains a weight, and keeps the optimizer's state of it",
         {"bucket_mb": "MiB at a time", "small_kb": "weights that all ranks train, to so many KiB"},
     ),
     "late": (
@@ -32,6 +32,14 @@ EXCHANGES: dict[str, tuple[str, dict[str, str]]] = {
             "steps": "how late (1)", "warmup": "steps without delay at the begin (0)",
             "wire": "as of allreduce", "bucket_mb": "as of allreduce",
         },
+    ),
+    "qsgd": (
+        "gradients in a few bits an element, rounded by chance",
+        {"bits": "2, 4 or 8 (4)"},
+    ),
+    "onebit": (
+        "the signs of gradients, and means; what that leaves out is added to the next ones",
+        {},
     ),
     "topk": (
         "the largest elements of gradients; the others are added to the next ones",
@@ -48,6 +56,10 @@ EXCHANGES: dict[str, tuple[str, dict[str, str]]] = {
     "elastic": (
         "each rank trains by itself, and is drawn to a common centre",
         {"every": "steps between two moves (4)", "beta": "how far, with all ranks (0.9)"},
+    ),
+    "gossip": (
+        "each rank trains by itself, and takes the mean with one other rank beside each step",
+        {"partner": "rotating, or random (rotating)"},
     ),
 }  # fmt: skip
 

@@ -22,6 +22,7 @@ enum DataType : int {
   TF_FLOAT = 1,
   TF_DOUBLE = 2,
   TF_INT32 = 3,
+  TF_UINT8 = 4,
   TF_INT64 = 9,
   TF_BFLOAT16 = 14,
   TF_HALF = 19,

@@ -155,6 +155,7 @@ void define_at_once(const Definition& op) {
                                  destroy<Kernel>));
 }
 
+void define_codes();
 void define_collectives();
 void define_transfers();
 

@@ -56,6 +56,7 @@ __attribute__((constructor)) void define_all() {
     return;
   }
   try {
+    define_codes();
     define_collectives();
     define_transfers();
     const Words begin{"begin: int64"}, now{"now: int64"};

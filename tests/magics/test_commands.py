@@ -54,7 +54,7 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_push", "UsageError: the following arguments are required: NAME"),
         ("%tnt_push nothing_like_it", "not defined in this notebook: nothing_like_it"),
         ("%tnt_pull x", "NoClusterError"),
-        ("%%tnt_fit --exchange 3x\n1", "'3x': it is one of allreduce, sharded, late, topk"),
+        ("%%tnt_fit --exchange 3x\n1", "'3x': it is one of allreduce, sharded, late, qsgd"),
         ("%%tnt_fit --exchange late:step=1\n1", "late has no option 'step=1', it takes steps=..."),
         ("%%tnt_fit --exchange late --bucket-mb 1\n1", "say --exchange late:bucket_mb=..."),
         ("%%tnt_fit --name 3x\n1", "UsageError: --name 3x: a variable cannot have this name"),

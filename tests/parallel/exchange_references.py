@@ -6,7 +6,7 @@ squared error. Each reference gives the weights after every step, and after ever
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -111,6 +111,61 @@ def powersgd(
         yield w
 
 
+def qsgd(
+    w: np.ndarray, epochs: Sequence[Epoch], rate: float, workers: int, bits: int = 4
+) -> Iterator[np.ndarray]:
+    """Each worker sends levels of the largest element of each 512, rounded by chance."""
+    levels, number = 2 ** (bits - 1) - 1, 0
+    for epoch in epochs:
+        for batch in epoch:
+            total = np.zeros_like(w)
+            for worker, gradient in enumerate(own_gradients(w, batch, workers)):
+                flat = gradient.astype("float32").ravel()
+                largest = _of_buckets(flat, lambda bucket: np.abs(bucket).max())
+                chance = _chance(w.size, (number * workers + worker) * 1009)
+                scaled = np.divide(np.abs(flat) * levels, largest, where=largest > 0, out=0 * flat)
+                level = np.minimum(np.floor(scaled + chance), levels)
+                total += (np.sign(flat) * level * largest / levels).reshape(w.shape)
+            w, number = w - rate * total, number + 1
+            yield w
+        yield w
+
+
+def _chance(count: int, seed: int) -> np.ndarray:
+    """MurmurHash3's finalizer of each place, from 0 to below 1."""
+    x = np.arange(count, dtype="uint32") * np.uint32(0x9E3779B9) + np.uint32(seed % 2**32)
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return ((x ^ (x >> np.uint32(16))) >> np.uint32(8)).astype("float32") * np.float32(2.0**-24)
+
+
+def _of_buckets(flat: np.ndarray, function: Callable[[np.ndarray], float]) -> np.ndarray:
+    """A number of each 512 elements, in the place of each of them."""
+    buckets = np.split(flat, range(512, len(flat), 512))
+    return np.concatenate([np.full(len(b), function(b), flat.dtype) for b in buckets])
+
+
+def onebit(
+    w: np.ndarray, epochs: Sequence[Epoch], rate: float, workers: int
+) -> Iterator[np.ndarray]:
+    """Each worker sends signs and two means of each 512 elements, and adds what that leaves out to
+    its next gradient."""
+    errors = [np.zeros(w.size) for _ in range(workers)]
+    for epoch in epochs:
+        for batch in epoch:
+            total = np.zeros_like(w)
+            for worker, gradient in enumerate(own_gradients(w, batch, workers)):
+                whole = gradient.ravel() + errors[worker]
+                below = _of_buckets(whole, lambda bucket: bucket[bucket < 0].mean())
+                others = _of_buckets(whole, lambda bucket: bucket[bucket >= 0].mean())
+                sent = np.where(whole < 0, below, others)
+                errors[worker] = whole - sent
+                total += sent.reshape(w.shape)
+            w = w - rate * total
+            yield w
+        yield w
+
+
 def local(
     w: np.ndarray,
     epochs: Sequence[Epoch],
@@ -164,3 +219,30 @@ def elastic(
             yield own[0]
         own = [centre] * workers
         yield centre
+
+
+#: Who meets whom, a row a step: of 2, 3 and 4 workers. A worker that meets itself has no partner.
+ROTATING = {
+    2: [[1, 0]],
+    3: [[0, 2, 1], [1, 0, 2], [2, 1, 0]],
+    4: [[1, 0, 3, 2], [2, 3, 0, 1]],
+}
+
+
+def gossip(
+    w: np.ndarray, epochs: Sequence[Epoch], rate: float, workers: int
+) -> Iterator[np.ndarray]:
+    """Each worker adds its own step to the mean with its partner; after an epoch all have the mean
+    of all."""
+    own, number = [w] * workers, 0
+    for epoch in epochs:
+        for batch in epoch:
+            partners = ROTATING[workers][number % len(ROTATING[workers])]
+            mixed = [(own[i] + own[partner]) / 2 for i, partner in enumerate(partners)]
+            for worker, part in enumerate(_parts(batch, workers)):
+                if len(part[0]):
+                    mixed[worker] = mixed[worker] - rate * _gradient(own[worker], *part)
+            own, number = mixed, number + 1
+            yield own[0]
+        own = [sum(own, np.zeros_like(w)) / workers] * workers
+        yield own[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,6 +11,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
 from keras import layers
 
 import tnt_notebook as tnt
@@ -22,7 +25,9 @@ from tnt_notebook.comm import ops
 from tnt_notebook.errors import CheckpointError, ModelError, PeerError
 from tnt_notebook.keras.absent import is_here
 from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.exchange.gossip import partner_of, rounds
 from tnt_notebook.parallel.exchange.named import CLASSES, exchange_of, name_of
+from tnt_notebook.telemetry.events import EVENT_KINDS
 
 RATE, BATCH, EPOCHS = 0.1, 16, 3
 
@@ -70,11 +75,12 @@ def reference(text: str, start: np.ndarray, workers: int) -> list[np.ndarray]:
 
 
 #: What changes the result.
-OPTIONS = ("steps", "warmup", "ratio", "rank", "every", "from_step", "beta")
+OPTIONS = ("steps", "warmup", "ratio", "rank", "bits", "every", "from_step", "beta")
 CASES = [
     ("late", 2), ("late:steps=2,warmup=3", 3), ("late:steps=3", 1), ("topk:ratio=0.05", 3),
     ("topk:ratio=0.5", 2), ("powersgd:rank=1", 2), ("local:every=3,from_step=2", 3),
-    ("elastic:every=2,beta=0.6", 2),
+    ("elastic:every=2,beta=0.6", 2), ("gossip", 3), ("gossip", 4),
+    ("qsgd:bits=2", 2), ("qsgd:bits=8", 3), ("onebit", 2),
 ]  # fmt: skip
 
 
@@ -83,6 +89,47 @@ def test_each_step_is_that_of_the_reference(ranks, text, n):
     start, *steps = ranks.run(n, steps_of, text)[0]
     for ours, theirs in zip(steps, reference(text, start, n), strict=True):
         close(ours, theirs, 1e-4, 1e-5)
+
+
+@given(st.integers(1, 40))
+def test_partners_are_each_others_and_what_one_knows_comes_to_all(size):
+    mean = np.eye(size)
+    for round_ in range(rounds(size)):
+        partners = [partner_of(rank, size, round_) for rank in range(size)]
+        assert [partners[partner] for partner in partners] == list(range(size))
+        mean = (mean + mean[partners]) / 2
+    assert (mean > 0).all()
+
+
+def sent(exchange: str) -> float:
+    """Bytes that this rank sends in a step beside the mean of an epoch's end, as the trace says."""
+    begin = time.monotonic_ns()
+    x, y = data()
+    model = chain(
+        keras.Input((24,)), layers.Dense(12, use_bias=False), loss="mse", metrics=None,
+        optimizer="sgd",
+    )  # fmt: skip
+    tnt.Model(model, exchange=exchange).fit(x, y, batch_size=BATCH, verbose=0)
+    trace = tnt.world().trace()
+    messages = trace["kind"] == EVENT_KINDS.index("send")
+    return float(trace["bytes"][messages & (trace["begin_ns"] > begin)].sum()) / -(-len(x) // BATCH)
+
+
+def test_a_rank_sends_its_weights_to_a_partner_in_each_step(ranks):
+    assert ranks.run(4, sent, "gossip") == [4 * 24 * 12] * 4
+    assert sorted(ranks.run(3, sent, "gossip")) == pytest.approx(
+        sorted([1152 * share for share in (0.5, 0.75, 0.75)])  # a row of four steps for three
+    )
+
+
+def random_partners() -> list[np.ndarray]:
+    return trained(plain_sgd, "gossip:partner=random")
+
+
+def test_partners_drawn_by_chance_are_the_same_everywhere(ranks):
+    first, *others = ranks.run(3, random_partners)
+    for weights in others:
+        close(weights, first, 0, 0)
 
 
 def embedding() -> keras.Model:
@@ -128,6 +175,23 @@ def test_sharded_is_the_same_as_one_process(ranks, make, n):
     (alone,) = ranks.run(1, trained, make, None)
     for weights in ranks.run(n, trained, make, "sharded:small_kb=0"):
         close(weights, alone, 2e-5, 2e-6)
+
+
+def on_batches(exchange: str) -> list[np.ndarray]:
+    keras.utils.set_random_seed(1)
+    model, (x, y) = plain_sgd(), classification()
+    wrapped = tnt.Model(model, exchange=exchange)
+    for begin in (0, 10, 20):
+        wrapped.train_on_batch(x[begin : begin + 10], y[begin : begin + 10])
+    return model.get_weights()
+
+
+def test_after_train_on_batch_nothing_waits_and_all_ranks_have_the_same(ranks):
+    (alone,) = ranks.run(1, on_batches, "allreduce")
+    for weights in ranks.run(2, on_batches, "late"):
+        close(weights, alone, 2e-5, 2e-6)
+    first, second = ranks.run(2, on_batches, "local:every=100")
+    close(first, second, 0, 0)
 
 
 def kept_here() -> tuple[int, int]:
@@ -289,7 +353,7 @@ def test_a_gradient_that_is_on_another_rank_says_so(ranks):
     [
         (
             "lat",
-            "There is no exchange 'lat': it is one of allreduce, sharded, late, topk, po",
+            "There is no exchange 'lat': it is one of allreduce, sharded, late, qsgd, on",
         ),
         ("topk:ratio=0", "ratio is above 0 and at most 1"),
         ("powersgd:rank=0", "rank must be at least 1"),
@@ -297,6 +361,8 @@ def test_a_gradient_that_is_on_another_rank_says_so(ranks):
             "late:step=1",
             "has no option 'step=1'. It takes steps=..., warmup=..., wire=..., bucket_mb=...",
         ),
+        ("qsgd:bits=3", "bits is 2, 4 or 8, not 3"),
+        ("gossip:partner=next", "partner is one of rotating, random, not 'next'"),
         ("late:steps=x", "'x' is no int"),
         ("late:steps=0", "steps of at least 1"),
         ("allreduce:wire=int8", "wire is one of float32, bfloat16, float16, not 'int8'"),

@@ -54,6 +54,12 @@ def channels(range_: Range = GRAPH) -> Iterator[None]:
         _scope.counter = before
 
 
+def skip_channels(count: int) -> None:
+    """Counts channels of ops that other ranks make here, and this one does not."""
+    for _ in range(count):
+        _next_channel()
+
+
 @tf.autograph.experimental.do_not_convert
 def allreduce(
     tensors: Sequence[tf.Tensor],

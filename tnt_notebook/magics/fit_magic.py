@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,18 @@ from tnt_notebook.magics.progress import noninteractive
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.magics.syntax import check_syntax
 
-_EXCHANGES = (
-    "what ranks do with their gradients, or a variable of theirs that says so. "
-    + "; ".join(
-        f"{name}: {words} ({', '.join(options)})" for name, (words, options) in EXCHANGES.items()
-    )
+_EXCHANGE = (
+    "what ranks do with their gradients (default: allreduce), one of those above, as in "
+    "late:warmup=100; or a variable of the ranks that says so"
 )
+
+
+def _listing_exchanges(magic: Callable[..., None]) -> Callable[..., None]:
+    """Adds a line for each exchange to what ``?`` shows."""
+    rows = [(f"{n}[:{','.join(options)}]", words) for n, (words, options) in EXCHANGES.items()]
+    lines = "".join(f"        {name}\n            {words}\n" for name, words in rows)
+    magic.__doc__ = f"{(magic.__doc__ or '').rstrip()}\n\n    With --exchange NAME::\n\n{lines}    "
+    return magic
 
 
 @magic_arguments("%tnt_fit")
@@ -30,7 +37,7 @@ _EXCHANGES = (
     "--wait", action="store_true", help="return when it has ended (TNT_NONINTERACTIVE=1: always)"
 )
 @argument("--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time")
-@argument("--exchange", metavar="NAME[:OPTION=VALUE,...]", help=_EXCHANGES)
+@argument("--exchange", metavar="NAME[:OPTION=VALUE,...]", help=_EXCHANGE)
 @argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
 @pipeline_arguments()
 @argument("--checkpoint", metavar="DIR", help="keeps the state of training there now and then")
@@ -53,6 +60,7 @@ _EXCHANGES = (
     help="how often to go on after ranks have died or their job has ended (default: 3 with "
     "--on-failure, else 0)",
 )
+@_listing_exchanges
 def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
     """Runs ordinary Keras code with every fit, evaluate and predict distributed over all ranks.
 

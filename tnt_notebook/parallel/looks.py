@@ -31,7 +31,7 @@ from tnt_notebook.telemetry.activities import Activities
 from tnt_notebook.telemetry.boxes import BOX, boxes_of_step
 from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, of_step
 from tnt_notebook.telemetry.collectives import arrivals, collectives, with_last
-from tnt_notebook.telemetry.events import PHASES, exchange_rate
+from tnt_notebook.telemetry.events import PHASES, exchange_rate, sent_bytes
 from tnt_notebook.telemetry.frame import Phase
 from tnt_notebook.telemetry.sampling import evenly, spread
 from tnt_notebook.telemetry.step_trace import Box, StepTrace, Which, of_boxes
@@ -59,6 +59,8 @@ class Look(NamedTuple):
         step: that step, box by box.
         rate: bytes a second that a rank sends while gradients are exchanged, if that is between
             hosts. That of the rank which waits least for others.
+        sent: bytes that a rank has sent in a step since the last look, the mean of ranks and steps;
+            None where there were no steps.
         memory: bytes of each rank.
         energy: joules of all hosts and GPUs since the run began, where there are counters.
         activities: what ranks have done since the last look.
@@ -70,6 +72,7 @@ class Look(NamedTuple):
     breakdown: list[Breakdown]
     step: StepTrace | None
     rate: float | None
+    sent: float | None
     memory: list[int]
     energy: float | None
     activities: list[Activities]
@@ -80,6 +83,7 @@ class _Facts(NamedTuple):
 
     boxes: float
     rate: float
+    sent: float
     memory: float
     joules: float  # of its host, if the rank is the first there; NaN without a counter
     gpu: float
@@ -145,8 +149,9 @@ class Looks:
         joules = self._rapl.joules() if self._rapl else 0.0
         did = activities.gathered(all_of_it=is_last)
         own = _Facts(
-            len(boxes), exchange_rate(events), memory(), math.nan if joules is None else joules,
-            gpu().id, gpu().joules() - self._gpu_begin, did is not None,
+            len(boxes), exchange_rate(events), sent_bytes(events), memory(),
+            math.nan if joules is None else joules, gpu().id, gpu().joules() - self._gpu_begin,
+            did is not None,
         )  # fmt: skip
         rows = over.allgather(np.array([[*breakdown, *own]], np.float64))
         everyone = [_Facts(*map(float, row[len(NOTHING) :])) for row in rows]
@@ -166,6 +171,7 @@ class Looks:
             [Breakdown(*map(float, row[: len(NOTHING)])) for row in rows],
             trace,
             max(facts.rate for facts in everyone) if len(set(over.node)) > 1 else None,
+            sum(facts.sent for facts in everyone) / over.size / len(steps) if len(steps) else None,
             [int(facts.memory) for facts in everyone],
             _energy(everyone),
             [one for one in news if one is not None],

@@ -35,6 +35,7 @@ def train_on_batch(
             raise ValueError("train_on_batch takes sample_weight or class_weight, not both.")
         sample_weight = weights_of_classes(y, class_weight)
     logs = _on_batch(session, model, keras_method, (x, y, sample_weight))
+    session.functions[id(model)].settle()  # no epoch will end that does
     session.gather(model)
     return logs if return_dict else in_order(model, logs)
 

@@ -13,6 +13,7 @@ from tnt_notebook.comm import World
 from tnt_notebook.errors import SuspendedError
 from tnt_notebook.parallel.data import Replica, share_of
 from tnt_notebook.parallel.looks import Looks
+from tnt_notebook.sizes import size
 from tnt_notebook.telemetry import Breakdown, Frame, Phase, Recorder, State
 
 Report = Callable[[Frame], None]
@@ -34,7 +35,9 @@ class Progress:
         replicas: whose part of the data each rank works on.
         flops: of the model for a sample in this phase, if that is known.
         per_execution: steps that Keras makes in one call.
-        exchange: what is said of it in frames.
+        exchange: what is said of it in frames; empty: nothing.
+        by_allreduce: bytes that a rank would send in a step if the gradients were summed by an
+            allreduce in float32; 0 where that is no measure.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Progress:
         flops: float | None = None,
         per_execution: int = 1,
         exchange: str = "",
+        by_allreduce: float = 0.0,
     ) -> None:
         self.phase = phase
         self._over, self._replicas, self._steps = over, replicas, steps
@@ -57,6 +61,7 @@ class Progress:
         self._recorder = Recorder(
             over.size, phase, epochs, start=time.time(), sharing=sharing, exchange=exchange
         )
+        self._exchange, self._by_allreduce = exchange, by_allreduce
         self._epoch = 1
         self._looks, self._flops = looks, flops
         self._next_frame = self._next_look = 0.0
@@ -111,9 +116,13 @@ class Progress:
         parts = [Breakdown(*(s / self._per_execution for s in one)) for one in look.breakdown]
         self._recorder.breakdown(parts, step_s)
         self._recorder.seen(look.step, look.memory, look.energy, look.rate, self._flops)
+        if self._exchange and self._by_allreduce and look.sent is not None:
+            sent, whole = size(look.sent / self._per_execution), size(self._by_allreduce)
+            beside = f"each rank sends {sent} a step, and {whole} by allreduce in float32"
+            self._recorder.sent(f"{self._exchange}; {beside}")
         found = sum(len(row["kinds"]) for row in look.step["rows"]) if look.step else 0
-        size = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found
-        self._next_look = time.monotonic() + max(LOOK_S, size / _BYTES_PER_S)
+        shown = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found
+        self._next_look = time.monotonic() + max(LOOK_S, shown / _BYTES_PER_S)
 
     def watch(self, hook: str, number: int, logs: dict[str, Any]) -> None:
         """Called after every hook of Keras's callbacks, with the number of its epoch or batch."""

@@ -8,6 +8,7 @@ each step, and where callbacks run.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -242,6 +243,7 @@ def _progress(
     else:
         looks = Looks(over, phase, [(rank,) for rank in range(over.size)])
     is_told = session.report is not None and over.rank == 0
+    trained = sum(math.prod(v.shape) for v in model.trainable_variables)
     flops = forward_flops(model) if is_told else None
     if flops is not None and phase == "fit":
         flops *= 3
@@ -249,4 +251,5 @@ def _progress(
         over, session.replicas, session.report, phase, epochs, steps, looks, flops,
         per_execution=model.steps_per_execution,
         exchange=described(functions.setting.exchange) if phase == "fit" else "",
+        by_allreduce=0.0 if cut is not None else 8 * trained * (over.size - 1) / over.size,
     )  # fmt: skip

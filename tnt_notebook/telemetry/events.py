@@ -54,6 +54,11 @@ def exchange_rate(events: np.ndarray) -> float:
     return float(exchanges["bytes"].sum()) / seconds if seconds else 0.0
 
 
+def sent_bytes(events: np.ndarray) -> float:
+    """Bytes that a rank has sent."""
+    return float(events["bytes"][is_of(events, "exchange", "send")].sum())
+
+
 def rounds_of(inside: np.ndarray, begin_ns: int, end_ns: int) -> list[tuple[int, int]]:
     """The steps that are made in one execution (Keras's ``steps_per_execution``), mostly one, from
     the first's begin to the last's end: each later one begins with its input.

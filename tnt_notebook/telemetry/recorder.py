@@ -191,6 +191,11 @@ class Recorder:
                 if number is not None:
                     self._seen[name] = float(f"{number:.4g}")
 
+    def sent(self, exchange: str) -> None:
+        """Records what is said of the exchange now that it is known how much ranks send."""
+        with self._lock:
+            self._exchange = exchange
+
     def frame(self, now: float, state: State = "running") -> Frame:
         """The run as it stands at a Unix time, ready for JSON; any state but ``"running"`` makes it
         the last frame."""

@@ -12,9 +12,12 @@ from tnt_notebook.choices import EXCHANGES, split_exchange
 from tnt_notebook.parallel.exchange import Exchange, ExchangeFunction, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.elastic import Elastic
+from tnt_notebook.parallel.exchange.gossip import Gossip
 from tnt_notebook.parallel.exchange.late import Late
 from tnt_notebook.parallel.exchange.local import Local
+from tnt_notebook.parallel.exchange.onebit import OneBit
 from tnt_notebook.parallel.exchange.powersgd import PowerSgd
+from tnt_notebook.parallel.exchange.qsgd import Qsgd
 from tnt_notebook.parallel.exchange.sharded import Sharded
 from tnt_notebook.parallel.exchange.topk import TopK
 
@@ -23,8 +26,9 @@ Given = Exchange | type[Exchange] | ExchangeFunction | str
 
 #: By the names of :data:`~tnt_notebook.choices.EXCHANGES`.
 CLASSES: dict[str, type[Exchange]] = {
-    "allreduce": Allreduce, "sharded": Sharded, "late": Late, "topk": TopK, "powersgd": PowerSgd,
-    "local": Local, "elastic": Elastic,
+    "allreduce": Allreduce, "sharded": Sharded, "late": Late, "qsgd": Qsgd, "onebit": OneBit,
+    "topk": TopK, "powersgd": PowerSgd,
+    "local": Local, "elastic": Elastic, "gossip": Gossip,
 }  # fmt: skip
 
 

@@ -1,0 +1,83 @@
+// TntEncode      floats as a few bits each, and what the codes leave out of them
+// TntDecodeSum   the sum of what several arrays of codes stand for
+#include "elements/codes.h"
+
+#include <cstring>
+
+#include "tensorflow/kernel.h"
+
+namespace tnt::tf {
+namespace {
+
+struct Codes {
+  int bits;
+
+  explicit Codes(TF_OpKernelConstruction* construction)
+      : bits(static_cast<int>(int_attribute(construction, "bits"))) {
+    if (!is_code_width(bits)) throw std::runtime_error("codes have 1, 2, 4 or 8 bits");
+  }
+};
+
+std::size_t count_of(const TensorOwner& tensor) {
+  return TF_TensorByteSize(tensor.get()) / sizeof(float);
+}
+
+const float* floats_of(const TensorOwner& tensor) {
+  return static_cast<const float*>(TF_TensorData(tensor.get()));
+}
+
+TensorOwner floats_like(TF_OpKernelContext* context, int index, const TensorOwner& tensor) {
+  std::vector<std::int64_t> shape(TF_NumDims(tensor.get()));
+  for (std::size_t axis = 0; axis < shape.size(); ++axis)
+    shape[axis] = TF_Dim(tensor.get(), static_cast<int>(axis));
+  const StatusOwner status = new_status();
+  TensorOwner output(TF_AllocateOutput(context, index, TF_FLOAT, shape.data(),
+                                       static_cast<int>(shape.size()),
+                                       TF_TensorByteSize(tensor.get()), status.get()));
+  check(status);
+  return output;
+}
+
+void encode_all(Codes& kernel, TF_OpKernelContext* context) {
+  const TensorOwner values = input(context, 0);
+  std::int64_t seed = 0;
+  std::memcpy(&seed, TF_TensorData(input(context, 1).get()), sizeof seed);
+  const std::size_t count = count_of(values);
+  const auto bytes = static_cast<std::int64_t>(encoded_bytes(count, kernel.bits));
+  const StatusOwner status = new_status();
+  const TensorOwner codes(TF_AllocateOutput(context, 0, TF_UINT8, &bytes, 1, bytes, status.get()));
+  check(status);
+  auto* const to = static_cast<std::byte*>(TF_TensorData(codes.get()));
+  encode(floats_of(values), count, kernel.bits, static_cast<std::uint32_t>(seed), to);
+  const TensorOwner left = floats_like(context, 1, values);
+  auto* const rest = static_cast<float*>(TF_TensorData(left.get()));
+  for (std::size_t i = 0; i < count; ++i) rest[i] = 0;
+  decode_and_add(to, count, kernel.bits, rest);
+  for (std::size_t i = 0; i < count; ++i) rest[i] = floats_of(values)[i] - rest[i];
+}
+
+void decode_sum(Codes& kernel, TF_OpKernelContext* context) {
+  const TensorOwner codes = input(context, 0), like = input(context, 1);
+  const std::size_t count = count_of(like), bytes = encoded_bytes(count, kernel.bits);
+  const std::size_t all = TF_TensorByteSize(codes.get());
+  if (bytes == 0 ? all != 0 : all % bytes != 0)
+    throw std::runtime_error(std::to_string(all) + " bytes of codes are not of arrays of " +
+                             std::to_string(count) + " elements");
+  const TensorOwner sum = floats_like(context, 0, like);
+  auto* const to = static_cast<float*>(TF_TensorData(sum.get()));
+  for (std::size_t i = 0; i < count; ++i) to[i] = 0;
+  const auto* const from = static_cast<const std::byte*>(TF_TensorData(codes.get()));
+  for (std::size_t begin = 0; begin < all; begin += bytes)
+    decode_and_add(from + begin, count, kernel.bits, to);
+}
+
+}  // namespace
+
+void define_codes() {
+  define_at_once<Codes, encode_all>({"TntEncode", Words{"values: float", "seed: int64"},
+                                     Words{"codes: uint8", "left: float"}, Words{"bits: int"}});
+  define_at_once<Codes, decode_sum>({"TntDecodeSum", Words{"codes: uint8", "like: float"},
+                                     Words{"sum: float"}, Words{"bits: int"}});
+}
+
+}  // namespace tnt::tf
