@@ -15,7 +15,7 @@ from tnt_notebook import telemetry
 from tnt_notebook.parallel.looks import about
 from tnt_notebook.plan.families import make
 from tnt_notebook.telemetry import Frame
-from tnt_notebook.telemetry.bubble import hidden, idle_of
+from tnt_notebook.telemetry.bubble import actions_s, hidden, idle_of
 from tnt_notebook.telemetry.step_trace import BESIDE, Box, boxes
 
 MICRO_BATCHES = 3
@@ -88,7 +88,8 @@ def test_the_median_step_of_every_phase(ranks, ranks_, stages, schedule):
         assert 0 <= fit["formula"] < 1  # zb-h1 idles for nothing where W takes longer than F and I
         assert "formula" not in steps["predict"]
         for idle in idle_of(fit).values():
-            assert 0 <= sum(idle) < fit["seconds"]
+            # Not of the step's own length: on a busy machine ranks begin it at different times.
+            assert 0 <= sum(idle) < actions_s(fit)
 
 
 def test_memory_and_operations_are_told(ranks):

@@ -30,6 +30,10 @@ PIPELINE = [Breakdown(0, 6, 4, 0, 0, 0)] * 2
             [GOOD._replace(other=5.0), GOOD._replace(skew=5.0, other=0.0)], 1,
             "Ranks wait during 34% of a step for rank 0, the last one: it is busy beside",
         ),
+        (
+            [Breakdown(0, 3, 0, 3, 8, 0), Breakdown(0, 3, 0, 0, 8, 3)], 1,
+            "57% of a step is exchange of gradients",  # rather than a rank that is a little late
+        ),
         ([GOOD._replace(other=9.0)], 1, "48% of a step is optimizer, metrics and Python"),
         ([GOOD, GOOD._replace(work=9.9)], 1, "Ranks work for"),  # a small difference is none
     ],

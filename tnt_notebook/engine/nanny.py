@@ -28,7 +28,8 @@ from tnt_notebook import rank_end
 from tnt_notebook.engine import control_group
 from tnt_notebook.errors import ClusterError
 
-_LOOK_MS = 500.0
+#: Between two looks at whom Linux has killed, and how many of them are kept: those of ten seconds.
+_LOOK_MS, _LOOKS = 500.0, 20
 
 #: What a terminal, mpiexec or a batch system sends to all processes of a rank is for the rank.
 _FOR_RANK = (
@@ -163,15 +164,16 @@ class _KilledForMemory:
     out of memory: who they were is not said to everybody."""
 
     def __init__(self) -> None:
-        # An end takes a moment, too: the kill may have been counted before the last look.
-        self._seen: deque[tuple[Path, int]] = deque([_count()], maxlen=3)
+        # A kill is counted before the process ends, which takes seconds where there is much memory
+        # to give back, or the host is busy.
+        self._seen: deque[tuple[Path, int]] = deque([_count()], maxlen=_LOOKS)
 
     def look(self) -> None:
         """To be called now and then."""
         self._seen.append(_count())
 
     def lately(self) -> int:
-        """How many since three looks ago."""
+        """How many in the last ten seconds."""
         group, count = _count()
         # In a group that it has just come into nobody was killed before.
         return count - next((before for where, before in self._seen if where == group), 0)

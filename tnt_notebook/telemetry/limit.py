@@ -52,12 +52,13 @@ def limit(
     (held_up, rank), (on_the_way, link) = _held_up(of_ranks, sharing, step), _on_the_way(step)
     if on_the_way > max(_UNDER_WAY, held_up):
         return link
-    if held_up > _HELD_UP:
+    # Beside a slow link a rank that is a little late is not what limits.
+    if held_up > max(_HELD_UP, part["exchange"]):
         return rank
     if part["wait"] > _WAIT:
         return _idle(part["wait"], step)
     waited_for, late = _waited_for(of_ranks)
-    if waited_for > _SKEW:
+    if waited_for > max(_SKEW, part["exchange"]):
         return late
     if part["exchange"] > _EXCHANGE:
         what = f"{part['exchange']:.0%} of a step is exchange of gradients that nothing hides"
