@@ -61,6 +61,10 @@ EXCHANGES: dict[str, tuple[str, dict[str, str]]] = {
         "each rank trains by itself, and takes the mean with one other rank beside each step",
         {"partner": "rotating, or random (rotating)"},
     ),
+    "server": (
+        "each rank trains by itself, on weights that ranks serve: none waits for a slower one",
+        {"staleness": "steps that a rank may be ahead of another (4)"},
+    ),
 }  # fmt: skip
 
 

@@ -85,6 +85,7 @@ struct RequestFacts {
   std::uint64_t agreed = 0;  // a number that all ranks must have, such as a hash of shapes; or 0
   bool is_transfer = false;  // from the root to one other rank
   int peer = 0;              // of a transfer: the other rank's index in the group
+  bool is_patient = false;   // it may wait as long as it takes, and is not in the trace
 };
 
 struct Request : RequestFacts {

@@ -58,6 +58,7 @@ __attribute__((constructor)) void define_all() {
   try {
     define_codes();
     define_collectives();
+    define_servers();
     define_transfers();
     const Words begin{"begin: int64"}, now{"now: int64"};
     define_at_once<Clock, tell_time>({"TntClock", begin, now, with_address({"kind: int"})});

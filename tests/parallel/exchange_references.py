@@ -221,6 +221,26 @@ def elastic(
         yield centre
 
 
+def server(
+    w: np.ndarray, epochs: Sequence[Epoch], rate: float, workers: int, staleness: int = 4
+) -> Iterator[np.ndarray]:
+    """What each worker's step changes is added to common weights. Without staleness all have these;
+    with 1 a worker has those of the step before, and its own change."""
+    for epoch in epochs:
+        own = [w] * workers
+        for batch in epoch:
+            changes = [
+                -rate * len(part[0]) / len(batch[0]) * _gradient(mine, *part) if len(part[0]) else 0
+                for mine, part in zip(own, _parts(batch, workers), strict=True)
+            ]
+            own = [w + change for change in changes]
+            w = sum(changes, w)
+            if staleness == 0:
+                own = [w] * workers
+            yield own[0]
+        yield w
+
+
 #: Who meets whom, a row a step: of 2, 3 and 4 workers. A worker that meets itself has no partner.
 ROTATING = {
     2: [[1, 0]],

@@ -86,15 +86,15 @@ def allreduce(
         Tensors of the same shapes and dtype, with the same bits on all ranks.
     """
     tensors = list(tensors)
-    with _on_next_channel() as channel:
+    with on_next_channel() as channel:
         reduced: list[tf.Tensor] = library().tnt_allreduce(
             inputs=tensors,
             wire=tensors[0].dtype if wire is None else tf.as_dtype(wire),
             scale=tf.cast(scale, tf.float64),
             reduction=reduction,
-            **_address(over, channel, label or f"allreduce of {len(tensors)} tensors"),
+            **address(over, channel, label or f"allreduce of {len(tensors)} tensors"),
         )
-    _run_when_ready(reduced[0], channel)
+    run_when_ready(reduced[0], channel)
     return reduced
 
 
@@ -117,15 +117,15 @@ def reduce_to_owner(
         Of each tensor the sum, of the same shape and dtype, on its owner; ``None`` on others.
     """
     over, order = over or world(), _by_owner(owners)
-    with _on_next_channel() as channel:
+    with on_next_channel() as channel:
         reduced = library().tnt_reduce_to_owner(
             inputs=[tensors[i] for i in order],
             wire=tensors[0].dtype if wire is None else tf.as_dtype(wire),
             scale=tf.cast(scale, tf.float64),
             owners=[owners[i] for i in order],
-            **_address(over, channel, label or f"sum of {len(tensors)} tensors on their owners"),
+            **address(over, channel, label or f"sum of {len(tensors)} tensors on their owners"),
         )
-    _run_when_ready(reduced[0], channel)
+    run_when_ready(reduced[0], channel)
     result: list[tf.Tensor | None] = [None] * len(tensors)
     for i, tensor in zip(order, reduced, strict=True):
         if owners[i] == over.rank:
@@ -150,13 +150,13 @@ def share_owned(
         Tensors of the same shapes and dtype.
     """
     order = _by_owner(owners)
-    with _on_next_channel() as channel:
+    with on_next_channel() as channel:
         shared = library().tnt_share_owned(
             inputs=[tensors[i] for i in order],
             owners=[owners[i] for i in order],
-            **_address(over, channel, label or f"{len(tensors)} tensors of their owners"),
+            **address(over, channel, label or f"{len(tensors)} tensors of their owners"),
         )
-    _run_when_ready(shared[0], channel)
+    run_when_ready(shared[0], channel)
     result = list(tensors)
     for i, tensor in zip(order, shared, strict=True):
         result[i] = tensor
@@ -174,11 +174,11 @@ def allgather(tensor: tf.Tensor, label: str = "", over: Communicator | None = No
     Args:
         tensor: one of :data:`MOVED_DTYPES`, at least one axis; the first may differ between ranks.
     """
-    with _on_next_channel() as channel:
+    with on_next_channel() as channel:
         gathered = library().tnt_allgather(
-            input=tensor, **_address(over, channel, label or "allgather")
+            input=tensor, **address(over, channel, label or "allgather")
         )
-    _run_when_ready(gathered, channel)
+    run_when_ready(gathered, channel)
     gathered.set_shape([None, *tensor.shape[1:]])
     return gathered
 
@@ -197,9 +197,9 @@ def send(
         The op. It is done when the tensor is on its way, or waits behind another one of its
         channel: it keeps the tensor itself. What fails later is said by the next exchange.
     """
-    with _on_next_channel() as channel:
-        op = library().tnt_send(input=tensor, peer=peer, **_address(over, channel, label or "send"))
-    _run_when_ready(op, channel)
+    with on_next_channel() as channel:
+        op = library().tnt_send(input=tensor, peer=peer, **address(over, channel, label or "send"))
+    run_when_ready(op, channel)
     return op
 
 
@@ -223,14 +223,14 @@ def post(
         dtype: one of :data:`MOVED_DTYPES`.
         peer: the rank it comes from, among those of ``over``.
     """
-    with _on_next_channel() as channel:
+    with on_next_channel() as channel:
         posted = library().tnt_post(
             shape=tf.cast(shape, tf.int64),
             T=dtype,
             peer=peer,
-            **_address(over, channel, label or "receive"),
+            **address(over, channel, label or "receive"),
         )
-    _run_when_ready(posted.room, channel)
+    run_when_ready(posted.room, channel)
     return Posted(posted.room, posted.ticket)
 
 
@@ -269,7 +269,7 @@ def clock(
         now: tf.Tensor = library().tnt_clock(
             begin=tf.cast(begin, tf.int64),
             kind=EVENT_KINDS.index(kind) if kind else -1,
-            **_address(over, number, kind),
+            **address(over, number, kind),
         )
     run_independently(now)
     return now
@@ -297,21 +297,21 @@ def library() -> Any:
     return loaded
 
 
-def _address(over: Communicator | None, channel: int, label: str) -> dict[str, Any]:
+def address(over: Communicator | None, channel: int, label: str) -> dict[str, Any]:
     """How an op finds its ranks, and they each other."""
     number, group = (over or world()).id
     return {"world": number, "group": group, "channel": channel, "label": label}
 
 
 @contextlib.contextmanager
-def _on_next_channel() -> Iterator[int]:
+def on_next_channel() -> Iterator[int]:
     """Inside, an op is made on the CPU and after the earlier ones of the channel that it gets."""
     channel = _next_channel()
     with tf.device("/CPU:0"), tf.control_dependencies(_earlier(channel)):
         yield channel
 
 
-def _run_when_ready(made: tf.Tensor | tf.Operation, channel: int) -> None:
+def run_when_ready(made: tf.Tensor | tf.Operation, channel: int) -> None:
     """Of several buckets, more than one may be under way; those of a channel keep their order."""
     graph = getattr(made, "graph", None)  # of eager tensors there is none
     if graph is None:

@@ -81,7 +81,7 @@ class DistributedFunctions:
         self._is_first = False
         self._last_logs: dict[str, float] = {}
         whole = over.size > 1 and pipeline is None
-        self._late = LateLogs(over, model) if whole and exchange.late_logs else None
+        self._late = LateLogs(over, model, exchange.ahead) if whole and exchange.late_logs else None
         self._states = Pool(over) if whole and not exchange.keeps_ranks_equal else None
         for optimizer in optimizers_of(model):
             if why := exchange.refuses(optimizer):
@@ -317,9 +317,16 @@ class DistributedFunctions:
             self._states.take()
         if setting.exchange.settles and setting.applied:
             exchange = setting.exchange if cut is None else cut.weights.exchange
-            step = ExchangeStep(setting.over, tf.constant(1.0, tf.float64), setting.kept)
             with ops.channels(channels.TRAINING):
-                exchange.settle(step, list(setting.applied.values()))
+                exchange.settle(self._no_step(), list(setting.applied.values()))
+
+    def seen(self) -> str:
+        """What the exchange has found out on this rank while training, in words for the view."""
+        return self.setting.exchange.seen(self._no_step())
+
+    def _no_step(self) -> ExchangeStep:
+        """What an exchange is told outside of steps."""
+        return ExchangeStep(self._over, tf.constant(1.0, tf.float64), self.setting.kept)
 
     def forget_votes(self) -> None:
         """A run that was stopped is over; the next one begins without votes."""

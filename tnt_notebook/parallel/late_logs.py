@@ -27,15 +27,18 @@ _NO_VOTES = Votes(0, 0, 0, 0)
 class LateLogs:
     """Of the training steps of one model.
 
+    Args:
+        ahead: steps by which a rank may be ahead of another.
+
     Attributes:
         in_every_step: whether ranks meet after each step.
         logs: of all ranks, when they have last met.
         is_behind: whether its metrics are those of this rank only.
     """
 
-    def __init__(self, over: World, model: keras.Model) -> None:
+    def __init__(self, over: World, model: keras.Model, ahead: int) -> None:
         self._over, self._model = over, model
-        self._pool, self._meetings = Pool(over), Meetings(over)
+        self._pool, self._meetings = Pool(over), Meetings(over, ahead)
         self.in_every_step = True
         self.logs: dict[str, Any] = {}
         self._own: dict[str, Any] = {}  # logs of this rank, of its latest step

@@ -8,13 +8,20 @@ from tnt_notebook.comm import World
 
 #: Nanoseconds between two meetings.
 _APART_NS = 200_000_000
+#: At a meeting the first waits for the last: where a rank may be so many steps ahead of another,
+#: there are this many times as many steps between two, if that does not take longer than this.
+_TIMES_AHEAD, _MOST_APART_NS = 16, 5_000_000_000
 
 
 class Meetings:
-    """Counts steps, alike on all ranks. The first is a meeting."""
+    """Counts steps, alike on all ranks. The first is a meeting.
 
-    def __init__(self, over: World) -> None:
-        self._over = over
+    Args:
+        ahead: steps by which a rank may be ahead of another.
+    """
+
+    def __init__(self, over: World, ahead: int = 0) -> None:
+        self._over, self._ahead = over, ahead
         self.begin()
 
     def begin(self) -> None:
@@ -29,7 +36,10 @@ class Meetings:
     def wanted(self, step_ns: int, at_most: float = math.inf) -> int:
         """In how many steps to meet again, as rank 0 wants it; 0 on others. The sum over ranks is
         what is agreed."""
-        return int(min(_APART_NS // (step_ns + 1), at_most)) if self._over.rank == 0 else 0
+        if self._over.rank != 0:
+            return 0
+        apart = min(_TIMES_AHEAD * self._ahead, _MOST_APART_NS // (step_ns + 1))
+        return int(min(max(apart, _APART_NS // (step_ns + 1)), at_most))
 
     def agreed(self, apart: int) -> None:
         self._left = max(1, apart)

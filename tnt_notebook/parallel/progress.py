@@ -36,6 +36,7 @@ class Progress:
         flops: of the model for a sample in this phase, if that is known.
         per_execution: steps that Keras makes in one call.
         exchange: what is said of it in frames; empty: nothing.
+        seen: gives what it has found out so far; empty: nothing.
         by_allreduce: bytes that a rank would send in a step if the gradients were summed by an
             allreduce in float32; 0 where that is no measure.
     """
@@ -52,6 +53,7 @@ class Progress:
         flops: float | None = None,
         per_execution: int = 1,
         exchange: str = "",
+        seen: Callable[[], str] = str,
         by_allreduce: float = 0.0,
     ) -> None:
         self.phase = phase
@@ -61,7 +63,7 @@ class Progress:
         self._recorder = Recorder(
             over.size, phase, epochs, start=time.time(), sharing=sharing, exchange=exchange
         )
-        self._exchange, self._by_allreduce = exchange, by_allreduce
+        self._exchange, self._seen, self._by_allreduce = exchange, seen, by_allreduce
         self._epoch = 1
         self._looks, self._flops = looks, flops
         self._next_frame = self._next_look = 0.0
@@ -116,13 +118,19 @@ class Progress:
         parts = [Breakdown(*(s / self._per_execution for s in one)) for one in look.breakdown]
         self._recorder.breakdown(parts, step_s)
         self._recorder.seen(look.step, look.memory, look.energy, look.rate, self._flops)
-        if self._exchange and self._by_allreduce and look.sent is not None:
-            sent, whole = size(look.sent / self._per_execution), size(self._by_allreduce)
-            beside = f"each rank sends {sent} a step, and {whole} by allreduce in float32"
-            self._recorder.sent(f"{self._exchange}; {beside}")
+        if self._exchange:
+            sent = None if look.sent is None else look.sent / self._per_execution
+            self._recorder.exchange("; ".join(filter(None, self._about_exchange(sent))))
         found = sum(len(row["kinds"]) for row in look.step["rows"]) if look.step else 0
         shown = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found
         self._next_look = time.monotonic() + max(LOOK_S, shown / _BYTES_PER_S)
+
+    def _about_exchange(self, sent: float | None) -> Iterator[str]:
+        yield self._exchange
+        if sent is not None and self._by_allreduce:
+            whole = size(self._by_allreduce)
+            yield f"each rank sends {size(sent)} a step, and {whole} by allreduce in float32"
+        yield self._seen()
 
     def watch(self, hook: str, number: int, logs: dict[str, Any]) -> None:
         """Called after every hook of Keras's callbacks, with the number of its epoch or batch."""

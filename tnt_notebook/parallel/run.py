@@ -251,5 +251,6 @@ def _progress(
         over, session.replicas, session.report, phase, epochs, steps, looks, flops,
         per_execution=model.steps_per_execution,
         exchange=described(functions.setting.exchange) if phase == "fit" else "",
+        seen=functions.seen if phase == "fit" else str,
         by_allreduce=0.0 if cut is not None else 8 * trained * (over.size - 1) / over.size,
     )  # fmt: skip

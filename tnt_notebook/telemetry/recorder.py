@@ -191,8 +191,8 @@ class Recorder:
                 if number is not None:
                     self._seen[name] = float(f"{number:.4g}")
 
-    def sent(self, exchange: str) -> None:
-        """Records what is said of the exchange now that it is known how much ranks send."""
+    def exchange(self, exchange: str) -> None:
+        """Records what is known of the exchange by now."""
         with self._lock:
             self._exchange = exchange
 

@@ -190,6 +190,12 @@ class Exchange:
     late_logs: ClassVar[bool] = False
     has_owners: ClassVar[bool] = False
 
+    @property
+    def ahead(self) -> int:
+        """By how many steps a rank may be ahead of another. Where ranks exchange metrics the first
+        waits for the last, so with :attr:`late_logs` they do it more rarely then."""
+        return 0
+
     def gradients(
         self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
     ) -> list[Any]:
@@ -223,6 +229,11 @@ class Exchange:
         Args:
             applied: the optimizers.
         """
+
+    def seen(self, step: ExchangeStep) -> str:
+        """What it has found out on this rank while training, in words for the view; empty if there
+        is nothing to say. Runs at once, on rank 0."""
+        return ""
 
     def owners(self, optimizers: Sequence[Sequence[keras.Variable]], size: int) -> dict[int, int]:
         """Where it :attr:`has_owners`, the rank that trains a variable, by its id; none of what all

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from tnt_notebook.comm import ops
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.exchange import Applied, Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import sums
@@ -30,17 +31,39 @@ class Apart(Exchange):
         return [_own(step, gradient) for gradient in gradients]
 
     def settle(self, step: ExchangeStep, applied: Sequence[Applied]) -> None:
+        variables = [variable for one in applied for variable in one.variables]
+        own = values(variables)
         for one in applied:
             self.come_together(step, one.variables)
+        self._measure(step, own, values(variables))
         every_one = {id(v): v for one in applied for v in one.state}
         state = [v for v in every_one.values() if tensor_of(v).dtype.is_floating]
         if state:
             part = 1 / step.over.size
             assign_all(state, sums(step, values(state), state, part, "mean of optimizer state"))
 
+    def _measure(
+        self, step: ExchangeStep, own: Sequence[tf.Tensor], common: Sequence[tf.Tensor]
+    ) -> None:
+        """Keeps how far the rank that is farthest was from the common weights, by their norm."""
+        ways = [mine - all_ranks for mine, all_ranks in zip(own, common, strict=True)]
+        apart = tf.linalg.global_norm(ways) / tf.linalg.global_norm(common)
+        (most,) = ops.allreduce([apart], reduction="max", label="how far weights are apart")
+        if most > 0:  # else they had come together before
+            _apart(step).assign(tf.cast(most, tf.float64))
+
+    def seen(self, step: ExchangeStep) -> str:
+        apart = float(_apart(step))
+        said = f"weights of ranks were {100 * apart:.2g} % apart at the end of the last epoch"
+        return said if apart else ""
+
     def come_together(self, step: ExchangeStep, variables: Sequence[keras.Variable]) -> None:
         """Gives all ranks the same weights, at the end of an epoch."""
         raise NotImplementedError
+
+
+def _apart(step: ExchangeStep) -> tf.Variable:
+    return step.keep("apart", like=tf.TensorSpec([], tf.float64))
 
 
 def _own(step: ExchangeStep, gradient: Any) -> Any:

@@ -18,6 +18,7 @@ from tnt_notebook.parallel.exchange.local import Local
 from tnt_notebook.parallel.exchange.onebit import OneBit
 from tnt_notebook.parallel.exchange.powersgd import PowerSgd
 from tnt_notebook.parallel.exchange.qsgd import Qsgd
+from tnt_notebook.parallel.exchange.server import Server
 from tnt_notebook.parallel.exchange.sharded import Sharded
 from tnt_notebook.parallel.exchange.topk import TopK
 
@@ -28,7 +29,7 @@ Given = Exchange | type[Exchange] | ExchangeFunction | str
 CLASSES: dict[str, type[Exchange]] = {
     "allreduce": Allreduce, "sharded": Sharded, "late": Late, "qsgd": Qsgd, "onebit": OneBit,
     "topk": TopK, "powersgd": PowerSgd,
-    "local": Local, "elastic": Elastic, "gossip": Gossip,
+    "local": Local, "elastic": Elastic, "gossip": Gossip, "server": Server,
 }  # fmt: skip
 
 
