@@ -27,7 +27,7 @@ using Bytes = std::vector<std::byte>;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto limit = seconds(30);
+constexpr auto limit = seconds(120);
 
 // Each keeps what make(rank) points to, and runs one body after another on it.
 template <class State>
