@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 #: How ranks reach each other.
 TRANSPORTS = {
     "auto": "shared memory within a node, MPI between nodes",
@@ -12,6 +14,15 @@ TRANSPORTS = {
 
 #: How many progress threads a rank may have; the backend's own limit.
 MAX_LANES = 8
+
+
+def is_rate(mbit: float | str) -> bool:
+    """Whether an emulated link can have this rate, in Mbit/s; the environment says it as text."""
+    try:
+        return 0 < float(mbit) < math.inf
+    except ValueError:
+        return False
+
 
 #: What ranks can exchange; in the order of the backend's numbers.
 DTYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8")

@@ -74,8 +74,8 @@ FOLDER = "TNT_FOLDER"
 #: Who may reach the ports of Open MPI's daemons: for ``kernels/guard``, preloaded where it is set.
 PORTS = "TNT_PORTS"
 
-#: The default transport of its world, and how many lanes it has.
-TRANSPORT, LANES = "TNT_TRANSPORT", "TNT_LANES"
+#: The default transport of its world, how many lanes it has, and the rate of its emulated link.
+TRANSPORT, LANES, LINK = "TNT_TRANSPORT", "TNT_LANES", "TNT_LINK"
 
 # Files in the folder of a cluster.
 

@@ -15,6 +15,7 @@
 #include "transport/gaspi.h"
 #include "transport/local.h"
 #include "transport/mpi.h"
+#include "transport/paced.h"
 #include "transport/router.h"
 #include "transport/shared.h"
 
@@ -78,6 +79,16 @@ std::shared_ptr<TransportOwner> routed(const std::shared_ptr<SharedNode>& node, 
   for (const int peer : node->ranks()) near[peer] = true;
   return own(make_router(make_shared_transport(node, lane, rank, size),
                          std::move(network->transport), std::move(near)));
+}
+
+// The lanes of a rank share its network card.
+std::vector<std::shared_ptr<TransportOwner>> paced(
+    const std::vector<std::shared_ptr<TransportOwner>>& networks, double mbit_per_s) {
+  const auto card = std::make_shared<Card>(mbit_per_s);
+  std::vector<std::shared_ptr<TransportOwner>> lanes;
+  for (const auto& network : networks)
+    lanes.push_back(own(make_paced_transport(std::move(network->transport), card)));
+  return lanes;
 }
 
 std::shared_ptr<Engine> make_engine(const std::vector<std::shared_ptr<TransportOwner>>& owners,
@@ -188,6 +199,7 @@ NB_MODULE(_kernels, m) {
         [] { return own(make_local_transport(std::make_shared<LocalNetwork>(1), 0)); });
   m.def("join_node", &join_node, "segment"_a, "rank"_a, "ranks"_a, "addresses"_a);
   m.def("route", &routed, "node"_a, "lane"_a, "network"_a);
+  m.def("pace", &paced, "networks"_a, "mbit_per_s"_a);
   m.def("engine", &make_engine, "transports"_a, "node"_a, "timeout_s"_a);
   m.def("register_engine", &register_engine, "world"_a, "engine"_a.none(), release_gil());
   m.def("take_mpi_turn", [] { mpi_turn().lock(); }, release_gil());

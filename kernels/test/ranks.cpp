@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "transport/local.h"
+#include "transport/paced.h"
 #include "transport/router.h"
 #include "transport/shared.h"
 
@@ -11,6 +12,7 @@ namespace tnt::test {
 namespace {
 
 constexpr std::size_t segment_bytes = std::size_t{1} << 30;  // of address space
+constexpr double link_mbit_per_s = 100'000;
 
 }  // namespace
 
@@ -31,9 +33,7 @@ Ranks::Ranks(int size, double timeout_s, Joined joined, int lanes) {
   std::vector<std::unique_ptr<Segment>> segments;
   std::vector<SegmentAddress> addresses;
   for (int rank = 0; rank < size; ++rank) {
-    node.push_back(joined == Joined::by_messages ? rank
-                   : joined == Joined::by_memory ? 0
-                                                 : rank / 2);
+    node.push_back(joined == Joined::by_memory ? 0 : joined == Joined::in_pairs ? rank / 2 : rank);
     segments.push_back(std::make_unique<Segment>(segment_bytes));
     addresses.push_back(segments.back()->address());
   }
@@ -48,11 +48,14 @@ Ranks::Ranks(int size, double timeout_s, Joined joined, int lanes) {
       near_addresses.push_back(addresses[peer]);
     }
     std::shared_ptr<SharedNode> shared;
-    if (joined != Joined::by_messages)
+    if (joined == Joined::by_memory || joined == Joined::in_pairs)
       shared = std::make_shared<SharedNode>(std::move(segments[rank]), rank, near, near_addresses);
+    const auto card = std::make_shared<Card>(link_mbit_per_s);
     std::vector<std::unique_ptr<Transport>> transports;
     for (int lane = 0; lane < lanes; ++lane) {
       transports.push_back(make_local_transport(networks[lane], rank));
+      if (joined == Joined::by_links)
+        transports.back() = make_paced_transport(std::move(transports.back()), card);
       if (shared != nullptr)
         transports.back() = make_router(make_shared_transport(shared, lane, rank, size),
                                         std::move(transports.back()), is_near);

@@ -27,9 +27,11 @@ class Pending {
   std::future<Failure> outcome_ = promise_->get_future();
 };
 
-// What joins the ranks: messages only; one node that shares memory; nodes of two ranks each.
-enum class Joined { by_messages, by_memory, in_pairs };
-constexpr Joined every_joined[] = {Joined::by_messages, Joined::by_memory, Joined::in_pairs};
+// What joins the ranks: messages only; one node that shares memory; nodes of two ranks each;
+// messages over emulated links.
+enum class Joined { by_messages, by_memory, in_pairs, by_links };
+constexpr Joined every_joined[] = {Joined::by_messages, Joined::by_memory, Joined::in_pairs,
+                                   Joined::by_links};
 
 class Ranks {
  public:

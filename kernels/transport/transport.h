@@ -6,6 +6,7 @@
 //   mpi.h      any processes, through MPI
 //   gaspi.h    any processes, through GPI-2
 //   router.h   for each peer one of these
+//   paced.h    any of these, behind an emulated link
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,7 @@ FAILURE = "from tnt_notebook import comm\nif comm.rank() == 1: raise ValueError(
 @pytest.fixture(autouse=True)
 def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs the tests may have wishes of their own in the environment."""
-    for name in ("TNT_TRANSPORT", "TNT_LANES", "TNT_SHARED_MEMORY"):
+    for name in ("TNT_TRANSPORT", "TNT_LANES", "TNT_LINK", "TNT_SHARED_MEMORY"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -38,6 +38,27 @@ def test_lanes_are_as_asked_for_and_the_reason_for_a_transport_is_told(monkeypat
         assert [(row.node, row.link) for row in cluster.status()] == [(0, "mpi"), (1, "mpi")]
         cluster.run(SUM)
         assert cluster.pull("x", 1) == 2
+
+
+MEGABYTE = """
+import time
+import numpy as np
+from tnt_notebook import comm
+begin = time.monotonic()
+x = comm.world().allreduce(np.ones(250_000, "float32"))
+seconds = time.monotonic() - begin
+"""
+
+
+def test_an_emulated_link_is_told_and_takes_its_time():
+    with started(2, link=80) as cluster:
+        by, why = "mpi over emulated links of 80 Mbit/s", "links are emulated, so each rank counts"
+        assert cluster.links == Links(by, f"{why} as a node of its own", 1)
+        assert [(row.node, row.link) for row in cluster.status()] == [(0, "mpi"), (1, "mpi")]
+        cluster.run(MEGABYTE)
+        for rank in range(2):
+            assert (cluster.pull("x", rank) == 2).all()
+            assert cluster.pull("seconds", rank) >= 0.1  # each sends a megabyte
 
 
 @gpi2.needed
@@ -58,10 +79,13 @@ def test_the_environment_asks_too_and_the_argument_goes_first(monkeypatch):
     assert request(1).settings == {}
     monkeypatch.setenv("TNT_TRANSPORT", "mpi")
     monkeypatch.setenv("TNT_LANES", "3")
-    assert request(1).settings == {"TNT_TRANSPORT": "mpi", "TNT_LANES": "3"}
-    asked = request(1, transport="shm", lanes=2)
-    assert asked.settings == {"TNT_TRANSPORT": "shm", "TNT_LANES": "2"}
+    monkeypatch.setenv("TNT_LINK", "1e3")
+    told = {"TNT_TRANSPORT": "mpi", "TNT_LANES": "3", "TNT_LINK": "1e3"}
+    assert request(1).settings == told
+    asked = request(1, transport="shm", lanes=2, link=100)
+    assert asked.settings == {"TNT_TRANSPORT": "shm", "TNT_LANES": "2", "TNT_LINK": "100.0"}
     for name, value, message in (
+        ("TNT_LINK", "fast", "TNT_LINK=fast: it must be a number of Mbit/s above 0."),
         ("TNT_LANES", "two", "TNT_LANES=two: a rank has 1 to 8 progress threads."),
         ("TNT_TRANSPORT", "tcp", "TNT_TRANSPORT=tcp: it must be one of auto, shm, mpi, gpi."),
     ):

@@ -12,7 +12,7 @@ WORLDS = [
     (2, {"transport": "mpi"}), (3, {"transport": "mpi"}), (4, {"transport": "mpi"}),
     (4, {"transport": "mpi", "lanes": 3}), (3, {"transport": "shm", "lanes": 4}),
     (4, {"nodes": (0, 0, 1, 1)}), (4, {"nodes": (0, 1, 0, 1)}), (4, {"nodes": (0, 0, 0, 1)}),
-    (4, {"nodes": (2, 1, 1, 0), "lanes": 2}), (3, {"nodes": (1, 0, 1)}),
+    (4, {"nodes": (2, 1, 1, 0), "lanes": 2}), (3, {"nodes": (1, 0, 1)}), (3, {"link_mbit": 1e4}),
 ]  # fmt: skip
 
 

@@ -89,7 +89,9 @@ def abort_amid_large_messages():
     return float(w.allreduce(np.ones(1 << 20, "float32"))[-1])
 
 
-@pytest.mark.parametrize("world", [None, {"transport": "mpi"}, {"nodes": (0, 0, 1)}], ids=str)
+@pytest.mark.parametrize(
+    "world", [None, {"transport": "mpi"}, {"nodes": (0, 0, 1)}, {"link_mbit": 1e3}], ids=str
+)
 def test_messages_under_way_at_a_failure_do_not_reach_the_next_collective(ranks, world):
     for _ in range(5):
         assert ranks.run(3, abort_amid_large_messages, world=world) == [3.0, 3.0, 3.0]

@@ -32,6 +32,8 @@ SHARED = ((0, 0, 0), "mpi", "shared memory", "ranks of a host share memory")
 ALONE = ((0, 1, 2), "mpi", "mpi")
 MPI = ("mpi", *ALONE, "transport mpi was asked for")
 OFF = ("auto", *ALONE, "TNT_SHARED_MEMORY=0 turns shared memory off")
+WHY = "links are emulated, so each rank counts as a node of its own"
+LINKED = ("auto", (0, 1, 2), "mpi", "mpi over emulated links of 5000 Mbit/s", WHY)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,8 @@ OFF = ("auto", *ALONE, "TNT_SHARED_MEMORY=0 turns shared memory off")
         ({}, {"TNT_TRANSPORT": "mpi"}, MPI),
         ({"transport": "shm"}, {"TNT_TRANSPORT": "mpi"}, ("shm", *SHARED)),
         ({}, {"TNT_SHARED_MEMORY": "0"}, OFF),
+        ({"link_mbit": 5e3, "lanes": 2}, {"TNT_LINK": "7"}, LINKED),
+        ({}, {"TNT_LINK": "5000"}, LINKED),
     ],
 )
 def test_links_are_those_that_the_program_and_the_environment_ask_for(
@@ -72,6 +76,18 @@ def test_an_unknown_transport_is_an_error_that_names_those_there_are(ranks):
 def test_lanes_have_bounds(ranks, lanes):
     text = f"lanes must be 1 to 8, not {lanes}"
     assert ranks.run(2, refused, {"lanes": lanes}) == [("ValueError", text)] * 2
+
+
+@pytest.mark.parametrize("rate", ["0", "-5", "inf", "nan", "fast", ""])
+def test_a_link_has_a_rate(ranks, rate):
+    text = f"a link has a number of Mbit/s above 0, not {rate!r}"
+    assert ranks.run(2, refused, {}, {"TNT_LINK": rate}) == [("ValueError", text)] * 2
+
+
+def test_no_memory_is_shared_over_an_emulated_link(ranks):
+    text = f"transport shm is not possible: {WHY}"
+    options = {"transport": "shm", "link_mbit": 100.0}
+    assert ranks.run(2, refused, options) == [("CommunicationError", text)] * 2
 
 
 @contextlib.contextmanager
@@ -122,9 +138,10 @@ def ask_for_different_things(per_rank):
     [
         [({"transport": "mpi"},), ({"transport": "auto"},)],
         [({"lanes": 1},), ({"lanes": 2},)],
+        [({"link_mbit": 100.0},), ({},)],
         [({}, {"TNT_SHARED_MEMORY": "0"}), ({},)],
     ],
-    ids=["transport", "lanes", "environment"],
+    ids=["transport", "lanes", "link", "environment"],
 )
 def test_ranks_that_ask_for_different_things_are_told_so(ranks, per_rank):
     for kind, text in ranks.run(3, ask_for_different_things, per_rank, timeout=30):

@@ -89,6 +89,7 @@ COURSES = {
         *latin(WORLDS, list(COURSES)[:2]),
         ({"nodes": (0, 0, 1)}, "amid steps of a graph"),
         ({}, "and others take their seats"),
+        ({"link_mbit": 50.0}, "while others recover"),
     ],
     ids=str,
 )

@@ -44,6 +44,8 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_cluster start -n 2 --transport tcp", "argument --transport: invalid choice: 'tcp'"),
         ("%tnt_cluster start -n 2 --lanes 9", "ClusterError: --lanes 9: a rank has 1 to 8 progr"),
         ("%tnt_cluster start -n 2 --lanes one", "argument --lanes: invalid int value: 'one'"),
+        ("%tnt_cluster start -n 2 --link 0", "--link 0: it must be a number of Mbit/s above 0."),
+        ("%tnt_cluster start -n 2 --link fast", "argument --link: invalid float value: 'fast'"),
         ("%tnt_cluster status --transport mpi", "UsageError: --transport goes with start only"),
         ("%tnt_cluster stop none", "ClusterError: There is no cluster 'none'"),
         ("%tnt_cluster status --gpus 1", "UsageError: --gpus goes with start only"),

@@ -46,7 +46,7 @@ def make_world(over: MPI.Comm | None, nodes: Sequence[int] = (), **options: Any)
 
 
 def _share(
-    nodes: Sequence[int], over: MPI.Comm, transport: str, timeout_s: float
+    nodes: Sequence[int], over: MPI.Comm, transport: str, link_mbit: float | None, timeout_s: float
 ) -> tuple[_kernels.SharedNode | None, list[int], str]:
     segment = _kernels.Segment(psutil.virtual_memory().total)
     addresses = mpi.allgather(over, segment.address, timeout_s, "shared memory")

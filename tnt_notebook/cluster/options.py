@@ -13,7 +13,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
 from tnt_notebook import protocol
-from tnt_notebook.choices import BATCH_SYSTEMS, LAUNCHERS, MAX_LANES, TRANSPORTS
+from tnt_notebook.choices import BATCH_SYSTEMS, LAUNCHERS, MAX_LANES, TRANSPORTS, is_rate
 from tnt_notebook.cluster import crowding
 from tnt_notebook.errors import ClusterError
 
@@ -212,6 +212,11 @@ class Request:
     lanes: int | None = _option(
         int, "progress threads of a rank (1 without it)", "L", site=False, variable=protocol.LANES,
         allowed=_is_lanes, must=f"a rank has 1 to {MAX_LANES} progress threads",
+    )  # fmt: skip
+    link: float | None = _option(
+        float, "emulates a slow network: each rank sends so many Mbit/s, as from a host of its own",
+        "MBIT", site=False, variable=protocol.LINK,
+        allowed=is_rate, must="it must be a number of Mbit/s above 0",
     )  # fmt: skip
     preload: str = _option(
         str, "what ranks load in the background once they answer: Keras, so that the first fit "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tnt_notebook.choices import TRANSPORTS
+from tnt_notebook.choices import TRANSPORTS, is_rate
 from tnt_notebook.comm import _kernels, channels, links, mpi
 from tnt_notebook.errors import CommunicationError, PeerError
 
@@ -52,13 +52,21 @@ class Connection:
     _worlds = itertools.count()
 
     def __init__(
-        self, parent: MPI.Intracomm | None, transport: str, lanes: int, timeout_s: float
+        self,
+        parent: MPI.Intracomm | None,
+        transport: str,
+        lanes: int,
+        link_mbit: float | str | None,
+        timeout_s: float,
     ) -> None:
         if not 1 <= lanes <= _kernels.max_lanes:
             raise ValueError(f"lanes must be 1 to {_kernels.max_lanes}, not {lanes}")
         if transport not in TRANSPORTS:
             raise ValueError(f"transport {transport!r} is not one of {', '.join(TRANSPORTS)}")
+        if link_mbit is not None and not is_rate(link_mbit):
+            raise ValueError(f"a link has a number of Mbit/s above 0, not {link_mbit!r}")
         self.transport, self.lanes, self.timeout_s = transport, lanes, timeout_s
+        self.link_mbit = None if link_mbit is None else float(link_mbit)
         self.world = next(Connection._worlds)
         self.parent: MPI.Intracomm | None = None
         if parent is not None:
@@ -83,11 +91,13 @@ class Connection:
             self.links = links.Links(self.transport, (0,), "mpi", "there is one rank")
             self.hosts: tuple[str, ...] = (platform.node(),)
         else:
-            self.hosts = tuple(links.agree(self.parent, self.transport, self.lanes, self.timeout_s))
+            self.hosts = tuple(
+                links.agree(self.parent, self.transport, self.lanes, self.link_mbit, self.timeout_s)
+            )
             with mpi.turn():
                 self.lane_links = [self.parent.Dup() for _ in range(self.lanes)]
             transports, self.links = links.open_links(
-                self.parent, self.lane_links, self.transport, self.timeout_s
+                self.parent, self.lane_links, self.transport, self.link_mbit, self.timeout_s
             )
         self.engine = _kernels.engine(transports, list(self.links.node), self.timeout_s)
         self.hosts_of_seats.update(zip(self.seats, self.hosts, strict=True))

@@ -33,18 +33,23 @@ class Links:
         node: number of the node of each rank; ranks of one node share memory.
         network: what carries messages between nodes: ``"mpi"`` or ``"gpi"``.
         reason: why it came so, a sentence.
+        mbit: rate at which each rank sends over the network, in Mbit/s; None: as it can.
     """
 
     asked: str
     node: tuple[int, ...]
     network: str
     reason: str
+    mbit: float | None = None
 
     def describe(self) -> str:
-        """In a few words: ``shared memory``, ``shared memory, mpi between 2 nodes``, ``mpi``."""
+        """In a few words: ``shared memory``, ``shared memory, mpi between 2 nodes``, ``mpi``, ``mpi
+        over emulated links of 100 Mbit/s``."""
         nodes = len(set(self.node))
         if len(self.node) == 1:
             return "none"
+        if self.mbit is not None:
+            return f"{self.network} over emulated links of {self.mbit:g} Mbit/s"
         if nodes == 1:
             return "shared memory"
         if nodes == len(self.node):
@@ -52,7 +57,9 @@ class Links:
         return f"shared memory, {self.network} between {nodes} nodes"
 
 
-def agree(comm: MPI.Comm, transport: str, lanes: int, timeout_s: float) -> list[str]:
+def agree(
+    comm: MPI.Comm, transport: str, lanes: int, link_mbit: float | None, timeout_s: float
+) -> list[str]:
     """Makes sure that all ranks ask for the same. Collective.
 
     Returns:
@@ -64,6 +71,7 @@ def agree(comm: MPI.Comm, transport: str, lanes: int, timeout_s: float) -> list[
     own = {
         "transport": transport,
         "lanes": lanes,
+        "link": link_mbit,
         SHARED_MEMORY_VARIABLE: os.environ.get(SHARED_MEMORY_VARIABLE, ""),
     }
     told = mpi.allgather(comm, (own, platform.node()), timeout_s, "opening links")
@@ -79,7 +87,11 @@ def agree(comm: MPI.Comm, transport: str, lanes: int, timeout_s: float) -> list[
 
 
 def open_links(
-    comm: MPI.Comm, links: Sequence[MPI.Comm], transport: str, timeout_s: float
+    comm: MPI.Comm,
+    links: Sequence[MPI.Comm],
+    transport: str,
+    link_mbit: float | None,
+    timeout_s: float,
 ) -> tuple[list[_kernels.Transport], Links]:
     """Connects the ranks of ``comm``. Collective.
 
@@ -87,13 +99,14 @@ def open_links(
         comm: for the exchange of addresses.
         links: private communicators, one for each lane of the engine.
         transport: one of :data:`tnt_notebook.choices.TRANSPORTS`, the same on all ranks.
+        link_mbit: rate of each rank's emulated link, in Mbit/s; the same on all ranks, or None.
         timeout_s: seconds that the other ranks may take.
 
     Raises:
         CommunicationError: on all ranks, if what was asked for cannot be had.
     """
     network = "gpi" if transport == "gpi" else "mpi"
-    shared, node, reason = _share(comm, transport, timeout_s)
+    shared, node, reason = _share(comm, transport, link_mbit, timeout_s)
     if transport == "shm" and len(set(node)) > 1:
         raise CommunicationError(f"transport shm is not possible: {reason}")
     if network == "gpi":
@@ -101,16 +114,20 @@ def open_links(
     else:
         with mpi.turn():
             networks = [mpi.transport(link) for link in links]
+    if link_mbit is not None:
+        networks = _kernels.pace(networks, link_mbit)
     if shared is not None:
         networks = [_kernels.route(shared, lane, net) for lane, net in enumerate(networks)]
-    return networks, Links(transport, tuple(node), network, reason)
+    return networks, Links(transport, tuple(node), network, reason, link_mbit)
 
 
 def _share(
-    comm: MPI.Comm, transport: str, timeout_s: float
+    comm: MPI.Comm, transport: str, link_mbit: float | None, timeout_s: float
 ) -> tuple[_kernels.SharedNode | None, list[int], str]:
     """Maps the memory of the ranks of this node; the node of each rank; what to say about it."""
     alone = list(range(comm.size))
+    if link_mbit is not None:
+        return None, alone, "links are emulated, so each rank counts as a node of its own"
     if transport == "mpi":
         return None, alone, "transport mpi was asked for"
     if os.environ.get(SHARED_MEMORY_VARIABLE) == "0":

@@ -12,7 +12,7 @@ from tnt_notebook.comm import _kernels, channels, clocks, links, mpi, recovery, 
 from tnt_notebook.comm.communicator import Communicator
 from tnt_notebook.comm.connection import Connection
 from tnt_notebook.errors import CommunicationError
-from tnt_notebook.protocol import LANES, TRANSPORT
+from tnt_notebook.protocol import LANES, LINK, TRANSPORT
 from tnt_notebook.telemetry.events import EVENT
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class World(Communicator):
             variable ``TNT_TRANSPORT`` says, or ``"auto"``.
         lanes: how many progress threads; default: ``TNT_LANES``, or 1. More than one pays where
             several large buckets are under way together and there are cores to spare.
+        link_mbit: emulates a slow network: each rank sends at this rate, in Mbit/s, as from a host
+            of its own; default: what ``TNT_LINK`` says, or as fast as it can.
 
     Attributes:
         rules: those that measurements have left, see :mod:`tnt_notebook.comm.rules`.
@@ -45,11 +47,13 @@ class World(Communicator):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         transport: str | None = None,
         lanes: int | None = None,
+        link_mbit: float | None = None,
     ) -> None:
         connection = Connection(
             communicator,
             transport or os.environ.get(TRANSPORT, "auto"),
             lanes or int(os.environ.get(LANES, "1")),
+            os.environ.get(LINK) if link_mbit is None else link_mbit,
             timeout_s,
         )
         super().__init__(connection, channels.EAGER.first)

@@ -45,7 +45,7 @@ def begin(module: str = FIT) -> bool:
     if module in sys.modules or not _ended.is_set():
         return False
     world = comm.world()
-    beside = world.node.count(world.node[world.rank])
+    beside = world.hosts.count(world.hosts[world.rank])
     left = control_group.memory_left()
     if 2 * beside * _BYTES > left:  # half of it stays for cells that never train
         _log(f"Keras is not loaded in advance: {size(left)} of memory are left for {beside} ranks.")

@@ -119,7 +119,7 @@ class Looks:
         self._kept: list[tuple[float, Look]] = []
         self._clocks: Clocks | None = None
         self._compare_at = 0.0
-        is_first = over.node.index(over.node[over.rank]) == over.rank
+        is_first = over.hosts.index(over.hosts[over.rank]) == over.rank
         self._rapl = Rapl() if is_first else None
         self._gpu_begin = gpu().joules()
 
