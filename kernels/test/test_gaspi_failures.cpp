@@ -8,6 +8,32 @@
 using namespace tnt;
 using namespace tnt::test;
 
+namespace {
+
+// A folder for temporary files, while it lives.
+class TemporaryFiles {
+ public:
+  TemporaryFiles() {
+    if (mkdtemp(folder_.data()) == nullptr) throw CheckFailed("mkdtemp");
+    if (const char* before = std::getenv("TMPDIR")) before_ = before;
+    setenv("TMPDIR", folder_.c_str(), 1);
+  }
+  ~TemporaryFiles() {
+    before_.empty() ? unsetenv("TMPDIR") : setenv("TMPDIR", before_.c_str(), 1);
+    std::filesystem::remove_all(folder_);
+  }
+  TemporaryFiles(const TemporaryFiles&) = delete;
+  TemporaryFiles& operator=(const TemporaryFiles&) = delete;
+
+  bool is_empty() const { return std::filesystem::is_empty(folder_); }
+
+ private:
+  std::string folder_ = (std::filesystem::temp_directory_path() / "test-gaspi-XXXXXX").string();
+  std::string before_;
+};
+
+}  // namespace
+
 TEST(a_rank_that_dies_is_named_to_those_who_wait_for_it_and_the_others_go_on) {
   Job job(3);
   const auto body = [](Member& member) {
@@ -109,11 +135,7 @@ TEST(a_port_in_use_is_an_error_and_another_port_base_works) {
 }
 
 TEST(nothing_is_left_behind) {
-  std::string folder = (std::filesystem::temp_directory_path() / "test-gaspi-XXXXXX").string();
-  CHECK(mkdtemp(folder.data()) != nullptr);
-  const char* const before = std::getenv("TMPDIR");
-  const std::string old = before == nullptr ? "" : before;
-  setenv("TMPDIR", folder.c_str(), 1);
+  const TemporaryFiles files;
   const auto shared_memory = [] {
     int count = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
@@ -132,9 +154,7 @@ TEST(nothing_is_left_behind) {
       for (const char* name : {"GASPI_RANK", "GASPI_NRANKS", "GASPI_SOCKET", "GASPI_MFILE"})
         CHECK(std::getenv(name) == nullptr);
     });
-    CHECK(std::filesystem::is_empty(folder));
+    CHECK(files.is_empty());
   }
   CHECK_EQUAL(shared_memory(), segments);
-  old.empty() ? unsetenv("TMPDIR") : setenv("TMPDIR", old.c_str(), 1);
-  std::filesystem::remove_all(folder);
 }

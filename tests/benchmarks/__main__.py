@@ -19,7 +19,7 @@ BENCHMARKS = {
     "bench": ("start", "empty_cell", "step_overhead", "telemetry", "checkpoint"),
     "comm": ("allreduce", "tensorflow_op", "between_hosts", "training"),
     "pipeline": ("pipeline", "pipeline.cuts"),
-    "exchange": ("exchange",),
+    "exchange": ("exchange", "exchange.between_hosts", "exchange.accuracy"),
 }
 #: Seconds after which a benchmark hangs: far more than its rounds and what is around them need.
 LIMIT = 6 * 3600 if THOROUGH else 1200

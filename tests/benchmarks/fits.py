@@ -9,12 +9,12 @@ import numpy as np
 CLASSES = 10
 
 
-def mlp(keras: Any, *widths: int, optimizer: str = "sgd") -> Any:
-    """784 values, ReLUs of these widths, a score for each class."""
+def mlp(keras: Any, *widths: int, optimizer: str = "sgd", steps: int = 1) -> Any:
+    """784 values, ReLUs of these widths, a score for each class; so many steps an execution."""
     keras.utils.set_random_seed(1)
     layers = [keras.layers.Dense(width, "relu") for width in widths]
     model = keras.Sequential([keras.Input((784,)), *layers, keras.layers.Dense(CLASSES)])
-    return _compiled(keras, model, optimizer)
+    return _compiled(keras, model, optimizer, steps=steps)
 
 
 def resnet50(keras: Any, shape: tuple[int, ...] = (112, 112, 3), xla: bool = False) -> Any:
@@ -55,8 +55,8 @@ def epochs(keras: Any, model: Any, *data: Any, **options: Any) -> Callable[[], f
     return epoch
 
 
-def _compiled(keras: Any, model: Any, optimizer: str, xla: bool = False) -> Any:
+def _compiled(keras: Any, model: Any, optimizer: str, xla: bool = False, steps: int = 1) -> Any:
     """XLA is slower on CPUs, and steps that exchange leave it."""
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer, loss, jit_compile=xla)
+    model.compile(optimizer, loss, jit_compile=xla, steps_per_execution=steps)
     return model

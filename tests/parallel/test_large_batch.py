@@ -60,6 +60,28 @@ def test_lars_is_that_of_the_paper():
         large_batch.Lars(momentum=1)
 
 
+def grown() -> tuple[list[np.ndarray], list[int], int, int]:
+    keras.utils.set_random_seed(1)
+    model = chain(keras.Input((8,)), layers.Dense(3, "softmax"), optimizer="sgd")
+    x, y = classification()
+    history = large_batch.fit_with_growing_batches(
+        tnt.Model(model), x, y, batch_size=8, epochs=4, grow_at=[1, 2], verbose=0, shuffle=False
+    )
+    steps = sum(-(-len(x) // size) for size in (8, 16, 32, 32))
+    assert len(history.history["loss"]) == len(history.epoch)
+    return model.get_weights(), history.epoch, int(model.optimizer.iterations), steps
+
+
+def test_batches_grow_at_their_epochs_the_same_on_two_ranks(ranks):
+    ((alone, *told),) = ranks.run(1, grown)
+    assert told[0] == [0, 1, 2, 3] and told[1] == told[2]
+    for weights, *_ in ranks.run(2, grown):
+        close(weights, alone, 2e-5, 2e-6)
+    for bad in ({"grow_at": [2, 1]}, {"grow_at": [5]}, {"grow_at": [1], "factor": 1}):
+        with pytest.raises(ValueError, match="not"):
+            large_batch.fit_with_growing_batches(None, batch_size=8, epochs=4, **bad)
+
+
 def trained() -> list[np.ndarray]:
     keras.utils.set_random_seed(1)
     optimizer = large_batch.Lars(large_batch.WarmUp(0.3, 3), l2=1e-3, trust=0.2)

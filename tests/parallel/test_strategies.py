@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import time
 from dataclasses import dataclass, fields
@@ -30,7 +31,7 @@ from tnt_notebook.keras.absent import is_here
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.gossip import partner_of, rounds
 from tnt_notebook.parallel.exchange.named import CLASSES, exchange_of, name_of
-from tnt_notebook.telemetry.events import EVENT_KINDS
+from tnt_notebook.telemetry.events import EVENT_KINDS, sent_bytes
 
 RATE, BATCH, EPOCHS = 0.1, 16, 3
 
@@ -124,6 +125,40 @@ def test_a_rank_sends_its_weights_to_a_partner_in_each_step(ranks):
     assert sorted(ranks.run(3, sent, "gossip")) == pytest.approx(
         sorted([1152 * share for share in (0.5, 0.75, 0.75)])  # a row of four steps for three
     )
+
+
+ELEMENTS = 24 * 12
+#: What an allgather sends beside its elements: how many they are.
+COUNT = 8
+#: Bytes that a rank of two sends of a gradient of so many elements.
+WIRE = {
+    "allreduce": 4 * ELEMENTS, "allreduce:wire=float16": 2 * ELEMENTS,
+    "qsgd:bits=4": ELEMENTS // 2 + 4 + COUNT, "onebit": ELEMENTS // 8 + 8 + COUNT,
+    "topk:ratio=0.05": math.ceil(0.05 * ELEMENTS) * (4 + 4) + 2 * COUNT,
+    "powersgd:rank=2": 2 * 4 * (24 + 12),
+}  # fmt: skip
+
+
+def sent_in_a_step() -> list[float]:
+    """Bytes that this rank sends, with each exchange."""
+    sizes = []
+    for exchange in WIRE:
+        begin = time.monotonic_ns()
+        steps_of(exchange)
+        trace = tnt.world().trace()
+        steps = trace[(trace["kind"] == EVENT_KINDS.index("step")) & (trace["begin_ns"] > begin)]
+        inside = [
+            (trace["begin_ns"] > s["begin_ns"]) & (trace["end_ns"] < s["end_ns"]) for s in steps
+        ]
+        sizes.append(sent_bytes(trace[np.any(inside, axis=0)]) / len(steps))
+    return sizes
+
+
+def test_what_travels_is_as_much_as_the_formula_says(ranks):
+    whole, *others = WIRE.values()
+    for of_all, *sent in ranks.run(2, sent_in_a_step, world={"transport": "mpi"}):
+        # Metrics are exchanged, too, the same with all of them.
+        assert [of_all - one for one in sent] == [whole - one for one in others]
 
 
 def random_partners() -> list[np.ndarray]:

@@ -6,6 +6,8 @@ To load a saved model that has some of it, ``import tnt_notebook.keras`` first.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import keras
@@ -36,6 +38,64 @@ def scaled_rate(
         raise ValueError(f"rule is 'linear' or 'sqrt', not {rule!r}")
     factor = batch_size / base
     return rate * (factor if rule == "linear" else math.sqrt(factor))
+
+
+def fit_with_growing_batches(
+    model: Any,
+    *data: Any,
+    batch_size: int,
+    epochs: int,
+    grow_at: Sequence[int],
+    factor: int = 2,
+    initial_epoch: int = 0,
+    **options: Any,
+) -> keras.callbacks.History:
+    """``model.fit`` with batches that grow while it trains, in place of a learning rate that falls
+    (Smith et al., Don't decay the learning rate, increase the batch size, ICLR 2018).
+
+    It is a ``fit`` for each batch size: what callbacks count, such as the patience of
+    ``EarlyStopping``, begins anew where batches grow.
+
+    Args:
+        model: a Keras model, or a ``tnt.Model``.
+        data, options: for ``fit``; arrays, since batches of a dataset are made already.
+        batch_size: of the global batch, to begin with.
+        grow_at: after how many epochs it grows, each time.
+        factor: how many times as large it is then.
+
+    Returns:
+        The history of all epochs.
+
+    Raises:
+        ValueError: batches would not grow, or not within the epochs.
+    """
+    if factor < 2:
+        raise ValueError(f"batches grow by a factor of 2 at least, not {factor}")
+    edges = [*grow_at]
+    if edges != sorted({*edges}) or not all(0 < edge < epochs for edge in edges):
+        raise ValueError(f"grow_at has epochs between 0 and {epochs}, in order, not {edges}")
+    whole: keras.callbacks.History | None = None
+    for times, (begin, end) in enumerate(pairwise([0, *edges, epochs])):
+        if end <= initial_epoch:
+            continue
+        fitted = model.fit(
+            *data,
+            batch_size=batch_size * factor**times,
+            initial_epoch=max(begin, initial_epoch),
+            epochs=end,
+            **options,
+        )
+        if whole is None:
+            whole = fitted
+        else:
+            whole.epoch += fitted.epoch
+            for name, values in fitted.history.items():
+                whole.history.setdefault(name, []).extend(values)
+        if model.stop_training:
+            break
+    if whole is None:
+        raise ValueError(f"there are no epochs from {initial_epoch} to {epochs}")
+    return whole
 
 
 @keras.saving.register_keras_serializable(_PACKAGE)

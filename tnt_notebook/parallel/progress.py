@@ -129,7 +129,11 @@ class Progress:
         yield self._exchange
         if sent is not None and self._by_allreduce:
             whole = size(self._by_allreduce)
-            yield f"each rank sends {size(sent)} a step, and {whole} by allreduce in float32"
+            yield (
+                f"each rank sends {size(sent)} a step, and {whole} by allreduce in float32"
+                if sent
+                else "ranks share memory, so nothing has to be sent"
+            )
         yield self._seen()
 
     def watch(self, hook: str, number: int, logs: dict[str, Any]) -> None:

@@ -41,6 +41,20 @@ TASKS = {
     "mlp": Task(
         "MLP 784-512-512-10, batch 64 a rank", (784,), 64, 100, lambda keras: mlp(keras, 512, 512)
     ),
+    "mlp_adam": Task(
+        "MLP 784-512-512-10, Adam, batch 64 a rank",
+        (784,),
+        64,
+        100,
+        lambda keras: mlp(keras, 512, 512, optimizer="adam"),
+    ),
+    "mlp_eight_steps": Task(
+        "MLP 784-512-512-10, batch 64 a rank, 8 steps an execution",
+        (784,),
+        64,
+        96,
+        lambda keras: mlp(keras, 512, 512, steps=8),
+    ),
     "resnet50": Task("ResNet-50, batch 8 of 112x112 a rank", (112, 112, 3), 8, 3, resnet50),
 }
 
@@ -105,19 +119,20 @@ def mwms(seat: Seat, name: str) -> None:
 
 
 def ddp(seat: Seat, name: str) -> None:
-    """torch's DistributedDataParallel over gloo; the MLP only."""
+    """torch's DistributedDataParallel over gloo; the MLPs only."""
     import torch
     from torch import nn
 
     from tests.benchmarks.gloo import join
 
-    assert name == "mlp", f"{name} is not written in torch"
+    assert name.startswith("mlp"), f"{name} is not written in torch"
     task = TASKS[name]
     torch.manual_seed(1)
     join(seat)
     layers = [nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU()]
     model = nn.parallel.DistributedDataParallel(nn.Sequential(*layers, nn.Linear(512, CLASSES)))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    kind = torch.optim.Adam if name == "mlp_adam" else torch.optim.SGD
+    optimizer = kind(model.parameters(), lr=0.01)
     loss = nn.CrossEntropyLoss()
     x, y = (torch.from_numpy(array).split(task.batch) for array in task.samples())
 
