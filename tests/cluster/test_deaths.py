@@ -276,14 +276,16 @@ def test_a_rank_that_hangs_is_named_after_the_time_that_was_said(pair, impatient
 
 def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(cluster, tmp_path, capsys):
     whole = cluster.fit(CELL.format(epochs=6, pause=0), {}).wait(120).history["loss"]
-    for on_failure, victim, checkpoint, how, living in (
-        ("shrink", 0, {"folder": None, "in_memory": True}, "going on with ranks 1-2", [1, 2]),
-        ("restart", 2, {"folder": str(tmp_path)}, "rank 2 was started again", [0, 1, 2]),
+    in_memory, on_disk = {"folder": None, "in_memory": True}, {"folder": str(tmp_path)}
+    for on_failure, victim, checkpoint, exchange, how, living in (
+        ("shrink", 0, in_memory, "allreduce", "going on with ranks 1-2", [1, 2]),
+        # Each rank has a part of the optimizer's state.
+        ("restart", 2, on_disk, "sharded:small_kb=0", "rank 2 was started again", [0, 1, 2]),
     ):
+        options = {"checkpoint": {**checkpoint, "every_steps": 5}, "exchange": exchange}
         fit = cluster.fit(
-            CELL.format(epochs=6, pause=0.05), {"checkpoint": {**checkpoint, "every_steps": 5}},
-            on_failure=on_failure, restarts=1,
-        )  # fmt: skip
+            CELL.format(epochs=6, pause=0.05), options, on_failure=on_failure, restarts=1
+        )
         eventually(lambda fit=fit: len(fit.history.get("loss", [])) >= 2, 60)
         kill(cluster, victim)
         fit.wait(120)
