@@ -261,8 +261,11 @@ void Execution::check_waiting(double timeout_s) {
       throw TransportError(error.what() + (", which was waited for in " + request_->label));
     }
   }
-  const double waited_s = 1e-9 * static_cast<double>(now - waiting_since_ns_);
-  if (request_->is_patient || waited_s < timeout_s) return;
+  const Patience* patience = request_->patience;
+  const std::uint64_t since = patience == nullptr ? waiting_since_ns_ : patience->missed_since_ns();
+  if (since == 0 || now < since) return;
+  const double waited_s = 1e-9 * static_cast<double>(now - since);
+  if (waited_s < timeout_s) return;
   throw Stalled("waited " + std::to_string(static_cast<long>(waited_s)) + " s for " + awaited() +
                 "; is that rank stuck, or not in this call?");
 }
@@ -285,7 +288,7 @@ void Execution::mismatch(const Mismatch& found) const {
 }
 
 void Execution::record_end() {
-  if (request_->is_patient) return;
+  if (request_->patience != nullptr) return;
   const std::uint64_t end = now_ns();
   if (request_->is_transfer) {
     const bool sends = request_->root != request_->peer;

@@ -71,6 +71,16 @@ class Tensors {
   std::vector<std::size_t> begins_ = {0};  // where tensor i begins, and the end
 };
 
+// Of a message that comes when its sender has it, and not because this rank has asked for it.
+class Patience {
+ public:
+  // Since when somebody waits for it, in nanoseconds of now_ns(); 0: nobody does.
+  virtual std::uint64_t missed_since_ns() const = 0;
+
+ protected:
+  ~Patience() = default;
+};
+
 // The part of a request that keeps no memory.
 struct RequestFacts {
   Collective collective = Collective::allreduce;
@@ -85,7 +95,7 @@ struct RequestFacts {
   std::uint64_t agreed = 0;  // a number that all ranks must have, such as a hash of shapes; or 0
   bool is_transfer = false;  // from the root to one other rank
   int peer = 0;              // of a transfer: the other rank's index in the group
-  bool is_patient = false;   // it may wait as long as it takes, and is not in the trace
+  const Patience* patience = nullptr;  // null: it is missed from its begin on; else untraced
 };
 
 struct Request : RequestFacts {

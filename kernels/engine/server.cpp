@@ -1,8 +1,6 @@
 #include "engine/server.h"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 
 #include "engine/transfer.h"
 
@@ -10,6 +8,11 @@ namespace tnt {
 namespace {
 
 constexpr std::size_t head_count = sizeof(std::int64_t) / sizeof(float);
+
+// Of an answer: who is too slow for it is missed by the ranks that would give it.
+struct AsLongAsItTakes final : Patience {
+  std::uint64_t missed_since_ns() const override { return 0; }
+} const as_long_as_it_takes;
 
 void call(Done& waiting, const Failure& failure) {
   if (waiting) waiting(failure);
@@ -51,8 +54,9 @@ Request Server::message(int from, int to, Way way) const {
   request.schedule = transfer(*among_, from, to, request.count);
   request.is_transfer = true;
   request.peer = from == self() ? to : from;
-  // When another rank has its next update is its own affair; an answer is waited for.
-  request.is_patient = way == Way::update && to == self();
+  if (to == self())
+    request.patience =
+        way == Way::update ? static_cast<const Patience*>(&clients_[from]) : &as_long_as_it_takes;
   request.label = (way == Way::update ? "an update to " : "the answer of ") + label_;
   return request;
 }
@@ -96,8 +100,9 @@ void Server::came(int rank, Head head, const float* update) {
   {
     std::lock_guard lock(mutex_);
     Client& client = clients_[rank];
+    client.missed_since = 0;
     if (head == leaves) {
-      client.clock = std::numeric_limits<Head>::max();
+      client.clock = left_clock;
       if (++left_ == clients_.size()) all_left.swap(leaving_);
     } else {
       for (std::size_t i = 0; i < part_.size(); ++i) part_[i] += update[i];
@@ -133,7 +138,22 @@ std::vector<int> Server::answerable() {
     client.weights = part_;
     ready.push_back(rank);
   }
+  miss(slowest);
   return ready;
+}
+
+// Those for which an answer waits, and, when this rank leaves, those that have not; since they were
+// last heard of.
+void Server::miss(Head slowest) {
+  const bool waits = std::any_of(clients_.begin(), clients_.end(),
+                                 [](const Client& client) { return client.asks; });
+  for (Client& client : clients_) {
+    const bool here = client.clock != left_clock;
+    if (!here || !(leaving_ || (waits && client.clock == slowest)))
+      client.missed_since = 0;
+    else if (client.missed_since == 0)
+      client.missed_since = now_ns();
+  }
 }
 
 void Server::answered(Head behind) {

@@ -9,6 +9,8 @@
 // parts as of Li et al., Parameter Server, OSDI 2014.
 #pragma once
 
+#include <atomic>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -50,17 +52,22 @@ class Server : public std::enable_shared_from_this<Server> {
   // Numbers before the weights of a message, as large as two of them.
   using Head = std::int64_t;
   static constexpr Head leaves = -1;
+  static constexpr Head left_clock = std::numeric_limits<Head>::max();
 
-  // Another rank, or this one, as it is served here.
-  struct Client {
+  // Another rank, or this one, as it is served here. When it has its next update is its own affair,
+  // until an answer to another one waits for it.
+  struct Client final : Patience {
     Head clock = 0;  // updates that have come
     bool asks = false;
     Head head_in = 0, head_out = 0;
     std::vector<float> update, weights;  // on the way here, and there
+    std::atomic<std::uint64_t> missed_since{0};
+
+    std::uint64_t missed_since_ns() const override { return missed_since; }
   };
 
   enum class Way { update, answer };
-  std::size_t begin_of(int rank) const { return count_ * rank / clients_.size(); }
+  std::size_t begin_of(int rank) const { return count_ * rank / among_->size(); }
   std::size_t size_of_part(int rank) const { return begin_of(rank + 1) - begin_of(rank); }
   int self() const { return among_->index; }
   Request message(int from, int to, Way way) const;
@@ -71,6 +78,7 @@ class Server : public std::enable_shared_from_this<Server> {
   void expect(int client);
   void came(int client, Head head, const float* update);
   std::vector<int> answerable();
+  void miss(Head slowest);
   void answered(Head behind);
   void fail(const Failure& failure);
 

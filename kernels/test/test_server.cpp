@@ -125,6 +125,26 @@ TEST(a_rank_that_takes_its_time_is_waited_for_longer_than_for_a_message) {
   });
 }
 
+TEST(a_rank_that_sends_nothing_while_others_wait_for_it_is_named) {
+  constexpr std::size_t count = 100;
+  for (const bool leaves : {false, true}) {
+    Ranks ranks(3, 0.3);
+    const Owners owners = owners_of(ranks, 3);
+    std::atomic<int> waiting{2};
+    ranks.run([&](Engine& engine) {
+      Serving here(owners, engine, count, 0);
+      if (engine.rank() == 0) {
+        while (waiting != 0) std::this_thread::yield();
+        return;
+      }
+      if (!leaves) here.send(1);
+      const Failure failure = leaves ? here.wait_for_all_to_leave() : here.wait_for_answer();
+      --waiting;
+      CHECK_CONTAINS(failure, "rank 0 in an update to a server of weights; is that rank stuck");
+    });
+  }
+}
+
 TEST(who_waits_for_an_answer_or_for_others_to_leave_hears_of_a_failure) {
   constexpr std::size_t count = 100;
   for (const bool leaves : {false, true}) {

@@ -17,7 +17,7 @@ from tests.benchmarks.report import reported, section
 from tests.benchmarks.rounds import tell
 from tnt_notebook.choices import EXCHANGES
 
-RANKS, WIDTH, EPOCHS = (2, 4), 128, 15
+RANKS, WIDTH, EPOCHS = (2, 4), 128, 40
 
 
 def measure(ranks: int, options: Namespace) -> dict:
