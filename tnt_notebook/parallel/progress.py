@@ -127,7 +127,7 @@ class Progress:
 
     def _about_exchange(self, sent: float | None) -> Iterator[str]:
         yield self._exchange
-        if sent is not None and self._by_allreduce:
+        if sent and self._by_allreduce:  # ranks of one node read each other's memory
             whole = size(self._by_allreduce)
             yield f"each rank sends {size(sent)} a step, and {whole} by allreduce in float32"
         yield self._seen()
