@@ -107,6 +107,25 @@ def test_what_is_slow_is_named(ranks, slow_rank, slow, stages, sentence, kept_ru
     numbers_agree(frames)
 
 
+def fitted_late() -> list[Frame]:
+    """Both ranks work for long, while the gradients of the step before travel."""
+    inputs = keras.Input((8,))
+    slow = keras.layers.Lambda(after_a_while, output_shape=(8,))(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(1)(slow))
+    model.compile("sgd", "mse")
+    frames: list[Frame] = []
+    with tnt.distributed(report=frames.append, exchange="late"):
+        model.fit(np.ones((96, 8)), np.ones((96, 1)), batch_size=8, verbose=0)
+    return frames
+
+
+def test_what_a_rank_does_while_late_gradients_travel_is_work(ranks):
+    frames = ranks.run(2, fitted_late)[0]
+    of_ranks = telemetry.breakdowns(frames)
+    assert all(b.work > 0.9 * DELAY_S > b.exchange + b.other for b in of_ranks), of_ranks
+    assert telemetry.limit_of(frames).startswith("Ranks work for")
+
+
 @pytest.fixture
 def kept_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("TNT_RUNS_DIR", str(tmp_path))

@@ -164,6 +164,37 @@ def test_what_travels_is_as_much_as_the_formula_says(ranks):
         assert [of_all - one for one in sent] == [whole - one for one in others]
 
 
+class Slow(keras.callbacks.Callback):
+    """Steps take so long that ranks are looked at several times."""
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        time.sleep(0.06)
+
+
+def said_of_what_is_sent() -> tuple[int, str]:
+    """How often ranks were looked at in 32 steps, and what the view says at the end."""
+    model = chain(keras.Input((100,)), layers.Dense(500), loss="mse", optimizer="sgd")
+    x, y, frames = np.ones((64, 100), "float32"), np.ones((64, 500), "float32"), []
+    with tnt.distributed(exchange="local:every=12", report=frames.append):
+        model.fit(x, y, batch_size=8, epochs=4, verbose=0, callbacks=[Slow()])
+    looks = sum("step_trace" in frame for frame in frames)
+    return looks, frames[-1]["exchange"] if frames else ""
+
+
+def test_the_view_says_what_is_sent_in_a_step_of_the_whole_run(ranks):
+    looks, said = ranks.run(2, said_of_what_is_sent, world={"transport": "mpi"})[0]
+    assert looks > 2
+    told = re.search(r"each rank sends (\S+) KB a step, and \S+ KB by allreduce", said)
+    assert told is not None, said
+    # After 12 and 24 steps, and at the end of 4 epochs, all of 500 * (100 + 1) weights.
+    assert 1024 * float(told[1]) == pytest.approx(6 * 4 * 50_500 / 32, rel=0.1)
+
+
+def test_the_view_says_that_nothing_is_sent_where_ranks_read_each_others_memory(ranks):
+    _, said = ranks.run(2, said_of_what_is_sent)[0]
+    assert "; ranks share memory, so nothing has to be sent; " in said
+
+
 def random_partners() -> list[np.ndarray]:
     return trained(plain_sgd, "gossip:partner=random")
 

@@ -54,6 +54,14 @@ def test_one_rank_computes_until_the_optimizer_is_left():
     assert found(events(("input", 0, 1), ("step", 0, 1000))) == [("C", 0, 0, 1, 1000)]
 
 
+def test_gradients_of_the_step_before_may_be_there_before_the_input():
+    trace = events(
+        ("ready", 100, 100, 20), ("copy_in", 100, 110, 20), ("exchange", 110, 700, 20),
+        ("copy_out", 700, 710, 20), ("input", 0, 300), ("step", 0, 1000),
+    )  # fmt: skip
+    assert all(begin <= end for *_, begin, end in found(trace))
+
+
 def test_a_pipeline():
     trace = events(
         ("receive", 5, 300, 4096), ("forward", 310, 400, action(1, 0)),

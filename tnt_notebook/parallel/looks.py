@@ -59,8 +59,8 @@ class Look(NamedTuple):
         step: that step, box by box.
         rate: bytes a second that a rank sends while gradients are exchanged, if that is between
             hosts. That of the rank which waits least for others.
-        sent: bytes that a rank has sent in a step since the last look, the mean of ranks and steps;
-            None where there were no steps.
+        sent: bytes that a rank has sent in a step, the mean of ranks and of all steps so far; None
+            where there were none.
         memory: bytes of each rank.
         energy: joules of all hosts and GPUs since the run began, where there are counters.
         activities: what ranks have done since the last look.
@@ -116,6 +116,7 @@ class Looks:
         self._seen = over.traced()
         self._end_ns: int | None = None  # of the newest step at the last look
         self._is_begun = False
+        self._sent, self._steps = 0.0, 0  # by a rank, in the mean of ranks; in all steps so far
         self._kept: list[tuple[float, Look]] = []
         self._clocks: Clocks | None = None
         self._compare_at = 0.0
@@ -156,6 +157,9 @@ class Looks:
         rows = over.allgather(np.array([[*breakdown, *own]], np.float64))
         everyone = [_Facts(*map(float, row[len(NOTHING) :])) for row in rows]
         trace = self._gathered(boxes, chosen, int(max(facts.boxes for facts in everyone)))
+        # Some exchange in some of their steps only, so that no few of them stand for the others.
+        self._sent += sum(facts.sent for facts in everyone) / over.size
+        self._steps += len(steps)
         news: list[Activities | None] = []
         if any(facts.activities for facts in everyone):
             news = agreement.everyones(over, did)
@@ -171,7 +175,7 @@ class Looks:
             [Breakdown(*map(float, row[: len(NOTHING)])) for row in rows],
             trace,
             max(facts.rate for facts in everyone) if len(set(over.node)) > 1 else None,
-            sum(facts.sent for facts in everyone) / over.size / len(steps) if len(steps) else None,
+            self._sent / self._steps if self._steps else None,
             [int(facts.memory) for facts in everyone],
             _energy(everyone),
             [one for one in news if one is not None],

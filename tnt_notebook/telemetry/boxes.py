@@ -95,7 +95,8 @@ def _computed(events: np.ndarray, begin: int, end: int) -> np.ndarray:
         own = events[(events["begin_ns"] >= since) & (events["end_ns"] <= until)]
         box["begin_ns"] = own["end_ns"][is_of(own, "input")].max(initial=since)
         begun = own["begin_ns"][is_of(own, "optimizer")].min(initial=until)
-        box["end_ns"] = max(own["begin_ns"][is_of(own, "ready")].tolist(), default=begun)
+        done = max(own["begin_ns"][is_of(own, "ready")].tolist(), default=begun)
+        box["end_ns"] = max(done, box["begin_ns"])  # late gradients are there before the input
     return made
 
 

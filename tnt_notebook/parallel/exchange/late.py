@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from tnt_notebook.comm import ops
 from tnt_notebook.parallel.exchange import Applied, Apply, Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.kept import SHARE
@@ -67,6 +68,7 @@ class Late(Exchange):
     ) -> list[Any]:
         is_delayed = step.number >= self.warmup
         own = [*map(parts_of, gradients)]
+        _tell_when_ready(step, own)
         step.traced.update({
             id(v): isinstance(g, tf.IndexedSlices) and are_distinct(g)
             for g, v in zip(gradients, variables, strict=True)
@@ -167,6 +169,13 @@ class Late(Exchange):
         for variables, parts in zip(queue, [*then[1:], mean], strict=True):
             assign(variables, parts)
         return then[0]
+
+
+def _tell_when_ready(step: ExchangeStep, gradients: Sequence[Parts]) -> None:
+    """Puts into the trace when the step has computed: the exchange of others has begun before."""
+    with tf.control_dependencies(tf.nest.flatten(gradients)):
+        now = ops.clock(over=step.over)
+    ops.clock(now, "ready", over=step.over)
 
 
 def _settled(step: ExchangeStep) -> tf.Variable:
