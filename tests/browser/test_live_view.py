@@ -184,18 +184,18 @@ def test_a_saved_notebook_can_be_read_without_its_kernel_and_by_somebody_else(
     notebook.run_and_wait(1)
     expect_left_behind(notebook)
     notebook.save()
-    # The styles of its widget reach whatever is in a page that knows the widget.
-    notebook.page.close()
-    lab.shut_down_kernels()
-    # What JupyterLab does not trust it shows without styles, and the figure as an image.
+    # What JupyterLab does not trust it shows without styles, and the figure as an image: also where
+    # the styles of the widget, and of the still itself, are in the page.
     text = (lab.notebooks / notebook.name).read_text().replace("MLP on digits ·", "MLP, sent ·")
     (lab.notebooks / "sent.ipynb").write_text(text)
     sent = open_notebook("sent.ipynb")
+    expect(card(notebook)).to_have_count(2)
     expect(sent.outputs(0).get_by_role("img")).to_be_visible()
     expect(sent.outputs(0).locator("pre")).to_contain_text("samples/s while training  ")
     expect(sent.outputs(0).locator(".tnt-title")).to_be_hidden()
     sent.screenshot("untrusted-light", sent.outputs(0))
-    sent.close()
+    sent.page.close()
+    lab.shut_down_kernels()
     again = open_notebook(notebook.name, theme="dark")
     outputs = again.outputs(0)
     expect(outputs.locator(".tnt-pill")).to_have_text("finished")
