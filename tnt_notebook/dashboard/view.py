@@ -29,7 +29,7 @@ from tnt_notebook.dashboard.account import account
 from tnt_notebook.dashboard.card import Card
 from tnt_notebook.dashboard.pace import Paced
 from tnt_notebook.dashboard.traceback import shortened
-from tnt_notebook.telemetry import Frame, Row, State, StepTrace, activities
+from tnt_notebook.telemetry import Frame, Row, State, activities
 from tnt_notebook.telemetry.activities import Activities, Ribbon
 from tnt_notebook.telemetry.bounds import MAX_FRAMES, MAX_RUNS, Bounded
 from tnt_notebook.telemetry.frame import news, with_news
@@ -81,7 +81,6 @@ class LiveView:
         self._lock = threading.Lock()
         self._kept = Bounded(MAX_FRAMES, MAX_RUNS)
         self._latest: Frame | None = None
-        self._step_s: float | None = None  # of the median step so far
         self._undrawn: Frame | None = None
         self._rows: list[Row] = []
         self._news: dict[str, Any] = {}  # not yet drawn
@@ -199,7 +198,6 @@ class LiveView:
             undrawn, self._news = self._news, {}
             told, self._told = self._told, []
             now, rows, began = time.time(), self._rows, self._ribbon.began
-            self._step_s = undrawn.get("step_s", self._step_s)
         if frame is not None:
             if self._card.state == "starting" and frame["step"]:
                 self._card.state = "running"
@@ -211,7 +209,8 @@ class LiveView:
     def _account(self) -> str:
         with self._lock:
             self._ribbon.ended = time.time()
-            return account(self._ribbon, self._step_s)
+            # Without the median step: the sentence stands, and what is below it moves on.
+            return account(self._ribbon)
 
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT):
@@ -221,9 +220,9 @@ class LiveView:
         """The person looks at a step of before, or at the latest again."""
         with self._lock:
             run = telemetry.main_run(self._kept.frames)
-        steps = [frame["step_trace"] for frame in run if "step_trace" in frame]
-        if steps:
-            self._card.show_step(_asked(steps, change["new"], self._ribbon.began))
+        looks = [frame for frame in run if "step_trace" in frame]
+        if looks:
+            self._card.show_step(_asked(looks, change["new"], self._ribbon.began))
 
     def _stop_pressed(self, change: dict[str, Any]) -> None:
         if change["new"] and not self._ended.is_set():
@@ -239,12 +238,14 @@ class LiveView:
             self._card.saved = f"not saved: {error}"
 
 
-def _asked(steps: Sequence[StepTrace], look: dict[str, Any], began: float) -> StepTrace:
-    """The step that a person asks for, of those that were looked at closely."""
+def _asked(looks: Sequence[Frame], look: dict[str, Any], began: float) -> Frame:
+    """The frame with the step that a person asks for."""
     which = look["which"]
     if which == "live":
-        return steps[-1]
+        return looks[-1]
     if which == "at":
-        return min(steps, key=lambda step: abs(step["time"] - began - look["seconds"]))
-    by_length = sorted(steps, key=lambda step: step["seconds"])
+        return min(
+            looks, key=lambda frame: abs(frame["step_trace"]["time"] - began - look["seconds"])
+        )
+    by_length = sorted(looks, key=lambda frame: frame["step_trace"]["seconds"])
     return by_length[-1] if which == "slowest" else by_length[len(by_length) // 2]
