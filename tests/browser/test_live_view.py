@@ -268,6 +268,20 @@ def test_the_whole_run_by_pointer_and_keyboard(notebook: Notebook):
     canvas = card(notebook).locator(".tnt-run-canvas")
     box = canvas.bounding_box()
     assert box
+    canvas.hover(position={"x": box["width"] - 60, "y": 40})
+    words = card(notebook).locator(".tnt-run .tnt-tip div")
+    number = r"[\d.]+"
+    curves = f"loss {number} · accuracy {number}"
+    said = [
+        re.compile(f"^{curves}$"),
+        re.compile(f"^validation: {curves}$"),
+        re.compile(r"^0:\d\d$"),
+    ]
+    expect(words).to_have_text(said)
+    log = card(notebook).get_by_role("button", name="log")
+    log.click()
+    expect(log).to_have_attribute("aria-pressed", "true")
+    notebook.screenshot("run-log-light", card(notebook))
     notebook.page.mouse.move(box["x"] + 100, box["y"] + 120)
     notebook.page.mouse.down()
     notebook.page.mouse.move(box["x"] + 500, box["y"] + 120)

@@ -36,6 +36,7 @@ class Doing:
         words: what a legend calls it.
         meaning: for the reader of the table.
         colour: in light and dark themes.
+        line: whether it is drawn as a line, and not as a box.
     """
 
     letter: str
@@ -43,6 +44,7 @@ class Doing:
     words: str
     meaning: str
     colour: str
+    line: bool = False
 
 
 _ROWS = json.loads(Path(__file__).with_name("activities.json").read_bytes())
