@@ -12,7 +12,8 @@ from tnt_notebook.dashboard.picture import MOST_ROWS, WIDTH, step_html
 from tnt_notebook.dashboard.run_picture import entries_of, run_html, stretches_of
 from tnt_notebook.dashboard.saved import summary_bundle
 from tnt_notebook.telemetry import Breakdown
-from tnt_notebook.telemetry.activities import DOING, LETTER, Activities, Ribbon, add, ribbon_of
+from tnt_notebook.telemetry.activities import DOING, LETTER, Activities, Ribbon, add
+from tnt_notebook.telemetry.kept_ribbon import ribbon_of
 
 
 def paths(svg: ElementTree.Element) -> list[str]:

@@ -33,6 +33,7 @@ from tnt_notebook.telemetry import Frame, Row, State, activities
 from tnt_notebook.telemetry.activities import Activities, Ribbon
 from tnt_notebook.telemetry.bounds import MAX_FRAMES, MAX_RUNS, Bounded
 from tnt_notebook.telemetry.frame import news, with_news
+from tnt_notebook.telemetry.kept_ribbon import Mark
 
 INTERVAL = 0.2  # seconds between two frames sent to the browser
 RANKS_AT_FULL_PACE = 64
@@ -106,6 +107,16 @@ class LiveView:
         with self._lock:
             return self._kept.frames
 
+    @property
+    def began(self) -> float:
+        """Unix time since when the card counts."""
+        return self._ribbon.began
+
+    @property
+    def ended(self) -> float:
+        """Unix time until when it counts, so far or at the end."""
+        return self._ribbon.ended
+
     def show(self) -> None:
         """Displays the card, and the place where the figure will be, under the current cell."""
         shown = [display(self._card, display_id=True)]
@@ -138,11 +149,13 @@ class LiveView:
             self._take_activities(news)
         self._to_browser.put(None)
 
-    def mark(self, ranks: Sequence[int], name: str) -> None:
+    def mark(self, ranks: Sequence[int], name: str) -> Mark:
         """Ranks are ``dead``, or do something else that they cannot tell themselves."""
+        now = Mark(ranks=list(ranks), name=name, at=time.time())
         with self._lock:
-            self._told += activities.mark(self._ribbon, ranks, name, time.time())
+            self._told += activities.mark(self._ribbon, **now)
         self._to_browser.put(None)
+        return now
 
     def finish(self, state: State, error: str | None = None, traceback: str = "") -> None:
         """Ends the live view and leaves summary and figure. From any thread; once.
