@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Locator, expect
+from nbconvert import HTMLExporter
+from playwright.sync_api import Browser, Locator, expect
 
+from tests.browser.accessible import expect_accessible
 from tests.browser.lab import Lab, Notebook, Open
 from tests.support.waiting import eventually
 
@@ -73,13 +74,6 @@ def expect_readable(element: Locator, theme: str) -> None:
     ):
         difference = background - brightness(element.locator(text).first, "color")
         assert sign * difference > 0.3, f"{text} is hard to read in a {theme} theme"
-
-
-def expect_accessible(notebook: Notebook) -> None:
-    """axe-core finds nothing serious on the card."""
-    found = Axe().run(notebook.page, ".tnt-card").response["violations"]
-    serious = [one for one in found if one["impact"] in ("serious", "critical")]
-    assert not serious, json.dumps(serious, indent=1)
 
 
 def expect_where_a_step_goes(element: Locator) -> None:
@@ -178,7 +172,7 @@ def test_a_browser_that_was_closed_meanwhile_finds_the_end_too(lab: Lab, open_no
 
 
 def test_a_saved_notebook_can_be_read_without_its_kernel_and_by_somebody_else(
-    notebook: Notebook, lab: Lab, open_notebook: Open
+    notebook: Notebook, lab: Lab, open_notebook: Open, browser: Browser
 ):
     expect_to_move(notebook)
     notebook.run_and_wait(1)
@@ -205,6 +199,18 @@ def test_a_saved_notebook_can_be_read_without_its_kernel_and_by_somebody_else(
     again.screenshot("reopened-dark", outputs)
     outputs.get_by_role("img").dispatch_event("mouseenter")
     expect(outputs.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    expect_shown_in_html(lab.notebooks / notebook.name, browser)
+
+
+def expect_shown_in_html(path: Path, browser: Browser) -> None:
+    """As nbconvert exports the notebook, it shows the still, and not its words beside it."""
+    page = browser.new_page()
+    page.route("**", lambda route: route.abort())  # it would load its libraries from the network
+    page.set_content(HTMLExporter().from_filename(str(path))[0], wait_until="domcontentloaded")
+    expect(page.locator(".tnt-pill")).to_have_text("finished")
+    expect(page.locator(".tnt-pill")).to_be_visible()
+    expect(page.locator(".tnt-words")).to_be_hidden()
+    page.close()
 
 
 def test_in_a_narrow_window_nothing_is_cut_off(notebook: Notebook):
