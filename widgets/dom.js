@@ -35,7 +35,7 @@ export function rankRow(words, middle, right) {
 
 /** What a colour means, for a legend. */
 export function entry(words, colour, letter = "", ink = "inherit", isLine = false) {
-  const box = make("i", isLine ? "tnt-letter tnt-stroke" : "tnt-letter", { style: `background: ${colour}; color: ${ink}` }, [letter]);
+  const box = make("i", isLine ? "tnt-stroke" : "tnt-letter", { style: `background: ${colour}; color: ${ink}` }, [letter]);
   return make("span", "", {}, [box, words]);
 }
 

@@ -1,5 +1,7 @@
 // The runs of a cell so far, as the browser remembers them: a bounded list of points, one per frame shown.
 
+import { label, number } from "./format.js";
+
 export const HISTORY_LIMIT = 500;
 
 /**
@@ -46,6 +48,17 @@ export function curvesOf(history, rows, began) {
     }
   }
   return [...curves.values()].filter(({ points, validation }) => points.length || validation.length);
+}
+
+/** What curves say at a time, in lines: ``loss 0.31 · accuracy 0.9``, and what the last validation before it said. */
+export function valuesInWords(curves, seconds) {
+  const line = (which) => curves
+    .map((curve) => [label(curve.name), curve[which].findLast(([time]) => time <= seconds)])
+    .filter(([, point]) => point)
+    .map(([name, [, value]]) => `${name} ${number(value)}`)
+    .join(" · ");
+  const validation = line("validation");
+  return [line("points"), validation && `validation: ${validation}`].filter(Boolean);
 }
 
 /** When the epochs of the latest run ended, in seconds since `began`: [[epoch, seconds], ...] */

@@ -160,7 +160,7 @@ function axisOf({ name }, curves) {
 }
 
 function paintRows(context, scene) {
-  const { ribbon, rows, layout, theme, sight: [from, to], end, looks } = scene;
+  const { ribbon, rows, layout, sight: [from, to], end, looks } = scene;
   const { plot } = layout;
   const own = new Map(ribbon.rows.map((row) => [row[0], row]));
   const boxes = new Map(); // by style: [x, y, width, height] one after the other
@@ -176,7 +176,7 @@ function paintRows(context, scene) {
     for (const rank of ranks) {
       for (const { letter, begin, end: until } of entriesOf(own.get(rank) ?? [rank, "", []], end)) {
         if (until < from || begin > to) continue;
-        if (letter === "w") add("w/1", begin, until, y + layout.lane / 2 - 1, 2);
+        if (DOING[letter].line) add(`${letter}/1`, begin, until, y + layout.lane / 2 - 1, 2);
         else if (letter !== "t") add(`${letter}/1`, begin, until, y, layout.lane);
         else {
           for (const [since, upTo, busy] of busyStretches(looks, rank, { begin, end: until })) {
@@ -190,7 +190,7 @@ function paintRows(context, scene) {
   const styles = [...boxes.keys()].sort((a, b) => (a[0] !== "t") - (b[0] !== "t"));
   for (const style of styles) {
     const [letter, alpha] = style.split("/");
-    context.fillStyle = letter === "w" ? theme.quiet : DOING[letter].colour;
+    context.fillStyle = DOING[letter].colour;
     context.globalAlpha = Number(alpha);
     const four = boxes.get(style);
     for (let i = 0; i < four.length; i += 4) context.fillRect(four[i], four[i + 1], four[i + 2], four[i + 3]);

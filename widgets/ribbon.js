@@ -91,7 +91,7 @@ export function entryInWords(rank, { letter, begin, end }) {
 
 /** The kinds that there are, in the order of a legend. */
 export function lettersIn(ribbon) {
-  const there = new Set(ribbon.rows.flatMap(([, doing]) => [...doing]));
+  const there = new Set(ribbon.rows.flatMap((row) => entriesOf(row, 0).map(({ letter }) => letter)));
   return Object.keys(DOING).filter((letter) => there.has(letter));
 }
 

@@ -3,8 +3,8 @@
 import { DOING } from "./activities.js";
 import { obeyWheel, paintRange, secondsAt, sightOf, xAt } from "./deck.js";
 import { button, entry, make, setText, sharpContext } from "./dom.js";
-import { clock, label, number } from "./format.js";
-import { curvesOf, epochEnds, looksOf } from "./history.js";
+import { clock } from "./format.js";
+import { curvesOf, epochEnds, looksOf, valuesInWords } from "./history.js";
 import { obeyKeys } from "./keys.js";
 import { paintRun, runLayout } from "./paint_run.js";
 import { entriesOf, entryInWords, lettersIn, rangeInWords, ribbonRows } from "./ribbon.js";
@@ -102,17 +102,15 @@ export function run(ranks, lookAt) {
     const said = state.range ? rangeInWords(ribbon, state.range, end) : view.account;
     setText(account, said);
     canvas.setAttribute("aria-label", `The whole run on ${ranks} ranks, ${clock(end)}. ${said} Press ? for keys.`);
-    drawLegend(ribbon, theme);
+    drawLegend(lettersIn(ribbon));
   }
 
   let legendOf = "";
-  function drawLegend(ribbon, theme) {
-    const letters = lettersIn(ribbon);
-    const asked = JSON.stringify([letters, theme]);
-    if (asked === legendOf) return;
-    legendOf = asked;
+  function drawLegend(letters) {
+    if (letters.join("") === legendOf) return;
+    legendOf = letters.join("");
     legend.replaceChildren(...letters.map((letter) => (
-      entry(DOING[letter].words, letter === "w" ? theme.quiet : DOING[letter].colour, "", "inherit", letter === "w")
+      entry(DOING[letter].words, DOING[letter].colour, "", "inherit", DOING[letter].line)
     )));
   }
 
@@ -148,10 +146,8 @@ export function run(ranks, lookAt) {
     canvas.style.cursor = isAtPlayhead(x, y) ? "ew-resize" : "";
     if (!inside) return words.hide();
     if (y < layout.curves) {
-      const said = curves.map((curve) => [label(curve.name), valueAt(curve.points, seconds)])
-        .filter(([, value]) => value !== undefined)
-        .map(([name, value]) => `${name} ${number(value)}`);
-      return said.length ? words.show([said.join(" · "), clock(seconds)], x, 24) : words.hide();
+      const said = valuesInWords(curves, seconds);
+      return said.length ? words.show([...said, clock(seconds)], x, 24) : words.hide();
     }
     const row = rows[Math.floor((y - layout.top) / layout.row)];
     const found = row && row.ranks
@@ -202,9 +198,4 @@ export function run(ranks, lookAt) {
       if (!element.hidden) draw();
     },
   };
-}
-
-function valueAt(points, seconds) {
-  const at = points.findLast(([time]) => time <= seconds);
-  return at?.[1];
 }

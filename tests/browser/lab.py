@@ -212,8 +212,8 @@ class Notebook:
 
     @property
     def cells(self) -> Locator:
-        """The notebook's cells, from the top."""
-        return self.page.locator(".jp-Notebook .jp-Cell")
+        """The cells of the notebook in front, from the top."""
+        return self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
 
     def outputs(self, cell: int) -> Locator:
         """The output area of a cell, counted from 0."""

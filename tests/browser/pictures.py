@@ -124,7 +124,8 @@ def _write_film(film: list[Image.Image], path: Path) -> None:
 
 
 def _write(picture: Image.Image, path: Path) -> None:
-    picture.quantize(128).save(path, optimize=True)
+    # Not by what there is most of: colours of a legend are few pixels.
+    picture.quantize(256, Image.Quantize.FASTOCTREE).save(path, optimize=True)
     print(f"{path}: {path.stat().st_size:,} bytes")
 
 

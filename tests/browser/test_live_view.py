@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Locator, expect
+from nbconvert import HTMLExporter
+from playwright.sync_api import Browser, Locator, expect
 
+from tests.browser.accessible import expect_accessible
 from tests.browser.lab import Lab, Notebook, Open
 from tests.support.waiting import eventually
 
@@ -73,13 +74,6 @@ def expect_readable(element: Locator, theme: str) -> None:
     ):
         difference = background - brightness(element.locator(text).first, "color")
         assert sign * difference > 0.3, f"{text} is hard to read in a {theme} theme"
-
-
-def expect_accessible(notebook: Notebook) -> None:
-    """axe-core finds nothing serious on the card."""
-    found = Axe().run(notebook.page, ".tnt-card").response["violations"]
-    serious = [one for one in found if one["impact"] in ("serious", "critical")]
-    assert not serious, json.dumps(serious, indent=1)
 
 
 def expect_where_a_step_goes(element: Locator) -> None:
@@ -178,24 +172,24 @@ def test_a_browser_that_was_closed_meanwhile_finds_the_end_too(lab: Lab, open_no
 
 
 def test_a_saved_notebook_can_be_read_without_its_kernel_and_by_somebody_else(
-    notebook: Notebook, lab: Lab, open_notebook: Open
+    notebook: Notebook, lab: Lab, open_notebook: Open, browser: Browser
 ):
     expect_to_move(notebook)
     notebook.run_and_wait(1)
     expect_left_behind(notebook)
     notebook.save()
-    # The styles of its widget reach whatever is in a page that knows the widget.
-    notebook.page.close()
-    lab.shut_down_kernels()
-    # What JupyterLab does not trust it shows without styles, and the figure as an image.
+    # What JupyterLab does not trust it shows without styles, and the figure as an image: also where
+    # the styles of the widget, and of the still itself, are in the page.
     text = (lab.notebooks / notebook.name).read_text().replace("MLP on digits ·", "MLP, sent ·")
     (lab.notebooks / "sent.ipynb").write_text(text)
     sent = open_notebook("sent.ipynb")
+    expect(card(notebook)).to_have_count(2)
     expect(sent.outputs(0).get_by_role("img")).to_be_visible()
     expect(sent.outputs(0).locator("pre")).to_contain_text("samples/s while training  ")
     expect(sent.outputs(0).locator(".tnt-title")).to_be_hidden()
     sent.screenshot("untrusted-light", sent.outputs(0))
-    sent.close()
+    sent.page.close()
+    lab.shut_down_kernels()
     again = open_notebook(notebook.name, theme="dark")
     outputs = again.outputs(0)
     expect(outputs.locator(".tnt-pill")).to_have_text("finished")
@@ -205,6 +199,18 @@ def test_a_saved_notebook_can_be_read_without_its_kernel_and_by_somebody_else(
     again.screenshot("reopened-dark", outputs)
     outputs.get_by_role("img").dispatch_event("mouseenter")
     expect(outputs.locator(".js-plotly-plot .main-svg").first).to_be_visible()
+    expect_shown_in_html(lab.notebooks / notebook.name, browser)
+
+
+def expect_shown_in_html(path: Path, browser: Browser) -> None:
+    """As nbconvert exports the notebook, it shows the still, and not its words beside it."""
+    page = browser.new_page()
+    page.route("**", lambda route: route.abort())  # it would load its libraries from the network
+    page.set_content(HTMLExporter().from_filename(str(path))[0], wait_until="domcontentloaded")
+    expect(page.locator(".tnt-pill")).to_have_text("finished")
+    expect(page.locator(".tnt-pill")).to_be_visible()
+    expect(page.locator(".tnt-words")).to_be_hidden()
+    page.close()
 
 
 def test_in_a_narrow_window_nothing_is_cut_off(notebook: Notebook):
@@ -268,6 +274,20 @@ def test_the_whole_run_by_pointer_and_keyboard(notebook: Notebook):
     canvas = card(notebook).locator(".tnt-run-canvas")
     box = canvas.bounding_box()
     assert box
+    canvas.hover(position={"x": box["width"] - 60, "y": 40})
+    words = card(notebook).locator(".tnt-run .tnt-tip div")
+    number = r"[\d.]+"
+    curves = f"loss {number} · accuracy {number}"
+    said = [
+        re.compile(f"^{curves}$"),
+        re.compile(f"^validation: {curves}$"),
+        re.compile(r"^0:\d\d$"),
+    ]
+    expect(words).to_have_text(said)
+    log = card(notebook).get_by_role("button", name="log")
+    log.click()
+    expect(log).to_have_attribute("aria-pressed", "true")
+    notebook.screenshot("run-log-light", card(notebook))
     notebook.page.mouse.move(box["x"] + 100, box["y"] + 120)
     notebook.page.mouse.down()
     notebook.page.mouse.move(box["x"] + 500, box["y"] + 120)

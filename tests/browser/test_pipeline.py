@@ -69,11 +69,12 @@ def test_table_and_timeline_of_a_plan(lab: Lab, open_notebook: Open, two_ranks: 
 
 @pytest.mark.timeout(400)
 def test_a_pipeline_of_three_ranks(lab: Lab, open_notebook: Open, three_ranks: str) -> None:
-    lab.write("three.ipynb", [ATTACH.format(ranks=three_ranks), FIT, NUMBERS, EPOCHS, DETACH])
+    last = [NUMBERS, EPOCHS, DETACH]
+    lab.write("three.ipynb", [ATTACH.format(ranks=three_ranks), FIT, "fit", *last])
     notebook = open_notebook("three.ipynb")
     notebook.run_and_wait(0)
     notebook.run_and_wait(1)
-    card = notebook.page.locator(".tnt-card")
+    card = notebook.outputs(1).locator(".tnt-card")
     heading = card.locator(".tnt-step")
     expect(heading).to_contain_text("by the formula of 1f1b", timeout=120_000)
 
@@ -89,19 +90,24 @@ def test_a_pipeline_of_three_ranks(lab: Lab, open_notebook: Open, three_ranks: s
     summary = card.locator(".tnt-step-canvas").get_attribute("aria-label")
     assert summary and "3 ranks" in summary
     notebook.screenshot("pipeline-running", card)
+    notebook.run_and_wait(2)  # the handle shows the card once more
+    again = notebook.outputs(2).locator(".tnt-card")
+    again.scroll_into_view_if_needed()
+    expect(again.locator(".tnt-step")).to_contain_text("by the formula of 1f1b")
 
     card.get_by_role("button", name=re.compile("^Stop")).click()
     outputs = notebook.outputs(1)
     expect(outputs.locator(".tnt-pill")).to_have_text("stopped", timeout=60_000)
-    notebook.run_and_wait(2)
-    numbers = json.loads(notebook.outputs(2).inner_text())
+    expect(again.locator(".tnt-pill")).to_have_text("stopped")
+    notebook.run_and_wait(3)
+    numbers = json.loads(notebook.outputs(3).inner_text())
     assert numbers["state"] == "stopped" and 0 < numbers["epochs"] < 100_000
     left = outputs.locator(".tnt-card")
     expect(left).to_contain_text(f"First step of an epoch {numbers['seconds']}")
     for share in (numbers["bubble"], numbers["formula"], *numbers["idle"]):
         expect(left).to_contain_text(f"{share:.0%}")
     notebook.screenshot("pipeline-stopped", outputs)
-    notebook.run_and_wait(3)
-    # What all ranks print alike is one line: they have stopped after the same step.
-    expect(notebook.outputs(3)).to_have_text(f"ranks 0-2: epochs: {numbers['epochs']}")
     notebook.run_and_wait(4)
+    # What all ranks print alike is one line: they have stopped after the same step.
+    expect(notebook.outputs(4)).to_have_text(f"ranks 0-2: epochs: {numbers['epochs']}")
+    notebook.run_and_wait(5)

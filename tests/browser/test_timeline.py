@@ -7,6 +7,7 @@ import time
 import pytest
 from playwright.sync_api import Locator, WebSocket, expect
 
+from tests.browser.accessible import expect_accessible
 from tests.browser.lab import Lab, Notebook, Open
 
 pytestmark = pytest.mark.browser
@@ -112,6 +113,7 @@ def test_the_timeline_of_a_pipeline_moves_until_it_is_paused(
     where, label = page.locator(".tnt-where"), canvas(notebook).get_attribute("aria-label") or ""
     paused = where.inner_text()
     notebook.screenshot(f"timeline-{schedule}-{theme}", page.locator(".tnt-card"))
+    expect_accessible(notebook)
     page.get_by_role("button", name="Save trace").click()
     expect(page.locator(".tnt-saved")).to_have_text("saved: runs/1/trace.json")
     notebook.run_and_wait(1)  # the run went on
@@ -190,6 +192,11 @@ def test_the_playhead_goes_back_to_an_earlier_step(still: Notebook):
     still.screenshot("playhead", still.page.locator(".tnt-card"))
     expect(still.page.locator(".tnt-where")).to_contain_text("epoch 6", timeout=20_000)
     expect(heading).to_have_text(said)  # the run goes on, the playhead stays
+    for which in ("median", "slowest"):
+        button = still.page.get_by_role("button", name=which, exact=True)
+        button.click()
+        expect(heading).to_have_text(re.compile(f"^{which.capitalize()} step"))
+        expect(button).to_have_attribute("aria-pressed", "true")
     deck.press("l")
     expect(heading).to_have_text(re.compile("^Last step"))
     expect(live).to_have_attribute("aria-pressed", "true")
@@ -239,10 +246,11 @@ def test_by_keyboard(still: Notebook):
     still.page.keyboard.press("Escape")
     expect(tip(still)).to_be_hidden()
     expect(still.cells).to_have_count(2)  # JupyterLab's own shortcuts did nothing
-    # And the plan comes and goes.
-    with_plan = pixels(still)
-    still.page.get_by_role("button", name="planned").press("Space")
-    assert pixels(still) != with_plan
+    # And the plan comes and goes, and so does the critical path.
+    for name in ("planned", "critical path"):
+        drawn = pixels(still)
+        still.page.get_by_role("button", name=name).press("Space")
+        assert pixels(still) != drawn
 
 
 def test_two_views_of_a_run_look_at_different_parts(still: Notebook):

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import Lab, Open
 from tests.dashboard.runs import frames_of_a_run
@@ -49,8 +49,24 @@ def test_a_kept_run_and_two_beside_each_other(lab: Lab, open_notebook: Open) -> 
     expect(notebook.outputs(2)).to_contain_text(plain.name)
     notebook.screenshots("trace-shown", shown)
     notebook.screenshots("trace-compared", notebook.outputs(1))
+    for cell in (0, 1):
+        expect_buttons_beside(notebook.outputs(cell).locator(".js-plotly-plot"))
+    notebook.screenshot("trace-buttons", notebook.outputs(1))
     notebook.save()
     assert len(json.dumps(json.loads(path.read_text())["cells"][0]["outputs"])) < 500_000
+
+
+def expect_buttons_beside(figure: Locator) -> None:
+    """Plotly's buttons, which come with the pointer, lie over no title, which is a legend, too, and
+    over no plot."""
+    figure.hover()
+    buttons = figure.locator(".modebar-group").first
+    expect(buttons).to_be_visible()
+    bar = buttons.bounding_box()
+    assert bar
+    for one in [*figure.locator(".annotation").all(), *figure.locator(".plot .points").all()]:
+        box = one.bounding_box()
+        assert box and box["x"] + box["width"] <= bar["x"]
 
 
 def test_a_run_of_another_process_is_followed_and_leaves_its_figure(

@@ -2,13 +2,12 @@
 
     python -m tests.browser.tutorials [NAME ...]        make tutorials
 
-What names this machine or a folder of it is not kept. Figures are kept as images, since those
-pages load no plotly.
+This machine and its folders have other names there. Figures are kept as images, since those pages
+load no plotly.
 """
 
 import base64
 import io
-import json
 import os
 import platform
 import re
@@ -54,21 +53,38 @@ def main(names: list[str]) -> None:
                 if path.name.startswith(ON_SLURM):
                     os.environ.update(machine.enter_context(slurm_here()).environment)
                 notebook = execute(path, Path(folder) / path.name)
-            nbformat.write(kept(notebook, page), path)
+            nbformat.write(kept(notebook, page, here(folder)), path)
 
 
-def kept(notebook: nbformat.NotebookNode, page: Page) -> nbformat.NotebookNode:
+def here(folder: str) -> dict[str, str]:
+    """What this machine and its folders are called, and what they are called on pages.
+
+    Args:
+        folder: in which runs are kept.
+    """
+    return {
+        folder: "/home/you/.local/share/tnt_notebook/runs",
+        str(HERE.parent): "/home/you/tnt_notebook",
+        str(Path.home()): "/home/you",
+        platform.node(): "laptop",
+    }
+
+
+def kept(
+    notebook: nbformat.NotebookNode, page: Page, names: dict[str, str]
+) -> nbformat.NotebookNode:
     """The notebook, with that of its outputs which stays."""
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [one for output in cell.outputs for one in shown(output, page)]
+            shown_here = (one for output in cell.outputs for one in shown(output, page))
+            cell.outputs = [nbformat.from_dict(renamed(one, names)) for one in shown_here]
     return notebook
 
 
 def shown(output: nbformat.NotebookNode, page: Page) -> Iterator[nbformat.NotebookNode]:
-    """An output, where there is something to see that is not of this machine alone."""
+    """An output, where there is something to see."""
     data: dict[str, Any] = output.get("data", {})
     if PLOTLY in data:
         data["image/png"] = image(data.pop(PLOTLY), page)
@@ -76,11 +92,24 @@ def shown(output: nbformat.NotebookNode, page: Page) -> Iterator[nbformat.Notebo
     if "image/png" in data:
         data.pop("image/jpeg", None)
     is_empty = "data" in output and not any(data.values())
-    text = json.dumps({**output, "data": {**data, "image/png": ""}})
-    here = (platform.node(), str(HERE.parent), tempfile.gettempdir())
-    is_of_here = any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in here)
-    if not (is_empty or is_of_here or WIDGET in data or output.get("name") == "stderr"):
+    if not (is_empty or WIDGET in data or output.get("name") == "stderr"):
         yield output
+
+
+def renamed(value: Any, names: dict[str, str]) -> Any:
+    """An output, or a part of it, with other names in its text; columns of tables stay as they are,
+    as far as the names are not longer."""
+    if isinstance(value, dict):
+        return {
+            key: one if key == "image/png" else renamed(one, names) for key, one in value.items()
+        }
+    if not isinstance(value, str):
+        return value
+    for own, other in names.items():
+        text = rf"(?<!\w){re.escape(own)}(?!\w)"
+        value = re.sub(rf"{text}(?=  )", other.ljust(len(own)), value)
+        value = re.sub(text, other, value)
+    return value
 
 
 def image(figure: dict[str, Any], page: Page) -> str:

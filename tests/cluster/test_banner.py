@@ -1,10 +1,16 @@
 """TensorFlow's banner, as versions 2.16 to 2.21 write it, is left out; nothing else is."""
 
+import io
 import os
 
 import pytest
 
-from tnt_notebook.cluster.banner import banner_left_out, is_banner, without_banner
+from tnt_notebook.cluster.banner import (
+    WithoutBanner,
+    banner_left_out,
+    is_banner,
+    without_banner,
+)
 
 BANNER = """\
 2026-11-23 07:40:00.123456: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on. You may see slightly different numerical results due to floating-point round-off errors from different computation orders. To turn them off, set the environment variable `TF_ENABLE_ONEDNN_OPTS=0`.
@@ -36,6 +42,15 @@ def test_all_else_stays_as_it_is():
     mixed = [line for pair in zip(banner, kept, strict=False) for line in pair]
     assert without_banner("".join(mixed)) == "".join(kept[: len(banner)])
     assert without_banner("unfinished") == "unfinished"
+
+
+@pytest.mark.parametrize("length", [1000, 700, 350])
+def test_pieces_may_end_anywhere_in_a_line(length):
+    text, shown = 3 * (BANNER + KEPT) + "unfinished", io.StringIO()
+    write = WithoutBanner(shown.write)
+    for begin in range(0, len(text), length):  # a kernel reads 1000 bytes at a time
+        write(text[begin : begin + length])
+    assert shown.getvalue() == 3 * KEPT + "unfinished"
 
 
 def test_what_this_process_writes_below_python(capfd):

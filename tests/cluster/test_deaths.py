@@ -15,6 +15,9 @@ from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.cluster.recovery import start_missing
 from tnt_notebook.errors import ClusterError, DeathError
+from tnt_notebook.telemetry import archive
+from tnt_notebook.telemetry.kept_ribbon import ribbon_of
+from tnt_notebook.telemetry.run_reader import read
 
 CELL = """
 import keras, numpy as np
@@ -298,6 +301,9 @@ def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(cluster, tmp
         ribbon = fit._view._ribbon.ranks  # one for all of it: that rank is dead in it, others go on
         assert "d" in ribbon[victim].doing and "r" in ribbon[living[0]].doing
         assert all("t" in ribbon[rank].doing.partition("r")[2] for rank in living if rank != victim)
+        first, second = archive.listed()[-2:]  # the tries, as they are kept
+        assert ribbon_of(read(first.folder), first.known).ranks[victim].doing.endswith("d")
+        assert ribbon_of(read(second.folder), second.known).ranks[living[0]].doing.startswith("r")
         assert fit.model_bytes().startswith(b"PK")
         if on_failure == "shrink":
             start_missing(cluster)

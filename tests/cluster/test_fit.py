@@ -9,7 +9,9 @@ import pytest
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster, Fit
 from tnt_notebook.errors import ClusterError, ModelError, RankError
-from tnt_notebook.telemetry.activities import DOING, LETTER, RankRibbon, ribbon_of, totals
+from tnt_notebook.telemetry import archive
+from tnt_notebook.telemetry.activities import DOING, LETTER, RankRibbon, totals
+from tnt_notebook.telemetry.kept_ribbon import ribbon_of
 from tnt_notebook.telemetry.run_reader import read
 
 CELL = """
@@ -60,6 +62,10 @@ def test_what_each_rank_did_is_told_at_once_and_kept(cluster):
     of_0, of_1 = (totals(kept[rank], kept[rank].begins[-1]) for rank in (0, 1))
     assert of_0[LETTER["epoch_end"]] > 0.55 and of_1[LETTER["wait"]] > 0.5
     assert LETTER["evaluate"] in known(fit)[2].doing
+    took = fit._view._ribbon.seconds  # on the card; the list and what is shown of it say the same
+    info = archive.about(fit.folder)
+    assert info.seconds == pytest.approx(took, abs=0.05)
+    assert ribbon_of(read(fit.folder), info.known).seconds == pytest.approx(took, abs=0.05)
 
 
 def known(fit: Fit) -> dict[int, RankRibbon]:

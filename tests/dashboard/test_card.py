@@ -44,16 +44,47 @@ def test_a_frame_sends_itself_only():
 
 def test_where_time_goes_is_that_of_the_latest_look_at_this_run():
     step = Breakdown(0.001, 0.006, 0.0, 0.0, 0.002, 0.001)
-    *frames, last = frames_of_a_run(breakdown=(step, step._replace(work=0.004, exchange=0.004)))
+    *frames, last = frames_of_a_run(breakdown=(step, step._replace(work=0.003, other=0.004)))
     card = card_of(*frames)
     assert card.time == {}
     card.draw(last, [])
     assert card.time["step"] == "10 ms · 640 samples/s while training"
-    parts = dict(zip(PARTS, (0.1, 0.4, 0.0, 0.0, 0.4, 0.1), strict=True))
+    parts = dict(zip(PARTS, (0.1, 0.3, 0.0, 0.0, 0.2, 0.4), strict=True))
     assert card.time["rows"][1] == ["rank 1", parts]
-    assert card.time["limit"].startswith("Rank 0 works 1.5 times as long")
+    assert card.time["limit"].startswith("Rank 0 works 2.0 times as long")
     card.draw(frames_of_a_run(start=50.0)[0], [])
     assert card.time == {}
+
+
+def look(seconds: float, at: float, work: float) -> Frame:
+    """A frame with a step of so many seconds, which is so much work."""
+    step = Breakdown(0.0, work * seconds, 0.0, 0.0, (1 - work) * seconds, 0.0)
+    frame = {**frames_of_a_run(4, breakdown=(step,) * 4)[-1], "time": at, "state": "running"}
+    return {**frame, "step_s": seconds, "step_trace": step_of_a_pipeline() | {"seconds": seconds}}
+
+
+def test_where_time_goes_is_that_of_the_step_that_is_shown():
+    card = card_of(look(0.04, 10.0, 0.8), ranks=4)
+    assert "40 ms" in card.timeline["heading"] and card.time["step"].startswith("40 ms")
+    card.draw(look(0.09, 10.1, 0.4), [])  # so soon its boxes are not sent
+    assert "40 ms" in card.timeline["heading"] and card.time["step"].startswith("40 ms")
+    card.look = {"which": "slowest"}
+    card.show_step(look(0.09, 10.1, 0.4))
+    assert card.time["step"].startswith("90 ms") and card.time["rows"][0][1]["work"] == 0.4
+    card.draw(look(0.04, 20.0, 0.8), [])
+    assert "90 ms" in card.timeline["heading"] and card.time["step"].startswith("90 ms")
+
+
+def test_what_limits_stands_for_some_seconds_unless_a_person_looks_elsewhere():
+    card = card_of(look(0.04, 10.0, 0.8), ranks=4)
+    assert card.time["limit"] == "Ranks work for 80% of a step."
+    card.draw(look(0.04, 14.9, 0.9), [])
+    assert card.time["limit"] == "Ranks work for 80% of a step."
+    assert card.time["rows"][0][1]["work"] == 0.9
+    card.show_step(look(0.04, 14.9, 0.9))
+    assert card.time["limit"] == "Ranks work for 90% of a step."
+    card.draw(look(0.04, 20.1, 0.8), [])
+    assert card.time["limit"] == "Ranks work for 80% of a step."
 
 
 def test_the_timeline_is_that_of_the_latest_step_of_this_run():

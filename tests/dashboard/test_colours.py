@@ -10,6 +10,7 @@ import pytest
 
 from tnt_notebook.dashboard.step_figure import IDLE
 from tnt_notebook.telemetry import PARTS, breakdown
+from tnt_notebook.telemetry.activities import DOING
 from tnt_notebook.telemetry.kinds import BOX_KINDS
 
 #: Of linear RGB, how full eyes and those without the red or the green cones see: Machado, Oliveira,
@@ -27,7 +28,11 @@ APART = 15
 
 #: Without what is work in both, and never beside actions.
 BOXES = {kind.words: kind.colour for kind in BOX_KINDS.values() if kind.letter != "C"}
-BESIDE_EACH_OTHER = ({name: part.colour for name, part in PARTS.items()}, BOXES | {"idle": IDLE})
+BESIDE_EACH_OTHER = (
+    {name: part.colour for name, part in PARTS.items()},
+    BOXES | {"idle": IDLE},
+    {doing.words: doing.colour for doing in DOING.values()},
+)
 
 
 def lab(colour: str, page: int, eye: np.ndarray) -> np.ndarray:
@@ -45,7 +50,7 @@ def lab(colour: str, page: int, eye: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("colours", BESIDE_EACH_OTHER)
-def test_parts_and_boxes_can_be_told_apart(colours):
+def test_parts_boxes_and_activities_can_be_told_apart(colours):
     for a, b in itertools.combinations(colours, 2):
         for page, eye in itertools.product(PAGES, EYES):
             one, other = (lab(colours[name], page, eye) for name in (a, b))

@@ -12,7 +12,8 @@ from tnt_notebook.dashboard.picture import MOST_ROWS, WIDTH, step_html
 from tnt_notebook.dashboard.run_picture import entries_of, run_html, stretches_of
 from tnt_notebook.dashboard.saved import summary_bundle
 from tnt_notebook.telemetry import Breakdown
-from tnt_notebook.telemetry.activities import Activities, Ribbon, add, ribbon_of
+from tnt_notebook.telemetry.activities import DOING, LETTER, Activities, Ribbon, add
+from tnt_notebook.telemetry.kept_ribbon import ribbon_of
 
 
 def paths(svg: ElementTree.Element) -> list[str]:
@@ -63,15 +64,26 @@ def ribbon(ranks: int = 2) -> Ribbon:
 def test_what_each_rank_did_over_the_run_in_its_place():
     frames = frames_of_a_run(2)
     root = ElementTree.fromstring(run_html(ribbon(), frames))
-    curves, first, second = root.iter("svg")
+    curves, first, second, ticks = root.iter("svg")
     assert paths(first) == [
         "M800 0h1200v14h-1200", "M0 0h200v14h-200", "M200 0h400v14h-400", "M600 0h200v14h-200",
     ]  # fmt: skip
     assert paths(second)[-1] == "M1800 6h200v3h-200"
     assert len(paths(curves)) == 4  # loss and accuracy, and their validation
+    assert paths(ticks) == ["M700 0v7M1200 0v7M1700 0v7"]  # three epochs
     words = "".join(root.itertext())
     for said in ("training 6 s", "loss", "waiting for a rank", "0:10"):
         assert said in words
+
+
+def test_the_legend_of_the_run_has_all_that_is_drawn_as_it_is_drawn():
+    root = ElementTree.fromstring(run_html(ribbon(), frames_of_a_run(2)))
+    drawn = {path.get("fill") for svg in list(root.iter("svg"))[1:3] for path in svg.iter("path")}
+    *boxes, wait = (one for one in root.iter("i") if f"{one.get('style')}"[12:19] in drawn)
+    shown = [f"{one.get('style')}"[12:19] for one in (*boxes, wait)]
+    assert set(shown) == drawn and shown[0] == DOING[LETTER["start"]].colour
+    assert {one.get("class") for one in boxes} == {"tnt-letter"}
+    assert wait.get("class") == "tnt-stroke"
 
 
 def test_training_is_the_paler_the_less_busy_a_rank_is():

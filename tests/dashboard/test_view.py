@@ -16,6 +16,7 @@ from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard import LiveView, view
+from tnt_notebook.dashboard.wording import short_time
 from tnt_notebook.telemetry import Frame, State
 from tnt_notebook.telemetry.activities import Activities
 
@@ -185,6 +186,7 @@ def test_a_person_looks_at_a_step_of_before_and_at_the_latest_again():
     lengths = (2e-4, 9e-4, 4e-4)
     for frame, message in zip(frames[2:7:2], lengths, strict=True):
         frame["step_trace"] = step_of_a_pipeline(message=message) | {"time": frame["time"]}
+        frame["breakdown"], frame["step_s"] = [[0.0, message, 0.0, 0.0, 0.0, 0.0]] * 2, message
     steps = [frames[i]["step_trace"] for i in (2, 4, 6)]
     live = view_of(*frames, end=None)
     card = live._card
@@ -194,10 +196,24 @@ def test_a_person_looks_at_a_step_of_before_and_at_the_latest_again():
     ):  # fmt: skip
         card.look = look  # what buttons and the playhead do
         assert card.timeline["measured"] == steps[shown]
+        assert card.time["step"].startswith(short_time(lengths[shown]))
     frames[-1]["step_trace"] = steps[1]
     live.update(frames[-1])
     live._to_browser.flush()
     assert card.timeline["measured"] == steps[0]  # until the person says otherwise
+
+
+def test_the_sentence_of_the_run_names_no_step_while_it_is_live():
+    """It stands for seconds, and the step below it is another one by then."""
+    frames = frames_of_a_run()
+    frames[2]["step_s"] = 0.0123
+    live = view_of(*frames[:5], end=None)
+    begin = live._ribbon.began
+    live.tell([Activities(rank=r, doing="t", begins=[begin - 9.0], seconds={}) for r in (0, 1)])
+    live._to_browser.flush()
+    assert live._card.account == "9 s: training 9 s"
+    live.finish("finished")
+    assert "(median step 12.3 ms)" in live._card.left["summary"]["text/html"]
 
 
 def test_ranks_that_have_died_are_seen_to_be_dead():

@@ -31,6 +31,11 @@ def test_cells_errors_and_interrupts(notebook):
     assert "interrupting ranks 0-1" in shown(rest) and "KeyboardInterrupt" in shown(rest)
     assert notebook.run("%%tnt\nprint('next')") == "ranks 0-1: next\n"
 
+    # As the kernel does it with what the notebook's own TensorFlow writes.
+    line = "I0000 00:00:17.5 12 port.cc:153] oneDNN custom operations are on."
+    writing = f"import sys\n_ = sys.stderr.write('{line}\\nlast words\\n')"
+    assert notebook.run(writing) == "last words\n"
+
     much = notebook.run("%%tnt\nfor _ in range(1000): print('x' * 1000)")
     assert 400_000 < len(much) < 700_000 and "are not shown here" in much
     kept = "len(str(getattr(get_ipython().history_manager, 'outputs', '')))"

@@ -19,7 +19,7 @@ from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.dashboard.wording import clock, rate, short_time
 from tnt_notebook.magics.trace import HEADERS, cells_of
 from tnt_notebook.telemetry import Frame, archive
-from tnt_notebook.telemetry.activities import ribbon_of
+from tnt_notebook.telemetry.kept_ribbon import ribbon_of
 
 DELAY_S = 0.03
 STEPS, EPOCHS = 12, 2

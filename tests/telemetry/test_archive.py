@@ -15,6 +15,7 @@ from tests.telemetry.kept_runs import keep
 from tnt_notebook import telemetry
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry import archive, run_folder, run_writer
+from tnt_notebook.telemetry.kept_ribbon import Known, Mark, ribbon_of
 from tnt_notebook.telemetry.run_reader import read
 
 
@@ -65,10 +66,15 @@ def test_a_run_whose_writer_was_killed_ended_without_a_word():
 def test_a_notebook_adds_what_it_knows_of_the_end():
     folder = keep(frames_of_a_run()[:-1], close=False)
     assert (archive.about(folder).state, archive.about(folder).error) == ("running", "")
-    archive.conclude(folder, "failed", "rank 1 died")
+    dead = Mark(ranks=[1], name="dead", at=7.0)
+    known = Known(began=-2.0, ended=9.0, marks=[dead])
+    archive.conclude(folder, "failed", "rank 1 died", known)
     run = archive.about(folder)
-    assert (run.state, run.error) == ("failed", "rank 1 died") and run.seconds > 5
-    archive.conclude(folder / "gone", "failed", "")
+    assert (run.state, run.error, run.seconds) == ("failed", "rank 1 died", 11.0)
+    assert run.samples_per_s > 0
+    ribbon = ribbon_of(read(folder), run.known)
+    assert (ribbon.seconds, ribbon.ranks[1].doing, ribbon.ranks[1].begins) == (11.0, "d", [7.0])
+    archive.conclude(folder / "gone", "failed", "", known)
 
 
 def say(folder: Path, **more: object) -> None:

@@ -2,7 +2,7 @@
 
 Its C++ code says on which instructions it was built, that oneDNN is on, that there is no CUDA, and
 more of the kind: a dozen lines for each rank. Wherever output or logs of ranks are shown, these
-lines are left out; the files of the logs have them.
+lines are left out, and in the notebook's own output; the files of the logs have them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 #: As its logger and absl's begin a line: severity, time, file and line of the source.
 _LOGGED = r"(?:\d{4}-\d\d-\d\d [\d:.]+: [IWEF] |[IWEF]\d{4} [\d:.]+ +\d+ )\S+:\d+\] "
@@ -26,6 +26,8 @@ _MESSAGES = (
     # Where GPUs are hidden from a rank, or the machine has none: asked for, or nothing to mend.
     r"failed call to cuInit: .*(?:CUDA_ERROR_NO_DEVICE|UNKNOWN ERROR \(303\))",
 )
+#: So much is enough to tell a line that may become one of these.
+_BEGINS = re.compile(r"\d{4}-\d\d-\d\d |[IWEF]\d{4} |[IWEF\d-]{1,10}$|To enable |WARNING: All ")
 _BANNER = re.compile(
     rf"{_LOGGED}(?:{'|'.join(_MESSAGES)})"
     r"|To enable the following instructions: .* rebuild TensorFlow with the appropriate compiler"
@@ -45,6 +47,28 @@ def without_banner(text: str) -> str:
     return "".join(
         line for line in text.splitlines(keepends=True) if not is_banner(line.rstrip("\r\n"))
     )
+
+
+class WithoutBanner:
+    """Writes what comes in pieces, but for these lines: one that a piece may have cut waits for the
+    next.
+
+    Args:
+        write: what it is written with.
+    """
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self.write = write
+        self._cut = ""
+
+    def __call__(self, piece: str) -> int:
+        text = self._cut + piece
+        whole = text.rfind("\n") + 1
+        end = whole if _BEGINS.match(text[whole:]) else len(text)
+        self._cut = text[end:]
+        if shown := without_banner(text[:end]):
+            self.write(shown)
+        return len(piece)
 
 
 @contextlib.contextmanager

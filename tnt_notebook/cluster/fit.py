@@ -38,6 +38,7 @@ from tnt_notebook.errors import (
 from tnt_notebook.plan.simulate import Timeline
 from tnt_notebook.protocol import Call, Published
 from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
+from tnt_notebook.telemetry.kept_ribbon import Known, Mark
 from tnt_notebook.telemetry.run_reader import Reader
 
 _READ_S = 0.25
@@ -90,6 +91,8 @@ class Fit:
             self.save_trace,
             kept.began if kept else None,
         )
+        self._began = self._view.began  # that of this try; later ones have folders of their own
+        self._marks: list[Mark] = []
         self._view.show()
         # Now, and not when the thread begins: what is run after this waits for it.
         self._ticket = cluster.draw()
@@ -316,7 +319,7 @@ class Fit:
             state: State = "failed" if self.state == "queued" else self.state
             reason, calls = _told(self._error, self._aborted and state == "stopped")
             self._view.finish(state, reason, calls)
-            archive.conclude(self.folder, state, reason)
+            self._conclude(state, reason, self._view.ended)
             self._ended.set()
 
     def _train(self) -> None:
@@ -325,7 +328,7 @@ class Fit:
                 return self._train_once()
             except (DeathError, StalledError, StuckError, SuspendedError) as error:
                 if isinstance(error, DeathError):
-                    self._view.mark(error.ranks, "dead")
+                    self._marks.append(self._view.mark(error.ranks, "dead"))
                 if self._stop_asked_at is not None or self._note.restarts < 1:
                     raise
                 self._go_on_after(error)
@@ -335,8 +338,10 @@ class Fit:
         self._failures += 1
         note = self._note
         reason = str(error).splitlines()[0]
-        archive.conclude(self.folder, "failed", reason)
-        self._view.mark(self._cluster.living, "restart")
+        now = time.time()
+        self._conclude("failed", reason, now)
+        self._began = now
+        self._marks = [self._view.mark(self._cluster.living, "restart")]
         if isinstance(error, SuspendedError):
             self._cluster.restart()  # in a new job, where theirs is at its end
             job = self._cluster.record.job
@@ -358,6 +363,11 @@ class Fit:
         self._note, self._joins = replace(note, run=run, options=options, restarts=restarts), False
         self._rows = []
         self._ticket = self._cluster.draw()
+
+    def _conclude(self, state: State, reason: str, ended: float) -> None:
+        """Writes into the run's folder what only the notebook knows."""
+        known = Known(began=self._began, ended=ended, marks=self._marks)
+        archive.conclude(self.folder, state, reason, known)
 
     def _train_once(self) -> None:
         with self._turn() as execution:

@@ -15,7 +15,7 @@ from tnt_notebook.dashboard import assets
 from tnt_notebook.dashboard.run_picture import busy
 from tnt_notebook.dashboard.step_layout import card_step, time_of
 from tnt_notebook.dashboard.wording import plural
-from tnt_notebook.telemetry import Frame, Recorder, Row, StepTrace, thinned
+from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
 from tnt_notebook.telemetry.activities import Activities
 from tnt_notebook.telemetry.sampling import evenly
 
@@ -27,7 +27,7 @@ TIMELINE_BYTES_PER_S = 2000  # of many ranks a step is sent less often
 DRAWN = {"start", "phase", "state", "epochs", "step", "steps", "eta", "exchange"} | POINT
 #: What a step is called that the person looks at; the latest one is called what it is.
 LOOKED_AT = {"median": "median step", "slowest": "slowest step", "at": "step"}
-ACCOUNT_S = 5.0  # for which a sentence stands at least
+SENTENCE_S = 5.0  # for which a sentence stands at least
 
 
 def _packed(value: dict[str, Any], _: Card | None = None) -> dict[str, bytes]:
@@ -98,10 +98,10 @@ class Card(anywidget.AnyWidget):
     """The Unix time at which the kernel spoke last; it does so every other second."""
     account = traitlets.Unicode("").tag(sync=True)
     """Where the time of the run went, in a sentence."""
-    time: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
-    """Where the time of a step goes, see :func:`~tnt_notebook.dashboard.step_layout.time_of`."""
     timeline: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, to_json=_packed)
     """The step that is looked at, see :func:`~tnt_notebook.dashboard.step_layout.card_step`."""
+    time: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """Where the time of that step goes, see :func:`~tnt_notebook.dashboard.step_layout.time_of`."""
     look: traitlets.Dict[str, Any] = traitlets.Dict({"which": "live"}).tag(sync=True)
     """Which step that is, as the person says: ``{"which": "live"}``, ``"median"``, ``"slowest"``,
     or ``{"which": "at", "seconds": 12.5}`` since the begin."""
@@ -132,7 +132,7 @@ class Card(anywidget.AnyWidget):
         super().__init__(title=title, ranks=ranks, can_save=can_save, frame=before, ribbon=ribbon)
         if follows:
             self.follows = {"card": _words(title, ranks), "id": self.model_id}
-        self._next_timeline = self._next_account = 0.0  # Unix times
+        self._next_timeline = self._next_account = self._next_limit = 0.0  # Unix times
 
     def open(self) -> None:
         """Connects the card with the browser.
@@ -150,12 +150,12 @@ class Card(anywidget.AnyWidget):
         drawn = _drawn(frame)
         with self.hold_sync():  # one message instead of one for each trait
             if self.history and self.history[-1]["start"] != frame["start"]:
-                self.time, self.timeline, self._next_timeline = {}, {}, 0.0
+                self.time, self.timeline = {}, {}
+                self._next_timeline = self._next_limit = 0.0
             self.history.append({name: v for name, v in drawn.items() if name in POINT})
             self.history[:] = evenly(self.history, HISTORY_LIMIT, _time_of_point)
             self.rows = [_short(row) for row in thinned(list(rows), ROWS_DRAWN)]
-            if self._draw_step(frame) or "step_trace" not in frame:  # else it is of another step
-                self.time = time_of([frame]) or self.time
+            self._draw_step(frame)
             self.frame = drawn
 
     def begin_at(self, began: float) -> None:
@@ -176,7 +176,7 @@ class Card(anywidget.AnyWidget):
         with self.hold_sync():
             self.now = now
             if (now >= self._next_account or not self.account) and (said := account()):
-                self.account, self._next_account = said, now + ACCOUNT_S
+                self.account, self._next_account = said, now + SENTENCE_S
             if news:
                 self._tell(news)
 
@@ -196,21 +196,38 @@ class Card(anywidget.AnyWidget):
             known[rank][2] += begins
         self.told = {"seq": self.told.get("seq", 0) + 1, "rows": told}
 
-    def _draw_step(self, frame: Frame) -> bool:
+    def _draw_step(self, frame: Frame) -> None:
         """Shows the step of a frame, unless it comes too soon or the person looks at another."""
         now, over = frame["time"], frame["state"] != "running"
         is_early = now < self._next_timeline and not over
-        if "step_trace" not in frame or is_early or self.look["which"] != "live":
-            return False
-        self.show_step(frame["step_trace"])
-        size = len(_packed(self.timeline)["deflated"])
-        self._next_timeline = now + max(TIMELINE_INTERVAL, size / TIMELINE_BYTES_PER_S)
-        return True
+        if is_early or self.look["which"] != "live":
+            return
+        if "step_trace" in frame:
+            self._show(frame)
+            size = len(_packed(self.timeline)["deflated"])
+            self._next_timeline = now + max(TIMELINE_INTERVAL, size / TIMELINE_BYTES_PER_S)
+        # Without its boxes it is of another step than the one that is shown.
+        if "step_trace" in frame or ("breakdown" in frame and not self.timeline):
+            self._show_time(frame, stands=not over)
 
-    def show_step(self, trace: StepTrace) -> None:
-        """Shows a step."""
-        at, which = round(trace["time"] - self.ribbon["began"], 3), self.look["which"]
+    def show_step(self, frame: Frame) -> None:
+        """Shows the step of a frame, which a person asks for."""
+        self._show(frame)
+        self._show_time(frame, stands=False)
+
+    def _show(self, frame: Frame) -> None:
+        trace, which = frame["step_trace"], self.look["which"]
+        at = round(trace["time"] - self.ribbon["began"], 3)
         self.timeline = {**card_step(trace, LOOKED_AT.get(which, "")), "at": at, "which": which}
+
+    def _show_time(self, frame: Frame, stands: bool) -> None:
+        """Where the time of a frame's step goes; the sentence of before may stand for a while."""
+        time, now = time_of([frame]), frame["time"]
+        if stands and time and self.time and now < self._next_limit:
+            time["limit"] = self.time["limit"]
+        else:
+            self._next_limit = now + SENTENCE_S
+        self.time = time
 
     def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:
         """Has two MIME bundles take the places of the card and of the placeholder, which its text

@@ -22,7 +22,10 @@ def row(name: str, middle: str, what: str, right: str) -> str:
     return div("rank", span("rank-name", name), middle, span(what, right))
 
 
-def entry(words: str, colour: str, letter: str = "", ink: str | None = None) -> str:
-    """Of a legend."""
+def entry(
+    words: str, colour: str, letter: str = "", ink: str | None = None, line: bool = False
+) -> str:
+    """Of a legend: a box with a letter, or a line."""
     style = f"background: {colour}; color: {ink or 'inherit'}"
-    return f'<span><i class="tnt-letter" style="{style}">{letter}</i>{words}</span>'
+    name = "tnt-stroke" if line else "tnt-letter"
+    return f'<span><i class="{name}" style="{style}">{letter}</i>{words}</span>'

@@ -20,6 +20,8 @@ GRID = "rgba(128,128,128,0.25)"
 _DASHES = ("solid", "dot", "dash")
 _TITLE = 17  # pixels of a line
 _BENEATH = 44  # pixels of ticks and of what an axis is
+_BESIDE = 34  # pixels of plotly's buttons, which would lie over titles
+_USELESS = ["select2d", "lasso2d", "autoScale2d"]  # of these buttons
 
 
 class Panel(NamedTuple):
@@ -57,9 +59,10 @@ def drawn(panels: Sequence[Panel], left: int = 64) -> go.Figure:
     )
     figure.update_layout(
         template="none", height=top + inside + _BENEATH,
-        margin={"l": left, "r": 16, "t": top, "b": _BENEATH}, paper_bgcolor="rgba(0,0,0,0)",
+        margin={"l": left, "r": _BESIDE, "t": top, "b": _BENEATH}, paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)", font={"color": GREY, "size": 12}, hovermode="closest",
         showlegend=False, barmode="overlay", uniformtext={"minsize": 8, "mode": "hide"},
+        modebar={"orientation": "v", "bgcolor": "rgba(0,0,0,0)", "color": GREY, "remove": _USELESS},
     )  # fmt: skip
     axes = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "title_font_size": 12}
     figure.update_xaxes(axes, title_standoff=8)

@@ -41,8 +41,10 @@ def run_html(ribbon: Ribbon, frames: Sequence[Frame]) -> str:
     shown = [every[i] for i in spread(len(every), MOST_ROWS)]
     looks = looks_of(frames, ribbon.began)
     rows = [row(name, _svg(ribbon, ranks, looks), "share", "") for name, ranks in shown]
-    there = {letter for own in ribbon.ranks.values() for letter in own.doing}
-    legend = [entry(d.words, d.colour) for letter, d in DOING.items() if letter in there]
+    there = {letter for rank in ribbon.ranks for letter, _, _ in entries_of(ribbon, rank)}
+    legend = [
+        entry(d.words, d.colour, line=d.line) for letter, d in DOING.items() if letter in there
+    ]
     what = "pipelines" if len(every) < len(ribbon.ranks) else "ranks"
     some = f"{len(shown)} of {len(every)} {what} shown" if len(shown) < len(every) else ""
     ends = div("line tnt-caption", span("first", "0:00"), span("last", clock(ribbon.seconds)))
@@ -50,7 +52,7 @@ def run_html(ribbon: Ribbon, frames: Sequence[Frame]) -> str:
         "run",
         f'<p class="tnt-account">{escape(account(ribbon, median_step_s(main_run(frames))))}</p>',
         *_curves(frames, ribbon),
-        div("steps", *rows, row("", ends, "share", "")),
+        div("steps", *rows, row("", div("axis", _ticks(frames, ribbon), ends), "share", "")),
         div("legend", *legend),
         div("caption", some) if some else "",
     )
@@ -105,13 +107,13 @@ def stretches_of(
 
 
 def _svg(ribbon: Ribbon, ranks: Sequence[int], looks: Sequence[Look]) -> str:
-    """A row; all of a colour are one path. Waiting is a thin line. Of ranks that share a row what
-    they seldom do lies over what they do most of the time."""
+    """A row; all of a colour are one path. Of ranks that share a row what they seldom do lies over
+    what they do most of the time."""
     paths: dict[tuple[str, float], str] = defaultdict(str)
 
     def draw(letter: str, opacity: float, begin: float, end: float) -> None:
         x, right = (round(WIDTH * at / ribbon.seconds) for at in (begin, end))
-        y, height = (6, 3) if letter == LETTER["wait"] else (0, _ROW)
+        y, height = (6, 3) if DOING[letter].line else (0, _ROW)
         width = max(1, right - x)
         paths[letter, round(opacity, 2)] += f"M{x} {y}h{width}v{height}h-{width}"
 
@@ -131,19 +133,36 @@ def _svg(ribbon: Ribbon, ranks: Sequence[int], looks: Sequence[Look]) -> str:
     return f'<svg viewBox="0 0 {WIDTH} {_ROW}" {sharp}>{drawn}</svg>'
 
 
+def _ticks(frames: Sequence[Frame], ribbon: Ribbon) -> str:
+    """A stroke at the end of each epoch."""
+    run = main_run(frames)
+    ends = _epoch_ends(run, ribbon)
+    at = [ends[int(row["epoch"] or 0)] for row in epoch_rows(run)]
+    strokes = "".join(f"M{round(WIDTH * seconds / ribbon.seconds)} 0v7" for seconds in at)
+    look = 'stroke="currentColor" vector-effect="non-scaling-stroke"'
+    whole_row = 'preserveAspectRatio="none" aria-hidden="true"'
+    return f'<svg viewBox="0 0 {WIDTH} {_ROW}" {whole_row}><path {look} d="{strokes}"/></svg>'
+
+
+def _epoch_ends(run: Sequence[Frame], ribbon: Ribbon) -> dict[int, float]:
+    """When each epoch had its last frame, in seconds since the run began; of epochs without one,
+    its end."""
+    seen = {frame["epoch"]: frame["time"] - ribbon.began for frame in run}
+    return defaultdict(lambda: ribbon.seconds, seen)
+
+
 def _curves(frames: Sequence[Frame], ribbon: Ribbon) -> list[str]:
     """Loss and metrics of the main run over time, each on a scale of its own; validation dashed."""
     began, whole = ribbon.began, ribbon.seconds
     run = main_run(frames)
     some = [frame for frame in thinned(list(run), MOST_POINTS) if frame["logs"]]
     names = list(some[-1]["logs"]) if some else []
-    ends = {frame["epoch"]: frame["time"] - began for frame in run}  # the last of an epoch stays
+    ends = _epoch_ends(run, ribbon)
     drawn, words = [], []
     for index, name in enumerate(names):
         points = [(frame["time"] - began, frame["logs"].get(name)) for frame in some]
         checked = [
-            (ends.get(int(row["epoch"] or 0), whole), row.get(f"val_{name}"))
-            for row in epoch_rows(run)
+            (ends[int(row["epoch"] or 0)], row.get(f"val_{name}")) for row in epoch_rows(run)
         ]
         there = [value for _, value in (*points, *checked) if value is not None]
         if not there:
@@ -163,7 +182,7 @@ def _curves(frames: Sequence[Frame], ribbon: Ribbon) -> list[str]:
         if dashes := "L".join(place(at, value) for at, value in checked if value is not None):
             drawn.append(f'<path {look} stroke-dasharray="4 3" d="M{dashes}"/>')
         title = f"{escape(name.replace('_', ' '))} {number(low)} to {number(high)}"
-        words.append(entry(title, colour))
+        words.append(entry(title, colour, line=True))
     if not drawn:
         return []
     whole_row = 'preserveAspectRatio="none" aria-hidden="true"'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from html import escape
 from typing import Any
 
@@ -45,18 +44,11 @@ def summary_bundle(
 
 
 def _picture(inside: str, state: State, text: str) -> str:
-    """The card where its styles are, and else its text.
-
-    A front end that does not trust the notebook strips styles. Those of a card may be in the page
-    all the same, from another output: so this one's class has a name that no other output knows.
-    A page of Bootstrap, as documentation often is, hides what is to be hidden with ``!important``.
-    """
-    name = f"tnt-{blake2b(inside.encode(), digest_size=6).hexdigest()}"
-    style = f"{assets.text('card.css')}\n.{name}[hidden] {{ display: flex !important; }}\n"
+    """The card where its style is, and else its words, as ``widgets/card.css`` has it."""
+    style = f"<style>{assets.text('card.css')}</style>"
     # Sanitizers drop an attribute without a value.
-    picture = f'<div class="tnt-card {name}" data-state="{state}" hidden="hidden">{inside}</div>'
-    instead = f'<pre class="{name}-instead">{escape(text)}</pre>'
-    return f"<style>{style}.{name}-instead {{ display: none; }}</style>{picture}{instead}"
+    picture = f'<div class="tnt-card" data-state="{state}" hidden="hidden">{inside}</div>'
+    return f'{style}{picture}<pre class="tnt-words">{escape(text)}</pre>'
 
 
 def figure_bundle(frames: Sequence[Frame]) -> Bundle:

@@ -29,10 +29,11 @@ from tnt_notebook.dashboard.account import account
 from tnt_notebook.dashboard.card import Card
 from tnt_notebook.dashboard.pace import Paced
 from tnt_notebook.dashboard.traceback import shortened
-from tnt_notebook.telemetry import Frame, Row, State, StepTrace, activities
+from tnt_notebook.telemetry import Frame, Row, State, activities
 from tnt_notebook.telemetry.activities import Activities, Ribbon
 from tnt_notebook.telemetry.bounds import MAX_FRAMES, MAX_RUNS, Bounded
 from tnt_notebook.telemetry.frame import news, with_news
+from tnt_notebook.telemetry.kept_ribbon import Mark
 
 INTERVAL = 0.2  # seconds between two frames sent to the browser
 RANKS_AT_FULL_PACE = 64
@@ -81,7 +82,6 @@ class LiveView:
         self._lock = threading.Lock()
         self._kept = Bounded(MAX_FRAMES, MAX_RUNS)
         self._latest: Frame | None = None
-        self._step_s: float | None = None  # of the median step so far
         self._undrawn: Frame | None = None
         self._rows: list[Row] = []
         self._news: dict[str, Any] = {}  # not yet drawn
@@ -106,6 +106,16 @@ class LiveView:
         """The frames seen so far, run by run; of a very long run fewer of the older ones."""
         with self._lock:
             return self._kept.frames
+
+    @property
+    def began(self) -> float:
+        """Unix time since when the card counts."""
+        return self._ribbon.began
+
+    @property
+    def ended(self) -> float:
+        """Unix time until when it counts, so far or at the end."""
+        return self._ribbon.ended
 
     def show(self) -> None:
         """Displays the card, and the place where the figure will be, under the current cell."""
@@ -139,11 +149,13 @@ class LiveView:
             self._take_activities(news)
         self._to_browser.put(None)
 
-    def mark(self, ranks: Sequence[int], name: str) -> None:
+    def mark(self, ranks: Sequence[int], name: str) -> Mark:
         """Ranks are ``dead``, or do something else that they cannot tell themselves."""
+        now = Mark(ranks=list(ranks), name=name, at=time.time())
         with self._lock:
-            self._told += activities.mark(self._ribbon, ranks, name, time.time())
+            self._told += activities.mark(self._ribbon, **now)
         self._to_browser.put(None)
+        return now
 
     def finish(self, state: State, error: str | None = None, traceback: str = "") -> None:
         """Ends the live view and leaves summary and figure. From any thread; once.
@@ -199,7 +211,6 @@ class LiveView:
             undrawn, self._news = self._news, {}
             told, self._told = self._told, []
             now, rows, began = time.time(), self._rows, self._ribbon.began
-            self._step_s = undrawn.get("step_s", self._step_s)
         if frame is not None:
             if self._card.state == "starting" and frame["step"]:
                 self._card.state = "running"
@@ -211,7 +222,8 @@ class LiveView:
     def _account(self) -> str:
         with self._lock:
             self._ribbon.ended = time.time()
-            return account(self._ribbon, self._step_s)
+            # Without the median step: the sentence stands, and what is below it moves on.
+            return account(self._ribbon)
 
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT):
@@ -221,9 +233,9 @@ class LiveView:
         """The person looks at a step of before, or at the latest again."""
         with self._lock:
             run = telemetry.main_run(self._kept.frames)
-        steps = [frame["step_trace"] for frame in run if "step_trace" in frame]
-        if steps:
-            self._card.show_step(_asked(steps, change["new"], self._ribbon.began))
+        looks = [frame for frame in run if "step_trace" in frame]
+        if looks:
+            self._card.show_step(_asked(looks, change["new"], self._ribbon.began))
 
     def _stop_pressed(self, change: dict[str, Any]) -> None:
         if change["new"] and not self._ended.is_set():
@@ -239,12 +251,14 @@ class LiveView:
             self._card.saved = f"not saved: {error}"
 
 
-def _asked(steps: Sequence[StepTrace], look: dict[str, Any], began: float) -> StepTrace:
-    """The step that a person asks for, of those that were looked at closely."""
+def _asked(looks: Sequence[Frame], look: dict[str, Any], began: float) -> Frame:
+    """The frame with the step that a person asks for."""
     which = look["which"]
     if which == "live":
-        return steps[-1]
+        return looks[-1]
     if which == "at":
-        return min(steps, key=lambda step: abs(step["time"] - began - look["seconds"]))
-    by_length = sorted(steps, key=lambda step: step["seconds"])
+        return min(
+            looks, key=lambda frame: abs(frame["step_trace"]["time"] - began - look["seconds"])
+        )
+    by_length = sorted(looks, key=lambda frame: frame["step_trace"]["seconds"])
     return by_length[-1] if which == "slowest" else by_length[len(by_length) // 2]

@@ -23,6 +23,7 @@ def register(shell: InteractiveShell) -> None:
     from tnt_notebook.magics.completion import TntCompletion
     from tnt_notebook.magics.fit_magic import tnt_fit
     from tnt_notebook.magics.help import with_a_body
+    from tnt_notebook.magics.own_output import leave_banner_out
     from tnt_notebook.magics.plan_magic import tnt_plan
     from tnt_notebook.magics.session import Session
     from tnt_notebook.magics.trace_magic import tnt_trace
@@ -38,6 +39,7 @@ def register(shell: InteractiveShell) -> None:
     session.completion = TntCompletion(shell, session.magics, lambda: session.ranks)
     session.completion.install()
     shell.events.register("pre_run_cell", session.tell_failures)
+    leave_banner_out(shell)
 
 
 def unregister(shell: InteractiveShell) -> None:
@@ -49,7 +51,9 @@ def unregister(shell: InteractiveShell) -> None:
         for name in magics:
             shell.magics_manager.magics[kind].pop(name, None)
     from tnt_notebook.magics.help import with_a_body
+    from tnt_notebook.magics.own_output import show_banner
 
+    show_banner(shell)
     shell.input_transformers_cleanup.remove(with_a_body)
     shell.events.unregister("pre_run_cell", session.tell_failures)
     if session.completion is not None:

@@ -18,8 +18,8 @@ from tnt_notebook.errors import TraceError
 from tnt_notebook.magics import progress
 from tnt_notebook.magics.table import Table
 from tnt_notebook.telemetry import archive, run_folder
-from tnt_notebook.telemetry.activities import ribbon_of
 from tnt_notebook.telemetry.archive import RunInfo
+from tnt_notebook.telemetry.kept_ribbon import ribbon_of
 from tnt_notebook.telemetry.run_reader import read
 
 LATEST = 20
@@ -52,7 +52,8 @@ def show(run: RunInfo, leave: threading.Event) -> Trace:
     if run.state == "running":
         follow(run, leave)
         return trace
-    told = saved.summary_bundle(run.title, run.ranks, frames, *ending(run), ribbon_of(frames))
+    ribbon = ribbon_of(frames, run.known)
+    told = saved.summary_bundle(run.title, run.ranks, frames, *ending(run), ribbon)
     progress.show(told, saved.figure_bundle(frames))
     return trace
 

@@ -18,10 +18,10 @@ import threading
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
 from tnt_notebook.telemetry.step_trace import Count
 
@@ -36,6 +36,7 @@ class Doing:
         words: what a legend calls it.
         meaning: for the reader of the table.
         colour: in light and dark themes.
+        line: whether it is drawn as a line, and not as a box.
     """
 
     letter: str
@@ -43,6 +44,7 @@ class Doing:
     words: str
     meaning: str
     colour: str
+    line: bool = False
 
 
 _ROWS = json.loads(Path(__file__).with_name("activities.json").read_bytes())
@@ -239,16 +241,6 @@ class Ribbon:
     def seconds(self) -> float:
         """How long it took."""
         return self.ended - self.began
-
-
-def ribbon_of(frames: Sequence[Mapping[str, Any]]) -> Ribbon:
-    """As the frames of a run say it."""
-    told = [news for frame in frames for news in frame.get("activities", [])]
-    begins = [news["begins"][0] for news in told] + [frame["start"] for frame in frames]
-    ribbon = Ribbon(min(begins, default=0.0), max((f["time"] for f in frames), default=0.0))
-    for news in told:
-        add(ribbon, news)
-    return ribbon
 
 
 def add(ribbon: Ribbon, news: Activities) -> Activities | None:

@@ -19,6 +19,7 @@ from tnt_notebook.telemetry import run_folder
 from tnt_notebook.telemetry.bounds import TOTAL_BYTES
 from tnt_notebook.telemetry.codec import decode_frame
 from tnt_notebook.telemetry.frame import Frame, State
+from tnt_notebook.telemetry.kept_ribbon import Known
 from tnt_notebook.telemetry.run_writer import measures
 
 #: Seconds after which a writer on another host that has not written is taken for dead.
@@ -36,12 +37,13 @@ class RunInfo:
         began: Unix time.
         state: ``running``, ``finished``, ``stopped``, ``failed``, ``damaged``, or ``ended without a
             word`` where its ranks were killed.
-        seconds: how long it took, or takes so far.
+        seconds: how long its cell took, as its notebook knows it; else its fit, so far.
         samples_per_s: of all ranks while they train; 0 if it is not known.
         size: bytes on disk.
         host, kernel: where it ran, and the pid of its notebook's kernel.
         stops: whether `request_stop` can end it.
         error: why it failed, as its notebook was told; empty if it did not, or nobody knows.
+        known: what else its notebook knows; None where that was gone at the end.
     """
 
     id: str
@@ -57,6 +59,7 @@ class RunInfo:
     kernel: int | None = None
     stops: bool = False
     error: str = ""
+    known: Known | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -148,7 +151,7 @@ def bound(total_bytes: int = TOTAL_BYTES) -> None:
             total -= run.size
 
 
-def conclude(folder: Path, state: State, error: str) -> None:
+def conclude(folder: Path, state: State, error: str, known: Known) -> None:
     """Writes how a run ended, as its notebook knows it: ranks that died, or whose disk was full,
     wrote nothing. Does nothing where there is no such run.
     """
@@ -156,7 +159,9 @@ def conclude(folder: Path, state: State, error: str) -> None:
         said = json.loads((folder / run_folder.ABOUT).read_bytes())
         if "seconds" not in said and (last := _last_frame(folder)):
             said |= measures(last)
-        files.replace(folder / run_folder.ABOUT, said | {"state": state, "error": error})
+        took = known["ended"] - known["began"]
+        end = {"state": state, "error": error, "known": known, "seconds": took}
+        files.replace(folder / run_folder.ABOUT, said | end)
 
 
 def request_stop(run: RunInfo) -> None:
@@ -196,6 +201,7 @@ def _info(folder: Path, said: dict[str, Any], size: int) -> RunInfo:
         host=str(said["host"]),
         kernel=said["kernel"], stops=state == "running" and here and said["stops_on"] is not None,
         error=str(said.get("error", "")), options=dict(said["options"]),
+        known=files.typed(Known, said["known"]) if "known" in said else None,
     )  # fmt: skip
 
 

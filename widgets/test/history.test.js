@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { HISTORY_LIMIT, curvesOf, epochEnds, looksOf, remember } from "../history.js";
+import { HISTORY_LIMIT, curvesOf, epochEnds, looksOf, remember, valuesInWords } from "../history.js";
 
 const frame = (seq, extra = {}) => ({
   start: 7, seq, elapsed: seq / 5, epoch: 1, logs: {}, busy: "", eta: 1, ...extra,
@@ -48,6 +48,16 @@ test("an epoch ends with its last frame, and validation lies there", () => {
   const rows = [{ epoch: 1, loss: 2, val_loss: 3 }, { epoch: 2, loss: 1, val_loss: null }];
   assert.deepEqual(epochEnds(history, rows, 7), [[1, 2], [2, 5]]);
   assert.deepEqual(curvesOf(history, rows, 7), [{ name: "loss", points: [], validation: [[2, 3], [5, NaN]] }]);
+});
+
+test("a time says the latest values, and those of the last validation", () => {
+  const curves = [
+    { name: "loss", points: [[1, 0.5], [2, 0.25]], validation: [[1.5, 0.75]] },
+    { name: "top_5", points: [[2, 0.9]], validation: [] },
+  ];
+  assert.deepEqual(valuesInWords(curves, 0.5), []);
+  assert.deepEqual(valuesInWords(curves, 1), ["loss 0.5000"]);
+  assert.deepEqual(valuesInWords(curves, 2.5), ["loss 0.2500 · top 5 0.9000", "validation: loss 0.7500"]);
 });
 
 test("of very many looks some are left", () => {

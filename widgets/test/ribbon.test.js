@@ -34,7 +34,7 @@ test("what ranks do now, together or apart", () => {
   assert.equal(nowInWords({}), "starting");
   assert.equal(nowInWords({ rows: [[0, "i", [1]], [1, "i", [1]]] }), "importing");
   assert.equal(nowInWords({ rows: [[0, "ic", [1, 2]], [1, "i", [1]], [2, "i", [1]]] }), "importing on 2 ranks, tracing on rank 0");
-  assert.deepEqual(lettersIn(RIBBON), ["i", "c", "t", "w"]);
+  assert.deepEqual(lettersIn(RIBBON), ["s", "i", "c", "t", "w"]); // what is before they speak, too
 });
 
 test("few ranks have a row each, many share one with their pipeline or their neighbours", () => {
