@@ -66,7 +66,7 @@ def here(folder: str) -> dict[str, str]:
         folder: "/home/you/.local/share/tnt_notebook/runs",
         str(HERE.parent): "/home/you/tnt_notebook",
         str(Path.home()): "/home/you",
-        platform.node(): "laptop",
+        platform.node(): "lab1",
     }
 
 
@@ -97,19 +97,22 @@ def shown(output: nbformat.NotebookNode, page: Page) -> Iterator[nbformat.Notebo
 
 
 def renamed(value: Any, names: dict[str, str]) -> Any:
-    """An output, or a part of it, with other names in its text; columns of tables stay as they are,
-    as far as the names are not longer."""
+    """An output, or a part of it, with other names in its text."""
     if isinstance(value, dict):
         return {
             key: one if key == "image/png" else renamed(one, names) for key, one in value.items()
         }
-    if not isinstance(value, str):
-        return value
-    for own, other in names.items():
-        text = rf"(?<!\w){re.escape(own)}(?!\w)"
-        value = re.sub(rf"{text}(?=  )", other.ljust(len(own)), value)
-        value = re.sub(text, other, value)
+    if isinstance(value, str):
+        for own, other in names.items():
+            value = _instead(value, own, other)
     return value
+
+
+def _instead(text: str, own: str, other: str) -> str:
+    """One name for another; columns of tables stay where they are, if there is room."""
+    name, room = rf"(?<!\w){re.escape(own)}(?!\w)", len(other) + 2
+    text = re.sub(rf"{name} {{2,}}", lambda found: other.ljust(max(len(found[0]), room)), text)
+    return re.sub(name, other, text)
 
 
 def image(figure: dict[str, Any], page: Page) -> str:
