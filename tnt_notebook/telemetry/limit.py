@@ -65,7 +65,8 @@ def limit(
         if rate is not None and rate < _SLOW_LINK:
             return (
                 f"{what}: the link between hosts is slow, a rank sends {size(rate)} a second. Make "
-                "batches larger, so that there is less to exchange for each sample."
+                "batches larger, so that there is less to exchange for each sample, or let ranks "
+                "send less: --exchange powersgd, for instance."
             )
         return f"{what}: make batches larger."
     if part["other"] > _OTHER:
