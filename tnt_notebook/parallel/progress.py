@@ -117,9 +117,9 @@ class Progress:
         step_s = look.step_s / self._per_execution if look.step_s and look.among else None
         parts = [Breakdown(*(s / self._per_execution for s in one)) for one in look.breakdown]
         self._recorder.breakdown(parts, step_s)
-        self._recorder.seen(look.step, look.memory, look.energy, look.rate, self._flops)
+        sent = None if look.sent is None else look.sent / self._per_execution
+        self._recorder.seen(look.step, look.memory, look.energy, look.rate, self._flops, sent)
         if self._exchange:
-            sent = None if look.sent is None else look.sent / self._per_execution
             self._recorder.exchange("; ".join(filter(None, self._about_exchange(sent))))
         found = sum(len(row["kinds"]) for row in look.step["rows"]) if look.step else 0
         shown = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found

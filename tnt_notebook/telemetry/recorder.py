@@ -179,6 +179,7 @@ class Recorder:
         energy: float | None = None,
         rate: float | None = None,
         flops: float | None = None,
+        sent: float | None = None,
     ) -> None:
         """Records what else a look found: what ranks did in that step, and numbers as in
         :class:`Frame`, but for the memory of each rank, which is in bytes."""
@@ -187,7 +188,8 @@ class Recorder:
                 self._seen["step_trace"] = trace
             if memory:
                 self._seen["memory"] = [round(count / (1 << 20)) for count in memory]
-            for name, number in (("energy", energy), ("rate", rate), ("flops", flops)):
+            numbers = {"energy": energy, "rate": rate, "flops": flops, "sent": sent}
+            for name, number in numbers.items():
                 if number is not None:
                     self._seen[name] = float(f"{number:.4g}")
 
