@@ -261,9 +261,17 @@ def pointed_at(notebook: Notebook, row: int, share: float) -> Locator:
     box = canvas.bounding_box()
     assert box
     left, right, top = 54, 46, 106
-    x = left + share * (box["width"] - left - right)
-    canvas.hover(position={"x": x, "y": top + 18 * row + 7})
-    return card(notebook).locator(".tnt-run .tnt-tip div").first
+    x, y = left + share * (box["width"] - left - right), top + 18 * row + 7
+    words = card(notebook).locator(".tnt-run .tnt-tip div").first
+
+    def pointed() -> bool:
+        """What ranks did may come to the browser a moment after the card: then there are none."""
+        canvas.hover(position={"x": x, "y": y - 1})
+        canvas.hover(position={"x": x, "y": y})
+        return words.is_visible()
+
+    eventually(pointed)
+    return words
 
 
 def test_the_whole_run_by_pointer_and_keyboard(notebook: Notebook):

@@ -18,8 +18,8 @@ from tnt_notebook.telemetry.step_trace import Count, StepTrace
 FRAME_VERSION = 2
 #: What a frame has only when there is something new about it.
 NOW_AND_THEN = (
-    "rows", "step_s", "breakdown", "memory", "energy", "flops", "rate", "sent", "checkpoint", "step_trace",
-    "activities",
+    "rows", "step_s", "breakdown", "memory", "energy", "flops", "rate", "sent", "checkpoint",
+    "step_trace", "activities",
 )  # fmt: skip
 
 Phase = Literal["fit", "evaluate", "predict"]
@@ -95,8 +95,8 @@ class Frame(TypedDict):
     rate: NotRequired[float]
     """Bytes a second that a rank sends to other hosts while gradients are exchanged."""
     sent: NotRequired[float]
-    """Bytes that a rank sends in a step, the mean of ranks and of all steps so far; what it reads in
-    the memory of others on its node does not count."""
+    """Bytes that a rank sends in a step, the mean of ranks and of all steps so far; without what it
+    reads in the memory of others on its node."""
     checkpoint: NotRequired[Row]
     """The last one that is on disk: its time (Unix), its epoch and step (both counted from 1), and
     the seconds that it took; in the frame after it was written."""
