@@ -97,7 +97,7 @@ class Job:
             connection.close()
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(5)  # they end by themselves when the connection has gone
+                process.wait(30)  # they end by themselves when the connection has gone
         for process in self._processes:
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
