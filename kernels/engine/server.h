@@ -21,10 +21,8 @@ namespace tnt {
 
 class Server : public std::enable_shared_from_this<Server> {
  public:
-  // How many channels it takes, from its first.
-  static constexpr std::size_t channels_for(std::size_t ranks) { return 4 * ranks; }
-
-  // For `count` weights. `group`: null for all ranks.
+  // For `count` weights. It takes four channels for each rank, from its first. `group`: null for
+  // all ranks.
   Server(const std::shared_ptr<Engine>& engine, std::shared_ptr<const Group> group,
          std::uint32_t first_channel, std::size_t count, std::int64_t staleness, std::string label);
 

@@ -195,8 +195,13 @@ def test_the_view_says_that_nothing_is_sent_where_ranks_read_each_others_memory(
     assert said.endswith("; ranks share memory, so nothing has to be sent")
 
 
+def of_two_dtypes() -> keras.Model:
+    parts = [keras.Input((8,)), layers.Dense(12, "tanh", dtype="float64")]
+    return chain(*parts, layers.Dense(3, "softmax"), optimizer="sgd")
+
+
 def random_partners() -> list[np.ndarray]:
-    return trained(plain_sgd, "gossip:partner=random")
+    return trained(of_two_dtypes, "gossip:partner=random")
 
 
 def test_partners_drawn_by_chance_are_the_same_everywhere(ranks):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import ops
+from tnt_notebook.comm import channels, ops
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.exchange import Applied, Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import sums
+
+#: Of a model, at most, where each has channels of its own.
+_MOST_OPTIMIZERS = 4
 
 
 @dataclass(frozen=True)
@@ -46,11 +52,14 @@ class Apart(Exchange):
         self, step: ExchangeStep, own: Sequence[tf.Tensor], common: Sequence[tf.Tensor]
     ) -> None:
         """Keeps how far the rank that is farthest was from the common weights, by their norm."""
-        ways = [mine - all_ranks for mine, all_ranks in zip(own, common, strict=True)]
-        apart = tf.linalg.global_norm(ways) / tf.linalg.global_norm(common)
-        (most,) = ops.allreduce([apart], reduction="max", label="how far weights are apart")
+        pairs = zip(own, common, strict=True)
+        ways = [tf.cast(mine - all_ranks, tf.float64) for mine, all_ranks in pairs]
+        whole = [tf.cast(tensor, tf.float64) for tensor in common]  # which may be of several dtypes
+        apart = tf.linalg.global_norm(ways) / tf.linalg.global_norm(whole)
+        label = "how far weights are apart"
+        (most,) = ops.allreduce([apart], reduction="max", label=label, over=step.over)
         if most > 0:  # else they had come together before
-            _apart(step).assign(tf.cast(most, tf.float64))
+            _apart(step).assign(most)
 
     def seen(self, step: ExchangeStep) -> str:
         apart = float(_apart(step))
@@ -78,6 +87,26 @@ def trained(gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> li
     """The variables that have a gradient."""
     pairs = zip(gradients, variables, strict=True)
     return [variable for gradient, variable in pairs if gradient is not None]
+
+
+@contextlib.contextmanager
+def channels_of_its_own(step: ExchangeStep) -> Iterator[int]:
+    """Inside are channels that no collective uses: a message may be under way when a step has
+    ended. Once for each optimizer of a step, or where it settles; gives which it is, from 0."""
+    number = next(step.notes.setdefault("optimizers", itertools.count()))
+    with ops.channels(channels.EDGES.part(number, _MOST_OPTIMIZERS)):
+        yield number
+
+
+def flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """One after another, as one axis; all of one dtype."""
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
+
+
+def parted(joined: tf.Tensor, like: Sequence[Any]) -> list[tf.Tensor]:
+    """What was made :func:`flat`, in the shapes of others."""
+    parts = tf.split(joined, [math.prod(one.shape) for one in like])
+    return [tf.reshape(part, one.shape) for part, one in zip(parts, like, strict=True)]
 
 
 def is_due(step: ExchangeStep, steps: int | tf.Tensor) -> tf.Tensor:

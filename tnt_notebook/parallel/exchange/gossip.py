@@ -10,8 +10,6 @@ Partners of 4 ranks, and of 3, of which one has none::
 from __future__ import annotations
 
 import functools
-import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,13 +17,18 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import Communicator, channels, ops
+from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.parallel.exchange import Apply, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import sums
-from tnt_notebook.parallel.exchange.apart import Apart, assign_all, trained, values
-
-#: Of a model, at most: each has channels of its own.
-_MOST_OPTIMIZERS = 4
+from tnt_notebook.parallel.exchange.apart import (
+    Apart,
+    assign_all,
+    channels_of_its_own,
+    flat,
+    parted,
+    trained,
+    values,
+)
 
 #: How partners are chosen.
 PARTNERS = ("rotating", "random")
@@ -80,9 +83,7 @@ class Gossip(Apart):
         exchanges = [
             functools.partial(_exchanged, step.over, weights, round_) for round_ in range(count)
         ]
-        # A message may be under way when a step has ended, and collectives want free channels.
-        call = step.notes.setdefault("gossip", itertools.count())
-        with ops.channels(channels.EDGES.part(next(call), _MOST_OPTIMIZERS)):
+        with channels_of_its_own(step):
             theirs = tf.switch_case(tf.cast(number % count, tf.int32), exchanges)
         pairs = zip(theirs, weights, strict=True)
         return [tf.ensure_shape(other, mine.shape) for other, mine in pairs]
@@ -120,15 +121,15 @@ def _exchanged(over: Communicator, weights: Sequence[tf.Tensor], round_: int) ->
             ops.skip_channels(2)
             continue
         places = [i for i, tensor in enumerate(weights) if tensor.dtype.name == kind]
-        sizes = [math.prod(weights[i].shape) for i in places]
-        flat = tf.concat([tf.reshape(weights[i], [-1]) for i in places], 0)
+        own = flat([weights[i] for i in places])
         # Each way has a channel, on both: first that of the lower rank.
         if over.rank < partner:
-            ops.send(flat, partner, label, over)
-            posted = ops.post([sum(sizes)], flat.dtype, partner, label, over)
+            ops.send(own, partner, label, over)
+            posted = ops.post(own.shape, own.dtype, partner, label, over)
         else:
-            posted = ops.post([sum(sizes)], flat.dtype, partner, label, over)
-            ops.send(flat, partner, label, over)
-        for i, part in zip(places, tf.split(ops.take(posted), sizes), strict=True):
-            theirs[i] = tf.reshape(part, weights[i].shape)
+            posted = ops.post(own.shape, own.dtype, partner, label, over)
+            ops.send(own, partner, label, over)
+        parts = parted(ops.take(posted), [weights[i] for i in places])
+        for i, part in zip(places, parts, strict=True):
+            theirs[i] = part
     return [tf.identity(tensor) for tensor in theirs]

@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,14 +16,19 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import channels, ops
+from tnt_notebook.comm import ops
 from tnt_notebook.comm.server import leave, serve
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.exchange import Apply, ExchangeStep
-from tnt_notebook.parallel.exchange.apart import Apart, assign_all, trained, values
-
-#: Of a model, at most: each has channels of its own.
-_MOST_OPTIMIZERS = 4
+from tnt_notebook.parallel.exchange.apart import (
+    Apart,
+    assign_all,
+    channels_of_its_own,
+    flat,
+    parted,
+    trained,
+    values,
+)
 
 _LABEL = "served weights"
 
@@ -67,24 +70,22 @@ class Server(Apart):
     ) -> None:
         own = trained(gradients, variables)
         _check(own)
-        before = _flat(values(own))
+        before = flat(values(own))
         apply(gradients, variables)
-        update = (_flat(values(own)) - before) * tf.cast(step.scale, tf.float32)
-        call = next(step.notes.setdefault("server", itertools.count()))
-        with ops.channels(channels.EDGES.part(call, _MOST_OPTIMIZERS)):
+        update = (flat(values(own)) - before) * tf.cast(step.scale, tf.float32)
+        with channels_of_its_own(step) as number:
             served, behind = serve(update, before, self.staleness, _LABEL, step.over)
-        assign_all(own, _parted(served, own))
-        if call == 0:
+        assign_all(own, parted(served, own))
+        if number == 0:
             seen, lacked = _behind(step), tf.cast(behind, tf.float64)
             seen.assign(tf.stack([seen[0] + 1, seen[1] + lacked, tf.maximum(seen[2], lacked)]))
 
     def come_together(self, step: ExchangeStep, variables: Sequence[keras.Variable]) -> None:
-        call = next(step.notes.setdefault("server", itertools.count()))
-        with ops.channels(channels.EDGES.part(call, _MOST_OPTIMIZERS)):
+        with channels_of_its_own(step):
             part = leave(_LABEL, step.over)
         whole = ops.allgather(part, label=_LABEL, over=step.over)
         if len(whole):  # else there were no steps since the last time
-            assign_all(variables, _parted(whole, variables))
+            assign_all(variables, parted(whole, variables))
 
     def seen(self, step: ExchangeStep) -> str:
         apart = super().seen(step)
@@ -108,13 +109,3 @@ def _check(variables: Sequence[keras.Variable]) -> None:
             f"The exchange server serves weights of float32, which {', '.join(others)} are not: "
             "train in float32 or mixed precision, or take another exchange."
         )
-
-
-def _flat(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
-
-
-def _parted(flat: tf.Tensor, variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
-    """In the shapes of the variables, again."""
-    parts = tf.split(flat, [math.prod(v.shape) for v in variables])
-    return [tf.reshape(part, v.shape) for part, v in zip(parts, variables, strict=True)]
