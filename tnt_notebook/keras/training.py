@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.utils.python_utils import pythonify_logs
 
@@ -44,6 +46,41 @@ def set_functions(model: keras.Model, functions: Mapping[str, Any]) -> None:
             vars(model)[name] = functions[name]
         else:
             setattr(model, name, functions[name])
+
+
+def directly(
+    model: keras.Model, step: Callable[[Any], Any], function: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
+    """Does what Keras's train or test ``function`` of a ``step`` does, with less around the graph:
+    0.1 ms a call for 0.4. The graph returns what the step does, not a tf.experimental.Optional of
+    that, and is looked up once for each iterator, not for each batch. Where an execution makes
+    several steps, or none is traced, and for input that is no iterator of tf.data, it is Keras's.
+    """
+    if model.run_eagerly or model.steps_per_execution != 1:
+        return function
+
+    def on_next(iterator: tf.data.Iterator) -> Any:
+        batch = keras.tree.map_structure(
+            lambda leaf: None if isinstance(leaf, tf.experimental.Optional) else leaf,
+            iterator.get_next(),
+        )
+        return step(batch)
+
+    traced = tf.function(on_next, reduce_retracing=True, autograph=False)
+    latest: Any = None  # a weak reference
+    graph: Any = None
+
+    def run(iterator: Any) -> Any:
+        nonlocal latest, graph
+        if latest is not None and iterator is latest():
+            return graph._call_flat([iterator._iterator_resource], graph.captured_inputs)
+        if not isinstance(iterator, tf.data.Iterator):
+            return function(iterator)
+        outputs = traced(iterator)
+        graph, latest = traced.get_concrete_function(iterator), weakref.ref(iterator)
+        return outputs
+
+    return run
 
 
 def compiled_as(model: keras.Model) -> Any:

@@ -71,11 +71,8 @@ class DistributedFunctions:
         self._make_room()
         self._over, self._wants, self._news, self._due_in = over, wants, news, due_in
         with tf.device("/CPU:0"):
-            self._votes = Votes(
-                *(
-                    tf.Variable(0.0, trainable=False, dtype=tf.float64, name=f"tnt_{name}")
-                    for name in Votes._fields
-                )
+            self._votes = tf.Variable(
+                tf.zeros(len(Votes._fields), tf.float64), trainable=False, name="tnt_votes"
             )
         self._voted = Votes(0, 0, 0, 0)
         self._is_first = False
@@ -189,11 +186,13 @@ class DistributedFunctions:
         model.make_train_function(force=True)
         model.make_test_function(force=True)
         model.make_predict_function(force=True)
+        train = training.directly(model, model.train_step, model.train_function)
         if self._late is None:
-            model.train_function = self._watched("fit", model.train_function)
+            model.train_function = self._watched("fit", train)
         else:
-            model.train_function = self._watched_late(self._late, model.train_function)
-        model.test_function = self._watched("evaluate", model.test_function)
+            model.train_function = self._watched_late(self._late, train)
+        test = training.directly(model, model.test_step, model.test_function)
+        model.test_function = self._watched("evaluate", test)
         model.predict_function = self._timed(model.predict_function)
         self._made = training.functions_of(model)
 
@@ -337,7 +336,6 @@ class DistributedFunctions:
         self._last_logs = logs
 
     def _vote(self, own: Votes) -> None:
-        for variable, before, now in zip(self._votes, self._voted, own, strict=True):
-            if before != now:
-                variable.assign(now)
-        self._voted = own
+        if own != self._voted:
+            self._votes.assign(own)
+            self._voted = own

@@ -15,25 +15,26 @@ from tnt_notebook.comm import ops
 from tnt_notebook.errors import DifferentDataError
 from tnt_notebook.parallel.combine import Change, Part, assign, summand
 from tnt_notebook.parallel.data.shard import MODULUS
-from tnt_notebook.parallel.step import NEWS, Step, Votes
+from tnt_notebook.parallel.step import NEWS, Step
 
 
 def global_logs(
     step: Step,
     logs: dict[str, Any],
     changes: Sequence[Change],
-    votes: Votes,
+    votes: tf.Variable,
 ) -> dict[str, Any]:
     """The logs of the global batch: of metrics, whose states are those of one process afterwards,
     and other values averaged.
 
     Args:
         changes: of the states of metrics, in the same order on all ranks.
+        votes: of this rank.
     """
     share, changed = step.share, {id(v) for v in step.assigned}
     of_metrics = results(step.model, logs, changed)
     others = {name: value for name, value in logs.items() if name not in of_metrics}
-    head = [*marks_of(share.fingerprint), *votes]
+    head = [*marks_of(share.fingerprint), *tf.unstack(votes)]
     (mark, square, *votes_of_all), means = summed(step.part, head, changes, others, step.scale)
     same = same_data([mark, square], step.over.size)
     news = tf.stack([tf.cast(share.total, tf.float64), *votes_of_all, same])

@@ -129,9 +129,9 @@ def current_step() -> Step | None:
 
 
 class Votes(NamedTuple):
-    """What ranks vote for, each with 0 or 1: variables of a rank, or the sums over all: to end the
-    run after this step, to look at where time goes, to make a checkpoint, and to leave the run
-    with that, for another process to go on.
+    """What a rank votes for, each with 0 or 1, or the sums over all: to end the run after this
+    step, to look at where time goes, to make a checkpoint, and to leave the run with that, for
+    another process to go on.
     """
 
     stop: Any
@@ -142,11 +142,11 @@ class Votes(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """What all steps of a model have in common, this rank's votes among it."""
+    """What all steps of a model have in common; the votes of this rank as a vector, float64."""
 
     over: World
     exchange: Exchange
-    votes: Votes
+    votes: tf.Variable
     kept: Kept
     applied: dict[int, Applied] = field(default_factory=dict)
     owners: dict[int, int] = field(default_factory=dict)
