@@ -26,30 +26,16 @@ const float* floats_of(const TensorOwner& tensor) {
   return static_cast<const float*>(TF_TensorData(tensor.get()));
 }
 
-TensorOwner floats_like(TF_OpKernelContext* context, int index, const TensorOwner& tensor) {
-  std::vector<std::int64_t> shape(TF_NumDims(tensor.get()));
-  for (std::size_t axis = 0; axis < shape.size(); ++axis)
-    shape[axis] = TF_Dim(tensor.get(), static_cast<int>(axis));
-  const StatusOwner status = new_status();
-  TensorOwner output(TF_AllocateOutput(context, index, TF_FLOAT, shape.data(),
-                                       static_cast<int>(shape.size()),
-                                       TF_TensorByteSize(tensor.get()), status.get()));
-  check(status);
-  return output;
-}
-
 void encode_all(Codes& kernel, TF_OpKernelContext* context) {
   const TensorOwner values = input(context, 0);
   std::int64_t seed = 0;
   std::memcpy(&seed, TF_TensorData(input(context, 1).get()), sizeof seed);
   const std::size_t count = count_of(values);
   const auto bytes = static_cast<std::int64_t>(encoded_bytes(count, kernel.bits));
-  const StatusOwner status = new_status();
-  const TensorOwner codes(TF_AllocateOutput(context, 0, TF_UINT8, &bytes, 1, bytes, status.get()));
-  check(status);
+  const TensorOwner codes = output(context, 0, TF_UINT8, &bytes, 1);
   auto* const to = static_cast<std::byte*>(TF_TensorData(codes.get()));
   encode(floats_of(values), count, kernel.bits, static_cast<std::uint32_t>(seed), to);
-  const TensorOwner left = floats_like(context, 1, values);
+  const TensorOwner left = output_like(context, 1, TF_FLOAT, values.get());
   auto* const rest = static_cast<float*>(TF_TensorData(left.get()));
   for (std::size_t i = 0; i < count; ++i) rest[i] = 0;
   decode_and_add(to, count, kernel.bits, rest);
@@ -63,7 +49,7 @@ void decode_sum(Codes& kernel, TF_OpKernelContext* context) {
   if (bytes == 0 ? all != 0 : all % bytes != 0)
     throw std::runtime_error(std::to_string(all) + " bytes of codes are not of arrays of " +
                              std::to_string(count) + " elements");
-  const TensorOwner sum = floats_like(context, 0, like);
+  const TensorOwner sum = output_like(context, 0, TF_FLOAT, like.get());
   auto* const to = static_cast<float*>(TF_TensorData(sum.get()));
   for (std::size_t i = 0; i < count; ++i) to[i] = 0;
   const auto* const from = static_cast<const std::byte*>(TF_TensorData(codes.get()));

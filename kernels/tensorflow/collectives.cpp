@@ -61,23 +61,8 @@ struct ShareOwned : OfBucket {
 };
 
 TensorOwner empty_output(TF_OpKernelContext* context, int index, DataType type) {
-  const std::int64_t shape[] = {0};
-  const StatusOwner status = new_status();
-  TensorOwner output(TF_AllocateOutput(context, index, type, shape, 1, 0, status.get()));
-  check(status);
-  return output;
-}
-
-TensorOwner output_like(TF_OpKernelContext* context, int index, DataType type, TF_Tensor* tensor) {
-  constexpr int most_axes = 254;  // TensorShape::MaxDimensions()
-  std::int64_t shape[most_axes];
-  const int axes = TF_NumDims(tensor);
-  for (int axis = 0; axis < axes; ++axis) shape[axis] = TF_Dim(tensor, axis);
-  const StatusOwner status = new_status();
-  TensorOwner output(TF_AllocateOutput(context, index, type, shape, axes, TF_TensorByteSize(tensor),
-                                       status.get()));
-  check(status);
-  return output;
+  const std::int64_t none = 0;
+  return output(context, index, type, &none, 1);
 }
 
 // The next call on the kernel may begin before done() returns.

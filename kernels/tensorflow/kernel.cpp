@@ -33,6 +33,7 @@ std::optional<Type> reduced_type(DataType type) {
     case TF_HALF: return Type::float16;
     case TF_INT32: return Type::int32;
     case TF_INT64: return Type::int64;
+    case TF_UINT8: break;  // moved only
   }
   return std::nullopt;
 }

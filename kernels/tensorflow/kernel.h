@@ -4,6 +4,7 @@
 // stack, which is gone when compute returns. A copy of it may be called later, from any thread.
 #pragma once
 
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -46,6 +47,33 @@ inline TensorOwner input(TF_OpKernelContext* context, int index) {
   TF_GetInput(context, index, &tensor, status.get());
   check(status);
   return TensorOwner(tensor);
+}
+
+// An output with so many axes, to be filled.
+inline TensorOwner output(TF_OpKernelContext* context, int index, DataType type,
+                          const std::int64_t* axes, int count) {
+  std::size_t bytes = TF_DataTypeSize(type);
+  for (int axis = 0; axis < count; ++axis) bytes *= static_cast<std::size_t>(axes[axis]);
+  const StatusOwner status = new_status();
+  TensorOwner tensor(TF_AllocateOutput(context, index, type, axes, count, bytes, status.get()));
+  check(status);
+  return tensor;
+}
+
+// One of the axes of a tensor.
+inline TensorOwner output_like(TF_OpKernelContext* context, int index, DataType type,
+                               const TF_Tensor* tensor) {
+  constexpr int most_axes = 254;  // TensorShape::MaxDimensions()
+  std::int64_t axes[most_axes];
+  const int count = TF_NumDims(tensor);
+  for (int axis = 0; axis < count; ++axis) axes[axis] = TF_Dim(tensor, axis);
+  return output(context, index, type, axes, count);
+}
+
+// A number as an output.
+inline void put(TF_OpKernelContext* context, int index, std::int64_t number) {
+  const TensorOwner tensor = output(context, index, TF_INT64, nullptr, 0);
+  std::memcpy(TF_TensorData(tensor.get()), &number, sizeof number);
 }
 
 // Of a type that can be reduced; null for one of which only bytes can be moved.

@@ -58,24 +58,13 @@ struct Serve {
       : address(construction), staleness(int_attribute(construction, "staleness")) {}
 };
 
-TensorOwner allocated(TF_OpKernelContext* context, int index, DataType type,
-                      const std::vector<std::int64_t>& shape, std::size_t element_bytes) {
-  std::size_t bytes = element_bytes;
-  for (const std::int64_t size : shape) bytes *= static_cast<std::size_t>(size);
-  const StatusOwner status = new_status();
-  TensorOwner tensor(TF_AllocateOutput(context, index, type, shape.data(),
-                                       static_cast<int>(shape.size()), bytes, status.get()));
-  check(status);
-  return tensor;
+TensorOwner floats(TF_OpKernelContext* context, std::size_t count) {
+  const auto axis = static_cast<std::int64_t>(count);
+  return output(context, 0, TF_FLOAT, &axis, 1);
 }
 
 float* floats_of(const TensorOwner& tensor) {
   return static_cast<float*>(TF_TensorData(tensor.get()));
-}
-
-void put(TF_OpKernelContext* context, int index, std::int64_t number) {
-  const TensorOwner tensor = allocated(context, index, TF_INT64, {}, sizeof number);
-  std::memcpy(TF_TensorData(tensor.get()), &number, sizeof number);
 }
 
 // Calls next(), which may throw, unless something has failed; then done().
@@ -107,9 +96,8 @@ void serve(Serve& kernel, TF_OpKernelContext* context, const Callback& done) {
   const auto key = key_of(kernel.address);
   auto server = servers().find(key, engine);
   const auto answer = [context, count, update, is_late](const float* before, std::int64_t behind) {
-    const auto shape = std::vector<std::int64_t>{static_cast<std::int64_t>(count)};
-    const TensorOwner output = allocated(context, 0, TF_FLOAT, shape, sizeof(float));
-    float* const to = floats_of(output);
+    const TensorOwner served = floats(context, count);
+    float* const to = floats_of(served);
     const float* const own = floats_of(*update);
     for (std::size_t i = 0; i < count; ++i) to[i] = is_late ? before[i] + own[i] : before[i];
     put(context, 1, behind);
@@ -143,9 +131,8 @@ void leave(Leave& kernel, TF_OpKernelContext* context, const Callback& done) {
   const auto key = key_of(kernel.address);
   const auto server = servers().find(key, kernel.address.engine());
   const auto give = [context](const std::vector<float>& part) {
-    const auto shape = std::vector<std::int64_t>{static_cast<std::int64_t>(part.size())};
-    const TensorOwner output = allocated(context, 0, TF_FLOAT, shape, sizeof(float));
-    std::copy(part.begin(), part.end(), floats_of(output));
+    const TensorOwner left = floats(context, part.size());
+    std::copy(part.begin(), part.end(), floats_of(left));
   };
   if (server == nullptr) {
     give({});

@@ -124,17 +124,12 @@ void make_room(Transfer& kernel, TF_OpKernelContext* context, const Callback& do
   std::size_t bytes = TF_DataTypeSize(kernel.type);
   for (int axis = 0; axis < n; ++axis) bytes *= axes[axis];
   const auto arrival = std::make_shared<Arrival>();
-  const StatusOwner status = new_status();
   arrival->engine = engine;
-  arrival->tensor.reset(TF_AllocateOutput(context, 0, kernel.type, axes, n, bytes, status.get()));
-  check(status);
-  const TensorOwner ticket(
-      TF_AllocateOutput(context, 1, TF_INT64, nullptr, 0, sizeof(std::int64_t), status.get()));
-  check(status);
+  arrival->tensor = output(context, 0, kernel.type, axes, n);
   Request request = kernel.request(engine, false, bytes);
   request.outputs.add(static_cast<std::byte*>(TF_TensorData(arrival->tensor.get())), request.count);
   const std::int64_t number = tickets().add(arrival);
-  std::memcpy(TF_TensorData(ticket.get()), &number, sizeof number);
+  put(context, 1, number);
   post(engine, kernel.address.channel, std::move(request),
        [arrival](const Failure& failure) { arrived(*arrival, failure); });
   done();
