@@ -68,6 +68,13 @@ def test_one_rank_alone_has_no_exchange():
     assert broken_down(("input", 100, 110), ("step", 100, 200)) == (10, 90, 0, 0, 0, 0)
 
 
+def test_waiting_for_weights_of_other_ranks_is_exchange():
+    assert broken_down(
+        ("input", 100, 110), ("ready", 150, 150), ("optimizer", 150, 160), ("answer", 160, 190),
+        ("step", 100, 200),
+    ) == (10, 40, 0, 0, 30, 20)  # fmt: skip
+
+
 def test_a_pipeline():
     stage = 1 << 16
     rows = (

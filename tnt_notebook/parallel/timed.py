@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tnt_notebook.comm import World, ops
+from tnt_notebook.comm import Communicator, World, ops
 from tnt_notebook.telemetry import activities
 
 
@@ -29,6 +29,21 @@ def input_timed(
         return run(tf.nest.pack_sequence_as(batch, leaves, expand_composites=True))
 
     return run_timed
+
+
+def tell_when_ready(over: Communicator, gradients: Sequence[Any]) -> None:
+    """Says when the step has computed them, where what is exchanged is not what it computes."""
+    with tf.control_dependencies(tf.nest.flatten(gradients)):
+        now = ops.clock(over=over)
+    ops.clock(now, "ready", over=over)
+
+
+def tell_waiting(over: Communicator, own: Sequence[tf.Tensor], others: Sequence[tf.Tensor]) -> None:
+    """Says how long a rank that has its own weights waits for those of other ranks."""
+    with tf.control_dependencies([*own]):
+        begin = ops.clock(over=over)
+    with tf.control_dependencies([begin, *others]):
+        ops.clock(begin, "answer", over=over)
 
 
 @contextlib.contextmanager

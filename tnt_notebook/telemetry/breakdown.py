@@ -121,12 +121,14 @@ def _of_round(
         exchanges = exchanges[of_gradients]
     else:
         # With the last gradient all is computed.
-        done = int(events[is_of(events, "ready")]["begin_ns"].max(initial=arrived))
-        if not len(exchanges):
-            done = end
+        ready = events[is_of(events, "ready")]["begin_ns"]
+        done = int(ready.max(initial=arrived)) if len(ready) or len(exchanges) else end
         work = 1e-9 * (done - arrived)
     input_s = union_s(waited["begin_ns"], waited["end_ns"])
-    return Breakdown(input_s, work, max(0.0, wait), *_exposed(exchanges, done), other=0.0)
+    skew, exchange = _exposed(exchanges, done)
+    answers = events[is_of(events, "answer")]
+    exchange += union_s(answers["begin_ns"], answers["end_ns"])
+    return Breakdown(input_s, work, max(0.0, wait), skew, exchange, other=0.0)
 
 
 def mean(breakdowns: Sequence[Breakdown]) -> Breakdown:

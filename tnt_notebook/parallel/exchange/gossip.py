@@ -29,6 +29,7 @@ from tnt_notebook.parallel.exchange.apart import (
     trained,
     values,
 )
+from tnt_notebook.parallel.timed import tell_waiting, tell_when_ready
 
 #: How partners are chosen.
 PARTNERS = ("rotating", "random")
@@ -65,7 +66,9 @@ class Gossip(Apart):
         # They are those of the step before, so they travel while this one computes.
         then = values(own)
         theirs = self._of_partner(step, then)
+        tell_when_ready(step.over, [g for g in gradients if g is not None])
         apply(gradients, variables)
+        tell_waiting(step.over, values(own), theirs)
         for variable, mine, other in zip(own, then, theirs, strict=True):
             variable.assign_add((other - mine) / 2)
 

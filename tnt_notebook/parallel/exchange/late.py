@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import ops
 from tnt_notebook.parallel.exchange import Applied, Apply, Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.kept import SHARE
@@ -33,6 +32,7 @@ from tnt_notebook.parallel.exchange.parts import (
     read,
 )
 from tnt_notebook.parallel.exchange.rows import are_distinct, summed_by_row
+from tnt_notebook.parallel.timed import tell_when_ready
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,8 @@ class Late(Exchange):
     def gradients(
         self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
     ) -> list[Any]:
-        is_delayed = step.number >= self.warmup
         own = [*map(parts_of, gradients)]
-        _tell_when_ready(step, own)
+        tell_when_ready(step.over, own)
         step.traced.update({
             id(v): isinstance(g, tf.IndexedSlices) and are_distinct(g)
             for g, v in zip(gradients, variables, strict=True)
@@ -78,9 +77,13 @@ class Late(Exchange):
             kept(step, "waiting", v, p, "weighted") for p, v in zip(own, variables, strict=True)
         ]
         then, then_share = [*map(read, waiting)], self._share_before(step)
-        chosen, chosen_share = tf.cond(
-            is_delayed, lambda: (then, then_share), lambda: (own, step.scale)
-        )
+        if not self.warmup:
+            is_delayed, chosen, chosen_share = tf.constant(True), then, then_share
+        else:
+            is_delayed = step.number >= self.warmup
+            chosen, chosen_share = tf.cond(
+                is_delayed, lambda: (then, then_share), lambda: (own, step.scale)
+            )
         means = self._means(step, chosen, chosen_share, variables)
         for variable, parts in zip(waiting, own, strict=True):
             assign(variable, parts)
@@ -169,13 +172,6 @@ class Late(Exchange):
         for variables, parts in zip(queue, [*then[1:], mean], strict=True):
             assign(variables, parts)
         return then[0]
-
-
-def _tell_when_ready(step: ExchangeStep, gradients: Sequence[Parts]) -> None:
-    """Puts into the trace when the step has computed: the exchange of others has begun before."""
-    with tf.control_dependencies(tf.nest.flatten(gradients)):
-        now = ops.clock(over=step.over)
-    ops.clock(now, "ready", over=step.over)
 
 
 def _settled(step: ExchangeStep) -> tf.Variable:

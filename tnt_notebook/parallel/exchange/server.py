@@ -29,6 +29,7 @@ from tnt_notebook.parallel.exchange.apart import (
     trained,
     values,
 )
+from tnt_notebook.parallel.timed import tell_waiting, tell_when_ready
 
 _LABEL = "served weights"
 
@@ -72,9 +73,11 @@ class Server(Apart):
         _check(own)
         before = flat(values(own))
         apply(gradients, variables)
+        tell_when_ready(step.over, [g for g in gradients if g is not None])
         update = (flat(values(own)) - before) * tf.cast(step.scale, tf.float32)
         with channels_of_its_own(step) as number:
             served, behind = serve(update, before, self.staleness, _LABEL, step.over)
+        tell_waiting(step.over, [update], [served])
         assign_all(own, parted(served, own))
         if number == 0:
             seen, lacked = _behind(step), tf.cast(behind, tf.float64)
