@@ -11,7 +11,7 @@ from tnt_notebook import telemetry
 from tnt_notebook.dashboard import step_layout
 from tnt_notebook.dashboard.elements import div, entry, heading, row, span
 from tnt_notebook.dashboard.run_picture import run_html
-from tnt_notebook.dashboard.summary import exchange_of, metric_pairs, other_runs, whole_run
+from tnt_notebook.dashboard.summary import metric_pairs, notes_of, other_runs, whole_run
 from tnt_notebook.dashboard.traceback import folded
 from tnt_notebook.dashboard.wording import clock, number
 from tnt_notebook.telemetry import PARTS, Frame, State
@@ -35,12 +35,12 @@ def card_html(
 ) -> str:
     """The inside of the card."""
     run = telemetry.main_run(frames)
-    took, exchange = clock(ribbon.seconds), exchange_of(run)
+    took = clock(ribbon.seconds)
     parts = [
         f'<div class="tnt-header"><div class="tnt-title" role="heading" aria-level="3">'
         f'{escape(title)}</div><span class="tnt-pill" data-state="{state}">{state}</span></div>',
         div("line", span("where", _where(run)), span("when", f"took {took}")),
-        div("caption", escape(exchange)) if exchange else "",
+        *(div("caption", escape(note)) for note in notes_of(run)),
         f'<p class="tnt-error">{escape(error)}</p>' if error else "",
         folded(traceback),
         _metrics_html(run),

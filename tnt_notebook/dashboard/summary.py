@@ -77,8 +77,8 @@ def summary(
         blocks.append(textwrap.indent(told, "  "))
     others = [f"  {line}" for line in other_runs(frames)]
     steps = [*_time(main), *_resources(main)]
-    exchange = [f"  {line}" for line in textwrap.wrap(exchange_of(main), 75)]
-    parts = (_metrics(main), others, exchange, _rates(main), _whole_run(main), steps)
+    notes = [f"  {line}" for note in notes_of(main) for line in textwrap.wrap(note, 75)]
+    parts = (_metrics(main), others, notes, _rates(main), _whole_run(main), steps)
     blocks += ["\n".join(lines) for lines in parts if lines]
     return "\n\n".join(blocks)
 
@@ -91,9 +91,11 @@ def headline(title: str, ranks: int, frames: Sequence[Frame], state: State, took
     return f"{title} · {ended} {clock(took)} · {what}{plural(ranks, 'rank')}"
 
 
-def exchange_of(frames: Sequence[Frame]) -> str:
-    """What ranks did with their gradients, where that gives up something."""
-    return frames[-1].get("exchange", "") if frames else ""
+def notes_of(frames: Sequence[Frame]) -> list[str]:
+    """What ranks did with their gradients, where that gives up something; and with their input,
+    where each did the work of all."""
+    last: Frame | dict[str, str] = frames[-1] if frames else {}
+    return [note for note in (last.get("exchange"), last.get("input")) if note]
 
 
 def metric_pairs(frames: Sequence[Frame]) -> list[tuple[str, float | None, Row]]:

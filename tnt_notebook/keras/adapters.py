@@ -13,6 +13,7 @@ from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAdapter
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 
 
 def adapter_of(
@@ -38,9 +39,16 @@ def is_of_generator(adapter: DataAdapter) -> bool:
     return isinstance(adapter, GeneratorDataAdapter)
 
 
+def is_of_tf_data(adapter: DataAdapter) -> bool:
+    return isinstance(adapter, TFDatasetAdapter)
+
+
 def py_dataset_of(adapter: DataAdapter) -> keras.utils.PyDataset | None:
-    """The PyDataset that an adapter reads, if it reads one."""
-    return adapter.py_dataset if isinstance(adapter, PyDatasetAdapter) else None
+    """The PyDataset that an adapter reads, if it reads one; of one that stands for another
+    (`whole`), that."""
+    if not isinstance(adapter, PyDatasetAdapter):
+        return None
+    return getattr(adapter.py_dataset, "whole", adapter.py_dataset)
 
 
 def dense_arrays(adapter: DataAdapter) -> Any | None:

@@ -35,7 +35,7 @@ class Progress:
         replicas: whose part of the data each rank works on.
         flops: of the model for a sample in this phase, if that is known.
         per_execution: steps that Keras makes in one call.
-        exchange: what is said of it in frames; empty: nothing.
+        exchange, input: what is said of them in frames; empty: nothing.
         seen: gives what it has found out so far; empty: nothing.
         by_allreduce: bytes that a rank would send in a step if the gradients were summed by an
             allreduce in float32; 0 where that is no measure.
@@ -53,6 +53,7 @@ class Progress:
         flops: float | None = None,
         per_execution: int = 1,
         exchange: str = "",
+        input: str = "",
         seen: Callable[[], str] = str,
         by_allreduce: float = 0.0,
     ) -> None:
@@ -61,7 +62,13 @@ class Progress:
         self._report = report if over.rank == 0 else None
         sharing = over.size // replicas[0].size
         self._recorder = Recorder(
-            over.size, phase, epochs, start=time.time(), sharing=sharing, exchange=exchange
+            over.size,
+            phase,
+            epochs,
+            start=time.time(),
+            sharing=sharing,
+            exchange=exchange,
+            input=input,
         )
         self._exchange, self._seen, self._by_allreduce = exchange, seen, by_allreduce
         self._epoch = 1

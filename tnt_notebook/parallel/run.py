@@ -88,7 +88,7 @@ def fit(
         journal = checkpoints.journal.kept_by()
         if checkpoints.start is not None:
             initial_epoch = checkpoints.start.place.epoch
-    running = _running(session, model, "fit", callbacks, verbose, epochs, steps, checkpoints)
+    running = _running(session, model, "fit", train, callbacks, verbose, epochs, steps, checkpoints)
     with running as (progress, shared), functions.finalized(), journal:
         history = keras_fit(
             model, train, epochs=epochs, verbose=0, callbacks=shared, validation_data=validation,
@@ -162,7 +162,8 @@ def _without_gradients(
     steps_known = steps or data.steps
     prepare(session, model, phase, data.element, steps=steps_known)
     session.functions_of(model, data.batch_size)
-    with _running(session, model, phase, callbacks, verbose, 1, steps_known) as (progress, shared):
+    running = _running(session, model, phase, data, callbacks, verbose, 1, steps_known)
+    with running as (progress, shared):
         data = _as_needed(session, model, data)
         result = keras_method(model, data, steps=steps, verbose=0, callbacks=shared, **more)
     session.gather(model)
@@ -178,6 +179,7 @@ def _running(
     session: Session,
     model: keras.Model,
     phase: Phase,
+    data: Sharded,
     callbacks: Any,
     verbose: Any,
     epochs: int,
@@ -186,7 +188,7 @@ def _running(
 ) -> Iterator[tuple[Progress, SharedCallbacks]]:
     """Around Keras's loop, of a model whose functions are in place."""
     functions = session.functions[id(model)]
-    progress = _progress(session, model, functions, phase, epochs, steps)
+    progress = _progress(session, model, functions, phase, data, epochs, steps)
     start = checkpoints and checkpoints.start
     if start:
         state = start.state
@@ -233,6 +235,7 @@ def _progress(
     model: keras.Model,
     functions: DistributedFunctions,
     phase: Phase,
+    data: Sharded,
     epochs: int,
     steps: int | None,
 ) -> Progress:
@@ -251,6 +254,7 @@ def _progress(
         over, session.replicas, session.report, phase, epochs, steps, looks, flops,
         per_execution=model.steps_per_execution,
         exchange=described(functions.setting.exchange) if phase == "fit" else "",
+        input=str(data.reading),
         seen=functions.seen if phase == "fit" else str,
         by_allreduce=0.0 if cut is not None else 8 * trained * (over.size - 1) / over.size,
     )  # fmt: skip

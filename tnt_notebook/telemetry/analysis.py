@@ -89,7 +89,8 @@ def limit_of(frames: Sequence[Frame]) -> str:
     last = next((frame for frame in reversed(frames) if frame.get("breakdown")), None)
     if last is None:
         return ""
-    return limit(breakdowns([last]), last["sharing"], last.get("step_trace"), last.get("rate"))
+    of_ranks, step = breakdowns([last]), last.get("step_trace")
+    return limit(of_ranks, last["sharing"], step, last.get("rate"), last.get("input", ""))
 
 
 def median_step(frames: Sequence[Frame]) -> StepTrace | None:

@@ -80,6 +80,8 @@ class Frame(TypedDict):
     exchange: NotRequired[str]
     """What ranks do with their gradients, and which promise that gives up; without, it gives up
     none."""
+    input: NotRequired[str]
+    """Why every rank does the work of input for all of them; without, each does its own part."""
     spent: NotRequired[Spent]
     """In frames of version 2."""
     step_s: NotRequired[float]

@@ -33,6 +33,7 @@ def limit(
     sharing: int = 1,
     step: StepTrace | None = None,
     rate: float | None = None,
+    input: str = "",
 ) -> str:
     """What limits training most.
 
@@ -42,13 +43,11 @@ def limit(
         step: that step, which tells more.
         rate: bytes a second that a rank sends while gradients are exchanged between hosts; None on
             one host.
+        input: why every rank does the work of input for all of them; empty: each does its own.
     """
     part = shares(of_ranks)
     if part["input"] > _INPUT:
-        return (
-            f"Ranks wait for input during {part['input']:.0%} of a step: let it be read ahead "
-            "(.prefetch, .cache of a dataset), or be cheaper to make."
-        )
+        return _input(part["input"], input)
     (held_up, rank), (on_the_way, link) = _held_up(of_ranks, sharing, step), _on_the_way(step)
     if on_the_way > max(_UNDER_WAY, held_up):
         return link
@@ -75,6 +74,16 @@ def limit(
             "larger, or run several steps per execution."
         )
     return f"Ranks work for {part['work']:.0%} of a step."
+
+
+def _input(share: float, why: str) -> str:
+    what = f"Ranks wait for input during {share:.0%} of a step"
+    if why:
+        return (
+            f"{what}, and {why}. Of a dataset that shuffles and filters first, maps then, and "
+            "makes batches at last, each maps its own samples only."
+        )
+    return f"{what}: let it be read ahead (.prefetch, .cache of a dataset), or be cheaper to make."
 
 
 def _on_the_way(step: StepTrace | None) -> tuple[float, str]:

@@ -55,6 +55,7 @@ class Recorder:
         start: float,
         sharing: int = 1,
         exchange: str = "",
+        input: str = "",
     ) -> None:
         """
         Args:
@@ -63,9 +64,9 @@ class Recorder:
             epochs: Number of the last epoch that shall run; 1 for evaluate and predict.
             start: Unix time at which the run began, in seconds.
             sharing: Ranks that process the same samples.
-            exchange: As in :class:`Frame`; empty: it is not said.
+            exchange, input: As in :class:`Frame`; empty: it is not said.
         """
-        self._sharing, self._exchange = sharing, exchange
+        self._sharing, self._exchange, self._input = sharing, exchange, input
         self._phase: Phase = phase
         self._epochs = epochs
         self._start = start
@@ -215,6 +216,8 @@ class Recorder:
             )  # fmt: skip
             if self._exchange:
                 frame["exchange"] = self._exchange
+            if self._input:
+                frame["input"] = self._input
             # The last frame repeats the rows: an earlier one may have been overtaken on the way.
             if self._rows and (self._rows_are_new or state != "running"):
                 frame["rows"] = list(self._rows)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tnt_notebook.parallel.data.adapt import Sharded, sharded, unpack
+from tnt_notebook.parallel.data.rows import HasRows
 from tnt_notebook.parallel.data.shard import Replica, Share, cut, rows, samples_of, share_of
 
 __all__ = [
+    "HasRows",
     "Replica",
     "Sharded",
     "Share",

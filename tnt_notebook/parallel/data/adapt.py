@@ -13,7 +13,18 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tnt_notebook.keras.adapters import DataAdapter, adapter_of, dense_arrays, index_batches
+from tnt_notebook.keras.adapters import (
+    DataAdapter,
+    adapter_of,
+    dense_arrays,
+    index_batches,
+    is_of_arrays,
+    is_of_tf_data,
+    py_dataset_of,
+)  # fmt: skip
+from tnt_notebook.parallel.data.own import own_part
+from tnt_notebook.parallel.data.reading import Reading
+from tnt_notebook.parallel.data.rows import HasRows, Rows, with_shares
 from tnt_notebook.parallel.data.shard import Replica, Share, fingerprint_of_indices, shard, share_of
 
 
@@ -32,20 +43,30 @@ def sharded(
     Arguments are those of ``keras.Model.fit``; ``batch_size`` is that of the global batch.
     ``over`` is ``None`` where nobody else takes part.
     """
+    has_rows = isinstance(x, keras.utils.PyDataset) and isinstance(x, HasRows)
+    if over is not None and has_rows and class_weight is None:
+        x = Rows(x, over)
     adapter = adapter_of(x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight)
 
     arrays = functools.cache(functools.partial(dense_arrays, adapter))
 
-    def without(skipped: int) -> tf.data.Dataset:
+    def made(skipped: int) -> tuple[tf.data.Dataset, Reading]:
         if (skipped or over is not None) and arrays() is not None:
-            return _shard_arrays(adapter, arrays(), over, skipped)
+            return _shard_arrays(adapter, arrays(), over, skipped), Reading()
         dataset = adapter.get_tf_dataset()
-        dataset = dataset.skip(skipped) if skipped else dataset
-        return dataset if over is None else shard(dataset, over)
+        reading = Reading()
+        if over is not None:
+            if isinstance(x, Rows):
+                dataset = with_shares(dataset)
+            elif is_of_tf_data(adapter):
+                dataset, reading = own_part(dataset, over)
+            else:
+                dataset, reading = shard(dataset, over), Reading(_kind(adapter))
+        return (dataset.skip(skipped) if skipped else dataset), reading
 
-    dataset = without(0)
+    dataset, reading = made(0)
     element = dataset.element_spec if over is None else dataset.element_spec[0]
-    return Sharded(dataset, element, adapter, without)
+    return Sharded(dataset, element, adapter, lambda skipped: made(skipped)[0], reading)
 
 
 class Sharded(DataAdapter):
@@ -58,6 +79,7 @@ class Sharded(DataAdapter):
         adapter: Keras's own, for what it does between epochs.
         without: gives the dataset without so many of its first batches: of arrays nothing is read
             for them, other input is.
+        reading: how much of the work of input this rank does.
     """
 
     def __init__(
@@ -66,12 +88,13 @@ class Sharded(DataAdapter):
         element: Any,
         adapter: Any,
         without: Callable[[int], tf.data.Dataset],
+        reading: Reading,
     ) -> None:
         self.steps: int | None = adapter.num_batches
         if self.steps is not None:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(self.steps))
         self.dataset, self.element, self.adapter = dataset, element, adapter
-        self.without = without
+        self.without, self.reading = without, reading
 
     def get_tf_dataset(self) -> tf.data.Dataset:
         return self.dataset
@@ -88,7 +111,7 @@ class Sharded(DataAdapter):
                 return tf.data.Dataset.from_tensors(tf.constant(0, tf.int64)).repeat()
             return tf.data.Dataset.range(count).skip(skipped)
 
-        return Sharded(without(0), self.element, self.adapter, without)
+        return Sharded(without(0), self.element, self.adapter, without, self.reading)
 
     num_batches = property(lambda self: self.steps)
     batch_size = property(lambda self: self.adapter.batch_size)
@@ -132,6 +155,16 @@ def _shard_arrays(
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.prefetch(_AHEAD).with_options(options)
+
+
+def _kind(adapter: DataAdapter) -> str:
+    """Of input of which every rank makes whole batches, what it is."""
+    if is_of_arrays(adapter):
+        return "arrays that are not dense"
+    dataset = py_dataset_of(adapter)
+    if dataset is None:
+        return "a generator"
+    return "rows_of with class_weight" if isinstance(dataset, HasRows) else "PyDataset"
 
 
 def unpack(batch: Any) -> tuple[Any, Any, Any]:

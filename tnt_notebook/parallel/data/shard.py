@@ -67,16 +67,24 @@ def cut(batch: Any, over: Replica) -> tuple[Any, Share]:
     def slice_leaf(leaf: Any) -> Any:
         return None if leaf is None else rows(leaf, begin, stop)
 
-    fingerprint = total
-    for tensor in tensors:
-        if isinstance(tensor, tf.Tensor):
-            fingerprint = (fingerprint * 31 + _hash(tensor[0]) + _hash(tensor[-1])) % MODULUS
-    return keras.tree.map_structure(slice_leaf, batch), Share(end - begin, total, fingerprint)
+    dense = [tensor for tensor in tensors if isinstance(tensor, tf.Tensor)]
+    ends = [tensor[at] for tensor in dense for at in (0, -1)]
+    share = Share(end - begin, total, fingerprint_of(total, ends))
+    return keras.tree.map_structure(slice_leaf, batch), share
 
 
 def samples_of(batch: Any) -> tf.Tensor:
     """How many samples a batch has, int64."""
     return _length(_tensors_of(batch)[0])
+
+
+def fingerprint_of(total: tf.Tensor, samples: Any) -> tf.Tensor:
+    """A hash of how many samples a global batch has, and of some of them."""
+    fingerprint = total
+    for tensor in keras.tree.flatten(samples):
+        if isinstance(tensor, tf.Tensor):
+            fingerprint = (fingerprint * 31 + _hash(tensor)) % MODULUS
+    return fingerprint
 
 
 def fingerprint_of_indices(indices: tf.Tensor) -> tf.Tensor:

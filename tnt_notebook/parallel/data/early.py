@@ -1,0 +1,167 @@
+"""Where in a ``tf.data`` pipeline a rank may begin to work on its own samples alone.
+
+Found by walking from a batch towards its source, through what works on each sample by itself. What
+is there is taken as it is: the dataset that a shuffle has made knows how often it was shuffled, and
+one made anew would not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.keras.datasets import (
+    file_of,
+    function_of,
+    inputs_of,
+    name_of,
+    number_of,
+    ops_within,
+    state_of_run_within,
+    zipped,
+)  # fmt: skip
+from tnt_notebook.parallel.data.kinds import Keeps, is_steady, kind_of
+
+#: Functions in Python: what they do between calls is not seen.
+_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
+
+
+@dataclass(frozen=True)
+class Map:
+    """A function from one sample to one; how many are computed at a time, None: one."""
+
+    function: Callable[[Any], Any]
+    calls: int | None
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """So many samples are kept ready; -1: as many as seem good."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Samples are kept: in a file, or, without a name, in memory."""
+
+    file: str
+
+
+Stage = Map | Prefetch | Cache
+
+
+@dataclass(frozen=True)
+class Early:
+    """What makes samples.
+
+    Attributes:
+        all: what every rank needs all of.
+        own: what is done then, with each sample by itself.
+    """
+
+    all: tf.data.Dataset
+    own: tuple[Stage, ...] = ()
+
+
+def early(samples: tf.data.Dataset) -> Early:
+    """Of a dataset of samples, how much can be done of some of them alone."""
+    name, keeps = name_of(samples), kind_of(samples).keeps
+    whole = Early(samples)
+    if name == "zip":
+        return _zipped(samples)
+    if keeps not in (Keeps.each, Keeps.count):
+        return whole
+    if name == "map":
+        return _mapped(samples)
+    (source,) = inputs_of(samples)
+    before = early(source)
+    if not before.own:
+        return whole
+    if keeps is Keeps.count:
+        # A part of a cache is not the same part when it is repeated, and batches are cut elsewhere.
+        if any(isinstance(stage, Cache) for stage in before.own):
+            return whole
+        chosen = counted(name, samples, before.all)
+        return whole if chosen is None else Early(chosen, before.own)
+    if name == "cache":
+        # One that was filled already, here or by whoever made it, would have another order.
+        return with_stage(before, Cache(file_of(samples))) if is_steady(source) else whole
+    size = number_of(samples, "buffer_size") if name == "prefetch" else None
+    return before if size is None else with_stage(before, Prefetch(size))
+
+
+def with_stage(before: Early, stage: Stage) -> Early:
+    return Early(before.all, (*before.own, stage))
+
+
+def counted(name: str, chooses: tf.data.Dataset, source: tf.data.Dataset) -> tf.data.Dataset | None:
+    """What repeats, takes, skips or counts, with another source; None if it cannot be said how."""
+    if name == "assert_cardinality":
+        return source.apply(tf.data.experimental.assert_cardinality(chooses.cardinality()))
+    count = number_of(chooses, "count")
+    return None if count is None else getattr(source, name)(count)
+
+
+def obstacle(mapped: tf.data.Dataset) -> str:
+    """Why a map has to see all samples; empty: it need not."""
+    state, calls = state_of_run_within(mapped), number_of(mapped, "num_parallel_calls")
+    if not state:
+        return ""
+    if state <= _PYTHON:
+        # Which sample is computed when is open if several are at a time.
+        return "" if calls not in (None, 1) else "map calls Python, one sample after the other"
+    drawn = any("Random" in op for op in state)
+    return "map draws seeded random numbers" if drawn else "map has a state"
+
+
+def work_before(dataset: tf.data.Dataset) -> str:
+    """What is done with samples before a dataset has them; empty: nothing worth a word."""
+    for source in inputs_of(dataset):
+        name = name_of(source)
+        if name == "from_generator":
+            return name
+        if name == "map":
+            return obstacle(source) or f"map before {name_of(dataset)}"
+        if maps_within(source):
+            return f"map inside {name}"
+        if found := work_before(source):
+            return found
+    return ""
+
+
+def maps_within(dataset: tf.data.Dataset) -> bool:
+    """Whether an op makes datasets of its own that map."""
+    return bool({"MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2"} & ops_within(dataset))
+
+
+def _mapped(samples: tf.data.Dataset) -> Early:
+    if obstacle(samples):
+        return Early(samples)
+    (source,) = inputs_of(samples)
+    calls = number_of(samples, "num_parallel_calls")
+    return with_stage(early(source), Map(function_of(samples), calls))
+
+
+def _zipped(samples: tf.data.Dataset) -> Early:
+    """Samples in parts: each part by itself, all by one function."""
+    parts = keras.tree.map_structure(early, zipped(samples))
+    stages = [stage for part in keras.tree.flatten(parts) for stage in part.own]
+    if not stages or any(isinstance(stage, Cache) for stage in stages):
+        return Early(samples)
+
+    def function(element: Any) -> Any:
+        def of_part(part: Early, value: Any) -> Any:
+            for stage in part.own:
+                value = stage.function(value) if isinstance(stage, Map) else value
+            return value
+
+        return keras.tree.map_structure_up_to(parts, of_part, parts, element)
+
+    source = tf.data.Dataset.zip(keras.tree.map_structure(lambda part: part.all, parts))
+    calls = {stage.calls for stage in stages if isinstance(stage, Map)}
+    return Early(source, (Map(function, -1 if calls != {None} else None),))

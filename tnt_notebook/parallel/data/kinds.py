@@ -1,0 +1,96 @@
+"""Ops of ``tf.data``: what they do to the order and the number of samples.
+
+This is what decides how early a rank may drop what is another rank's::
+
+    shuffle -> map -> prefetch -> batch -> prefetch
+            ^                     |
+            |  one for one:       how many make a batch
+            |  of its own alone
+         all ranks need all until here
+
+An op that is not in this table may do anything.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from tnt_notebook.keras.datasets import (
+    in_any_order,
+    inputs_of,
+    name_of,
+    reshuffles,
+    state_within,
+)  # fmt: skip
+
+
+class Keeps(enum.Enum):
+    """How an op's elements correspond to those of its input."""
+
+    each = enum.auto()
+    """One for one, in the same order."""
+    count = enum.auto()
+    """Some of them, or again, by their number alone: it may as well come before a map."""
+    batches = enum.auto()
+    """So many at a time."""
+    unknown = enum.auto()
+    """Only who has all elements knows: the order of a shuffle, what a filter leaves."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Of an op.
+
+    Attributes:
+        keeps: how its elements correspond to those of its input.
+        steady: whether, if its inputs are the same for each iterator, so is what it makes.
+    """
+
+    keeps: Keeps = Keeps.unknown
+    steady: Callable[[tf.data.Dataset], bool] = lambda dataset: False
+
+
+def _always(dataset: tf.data.Dataset) -> bool:
+    return True
+
+
+def _without_state(dataset: tf.data.Dataset) -> bool:
+    return not state_within(dataset)
+
+
+def _in_order(dataset: tf.data.Dataset) -> bool:
+    # Readers of files count as stateful ops, so that none is merged with another.
+    readers = {"FixedLengthRecordDatasetV2", "TFRecordDataset", "TFRecordDatasetV2"}
+    readers |= {"TensorSliceDataset", "TextLineDataset"}
+    return not state_within(dataset) - readers and not in_any_order(dataset)
+
+
+KINDS = {
+    **dict.fromkeys(("prefetch", "options", "cache"), Kind(Keeps.each, _always)),
+    "map": Kind(Keeps.each, _without_state),
+    "zip": Kind(Keeps.each, _always),
+    **dict.fromkeys(("repeat", "take", "skip", "assert_cardinality"), Kind(Keeps.count, _always)),
+    "batch": Kind(Keeps.batches, _always),
+    "shuffle": Kind(steady=lambda dataset: not reshuffles(dataset)),
+    "filter": Kind(steady=_without_state),
+    **dict.fromkeys(("interleave", "flat_map"), Kind(steady=_in_order)),
+    **dict.fromkeys(("concatenate", "shard", "unbatch"), Kind(steady=_always)),
+    **dict.fromkeys(("from_tensor_slices", "from_tensors", "range"), Kind(steady=_always)),
+    **dict.fromkeys(
+        ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset"), Kind(steady=_always)
+    ),
+}
+
+
+def kind_of(dataset: tf.data.Dataset) -> Kind:
+    """What is known of the op that has made a dataset."""
+    return KINDS.get(name_of(dataset), Kind())
+
+
+def is_steady(dataset: tf.data.Dataset) -> bool:
+    """Whether all iterators over a dataset give the same elements in the same order."""
+    return kind_of(dataset).steady(dataset) and all(map(is_steady, inputs_of(dataset)))

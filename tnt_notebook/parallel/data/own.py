@@ -1,0 +1,185 @@
+"""A ``tf.data`` pipeline of global batches, as one that makes this rank's part of each batch.
+
+The samples of a batch are told apart where all ranks still have all of them, see `early`; what is
+another rank's is dropped there::
+
+    all ranks    0 1 2 3 4 5 6 7 | 8 9                       windows of the global batch
+    rank 1       . . . . 4 5 6 7 | . 9                       [begin, end) of each, see `share_of`
+                         |             map, prefetch, cache
+                         (4 5 6 7), Share(4, 8) | (9), Share(1, 2)
+
+The results are those of one process, bit for bit, where it has only one. Where samples may be
+computed in any order (``deterministic=False``), they are in order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tnt_notebook.keras.datasets import (
+    file_of,
+    function_of,
+    inputs_of,
+    name_of,
+    number_of,
+    weighs_classes,
+    written_function_of,
+)  # fmt: skip
+from tnt_notebook.parallel.data.early import (
+    Cache,
+    Early,
+    Map,
+    Prefetch,
+    counted,
+    early,
+    maps_within,
+    obstacle,
+    work_before,
+)  # fmt: skip
+from tnt_notebook.parallel.data.kinds import Keeps, is_steady, kind_of
+from tnt_notebook.parallel.data.reading import Reading
+from tnt_notebook.parallel.data.row_wise import is_row_wise
+from tnt_notebook.parallel.data.shard import (
+    Replica,
+    Share,
+    fingerprint_of,
+    shard,
+    share_of,
+)  # fmt: skip
+
+Parts = tuple[tf.data.Dataset, Reading]
+
+
+def own_part(batches: tf.data.Dataset, over: Replica) -> Parts:
+    """A dataset of ``(slice of this rank, Share)`` from a dataset of global batches, and how much
+    of the work each rank does."""
+    # Kept with the dataset, so that its caches are filled once, as its own would be.
+    made: dict[Replica, Parts] = vars(batches).setdefault("parts_of_ranks", {})
+    if over not in made:
+        parts, reading = _part(batches, over)
+        counted_as = tf.data.experimental.assert_cardinality(batches.cardinality())
+        known = batches.cardinality() != tf.data.UNKNOWN_CARDINALITY
+        parts = parts.apply(counted_as) if known else parts
+        parts = parts.with_options(batches.options()).prefetch(tf.data.AUTOTUNE)
+        made[over] = parts, reading
+    return made[over]
+
+
+def _part(batches: tf.data.Dataset, over: Replica) -> Parts:
+    name, keeps = name_of(batches), kind_of(batches).keeps
+    if name == "batch":
+        return _of_batch(batches, over)
+    if name == "zip" or keeps not in (Keeps.each, Keeps.count):
+        return _of_whole(batches, over)
+    (source,) = inputs_of(batches)
+    if name == "map":
+        function = written_function_of(batches)
+        if obstacle(batches) or not (is_row_wise(function) or weighs_classes(function)):
+            return _of_whole(batches, over)
+    if name == "cache" and not is_steady(source):
+        return _of_whole(batches, over)
+    parts, reading = _part(source, over)
+    if name == "map":
+        calls = number_of(batches, "num_parallel_calls")
+        return _on_each(parts, Map(function_of(batches), calls)), reading
+    if name == "cache":
+        return parts.cache(_file(file_of(batches), over)), reading
+    if keeps is Keeps.count:
+        chosen = parts if name == "assert_cardinality" else counted(name, batches, parts)
+        return _of_whole(batches, over) if chosen is None else (chosen, reading)
+    size = number_of(batches, "buffer_size") if name == "prefetch" else None
+    return (parts if size is None else parts.prefetch(size)), reading
+
+
+def _of_whole(batches: tf.data.Dataset, over: Replica) -> Parts:
+    """Every rank makes the whole batch, and keeps its slice."""
+    name, before = name_of(batches), work_before(batches)
+    if name == "map":
+        return shard(batches, over), Reading(obstacle(batches) or "map after batch")
+    if name == "from_generator":
+        return shard(batches, over), Reading(name)
+    if maps_within(batches):
+        return shard(batches, over), Reading(f"map inside {name}")
+    return shard(batches, over), Reading(before)
+
+
+def _of_batch(batches: tf.data.Dataset, over: Replica) -> Parts:
+    (source,) = inputs_of(batches)
+    size, cut = number_of(batches, "batch_size"), early(source)
+    dense = all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(source.element_spec))
+    if not cut.own or size is None or not dense:
+        # Sparse samples become a batch that is as wide as its widest one.
+        return _of_whole(batches, over)
+    reading = Reading(_work_of_all(cut))
+    drop = bool(number_of(batches, "drop_remainder"))
+    samples = _own_samples(cut.all.window(size, drop_remainder=drop), over)
+    for stage in cut.own:
+        match stage:
+            case Map():
+                samples = _on_each(samples, stage)
+            case Prefetch():
+                samples = samples.prefetch(stage.size)
+            case Cache():
+                samples = samples.cache(_file(stage.file, over, size))
+    return _batched(samples), reading
+
+
+def _work_of_all(cut: Early) -> str:
+    name = name_of(cut.all)
+    if name == "from_generator":
+        return name
+    if name == "map":
+        return obstacle(cut.all)
+    return f"map inside {name}" if maps_within(cut.all) else work_before(cut.all)
+
+
+def _own_samples(windows: tf.data.Dataset, over: Replica) -> tf.data.Dataset:
+    """Of each window this rank's samples, each with the Share of the batch."""
+    is_tuple = type(windows.element_spec) is tuple
+
+    @tf.autograph.experimental.do_not_convert
+    def of_window(*parts: Any) -> tf.data.Dataset:
+        window = parts if is_tuple else parts[0]
+        if not isinstance(window, tf.data.Dataset):
+            window = tf.data.Dataset.zip(window)
+        total = window.cardinality()
+        begin, end = share_of(total, over.rank, over.size)
+        ends = [window.skip(at).take(1).get_single_element() for at in (0, total - 1)]
+        share = Share(end - begin, total, fingerprint_of(total, ends))
+        # A rank without data borrows a sample.
+        own = window.skip(begin).take(tf.maximum(end - begin, 1))
+        return tf.data.Dataset.zip((own, tf.data.Dataset.from_tensors(share).repeat()))
+
+    return windows.flat_map(of_window)
+
+
+def _on_each(parts: tf.data.Dataset, stage: Map) -> tf.data.Dataset:
+    """Maps what comes with a Share."""
+
+    @tf.autograph.experimental.do_not_convert
+    def mapped(value: Any, share: Any) -> Any:
+        return stage.function(value), share
+
+    ordered = None if stage.calls is None else True
+    return parts.map(mapped, num_parallel_calls=stage.calls, deterministic=ordered)
+
+
+def _batched(samples: tf.data.Dataset) -> tf.data.Dataset:
+    """The samples of a batch have come one after the other: as many as their Share says."""
+
+    def size(share: Share) -> tf.Tensor:
+        return tf.maximum(share.local, 1)
+
+    return samples.group_by_window(
+        lambda sample, share: size(share),
+        lambda key, group: group.batch(key),
+        window_size_func=lambda key: key,
+    ).map(lambda batch, shares: (batch, tf.nest.map_structure(lambda each: each[0], shares)))
+
+
+def _file(file: str, over: Replica, size: int | None = None) -> str:
+    """Where a cache keeps what is this rank's part, of batches of this size."""
+    of_batches = "" if size is None else f"-of-batches-of-{size}"
+    return file and f"{file}-rank-{over.rank}-of-{over.size}{of_batches}"
