@@ -21,13 +21,9 @@ from tnt_notebook.keras.datasets import (
     name_of,
     number_of,
     ops_within,
-    state_of_run_within,
     zipped,
 )  # fmt: skip
-from tnt_notebook.parallel.data.kinds import Keeps, is_steady, kind_of
-
-#: Functions in Python: what they do between calls is not seen.
-_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
+from tnt_notebook.parallel.data.kinds import Keeps, is_steady, kind_of, obstacle
 
 
 @dataclass(frozen=True)
@@ -105,18 +101,6 @@ def counted(name: str, chooses: tf.data.Dataset, source: tf.data.Dataset) -> tf.
         return source.apply(tf.data.experimental.assert_cardinality(chooses.cardinality()))
     count = number_of(chooses, "count")
     return None if count is None else getattr(source, name)(count)
-
-
-def obstacle(mapped: tf.data.Dataset) -> str:
-    """Why a map has to see all samples; empty: it need not."""
-    state, calls = state_of_run_within(mapped), number_of(mapped, "num_parallel_calls")
-    if not state:
-        return ""
-    if state <= _PYTHON:
-        # Which sample is computed when is open if several are at a time.
-        return "" if calls not in (None, 1) else "map calls Python, one sample after the other"
-    drawn = any("Random" in op for op in state)
-    return "map draws seeded random numbers" if drawn else "map has a state"
 
 
 def work_before(dataset: tf.data.Dataset) -> str:

@@ -23,9 +23,14 @@ from tnt_notebook.keras.datasets import (
     in_any_order,
     inputs_of,
     name_of,
+    number_of,
     reshuffles,
+    state_of_run_within,
     state_within,
 )  # fmt: skip
+
+#: Functions in Python: what they do between calls is not seen.
+_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 
 class Keeps(enum.Enum):
@@ -71,7 +76,7 @@ def _in_order(dataset: tf.data.Dataset) -> bool:
 
 KINDS = {
     **dict.fromkeys(("prefetch", "options", "cache"), Kind(Keeps.each, _always)),
-    "map": Kind(Keeps.each, _without_state),
+    "map": Kind(Keeps.each, lambda dataset: not obstacle(dataset)),
     "zip": Kind(Keeps.each, _always),
     **dict.fromkeys(("repeat", "take", "skip", "assert_cardinality"), Kind(Keeps.count, _always)),
     "batch": Kind(Keeps.batches, _always),
@@ -94,3 +99,15 @@ def kind_of(dataset: tf.data.Dataset) -> Kind:
 def is_steady(dataset: tf.data.Dataset) -> bool:
     """Whether all iterators over a dataset give the same elements in the same order."""
     return kind_of(dataset).steady(dataset) and all(map(is_steady, inputs_of(dataset)))
+
+
+def obstacle(mapped: tf.data.Dataset) -> str:
+    """Why a map has to see all samples; empty: it need not."""
+    state, calls = state_of_run_within(mapped), number_of(mapped, "num_parallel_calls")
+    if not state:
+        return ""
+    if state <= _PYTHON:
+        # Which sample is computed when is open if several are at a time.
+        return "" if calls not in (None, 1) else "map calls Python, one sample after the other"
+    drawn = any("Random" in op for op in state)
+    return "map draws seeded random numbers" if drawn else "map has a state"

@@ -14,13 +14,13 @@ computed in any order (``deterministic=False``), they are in order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from tnt_notebook.keras.datasets import (
     file_of,
-    function_of,
     inputs_of,
     name_of,
     number_of,
@@ -35,10 +35,9 @@ from tnt_notebook.parallel.data.early import (
     counted,
     early,
     maps_within,
-    obstacle,
     work_before,
 )  # fmt: skip
-from tnt_notebook.parallel.data.kinds import Keeps, is_steady, kind_of
+from tnt_notebook.parallel.data.kinds import Keeps, is_steady, kind_of, obstacle
 from tnt_notebook.parallel.data.reading import Reading
 from tnt_notebook.parallel.data.row_wise import is_row_wise
 from tnt_notebook.parallel.data.shard import (
@@ -83,7 +82,7 @@ def _part(batches: tf.data.Dataset, over: Replica) -> Parts:
     parts, reading = _part(source, over)
     if name == "map":
         calls = number_of(batches, "num_parallel_calls")
-        return _on_each(parts, Map(function_of(batches), calls)), reading
+        return _on_rows(parts, function, calls), reading
     if name == "cache":
         return parts.cache(_file(file_of(batches), over)), reading
     if keeps is Keeps.count:
@@ -164,6 +163,18 @@ def _on_each(parts: tf.data.Dataset, stage: Map) -> tf.data.Dataset:
 
     ordered = None if stage.calls is None else True
     return parts.map(mapped, num_parallel_calls=stage.calls, deterministic=ordered)
+
+
+def _on_rows(
+    parts: tf.data.Dataset, function: Callable[..., Any], calls: int | None
+) -> tf.data.Dataset:
+    """Maps rows of batches: traced anew, since what was traced may take whole batches only."""
+
+    def mapped(rows: Any, share: Any) -> Any:
+        return (function(*rows) if type(rows) is tuple else function(rows)), share
+
+    ordered = None if calls is None else True
+    return parts.map(mapped, num_parallel_calls=calls, deterministic=ordered)
 
 
 def _batched(samples: tf.data.Dataset) -> tf.data.Dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,14 +21,19 @@ def row_wise(function: Callable[..., Any]) -> Callable[..., Any]:
             rows.
 
     Returns:
-        The function itself, which remembers that.
+        A function that does the same, and says so.
 
     Example::
 
         images = images.batch(64).map(tnt.row_wise(lambda x, y: (x / 255, y)))
     """
-    setattr(getattr(function, "__func__", function), _MARK, True)  # of a method, its function
-    return function
+
+    @functools.wraps(function)
+    def marked(*batch: Any) -> Any:
+        return function(*batch)
+
+    setattr(marked, _MARK, True)
+    return marked
 
 
 def is_row_wise(function: Callable[..., Any]) -> bool:
