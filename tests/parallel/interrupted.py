@@ -102,6 +102,10 @@ def generate():
         yield x[chosen], y[chosen]
 
 
+def twice(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return 2 * x, y
+
+
 def inputs(kind: str) -> dict[str, Any]:
     """Arguments of fit, for epochs of five steps."""
     x, y = classification()
@@ -111,7 +115,10 @@ def inputs(kind: str) -> dict[str, Any]:
         "arrays": {"x": x, "y": y, "batch_size": BATCH, "validation_data": (x[:17], y[:17])},
         "tf.data": {"x": shuffled, "validation_data": shuffled, "validation_steps": 2},
         "tf.data repeated": {"x": shuffled.repeat(), "steps_per_epoch": 5},
-        "tf.data over epochs": {"x": samples.shuffle(SAMPLES).batch(3), "steps_per_epoch": 5},
+        "tf.data over epochs": {
+            "x": samples.shuffle(SAMPLES).map(twice, 2).batch(3),
+            "steps_per_epoch": 5,
+        },
         "tf.data of unknown length": {"x": shuffled.filter(lambda x, y: True)},
         "PyDataset": {"x": Noisy(), "shuffle": True, "validation_data": Noisy()},
         "generator": {"x": generate(), "steps_per_epoch": 5},

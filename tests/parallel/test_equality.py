@@ -153,7 +153,8 @@ def inputs() -> dict[str, dict[str, Any]]:
     """What fit takes."""
     x, y = classification()
     weights = rng(9).uniform(size=SAMPLES).astype("float32")
-    batched = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(SAMPLES, seed=1).batch(16)
+    shuffled = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(SAMPLES, seed=1)
+    batched, mapped = shuffled.batch(16), shuffled.map(lambda x, y: (2 * x, y)).batch(16)
     return {
         "arrays shuffled": {"x": x, "y": y, "batch_size": 16, "shuffle": True},
         "arrays in order": {"x": x, "y": y, "batch_size": 16, "shuffle": False},
@@ -162,9 +163,9 @@ def inputs() -> dict[str, dict[str, Any]]:
         "sample_weight": {"x": x, "y": y, "batch_size": 16, "sample_weight": weights},
         "class_weight": {"x": x, "y": y, "batch_size": 16, "class_weight": {0: 1, 1: 2, 2: 5}},
         "tf.data": {"x": batched},
-        "tf.data infinite": {"x": batched.repeat(), "steps_per_epoch": 5},
+        "tf.data infinite": {"x": mapped.repeat(), "steps_per_epoch": 5},
         "tf.data of unknown length": {"x": batched.filter(lambda x, y: True)},
-        "tf.data with class_weight": {"x": batched, "class_weight": {0: 1, 1: 2, 2: 5}},
+        "tf.data with class_weight": {"x": mapped, "class_weight": {0: 1, 1: 2, 2: 5}},
         "tf.data with weights": {
             "x": tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(16)
         },
@@ -176,7 +177,7 @@ def inputs() -> dict[str, dict[str, Any]]:
             "validation_batch_size": 5, "validation_freq": 2,
         },
         "validation tf.data": {
-            "x": x, "y": y, "validation_data": batched, "validation_steps": 2,
+            "x": x, "y": y, "validation_data": mapped, "validation_steps": 2,
         },
         "validation PyDataset": {"x": x, "y": y, "validation_data": Numbers()},
     }  # fmt: skip

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tnt_notebook as tnt
-from tests.parallel.models import SAMPLES
+from tests.parallel.models import SAMPLES, classification, mlp
 from tests.parallel.outcome import same_bits
 from tests.support.cases import latin
-from tnt_notebook.parallel.data import Replica, own_part, share_of
+from tnt_notebook.parallel.data import Replica, own_part, sharded, share_of
+from tnt_notebook.telemetry import Frame
 
 BATCH = 16  # the last batch has 2 samples: fewer than ranks
 Data = tf.data.Dataset
@@ -240,3 +243,74 @@ def test_other_samples_have_another_fingerprint():
         )
         marks.append([int(share.fingerprint) for _, share in dataset])
     assert not set(marks[0]) & set(marks[1])
+
+
+class Images(keras.utils.PyDataset):
+    """Makes some rows of a batch, too, and remembers which it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[int, int, int]] = []
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, batch: int) -> Any:
+        return self.rows_of(batch, 0, self.samples_of(batch))
+
+    def samples_of(self, batch: int) -> int:
+        return min(BATCH, SAMPLES - batch * BATCH)
+
+    def rows_of(self, batch: int, begin: int, end: int) -> Any:
+        self.asked.append((batch, begin, end))
+        x, y = classification()
+        rows = slice(batch * BATCH + begin, batch * BATCH + end)
+        return x[rows], y[rows]
+
+
+@pytest.mark.filterwarnings("ignore:.*shuffle=True")
+def test_a_py_dataset_is_asked_for_rows():
+    images = Images()
+    data = sharded(Replica(1, 3), images)
+    assert str(data.reading) == "" and data.steps == 4
+    slices = list(data.dataset)
+    assert [int(share.local) for _, share in slices] == [5, 5, 5, 1]
+    same_bits(slices[1][0], images.rows_of(1, 5, 10))
+    assert {end - begin for _, begin, end in images.asked} == {5, 1}
+    weighted = sharded(Replica(1, 3), images, class_weight={0: 1, 1: 2, 2: 5})
+    assert str(weighted.reading) == "every rank maps all: rows_of with class_weight"
+
+
+def fits() -> list[tuple[int, str]]:
+    """Of two fits, which map before and after they shuffle, what `fit_on` gives."""
+    return [fit_on("late"), fit_on("early")]
+
+
+def fit_on(kind: str) -> tuple[int, str]:
+    """Of a fit of two epochs the samples that this rank mapped, and what the view says of input."""
+    count = Counting()
+
+    def loaded(number: Numbers) -> Any:
+        x, y = (tf.constant(array) for array in classification())
+        return tf.gather(x, count(number)), tf.gather(y, number)
+
+    samples = Data.range(SAMPLES)
+    if kind == "late":
+        samples = samples.map(loaded, 2).shuffle(SAMPLES, seed=3)
+    else:
+        samples = samples.shuffle(SAMPLES, seed=3).map(loaded, 2)
+    keras.utils.set_random_seed(7)
+    model = mlp()
+    frames: list[Frame] = []
+    distributed = tnt.Model(model)
+    distributed._session.report = frames.append
+    distributed.fit(samples.batch(10), epochs=2, verbose=0)
+    said = {frame.get("input", "") for frame in frames}
+    return len(count.seen), said.pop() if said else ""
+
+
+def test_fit_says_who_maps_what(ranks):
+    late, early = "every rank maps all: map before shuffle", ""
+    for rank, (of_late, of_early) in enumerate(ranks.run(2, fits)):
+        assert of_late == (2 * SAMPLES, "" if rank else late)  # rank 0 speaks for all
+        assert of_early == (SAMPLES, early)
