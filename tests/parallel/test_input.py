@@ -149,6 +149,15 @@ def test_batches_are_those_of_one_process(name, size):
     check(PIPELINES[name][0], size, PIPELINES[name][1])
 
 
+@pytest.mark.parametrize("length", ("known", "unknown"))
+def test_of_the_last_batch_a_rank_may_have_more(length):
+    def make(samples: Data) -> Data:
+        chosen = samples.take(47) if length == "known" else samples.filter(lambda x: x < 47)
+        return chosen.map(times).batch(8)
+
+    check(make, 5, "")  # the third rank has 1 of 8 samples, and 2 of 7
+
+
 #: Ops of a pipeline before its batch, and after it.
 _BEFORE = {
     "map": lambda d: d.map(times),

@@ -41,6 +41,7 @@ from tnt_notebook.parallel.data.kinds import Keeps, is_steady, kind_of, obstacle
 from tnt_notebook.parallel.data.reading import Reading
 from tnt_notebook.parallel.data.row_wise import is_row_wise
 from tnt_notebook.parallel.data.shard import (
+    MODULUS,
     Replica,
     Share,
     fingerprint_of,
@@ -113,6 +114,7 @@ def _of_batch(batches: tf.data.Dataset, over: Replica) -> Parts:
         return _of_whole(batches, over)
     reading = Reading(_work_of_all(cut))
     drop = bool(number_of(batches, "drop_remainder"))
+
     samples = _own_samples(cut.all.window(size, drop_remainder=drop), over)
     for stage in cut.own:
         match stage:
@@ -122,7 +124,8 @@ def _of_batch(batches: tf.data.Dataset, over: Replica) -> Parts:
                 samples = samples.prefetch(stage.size)
             case Cache():
                 samples = samples.cache(_file(stage.file, over, size))
-    return _batched(samples), reading
+    uneven = not drop and _may_have_more(cut.all.cardinality(), size, over)
+    return _batched(samples, over, None if uneven else _length(size, over)), reading
 
 
 def _work_of_all(cut: Early) -> str:
@@ -135,7 +138,8 @@ def _work_of_all(cut: Early) -> str:
 
 
 def _own_samples(windows: tf.data.Dataset, over: Replica) -> tf.data.Dataset:
-    """Of each window this rank's samples, each with the Share of the batch."""
+    """Of each window this rank's samples, each with the mark of the batch: one number, since it
+    goes with every sample."""
     is_tuple = type(windows.element_spec) is tuple
 
     @tf.autograph.experimental.do_not_convert
@@ -146,10 +150,10 @@ def _own_samples(windows: tf.data.Dataset, over: Replica) -> tf.data.Dataset:
         total = window.cardinality()
         begin, end = share_of(total, over.rank, over.size)
         ends = [window.skip(at).take(1).get_single_element() for at in (0, total - 1)]
-        share = Share(end - begin, total, fingerprint_of(total, ends))
+        mark = tf.data.Dataset.from_tensors(total * MODULUS + fingerprint_of(total, ends))
         # A rank without data borrows a sample.
         own = window.skip(begin).take(tf.maximum(end - begin, 1))
-        return tf.data.Dataset.zip((own, tf.data.Dataset.from_tensors(share).repeat()))
+        return tf.data.Dataset.zip((own, mark.repeat()))
 
     return windows.flat_map(of_window)
 
@@ -177,17 +181,40 @@ def _on_rows(
     return parts.map(mapped, num_parallel_calls=calls, deterministic=ordered)
 
 
-def _batched(samples: tf.data.Dataset) -> tf.data.Dataset:
-    """The samples of a batch have come one after the other: as many as their Share says."""
+def _batched(samples: tf.data.Dataset, over: Replica, length: int | None) -> tf.data.Dataset:
+    """The samples of a batch have come one after the other: so many of each batch but the last,
+    which may have less; None: as many as their mark says."""
 
-    def size(share: Share) -> tf.Tensor:
-        return tf.maximum(share.local, 1)
+    def share_of_mark(mark: tf.Tensor) -> Share:
+        total = mark // MODULUS
+        begin, end = share_of(total, over.rank, over.size)
+        return Share(end - begin, total, mark % MODULUS)
 
-    return samples.group_by_window(
-        lambda sample, share: size(share),
-        lambda key, group: group.batch(key),
-        window_size_func=lambda key: key,
-    ).map(lambda batch, shares: (batch, tf.nest.map_structure(lambda each: each[0], shares)))
+    if length is not None:
+        batches = samples.batch(length)
+    else:
+        batches = samples.group_by_window(
+            lambda sample, mark: tf.maximum(share_of_mark(mark).local, 1),
+            lambda key, group: group.batch(key),
+            window_size_func=lambda key: key,
+        )
+    return batches.map(lambda batch, marks: (batch, share_of_mark(marks[0])))
+
+
+def _length(total: int, over: Replica) -> int:
+    """Samples that a rank computes with, of a batch of so many."""
+    begin, end = share_of(total, over.rank, over.size)
+    return max(1, end - begin)
+
+
+def _may_have_more(count: tf.Tensor, size: int, over: Replica) -> bool:
+    """Whether this rank might have more samples of the last batch than of the others: on 5 ranks
+    the third has 1 of 8, and 2 of 7."""
+    if count == tf.data.INFINITE_CARDINALITY:
+        return False
+    known = count != tf.data.UNKNOWN_CARDINALITY
+    lasts = [int(count) % size] if known else range(size)
+    return any(_length(last, over) > _length(size, over) for last in lasts)
 
 
 def _file(file: str, over: Replica, size: int | None = None) -> str:
