@@ -67,6 +67,13 @@ def test_where_a_step_goes_and_what_limits_it():
     ]
 
 
+def test_what_ranks_give_up_and_do_for_all():
+    frames = frames_of_a_run()
+    frames[-1]["exchange"], frames[-1]["input"] = "exchange late", "every rank maps all: shuffle"
+    text = summary("MLP", 2, frames, "finished")
+    assert "\n\n  exchange late\n  every rank maps all: shuffle\n\n" in text
+
+
 def test_what_the_median_step_shows_and_what_a_run_needs():
     frames = frames_of_a_run(2, breakdown=(Breakdown(0.0, 0.09, 0.0, 0.0, 0.01, 0.0),) * 2)
     made = Box(0, "C", 0, 0, 0, 6), Box(0, "X", 0, 0, 5, 9), Box(1, "C", 0, 0, 0, 9)

@@ -91,6 +91,14 @@ def test_a_slow_link_between_hosts_is_named():
         assert "slow" not in limit(exchanging, rate=fast)
 
 
+def test_input_that_every_rank_makes_for_all_is_named():
+    waiting = [GOOD._replace(input=3.0)] * 2
+    why = "every rank maps all: map before shuffle"
+    sentence = limit(waiting, input=why)
+    assert sentence.startswith(f"Ranks wait for input during 23% of a step, and {why}. Let each ")
+    assert "every rank" not in limit(waiting) and "every rank" not in limit([GOOD], input=why)
+
+
 def test_shares_add_up():
     assert sum(shares([GOOD, GOOD._replace(work=1.0)]).values()) == pytest.approx(1)
     assert set(shares([Breakdown(0, 0, 0, 0, 0, 0)]).values()) == {0.0}

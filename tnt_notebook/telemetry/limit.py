@@ -80,8 +80,8 @@ def _input(share: float, why: str) -> str:
     what = f"Ranks wait for input during {share:.0%} of a step"
     if why:
         return (
-            f"{what}, and {why}. Of a dataset that shuffles and filters first, maps then, and "
-            "makes batches at last, each maps its own samples only."
+            f"{what}, and {why}. Let each map its own samples only: in tf.data shuffle and filter "
+            "first, map then, and make batches at last; a PyDataset can have rows_of."
         )
     return f"{what}: let it be read ahead (.prefetch, .cache of a dataset), or be cheaper to make."
 
