@@ -61,6 +61,18 @@ def ragged(samples: Data) -> Data:
     return Data.from_tensor_slices(tf.ragged.constant([[1], [2, 3], [4]] * 5))
 
 
+def sparse(number: Numbers) -> tf.SparseTensor:
+    return tf.sparse.from_dense(tf.one_hot(number, SAMPLES))
+
+
+def dense(batch: tf.SparseTensor) -> Numbers:
+    return tf.sparse.to_dense(batch)
+
+
+def length_of(window: Data) -> Numbers:
+    return window.cardinality()
+
+
 def generated(samples: Data) -> Data:
     spec = tf.TensorSpec((), tf.int64)
     return Data.from_generator(lambda: iter(range(20)), output_signature=spec)
@@ -87,6 +99,8 @@ PIPELINES: dict[str, tuple[Callable[[Data], Data], str]] = {
     "enumerated": (lambda d: d.map(times).enumerate().map(lambda i, x: i * x).batch(9), ""),
     "cached": (lambda d: d.map(times).cache().prefetch(1).batch(BATCH).cache(), ""),
     "ragged samples": (lambda d: ragged(d).map(tf.reduce_sum).batch(4), ""),
+    "sparse samples": (lambda d: d.map(sparse).batch(4).map(dense), "map after batch"),
+    "windows": (lambda d: d.window(4).map(length_of).batch(4), "map before batch"),
     "nothing": (lambda d: d.take(0).map(times).batch(4), ""),
     "not mapped": (lambda d: d.shuffle(9).batch(BATCH), ""),
     "of known length": (

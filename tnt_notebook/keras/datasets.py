@@ -73,11 +73,6 @@ def reshuffles(shuffled: tf.data.Dataset) -> bool:
     return shuffled._reshuffle_each_iteration is not False
 
 
-def in_any_order(dataset: tf.data.Dataset) -> bool:
-    """Whether an op was told that its elements may come in any order."""
-    return getattr(dataset, "_deterministic", "default") == "false"
-
-
 def function_of(mapped: tf.data.Dataset) -> Callable[[Any], Any]:
     """The function of a map, as it was traced, from an element to an element."""
     traced, given = mapped._map_func, mapped._input_dataset.element_spec

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from tnt_notebook.keras.datasets import (
-    in_any_order,
     inputs_of,
     name_of,
     number_of,
@@ -67,11 +66,10 @@ def _without_state(dataset: tf.data.Dataset) -> bool:
     return not state_within(dataset)
 
 
-def _in_order(dataset: tf.data.Dataset) -> bool:
+def _reads_only(dataset: tf.data.Dataset) -> bool:
     # Readers of files count as stateful ops, so that none is merged with another.
     readers = {"FixedLengthRecordDatasetV2", "TFRecordDataset", "TFRecordDatasetV2"}
-    readers |= {"TensorSliceDataset", "TextLineDataset"}
-    return not state_within(dataset) - readers and not in_any_order(dataset)
+    return state_within(dataset) <= readers | {"TensorSliceDataset", "TextLineDataset"}
 
 
 KINDS = {
@@ -82,7 +80,7 @@ KINDS = {
     "batch": Kind(Keeps.batches, _always),
     "shuffle": Kind(steady=lambda dataset: not reshuffles(dataset)),
     "filter": Kind(steady=_without_state),
-    **dict.fromkeys(("interleave", "flat_map"), Kind(steady=_in_order)),
+    **dict.fromkeys(("interleave", "flat_map"), Kind(steady=_reads_only)),
     **dict.fromkeys(("concatenate", "shard", "unbatch"), Kind(steady=_always)),
     **dict.fromkeys(("from_tensor_slices", "from_tensors", "range"), Kind(steady=_always)),
     **dict.fromkeys(

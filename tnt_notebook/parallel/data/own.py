@@ -108,13 +108,13 @@ def _of_whole(batches: tf.data.Dataset, over: Replica) -> Parts:
 def _of_batch(batches: tf.data.Dataset, over: Replica) -> Parts:
     (source,) = inputs_of(batches)
     size, cut = number_of(batches, "batch_size"), early(source)
-    dense = all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(source.element_spec))
-    if not cut.own or size is None or not dense:
-        # Sparse samples become a batch that is as wide as its widest one.
+    # Sparse samples become a batch that is as wide as its widest one.
+    dense = _are(source, tf.TensorSpec)
+    values = _are(cut.all, tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
+    if not (cut.own and dense and values) or size is None:
         return _of_whole(batches, over)
     reading = Reading(_work_of_all(cut))
     drop = bool(number_of(batches, "drop_remainder"))
-
     samples = _own_samples(cut.all.window(size, drop_remainder=drop), over)
     for stage in cut.own:
         match stage:
@@ -126,6 +126,11 @@ def _of_batch(batches: tf.data.Dataset, over: Replica) -> Parts:
                 samples = samples.cache(_file(stage.file, over, size))
     uneven = not drop and _may_have_more(cut.all.cardinality(), size, over)
     return _batched(samples, over, None if uneven else _length(size, over)), reading
+
+
+def _are(dataset: tf.data.Dataset, *kinds: type) -> bool:
+    """Whether all that an element consists of is of these kinds, and not datasets, for instance."""
+    return all(isinstance(spec, kinds) for spec in tf.nest.flatten(dataset.element_spec))
 
 
 def _work_of_all(cut: Early) -> str:
