@@ -7,11 +7,15 @@ import traceback
 from multiprocessing.connection import Client
 from typing import Any
 
-import tensorflow as tf
-from mpi4py import MPI
+from tnt_notebook.engine import deferred
 
-from tests.support import rank_nodes
-from tnt_notebook import comm
+deferred.defer()  # as ranks of clusters do, and these: before Keras is loaded
+
+import tensorflow as tf  # noqa: E402
+from mpi4py import MPI  # noqa: E402
+
+from tests.support import rank_nodes  # noqa: E402
+from tnt_notebook import comm  # noqa: E402
 
 _everyone = MPI.COMM_WORLD
 

@@ -22,7 +22,7 @@ from traitlets.config import Config
 
 from tnt_notebook import comm
 from tnt_notebook.comm import mpi
-from tnt_notebook.engine import cell, fit, host, kernel
+from tnt_notebook.engine import cell, deferred, fit, host, kernel
 from tnt_notebook.engine.log import keep_end
 from tnt_notebook.engine.nanny import Nanny, fork
 from tnt_notebook.engine.placement import (
@@ -108,6 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
         _tell(launcher, here, f"{type(error).__name__}: {error}")
         raise
     kernel.install()
+    deferred.defer()
     engine = RankEngine.instance(
         id=here.rank,
         use_mpi=True,
