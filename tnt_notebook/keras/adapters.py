@@ -67,13 +67,17 @@ def dense_arrays(adapter: DataAdapter) -> Any | None:
         )
 
 
+@tf.autograph.experimental.do_not_convert  # converting takes longer than tracing, and does nothing
 def index_batches(adapter: ArrayDataAdapter) -> tf.data.Dataset:
     """For each batch that an adapter of arrays makes, which samples are in it, in their order.
     Every iterator over it shuffles anew, as the adapter's do."""
-    indices = ArrayDataAdapter(
-        np.arange(adapter._num_samples), batch_size=adapter._batch_size, shuffle=adapter._shuffle
-    )
-    return indices.get_tf_dataset()
+    count, size = adapter._num_samples, adapter._batch_size
+    if adapter._shuffle:
+        return ArrayDataAdapter(
+            np.arange(count), batch_size=size, shuffle=adapter._shuffle
+        ).get_tf_dataset()
+    begins = tf.data.Dataset.range(0, count, size)
+    return begins.map(lambda begin: tf.range(begin, tf.minimum(begin + size, count)))
 
 
 def without_validation_split(arrays: Any, fraction: float) -> tuple[Any, Any]:

@@ -137,7 +137,8 @@ def _shard_arrays(
             lambda leaf: None if leaf is None else tf.gather(leaf, chosen), arrays
         )
 
-    def gather(batch: Any) -> Any:
+    @tf.autograph.experimental.do_not_convert
+    def gather(*batch: Any) -> Any:
         chosen = keras.tree.flatten(batch)[0]
         if over is None:
             return rows(chosen)
@@ -149,11 +150,12 @@ def _shard_arrays(
 
     batches = index_batches(adapter)
     batches = batches.skip(skipped) if skipped else batches
-    dataset = batches.map(lambda *batch: gather(batch), num_parallel_calls=tf.data.AUTOTUNE)
+    dataset = batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE)
     # The thread that tunes a pipeline may miss that its iterator is deleted, and sleep on: all
     # ranks would wait for as long as the iterator has lived, up to a minute (TensorFlow 2.21).
     options = tf.data.Options()
     options.autotune.enabled = False
+    options.experimental_optimization.apply_default_optimizations = False  # as Keras's adapter
     return dataset.prefetch(_AHEAD).with_options(options)
 
 

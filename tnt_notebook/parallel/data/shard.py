@@ -51,6 +51,7 @@ def shard(batches: tf.data.Dataset, over: Replica) -> tf.data.Dataset:
 
     is_tuple = type(batches.element_spec) is tuple  # which tf.data hands over as arguments
 
+    @tf.autograph.experimental.do_not_convert
     def cut_batch(*batch: Any) -> tuple[Any, Share]:
         return cut(batch if is_tuple else batch[0], over)
 
