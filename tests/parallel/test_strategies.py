@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import shutil
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -302,6 +303,28 @@ def test_sharded_is_the_same_as_one_process(ranks, make, n):
         close(weights, alone, 2e-5, 2e-6)
 
 
+class Counted(keras.optimizers.schedules.LearningRateSchedule):
+    """Of a step, it is asked for once in each trace."""
+
+    def __init__(self) -> None:
+        self.traces = 0
+
+    def __call__(self, step: Any) -> float:
+        self.traces += not tf.executing_eagerly()
+        return 0.1
+
+
+def traces(exchange: str, stages: int) -> int:
+    rate = Counted()
+    trained(lambda: mlp(keras.optimizers.SGD(rate)), exchange, stages)
+    return rate.traces
+
+
+@pytest.mark.parametrize(("exchange", "stages"), [("late", 0), ("allreduce", 2)])
+def test_a_step_is_traced_once_whatever_is_kept_beside_it(ranks, exchange, stages):
+    assert ranks.run(2, traces, exchange, stages) == [1, 1]
+
+
 def on_batches(exchange: str) -> list[np.ndarray]:
     keras.utils.set_random_seed(1)
     model, (x, y) = plain_sgd(), classification()
@@ -342,13 +365,20 @@ def cell(folder: str | None, at: int | None, exchange: str) -> Result | str:
     return interrupted.run(interrupted.plain, folder, at, exchange=exchange)
 
 
+def broken_off(ranks, tmp_path: Path, exchange: str) -> dict[int, str]:
+    """Checkpoints of a run on two ranks, once for the two that go on with it, once for three."""
+    folders = {then: str(tmp_path / str(then)) for then in (2, 3)}
+    assert ranks.run(2, cell, folders[2], 7, exchange) == ["broken off"] * 2
+    shutil.copytree(folders[2], folders[3])
+    return folders
+
+
 @pytest.mark.parametrize("exchange", ["late:steps=2", "sharded:small_kb=0"])
 def test_what_is_kept_is_saved_and_goes_on(ranks, tmp_path, exchange):
     (whole, _) = ranks.run(2, cell, None, None, exchange)
+    folders = broken_off(ranks, tmp_path, exchange)
     for then, check in ((2, assert_equal), (3, assert_close)):
-        folder = str(tmp_path / str(then))
-        assert ranks.run(2, cell, folder, 7, exchange) == ["broken off"] * 2
-        for ours in ranks.run(then, cell, folder, None, exchange):
+        for ours in ranks.run(then, cell, folders[then], None, exchange):
             # Where logs are late, what has met at other steps is summed in another order.
             close(ours.histories, whole.histories, 1e-6)
             check(dataclasses.replace(ours, histories=whole.histories), whole)
@@ -357,10 +387,9 @@ def test_what_is_kept_is_saved_and_goes_on(ranks, tmp_path, exchange):
 @pytest.mark.parametrize("exchange", ["powersgd:rank=1", "local:every=3", "server"])
 def test_what_each_rank_keeps_of_its_own_is_saved_too(ranks, tmp_path, exchange):
     (whole, _) = ranks.run(2, cell, None, None, exchange)
+    folders = broken_off(ranks, tmp_path, exchange)
     for then in (2, 3):
-        folder = str(tmp_path / str(then))
-        assert ranks.run(2, cell, folder, 7, exchange) == ["broken off"] * 2
-        came = ranks.run(then, cell, folder, None, exchange)
+        came = ranks.run(then, cell, folders[then], None, exchange)
         if then == 2 and "powersgd" in exchange:  # for a checkpoint its ranks meet
             assert_equal(came[0], whole)
         assert came[0].histories[0]["loss"][-1] == pytest.approx(

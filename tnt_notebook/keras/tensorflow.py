@@ -54,6 +54,19 @@ def is_recorded() -> bool:
     return bool(record.could_possibly_record())
 
 
+def made_while_tracing(value: Any, **options: Any) -> tf.Variable:
+    """A variable for what is traced just now; it has its value at once. Where a function makes one
+    in the usual way, TensorFlow throws its trace away, and traces all of it again.
+
+    Args:
+        options: others of tf.Variable.
+    """
+    with tf.init_scope():
+        return tf.Variable(
+            value, trainable=False, experimental_enable_variable_lifting=False, **options
+        )
+
+
 @contextlib.contextmanager
 def outside_of_tracing() -> Iterator[None]:
     """Inside, ops run at once, as in ``tf.init_scope``, which would keep tapes from recording."""

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import World
 from tnt_notebook.keras.state import tensor_of
+from tnt_notebook.keras.tensorflow import made_while_tracing
 from tnt_notebook.parallel.combine import Change, Part, combine_changes
 from tnt_notebook.parallel.data import Share
 
@@ -67,10 +68,8 @@ class Pool:
         for change in changes:
             variable = tensor_of(change.variable)
             if id(change.variable) not in self._bases:
-                with tf.init_scope():
-                    self._bases[id(change.variable)] = tf.Variable(
-                        variable, trainable=False, name=f"tnt_base_{change.variable.name}"
-                    )
+                name = f"tnt_base_{change.variable.name}"
+                self._bases[id(change.variable)] = made_while_tracing(variable, name=name)
             self._changes[id(change.variable)] = change._replace(before=None)
             if change.rule != "same":
                 variable.assign(tf.where(share.local > 0, variable, change.before))

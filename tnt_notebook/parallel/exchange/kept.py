@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.errors import CheckpointError
+from tnt_notebook.keras.tensorflow import made_while_tracing
 
 #: What becomes of a value when training goes on on another number of ranks: all have the same one;
 #: their sum counts; their sum does, each multiplied by the rank's :data:`SHARE` of the batch.
@@ -64,10 +65,10 @@ class Kept:
                 begin = self._restored.pop(key, None)
                 if begin is None:
                     begin = initial() if initial else np.zeros(shape, like.dtype.as_numpy_dtype)
-                self._variables[key] = tf.Variable(
-                    begin, trainable=False, dtype=like.dtype, shape=tf.TensorShape(like.shape),
-                    name=key.replace(" ", "_"),
-                )  # fmt: skip
+            self._variables[key] = made_while_tracing(
+                begin, dtype=like.dtype, shape=tf.TensorShape(like.shape),
+                name=key.replace(" ", "_"),
+            )  # fmt: skip
             self._rules[key] = rule
         return self._variables[key]
 

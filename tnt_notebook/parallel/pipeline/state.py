@@ -15,9 +15,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.keras.state import tensor_of
+from tnt_notebook.keras.tensorflow import made_while_tracing
 from tnt_notebook.parallel.combine import Change
 from tnt_notebook.parallel.step import Step
 
@@ -102,8 +104,7 @@ class StageState:
 
 
 def _made(shape: tf.TensorShape | tuple[int, ...], dtype: tf.DType) -> tf.Variable:
-    with tf.init_scope():
-        return tf.Variable(tf.zeros(shape, dtype), trainable=False)
+    return made_while_tracing(np.zeros(tuple(shape), dtype.as_numpy_dtype))
 
 
 def _dtype(held: tf.Variable, rule: str) -> tf.DType:
