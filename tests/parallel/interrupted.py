@@ -159,7 +159,7 @@ def run(
     Returns:
         What it came to; ``"broken off"`` if it was.
     """
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     keras.utils.set_random_seed(int.from_bytes(os.urandom(3)))  # the checkpoint's has to win
     checkpoint = None
     if folder is None and not options:

@@ -66,7 +66,8 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizers(ranks, name):
-    compare(ranks, 2, mlp, TWO | {"recompute": True}, (name, OPTIMIZERS[name]), atol=1e-5)
+    options = TWO | {"recompute": True}
+    compare(ranks, 2, mlp, options, (name, OPTIMIZERS[name]), evaluated=False, atol=1e-5)
 
 
 def several_optimizers() -> keras.optimizers.Optimizer:
@@ -120,12 +121,13 @@ def of_own_making() -> keras.Model:
 )
 def test_what_is_of_ones_own_need_not_have_a_config(ranks, make, optimizer):
     arguments = {"power": 1.1} if optimizer is WithoutConfig else {}
-    compare(ranks, 2, make, {"stages": 2}, (optimizer, arguments))
+    compare(ranks, 2, make, {"stages": 2}, (optimizer, arguments), evaluated=False)
 
 
 @pytest.mark.core
 def test_shared_weights_count_once_in_the_norm_of_all(ranks):
-    compare(ranks, 2, transformer, TWO, ("SGD", {"learning_rate": 1.0, "global_clipnorm": 0.01}))
+    optimizer = "SGD", {"learning_rate": 1.0, "global_clipnorm": 0.01}
+    compare(ranks, 2, transformer, TWO, optimizer, evaluated=False)
 
 
 @pytest.mark.core

@@ -175,7 +175,7 @@ def test_training_goes_on_with_another_number_of_stages(ranks, saved, tmp_path, 
     close(ours, state)
 
 
-#: Trains 24 layers with 4 MB of weights each; with Adam's two slots and gradients that is 400 MB.
+#: Trains 12 layers with 8 MB of weights each; with Adam's two slots and gradients that is 400 MB.
 BIG = """
 import resource, sys
 
@@ -183,14 +183,14 @@ import keras
 
 import tnt_notebook as tnt
 
-base, limit_mb, n = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, int(sys.argv[1]), 24
+base, limit_mb, n = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, int(sys.argv[1]), 12
 if limit_mb:
     resource.setrlimit(resource.RLIMIT_DATA, (limit_mb << 20, limit_mb << 20))
 keras.utils.set_random_seed(3)
 with tnt.lazy():
-    model = keras.Sequential([keras.Input((1024,)), *(keras.layers.Dense(1024) for _ in range(n))])
+    model = keras.Sequential([keras.Input((1448,)), *(keras.layers.Dense(1448) for _ in range(n))])
 model.compile("adam", "mse", jit_compile=False)
-x = keras.random.normal((16, 1024), seed=1)
+x = keras.random.normal((16, 1448), seed=1)
 ranks = tnt.world().size
 trained = tnt.Model(model, pipeline=tnt.Pipeline(ranks, 4, cut_at=[
     layer.name for layer in model.layers[n // ranks :: n // ranks]]))
@@ -238,8 +238,8 @@ from tnt_notebook.plan.families import make
 from tests.pipeline.test_memory import peak_bytes
 
 keras.utils.set_random_seed(1)
-schedule, micro_batches, rows = sys.argv[1], 8, 2048
-width, layers = 256, 12
+schedule, micro_batches, rows = sys.argv[1], 8, 4096
+width, layers = 128, 12
 model = keras.Sequential(
     [keras.Input((width,)), *(keras.layers.Dense(width, "relu") for _ in range(layers))]
 )

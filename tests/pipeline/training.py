@@ -47,7 +47,11 @@ def pipeline_of(model: keras.Model, options: Options) -> tnt.Pipeline:
 
 
 def trained(
-    make: Make, options: Options | None, optimizer: Any = ADAM, compiled: Any = None
+    make: Make,
+    options: Options | None,
+    optimizer: Any = ADAM,
+    compiled: Any = None,
+    evaluated: bool = True,
 ) -> Outcome:
     """Fits, evaluates and predicts.
 
@@ -55,6 +59,7 @@ def trained(
         options: of the pipeline; ``None``: with Keras alone.
         optimizer: its name, or what makes it, and options.
         compiled: more options of ``compile``, or what makes them.
+        evaluated: False: it only fits, without validation.
     """
     kind, arguments = optimizer
     several = make is several_inputs_and_outputs
@@ -74,16 +79,19 @@ def trained(
         "x": x if len(x) > 1 else x[0],
         "y": dict(zip(("early", "late"), y, strict=True)) if several else y[0],
     }
-    fit = {**data, "batch_size": 10, "epochs": 2, "validation_data": tuple(data.values())}
+    fit = {**data, "batch_size": 10, "epochs": 2}
+    if evaluated:
+        fit["validation_data"] = tuple(data.values())
     if len(outputs) == 1 and len(outputs[0].shape) == 2:
         fit["sample_weight"] = np.abs(numbers(SAMPLES, seed=5))
     in_stages = None if options is None else lambda model: pipeline_of(model, options)
-    return train(model, fit, options is not None, {**data, "batch_size": 7}, in_stages)
+    evaluate = {**data, "batch_size": 7} if evaluated else None
+    return train(model, fit, options is not None, evaluate, in_stages)
 
 
 def refused(make: Make, options: Options, x: Any = None) -> str:
     """Why this rank does not train the model in two stages, or as many as the options say."""
-    keras.utils.clear_session()  # names of values count from here, on all ranks
+    keras.utils.clear_session(free_memory=False)  # names of values count from here, on all ranks
     model = make()
     model.compile("sgd", "mse")
     x = numbers(8, 8) if x is None else tf.constant(x)
@@ -98,16 +106,18 @@ def compare(
     n: int,
     make: Make,
     options: Options,
-    *how: Any,
+    optimizer: Any = ADAM,
+    compiled: Any = None,
+    evaluated: bool = True,
     same_parts: bool = False,
     **tolerance: float,
 ) -> None:
     """With one process that sees whole batches, or micro-batches of the same size.
 
     Args:
-        how: see `trained`.
+        optimizer, compiled, evaluated: see `trained`.
     """
-    whole = None
+    whole, how = None, (optimizer, compiled, evaluated)
     if same_parts:
         parts = options.get("micro_batches", 3) * (n // options["stages"])
         alone = {"stages": 1, "cut_at": (), "schedule": "1f1b", "micro_batches": parts}
