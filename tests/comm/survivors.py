@@ -58,6 +58,7 @@ def outlive(
     expected = set(world.seats) - {*seats, *later}
     note = Path(f"died.{amid}.{min(seats)}")
     group = world.split(0)
+    part = world.apart(int(seat in seats or seat in later))
     # With files: in a collective one may still be when another has left it, and dies.
     here = [Path(f"here.{amid}.{min(seats)}.{other}") for other in world.seats]
     here[world.rank].touch()
@@ -68,12 +69,18 @@ def outlive(
     told_at = time.monotonic()
     if seat in later:
         _die_within(0.01, note)
+    elif seat not in seats:  # it may be about to
+        assert part.failure is None, part.failure  # nobody of it has died
+        works(part)
     world.recover()
     recovered_at = time.monotonic()
     while set(world.seats) != expected:  # the last of them died after the recovery
         _told_in(rest, _live)
         world.recover()
     works(world)
+    works(part)
+    world.barrier()
+    part.close()
     assert comm.survives()
     assert world.can_grow == (len(set(world.hosts)) == 1)
     with contextlib.suppress(CommunicationError):

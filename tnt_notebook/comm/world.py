@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -158,6 +158,31 @@ class World(Communicator):
             CommunicationError: a rank that lives does not come, or there are no links between them.
         """
         recovery.recover(self._connection)
+
+    def apart(self, color: int) -> World:
+        """A world of its own of the ranks that give the same color, numbered anew. Collective.
+
+        Unlike a group (:meth:`split`) it has links and an engine of its own: what fails in it, or
+        dies, ends nothing in the others, and it recovers by itself. It can lose ranks, and get no
+        new ones. Close it when all of them are done with it.
+
+        Raises:
+            CommunicationError: there are no links between its ranks.
+        """
+        connection, communicator = self._connection, None
+        if (parent := connection.parent) is not None:
+            order = self.rank
+            split: Any = survival.bounded(lambda: parent.Split(color, order), "part")
+            communicator = split if split.size > 1 else None
+        try:
+            return World(
+                communicator, self.timeout_s, connection.transport, connection.lanes,
+                connection.link_mbit,
+            )  # fmt: skip
+        finally:
+            if parent is not None:
+                with mpi.turn():
+                    split.Free()  # the world has its own
 
     def grow(self, command: Callable[[int], Sequence[str]]) -> None:
         """Starts ranks for the seats that are vacant, on the hosts where they were. Collective.
