@@ -27,6 +27,8 @@ class Call(StrEnum):
     FILL_SEATS = "cell:fill_seats"  # ranks that live: to start others for those that died
     RUN_FIT = "fit:run_fit_cell"  # all ranks
     FIT_RESULT = "fit:result_of"  # all ranks, from a notebook that has not begun the fit
+    DIVIDE = "trial:divide"  # ranks that live: into groups, each a world of its own
+    RUN_TRIAL = "trial:run_trial"  # the ranks of a group
     MODEL = "fit:model_bytes"  # rank 0: what has been trained
     MEASURE = "bench:measure"  # all ranks
     SAVE_RULES = "bench:save"  # rank 0: what has been measured, for later
@@ -44,8 +46,8 @@ class Call(StrEnum):
 class Published(StrEnum):
     """Data that ranks publish while a call goes on, under one key each; rank 0 alone, mostly."""
 
-    FRAME = "tnt_frame"  # telemetry, during RUN_FIT
-    ACTIVITIES = "tnt_activities"  # each rank what it does, during RUN_FIT
+    FRAME = "tnt_frame"  # telemetry, during RUN_FIT and RUN_TRIAL
+    ACTIVITIES = "tnt_activities"  # each rank what it does, during these
     MEASURED = "tnt_bench"  # how far it is, during MEASURE
     PLANNED = "tnt_plan"  # how far it is, during PLAN
 

@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ipyparallel.engine.datapub import publish_data
 from IPython import get_ipython
@@ -29,6 +29,9 @@ from tnt_notebook.errors import ModelError, StoppedError
 from tnt_notebook.protocol import Published
 from tnt_notebook.telemetry import Frame, State, activities, run_writer
 from tnt_notebook.telemetry.activities import Activities
+
+if TYPE_CHECKING:
+    from tnt_notebook.parallel.session import Run
 
 _TOUCH_S = 20.0
 _LOOK_S = 1.0
@@ -60,12 +63,13 @@ def run_fit_cell(
         ``{"history", "epochs", "stopped", "runs"}`` of the last fit and of all runs, or
         ``{"error": {"ename", "evalue", "traceback", "line"}}`` when cell or training failed here.
     """
-    global _last
+    global _last, _model
     _last = None
-    world = comm.world()
-    log = activities.Log(world.seats[world.rank], world.size, _publish)
-    with _busy() if world.rank == 0 else contextlib.nullcontext(), activities.logged(log):
-        result = _run(cell, options, kept)
+    with _busy() if comm.rank() == 0 else contextlib.nullcontext():
+        result, runs = run_distributed(cell, options, kept)
+    if runs:
+        fits = [run for run in runs if run.kind == "fit"]
+        _model = (fits or runs)[-1].model
     _last = (kept["folder"] if kept else "", result)
     return result
 
@@ -82,8 +86,26 @@ def result_of(run: str) -> dict[str, Any]:
     return _last[1]
 
 
-def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dict[str, Any]:
-    global _model
+def run_distributed(
+    cell: str, options: dict[str, Any], kept: dict[str, Any] | None
+) -> tuple[dict[str, Any], list[Run]]:
+    """Runs a cell distributed over the ranks of this process's world, and tells what they do.
+
+    Args:
+        cell, options, kept: as of :func:`run_fit_cell`.
+
+    Returns:
+        What :func:`run_fit_cell` returns; and what has run, nothing if cell or training failed.
+    """
+    world = comm.world()
+    log = activities.Log(world.seats[world.rank], world.size, _publish)
+    with activities.logged(log):
+        return _run(cell, options, kept)
+
+
+def _run(
+    cell: str, options: dict[str, Any], kept: dict[str, Any] | None
+) -> tuple[dict[str, Any], list[Run]]:
     stop.forget()  # now: a person may press Stop while TensorFlow is loading
     activities.begin("import")
     preload.finish()
@@ -110,16 +132,15 @@ def _run(cell: str, options: dict[str, Any], kept: dict[str, Any] | None) -> dic
     except StoppedError:
         stopped = True
     except BaseException as error:  # Ctrl-C and sys.exit too: the notebook must be told
-        return {"error": _describe(error, result)}
+        return {"error": _describe(error, result)}, []
     fits = [run for run in session.runs if run.kind == "fit"]
     history = dict(fits[-1].history) if fits else {}
-    _model = fits[-1].model if fits else session.runs[-1].model
     return {
         "history": history,
         "epochs": len(next(iter(history.values()), [])),
         "stopped": stopped or any(run.stopped for run in session.runs),
         "runs": [{"kind": run.kind, "history": dict(run.history)} for run in session.runs],
-    }
+    }, session.runs
 
 
 def _publish(news: Activities) -> None:
