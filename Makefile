@@ -74,7 +74,7 @@ $(READY): $(BUILT_FROM) $(if $(filter-out $(TENSORFLOW),$(INSTALLED)),no-venv)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt cmake nanobind ninja scikit-build-core
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation \
-		--editable '.[$(TENSORFLOW),mpi,lab,test,check,docs]'
+		--editable '.[$(TENSORFLOW),mpi,lab,sweep,test,check,docs]'
 	@mkdir -p $(LOCAL)
 	@touch $@
 

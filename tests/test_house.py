@@ -18,12 +18,12 @@ CHECKOUT = Path(__file__).parents[1]
 
 #: Whom each room may know; and, through them, those whom they may know.
 ROOMS = {
-    "magics": ("cluster", "dashboard", "plan", "telemetry"),
-    "cluster": ("dashboard", "telemetry"),
-    "dashboard": ("plan", "telemetry"),
+    "magics": ("cluster", "dashboard", "plan", "sweep", "telemetry"),
+    "cluster": ("dashboard", "sweep", "telemetry"),
+    "dashboard": ("plan", "sweep", "telemetry"),
     "engine": ("parallel",),
     "parallel": ("comm", "keras", "plan", "telemetry"),
-    **dict.fromkeys(("comm", "keras", "plan", "telemetry"), ()),
+    **dict.fromkeys(("comm", "keras", "plan", "sweep", "telemetry"), ()),
 }
 
 #: Single files of another room that a room may know.

@@ -153,6 +153,11 @@ class TraceError(TntError):
     """A run that was kept cannot be found or read."""
 
 
+class SweepError(TntError):
+    """A sweep cannot be as it is asked for, or its study cannot be kept; the message says what to
+    do."""
+
+
 class CheckpointError(TntError):
     """Checkpoints cannot be kept or read; the message says what to do. Where ranks have agreed on
     it, raised on all of them."""
