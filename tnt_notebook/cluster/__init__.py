@@ -9,14 +9,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Cluster", "Fit", "Links", "RankStatus"]
+__all__ = ["Cluster", "Fit", "Links", "RankStatus", "Sweep"]
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster.cluster import Cluster
     from tnt_notebook.cluster.fit import Fit
     from tnt_notebook.cluster.status import Links, RankStatus
+    from tnt_notebook.cluster.sweep import Sweep
 
-_HOME = {"Cluster": "cluster", "Fit": "fit", "Links": "status", "RankStatus": "status"}
+_HOME = {
+    "Cluster": "cluster", "Fit": "fit", "Links": "status", "RankStatus": "status", "Sweep": "sweep",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -25,6 +25,22 @@ def no_report(line: str) -> None:
     """Reports progress to nobody."""
 
 
+class Several:
+    """What runs side by side, on ranks of its own each."""
+
+    def __init__(self) -> None:
+        self._executions: list[Execution] = []
+
+    def add(self, execution: Execution) -> None:
+        """One has begun."""
+        self._executions = [e for e in self._executions if e.pending] + [execution]
+
+    @property
+    def pending(self) -> list[int]:
+        """Ranks that have not answered."""
+        return sorted(rank for execution in self._executions for rank in execution.pending)
+
+
 class CellQueue:
     """The queue of one set of ranks, from their start until they are stopped or started anew.
 
@@ -40,7 +56,7 @@ class CellQueue:
 
     def __init__(self, alive: Callable[[], Engines], restart: Callable[[], None]) -> None:
         self.closed = False
-        self.running: Execution | None = None
+        self.running: Execution | Several | None = None
         self.needs_recovery = False
         self._alive = alive
         self._restart = restart
@@ -84,11 +100,11 @@ class CellQueue:
                     pass
             if self.closed:
                 raise ClusterError("The cluster was stopped or restarted while this waited.")
-            if self.running is not None:
+            if isinstance(self.running, Execution):
                 report("waiting for the interrupted cell to end")
                 self.follow(self.running)
             if gone := [rank for rank in engines.dead() if rank not in engines.lost]:
-                raise self._death(engines, gone)  # at rest
+                raise self.death(engines, gone)  # at rest
             self._recover(engines)
             yield engines
         finally:
@@ -110,7 +126,7 @@ class CellQueue:
             raise  # it stays the running one: the next cell waits for it
         except RanksDied as death:
             self._ended(execution)
-            raise self._death(engines, death.ranks) from None
+            raise self.death(engines, death.ranks) from None
         except RanksStuck as stuck:
             self._ended(execution)
             raise self._free_by_restart(engines, execution, stuck) from None
@@ -118,6 +134,16 @@ class CellQueue:
             self._ended(execution)
             raise
         self._ended(execution)
+
+    @contextmanager
+    def several(self) -> Iterator[Several]:
+        """Around executions side by side, for which others wait. After it ranks may have failed."""
+        self.running = several = Several()
+        try:
+            yield several
+        finally:
+            self.running = None
+            self.needs_recovery = True
 
     def _is_first(self, ticket: object, timeout_s: float) -> bool:
         with self._changed:
@@ -137,7 +163,12 @@ class CellQueue:
             self.running = None
             self.needs_recovery = self.needs_recovery or bool(execution.failures)
 
-    def _death(self, engines: Engines, known: list[int]) -> DeathError:
+    def death(self, engines: Engines, known: list[int]) -> DeathError:
+        """The error of ranks that have died, which are lost from now on.
+
+        Args:
+            known: of which it is known; others may have died with them.
+        """
         ranks = engines.deaths(known)
         why, words = engines.last_words(ranks)
         engines.end(ranks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tnt_notebook.cluster import crowding, fit_note, start
 from tnt_notebook.cluster import record as records
@@ -15,6 +15,10 @@ from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.cluster.request import asked
 from tnt_notebook.errors import TntError
 from tnt_notebook.telemetry import archive
+
+if TYPE_CHECKING:
+    from tnt_notebook.cluster.sweep import Sweep
+    from tnt_notebook.sweep.space import Task
 
 _SNAPSHOT_S = 30.0  # between checkpoints that nobody has asked for, to go on from
 _RESULT_S = 10.0  # for the ranks to give the result of a fit that has ended
@@ -103,6 +107,22 @@ class Cluster(Ranks):
             options = {**options, "checkpoint": {**kept, "resume": False}}
         run = str(archive.new_folder(title))
         return Fit(self, fit_note.FitNote(title, run, options, cell, on_failure, restarts))
+
+    def sweep(self, cell: str, task: Task, title: str = "sweep") -> Sweep:
+        """Begins a sweep of a cell on groups of the ranks, and returns its handle at once.
+
+        Args:
+            cell: ordinary Keras code.
+            task: what is to be tried.
+            title: what the live view shows.
+
+        Raises:
+            SweepError: it cannot be as it is asked for; nothing has begun.
+        """
+        from tnt_notebook.cluster.sweep import Sweep
+
+        self._alive()
+        return Sweep(self, task, cell, title)
 
     @property
     def has_begun_fit(self) -> bool:

@@ -60,12 +60,13 @@ class Execution:
     """A request that runs on some ranks of a cluster.
 
     Args:
-        engines: of the cluster; if any of them dies, none can go on.
+        engines: of the cluster.
         ranks: where to run.
         on_data: called with what a rank publishes as data, in the thread that waits.
         tails: of the ranks' logs: to be shown where their messages go to another notebook.
         on_tick: called again and again while it waits.
         clears: whether ranks may clear what the cell shows.
+        needs: if any of these dies, none can go on; default: all of the cluster that live.
     """
 
     def __init__(
@@ -76,8 +77,10 @@ class Execution:
         tails: LogTails | None = None,
         on_tick: Callable[[], None] | None = None,
         clears: bool = True,
+        needs: Sequence[int] | None = None,
     ) -> None:
         self.ranks = list(ranks)
+        self._needs = None if needs is None else set(needs)
         self._engines = engines
         self._client = engines.client
         self._on_data = on_data
@@ -285,7 +288,7 @@ class Execution:
     def _check_ranks(self) -> None:
         if not self._unanswered:
             return
-        dead = [rank for rank in self._engines.dead() if rank not in self._engines.lost]
+        dead = self._newly_dead()
         if dead and self._engines.restarting:
             self._give_up(EndedError(RESTARTED))
         if dead:
@@ -310,6 +313,12 @@ class Execution:
         if waited > GIVE_UP_AFTER_S:
             died, stuck = RanksDied(self._died), RanksStuck(sorted(self.failures), self.pending)
             self._give_up(died if self._died else stuck)
+
+    def _newly_dead(self) -> list[int]:
+        dead = self._engines.dead()
+        if self._needs is not None:  # all lived when it began; another may have been told since
+            return [rank for rank in dead if rank in self._needs]
+        return [rank for rank in dead if rank not in self._engines.lost]
 
     def _give_up(self, error: ClusterError) -> NoReturn:
         self._output.show_rest(time.monotonic())

@@ -48,3 +48,8 @@ def read(folder: RunFolder) -> FitNote | None:
         return note if all(0 <= size < 1 << 60 for size in note.logs) else None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+
+
+def remove(folder: RunFolder) -> None:
+    """Forgets the latest fit: what runs now is none, and cannot be followed."""
+    (folder.path / _NAME).unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from tnt_notebook.cluster.options import OPTIONS, Request
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.record import Record
 from tnt_notebook.cluster.status import Links, RankStatus, rank_statuses
-from tnt_notebook.errors import ClusterError, NoClusterError, RankError
+from tnt_notebook.errors import ClusterError, DeathError, NoClusterError, RankError
 from tnt_notebook.protocol import Call
 from tnt_notebook.words import number
 
@@ -294,6 +294,17 @@ class Ranks:
     def draw(self) -> Ticket:
         """A place behind the cells and fits that came before; to be given back."""
         return self._queue, self._queue.draw()
+
+    # For the handle of a sweep ------------------------------------------------------------
+
+    @property
+    def queue(self) -> CellQueue:
+        """Of these ranks, until they are started anew."""
+        return self._queue
+
+    def death(self, ranks: list[int]) -> DeathError:
+        """The error of ranks that have died amid something; they are lost from now on."""
+        return self._queue.death(self._alive(), ranks)
 
     # Inside -------------------------------------------------------------------------------
 

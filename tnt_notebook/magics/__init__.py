@@ -26,12 +26,13 @@ def register(shell: InteractiveShell) -> None:
     from tnt_notebook.magics.own_output import leave_banner_out
     from tnt_notebook.magics.plan_magic import tnt_plan
     from tnt_notebook.magics.session import Session
+    from tnt_notebook.magics.sweep_magic import tnt_sweep
     from tnt_notebook.magics.trace_magic import tnt_trace
     from tnt_notebook.magics.typed import typed
 
     session = sessions[shell] = Session(shell)
     lines = (tnt_cluster, tnt_push, tnt_pull, tnt_plan, tnt_bench, tnt_trace)
-    for kind, magics in (("line", lines), ("cell", (tnt, tnt_fit))):
+    for kind, magics in (("line", lines), ("cell", (tnt, tnt_fit, tnt_sweep))):
         for magic in magics:
             function = session.magics[kind][magic.__name__] = typed(magic, session)
             shell.magics_manager.register_function(function, kind, magic.__name__)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 #: Options whose values are files or folders.
-_PATHS = ("--checkpoint", "--hostfile", "--to")
+_PATHS = ("--checkpoint", "--hostfile", "--study", "--to")
 
 
 class TntCompletion:

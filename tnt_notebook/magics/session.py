@@ -18,7 +18,7 @@ from tnt_notebook.magics.completion import TntCompletion
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-    from tnt_notebook.cluster import Cluster, Fit
+    from tnt_notebook.cluster import Cluster, Fit, Sweep
 
 _TAKEN = {*dir(builtins), "In", "Out", "exit", "get_ipython", "quit"}
 _LONGEST = 100  # folders of runs have it in their names
@@ -42,7 +42,7 @@ class Session:
         self.closed = threading.Event()
         self.magics: dict[str, dict[str, Callable[..., Any]]] = {"line": {}, "cell": {}}
         self.completion: TntCompletion | None = None
-        self._fits: list[Fit] = []  # of which there may be something to say
+        self._fits: list[Fit | Sweep] = []  # of which there may be something to say
 
     @property
     def cluster(self) -> Cluster:
@@ -72,10 +72,11 @@ class Session:
         """Gives a variable of the notebook a value."""
         self.shell.push({name: value})
 
-    def follow(self, fit: Fit) -> None:
-        """Makes a fit the notebook's: a variable, the last run, and what an interrupt means."""
+    def follow(self, fit: Fit | Sweep) -> None:
+        """Makes a fit the notebook's, or a sweep: a variable, the last run, and what an interrupt
+        means."""
         self.bind(fit.title, fit)
-        self.last_run = fit.folder
+        self.last_run = getattr(fit, "folder", None)  # of a sweep each trial has one
         self._fits.append(fit)
         _interrupt_reaches(self.shell, fit)
 
@@ -101,7 +102,7 @@ def check_name(name: str) -> None:
         raise UsageError(f"--name {name}: the notebook itself needs this name")
 
 
-def _interrupt_reaches(shell: InteractiveShell, fit: Fit) -> None:
+def _interrupt_reaches(shell: InteractiveShell, fit: Fit | Sweep) -> None:
     """Makes an interrupt of the idle kernel one of this fit; to be called in a cell.
 
     A kernel ignores interrupts while no cell runs. What it is to do then, it keeps while one runs.

@@ -1,0 +1,236 @@
+"""The handle of a sweep: many trials of one cell on parts of the cluster, while the notebook goes
+on."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from html import escape
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+
+from tnt_notebook.cluster.course import Course
+from tnt_notebook.cluster.ranks import Ranks
+from tnt_notebook.dashboard.sweep_figure import figure_of
+from tnt_notebook.dashboard.sweep_picture import best_line, headline
+from tnt_notebook.dashboard.sweep_view import SweepView
+from tnt_notebook.errors import DeathError, EndedError, RankError, SweepError, TntError
+from tnt_notebook.sweep.board import Board, Row
+from tnt_notebook.sweep.results import frame_of, row_of
+from tnt_notebook.sweep.space import Task
+from tnt_notebook.sweep.study import Study
+from tnt_notebook.words import number
+
+
+class Sweep:
+    """A sweep of a cell: queued, then running, then finished, stopped (by a person, or because its
+    time is over) or failed.
+
+    Example::
+
+        sweep.best              # the best trial so far: .number, .settings, .value
+        sweep.frame()           # all trials, for pandas
+        sweep.stop(3)           # ends one trial, and without a number all of them
+        sweep.wait()
+    """
+
+    def __init__(self, cluster: Ranks, task: Task, cell: str, title: str = "sweep") -> None:
+        """
+        Args:
+            task: what is to be tried.
+            cell: ordinary Keras code.
+
+        Raises:
+            SweepError: it cannot be; nothing has begun.
+        """
+        task.check()
+        if task.each > (there := len(cluster.living)):
+            raise SweepError(
+                f"--each {task.each}: the cluster has {there} {number(there, 'rank', 'ranks')}, "
+                f"and a trial cannot have more."
+            )
+        self.title, self._task = title, task
+        self._study = Study(task, cell)
+        self._earlier = [row_of(trial) for trial in self._study.trials]
+        self._state = "queued"
+        self._error: TntError | None = None
+        self._is_seen = False  # whether a person has looked at the error
+        self._by_person = self._aborted = False
+        self._began, self._took = time.time(), 0.0
+        self._ended = threading.Event()
+        self._clock: threading.Timer | None = None
+        self._view = SweepView(title, lambda: self.board, self.stop)
+        self._course = Course(cluster, task, self._study, cell, title, self._view.update)
+        if self._study.said:
+            self._course.note(self._study.said)
+        self._view.show()
+        # Now, and not when the thread begins: what is run after this waits for it.
+        self._ticket = cluster.draw()
+        threading.Thread(
+            target=contextvars.copy_context().run, args=(self._run,), name=f"tnt-sweep-{title}",
+            daemon=True,
+        ).start()  # fmt: skip
+
+    @property
+    def state(self) -> str:
+        """``queued``, ``running``, ``finished``, ``stopped`` or ``failed``."""
+        return self._state
+
+    @property
+    def error(self) -> TntError | None:
+        """What went wrong, or None. A trial that failed is no error of the sweep."""
+        self._is_seen = self._is_seen or self._error is not None
+        return self._error
+
+    @property
+    def unseen(self) -> str:
+        """That it failed, in a line, until somebody has asked for its error; else nothing."""
+        if self._state != "failed" or self._is_seen or self._error is None:
+            return ""
+        first = str(self._error).partition("\n")[0]
+        return f"{self.title} has failed: {first} ({self.title}.wait() raises it)"
+
+    @property
+    def board(self) -> Board:
+        """All trials so far, as they are shown."""
+        rows = [*self._earlier, *(trial.row for trial in self._course.trials)]
+        state, error = {"queued": "starting"}.get(self._state, self._state), self._error
+        if state == "running" and self._course.ends.is_set():
+            state = "stopping"
+        return Board(
+            self.title, state, self._task.objective, self._task.space, self._task.trials, rows,
+            self._course.notes, "" if error is None else getattr(error, "whole", str(error)),
+            self._took or time.time() - self._began,
+        )  # fmt: skip
+
+    @property
+    def best(self) -> Row | None:
+        """The best trial that has come to its end, with its ``number``, ``settings`` and ``value``;
+        None as long as there is none."""
+        return self.board.best
+
+    @property
+    def study(self) -> Any:
+        """Optuna's study, for its own analyses and figures."""
+        return self._study.optuna
+
+    def frame(self) -> Any:
+        """All trials so far, a row each, as a pandas DataFrame: settings, state, objective, epochs,
+        seconds of the median step and in all, ranks, and why it failed.
+
+        Raises:
+            SweepError: pandas is not installed.
+        """
+        return frame_of(self.board)
+
+    def figure(self) -> Any:
+        """Parallel coordinates of the trials so far, as a plotly figure."""
+        return figure_of(self.board)
+
+    def stop(self, trial: int | None = None) -> None:
+        """Ends a trial after its current step, or all of them and the sweep; returns at once.
+
+        Args:
+            trial: its number; all when None. Other trials go on, and new ones begin.
+
+        Raises:
+            ValueError: no such trial runs.
+        """
+        if trial is None:
+            self._by_person = True
+            self._course.stop()
+        elif trial in (running := self._course.running):
+            running[trial].stop()
+        else:
+            raise ValueError(f"trial {trial} of {self.title} does not run")
+        self._view.update()
+
+    def abort(self) -> None:
+        """Ends all trials wherever their ranks are; returns at once."""
+        self._by_person = self._aborted = True
+        self._course.abort()
+
+    def interrupt(self) -> None:
+        """What the notebook's interrupt does: stops all, and aborts them the second time."""
+        if not self._course.ends.is_set():
+            print(f"stopping {self.title} after the current steps (interrupt again to abort)")
+            self.stop()
+        else:
+            print(f"aborting {self.title}")
+            self.abort()
+
+    def wait(self, timeout: float | None = None) -> Sweep:
+        """Waits for the end. Ctrl-C, or the notebook's interrupt, stops all trials after their
+        current steps; a second one aborts them.
+
+        Raises:
+            TimeoutError: it still runs after ``timeout`` seconds.
+            RankError, ClusterError, ModelError: the sweep failed.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._ended.is_set():
+            try:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if not self._ended.wait(left):
+                    raise TimeoutError(f"{self.title} still runs after {timeout:g} s.")
+            except KeyboardInterrupt:
+                if self._aborted:
+                    raise
+                self.interrupt()
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def __repr__(self) -> str:
+        board = self.board
+        said = filter(None, [self._state, headline(board), best_line(board)])
+        return f"<{self.title}: {', '.join(said)}>"
+
+    def _ipython_display_(self) -> None:
+        """Shows the live view again, while it lives and where there is a notebook."""
+        if self._ended.is_set() or getattr(get_ipython(), "kernel", None) is None:
+            raise NotImplementedError  # IPython goes on with what follows
+        self._view.show_again()
+
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(repr(self)[1:-1])}</code>"
+
+    # In its own thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        state = "failed"
+        try:
+            self._course.run(self._ticket, self._begin)
+            state = "stopped" if self._course.ends.is_set() else "finished"
+        except TntError as error:
+            self._error = error
+            ended = self._by_person and not isinstance(error, DeathError)
+            if ended or isinstance(error, EndedError):
+                state = "stopped"
+        except BaseException as error:
+            # A fault of ours must reach the person as well, not end in a thread's last words.
+            self._error = RankError(f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            if self._clock is not None:
+                self._clock.cancel()
+            self._study.close()
+            self._state, self._took = state, time.time() - self._began
+            self._view.finish(self.board)
+            self._ended.set()
+
+    def _begin(self) -> None:
+        """The ranks are divided, for the first time or once more."""
+        if self._state == "queued":
+            self._state, self._began = "running", time.time()
+            if self._task.timeout_s is not None:
+                self._clock = threading.Timer(self._task.timeout_s, self._time_is_over)
+                self._clock.daemon = True
+                self._clock.start()
+        self._view.update()
+
+    def _time_is_over(self) -> None:
+        self._course.note("Its time is over: what ran was stopped.")
+        self._course.stop()
