@@ -2,8 +2,18 @@
 // the header and what the buttons do. tnt_notebook/dashboard/sweep_view.py lists the traits.
 
 import { button, make, setText } from "./dom.js";
+import { leaveBehind } from "./leave.js";
 
 const LIVE = new Set(["starting", "running", "stopping"]);
+
+function initialize({ model }) {
+  const leave = () => {
+    const left = model.get("left");
+    if (left.model_id) leaveBehind(left, model.widget_manager?.context?.model?.cells);
+  };
+  model.on("change:left", leave);
+  leave();
+}
 
 function render({ model, el }) {
   const say = (trait, value) => {
@@ -54,4 +64,4 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default { initialize, render };

@@ -38,9 +38,10 @@ def test_the_modules_pass_their_own_tests(node):
     run(node, "--test", *tests)
 
 
-def test_the_joined_module_loads_alone(node, tmp_path):
+@pytest.mark.parametrize("name", ["card.js", "sweep.js"])
+def test_the_joined_module_loads_alone(node, tmp_path, name):
     alone = tmp_path / "card.mjs"
-    alone.write_text(assets.module("card.js"))
+    alone.write_text(assets.module(name))
     script = (
         f"const card = await import('{alone.as_uri()}'); console.log(Object.keys(card.default))"
     )

@@ -53,7 +53,7 @@ class Sweep:
             )
         self.title, self._task = title, task
         self._study = Study(task, cell)
-        self._earlier = [row_of(trial) for trial in self._study.trials]
+        self._earlier = [row_of(t, t.number in self._study.cut) for t in self._study.trials]
         self._state = "queued"
         self._error: TntError | None = None
         self._is_seen = False  # whether a person has looked at the error

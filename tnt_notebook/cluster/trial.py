@@ -174,8 +174,9 @@ class Trial:
         self._epochs = self._before + frame["epochs"]
         self._step_s = frame.get("step_s", self._step_s)
         for row in frame.get("rows", []):
-            if self._before + int(row["epoch"] or 0) > self._epoch:
-                self._epoch += 1
+            epoch = self._before + int(row["epoch"] or 0)
+            if epoch > self._epoch:
+                self._epoch = epoch
                 self._epoch_ended(row)
         if self._asked_at is not None and self._execution and frame["state"] == "running":
             # The first request may have reached a rank before the cell had begun there.

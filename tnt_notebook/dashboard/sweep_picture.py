@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import Any
 
@@ -33,10 +34,13 @@ def ranks_in_short(ranks: Any) -> str:
 
 
 def value_in_short(value: Any) -> str:
-    """A value of a setting, or of the objective."""
-    if isinstance(value, float):
-        return number(value) if value == value else "NaN"
-    return str(value)
+    """A value of a setting."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def reached_in_short(value: float | None) -> str:
+    """A value of the objective."""
+    return "-" if value is None else number(value if math.isfinite(value) else None)
 
 
 def headline(board: Board) -> str:
@@ -44,7 +48,7 @@ def headline(board: Board) -> str:
     ended = len(board.rows) - board.count("running") - board.count("cut off")
     parts = [f"{ended} of {plural(board.wanted, 'trial')} ended"]
     if running := board.count("running"):
-        parts[0] += f", {running} {'runs' if running == 1 else 'run'}"
+        parts.append(f"{running} running")
     states: tuple[TrialState, ...] = ("pruned", "stopped", "cut off", "failed")
     for state in states:
         if count := board.count(state):
@@ -58,7 +62,7 @@ def best_line(board: Board) -> str:
     if best is None:
         return ""
     settings = ", ".join(f"{n} {value_in_short(v)}" for n, v in best.settings.items())
-    value = value_in_short(best.value)
+    value = reached_in_short(best.value)
     return f"best {board.objective.name} {value}: trial {best.number}, {settings}"
 
 
@@ -116,7 +120,7 @@ def _cells(row: Row) -> list[str]:
     epochs = f"{row.epoch}/{row.epochs}" if row.epochs else "-"
     return [
         str(row.number), *(value_in_short(value) for value in row.settings.values()), row.state,
-        epochs, "-" if row.value is None else value_in_short(row.value),
+        epochs, reached_in_short(row.value),
         "-" if row.step_s is None else short_time(row.step_s), ranks_in_short(row.ranks) or "-",
     ]  # fmt: skip
 
@@ -127,20 +131,20 @@ def _table(board: Board, stops: bool) -> str:
     lines = []
     for row in board.shown(MOST_ROWS):
         cells = "".join(f"<td>{escape(text)}</td>" for text in _cells(row))
-        button = ""
+        button = "<td></td>" if stops else ""
         if stops and row.state == "running":
             button = (
+                "<td>"
                 f'<button type="button" class="tnt-tool" data-trial="{row.number}" '
-                f'aria-label="Stop trial {row.number}">stop</button>'
+                f'aria-label="Stop trial {row.number}">stop</button></td>'
             )
         marks = f' data-state="{row.state}"'
         marks += ' class="tnt-is-best"' if best and row.number == best.number else ""
         why = f' title="{escape(row.error)}"' if row.error else ""
-        lines.append(f"<tr{marks}{why}>{cells}<td>{button}</td></tr>")
-    return div(
-        "trials",
-        f"<table><thead><tr>{head}<td></td></tr></thead><tbody>{''.join(lines)}</tbody></table>",
-    )
+        lines.append(f"<tr{marks}{why}>{cells}{button}</tr>")
+    head += "<td></td>" if stops else ""
+    body = "".join(lines)
+    return div("trials", f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
 
 
 def coordinates(board: Board) -> str:

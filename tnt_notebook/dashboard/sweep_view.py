@@ -38,12 +38,25 @@ class SweepCard(anywidget.AnyWidget):
     """Set by the button that stops all."""
     stop_trial = traitlets.Int(-1).tag(sync=True)
     """Set by the button of a trial to its number."""
+    left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """What stays when the sweep has ended, for a browser that lost the displays to a refresh; see
+    ``widgets/leave.js``."""
 
     def open(self) -> None:
         """Connects the card with the browser; as :meth:`tnt_notebook.dashboard.card.Card.open`."""
         super().open()
         if hasattr(self.comm, "_reply_subshell_for"):
             self.comm._reply_subshell_for = lambda data, named: named
+
+    def leave(self, summary: Bundle, figure: Bundle) -> None:
+        """Has two MIME bundles take the places of the card and of the figure, wherever the kernel's
+        own updates cannot; as :meth:`tnt_notebook.dashboard.card.Card.leave`."""
+        placeholder = _placeholder(self.title)["text/plain"]
+        left = {"placeholder": placeholder, "summary": summary, "figure": figure}
+        self.left = {"model_id": self.model_id, **left}
+        gone = {"_esm": "export default {}", "_css": "", "left": {}, "html": ""}
+        if self.comm is not None:
+            self.comm.send({"method": "custom", "content": None, "state": gone})
 
     def __repr__(self) -> str:
         return f"{self.title}: live view of a sweep"
@@ -74,8 +87,7 @@ class SweepView:
         """Displays the card, and the place of the figure, under the current cell."""
         shown = [display(self._card, display_id=True)]
         if getattr(get_ipython(), "kernel", None) is not None:
-            empty = {"text/html": "", "text/plain": "the figure comes at the end"}
-            shown.append(display(empty, raw=True, display_id=True))
+            shown.append(display(_placeholder(self._card.title), raw=True, display_id=True))
         self._places = [place for place in shown if place is not None]
         self._heart.start()
 
@@ -99,6 +111,7 @@ class SweepView:
             place.update(bundle, raw=True)
         for place in self._copies:
             place.update(summary, raw=True)
+        self._card.leave(summary, figure)
 
     def _draw(self, _: None) -> None:
         board = self._board()
@@ -118,6 +131,11 @@ class SweepView:
     def _trial_pressed(self, change: dict[str, Any]) -> None:
         if change["new"] >= 0 and not self._ended.is_set():
             self._on_stop(change["new"])
+
+
+def _placeholder(title: str) -> Bundle:
+    """Where the figure will be: nothing to see in a browser, one line elsewhere."""
+    return {"text/html": "", "text/plain": f"{title}: the figure of the sweep comes at the end"}
 
 
 def still_bundle(board: Board) -> Bundle:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import keras
@@ -134,6 +135,9 @@ class SharedCallbacks(CallbackList):
             )
         if shared:
             self._share(hook, number, touched, lengths)
+        if hook == "on_epoch_end":  # with what callbacks have added, as the History has it
+            added = _new_row(self.model, lengths).items()
+            logs = {**logs, **{name: v for name, v in added if isinstance(v, Real)}}
         self._watch(hook, number, logs)
 
     def _share(self, hook: str, epoch: int, touched: set[int], lengths: dict[str, int]) -> None:

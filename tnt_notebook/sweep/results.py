@@ -10,8 +10,6 @@ from tnt_notebook.sweep.board import Board, Row, TrialState
 if TYPE_CHECKING:
     import optuna
 
-_STATES: dict[str, TrialState] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-
 
 def frame_of(board: Board) -> Any:
     """A row for each trial, as a pandas DataFrame.
@@ -37,10 +35,15 @@ def frame_of(board: Board) -> Any:
     return pandas.DataFrame(rows, columns=columns)
 
 
-def row_of(trial: optuna.trial.FrozenTrial) -> Row:
-    """A trial that a file holds."""
+def row_of(trial: optuna.trial.FrozenTrial, is_cut: bool = False) -> Row:
+    """A trial that a file holds.
+
+    Args:
+        is_cut: whether its sweep ended before it.
+    """
     known = trial.user_attrs
-    state: TrialState = known.get("state", _STATES.get(trial.state.name, "cut off"))
+    state: TrialState = known.get("state", "failed")
+    state = "cut off" if is_cut else state
     return Row(
         trial.number, dict(trial.params), state,
         known.get("ranks", ()), known.get("epoch", 0), known.get("epochs", 0), known.get("reached"),

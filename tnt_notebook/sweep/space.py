@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,12 @@ class Range:
         step = self.step or (1 if self.is_whole and not self.log else None)
         if step is None:
             return None
-        count = math.floor((self.high - self.low) / step + 1e-9) + 1
-        return [self.low + i * step for i in range(min(count, MOST_POINTS + 1))]
+        if self.is_whole:
+            return [*range(int(self.low), int(self.high) + 1, int(step))][: MOST_POINTS + 1]
+        # As they are written: 3 * 0.1 would be 0.30000000000000004.
+        low, high, each = (Decimal(str(n)) for n in (self.low, self.high, step))
+        count = min(int((high - low) // each), MOST_POINTS)
+        return [float(low + i * each) for i in range(count + 1)]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,9 +70,6 @@ class Study:
         except BaseException:
             self.close()
             raise
-        if task.sampler == "grid":
-            for point in task.grid():
-                self.optuna.enqueue_trial(point, skip_if_exists=True)
 
     def close(self) -> None:
         """Lets others have the file."""
@@ -94,18 +90,35 @@ class Study:
         return max(done, key=lambda trial: sign * trial.values[0], default=None)
 
     @property
+    def cut(self) -> set[int]:
+        """Trials, by number, that were ended before their end by that of the sweep."""
+        return self._marked(_CUT)
+
+    @property
     def counted(self) -> int:
         """How many trials have ended or are running, without those that were cut off."""
-        return len({trial.number for trial in self.trials} - self._marked(_CUT))
+        return len({trial.number for trial in self.trials} - self.cut)
 
     def ask(self) -> Asked | None:
         """The next trial; None when there are enough."""
         with self._lock, _quiet():
             if self.counted >= self._task.trials:
                 return None
+            if self._task.sampler == "grid":
+                self.optuna.enqueue_trial(self._next_point())
             trial = self.optuna.ask(self._distributions)
             self._running[trial.number] = trial
         return Asked(trial.number, dict(trial.params))
+
+    def _next_point(self) -> dict[str, Any]:
+        """The first of the grid that was not tried, or was cut off."""
+        names, cut = list(self._task.space), self.cut
+        tried = {
+            tuple(trial.params[name] for name in names)
+            for trial in self.trials
+            if trial.number not in cut
+        }
+        return next(point for point in self._task.grid() if tuple(point.values()) not in tried)
 
     def report(self, number: int, epoch: int, value: float) -> bool:
         """Tells the objective after an epoch of a trial; whether the trial is to be pruned."""
@@ -138,7 +151,9 @@ class Study:
             self.optuna.tell(trial, value if found.name == "COMPLETE" else None, state=found)
 
     def again(self, number: int) -> None:
-        """Has the settings of a trial tried once more: it was not its fault."""
+        """Has the settings of a trial that was cut off tried once more."""
+        if self._task.sampler == "grid":
+            return  # they are what is left of it
         with self._lock:
             self.optuna.enqueue_trial(dict(self.optuna.trials[number].params))
             self._mark(_AGAIN, number)
@@ -199,7 +214,7 @@ class Study:
             if trial.state.name == "RUNNING":  # its notebook has ended
                 self._mark(_CUT, trial.number)
                 self.optuna.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-        for number in sorted(self._marked(_CUT) - self._marked(_AGAIN)):
+        for number in sorted(self.cut - self._marked(_AGAIN)):
             self.again(number)
 
 
@@ -227,8 +242,8 @@ def _distribution(setting: Setting) -> optuna.distributions.BaseDistribution:
         step = 1 if setting.log else int(setting.step or 1)
         return of.IntDistribution(int(setting.low), int(setting.high), log=setting.log, step=step)
     low, high = float(setting.low), float(setting.high)
-    if setting.step is not None:  # else Optuna would say that it does not go to the end
-        high = low + setting.step * math.floor((high - low) / setting.step + 1e-9)
+    if setting.step is not None and (values := setting.values()):
+        high = values[-1]  # else Optuna would warn that steps do not come to the end
     return of.FloatDistribution(low, high, log=setting.log, step=setting.step)
 
 
