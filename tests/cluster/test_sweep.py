@@ -73,10 +73,10 @@ def test_trials_give_what_a_fit_gives_and_leave_nothing(pair: Cluster):
 def test_a_group_is_a_world_and_an_expression_can_judge(cluster: Cluster):
     cell = "import tnt_notebook as tnt\n" + CELL + "\nworld = tnt.world()"
     objective = Objective("size", True, expression="world.allreduce(np.ones(1))[0] * width")
-    sweep = cluster.sweep(cell, task({**GRID, "rate": Choice((0.1, 1.0))}, objective, each=2))
+    sweep = cluster.sweep(cell, task(GRID, objective, each=2, trials=3))
     sweep.wait(WAIT_S)
     assert [(row.value, row.ranks) for row in sweep.board.rows] == [
-        (4.0, [0, 1]), (4.0, [0, 1]), (8.0, [0, 1]), (8.0, [0, 1]),
+        (4.0, [0, 1]), (4.0, [0, 1]), (8.0, [0, 1]),
     ]  # fmt: skip
     assert sweep.board.notes == ["rank 2 is left over: trials have 2 each."]
     cluster.run("import tnt_notebook as tnt; assert tnt.world().size == 3")
@@ -111,7 +111,8 @@ def test_a_person_ends_one_or_all_and_a_file_goes_on(pair: Cluster, tmp_path):
     eventually(lambda: 2 in [row.number for row in running(sweep, 2)], 60)
     with pytest.raises(ValueError, match="trial 0 of sweep does not run"):
         sweep.stop(0)
-    assert pair.busy and [row.state for row in pair.status()] == ["busy", "busy"]
+    eventually(lambda: [row.state for row in pair.status()] == ["busy", "busy"], 60)
+    assert pair.busy
     sweep.stop()
     sweep.wait(60)
     assert sweep.state == "stopped"
@@ -133,7 +134,7 @@ def test_trials_that_are_worse_are_pruned(pair: Cluster):
     # Five that end at once tell the pruner what is usual, the last would never end.
     cell = ENDLESS.replace("100_000", "(1 if width < 6 else 100_000)")
     cell = cell.replace("float(width)", "-float(width)")
-    asked = task({"width": Range(1, 6)}, SCORE, pruner="median")
+    asked = task({"width": Range(1, 6)}, SCORE, pruner="median", each=2)
     sweep = pair.sweep(cell, asked).wait(WAIT_S)
     assert [row.state for row in sweep.board.rows] == ["complete"] * 5 + ["pruned"]
     assert sweep.board.rows[5].value == -6.0 and sweep.best.settings == {"width": 1}
@@ -162,7 +163,7 @@ def test_a_rank_that_dies_fails_its_trial_only(cluster: Cluster):
     gate = cluster.folder.path / "gate"
     gate.touch()
     cell = wait.format(str(gate)) + CELL.replace("rate", "0.1")
-    sweep = cluster.sweep(cell, task({"width": Range(1, 9)}))
+    sweep = cluster.sweep(cell, task({"width": Range(1, 7)}))
     eventually(lambda: running(sweep, 3), 60)
     dies = sweep.board.rows[1].ranks[0]
     killer = threading.Thread(target=os.kill, args=(cluster.status()[dies].pid, signal.SIGKILL))
@@ -173,7 +174,7 @@ def test_a_rank_that_dies_fails_its_trial_only(cluster: Cluster):
     gate.unlink()
     sweep.wait(WAIT_S)
     rows = sweep.board.rows
-    assert [row.state for row in rows] == ["complete", "failed", *["complete"] * 7]
+    assert [row.state for row in rows] == ["complete", "failed", *["complete"] * 5]
     assert rows[1].error.startswith(f"rank {dies} died on ") and "SIGKILL" in rows[1].error
     assert sweep.board.notes == [f"rank {dies} was started again."]
     assert any(row.ranks == [dies] for row in rows[3:])
@@ -183,12 +184,12 @@ def test_a_rank_that_dies_fails_its_trial_only(cluster: Cluster):
 def test_a_rank_that_lacks_names_is_left_out(cluster: Cluster):
     cluster.run("mine = 3")
     cell = "\nimport os, signal\nif width == 2: os.kill(os.getpid(), signal.SIGKILL)\nmine\n"
-    sweep = cluster.sweep(cell + CELL.replace("rate", "0.1"), task({"width": Range(1, 9)}))
+    sweep = cluster.sweep(cell + CELL.replace("rate", "0.1"), task({"width": Range(1, 6)}))
     sweep.wait(WAIT_S)
     dead = sweep.board.rows[1].ranks[0]
     by_state = {row.state for row in sweep.board.rows}
     assert by_state == {"complete", "failed", "cut off"}
     (cut,) = (row for row in sweep.board.rows if row.state == "cut off")
     assert cut.ranks == [dead] and "NameError" in cut.error
-    assert sum(row.state == "complete" for row in sweep.board.rows) == 8  # its settings, too
+    assert sum(row.state == "complete" for row in sweep.board.rows) == 5  # its settings, too
     assert f"rank {dead} is left out: rank {dead} died, with all names" in sweep.board.notes[1]

@@ -50,6 +50,8 @@ FOR_JOBS = {"--time", "--partition", "--account"}
         ("%%tnt --", ["--ranks"]),
         ("%%tnt_fit --w", ["--wait"]),
         ("%%tnt_fit --exchange l", ["late", "local"]),
+        ("%%tnt_sweep x=1|2 --sam", ["--sampler"]),
+        ("%%tnt_sweep x=1|2 --pruner h", ["halving", "hyperband"]),
         ("%tnt_pull history --", ["--rank"]),
         ("%tnt_push train_", ["train_images", "train_labels"]),
         ("%tnt_push train_images train_", ["train_labels"]),
