@@ -41,7 +41,8 @@ def divide(groups: list[list[int]]) -> list[int]:
     world = comm.world()
     own = world.seats[world.rank]
     wanted = (world.generation, groups)
-    if _part is None or wanted != _divided:
+    # One that has failed to divide, or is new, has the others do so as well.
+    if any(world.gather_numbers(int(_part is None or wanted != _divided))):
         if _part is not None:
             _part.close()
         color = next((i for i, group in enumerate(groups) if own in group), len(groups))
