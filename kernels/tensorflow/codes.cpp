@@ -1,9 +1,11 @@
 // TntEncode      floats as a few bits each, and what the codes leave out of them
 // TntDecodeSum   the sum of what several arrays of codes stand for
+// TntLargest     where the elements of largest magnitude are
 #include "elements/codes.h"
 
 #include <cstring>
 
+#include "elements/largest.h"
 #include "tensorflow/kernel.h"
 
 namespace tnt::tf {
@@ -57,6 +59,24 @@ void decode_sum(Codes& kernel, TF_OpKernelContext* context) {
     decode_and_add(from + begin, count, kernel.bits, to);
 }
 
+struct Largest {
+  std::int64_t most;
+
+  explicit Largest(TF_OpKernelConstruction* construction)
+      : most(int_attribute(construction, "count")) {}
+};
+
+void find_largest(Largest& kernel, TF_OpKernelContext* context) {
+  const TensorOwner values = input(context, 0);
+  const std::size_t count = count_of(values);
+  if (kernel.most < 1 || static_cast<std::size_t>(kernel.most) > count || count > INT32_MAX)
+    throw std::runtime_error("there are no " + std::to_string(kernel.most) + " largest of " +
+                             std::to_string(count) + " elements");
+  const TensorOwner places = output(context, 0, TF_INT32, &kernel.most, 1);
+  largest(floats_of(values), count, static_cast<std::size_t>(kernel.most),
+          static_cast<std::int32_t*>(TF_TensorData(places.get())));
+}
+
 }  // namespace
 
 void define_codes() {
@@ -64,6 +84,8 @@ void define_codes() {
                                      Words{"codes: uint8", "left: float"}, Words{"bits: int"}});
   define_at_once<Codes, decode_sum>({"TntDecodeSum", Words{"codes: uint8", "like: float"},
                                      Words{"sum: float"}, Words{"bits: int"}});
+  define_at_once<Largest, find_largest>(
+      {"TntLargest", Words{"values: float"}, Words{"places: int32"}, Words{"count: int"}});
 }
 
 }  // namespace tnt::tf

@@ -13,6 +13,7 @@
 #include "check.h"
 #include "elements.h"
 #include "elements/element_kernels.h"
+#include "elements/largest.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -413,4 +414,28 @@ TEST(the_floating_point_modes_of_the_thread_do_not_show_and_are_kept) {
     CHECK_EQUAL(kept, set);
 #endif
   });
+}
+
+TEST(the_largest_are_those_of_a_sort_and_of_equal_ones_the_first) {
+  std::mt19937_64 random(11);
+  std::normal_distribution<float> number;
+  for (const std::size_t count : {1UL, 2UL, 7UL, 1000UL, 20000UL}) {
+    std::vector<float> values(count);
+    for (float& value : values) value = std::round(4 * number(random)) / 4;  // many are equal
+    if (count > 2) values[2] = std::numeric_limits<float>::quiet_NaN();
+    std::vector<std::int32_t> in_order(count);
+    std::iota(in_order.begin(), in_order.end(), 0);
+    std::stable_sort(in_order.begin(), in_order.end(), [&](std::int32_t a, std::int32_t b) {
+      const float of_a = std::fabs(values[a]), of_b = std::fabs(values[b]);
+      return std::isnan(of_b) ? false : std::isnan(of_a) || of_a > of_b;
+    });
+    for (const std::size_t most : {std::size_t{1}, count / 3, count - 1, count}) {
+      if (most == 0) continue;
+      std::vector<std::int32_t> found(most), expected(in_order.begin(), in_order.begin() + most);
+      largest(values.data(), count, most, found.data());
+      std::sort(found.begin(), found.end());
+      std::sort(expected.begin(), expected.end());
+      CHECK(found == expected);
+    }
+  }
 }

@@ -1,4 +1,5 @@
-"""Floats as a few bits each, to send less: see kernels/elements/codes.h for the formats.
+"""Floats as a few bits each, or few of them, to send less: see kernels/elements/codes.h for the
+formats.
 
 One bit an element: the mean of the elements below 0, and that of the others, in each bucket of 512
 (Seide et al., Interspeech 2014). 2, 4 or 8 bits: levels of the largest magnitude in the bucket,
@@ -48,3 +49,16 @@ def decode_sum(codes: tf.Tensor, like: tf.Tensor, bits: int) -> tf.Tensor:
     with tf.device("/CPU:0"):
         summed: tf.Tensor = library().tnt_decode_sum(codes=codes, like=like, bits=bits)
     return tf.ensure_shape(summed, like.shape)
+
+
+@tf.autograph.experimental.do_not_convert
+def largest(values: tf.Tensor, count: int) -> tf.Tensor:
+    """Where the elements of largest magnitude are in a float32 tensor of one axis, int32; of equal
+    ones the first. In no particular order.
+
+    Args:
+        count: how many, at most as there are.
+    """
+    with tf.device("/CPU:0"):
+        places: tf.Tensor = library().tnt_largest(values=values, count=count)
+    return tf.ensure_shape(places, [count])

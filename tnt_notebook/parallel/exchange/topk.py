@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import ops
+from tnt_notebook.comm import codes, ops
 from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.feedback import with_feedback
 
@@ -49,7 +49,7 @@ class TopK(Exchange):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         flat, size = tf.reshape(own, [-1]), math.prod(variable.shape)
         count = math.ceil(self.ratio * size)
-        _, places = tf.math.top_k(tf.abs(flat), count, sorted=False)
+        places = codes.largest(tf.cast(flat, tf.float32), count)
         values = tf.gather(flat, places)
         sent = tf.tensor_scatter_nd_update(tf.zeros_like(flat), places[:, None], values)
         left = tf.tensor_scatter_nd_update(flat, places[:, None], tf.zeros_like(values))
