@@ -67,6 +67,8 @@ def directly(
         return step(batch)
 
     traced = tf.function(on_next, reduce_retracing=True, autograph=False)
+    # It would be told of the first call for each iterator only, and warn that most of them trace.
+    traced._omit_frequent_tracing_warning = True
     latest: Any = None  # a weak reference
     graph: Any = None
 
