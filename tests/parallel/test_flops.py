@@ -28,6 +28,14 @@ def test_of_a_sequence_and_of_a_layer_that_is_used_twice():
     assert forward_flops(keras.Model(inputs, shared(shared(inputs)))) == 2 * 2 * 49 * 10
 
 
+def test_a_layer_counts_in_the_model_that_is_asked_and_not_in_others():
+    model = keras.Sequential([keras.Input((10,))])
+    for units in (7, 5, 3):
+        model.add(layers.Dense(units))
+    keras.Model(model.inputs, model.layers[0](model.inputs))
+    assert forward_flops(model) == 2 * (10 * 7 + 7 * 5 + 5 * 3)
+
+
 @pytest.mark.parametrize(("name", "multiplications"), [("ResNet50", 3.86e9), ("MobileNet", 569e6)])
 def test_of_networks_that_papers_have_counted(name, multiplications):
     # He et al. 2016: 3.8e9; Howard et al. 2017: 569e6.

@@ -84,6 +84,7 @@ def within_call() -> bool:
     return global_state.get_global_attribute("current_call_ctx") is not None
 
 
-def times_called(layer: keras.Layer) -> int:
-    """How often a layer is called on a symbol: in graphs of layers."""
-    return len(layer._inbound_nodes)
+def times_called(layer: keras.Layer, functional: Functional) -> int:
+    """How often a layer is called in a graph. It may be called in others, too: a Sequential model to
+    which layers are added one by one makes a new graph of all of them each time."""
+    return sum(node.operation is layer for node in nodes_of(functional))

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 from keras import layers
 
-from tnt_notebook.keras.graph import times_called
+from tnt_notebook.keras.graph import functional_of, times_called
 
 #: Layers whose kernel is applied to every position of their output.
 _CONVOLUTIONS = (
@@ -31,23 +31,26 @@ def forward_flops(model: keras.Model) -> int | None:
     """Of one sample; None if some layer's are not known, or shapes are not fixed."""
     total = 0
     for layer in getattr(model, "layers", []):
-        flops = _of(layer)
+        flops = _of(layer, model)
         if flops is None:
             return None
         total += flops
     return total or None
 
 
-def _of(layer: Any) -> int | None:
+def _of(layer: Any, model: keras.Model) -> int | None:
     if isinstance(layer, keras.Model):
         return forward_flops(layer)
     if not layer.weights or isinstance(layer, _CHEAP):
         return 0
+    graph = functional_of(model)
+    if graph is None:
+        return None
     try:
         shape = layer.output.shape[1:]
-        applied = times_called(layer)
     except (AttributeError, ValueError):  # it was never called on a symbol
         return None
+    applied = times_called(layer, graph)
     if None in shape:
         return None
     if isinstance(layer, layers.Dense):
