@@ -9,10 +9,12 @@ import keras
 import numpy as np
 import pytest
 
-from notebooks.workloads import hep_cnn
+from notebooks.workloads import hep_cnn, language_model
 
 SMALL = {
     "hep_cnn": "--samples 60 --pixels 16 --filters 4 --batch-size 16 --epochs 2",
+    "language_model": "--pieces 40 --context 12 --width 8 --heads 2 --blocks 1 --batch-size 8"
+    " --epochs 1",
 }
 
 
@@ -47,3 +49,12 @@ def test_jets_are_the_same_for_the_same_seed_and_decays_have_two_prongs():
     from_centre = np.hypot(*np.meshgrid(axis, axis))
     far = (energy * (from_centre > 0.3)).sum((1, 2)) / energy.sum((1, 2))
     assert far[labels == 1].mean() > 2 * far[labels == 0].mean()
+
+
+def test_pieces_of_a_text_are_all_of_it_and_the_same_on_every_rank():
+    text = language_model.manual()[:5000]
+    pieces, characters = language_model.passages(text, 41, seed=1)
+    assert pieces.shape == (121, 41) and pieces.dtype == np.int32
+    spelled = {"".join(characters[code] for code in piece) for piece in pieces}
+    assert spelled == {text[i : i + 41] for i in range(0, 121 * 41, 41)}
+    np.testing.assert_array_equal(pieces, language_model.passages(text, 41, seed=1)[0])
