@@ -9,12 +9,13 @@ import keras
 import numpy as np
 import pytest
 
-from notebooks.workloads import hep_cnn, language_model
+from notebooks.workloads import cosmo_gan, hep_cnn, language_model
 
 SMALL = {
     "hep_cnn": "--samples 60 --pixels 16 --filters 4 --batch-size 16 --epochs 2",
     "language_model": "--pieces 40 --context 12 --width 8 --heads 2 --blocks 1 --batch-size 8"
     " --epochs 1",
+    "cosmo_gan": "--samples 30 --pixels 8 --latent 4 --filters 4 --batch-size 8 --epochs 1",
 }
 
 
@@ -58,3 +59,17 @@ def test_pieces_of_a_text_are_all_of_it_and_the_same_on_every_rank():
     spelled = {"".join(characters[code] for code in piece) for piece in pieces}
     assert spelled == {text[i : i + 41] for i in range(0, 121 * 41, 41)}
     np.testing.assert_array_equal(pieces, language_model.passages(text, 41, seed=1)[0])
+
+
+def test_maps_of_mass_have_the_spectrum_that_they_were_drawn_with():
+    maps = cosmo_gan.mass_maps(300, 32, seed=1)
+    np.testing.assert_array_equal(maps, cosmo_gan.mass_maps(300, 32, seed=1))
+    assert maps.dtype == np.float32 and np.abs(maps).max() <= 1
+    density = 2 * np.arctanh(np.clip(maps.astype("float64"), None, 1 - 1e-7))
+    field = np.log(density - density.min() + 1e-3)
+    waves, power = cosmo_gan.power_spectrum(field)
+    slope, _ = np.polyfit(np.log(waves[2:10]), np.log(power.mean(0)[2:10]), 1)
+    assert abs(slope - cosmo_gan.SLOPE) < 0.4
+    wave = np.cos(2 * np.pi * 5 * np.arange(32) / 32)
+    waves, power = cosmo_gan.power_spectrum(np.broadcast_to(wave, (32, 32))[None, ..., None])
+    assert waves[power[0].argmax()] == 5
