@@ -85,6 +85,6 @@ def within_call() -> bool:
 
 
 def times_called(layer: keras.Layer, functional: Functional) -> int:
-    """How often a layer is called in a graph. It may be called in others, too: a Sequential model to
-    which layers are added one by one makes a new graph of all of them each time."""
+    """How often a layer is called in a graph. It may be called in others, too: a Sequential model
+    to which layers are added one by one makes a new graph of all of them each time."""
     return sum(node.operation is layer for node in nodes_of(functional))
