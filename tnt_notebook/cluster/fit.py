@@ -13,13 +13,12 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal
 
-from IPython.core.getipython import get_ipython
-
 from tnt_notebook import telemetry
 from tnt_notebook.cluster import fit_note, recovery, trained_model
 from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.fit_note import FitNote
+from tnt_notebook.cluster.handle import Handle
 from tnt_notebook.cluster.log_tails import LogTails
 from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.dashboard import LiveView, breakdown
@@ -47,7 +46,7 @@ _READ_S = 0.25
 STOP_WITHIN_S = 60.0
 
 
-class Fit:
+class Fit(Handle):
     """A fit cell: queued, then running, then finished, stopped (by a person; with an error where it
     was aborted, or its ranks were stopped) or failed.
 
@@ -228,18 +227,7 @@ class Fit:
             TimeoutError: it still runs after ``timeout`` seconds.
             RankError, ClusterError: the fit failed, or was aborted.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._ended.is_set():
-            try:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                if not self._ended.wait(left):
-                    raise TimeoutError(f"{self.title} still runs after {timeout:g} s.")
-            except KeyboardInterrupt:
-                if self._aborted:
-                    raise  # it is being ended; who cannot wait for that may leave
-                self.interrupt()
-        if self.error is not None:
-            raise self.error
+        self._wait(timeout)
         return self
 
     def stop(self) -> None:
@@ -278,12 +266,6 @@ class Fit:
 
     def __repr__(self) -> str:
         return f"<{self.title}: {self.state}{self._progress()}>"
-
-    def _ipython_display_(self) -> None:
-        """Shows the live view again, while it lives and where there is a notebook."""
-        if self._ended.is_set() or getattr(get_ipython(), "kernel", None) is None:
-            raise NotImplementedError  # IPython goes on with what follows
-        self._view.show_again()
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(self.title)}</code>: {self.state}{escape(self._progress())}"

@@ -9,9 +9,8 @@ import time
 from html import escape
 from typing import Any
 
-from IPython.core.getipython import get_ipython
-
 from tnt_notebook.cluster.course import Course
+from tnt_notebook.cluster.handle import Handle
 from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.dashboard.sweep_figure import figure_of
 from tnt_notebook.dashboard.sweep_picture import best_line, headline
@@ -24,7 +23,7 @@ from tnt_notebook.sweep.study import Study
 from tnt_notebook.words import number
 
 
-class Sweep:
+class Sweep(Handle):
     """A sweep of a cell: queued, then running, then finished, stopped (by a person, or because its
     time is over) or failed.
 
@@ -169,30 +168,13 @@ class Sweep:
             TimeoutError: it still runs after ``timeout`` seconds.
             RankError, ClusterError, ModelError: the sweep failed.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._ended.is_set():
-            try:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                if not self._ended.wait(left):
-                    raise TimeoutError(f"{self.title} still runs after {timeout:g} s.")
-            except KeyboardInterrupt:
-                if self._aborted:
-                    raise
-                self.interrupt()
-        if self.error is not None:
-            raise self.error
+        self._wait(timeout)
         return self
 
     def __repr__(self) -> str:
         board = self.board
         said = filter(None, [self._state, headline(board), best_line(board)])
         return f"<{self.title}: {', '.join(said)}>"
-
-    def _ipython_display_(self) -> None:
-        """Shows the live view again, while it lives and where there is a notebook."""
-        if self._ended.is_set() or getattr(get_ipython(), "kernel", None) is None:
-            raise NotImplementedError  # IPython goes on with what follows
-        self._view.show_again()
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self)[1:-1])}</code>"
