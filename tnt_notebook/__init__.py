@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
-    "Checkpoint", "Model", "Pipeline", "Trace", "combine", "distributed", "keras", "lazy",
-    "load_ipython_extension", "ops", "row_wise", "unload_ipython_extension", "world",
+    "Checkpoint", "Mesh", "Model", "Pipeline", "Split", "Trace", "combine", "distributed", "keras",
+    "lazy", "load_ipython_extension", "ops", "row_wise", "unload_ipython_extension", "world",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -36,12 +36,14 @@ if TYPE_CHECKING:
     from tnt_notebook.parallel.data.row_wise import row_wise
     from tnt_notebook.parallel.model import Model
     from tnt_notebook.parallel.scope import distributed
-    from tnt_notebook.plan import Pipeline
+    from tnt_notebook.plan import Mesh, Pipeline, Split
 
 _HOME = {
     "Checkpoint": "parallel.checkpoint.config",
+    "Mesh": "plan",
     "Model": "parallel.model",
     "Pipeline": "plan",
+    "Split": "plan",
     "Trace": "dashboard.trace",
     "combine": "parallel.combine",
     "distributed": "parallel.scope",

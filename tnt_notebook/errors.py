@@ -127,6 +127,10 @@ class ScheduleError(TntError):
     """A pipeline schedule is incomplete, out of order, or never ends."""
 
 
+class MeshError(TntError):
+    """A mesh that these ranks cannot form, or a layout that a layer cannot have on it."""
+
+
 class DisagreementError(ModelError):
     """The ranks want to do different things. Raised on all of them."""
 

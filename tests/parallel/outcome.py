@@ -27,14 +27,19 @@ def train(
     distributed: bool,
     evaluate: dict[str, Any] | None = None,
     pipeline: Callable[[keras.Model], tnt.Pipeline] | None = None,
+    more: dict[str, Any] | None = None,
 ) -> Outcome:
-    """Builds a model from a fixed seed, fits it, evaluates and predicts."""
+    """Builds a model from a fixed seed, fits it, evaluates and predicts.
+
+    Args:
+        more: options of ``tnt.Model``.
+    """
     keras.utils.set_random_seed(7)
     model = make()
     keras.utils.set_random_seed(11)
     trained = model
     if distributed:
-        trained = tnt.Model(model, pipeline=pipeline and pipeline(model))
+        trained = tnt.Model(model, pipeline=pipeline and pipeline(model), **more or {})
     history = trained.fit(**fit, verbose=0)
     evaluation = trained.evaluate(**evaluate, return_dict=True, verbose=0) if evaluate else {}
     predictions = None

@@ -55,7 +55,7 @@ def run_fit_cell(
     Args:
         cell: ordinary Keras code.
         options: keyword arguments of ``tnt_notebook.distributed``; those of a pipeline and of
-            checkpoints as dicts.
+            checkpoints as dicts, a mesh as text.
         kept: where and as what rank 0 keeps the frames on disk: keyword arguments of
             :func:`tnt_notebook.telemetry.run_writer.begin`, with the folder as text.
 
@@ -112,7 +112,7 @@ def _run(
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
     from tnt_notebook.parallel.exchange.named import exchange_of
     from tnt_notebook.parallel.scope import distributed
-    from tnt_notebook.plan import Pipeline
+    from tnt_notebook.plan import Mesh, Pipeline
 
     activities.begin("build")
     shell = get_ipython()
@@ -120,6 +120,8 @@ def _run(
     try:
         if "pipeline" in options:
             options = {**options, "pipeline": Pipeline(**options["pipeline"])}
+        if "mesh" in options:
+            options = {**options, "mesh": Mesh.parsed(options["mesh"])}
         if "exchange" in options:
             found = exchange_of(options["exchange"], own=shell.user_ns.get)
             options = {**options, "exchange": found}

@@ -45,6 +45,18 @@ def weight_losses(layer: keras.Layer) -> list[Any]:
     return list(layer._get_regularization_losses())
 
 
+def weight_losses_replaced(
+    loss_of: Callable[[Callable[[Any], Any], keras.Variable], Any],
+) -> contextlib.AbstractContextManager[None]:
+    """Inside, regularizers of weights are called by ``loss_of``, which gets them and the weight."""
+
+    def losses(_: Callable[..., Any], layer: keras.Layer) -> list[Any]:
+        weights = (v for v in layer.trainable_weights if v.regularizer is not None)
+        return [loss_of(weight.regularizer, weight) for weight in weights]
+
+    return replaced(keras.Layer, "_get_regularization_losses", losses)
+
+
 def forget_losses(layer: keras.Layer) -> None:
     """Drops what the last call has added: tensors of a graph that nobody runs, perhaps."""
     layer._clear_losses()

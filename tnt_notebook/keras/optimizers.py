@@ -73,6 +73,43 @@ def global_norm_replaced(
 
 
 @contextlib.contextmanager
+def clip_norms_replaced(
+    square_of_whole: Callable[[Any, keras.Variable], Any], variables: Sequence[keras.Variable]
+) -> Iterator[None]:
+    """Inside, ``clipnorm`` clips by the norm whose square ``square_of_whole`` makes of that of a
+    gradient, and of the variable that it is of: one of those given, or of an ``apply`` within."""
+    applied: list[Sequence[keras.Variable]] = [variables]
+
+    def apply(
+        own: Callable[..., Any], optimizer: Any, grads: Any, trainable_variables: Any = None
+    ) -> Any:
+        given = trained_by(optimizer) if trainable_variables is None else trainable_variables
+        applied.append([v for g, v in zip(grads, given, strict=True) if g is not None])
+        try:
+            return own(optimizer, grads, trainable_variables)
+        finally:
+            applied.pop()
+
+    def clip(own: Callable[..., Any], optimizer: Any, grads: Sequence[Any]) -> Any:
+        if not (optimizer.clipnorm and optimizer.clipnorm > 0):
+            return own(optimizer, grads)
+        ops, limit, result = keras.ops, optimizer.clipnorm, []
+        for gradient, variable in zip(grads, applied[-1], strict=True):
+            if gradient is not None:
+                dense = ops.convert_to_tensor(gradient)
+                square = square_of_whole(ops.sum(ops.square(dense)), variable)
+                gradient = dense * limit / ops.maximum(ops.sqrt(square), limit)
+            result.append(gradient)
+        return result
+
+    with (
+        replaced(base_optimizer.BaseOptimizer, "apply", apply),
+        replaced(base_optimizer.BaseOptimizer, "_clip_gradients", clip),
+    ):
+        yield
+
+
+@contextlib.contextmanager
 def applied_to(
     optimizer: keras.optimizers.Optimizer, variables: Collection[keras.Variable]
 ) -> Iterator[None]:

@@ -11,11 +11,13 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.choices import EXCHANGES, ON_FAILURE, split_exchange
+from tnt_notebook.errors import MeshError
 from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.progress import noninteractive
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.magics.syntax import check_syntax
+from tnt_notebook.plan.mesh import Mesh
 
 _EXCHANGE = (
     "what ranks do with their gradients (default: allreduce), one of those above, as in "
@@ -40,6 +42,12 @@ def _listing_exchanges(magic: Callable[..., None]) -> Callable[..., None]:
 @argument("--exchange", metavar="NAME[:OPTION=VALUE,...]", help=_EXCHANGE)
 @argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
 @pipeline_arguments()
+@argument(
+    "--mesh",
+    metavar="AXIS=N,...",
+    help="ranks along named axes: data divides batches, depth, height and width the samples in "
+    "space, any other axis the work of layers as costs least; data may be left out",
+)
 @argument("--checkpoint", metavar="DIR", help="keeps the state of training there now and then")
 @argument("--every", type=float, metavar="S", help="seconds between two (default: 600)")
 @argument(
@@ -88,6 +96,9 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         %%tnt_fit --pipeline 2 --micro-batches 16 --schedule zb-h1
         ...             # on 8 ranks: 4 replicas of a model that is cut in two
 
+        %%tnt_fit --mesh data=2,height=2
+        ...             # two replicas; halves of each image on two ranks
+
         %%tnt_fit --exchange late:warmup=100
         ...             # gradients are applied a step late, and exchanged meanwhile
 
@@ -107,6 +118,8 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
     kept, goes_on = _checkpoint(arguments)
     options |= kept
     cluster = session.cluster
+    if arguments.mesh is not None:
+        options["mesh"] = str(_mesh(arguments, cluster.ranks))
     check_syntax(cell)
     if said := cluster.survivors:
         print(said)
@@ -115,6 +128,15 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
     session.follow(fit)
     if arguments.wait or noninteractive():
         fit.wait()
+
+
+def _mesh(arguments: Namespace, ranks: int) -> Mesh:
+    if arguments.stages is not None:
+        raise UsageError("--mesh: a model is divided over a mesh or cut into stages, not both")
+    try:
+        return Mesh.parsed(arguments.mesh).of(ranks)
+    except MeshError as error:
+        raise UsageError(f"--mesh: {error}") from None
 
 
 def _check_exchange(text: str, bucket_mb: float | None) -> None:
@@ -149,6 +171,8 @@ def _checkpoint(arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         raise UsageError("--restarts: only with --checkpoint, which says from where to go on")
     if on_failure == "shrink" and arguments.stages is not None:
         raise UsageError("--on-failure shrink: a pipeline needs all its ranks; use restart")
+    if on_failure == "shrink" and arguments.mesh is not None:
+        raise UsageError("--on-failure shrink: a mesh needs all its ranks; use restart")
     if restarts is None:
         restarts = 0 if on_failure == "stop" else 3
     goes_on = {"on_failure": on_failure, "restarts": restarts}

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tnt_notebook.comm import World
+from tnt_notebook.comm import Communicator, World
 from tnt_notebook.errors import DisagreementError, DivergenceError
 from tnt_notebook.keras.absent import is_here
 from tnt_notebook.parallel.holders import broadcast_value, holders_of
@@ -65,17 +65,17 @@ def broadcast(over: World, variable: keras.Variable, root: int = 0) -> None:
         variable.value.assign(value)
 
 
-def from_rank_0(over: World, value: Any) -> Any:
+def from_rank_0(over: Communicator, value: Any) -> Any:
     """A JSON value of rank 0, on all ranks."""
     return json.loads(over.broadcast_bytes(json.dumps(value, default=float).encode()))
 
 
-def everyones(over: World, value: Any) -> list[Any]:
+def everyones(over: Communicator, value: Any) -> list[Any]:
     """A JSON value of each rank, on all ranks."""
     return [json.loads(b) for b in over.allgather_bytes(json.dumps(value).encode())]
 
 
-def check_identical(over: World, variables: Sequence[keras.Variable], when: str) -> None:
+def check_identical(over: Communicator, variables: Sequence[keras.Variable], when: str) -> None:
     """Compares checksums. Where a variable differs, DivergenceError on all ranks names the first
     one, and the ranks."""
     if over.size == 1:
@@ -105,7 +105,7 @@ def _checksums(variables: Sequence[keras.Variable]) -> list[str]:
     ]
 
 
-def _all_same(over: World, checksums: list[str]) -> bool:
+def _all_same(over: Communicator, checksums: list[str]) -> bool:
     whole = hashlib.sha256("".join(checksums).encode()).digest()
     return len(set(over.allgather_bytes(whole))) == 1
 

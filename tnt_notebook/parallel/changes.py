@@ -51,8 +51,14 @@ def changes_of(
         if key not in rules and key not in metrics and (told := told_rule(variable)):
             rules[key] = told
     unknown = [v for key, v in assigned.items() if key not in rules]
+    alone = step.over.size == 1  # of a mesh: its ranks do the same with the whole batch
+    if alone:
+        rules |= {id(v): "same" for v in unknown}
+        unknown = []
     compiled = id(getattr(step.model, "optimizer", None))
-    if unknown or (step.exchanged and compiled not in tried and needs_trial(step.model)):
+    if unknown or (
+        not alone and step.exchanged and compiled not in tried and needs_trial(step.model)
+    ):
         tried.add(compiled)
         trial = Trial(step, own_step, data, unknown)
         _refuse_mixed_samples(step, trial)

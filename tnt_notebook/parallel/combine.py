@@ -21,7 +21,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import World, ops
+from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.keras.state import state_of_own_layers, state_of_own_metrics, tensor_of
 
 RULES = ("sum", "mean", "max", "min", "first", "same")
@@ -58,7 +58,7 @@ class Part(NamedTuple):
         has_data: whether it has any.
     """
 
-    over: World
+    over: Communicator
     scale: tf.Tensor
     has_data: tf.Tensor
 

@@ -17,7 +17,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import World, channels, ops
+from tnt_notebook.comm import Communicator, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.changes import changes_of
 from tnt_notebook.parallel.combine import combine_changes
@@ -62,8 +62,8 @@ def train_step(
         step = setting.step(model, Share(*share))
         with ops.channels(channels.TRAINING):
             with interposed(step):
-                logs = _checked_logs(own_step(data))
-            _check_exchanged(step)
+                logs = checked_logs(own_step(data))
+            check_exchanged(step)
             meets = setting.exchange.meets(step.exchanging)
             step.kept.count()
             of_metrics, others = changes_of(step, own_step, data, tried)
@@ -93,7 +93,7 @@ def test_step(
         step = setting.step(model, Share(*share))
         with ops.channels(channels.EVALUATION):
             with interposed(step):
-                logs = _checked_logs(own_step(data))
+                logs = checked_logs(own_step(data))
             of_metrics, others = changes_of(step, own_step, data, tried)
             combine_changes(step.part, others)
             return global_logs(step, logs, of_metrics, setting.votes)
@@ -114,7 +114,7 @@ def _alone(
     if not setting.exchange.on_one_rank:
         step.exchange = Exchange()
     with ops.channels(over_channels), gate(step):
-        logs = _checked_logs(own_step(batch))
+        logs = checked_logs(own_step(batch))
     return step, {**logs, NEWS: samples}
 
 
@@ -139,7 +139,7 @@ def predict_step(
     return run if setting.over.size > 1 else own_step
 
 
-def gather_rows(output: tf.Tensor, over: World) -> tf.Tensor:
+def gather_rows(output: tf.Tensor, over: Communicator) -> tf.Tensor:
     if isinstance(output, (tf.RaggedTensor, tf.SparseTensor)):
         raise ModelError(
             "Predictions that are ragged or sparse cannot be gathered from the ranks: let the "
@@ -152,7 +152,7 @@ def gather_rows(output: tf.Tensor, over: World) -> tf.Tensor:
     return ops.allgather(output, label="allgather of predictions", over=over)
 
 
-def _check_exchanged(step: Step) -> None:
+def check_exchanged(step: Step) -> None:
     """Refuses a step that would train a separate model on each rank."""
     exchanged = {id(v) for v in step.exchanged}
     trainable = step.model.trainable_variables
@@ -173,7 +173,7 @@ def _check_exchanged(step: Step) -> None:
         )
 
 
-def _checked_logs(logs: Any) -> dict[str, Any]:
+def checked_logs(logs: Any) -> dict[str, Any]:
     if not isinstance(logs, dict):
         raise ModelError(
             f"train_step and test_step must return a dict of logs, not a {type(logs).__name__}."

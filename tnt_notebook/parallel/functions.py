@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import time
 import weakref
@@ -24,15 +25,18 @@ from tnt_notebook.parallel.exchange.kept import Kept
 from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.holders import Holding, slot_of
 from tnt_notebook.parallel.late_logs import LateLogs
+from tnt_notebook.parallel.layers.training import MeshSteps
+from tnt_notebook.parallel.layers.weights import MeshWeights
 from tnt_notebook.parallel.logs import check_same_data
 from tnt_notebook.parallel.meetings import Meetings
-from tnt_notebook.parallel.model_state import optimizers_of
+from tnt_notebook.parallel.model_state import optimizers_of, state_of
 from tnt_notebook.parallel.parted import finalized_here
 from tnt_notebook.parallel.pipeline.layout import Layout
 from tnt_notebook.parallel.pipeline.training import PipelineSteps
 from tnt_notebook.parallel.pool import Pool
 from tnt_notebook.parallel.step import NEWS, Setting, Votes
 from tnt_notebook.parallel.timed import input_timed
+from tnt_notebook.plan.mesh import Layouts, Mesh
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.telemetry.events import FIRST, PHASES
 
@@ -54,6 +58,7 @@ class DistributedFunctions:
         wants, news: called before and after each step.
         due_in: in how many steps at most this rank is to be asked again what it wants.
         pipeline: how the model is cut into stages, and which this rank has.
+        mesh: along whose axes layers are divided, and the layouts that are asked for.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class DistributedFunctions:
         due_in: Callable[[], float],
         pipeline: tuple[Pipeline, Layout] | None = None,
         batch_size: int | None = None,
+        mesh: tuple[Mesh, Layouts] | None = None,
     ) -> None:
         self.model = model
         self._make_room()
@@ -77,29 +83,38 @@ class DistributedFunctions:
         self._voted = Votes(0, 0, 0, 0)
         self._is_first = False
         self._last_logs: dict[str, float] = {}
-        whole = over.size > 1 and pipeline is None
+        in_parts = "a pipeline" if pipeline is not None else "a mesh" if mesh is not None else ""
+        whole = over.size > 1 and not in_parts
         self._late = LateLogs(over, model, exchange.ahead) if whole and exchange.late_logs else None
         self._states = Pool(over) if whole and not exchange.keeps_ranks_equal else None
         for optimizer in optimizers_of(model):
             if why := exchange.refuses(optimizer):
                 raise ModelError(f"The exchange {name_of(exchange)} cannot be used here: {why}.")
-        if pipeline is not None and not exchange.keeps_ranks_equal:
+        if in_parts and not exchange.keeps_ranks_equal:
             raise ModelError(
                 f"The exchange {name_of(exchange)} lets ranks train weights of their own, so it "
-                "needs ranks that have the whole model: take it without a pipeline."
+                f"needs ranks that have the whole model: take it without {in_parts}."
             )
         self.setting = setting = Setting(over, exchange, self._votes, Kept(model.variables))
-        if pipeline is not None and exchange.has_owners:
+        if in_parts and exchange.has_owners:
             raise ModelError(
                 f"The exchange {name_of(exchange)} needs ranks that have the whole model: take it "
-                "without a pipeline, in which each rank has a part of the optimizer's state anyway."
+                f"without {in_parts}, in which each rank has a part of what optimizers keep anyway."
             )
         self._own_holding = self._hold() if exchange.has_owners and over.size > 1 else None
         self.pipeline: PipelineSteps | None = None
+        self.mesh: MeshSteps | None = None
         steps: tuple[Callable[[Any], Any], ...]
         if pipeline is not None:
             self.pipeline = cut = PipelineSteps(setting, model, *pipeline, batch_size)
             steps = (cut.train_step, cut.test_step, cut.predict_step)
+        elif mesh is not None:
+            self.mesh = divided = MeshSteps(setting, model, *mesh, batch_size)
+            steps = (
+                functools.partial(divided.train_step, model.train_step),
+                functools.partial(divided.test_step, model.test_step),
+                functools.partial(divided.predict_step, model.predict_step),
+            )
         else:
             steps = (
                 data_parallel.train_step(
@@ -119,9 +134,18 @@ class DistributedFunctions:
         self._compiled: Any = None
 
     @property
-    def holding(self) -> Holding | None:
+    def holding(self) -> Holding | MeshWeights | None:
         """Which ranks have what while the model trains; None: all have all."""
+        if self.mesh is not None:
+            return self.mesh.weights
         return self._own_holding if self.pipeline is None else self.pipeline.weights.holding
+
+    def check_identical(self, when: str) -> None:
+        """Raises where ranks have different values of what they share. Collective."""
+        if self.mesh is not None:
+            self.mesh.weights.check_identical(state_of(self.model), when)
+        else:
+            agreement.check_identical(self._over, state_of(self.model), when)
 
     def _hold(self) -> Holding:
         """Gives variables owners, who alone keep what optimizers do of them. Collective."""
@@ -173,6 +197,8 @@ class DistributedFunctions:
             self._theirs = now
         if self._made and self.pipeline is not None:
             self.pipeline.compiled_again()
+        if self._made and self.mesh is not None:
+            self.mesh.compiled_again()
         if self._made and self._own_holding is not None:
             self._own_holding.gather()
             self._own_holding = self._hold()
@@ -242,7 +268,7 @@ class DistributedFunctions:
         def run(iterator: Any) -> dict[str, Any]:
             own = self._wants(phase)
             self._vote(own)
-            if phase == "fit" and self.holding is not None:
+            if self.holding is not None and (phase == "fit" or self.mesh is not None):
                 self.holding.part()
             begin = time.monotonic_ns()
             logs = dict(function(iterator))
@@ -292,6 +318,8 @@ class DistributedFunctions:
         meetings = Meetings(self._over)
 
         def run(iterator: Any) -> Any:
+            if self.mesh is not None:
+                self.mesh.weights.part()
             begin = time.monotonic_ns()
             outputs = predict(iterator)
             end, step_number = time.monotonic_ns(), next(steps)
@@ -311,11 +339,12 @@ class DistributedFunctions:
 
     def settle(self) -> None:
         """What the exchange has left to do, at the end of an epoch. Collective."""
-        setting, cut = self.setting, self.pipeline
+        setting = self.setting
         if self._states is not None and self._states.has_steps:
             self._states.take()
         if setting.exchange.settles and setting.applied:
-            exchange = setting.exchange if cut is None else cut.weights.exchange
+            parts = self.pipeline or self.mesh
+            exchange = setting.exchange if parts is None else parts.weights.exchange
             with ops.channels(channels.TRAINING):
                 exchange.settle(self._no_step(), list(setting.applied.values()))
 

@@ -15,6 +15,7 @@ from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.exchange.named import Given, exchange_of
 from tnt_notebook.parallel.scope import METHODS, call, current_session, whole_world
 from tnt_notebook.parallel.session import Session
+from tnt_notebook.plan.mesh import Layouts, Mesh
 from tnt_notebook.plan.options import Pipeline
 
 _NO_LAYER = (
@@ -36,6 +37,9 @@ class Model:
             an :class:`~tnt_notebook.parallel.exchange.Exchange`, or a function. Default: allreduce.
         bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
         pipeline: cuts the model into stages, each on a rank of its own; see ``tnt.Pipeline``.
+        mesh: divides the work inside of layers along its axes; see ``tnt.Mesh``.
+        layouts: by a regular expression for names of layers, how these are to be divided: see
+            ``tnt.Split``. Default: as costs least.
         checkpoint: keeps the state of training, and goes on from it; see ``tnt.Checkpoint``.
 
     Raises:
@@ -59,6 +63,8 @@ class Model:
         exchange: Given | None = None,
         bucket_mb: float | None = None,
         pipeline: Pipeline | None = None,
+        mesh: Mesh | None = None,
+        layouts: Layouts | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
         if isinstance(model, Model):
@@ -68,11 +74,13 @@ class Model:
                 f"tnt.Model wraps a keras.Model, not a {type(model).__name__}. Is it a tf_keras "
                 "model? Keras 2 is not supported."
             )
-        session = Session(whole_world(), exchange_of(exchange, bucket_mb), pipeline)
+        session = Session(
+            whole_world(), exchange_of(exchange, bucket_mb), pipeline, mesh, layouts or {}
+        )
         seeds.synchronise(session.over)
         if checkpoint is not None:
             session.checkpoints = RunCheckpoints(session.over, checkpoint)
-        asked = (exchange, bucket_mb, pipeline, checkpoint)
+        asked = (exchange, bucket_mb, pipeline, mesh, layouts, checkpoint)
         has_options = any(option is not None for option in asked)
         vars(self).update(keras_model=model, _session=session, _has_options=has_options)
         weakref.finalize(self, session.close)

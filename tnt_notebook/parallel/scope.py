@@ -23,6 +23,7 @@ from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.exchange.named import Given, exchange_of
 from tnt_notebook.parallel.progress import Report
 from tnt_notebook.parallel.session import Session
+from tnt_notebook.plan.mesh import Layouts, Mesh
 from tnt_notebook.plan.options import Pipeline
 
 #: The methods of keras.Model that run distributed inside a session, and who runs them.
@@ -47,6 +48,8 @@ def distributed(
     exchange: Given | None = None,
     bucket_mb: float | None = None,
     pipeline: Pipeline | None = None,
+    mesh: Mesh | None = None,
+    layouts: Layouts | None = None,
     timeout: float | None = None,
     quiet: bool = True,
     checkpoint: Checkpoint | None = None,
@@ -58,6 +61,9 @@ def distributed(
         exchange: what ranks do with their gradients, see ``tnt.Model``; default: allreduce.
         bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
         pipeline: cuts models into stages; default: every rank has the whole model.
+        mesh: divides the work inside of layers along its axes, see ``tnt.Mesh``.
+        layouts: of layers that are to be divided so, by pattern of their names; default: as costs
+            least.
         timeout: seconds that ranks wait for one message.
         quiet: whether ``verbose="auto"`` prints nothing (there is a live view).
         checkpoint: keeps the state of training, and goes on from it; see ``tnt.Checkpoint``.
@@ -73,7 +79,9 @@ def distributed(
     usual_timeout = over.timeout_s
     if timeout is not None:
         over.set_timeout(timeout)
-    session = Session(over, exchange_of(exchange, bucket_mb), pipeline, report, quiet)
+    session = Session(
+        over, exchange_of(exchange, bucket_mb), pipeline, mesh, layouts or {}, report, quiet
+    )
     outer, _current = _current, session
     try:
         agreement.agree(over, {"call": "begin"})

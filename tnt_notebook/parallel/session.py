@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import keras
 
 from tnt_notebook.comm import World, stop
+from tnt_notebook.errors import MeshError
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.data import Replica
@@ -19,6 +20,7 @@ from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.pipeline.layout import Layout, layout_of
 from tnt_notebook.parallel.progress import Progress, Report
 from tnt_notebook.parallel.step import Votes
+from tnt_notebook.plan.mesh import DATA, STAGE, Layouts, Mesh
 from tnt_notebook.plan.options import Pipeline
 
 
@@ -45,6 +47,8 @@ class Session:
     over: World
     exchange: Exchange
     pipeline: Pipeline | None = None
+    mesh: Mesh | None = None
+    layouts: Layouts = field(default_factory=dict)
     report: Report | None = None
     quiet: bool = False
     runs: list[Run] = field(default_factory=list)
@@ -56,6 +60,17 @@ class Session:
 
     def __post_init__(self) -> None:
         self._generation = self.over.generation
+        if self.layouts and self.mesh is None:
+            raise MeshError("Layouts are of a mesh: give it, too, as in mesh=tnt.Mesh(model=2).")
+        if self.mesh is not None:
+            self.mesh = self.mesh.of(self.over.size)
+            if STAGE in self.mesh.names:
+                raise MeshError(
+                    "Stages are not an axis of a mesh as yet: cut the model into stages by "
+                    "--pipeline (tnt.Pipeline), or take a mesh without the axis stage."
+                )
+            if self.pipeline is not None:
+                raise MeshError("A model is divided over a mesh or cut into stages, not both.")
 
     def renew(self) -> None:
         """Forgets what it has built for ranks of which some have died, or were started again."""
@@ -74,7 +89,10 @@ class Session:
     @property
     def replicas(self) -> list[Replica]:
         """Of the replicas of the model that share the data, the one of each rank."""
-        size = self.over.size
+        size, mesh = self.over.size, self.mesh
+        if mesh is not None:
+            places = (mesh.place(rank) for rank in range(size))
+            return [Replica(place[DATA], mesh.along(DATA)) for place in places]
         if self.layout is None:
             return [Replica(rank, size) for rank in range(size)]
         number = {rank: r for r, ranks in enumerate(self.layout.ranks) for rank in ranks}
@@ -116,6 +134,7 @@ class Session:
                 self._due_in,
                 cut,
                 batch_size,
+                (self.mesh, self.layouts) if self.mesh and self.over.size > 1 else None,
             )
             self.functions[id(model)] = functions
         functions.install()

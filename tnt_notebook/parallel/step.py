@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import World
+from tnt_notebook.comm import Communicator, World
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.combine import Part
@@ -46,7 +46,7 @@ class Step:
             sum over ranks.
     """
 
-    over: World
+    over: Communicator
     exchange: Exchange
     model: keras.Model
     share: Share

@@ -8,12 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from tnt_notebook.comm import Communicator, World, ops
+from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.telemetry import activities
 
 
 def input_timed(
-    run: Callable[[Any], dict[str, Any]], over: World
+    run: Callable[[Any], dict[str, Any]], over: Communicator
 ) -> Callable[[Any], dict[str, Any]]:
     """A step that says, too, when it is traced, and how long it waits for its batch."""
 
@@ -47,7 +47,7 @@ def tell_waiting(over: Communicator, own: Sequence[tf.Tensor], others: Sequence[
 
 
 @contextlib.contextmanager
-def timed(kind: str, over: World, after: Sequence[Any]) -> Iterator[None]:
+def timed(kind: str, over: Communicator, after: Sequence[Any]) -> Iterator[None]:
     """Times what is made inside, as an event of a kind: from when `after` (tensors, or
     tf.IndexedSlices) is there until its last change of a variable."""
     leaves = tf.nest.flatten(list(after), expand_composites=True)

@@ -143,6 +143,8 @@ class FitCheckpoints:
         in_memory = run.options.in_memory
         wanted = None if in_memory else [rank == run.over.rank for rank in writers]
         with activities.during("checkpoint"):
+            if self._functions.mesh is not None:
+                self._functions.mesh.weights.gather()
             snapshot = take(
                 run.over, self._model, place, self.callbacks, position, logs, stopped, wanted,
                 in_memory, self._exchange(),

@@ -21,10 +21,11 @@ Groups = Callable[[Sequence[keras.Variable]], Iterable[tuple[Communicator, list[
 
 @dataclass(frozen=True)
 class OverGroups(Exchange):
-    """What `inner` does, over the groups of ranks that have the same weights. Gradients of a
-    pipeline have their weight in the batch already.
+    """What `inner` does, over the groups of ranks that have the same weights.
 
     Attributes:
+        scaled: whether a rank's share of the batch is still to be taken into account; gradients of
+            a pipeline have their weight in the batch already.
         seen_as_a_whole: inside, an optimizer that is given the gradients of these variables sees
             those of other ranks, where it has to.
     """
@@ -32,6 +33,7 @@ class OverGroups(Exchange):
     inner: Exchange
     groups: Groups
     seen_as_a_whole: Callable[[Sequence[keras.Variable]], AbstractContextManager[None]]
+    scaled: bool = False
 
     def gradients(
         self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
@@ -43,7 +45,7 @@ class OverGroups(Exchange):
             # Of several stages, some may have dense ones, and one process would have had their sum.
             alike = [tf.convert_to_tensor(result[i]) if is_shared else result[i] for i in chosen]
             some = [variables[i] for i in chosen]
-            summed = self.inner.gradients(_over(step, group), alike, some)
+            summed = self.inner.gradients(self._over(step, group), alike, some)
             for i, gradient in zip(chosen, summed, strict=True):
                 result[i] = gradient
                 # Where TensorFlow knows the shape of a gradient, it multiplies it in another order
@@ -68,11 +70,11 @@ class OverGroups(Exchange):
             variables: Sequence[keras.Variable],
         ) -> Iterator[tuple[ExchangeStep, list[int]]]:
             for group, chosen, _ in self.groups(variables):
-                yield _over(step, group), chosen
+                yield self._over(step, group), chosen
 
         with self.seen_as_a_whole(everything):
             self.inner.settle(dataclasses.replace(step, by_group=by_group), applied)
 
-
-def _over(step: ExchangeStep, group: Communicator) -> ExchangeStep:
-    return dataclasses.replace(step, over=group, scale=tf.constant(1.0, tf.float64))
+    def _over(self, step: ExchangeStep, group: Communicator) -> ExchangeStep:
+        scale = step.scale if self.scaled else tf.constant(1.0, tf.float64)
+        return dataclasses.replace(step, over=group, scale=scale)

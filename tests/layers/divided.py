@@ -1,0 +1,123 @@
+"""A layer on blocks, and the same layer whole, on the ranks of a mesh."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tnt_notebook import comm
+from tnt_notebook.comm import channels, ops
+from tnt_notebook.keras.blocks import Block
+from tnt_notebook.parallel.layers import rules  # noqa: F401  Keras's own
+from tnt_notebook.parallel.layers.boxes import blocks
+from tnt_notebook.parallel.layers.program import Program, fit_together, site_of
+from tnt_notebook.parallel.layers.ranks import MeshRanks
+from tnt_notebook.parallel.layers.rule import Way, ways_of
+from tnt_notebook.parallel.pipeline.survey import surveyed
+from tnt_notebook.plan.mesh import Mesh
+
+SAMPLES = 2
+
+#: Makes a layer, and the shapes of what it takes.
+Case = tuple[Callable[[], keras.Layer], Sequence[tuple[int, ...]]]
+
+
+#: Of channels: what was sent last may still be on its way.
+_PARTS = 32
+
+
+def ways_tried(mesh: Mesh, make: Callable[[], keras.Layer], shapes: Any) -> list[list[str]]:
+    """Runs a layer in all ways that its rule has on a mesh, and whole, forward and backward in
+    float64; raises where they differ. Gives the names of the ways."""
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    try:
+        return _tried(mesh, make, shapes)
+    finally:
+        keras.config.set_floatx("float32")
+        keras.config.set_dtype_policy("float32")
+
+
+def _tried(mesh: Mesh, make: Callable[[], keras.Layer], shapes: Any) -> list[list[str]]:
+    keras.utils.set_random_seed(1)
+    inputs = [keras.Input(shape) for shape in shapes]
+    model = keras.Model(inputs, make()(inputs[0] if len(inputs) == 1 else inputs))
+    graph = surveyed(model)
+    site = site_of(graph, graph.calls[0])
+    ranks = MeshRanks(comm.world(), mesh)
+    each = [ways_of(site, axis, mesh.along(axis)) for axis in mesh.inner]
+    rng = np.random.default_rng(4)
+    x = [tf.constant(rng.normal(size=(SAMPLES, *shape))) for shape in shapes]
+    dy = tf.constant(rng.normal(size=(SAMPLES, *model.output_shape[1:])))
+    before = model.get_weights()
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = model(x, training=True)
+        product = tf.reduce_sum(y * dy)
+    expected = tape.gradient(product, [x, [v.value for v in model.trainable_variables]])
+    after = model.get_weights()
+    names = []
+    for combination in itertools.product(*each):
+        ways = dict(zip(mesh.inner, combination, strict=True))
+        if fit_together(site, ways):
+            model.set_weights(before)
+            over = channels.TRAINING.part(len(names) % _PARTS, _PARTS)
+            names.append([way.name for way in combination])
+            whole = [y, *expected, after]
+            _compare(model, Program(graph, [ways]), ranks, x, dy, whole, ways, over)
+    ranks.over.barrier()
+    return names
+
+
+def _compare(
+    model: keras.Model, program: Program, ranks: MeshRanks, x: Any, dy: Any, expected: Any,
+    ways: dict[str, Way], over: channels.Range,
+) -> None:  # fmt: skip
+    layouts, mesh, place = program.weights, ranks.mesh, ranks.place
+    cut = {
+        id(v): tuple(
+            slice(*blocks(size, mesh.along(axes[dim]))[place[axes[dim]]])
+            if dim in (axes := layouts[id(v)].axes)
+            else slice(None)
+            for dim, size in enumerate(v.shape)
+        )
+        for v in model.variables
+    }
+    own = [Block(v, cut[id(v)]) for v in model.variables]
+    for block in own:
+        block.cut()
+    trained = model.trainable_variables
+    try:
+        with ops.channels(over):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                values = dict(zip(program.graph.inputs, x, strict=True))
+                y = program.run(values, ranks, training=True)
+                product = tf.reduce_sum(y * dy)
+            of_x, of_weights = tape.gradient(product, [x, [v.value for v in trained]])
+            of_weights = [
+                ops.allreduce([g], over=ranks.group(layouts[id(v)].summed))[0]
+                if layouts[id(v)].summed
+                else g
+                for g, v in zip(of_weights, trained, strict=True)
+            ]
+        after = [np.asarray(v.value) for v in model.weights]
+    finally:
+        for block in own:
+            block.join(lambda _, shape=block.whole_shape: np.zeros(shape))
+    where = f"{ {axis: way.name for axis, way in ways.items()} }, rank {ranks.over.rank}"
+    whole, gx, gw, state = expected
+
+    def same(a: Any, b: Any, what: str) -> None:
+        np.testing.assert_allclose(a, b, 1e-9, 1e-10, err_msg=f"{what}: {where}")
+
+    same(y, whole, "output")
+    for a, b in zip(of_x, gx, strict=True):
+        same(a, b, "gradient of the input")
+    for a, b, v in zip(of_weights, gw, trained, strict=True):
+        same(a, np.asarray(b)[cut[id(v)]], f"gradient of {v.path}")
+    for a, b, v in zip(after, state, model.weights, strict=True):
+        same(a, b[cut[id(v)]], f"state {v.path}")

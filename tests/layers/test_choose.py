@@ -1,0 +1,54 @@
+"""The cheapest layouts: none that anybody finds by trying all is cheaper."""
+
+import itertools
+
+import keras
+import pytest
+
+from tnt_notebook.parallel.layers import rules  # noqa: F401  Keras's own
+from tnt_notebook.parallel.layers.choose import Costs, chosen, cost, options
+from tnt_notebook.parallel.layers.program import Program, site_of
+from tnt_notebook.parallel.pipeline.survey import surveyed
+from tnt_notebook.plan.mesh import Mesh
+
+L = keras.layers
+
+
+def pair() -> keras.Model:
+    return keras.Sequential([keras.Input((64,)), L.Dense(256, "relu"), L.Dense(64)])
+
+
+def skipping() -> keras.Model:
+    x = keras.Input((8, 8, 4))
+    y = L.Conv2D(4, 3, padding="same")(x)
+    y = L.Add()([L.ReLU()(y), x])
+    return keras.Model(x, L.GlobalAveragePooling2D()(y))
+
+
+def twice() -> keras.Model:
+    x, layer = keras.Input((16,)), L.Dense(16, "relu")
+    return keras.Model(x, layer(layer(x)))
+
+
+@pytest.mark.parametrize("make", [pair, skipping, twice])
+@pytest.mark.parametrize("mesh", [Mesh(model=2), Mesh(height=2, model=3)], ids=str)
+@pytest.mark.parametrize("latency", [1e-7, 1e-4])
+def test_nothing_is_cheaper(make, mesh, latency):
+    graph, costs = surveyed(make()), Costs(flops=1e8, latency=latency)
+    each = [list(options(site_of(graph, call), mesh)) for call in graph.calls]
+    programs = [Program(graph, ways) for ways in itertools.product(*each)]
+    if make is twice:  # the same weights, in one layout
+        programs = [p for p in programs if p.ways[0] == p.ways[1]]
+    cheapest = min(cost(program, mesh, 8, costs) for program in programs)
+    assert cost(chosen(graph, mesh, 8, costs), mesh, 8, costs) == pytest.approx(cheapest)
+
+
+def test_columns_and_rows_make_a_pair():
+    """Of two dense layers the first is cut by columns, the second by rows: one sum a direction."""
+    program = chosen(surveyed(pair()), Mesh(model=2), 64, Costs(flops=1e8, latency=1e-5))
+    assert [ways["model"].name for ways in program.ways] == ["columns", "rows"]
+
+
+def test_an_axis_with_the_name_of_a_dimension_cuts_that_alone():
+    program = chosen(surveyed(skipping()), Mesh(width=2), 64, Costs(flops=1e6, latency=1e-7))
+    assert {way.name for ways in program.ways for way in ways.values()} == {"width"}

@@ -1,0 +1,111 @@
+"""Training on a mesh is that of one process: weights, history, evaluation, predictions, and what
+optimizers keep."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import tnt_notebook as tnt
+from tests.parallel.outcome import Outcome, close, compare, train
+from tests.pipeline.models import numbers
+from tnt_notebook.errors import MeshError, ModelError
+
+L = keras.layers
+IN_SPACE = {"conv.*|.*pool.*": tnt.Split(height="height")}
+
+
+def mlp() -> keras.Model:
+    hidden = L.Dense(10, "relu", kernel_regularizer="l2", name="first")
+    return keras.Sequential([keras.Input((6,)), hidden, L.Dense(7, name="second"), L.Dense(3)])
+
+
+def cnn() -> keras.Model:
+    x = keras.Input((9, 6, 2))
+    y = L.Conv2D(4, 3, padding="same", use_bias=False, name="conv_1")(x)
+    y = L.ReLU()(L.BatchNormalization(synchronized=True)(y))
+    y = L.Add()([y, L.Conv2D(4, 3, padding="same", name="conv_2", kernel_regularizer="l2")(y)])
+    y = L.MaxPooling2D(2, name="pool")(y)
+    y = L.GlobalAveragePooling2D(name="pool_all")(L.Conv2D(5, 3, name="conv_3")(y))
+    return keras.Model(x, L.Dense(3)(y))
+
+
+PAIR = {"first": tnt.Split(columns="model"), "second": tnt.Split(rows="model")}
+CASES: dict[str, tuple[Any, ...]] = {
+    "columns and rows": (mlp, tnt.Mesh(model=2), PAIR, {"clipnorm": 0.05}),
+    "with replicas": (mlp, tnt.Mesh(data=2, model=2), PAIR, {"global_clipnorm": 0.05}),
+    "in two dimensions": (
+        mlp, tnt.Mesh(a=2, b=2), {"first": tnt.Split(columns="a", rows="b")}, {"clipnorm": 0.05},
+    ),
+    "in space": (cnn, tnt.Mesh(height=2), IN_SPACE, {}),
+    "in space, on three": (cnn, tnt.Mesh(height=3), {"conv_[12]": IN_SPACE["conv.*|.*pool.*"]}, {}),
+    "in space, with replicas": (cnn, tnt.Mesh(data=2, height=2), IN_SPACE, {"use_ema": True}),
+    "filters and channels": (
+        cnn, tnt.Mesh(model=2),
+        {"conv_[13]": tnt.Split(filters="model"), "conv_2": tnt.Split(channels="model")}, {},
+    ),
+    "in space and filters": (
+        cnn, tnt.Mesh(height=2, model=2),
+        {"conv_1": tnt.Split(height="height", filters="model")}, {},
+    ),
+}  # fmt: skip
+
+
+def fitted(name: str, distributed: bool) -> Outcome:
+    make, mesh, layouts, options = CASES[name]
+    keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")
+    try:
+
+        def compiled() -> keras.Model:
+            model = make()
+            model.compile(keras.optimizers.Adam(0.01, **options), "mse", metrics=["mae"])
+            return model
+
+        x, y = numbers(25, *make().input_shape[1:]), numbers(25, 3, seed=9)
+        fit = {"x": x, "y": y, "batch_size": 10, "epochs": 2, "validation_data": (x, y)}
+        more = {"mesh": mesh, "layouts": layouts} if distributed else {}
+        return train(compiled, fit, distributed, {"x": x, "y": y, "batch_size": 7}, more=more)
+    finally:
+        keras.config.set_floatx("float32")
+        keras.config.set_dtype_policy("float32")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fit(ranks, name):
+    size = CASES[name][1].size
+    ours, theirs = compare(ranks, size, fitted, name, rtol=1e-7, atol=1e-9)
+    close(ours.optimizer, theirs.optimizer, 1e-7, 1e-9)
+
+
+def refusals() -> list[str]:
+    def why(error: type[Exception], *, optimizer: Any = "sgd", **given: Any) -> str:
+        model = mlp()
+        model.compile(optimizer, "mse")
+        with pytest.raises(error) as raised:
+            tnt.Model(model, **given).fit(np.zeros((4, 6)), np.zeros((4, 3)), verbose=0)
+        return str(raised.value)
+
+    mesh = tnt.Mesh(model=2)
+    return [
+        why(MeshError, mesh=tnt.Mesh(data=3, model=2)),
+        why(MeshError, mesh=mesh, layouts={"first": tnt.Split(height="model")}),
+        why(MeshError, mesh=mesh, layouts={"first": tnt.Split(columns="other")}),
+        why(MeshError, mesh=mesh, layouts={"third": tnt.Split(columns="model")}),
+        why(MeshError, layouts=PAIR),
+        why(ModelError, mesh=mesh, layouts=PAIR, optimizer=keras.optimizers.Lamb()),
+        why(ModelError, mesh=mesh, exchange="sharded"),
+    ]
+
+
+def test_what_cannot_be_divided_is_refused(ranks):
+    said = ranks.run(2, refusals)[0]
+    expected = (
+        "needs 6 ranks, and there are 2", "first cannot be divided by Split", "no axis 'other'",
+        "No layer has a name like 'third'", "Layouts are of a mesh",
+        "Lamb may look at whole weights", "take it without a mesh",
+    )  # fmt: skip
+    assert len(said) == len(expected)
+    for text, part in zip(said, expected, strict=True):
+        assert part in text

@@ -1,0 +1,69 @@
+"""Blocks of values as numbers: who has which rows of a dimension, and what goes to whom.
+
+A box says, for some dimensions of a value, from which index up to which; of the others it has all.
+Slices, gathers, halos and other cuts are all the same: what each rank has, and what it needs. Rows
+before 0 and after the end are nobody's: they are filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+#: From an index up to another one, which is not in it.
+Range = tuple[int, int]
+
+#: By dimension.
+Box = Mapping[int, Range]
+
+
+def blocks(size: int, parts: int) -> list[Range]:
+    """A dimension cut into nearly equal parts, larger ones first, as numpy.array_split does."""
+    small, larger = divmod(size, parts)
+    ends = [(i + 1) * small + min(i + 1, larger) for i in range(parts)]
+    return list(zip([0, *ends], ends, strict=False))
+
+
+def common(a: Range, b: Range) -> Range:
+    """The rows that are in both; an empty range where there are none."""
+    begin = max(a[0], b[0])
+    return begin, max(begin, min(a[1], b[1]))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one rank needs of what another one, or itself, has."""
+
+    source: int
+    target: int
+    box: Box
+
+
+def pieces(have: Sequence[Box], need: Sequence[Box]) -> list[Piece]:
+    """What goes to whom, by the ranks' indices; have and need are of the same dimensions."""
+    found = []
+    for target, wanted in enumerate(need):
+        for source, there in enumerate(have):
+            box = {dim: common(there[dim], rows) for dim, rows in wanted.items()}
+            if all(begin < end for begin, end in box.values()):
+                found.append(Piece(source, target, box))
+    return found
+
+
+def turns(found: Iterable[Piece]) -> list[list[Piece]]:
+    """What goes from rank to rank, in turns: in each a rank sends once, or receives once, at most.
+
+    So two ranks never wait for each other on one channel.
+    """
+    result: list[list[Piece]] = []
+    for piece in found:
+        if piece.source == piece.target:
+            continue
+        for turn in result:
+            busy = {rank for other in turn for rank in (other.source, other.target)}
+            if not busy & {piece.source, piece.target}:
+                turn.append(piece)
+                break
+        else:
+            result.append([piece])
+    return result

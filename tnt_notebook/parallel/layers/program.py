@@ -1,0 +1,168 @@
+"""A model on a mesh: for each call of a layer the ways along axes, and what follows from them.
+
+    value 3   32 x 32 x 16, in blocks of rows    layout   1: height
+    conv2     takes rows with a halo             demand   1: height, rows -1 to 17 and 15 to 33
+              gives blocks of rows               layout   1: height
+
+Between a layout and a demand that differ stands a conversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.parallel.layers.convert import converted
+from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout, splits_of
+from tnt_notebook.parallel.layers.ranks import MeshRanks
+from tnt_notebook.parallel.layers.rule import PARTIAL, SAME, Local, Site, Way, rule_of
+from tnt_notebook.parallel.pipeline.graph import Call, Graph
+
+#: By axis of the mesh; without those along which all ranks do the same.
+Ways = Mapping[str, Way]
+
+
+def site_of(graph: Graph, call: Call) -> Site:
+    """A call as rules see it: sizes that depend on the batch are not known."""
+
+    def shape(value: int) -> tuple[int | None, ...]:
+        return tuple(n if n is not None and n >= 0 else None for n in graph.shapes[value])
+
+    return Site(call, tuple(map(shape, call.takes)), tuple(map(shape, call.gives)))
+
+
+def demand_of(ways: Ways, place: int) -> Demand:
+    """The layout in which a call takes one of its values."""
+    cuts = {axis: cut for axis, way in ways.items() if (cut := way.takes[place]) is not None}
+    return Demand(
+        splits_of({cut.dim: axis for axis, cut in cuts.items()}),
+        tuple((cut.dim, cut.rows) for cut in cuts.values() if cut.rows is not None),
+        frozenset(ways),
+        next((ways[axis].fill for axis, cut in cuts.items() if cut.rows is not None), 0.0),
+    )
+
+
+def layout_of(ways: Ways, place: int) -> Layout:
+    """The layout in which it gives one."""
+    gives = {axis: way.gives[place] for axis, way in ways.items()}
+    return Layout(
+        splits_of({dim: axis for axis, dim in gives.items() if isinstance(dim, int)}),
+        frozenset(axis for axis, dim in gives.items() if dim == PARTIAL),
+    )
+
+
+def fit_together(site: Site, ways: Ways) -> bool:
+    """Whether ways along several axes can be taken at once: no dimension is cut twice."""
+    for place in range(len(site.takes)):
+        dims = [c.dim for way in ways.values() if (c := way.takes[place]) is not None]
+        if len(set(dims)) < len(dims):
+            return False
+    for place in range(len(site.gives)):
+        dims = [d for way in ways.values() if isinstance(d := way.gives[place], int)]
+        if len(set(dims)) < len(dims):
+            return False
+    weights: dict[int, list[int]] = {}
+    for way in ways.values():
+        for key, dim in way.weights.items():
+            if dim != SAME:
+                weights.setdefault(key, []).append(dim)
+    return all(len(set(dims)) == len(dims) for dims in weights.values())
+
+
+@dataclass(frozen=True)
+class WeightLayout:
+    """Of a weight: which dimension an axis cuts, and over which axes its gradient is added up."""
+
+    splits: tuple[tuple[int, str], ...] = ()
+    summed: frozenset[str] = frozenset()
+
+    @property
+    def axes(self) -> dict[int, str]:
+        return dict(self.splits)
+
+
+def weight_layouts(site: Site, ways: Ways) -> dict[int, WeightLayout]:
+    """Of all weights of a layer, by id."""
+    result = {}
+    for variable in getattr(site.layer, "variables", []):
+        kinds = {axis: way.weights.get(id(variable), "summed") for axis, way in ways.items()}
+        result[id(variable)] = WeightLayout(
+            splits_of({dim: axis for axis, dim in kinds.items() if isinstance(dim, int)}),
+            frozenset(axis for axis, kind in kinds.items() if kind == "summed"),
+        )
+    return result
+
+
+@dataclass(frozen=True)
+class Program:
+    """What each call of a graph does on a mesh.
+
+    Attributes:
+        ways: of each call.
+    """
+
+    graph: Graph
+    ways: Sequence[Ways]
+
+    @cached_property
+    def sites(self) -> list[Site]:
+        return [site_of(self.graph, call) for call in self.graph.calls]
+
+    @cached_property
+    def weights(self) -> dict[int, WeightLayout]:
+        """The layouts of all weights, by id; of a layer that is called again, the same."""
+        found: dict[int, WeightLayout] = {}
+        for site, ways in zip(self.sites, self.ways, strict=True):
+            found |= weight_layouts(site, ways)
+        return found
+
+    def run(
+        self,
+        inputs: Mapping[int, Any],
+        ranks: MeshRanks,
+        training: bool,
+        over_data: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
+    ) -> Any:
+        """Calls the layers on this rank's blocks.
+
+        Args:
+            inputs: of the model, whole, by value.
+            over_data: sums over replicas.
+
+        Returns:
+            What the model returns, whole.
+        """
+        graph = self.graph
+        parts = {value: (tensor, WHOLE) for value, tensor in inputs.items()}
+        made: dict[tuple[int, Demand], Any] = {}
+
+        def taken(value: int, demand: Demand) -> Any:
+            # Layers that take the same in the same way share a conversion.
+            if (value, demand) not in made:
+                tensor, layout = parts[value]
+                name = graph.specs[value].name
+                shape = [n if n is not None and n >= 0 else None for n in graph.shapes[value]]
+                made[value, demand] = converted(tensor, shape, layout, demand, ranks, name)
+            return made[value, demand]
+
+        for site, ways in zip(self.sites, self.ways, strict=True):
+            call = site.call
+            values = {
+                value: taken(value, demand_of(ways, place))
+                for place, value in enumerate(call.takes)
+            }
+            if ways:
+                rule = rule_of(call.operation)
+                assert rule is not None  # it has given the ways
+                given = rule.run(Local(site, ways, ranks, values, training, over_data))
+            else:
+                call.run(values, training)
+                given = [values[n] for n in call.gives]
+            for place, (value, tensor) in enumerate(zip(call.gives, given, strict=True)):
+                parts[value] = tensor, layout_of(ways, place)
+        return keras.tree.map_structure(lambda n: taken(n, Demand()), graph.output_structure)

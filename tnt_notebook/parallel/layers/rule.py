@@ -1,0 +1,258 @@
+"""Rules: how the work of a layer can be divided along one axis of the mesh.
+
+A rule gives ways. A way says which dimension of each value that the layer takes is cut, which of
+those that it gives, and which of its weights; what is not cut is whole on every rank. Along several
+axes a layer has a way each. A rule is a function of a ``Site``; a family of layers is a file::
+
+    @rule(keras.layers.Rescaling)
+    def rescaling(site, parts):
+        for dim in site.divisible(site.gives[0], parts):
+            yield Way(f"dim {dim}", takes=[Cut(dim)], gives=[dim])
+
+What a layer computes of its blocks is what it computes of whole values; where it is not, the rule
+has a function that does it, given ``Local``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.comm import Communicator
+from tnt_notebook.parallel.interpose import drawn_apart
+from tnt_notebook.parallel.layers.boxes import Range, blocks
+from tnt_notebook.parallel.layers.ranks import MeshRanks
+from tnt_notebook.parallel.pipeline.graph import Call
+
+#: In the place of a dimension: what a rank gives is a summand of the whole.
+PARTIAL: Literal["partial"] = "partial"
+#: In the place of a dimension of a weight: ranks compute the same gradient of all of it.
+SAME: Literal["same"] = "same"
+
+#: What a way gives: the dimension that is cut; None: it is whole, and the same on all ranks.
+Gives = int | Literal["partial"] | None
+
+#: Names of dimensions by the number of those between samples and channels. An axis of the mesh that
+#: has such a name cuts only these.
+SPATIAL = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+SPATIAL_NAMES = frozenset(name for names in SPATIAL.values() for name in names)
+
+#: Of a value, by dimension; None where it is not known.
+Shape = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A dimension of a value that is taken in blocks.
+
+    Attributes:
+        rows: of each block, which rows are taken; they may overlap, and go beyond the ends.
+            Default: :func:`~.boxes.blocks`.
+    """
+
+    dim: int
+    rows: tuple[Range, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to divide the work of a layer.
+
+    Attributes:
+        name: in a word.
+        takes: of each value that the layer takes, how it is cut; None: it is taken whole.
+        gives: of each that it gives, the dimension that is cut, :data:`PARTIAL`, or None: it is
+            whole, and the same on all ranks.
+        weights: by id of the weight, the dimension that is cut, or :data:`SAME`. The gradients of
+            all others are added up.
+        fill: what stands beyond the ends of rows.
+    """
+
+    name: str
+    takes: Sequence[Cut | None]
+    gives: Sequence[Gives]
+    weights: Mapping[int, int | Literal["same"]] = field(default_factory=dict)
+    fill: float = 0.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """A call of a layer, as rules see it.
+
+    Attributes:
+        call: of which ``layer`` is the layer.
+        takes, gives: shapes of the values, of masks after the others.
+    """
+
+    call: Call
+    takes: tuple[Shape, ...]
+    gives: tuple[Shape, ...]
+
+    @property
+    def layer(self) -> Any:
+        """The layer that is called."""
+        return self.call.operation
+
+    @staticmethod
+    def divisible(shape: Shape, parts: int) -> list[int]:
+        """The dimensions, but that of the samples, of which each of so many ranks has a row."""
+        return [dim for dim, size in enumerate(shape) if dim and size and size >= parts]
+
+
+Ways = Callable[[Site, int], Iterable[Way]]
+
+
+class Local:
+    """A call of a layer on this rank's blocks.
+
+    Attributes:
+        ways: by axis of the mesh, for those along which work is divided.
+        values: by number, what the layer takes, as the ways say.
+        over_data: sums over replicas, for statistics of the whole batch.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        ways: Mapping[str, Way],
+        ranks: MeshRanks,
+        values: dict[int, tf.Tensor],
+        training: bool,
+        over_data: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
+    ) -> None:
+        self.site, self.ways, self.ranks = site, ways, ranks
+        self.values, self.training, self.over_data = values, training, over_data
+
+    @property
+    def layer(self) -> Any:
+        """The layer that is called, with this rank's blocks of its weights."""
+        return self.site.layer
+
+    def axes(self, name: str) -> list[str]:
+        """The axes along which the way has this name."""
+        return [axis for axis, way in self.ways.items() if way.name == name]
+
+    def index(self, axis: str) -> int:
+        """This rank's place along an axis."""
+        return self.ranks.place[axis]
+
+    def group(self, axes: Iterable[str]) -> Communicator:
+        """The ranks along some axes."""
+        return self.ranks.group(list(axes))
+
+    def plain(self, **instead: Any) -> list[Any]:
+        """What the layer itself makes of the blocks.
+
+        Args:
+            instead: attributes that the layer has meanwhile.
+        """
+        with changed(self.layer, input_spec=None, **instead), self._drawn_by_block():
+            self.site.call.run(self.values, self.training)
+        return [self.values[n] for n in self.site.call.gives]
+
+    @contextlib.contextmanager
+    def _drawn_by_block(self) -> Iterator[None]:
+        """Random numbers of one block are not those of another."""
+        number = 0
+        for axis in self.ways:
+            number = number * self.ranks.mesh.along(axis) + self.index(axis)
+        with drawn_apart(number << 12) if number else contextlib.nullcontext():
+            yield
+
+
+@dataclass(frozen=True)
+class Rule:
+    ways: Ways
+    run: Callable[[Local], list[Any]] = Local.plain
+
+
+_rules: dict[type, Rule] = {}
+
+
+def rule(*kinds: type, run: Callable[[Local], list[Any]] = Local.plain) -> Callable[[Ways], Ways]:
+    """Declares the rule of some classes of layers: a function of a ``Site`` and of how many
+    ranks there are along an axis, which gives ways.
+
+    Args:
+        run: computes the call on this rank's blocks; default: the layer itself does.
+    """
+
+    def declared(ways: Ways) -> Ways:
+        for kind in kinds:
+            _rules[kind] = Rule(ways, run)
+        return ways
+
+    return declared
+
+
+def rule_of(operation: Any) -> Rule | None:
+    """The rule of a layer: of its class, or of one that it inherits ``call`` from."""
+    for kind in type(operation).__mro__:
+        if kind in _rules:
+            inherits = getattr(kind, "call", None) is getattr(type(operation), "call", None)
+            return _rules[kind] if inherits else None
+    return None
+
+
+def ways_of(site: Site, axis: str, parts: int) -> list[Way]:
+    """All ways to divide a call along an axis: where the name of the axis is that of a dimension,
+    this one is cut. Empty if there is none."""
+    found = rule_of(site.layer)
+    if found is None or getattr(site.layer, "activity_regularizer", None) is not None:
+        return []
+    ways = found.ways(site, parts)
+    return [way for way in ways if axis not in SPATIAL_NAMES or _cuts(site, way, axis)]
+
+
+def _cuts(site: Site, way: Way, axis: str) -> bool:
+    """Whether a way cuts dimensions of this name, and no others."""
+    given = zip(site.gives, way.gives, strict=True)
+    taken = zip(site.takes, (cut and cut.dim for cut in way.takes), strict=True)
+    cut = [(len(shape), dim) for shape, dim in (*given, *taken) if isinstance(dim, int)]
+    return bool(cut) and all(name_of(rank, dim) == axis for rank, dim in cut)
+
+
+def name_of(rank: int, dim: int) -> str:
+    """The name of a dimension, channels last."""
+    if dim == rank - 1:
+        return "channels"
+    names = SPATIAL.get(rank - 2, ())
+    return names[dim - 1] if 0 < dim <= len(names) else str(dim)
+
+
+@contextlib.contextmanager
+def changed(thing: Any, **attributes: Any) -> Iterator[None]:
+    """Inside, it has other attributes."""
+    before = {name: getattr(thing, name) for name in attributes if hasattr(thing, name)}
+    for name in before:
+        setattr(thing, name, attributes[name])
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(thing, name, value)
+
+
+def even(size: int, parts: int) -> tuple[Range, ...]:
+    return tuple(blocks(size, parts))
+
+
+def is_elementwise(activation: Any) -> bool:
+    """Whether an activation computes each number by itself: of Keras's own, those that do."""
+    return activation is None or (
+        getattr(activation, "__name__", "") in _ELEMENTWISE
+        and (getattr(keras.activations, activation.__name__, None) is activation)
+    )
+
+
+_ELEMENTWISE = frozenset((
+    "celu", "elu", "exponential", "gelu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_tanh",
+    "leaky_relu", "linear", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid", "silu",
+    "soft_shrink", "softplus", "softsign", "sparse_plus", "sparse_sigmoid", "squareplus", "swish",
+    "tanh", "tanh_shrink", "threshold",
+))  # fmt: skip

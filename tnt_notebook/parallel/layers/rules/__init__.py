@@ -1,0 +1,12 @@
+"""The rules of Keras's own layers, a file a family."""
+
+from __future__ import annotations
+
+from tnt_notebook.parallel.layers.rules import (  # noqa: F401  each declares rules
+    convolution,
+    dense,
+    elementwise,
+    normalization,
+    pooling,
+    reshaping,
+)

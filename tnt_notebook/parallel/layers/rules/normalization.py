@@ -1,0 +1,52 @@
+"""Normalization: statistics over the axes that cut what they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.keras.losses import moments_replaced
+from tnt_notebook.parallel.layers.moves import shared, total
+from tnt_notebook.parallel.layers.rule import SAME, Cut, Local, Site, Way, name_of, rule
+from tnt_notebook.parallel.norm import moments_by
+
+
+def _run(local: Local) -> list[Any]:
+    layer = local.layer
+    axes = [axis for axis, way in local.ways.items() if way.name != "channels"]
+    if not axes:
+        return local.plain()
+    over = local.over_data if layer.synchronized else lambda x: x
+    moments = moments_by(_summing(local, axes, over))
+    with moments_replaced(moments):
+        return local.plain(synchronized=True)
+
+
+def _summing(
+    local: Local, axes: list[str], over: Callable[[tf.Tensor], tf.Tensor]
+) -> Callable[[tf.Tensor], tf.Tensor]:
+    group, label = local.group(axes), f"statistics of {local.layer.name}"
+
+    def summed(x: tf.Tensor) -> tf.Tensor:
+        return over(shared(total(x, group, label), group, label))
+
+    return summed
+
+
+@rule(keras.layers.BatchNormalization, run=_run)
+def batch_normalization(site: Site, parts: int) -> Iterator[Way]:
+    layer, (shape, *masks) = site.layer, site.takes
+    channels = layer.axis % len(shape)
+    if masks:
+        return
+    moving = [layer.moving_mean, layer.moving_variance]
+    for dim in site.divisible(shape, parts):
+        if dim != channels:
+            weights: dict[int, Any] = {id(v): SAME for v in moving}
+            yield Way(name_of(len(shape), dim), [Cut(dim)], [dim], weights)
+        else:
+            own = [v for v in (layer.gamma, layer.beta, *moving) if v is not None]
+            yield Way("channels", [Cut(dim)], [dim], {id(v): 0 for v in own})

@@ -1,0 +1,155 @@
+"""The train, test and predict steps of a model whose layers are divided over a mesh.
+
+    slice of this replica -> the model's own step, with its call on blocks -> outputs, whole
+        -> gradients, added up by groups -> the user's own optimizer on blocks
+        -> exchange of metric states, votes and fingerprints with all ranks
+
+All ranks of a replica compute the same loss of the same outputs. So a step is the model's own, as
+in :mod:`tnt_notebook.parallel.data_parallel`, and replicas are what ranks are there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tnt_notebook.comm import channels, ops
+from tnt_notebook.keras.replaced import replaced
+from tnt_notebook.parallel.changes import changes_of
+from tnt_notebook.parallel.combine import combine_changes
+from tnt_notebook.parallel.data import Share
+from tnt_notebook.parallel.data_parallel import check_exchanged, checked_logs, gather_rows
+from tnt_notebook.parallel.interpose import drawn_apart, interposed, recorded_assignments
+from tnt_notebook.parallel.layers import rules  # noqa: F401  Keras's own
+from tnt_notebook.parallel.layers.choose import chosen
+from tnt_notebook.parallel.layers.ranks import MeshRanks
+from tnt_notebook.parallel.layers.weights import MeshWeights
+from tnt_notebook.parallel.logs import global_logs
+from tnt_notebook.parallel.norm import sum_over_ranks
+from tnt_notebook.parallel.pipeline.graph import standardized
+from tnt_notebook.parallel.pipeline.survey import surveyed
+from tnt_notebook.parallel.step import Setting, Step
+from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
+
+#: The batch size for which layouts are chosen where it is not known.
+_USUAL_BATCH_SIZE = 32
+
+
+class MeshSteps:
+    """The steps of one model. Made on all ranks at once.
+
+    Attributes:
+        weights: in blocks while it trains.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        model: keras.Model,
+        mesh: Mesh,
+        layouts: Layouts,
+        batch_size: int | None = None,
+    ) -> None:
+        self._setting, self._model = setting, model
+        self._ranks = ranks = MeshRanks(setting.over, mesh)
+        self._data = ranks.group([DATA])
+        self._graph = surveyed(model)
+        samples = -(-(batch_size or _USUAL_BATCH_SIZE) // mesh.along(DATA))
+        self._program = chosen(self._graph, mesh, samples, layouts=layouts)
+        self._tried: set[int] = set()
+        self._groups_of_program()
+        self.weights = MeshWeights(model, self._program, ranks, setting.exchange)
+
+    def compiled_again(self) -> None:
+        """Goes by the model's optimizer and trainable weights as they are now. Collective."""
+        self.weights.gather()
+        self.weights = MeshWeights(self._model, self._program, self._ranks, self._setting.exchange)
+
+    def _groups_of_program(self) -> None:
+        """Makes all groups of ranks that conversions may need. Collective."""
+        inner = self._ranks.mesh.inner
+        for chosen_ones in range(1, 1 << len(inner)):
+            self._ranks.group([a for i, a in enumerate(inner) if chosen_ones >> i & 1])
+
+    def train_step(self, own_step: Callable[[Any], Any], batch: Any) -> dict[str, Any]:
+        """Logs of a batch, after which the model has learnt from it."""
+        data, step = self._begin(batch)
+        with ops.channels(channels.TRAINING):
+            with self._on_blocks(step, training=True), interposed(step):
+                logs = checked_logs(own_step(data))
+            check_exchanged(step)
+            step.kept.count()
+            return self._logs(step, own_step, data, logs)
+
+    def test_step(self, own_step: Callable[[Any], Any], batch: Any) -> dict[str, Any]:
+        """Logs of a batch."""
+        data, step = self._begin(batch)
+        with ops.channels(channels.EVALUATION):
+            with self._on_blocks(step, training=False), interposed(step):
+                logs = checked_logs(own_step(data))
+            return self._logs(step, own_step, data, logs)
+
+    def predict_step(self, own_step: Callable[[Any], Any], batch: Any) -> Any:
+        """The model's outputs for the global batch, on all ranks."""
+        data, step = self._begin(batch)
+        local = tf.cast(step.share.local, tf.int32)
+        with ops.channels(channels.PREDICTION):
+            with (
+                self._on_blocks(step, training=False),
+                recorded_assignments(step.record),
+                drawn_apart(0, step.drawn),
+            ):
+                outputs = own_step(data)
+            return keras.tree.map_structure(
+                lambda output: gather_rows(output[:local], self._data), outputs
+            )
+
+    def _begin(self, batch: Any) -> tuple[Any, Step]:
+        data, share = batch
+        setting = self._setting
+        step = Step(
+            self._data, self.weights.exchange, self._model, Share(*share), kept=setting.kept,
+            applied=setting.applied, owners=setting.owners,
+        )  # fmt: skip
+        return data, step
+
+    @contextlib.contextmanager
+    def _on_blocks(self, step: Step, training: bool) -> Iterator[None]:
+        """Inside, a call of the model computes on blocks, and its optimizer sees whole weights."""
+        model, graph, program = self._model, self._graph, self._program
+        over_data = functools.partial(sum_over_ranks, step)
+
+        def call(own: Any, called: Any, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+            if called is not model:
+                return own(called, inputs, training=training, mask=mask)
+            values = standardized(model, graph, inputs)
+            return program.run(values, self._ranks, bool(training), over_data)
+
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(replaced(type(model), "call", call))
+            stack.enter_context(self.weights.regularized_as_a_whole())
+            if training:
+                trained = model.trainable_variables
+                stack.enter_context(self.weights.seen_as_a_whole(trained))
+            yield
+
+    def _logs(
+        self, step: Step, own_step: Callable[[Any], Any], data: Any, logs: dict[str, Any]
+    ) -> dict[str, Any]:
+        of_metrics, others = changes_of(step, own_step, data, self._tried)
+        combine_changes(step.part, others)
+        # Of the ranks of a replica, which have the same, one counts.
+        place = self._ranks.place
+        counts = not any(at for axis, at in place.items() if axis != DATA)
+        local = step.share.local if counts else tf.zeros_like(step.share.local)
+        setting = self._setting
+        of_all = Step(
+            setting.over, setting.exchange, self._model, step.share._replace(local=local),
+            assigned=step.assigned,
+        )  # fmt: skip
+        return global_logs(of_all, logs, of_metrics, setting.votes)
