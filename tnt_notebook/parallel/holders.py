@@ -19,10 +19,11 @@ from tnt_notebook.keras.absent import bring, create, drop, is_here
 
 def broadcast_value(over: World, variable: keras.Variable, root: int) -> np.ndarray:
     """The value on rank ``root``, on all ranks, whether they hold it or not. Collective."""
-    if over.rank == root:
-        return over.broadcast(np.asarray(variable.value), root)
-    dtype = tf.as_dtype(variable.dtype).as_numpy_dtype
-    return over.broadcast(np.empty(tuple(variable.shape), dtype), root)
+    shape, dtype = tuple(variable.shape), tf.as_dtype(variable.dtype).as_numpy_dtype
+    own = np.asarray(variable.value) if over.rank == root else np.empty(shape, dtype)
+    # As bytes: the int8 of a quantized layer, and bool, travel too; nothing is added up here.
+    moved = over.broadcast(own.reshape(-1).view(np.uint8), root)
+    return moved.view(dtype).reshape(shape)
 
 
 def holders_of(over: World, variables: Sequence[keras.Variable]) -> list[list[int]]:
