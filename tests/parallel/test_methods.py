@@ -215,6 +215,24 @@ def used_beside_its_wrapper() -> Any:
     return wrapped.fit(x, np.eye(3)[y], batch_size=16, verbose=0).history
 
 
+def run_saves(folder: str) -> int:
+    """Saves a model and its weights, and reads both, often enough to collide."""
+    model = tnt.Model(
+        keras.Sequential([keras.Input((64,)), *(keras.layers.Dense(256) for _ in range(2))])
+    )
+    for _ in range(8):
+        model.save(f"{folder}/model.keras")
+        model.save_weights(f"{folder}/model.weights.h5")
+        keras.models.load_model(f"{folder}/model.keras")
+        model.load_weights(f"{folder}/model.weights.h5")
+    return len(model.weights)
+
+
+def test_all_ranks_may_save_to_one_file_at_once(ranks, tmp_path):
+    assert ranks.run(4, run_saves, str(tmp_path)) == [4] * 4
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model.keras", "model.weights.h5"]
+
+
 @pytest.mark.core
 def test_between_calls_of_its_wrapper_a_model_is_an_ordinary_one(ranks):
     first, second = ranks.run(2, used_beside_its_wrapper)
