@@ -153,6 +153,10 @@ class DifferentDataError(DataError):
     peers_know = True
 
 
+class DownloadError(DataError):
+    """A file that Keras downloads, such as weights, could not be had."""
+
+
 class TraceError(TntError):
     """A run that was kept cannot be found or read."""
 
