@@ -9,35 +9,84 @@ import keras
 import numpy as np
 import pytest
 
-from notebooks.workloads import cosmo_gan, hep_cnn, language_model
+import tnt_notebook as tnt
+from notebooks.workloads import cosmo_gan, fine_tuning, hep_cnn, language_model, resnet50
 
 SMALL = {
     "hep_cnn": "--samples 60 --pixels 16 --filters 4 --batch-size 16 --epochs 2",
     "language_model": "--pieces 40 --context 12 --width 8 --heads 2 --blocks 1 --batch-size 8"
     " --epochs 1",
     "cosmo_gan": "--samples 30 --pixels 8 --latent 4 --filters 4 --batch-size 8 --epochs 1",
+    "resnet50": "--data {folder}/train --validation {folder}/validation --draw 8 --pixels 24"
+    " --filters 4 --blocks 1 --norm all --batch-size 10 --epochs 2 --warm-up 1",
+    "fine_tuning": "--model {folder}/learned.keras --pieces 40 --rank 2 --batch-size 8 --epochs 1",
 }
+NOT_IN_STAGES = ("cosmo_gan", "resnet50")
 
 
-def trained(name: str, *more: str) -> dict[str, list[float]]:
+def trained(name: str, folder: str, *more: str) -> dict[str, list[float]]:
     """The history of a script, run in a process that has its ranks already."""
     keras.utils.clear_session()
     main: Callable = import_module(f"notebooks.workloads.{name}").main
-    return main([*SMALL[name].split(), *more])
+    policy = keras.config.dtype_policy()
+    try:
+        return main([*SMALL[name].format(folder=folder).split(), *more])
+    finally:
+        keras.config.set_dtype_policy(policy)
+
+
+def learned(file: str) -> None:
+    """Saves a model of the characters of Python's manual."""
+    words = keras.Input((12,), dtype="int32")
+    kinds = len(set(language_model.manual()))
+    x = keras.layers.Embedding(kinds, 8)(words)
+    x = x + keras.layers.MultiHeadAttention(2, 4)(x, x, use_causal_mask=True)
+    keras.Model(words, keras.layers.Dense(kinds)(x)).save(file)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_script_reaches_on_ranks_and_in_stages_what_it_reaches_on_one(ranks, tmp_path, name):
-    saved = tmp_path / "model.keras"
-    (alone,) = ranks.run(1, trained, name, "--save", str(tmp_path / "alone.keras"))
+    saved, folder = tmp_path / "model.keras", str(tmp_path)
+    if name == "fine_tuning":
+        ranks.run(1, learned, f"{folder}/learned.keras")
+    (alone,) = ranks.run(1, trained, name, folder, "--save", str(tmp_path / "alone.keras"))
     assert all(np.isfinite(values).all() for values in alone.values())
-    ways = [()] if name == "cosmo_gan" else [(), ("--stages", "2")]
-    for way in ways:
-        for history in ranks.run(2, trained, name, *way, "--save", str(saved)):
+    rounding = 5e-3 if name == "resnet50" else 1e-3  # of 16 bits
+    for way in [()] if name in NOT_IN_STAGES else [(), ("--stages", "2")]:
+        for history in ranks.run(2, trained, name, folder, *way, "--save", str(saved)):
             assert history.keys() == alone.keys()
             for key, values in alone.items():
-                np.testing.assert_allclose(history[key], values, atol=1e-3, err_msg=f"{key} {way}")
+                np.testing.assert_allclose(
+                    history[key], values, atol=rounding, err_msg=f"{key} {way}"
+                )
         saved.unlink()  # by rank 0, once
+
+
+def test_the_largest_network_of_pictures_is_resnet_50():
+    with tnt.lazy():
+        own, known = resnet50.resnet(1000), keras.applications.ResNet50(weights=None)
+    biases = sum(v.shape[0] for v in known.weights if v.path.endswith("conv/bias"))
+    assert own.count_params() == known.count_params() - biases
+
+
+def test_textures_are_written_once_and_read_in_the_order_of_their_names(tmp_path):
+    resnet50.draw(tmp_path / "some", each=2, pixels=16, seed=1)
+    resnet50.draw(tmp_path / "some", each=9, pixels=16, seed=1)
+    files, labels, classes = resnet50.listed(tmp_path / "some")
+    assert labels == [0, 0, 1, 1, 2, 2, 3, 3] and tuple(classes) == resnet50.TEXTURES
+    assert files == sorted(files)
+    (batch, right), *more = resnet50.pictures(tmp_path / "some", 8, 5, augmented=False)
+    assert batch.shape == (5, 8, 8, 3) and len(more) == 1
+    np.testing.assert_array_equal(right.numpy().argmax(1), labels[:5])
+    (tmp_path / "none").mkdir()
+    with pytest.raises(FileNotFoundError, match="no folders with pictures"):
+        resnet50.listed(tmp_path / "none")
+
+
+def test_of_a_text_a_model_gets_the_characters_that_it_knows():
+    pieces = fine_tuning.pieces_of("abxcab", "abc", 5, seed=1)
+    np.testing.assert_array_equal(pieces, [[0, 1, 2, 0, 1]])
+    assert len(fine_tuning.programs()) > 1_000_000
 
 
 def test_jets_are_the_same_for_the_same_seed_and_decays_have_two_prongs():
