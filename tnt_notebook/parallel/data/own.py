@@ -29,6 +29,7 @@ from tnt_notebook.keras.datasets import (
 )  # fmt: skip
 from tnt_notebook.parallel.data.early import (
     Cache,
+    Chunks,
     Early,
     Map,
     Prefetch,
@@ -120,6 +121,8 @@ def _of_batch(batches: tf.data.Dataset, over: Replica) -> Parts:
         match stage:
             case Map():
                 samples = _on_each(samples, stage)
+            case Chunks():
+                samples = _in_chunks(samples, stage)
             case Prefetch():
                 samples = samples.prefetch(stage.size)
             case Cache():
@@ -172,6 +175,12 @@ def _on_each(parts: tf.data.Dataset, stage: Map) -> tf.data.Dataset:
 
     ordered = None if stage.calls is None else True
     return parts.map(mapped, num_parallel_calls=stage.calls, deterministic=ordered)
+
+
+def _in_chunks(parts: tf.data.Dataset, stage: Chunks) -> tf.data.Dataset:
+    """Makes several samples at a time, of one batch or of several."""
+    chunks = parts.batch(stage.size)
+    return _on_each(chunks, Map(stage.function, stage.calls)).unbatch()
 
 
 def _on_rows(
