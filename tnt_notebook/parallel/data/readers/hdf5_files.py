@@ -67,7 +67,7 @@ def hdf5(
     return table(tables, shuffle, seed, damaged)
 
 
-def _table(handles: Handles, open_file: Any, path: str, name: str, kind: type) -> Table:
+def _table(handles: Handles, open_file: Any, path: str, name: str, kind: Any) -> Table:
     found = open_file.get(name)
     if not isinstance(found, kind):
         raise DataError(f"{path} has no dataset {name}; it has {', '.join(sorted(open_file))}.")

@@ -92,7 +92,7 @@ def _reader(path: str, begin: int, shape: tuple[int, ...], dtype: np.dtype) -> A
 
     def rows(numbers: np.ndarray) -> np.ndarray:
         found = np.empty((len(numbers), *shape[1:]), dtype)
-        into = memoryview(found.reshape(-1).view(np.uint8))
+        into = found.reshape(-1).view(np.uint8).data
         at = 0
         with handles.of(path) as opened:
             for first, last in runs_of(numbers):

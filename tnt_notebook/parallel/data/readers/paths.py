@@ -19,7 +19,7 @@ def files_of(paths: Paths) -> list[str]:
     """
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     found: list[str] = []
-    for path in map(os.fspath, given):
+    for path in [os.fspath(each) for each in given]:
         if not glob.has_magic(path) or os.path.exists(path):
             found.append(path)
             continue

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from tnt_notebook import comm
@@ -21,9 +23,16 @@ class Told:
         tells: whether this process is the one to tell; default: rank 0.
     """
 
-    def __init__(self, what: str, total: int, shown=str, tells: bool | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        total: int,
+        shown: Callable[[float], str] = str,
+        tells: bool | None = None,
+    ) -> None:
         self._what, self._total, self._shown = what, total, shown
         self._tells = comm.rank() == 0 if tells is None else tells
+        self._lock = threading.Lock()
         self._done, self._next, self._said = 0, time.monotonic() + _LONG_S, False
 
     def __enter__(self) -> Told:
@@ -31,7 +40,8 @@ class Told:
 
     def done(self, more: int) -> None:
         """So much more is done."""
-        self._done += more
+        with self._lock:
+            self._done += more
         if self._tells and time.monotonic() >= self._next and self._done < self._total:
             self._next, self._said = time.monotonic() + _EVERY_S, True
             self._say(f"{self._shown(self._done)} of {self._shown(self._total)}")

@@ -159,8 +159,8 @@ def _scan(file: int) -> tuple[np.ndarray, int, str]:
     if not whole.all():
         good = int(np.argmin(whole))
         wrong = (
-            f"the length of record {good} is damaged, so the {size - begins[good]} bytes from it on "
-            "cannot be read"
+            f"the length of record {good} is damaged, so that {size - begins[good]} bytes, from it "
+            "on, cannot be read"
         )
         return np.array(begins[:good], np.int64), size, wrong
     if offset != size:
