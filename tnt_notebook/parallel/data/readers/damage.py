@@ -6,10 +6,12 @@ every number of ranks.
 
 from __future__ import annotations
 
+import contextlib
+import re
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +23,10 @@ from tnt_notebook.errors import DataError
 Reader = Callable[[np.ndarray], Sequence[np.ndarray]]
 """From the numbers of samples (int64) to their leaves, each of shape (samples, ...)."""
 
-#: How many are named where all are counted.
-_NAMED = 5
+#: So many samples that follow each other, none of which can be read, are no damage that is skipped.
+_MOST_IN_A_ROW = 1000
+#: What TensorFlow's errors say of the op that has raised them.
+_OF_TENSORFLOW = re.compile(r"\{\{[^}]*\}\} ?| ?\[Op:\w+\]")
 
 
 class Damage(NamedTuple):
@@ -37,100 +41,114 @@ class Damage(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.why}"
+        return f"{self.where} ({self.why})"
 
 
-@dataclass
 class _Seen:
-    """What this process has met, in the order in which it did; `raised`: what ended a call."""
+    """What this process has met.
 
-    lock: threading.Lock
-    skipped: dict[Damage, None]
-    raised: list[DataError]
+    Attributes:
+        skipped, in_run: since it began, and since the last :func:`begin_run`; each once, in order.
+        raised: the latest errors, of which TensorFlow makes some of its own.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.skipped: dict[Damage, None] = {}
+        self.in_run: dict[Damage, None] = {}
+        self.raised: deque[DataError] = deque(maxlen=16)
 
 
-_seen = _Seen(threading.Lock(), {}, [])
+_seen = _Seen()
 
 
 def skipped() -> list[Damage]:
-    """What this process has skipped so far, because it could not be read, each once."""
+    """What this process has skipped so far because it could not be read, each once.
+
+    Returns:
+        Named tuples: ``where``, a file and a place in it, and ``why``.
+    """
     with _seen.lock:
         return list(_seen.skipped)
 
 
-def skip(damage: Damage) -> None:
-    """Counts it, and warns of the first one, the tenth, the hundredth and so on."""
+def begin_run() -> None:
+    """A fit, an evaluation or a prediction begins."""
     with _seen.lock:
-        if damage in _seen.skipped:
-            return
-        _seen.skipped[damage] = None
+        _seen.in_run.clear()
+
+
+def skipped_in_run() -> list[Damage]:
+    """What was skipped since then."""
+    with _seen.lock:
+        return list(_seen.in_run)
+
+
+def skip(damage: Damage) -> None:
+    """Counts it, and warns of the first, the tenth, the hundredth and so on."""
+    with _seen.lock:
+        is_new = damage not in _seen.skipped
+        _seen.skipped[damage] = _seen.in_run[damage] = None
         count = len(_seen.skipped)
-    if str(count).strip("0") == "1":
-        what = "is skipped" if count == 1 else f"is the {count}th that is skipped"
-        warnings.warn(f"{_of_rank()}{damage}. It {what}.", stacklevel=2)
+    if is_new and str(count).strip("0") == "1":
+        what = "skipped" if count == 1 else f"the {count}th that is skipped"
+        warnings.warn(f"{what}{_on_this_rank()}, as it cannot be read: {damage}", stacklevel=2)
 
 
 def cannot_read(damage: Damage, hint: str = 'pass damaged="skip" to go on without it') -> DataError:
-    """The error that ends training, of which TensorFlow will make one of its own."""
-    error = DataError(f"{_of_rank()}{damage}. Repair or remove it, or {hint}.")
+    """The error that ends training."""
+    where, why = damage
+    text = f"{where} cannot be read{_on_this_rank()}: {why}. Repair or remove it, or {hint}."
+    error = DataError(text)
     with _seen.lock:
         _seen.raised.append(error)
     return error
 
 
 def behind(message: str) -> DataError | None:
-    """The error of ours of which TensorFlow tells in a message, if it is one."""
+    """The error of :func:`cannot_read` of which TensorFlow tells in a message, if it is one."""
     with _seen.lock:
-        found = [error for error in _seen.raised if str(error) in message]
-        _seen.raised.clear()
-    return found[-1] if found else None
+        return next((error for error in _seen.raised if str(error) in message), None)
 
 
-def told(damages: Sequence[Damage]) -> str:
-    """Counts what was skipped, and names the first: for the end of a run."""
-    if not damages:
-        return ""
-    names = "; ".join(map(str, damages[:_NAMED]))
-    more = f"; and {len(damages) - _NAMED} more" if len(damages) > _NAMED else ""
-    what = "was 1" if len(damages) == 1 else f"were {len(damages)}"
-    return f"{_of_rank()}there {what} that could not be read, and skipped: {names}{more}"
+def complete(read: Reader, where: Callable[[int], str], count: int, skips: bool) -> Reader:
+    """A reader that gives as many samples as it is asked for, or raises.
 
-
-def read_whole(read: Reader, where: Callable[[int], str], count: int, skips: bool) -> Reader:
-    """A reader that never gives less than it is asked for: it raises, or in the place of a sample
-    that cannot be read it gives the next one that can be."""
+    Args:
+        read: raises, whatever it is, where one of the samples cannot be read.
+        where: names a sample by its number, from 0 to ``count`` - 1.
+        skips: whether, in the place of a sample that cannot be read, it gives the next that can be.
+    """
 
     def one(number: int) -> Sequence[np.ndarray]:
-        for tried in range(count):
-            at = (number + tried) % count
+        for at in range(number, number + min(count, _MOST_IN_A_ROW)):
             try:
-                return read(np.array([at]))
+                return read(np.array([at % count]))
             except Exception as error:  # any: whatever a library finds wrong with a file
-                damage = Damage(where(at), reason(error))
+                damage = Damage(where(at % count), reason(error))
             if not skips:
                 raise cannot_read(damage)
             skip(damage)
-        raise cannot_read(damage, f"see to the rest: none of {count} samples can be read")
+        raise cannot_read(damage, "see to all: none of the samples before it can be read either")
 
-    def whole(numbers: np.ndarray) -> Sequence[np.ndarray]:
-        try:
+    def of(numbers: np.ndarray) -> Sequence[np.ndarray]:
+        with contextlib.suppress(Exception):
             return read(numbers)
-        except Exception:  # one by one, to find which
-            rows = [one(int(number)) for number in numbers]
+        # One by one, to find which cannot be read.
+        rows = [one(int(number)) for number in numbers]
         return [np.concatenate(leaf) for leaf in zip(*rows, strict=True)]
 
-    return whole
+    return of
 
 
 def reason(error: Exception) -> str:
-    """What an error says, without what TensorFlow adds; what kind it is, if it says nothing."""
+    """What an error says, in a line."""
     if isinstance(error, FileNotFoundError):
         return "the file is missing"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    said = brief(error)
-    return said.removeprefix("DataError: ")
+    return _OF_TENSORFLOW.sub("", brief(error)).removeprefix("DataError: ").rstrip(".")
 
 
-def _of_rank() -> str:
-    return f"rank {comm.rank()}: " if comm.size() > 1 else ""
+def _on_this_rank() -> str:
+    return f" on rank {comm.rank()}" if comm.size() > 1 else ""

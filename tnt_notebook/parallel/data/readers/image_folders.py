@@ -111,8 +111,9 @@ def _images_in(folder: Path) -> list[str]:
 def _decoded(file: str, size: tuple[int, int] | None, channels: int) -> np.ndarray:
     """An image, uint8. Ops that run at once, one by one: they let other threads of Python run, and
     need none of the threads that may all be waiting for images."""
+    with open(file, "rb") as opened:
+        encoded = opened.read()
     with tf.device("CPU"):
-        encoded = tf.io.read_file(file)
         image = tf.io.decode_image(encoded, channels=channels, expand_animations=False)
         if size is not None and tuple(image.shape[:2]) != tuple(size):
             resized = tf.raw_ops.ResizeBilinear(

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.errors import DataError
-from tnt_notebook.parallel.data.readers.damage import Reader, read_whole
+from tnt_notebook.parallel.data.readers.damage import Reader, complete
 from tnt_notebook.parallel.data.row_wise import row_wise
 
 Damaged = Literal["raise", "skip"]
@@ -63,7 +63,7 @@ def dataset_of(
     if source.count < 1:
         raise DataError("There are no samples in what is to be read.")
     leaves: Sequence[tf.TensorSpec] = tf.nest.flatten(source.spec)
-    read = read_whole(source.read, source.where, source.count, skips=damaged == "skip")
+    read = complete(source.read, source.where, source.count, skips=damaged == "skip")
 
     @row_wise
     @tf.autograph.experimental.do_not_convert

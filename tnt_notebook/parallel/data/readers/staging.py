@@ -288,19 +288,25 @@ def _copy(folder: Path, originals: list[Original], lock: int) -> None:
 
 def _copy_file(folder: Path, file: Original, lock: int, told: Told, leave: list[bool]) -> None:
     part = folder / f"{file.copy}.part"
-    with open(file.path, "rb") as source, open(part, "wb", opener=files.private) as target:
-        at = 0
-        while not leave and (sent := os.sendfile(target.fileno(), source.fileno(), at, _PIECE)):
-            at += sent
-            os.utime(lock)  # which those who wait look at
-            told.done(sent)
-        known = os.fstat(source.fileno())
+    at = 0
+    try:
+        with open(file.path, "rb") as source, open(part, "wb", opener=files.private) as target:
+            while not leave and (sent := os.sendfile(target.fileno(), source.fileno(), at, _PIECE)):
+                at += sent
+                os.utime(lock)  # which those who wait look at
+                told.done(sent)
+            known = os.fstat(source.fileno())
+    except OSError as error:
+        why = f"after {size(at)}: {error.strerror}" if at else error.strerror
+        raise DataError(
+            f"Rank {comm.rank()} cannot copy {file.path} to {folder}, {why}."
+        ) from error
     if leave:
         return
     if (known.st_size, known.st_mtime_ns, at) != (file.bytes, file.changed_ns, file.bytes):
         raise DataError(
-            f"{file.path} has changed while it was copied: {size(file.bytes)} before, {size(at)} "
-            "copied. Run it again when the file is whole."
+            f"{file.path} has changed while rank {comm.rank()} copied it: it had "
+            f"{size(file.bytes)}, and {size(at)} have come. Run it again when the file is whole."
         )
     os.replace(part, folder / file.copy)
 
