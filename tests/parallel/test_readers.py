@@ -158,6 +158,17 @@ def test_a_rank_reads_its_part(size):
     assert sorted(every) == list(range(50))
 
 
+@pytest.mark.parametrize("size", (1, 2))
+def test_batches_that_are_passed_over_are_not_read(size):
+    seen: list[int] = []
+    samples = dataset_of(counted(seen)).batch(10).prefetch(1)
+    dataset, _ = own_part(samples, Replica(size - 1, size), 3)
+    assert dataset.cardinality() == 2
+    first = 30 if size == 1 else 35
+    assert next(iter(dataset))[0].numpy().tolist() == list(range(3 * first, 3 * 40, 3))
+    assert min(seen) == first
+
+
 def test_two_readers_side_by_side():
     seen: list[int] = []
     check(lambda _: Data.zip((dataset_of(counted([])), dataset_of(counted([])))).batch(8), 3, "")

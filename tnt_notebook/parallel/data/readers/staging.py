@@ -264,8 +264,8 @@ def _copy(folder: Path, originals: list[Original], lock: int) -> None:
             "disk, staged(..., to=...), or read the files where they are."
         )
     _start_keeper(folder)
-    for place in {(folder / file.copy).parent for file in originals}:
-        place.mkdir(0o700, parents=True, exist_ok=True)
+    for place in sorted({p for file in originals for p in Path(file.copy).parents}):
+        (folder / place).mkdir(0o700, exist_ok=True)
     leave: list[bool] = []
     # One rank of each node copies; one of them tells of it.
     node = comm.world().node
