@@ -25,6 +25,7 @@ from tests.parallel.test_input import check
 from tnt_notebook.errors import DataError
 from tnt_notebook.parallel.data import Replica, own_part
 from tnt_notebook.parallel.data.readers import damage
+from tnt_notebook.parallel.data.readers.order import Blocks, numbers_of
 from tnt_notebook.parallel.data.readers.samples import Source, dataset_of
 from tnt_notebook.telemetry import Frame
 
@@ -167,6 +168,24 @@ def test_batches_that_are_passed_over_are_not_read(size):
     first = 30 if size == 1 else 35
     assert next(iter(dataset))[0].numpy().tolist() == list(range(3 * first, 3 * 40, 3))
     assert min(seen) == first
+
+
+@pytest.mark.parametrize("shuffle", (False, True))
+def test_ranks_read_whole_blocks_of_their_own(shuffle):
+    ends = np.cumsum([7] * 40)
+    order = np.array([*numbers_of(280, shuffle, 3, Blocks(ends, 32)).as_numpy_iterator()])
+    assert np.array_equal(np.sort(order), np.arange(280))
+    full = np.searchsorted(ends, order[:256], "right").reshape(8, 32)  # the blocks of batches
+    for size in (1, 2, 4, 8):
+        of_ranks = [set(np.split(full, size, axis=1)[rank].flat) for rank in range(size)]
+        assert max(map(len, of_ranks)) <= 37 / size + 2
+        assert sum(map(len, of_ranks)) <= 38 + size
+
+
+@pytest.mark.parametrize("name", ("tfrecord", "parquet"))
+def test_batches_of_whole_blocks_are_those_of_one_process(files, name):
+    make, _ = FORMATS[name]
+    check(lambda _: make(files, shuffle=True, batch=8).batch(8), 2, "")
 
 
 def test_two_readers_side_by_side():

@@ -14,8 +14,8 @@ from tnt_notebook.parallel.data.readers.paths import existing
 from tnt_notebook.parallel.data.readers.samples import Damaged, Source, dataset_of
 
 _ENDINGS = {".jpg", ".jpeg", ".png", ".bmp", ".gif"}
-#: Images that are decoded one after the other by one call; several calls run at a time.
-_AT_ONCE = 4
+#: Bytes of images that are decoded one after the other by one call; several calls run at a time.
+_AT_ONCE_BYTES = 1 << 19
 
 
 def images(
@@ -81,8 +81,12 @@ def images(
         return found, known[numbers]
 
     spec = (tf.TensorSpec(shape, tf.uint8), tf.TensorSpec((), tf.int64))
-    source = Source(len(files), spec, read, lambda number: files[number], _AT_ONCE)
+    source = Source(len(files), spec, read, lambda number: files[number], _at_once(shape))
     return dataset_of(source, shuffle, seed, damaged)
+
+
+def _at_once(shape: Sequence[int]) -> int:
+    return max(1, min(64, _AT_ONCE_BYTES // int(np.prod(shape))))
 
 
 def classes_of(folder: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -110,15 +114,17 @@ def _images_in(folder: Path) -> list[str]:
 
 def _decoded(file: str, size: tuple[int, int] | None, channels: int) -> np.ndarray:
     """An image, uint8. Ops that run at once, one by one: they let other threads of Python run, and
-    need none of the threads that may all be waiting for images."""
+    need none of the threads that may all be waiting for images. Raw ones, since what is around them
+    takes longer than a small image."""
     with open(file, "rb") as opened:
         encoded = opened.read()
+    decoded: np.ndarray = tf.raw_ops.DecodeImage(
+        contents=encoded, channels=channels, expand_animations=False
+    ).numpy()
+    if size is None or decoded.shape[:2] == tuple(size):
+        return decoded
     with tf.device("CPU"):
-        image = tf.io.decode_image(encoded, channels=channels, expand_animations=False)
-        if size is not None and tuple(image.shape[:2]) != tuple(size):
-            resized = tf.raw_ops.ResizeBilinear(
-                images=image[None], size=size, half_pixel_centers=True
-            )
-            image = tf.cast(tf.round(resized[0]), tf.uint8)
-        decoded: np.ndarray = image.numpy()
-    return decoded
+        resized = tf.raw_ops.ResizeBilinear(
+            images=decoded[None], size=size, half_pixel_centers=True
+        )
+    return np.rint(resized.numpy()[0]).astype(np.uint8)

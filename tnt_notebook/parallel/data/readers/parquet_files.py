@@ -14,6 +14,7 @@ from tnt_notebook.errors import DataError
 from tnt_notebook.parallel.data.readers.damage import Damage, cannot_read, reason, skip
 from tnt_notebook.parallel.data.readers.handles import Handles
 from tnt_notebook.parallel.data.readers.optional import library
+from tnt_notebook.parallel.data.readers.order import STREAMS, Blocks
 from tnt_notebook.parallel.data.readers.paths import Paths, files_of
 from tnt_notebook.parallel.data.readers.samples import Damaged, Source, dataset_of
 
@@ -28,6 +29,7 @@ def parquet(
     shuffle: bool = False,
     seed: int | None = None,
     damaged: Damaged = "raise",
+    batch: int | None = None,
 ) -> tf.data.Dataset:
     """Rows of Parquet files, read by row group.
 
@@ -36,12 +38,17 @@ def parquet(
             same columns.
         columns: their names; default: all. Numbers, strings, bytes, and lists of numbers that are
             equally long in all rows. Rows with missing values count as damaged.
-        shuffle: whether each epoch has all rows of all files in an order of its own. Row groups
-            that were read stay in memory, up to 256 MB of them.
+        shuffle: whether each epoch has all rows of all files in an order of its own. A row group
+            can only be read whole, by each rank that wants a row of it; the latest stay in memory,
+            up to 256 MB. Where all are more than that, say ``batch``.
         seed: of these orders; default: that of ``keras.utils.set_random_seed``.
         damaged: what is done with a sample that cannot be read: "raise" ends with a DataError that
             names it; "skip" counts and tells it, and puts the next one that can be read in its
             place.
+        batch: the size of the global batches that will be made of them, if each rank is to read
+            whole row groups of its own. That is another order, the same for every number of ranks:
+            a batch has samples of 16 places, and shuffled are the row groups, and the samples
+            within each.
 
     Returns:
         Dicts by column: scalars, or tensors of shape (length,) of lists.
@@ -80,7 +87,9 @@ def parquet(
         raise DataError(f"There are no rows in {footers[0][0]}, and in no other file either.")
     handles = Handles(arrow.ParquetFile, lambda opened: opened.close())
     spec = _spec(handles, next(group for group in groups if group.rows), names)
-    kept = Kept(lambda group: _read(handles, group, names, spec))
+    blocks = None if batch is None else Blocks(ends, batch)
+    at_least = 1 if batch is None else STREAMS + 2
+    kept = Kept(lambda group: _read(handles, group, names, spec), at_least)
 
     def read(numbers: np.ndarray) -> Sequence[np.ndarray]:
         of_rows = np.searchsorted(ends, numbers, "right")
@@ -101,7 +110,8 @@ def parquet(
         first = next(i for i, one in enumerate(groups) if one.file == group.file)
         return f"row {number - (int(ends[first]) - groups[first].rows)} of {group.file}"
 
-    return dataset_of(Source(int(ends[-1]), spec, read, where, _AT_ONCE), shuffle, seed, damaged)
+    source = Source(int(ends[-1]), spec, read, where, _AT_ONCE, blocks)
+    return dataset_of(source, shuffle, seed, damaged)
 
 
 class Group(NamedTuple):
@@ -113,10 +123,10 @@ class Group(NamedTuple):
 
 
 class Kept:
-    """Row groups that were read lately, by all threads of this process."""
+    """Row groups that were read lately, by all threads of this process; so many at least."""
 
-    def __init__(self, read: Callable[[Group], dict[str, np.ndarray]]) -> None:
-        self._read = read
+    def __init__(self, read: Callable[[Group], dict[str, np.ndarray]], at_least: int) -> None:
+        self._read, self._at_least = read, at_least
         self._lock = threading.Lock()
         self._groups: OrderedDict[Group, dict[str, np.ndarray]] = OrderedDict()
         self._reads: dict[Group, threading.Lock] = {}
@@ -133,7 +143,7 @@ class Kept:
             columns = self._read(group)
             with self._lock:
                 self._groups[group] = columns
-                while len(self._groups) > 1 and self._bytes() > _KEPT_BYTES:
+                while len(self._groups) > self._at_least and self._bytes() > _KEPT_BYTES:
                     self._reads.pop(self._groups.popitem(last=False)[0], None)
             return columns
 

@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from tnt_notebook.errors import DataError
 from tnt_notebook.parallel.data.readers.damage import Reader, complete
+from tnt_notebook.parallel.data.readers.order import Blocks, numbers_of
 from tnt_notebook.parallel.data.row_wise import row_wise
 
 Damaged = Literal["raise", "skip"]
@@ -37,6 +38,7 @@ class Source:
             (samples, ...). It raises, whatever it is, where one of them cannot be read.
         where: names a sample: its file, and its place there.
         at_once: how many are to be read by one call.
+        blocks: what can only be read whole, if ranks are to read theirs only.
     """
 
     count: int
@@ -44,6 +46,7 @@ class Source:
     read: Reader
     where: Callable[[int], str]
     at_once: int
+    blocks: Blocks | None = None
 
 
 def dataset_of(
@@ -60,6 +63,8 @@ def dataset_of(
     """
     if damaged not in ("raise", "skip"):
         raise ValueError(f'damaged={damaged!r}: write "raise" or "skip".')
+    if source.blocks is not None and source.blocks.batch < 1:
+        raise ValueError(f"batch={source.blocks.batch}: give the size of the global batches.")
     if source.count < 1:
         raise DataError("There are no samples in what is to be read.")
     leaves: Sequence[tf.TensorSpec] = tf.nest.flatten(source.spec)
@@ -73,26 +78,9 @@ def dataset_of(
             value.set_shape([None, *leaf.shape])
         return tf.nest.pack_sequence_as(source.spec, values)
 
-    chunks = numbers_of(source.count, shuffle, seed).batch(source.at_once)
+    chunks = numbers_of(source.count, shuffle, seed, source.blocks).batch(source.at_once)
     read_chunks = chunks.map(samples_of, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     return read_chunks.unbatch().apply(tf.data.experimental.assert_cardinality(source.count))
-
-
-def numbers_of(count: int, shuffle: bool, seed: int | None) -> tf.data.Dataset:
-    """0 to ``count`` - 1 (int64): in order, or all of them in a new order for each iterator. That
-    takes 8 bytes each, where ``Dataset.shuffle`` takes 150."""
-    if not shuffle:
-        return tf.data.Dataset.range(count)
-
-    @tf.autograph.experimental.do_not_convert
-    def shuffled(seeds: tf.Tensor) -> tf.data.Dataset:
-        numbers = tf.range(count, dtype=tf.int64)
-        order = tf.random.experimental.stateless_shuffle(numbers, seeds)
-        return tf.data.Dataset.from_tensor_slices(order)
-
-    random = tf.data.Dataset.random(seed, rerandomize_each_iteration=True)
-    numbers = random.batch(2, drop_remainder=True).take(1).flat_map(shuffled)
-    return numbers.apply(tf.data.experimental.assert_cardinality(count))
 
 
 def spec_of(shape: Sequence[int], dtype: Any) -> tf.TensorSpec:

@@ -15,6 +15,7 @@ from tnt_notebook.keras.records import random_reader
 from tnt_notebook.parallel.data.readers.crc32c import masked_crcs
 from tnt_notebook.parallel.data.readers.damage import Damage, cannot_read, reason, skip
 from tnt_notebook.parallel.data.readers.handles import Handles
+from tnt_notebook.parallel.data.readers.order import Blocks
 from tnt_notebook.parallel.data.readers.paths import Paths, files_of
 from tnt_notebook.parallel.data.readers.progress import Told
 from tnt_notebook.parallel.data.readers.rows import at_once
@@ -30,12 +31,13 @@ def tfrecords(
     shuffle: bool = False,
     seed: int | None = None,
     damaged: Damaged = "raise",
+    batch: int | None = None,
 ) -> tf.data.Dataset:
     """Records of TFRecord files, in any number of shards.
 
     First the lengths of all records are read, 12 bytes each, for an index of where they begin: then
-    a rank reads its own records only, also where all are shuffled, so no epoch has to be cut by
-    files.
+    a rank reads its own records only, also where all are shuffled. No epoch has to be cut by files;
+    on storage that is slow with reads here and there, ``batch`` does so.
 
     Args:
         files: a path, paths, or a pattern such as "train/*.tfrecord", sorted by name.
@@ -48,6 +50,10 @@ def tfrecords(
             names it; "skip" counts and tells it, and puts the next one that can be read in its
             place. Behind a length that is damaged no record of that file can be found; that is told
             at once.
+        batch: the size of the global batches that will be made of them, if each rank is to read
+            whole files of its own. That is another order, the same for every number of ranks:
+            a batch has samples of 16 places, and shuffled are the files, and the samples
+            within each.
 
     Returns:
         Scalars of strings; with features, dicts of tensors of their shapes and types.
@@ -83,7 +89,10 @@ def tfrecords(
         return f"record {of_file} of {paths[index.file[number]]}"
 
     mean = index.bytes // max(1, len(index.begin))
-    source = Source(len(index.begin), spec, read, where, at_once(mean))
+    blocks = None
+    if batch is not None:
+        blocks = Blocks(np.searchsorted(index.file, np.arange(len(paths)), "right"), batch)
+    source = Source(len(index.begin), spec, read, where, at_once(mean), blocks)
     return dataset_of(source, shuffle, seed, damaged)
 
 
