@@ -65,7 +65,7 @@ def staged(paths: Paths, to: str | os.PathLike[str] | None = None) -> list[str]:
     since, by size or time, new ones.
 
     Args:
-        paths: files, folders, or patterns such as "train/*.tfrecord".
+        paths: files, folders, or patterns such as ``"train/*.tfrecord"``.
         to: a folder on a disk of the node. Default: what TNT_STAGE_DIR or SLURM_TMPDIR in the
             environment says, or where temporary files go.
 

@@ -40,7 +40,7 @@ def tfrecords(
     on storage that is slow with reads here and there, ``batch`` does so.
 
     Args:
-        files: a path, paths, or a pattern such as "train/*.tfrecord", sorted by name.
+        files: a path, paths, or a pattern such as ``"train/*.tfrecord"``, sorted by name.
         features: as of ``tf.io.parse_example``, of ``tf.io.FixedLenFeature``: each record is a
             ``tf.train.Example`` with these. Default: records as they are; let a ``map`` parse what
             has other features.
