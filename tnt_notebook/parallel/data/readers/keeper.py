@@ -32,6 +32,7 @@ def remove_if_unused(lock: int, folder: str | os.PathLike[str], wait: bool = Fal
     if is_at(lock, folder):
         gone = f"{os.fspath(folder)}{GONE}"  # whoever comes now makes it anew
         os.rename(folder, gone)
+        fcntl.flock(lock, fcntl.LOCK_UN)  # who has opened it meanwhile sees that it is gone
         shutil.rmtree(gone, ignore_errors=True)
         with contextlib.suppress(OSError):  # there are others in it
             os.rmdir(os.path.dirname(folder))

@@ -34,8 +34,8 @@ def parquet(
     """Rows of Parquet files, read by row group.
 
     Args:
-        files: a path, paths, or a pattern such as ``"train/*.parquet"``, sorted by name; all have the
-            same columns.
+        files: a path, paths, or a pattern such as ``"train/*.parquet"``, sorted by name; all have
+            the same columns.
         columns: their names; default: all. Numbers, strings, bytes, and lists of numbers that are
             equally long in all rows. Rows with missing values count as damaged.
         shuffle: whether each epoch has all rows of all files in an order of its own. A row group
