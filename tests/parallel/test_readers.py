@@ -23,7 +23,7 @@ from tests.parallel.models import from_logits
 from tests.parallel.outcome import same_bits
 from tests.parallel.test_input import check
 from tnt_notebook.errors import DataError
-from tnt_notebook.parallel.data import Replica, own_part
+from tnt_notebook.parallel.data import Replica, own_part, skipped
 from tnt_notebook.parallel.data.readers import damage
 from tnt_notebook.parallel.data.readers.order import Blocks, numbers_of
 from tnt_notebook.parallel.data.readers.samples import Source, dataset_of
@@ -136,6 +136,19 @@ def test_batches_of_ranks_are_those_of_one_process(files, name):
     check(batches, 3, "")
 
 
+def test_text_and_other_orders_of_bytes(tmp_path):
+    np.save(tmp_path / "text.npy", np.array(["é", "abc"]))
+    np.save(tmp_path / "big.npy", np.array([1.5, -2], ">f4"))
+    pairs = tnt.data.arrays(tmp_path / "text.npy", tmp_path / "big.npy").as_numpy_iterator()
+    assert [*pairs] == [("é".encode(), 1.5), (b"abc", -2)]
+    table = pyarrow.table({"text": ["é", "abc"], "number": [1, None]})
+    pyarrow.parquet.write_table(table, tmp_path / "some.parquet")
+    rows = tnt.data.parquet(tmp_path / "some.parquet", ["text"]).as_numpy_iterator()
+    assert [row["text"] for row in rows] == ["é".encode(), b"abc"]
+    with pytest.raises(tf.errors.OpError, match="row 1 of .*column number has no value there"):
+        list(tnt.data.parquet(tmp_path / "some.parquet"))
+
+
 def counted(read_by: list[int], count: int = 50) -> Source:
     """Numbers, which are counted when they are read."""
 
@@ -186,6 +199,11 @@ def test_ranks_read_whole_blocks_of_their_own(shuffle):
 def test_batches_of_whole_blocks_are_those_of_one_process(files, name):
     make, _ = FORMATS[name]
     check(lambda _: make(files, shuffle=True, batch=8).batch(8), 2, "")
+
+
+def test_a_shuffle_behind_a_reader_is_named():
+    shuffled = dataset_of(counted([])).shuffle(9).batch(10)
+    assert own_part(shuffled, Replica(0, 2))[1].why == "map before shuffle"
 
 
 def test_two_readers_side_by_side():
@@ -270,6 +288,7 @@ def refused(folder: Path) -> dict[str, tuple[Callable[[], Any], str]]:
     np.savez(folder / "x.npz", x=x())
     np.save(folder / "fortran.npy", np.asfortranarray(x()[:, 0]))
     np.save(folder / "short.npy", y()[:9])
+    np.save(folder / "empty.npy", x()[:, :0])
     with tf.io.TFRecordWriter(str(folder / "packed"), tf.io.TFRecordOptions("GZIP")) as writer:
         writer.write(b"record")
     ragged = {"x": tf.io.VarLenFeature(tf.int64)}
@@ -281,6 +300,7 @@ def refused(folder: Path) -> dict[str, tuple[Callable[[], Any], str]]:
         "other": (lambda: data.arrays(at / "0.parquet"), "not a .npy file; write it with np.save"),
         "fortran": (lambda: data.arrays(at / "fortran.npy"), "np.ascontiguousarray"),
         "rows": (lambda: data.arrays(at / "x.npy", at / "short.npy"), "has 31, .*short.npy has 9"),
+        "empty": (lambda: data.arrays(at / "empty.npy"), r"rows without values, of shape \(0, 3\)"),
         "compressed": (lambda: data.tfrecords(at / "packed"), "compressed.* use tf.data.TFRecord"),
         "features": (lambda: data.tfrecords(at / "0.tfrecord", ragged), "parse_single_example"),
         "no name": (lambda: data.hdf5(at / "all.h5"), "which datasets of .*; it has labels, x"),
@@ -334,3 +354,14 @@ def test_fit_on_ranks_names_what_is_damaged(ranks, broken):
         f"1 sample could not be read, and was skipped, 1 on rank 1: record 19 of {broken}/0.tfrec"
     )
     assert nothing == ""
+
+
+def test_what_ranks_have_skipped_is_said_in_a_sentence():
+    one, other = "a.png (the file is missing)", "b.png (it ends)"
+    assert skipped.told([(0, []), (0, [])]) == ""
+    assert skipped.told([(1, [one])]) == f"1 sample could not be read, and was skipped: {one}"
+    assert skipped.told([(2, [one, other]), (0, []), (1, [one])]) == (
+        f"2 samples could not be read, and were skipped, 2 on rank 0, 1 on rank 2: {one}, {other}"
+    )
+    many = skipped.told([(900, list("abcdefg")), (0, [])])
+    assert many.startswith("up to 900 samples") and many.endswith(": a, b, c, d, e, 895 more")

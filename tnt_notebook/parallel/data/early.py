@@ -128,17 +128,25 @@ def counted(name: str, chooses: tf.data.Dataset, source: tf.data.Dataset) -> tf.
     return None if count is None else getattr(source, name)(count)
 
 
-def work_before(dataset: tf.data.Dataset) -> str:
-    """What is done with samples before a dataset has them; empty: nothing worth a word."""
+def work_before(dataset: tf.data.Dataset, wanted_by: str = "") -> str:
+    """What is done with samples before a dataset has them; empty: nothing worth a word.
+
+    Args:
+        wanted_by: the op that has to see them, where the dataset is made by one that only counts.
+    """
+    if not wanted_by or name_of(dataset) != "assert_cardinality":
+        wanted_by = name_of(dataset)
     for source in inputs_of(dataset):
         name = name_of(source)
         if name == "from_generator":
             return name
         if name == "map":
-            return obstacle(source) or f"map before {name_of(dataset)}"
+            return obstacle(source) or f"map before {wanted_by}"
+        if name == "unbatch" and early(source).own:
+            return f"map before {wanted_by}"
         if maps_within(source):
             return f"map inside {name}"
-        if found := work_before(source):
+        if found := work_before(source, wanted_by):
             return found
     return ""
 

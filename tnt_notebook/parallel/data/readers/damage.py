@@ -92,7 +92,9 @@ def skip(damage: Damage) -> None:
         count = len(_seen.skipped)
     if is_new and str(count).strip("0") == "1":
         what = "skipped" if count == 1 else f"the {count}th that is skipped"
-        warnings.warn(f"{what}{_on_this_rank()}, as it cannot be read: {damage}", stacklevel=2)
+        text = f"{what}{_on_this_rank()}, as it cannot be read: {damage}"
+        # Where we are says nothing, and the lines of the user are far: TensorFlow calls.
+        warnings.warn_explicit(text, UserWarning, "tnt.data", 1)
 
 
 def cannot_read(damage: Damage, hint: str = 'pass damaged="skip" to go on without it') -> DataError:

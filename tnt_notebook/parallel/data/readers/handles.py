@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_AT_MOST = 64
+#: Files that stay open for each dataset: of all that a process may have, a quarter.
+_AT_MOST = min(1024, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 
 
 class Handles:
@@ -23,8 +25,8 @@ class Handles:
     def __init__(self, opened: Callable[[str], Any], closed: Callable[[Any], None]) -> None:
         self._opened, self._closed = opened, closed
         self._lock = threading.Lock()
-        self._free: OrderedDict[tuple[int, int], tuple[str, Any]] = OrderedDict()
-        self._process, self._number = os.getpid(), 0
+        self._free: OrderedDict[str, list[Any]] = OrderedDict()  # that of the latest is the last
+        self._process, self._count = os.getpid(), 0
 
     @contextlib.contextmanager
     def of(self, path: str) -> Iterator[Any]:
@@ -44,15 +46,23 @@ class Handles:
         with self._lock:
             if self._process != os.getpid():  # the parent's are the parent's
                 self._free.clear()
-                self._process = os.getpid()
-            for key in reversed(self._free):
-                if self._free[key][0] == path:
-                    return self._free.pop(key)[1]
-        return None
+                self._process, self._count = os.getpid(), 0
+            handles = self._free.get(path)
+            if not handles:
+                return None
+            self._count -= 1
+            return handles.pop()
 
     def _given_back(self, path: str, handle: Any) -> list[Any]:
+        """Gives what is to be closed."""
+        surplus: list[Any] = []
         with self._lock:
-            self._number += 1
-            self._free[(os.getpid(), self._number)] = path, handle
-            surplus = max(0, len(self._free) - _AT_MOST)
-            return [self._free.popitem(last=False)[1][1] for _ in range(surplus)]
+            self._free.setdefault(path, []).append(handle)
+            self._free.move_to_end(path)
+            self._count += 1
+            while self._count > _AT_MOST:
+                oldest = next(iter(self._free))
+                handles = self._free.pop(oldest)
+                surplus += handles
+                self._count -= len(handles)
+        return surplus

@@ -40,8 +40,8 @@ def numbers_of(
     count: int, shuffle: bool, seed: int | None, blocks: Blocks | None = None
 ) -> tf.data.Dataset:
     """0 to ``count`` - 1 (int64): in order, or all of them in a new order for each iterator; of
-    blocks these in a new order, and the samples within each. That takes 8 bytes each, where
-    ``Dataset.shuffle`` takes 150."""
+    blocks these in a new order, and the samples within each. That takes 8 bytes each, and 40 while
+    they are shuffled, where ``Dataset.shuffle`` takes 130."""
     if not shuffle and blocks is None:
         return tf.data.Dataset.range(count)
 

@@ -50,6 +50,8 @@ def table(
     for each in tables:
         if not each.shape:
             raise DataError(f"{each.name} is a single number: samples are the rows of an array.")
+        if 0 in each.shape[1:]:  # TensorFlow 2.21 crashes where it takes them apart
+            raise DataError(f"{each.name} has rows without values, of shape {each.shape[1:]}.")
         if each.dtype.kind not in "biufcSU" and "bfloat16" not in each.dtype.name:
             raise DataError(f"{each.name} holds {each.dtype}, of which no tensor can be made.")
     if len({each.shape[0] for each in tables}) > 1:
@@ -61,7 +63,7 @@ def table(
     names = ", ".join(dict.fromkeys(each.name for each in tables))
 
     def read(numbers: np.ndarray) -> Sequence[np.ndarray]:
-        return in_order(numbers, lambda ascending: [each.rows(ascending) for each in tables])
+        return in_order(numbers, lambda ascending: [_for_tensor(t.rows(ascending)) for t in tables])
 
     source = Source(
         tables[0].shape[0],
@@ -71,6 +73,13 @@ def table(
         at_once(sum(bytes_of(each) for each in tables)),
     )
     return dataset_of(source, shuffle, seed, damaged)
+
+
+def _for_tensor(rows: np.ndarray) -> np.ndarray:
+    """In this machine's order of bytes, and text in UTF-8."""
+    if rows.dtype.kind == "U":
+        return np.char.encode(rows, "utf-8")
+    return rows.astype(rows.dtype.newbyteorder("="), copy=False)
 
 
 def bytes_of(each: Table) -> int:
