@@ -65,7 +65,7 @@ def write(folder: Path) -> None:
     for i, label in enumerate(y()):
         of_class = folder / "images" / f"class-{label}"
         of_class.mkdir(parents=True, exist_ok=True)
-        image = tf.fill((4, 3, 3), tf.constant(i, tf.uint8))
+        image = tf.fill((4, 3, 3), tf.constant(i, tf.uint8))  # its number
         (of_class / f"{i:02}.png").write_bytes(tf.io.encode_png(image).numpy())
 
 
@@ -134,6 +134,12 @@ def test_batches_of_ranks_are_those_of_one_process(files, name):
         return samples.map(lambda *sample: sample, num_parallel_calls=2).repeat(2).batch(8)
 
     check(batches, 3, "")
+
+
+def test_images_are_resized_as_tensorflow_does(files):
+    (image, _), *_ = tnt.data.images(files / "images", size=(2, 6)).as_numpy_iterator()
+    whole = tf.io.decode_png((files / "images" / "class-0" / "00.png").read_bytes(), channels=3)
+    same_bits(image, tf.cast(tf.round(tf.image.resize(whole, (2, 6))), tf.uint8).numpy())
 
 
 def test_text_and_other_orders_of_bytes(tmp_path):

@@ -15,7 +15,7 @@ from tnt_notebook.parallel.data.readers.samples import Damaged, Source, dataset_
 
 _ENDINGS = {".jpg", ".jpeg", ".png", ".bmp", ".gif"}
 #: Bytes of images that are decoded one after the other by one call; several calls run at a time.
-_AT_ONCE_BYTES = 1 << 19
+_AT_ONCE_BYTES = 1 << 20
 
 
 def images(
@@ -77,7 +77,10 @@ def images(
                     f"it has {image.shape[0]} x {image.shape[1]} pixels where the first image has "
                     f"{shape[0]} x {shape[1]}: give size=(height, width) to resize them"
                 )
-            found[i] = image
+            if image.dtype == found.dtype:
+                found[i] = image
+            else:
+                np.rint(image, out=found[i], casting="unsafe")
         return found, known[numbers]
 
     spec = (tf.TensorSpec(shape, tf.uint8), tf.TensorSpec((), tf.int64))
@@ -113,18 +116,18 @@ def _images_in(folder: Path) -> list[str]:
 
 
 def _decoded(file: str, size: tuple[int, int] | None, channels: int) -> np.ndarray:
-    """An image, uint8. Ops that run at once, one by one: they let other threads of Python run, and
-    need none of the threads that may all be waiting for images. Raw ones, since what is around them
-    takes longer than a small image."""
+    """An image: uint8, or, resized, float32 that is to be rounded.
+
+    Ops that run at once, one by one: they let other threads of Python run, and need none of the
+    threads that may all be waiting for images. Raw ones, since what is around them takes longer
+    than a small image; and no copies, whose memory is new each time, and dear.
+    """
     with open(file, "rb") as opened:
         encoded = opened.read()
-    decoded: np.ndarray = tf.raw_ops.DecodeImage(
-        contents=encoded, channels=channels, expand_animations=False
-    ).numpy()
-    if size is None or decoded.shape[:2] == tuple(size):
-        return decoded
+    image = tf.raw_ops.DecodeImage(contents=encoded, channels=channels, expand_animations=False)
+    if size is None or tuple(image.shape)[:2] == tuple(size):
+        return np.asarray(memoryview(image))
     with tf.device("CPU"):
-        resized = tf.raw_ops.ResizeBilinear(
-            images=decoded[None], size=size, half_pixel_centers=True
-        )
-    return np.rint(resized.numpy()[0]).astype(np.uint8)
+        alone = tf.raw_ops.ExpandDims(input=image, axis=0)
+        resized = tf.raw_ops.ResizeBilinear(images=alone, size=size, half_pixel_centers=True)
+    return np.asarray(memoryview(resized))[0]
