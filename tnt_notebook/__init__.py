@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
-    "Checkpoint", "Mesh", "Model", "Pipeline", "Split", "Trace", "combine", "distributed", "keras",
-    "lazy", "load_ipython_extension", "ops", "row_wise", "unload_ipython_extension", "world",
+    "Checkpoint", "Mesh", "Model", "Pipeline", "Split", "Trace", "combine", "data", "distributed",
+    "keras", "lazy", "load_ipython_extension", "ops", "row_wise", "unload_ipython_extension",
+    "world",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tnt_notebook.parallel import ops
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
     from tnt_notebook.parallel.combine import combine
+    from tnt_notebook.parallel.data import readers as data
     from tnt_notebook.parallel.data.row_wise import row_wise
     from tnt_notebook.parallel.model import Model
     from tnt_notebook.parallel.scope import distributed
@@ -51,7 +53,7 @@ _HOME = {
     "row_wise": "parallel.data.row_wise",
     "world": "comm",
 }
-_MODULES = {"keras": "keras", "ops": "parallel.ops"}
+_MODULES = {"data": "parallel.data.readers", "keras": "keras", "ops": "parallel.ops"}
 
 
 def __getattr__(name: str) -> Any:

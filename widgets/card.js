@@ -53,6 +53,7 @@ function render({ model, el }) {
     notice("div", "tnt-caption tnt-saved", "status", ({ saved }) => saved),
     progress(), notice("div", "tnt-caption", "note", ({ frame }) => frame.exchange ?? ""),
     notice("div", "tnt-caption", "note", ({ frame }) => frame.input ?? ""),
+    notice("div", "tnt-caption", "note", ({ frame }) => frame.skipped ?? ""),
     notice("p", "tnt-error", "alert", ({ error }) => error), traceback(),
     notice("p", "tnt-error", "alert", lostInWords),
     metrics(), run(model.get("ranks"), (look) => say("look", look)), timeline((look) => say("look", look)), time(),

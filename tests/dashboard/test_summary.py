@@ -70,8 +70,10 @@ def test_where_a_step_goes_and_what_limits_it():
 def test_what_ranks_give_up_and_do_for_all():
     frames = frames_of_a_run()
     frames[-1]["exchange"], frames[-1]["input"] = "exchange late", "every rank maps all: shuffle"
+    frames[-1]["skipped"] = "1 sample could not be read"
     text = summary("MLP", 2, frames, "finished")
-    assert "\n\n  exchange late\n  every rank maps all: shuffle\n\n" in text
+    notes = ("exchange late", "every rank maps all: shuffle", "1 sample could not be read")
+    assert "\n\n  {}\n  {}\n  {}\n\n".format(*notes) in text
 
 
 def test_what_the_median_step_shows_and_what_a_run_needs():

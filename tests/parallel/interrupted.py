@@ -119,6 +119,7 @@ def inputs(kind: str) -> dict[str, Any]:
             "x": samples.shuffle(SAMPLES).map(twice, 2).batch(3),
             "steps_per_epoch": 5,
         },
+        "reader": {"x": tnt.data.arrays(x, y, shuffle=True).batch(BATCH)},
         "tf.data of unknown length": {"x": shuffled.filter(lambda x, y: True)},
         "PyDataset": {"x": Noisy(), "shuffle": True, "validation_data": Noisy()},
         "generator": {"x": generate(), "steps_per_epoch": 5},

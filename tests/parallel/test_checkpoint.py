@@ -68,6 +68,10 @@ def test_it_sees_the_batches_that_it_would_have_seen(ranks, tmp_path, kind, n):
     check(ranks, n, kind, str(tmp_path), 12)
 
 
+def test_a_reader_goes_on_within_an_epoch(ranks, tmp_path):
+    check(ranks, 2, "reader", str(tmp_path), 12)
+
+
 def test_a_fit_that_had_ended_is_not_trained_again(ranks, tmp_path):
     check(ranks, 2, "two_fits", str(tmp_path), 13)
     assert "Fit 1 had ended" in ranks.output()

@@ -111,6 +111,9 @@ PIPELINES: dict[str, tuple[Callable[[Data], Data], str]] = {
     "Python in any order": (lambda d: d.map(called, num_parallel_calls=2).batch(8), ""),
     "drawn by place": (lambda d: d.map(drawn_of).batch(8), ""),
     "row-wise behind batch": (lambda d: d.map(times).batch(8).map(tnt.row_wise(odd)), ""),
+    "in chunks": (
+        lambda d: d.shuffle(9).batch(4).map(tnt.row_wise(times), 2).unbatch().map(odd).batch(8), "",
+    ),
     "behind batch": (lambda d: d.map(times).batch(8).map(odd), "map after batch"),
     "before a shuffle": (lambda d: d.map(times).shuffle(9).map(odd).batch(8), "map before shuffle"),
     "before a filter": (lambda d: d.map(times).filter(odd).batch(8), "map before filter"),

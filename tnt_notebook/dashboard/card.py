@@ -24,7 +24,18 @@ POINT = {"start", "seq", "elapsed", "epoch", "logs", "busy"}
 ROWS_DRAWN = 60  # of the finished epochs: they are sent again with each
 TIMELINE_INTERVAL = 0.5  # seconds, between two steps that are sent
 TIMELINE_BYTES_PER_S = 1500  # of many ranks a step is sent less often
-DRAWN = {"start", "phase", "state", "epochs", "step", "steps", "eta", "exchange", "input"} | POINT
+DRAWN = {
+    "start",
+    "phase",
+    "state",
+    "epochs",
+    "step",
+    "steps",
+    "eta",
+    "exchange",
+    "input",
+    "skipped",
+} | POINT
 #: What a step is called that the person looks at; the latest one is called what it is.
 LOOKED_AT = {"median": "median step", "slowest": "slowest step", "at": "step"}
 SENTENCE_S = 5.0  # for which a sentence stands at least

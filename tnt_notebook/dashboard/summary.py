@@ -92,10 +92,11 @@ def headline(title: str, ranks: int, frames: Sequence[Frame], state: State, took
 
 
 def notes_of(frames: Sequence[Frame]) -> list[str]:
-    """What ranks did with their gradients, where that gives up something; and with their input,
-    where each did the work of all."""
+    """What ranks did with their gradients, where that gives up something; with their input, where
+    each did the work of all; and what of it they could not read."""
     last: Frame | dict[str, str] = frames[-1] if frames else {}
-    return [note for note in (last.get("exchange"), last.get("input")) if note]
+    notes = (last.get("exchange"), last.get("input"), last.get("skipped"))
+    return [note for note in notes if note]
 
 
 def metric_pairs(frames: Sequence[Frame]) -> list[tuple[str, float | None, Row]]:

@@ -143,6 +143,13 @@ class Progress:
             )
         yield self._seen()
 
+    def skipped(self, skipped: str) -> None:
+        """At the end, what ranks could not read; where nobody shows it, it is printed."""
+        if skipped and self._report is not None:
+            self._recorder.skipped(skipped)
+        elif skipped and self._over.rank == 0:
+            print(f"{skipped}.")
+
     def watch(self, hook: str, number: int, logs: dict[str, Any]) -> None:
         """Called after every hook of Keras's callbacks, with the number of its epoch or batch."""
         if self._report is None:

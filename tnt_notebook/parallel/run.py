@@ -21,6 +21,8 @@ from tnt_notebook.parallel import activity, agreement
 from tnt_notebook.parallel.callbacks import SharedCallbacks
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
+from tnt_notebook.parallel.data.readers import damage
+from tnt_notebook.parallel.data.skipped import skipped_by_all
 from tnt_notebook.parallel.exchange.named import described
 from tnt_notebook.parallel.flops import forward_flops
 from tnt_notebook.parallel.functions import DistributedFunctions
@@ -221,8 +223,10 @@ def _running(
             functions.in_every_step(shared.looks_at_batches)
             if checkpoints is not None:
                 checkpoints.callbacks = shared.callbacks
+            damage.begin_run()
             yield progress, shared
             progress.look(whole_run=True)
+            progress.skipped(skipped_by_all(session.over))
     finally:
         activities.begin("build")
         session.progress = session.fit_checkpoints = None

@@ -20,6 +20,7 @@ from tnt_notebook.keras.training import is_validation_of_fit
 from tnt_notebook.parallel import agreement, on_batch, run, saving, seeds
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
+from tnt_notebook.parallel.data.readers import damage
 from tnt_notebook.parallel.exchange.named import Given, exchange_of
 from tnt_notebook.parallel.progress import Report
 from tnt_notebook.parallel.session import Session
@@ -173,7 +174,7 @@ def _through(session: Session, name: str, _: Any, model: keras.Model, *args: Any
 @contextlib.contextmanager
 def _errors_told(over: World, method: str) -> Iterator[None]:
     """Tells other ranks why this one leaves a call. TensorFlow wraps the reason for which
-    communication ended; says it plainly."""
+    communication ended, and what is wrong with a file; says it plainly."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -181,7 +182,10 @@ def _errors_told(over: World, method: str) -> Iterator[None]:
             told = over.error(method)
             _free_peers(over, told)
             raise told from None
-        _free_peers(over, error)
+        damaged = damage.behind(str(error))
+        _free_peers(over, damaged or error)
+        if damaged is not None:
+            raise damaged from None
         raise
     except BaseException as error:
         _free_peers(over, error)

@@ -82,6 +82,8 @@ class Frame(TypedDict):
     none."""
     input: NotRequired[str]
     """Why every rank does the work of input for all of them; without, each does its own part."""
+    skipped: NotRequired[str]
+    """Samples that could not be read, by rank, and which; in the last frame, if there were any."""
     spent: NotRequired[Spent]
     """In frames of version 2."""
     step_s: NotRequired[float]

@@ -199,6 +199,11 @@ class Recorder:
         with self._lock:
             self._exchange = exchange
 
+    def skipped(self, skipped: str) -> None:
+        """Records what could not be read, before the last frame."""
+        with self._lock:
+            self._seen["skipped"] = skipped
+
     def frame(self, now: float, state: State = "running") -> Frame:
         """The run as it stands at a Unix time, ready for JSON; any state but ``"running"`` makes it
         the last frame."""

@@ -55,11 +55,12 @@ def sharded(
             return _shard_arrays(adapter, arrays(), over, skipped), Reading()
         dataset = adapter.get_tf_dataset()
         reading = Reading()
+        if is_of_tf_data(adapter) and (skipped or over is not None):
+            dataset, reading = own_part(dataset, over or Replica(0, 1), skipped)
+            return (dataset if over is not None else dataset.map(lambda rows, _: rows)), reading
         if over is not None:
             if isinstance(x, Rows):
                 dataset = with_shares(dataset)
-            elif is_of_tf_data(adapter):
-                dataset, reading = own_part(dataset, over)
             else:
                 dataset, reading = shard(dataset, over), Reading(_kind(adapter))
         return (dataset.skip(skipped) if skipped else dataset), reading

@@ -21,9 +21,11 @@ from tnt_notebook.keras.datasets import (
     name_of,
     number_of,
     ops_within,
+    written_function_of,
     zipped,
 )  # fmt: skip
 from tnt_notebook.parallel.data.kinds import Keeps, is_steady, kind_of, obstacle
+from tnt_notebook.parallel.data.row_wise import is_row_wise
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,28 @@ class Cache:
     file: str
 
 
-Stage = Map | Prefetch | Cache
+@dataclass(frozen=True)
+class Chunks:
+    """A function from rows to as many rows, each computed of the same row: a map between ``batch``
+    and ``unbatch``.
+
+    Attributes:
+        function: of the rows of several samples.
+        calls: how many are computed at a time, None: one.
+        size: samples that it is given.
+    """
+
+    function: Callable[[Any], Any]
+    calls: int | None
+    size: int
+
+    def of_one(self, sample: Any) -> Any:
+        """What it makes of one sample alone."""
+        rows = tf.nest.map_structure(lambda leaf: leaf[None], sample)
+        return tf.nest.map_structure(lambda leaf: leaf[0], self.function(rows))
+
+
+Stage = Map | Prefetch | Cache | Chunks
 
 
 @dataclass(frozen=True)
@@ -70,6 +93,8 @@ def early(samples: tf.data.Dataset) -> Early:
     whole = Early(samples)
     if name == "zip":
         return _zipped(samples)
+    if name == "unbatch":
+        return _in_chunks(samples)
     if keeps not in (Keeps.each, Keeps.count):
         return whole
     if name == "map":
@@ -103,17 +128,25 @@ def counted(name: str, chooses: tf.data.Dataset, source: tf.data.Dataset) -> tf.
     return None if count is None else getattr(source, name)(count)
 
 
-def work_before(dataset: tf.data.Dataset) -> str:
-    """What is done with samples before a dataset has them; empty: nothing worth a word."""
+def work_before(dataset: tf.data.Dataset, wanted_by: str = "") -> str:
+    """What is done with samples before a dataset has them; empty: nothing worth a word.
+
+    Args:
+        wanted_by: the op that has to see them, where the dataset is made by one that only counts.
+    """
+    if not wanted_by or name_of(dataset) != "assert_cardinality":
+        wanted_by = name_of(dataset)
     for source in inputs_of(dataset):
         name = name_of(source)
         if name == "from_generator":
             return name
         if name == "map":
-            return obstacle(source) or f"map before {name_of(dataset)}"
+            return obstacle(source) or f"map before {wanted_by}"
+        if name == "unbatch" and early(source).own:
+            return f"map before {wanted_by}"
         if maps_within(source):
             return f"map inside {name}"
-        if found := work_before(source):
+        if found := work_before(source, wanted_by):
             return found
     return ""
 
@@ -131,6 +164,21 @@ def _mapped(samples: tf.data.Dataset) -> Early:
     return with_stage(early(source), Map(function_of(samples), calls))
 
 
+def _in_chunks(samples: tf.data.Dataset) -> Early:
+    """Of samples that were made some at a time: they could as well be made one by one."""
+    whole = Early(samples)
+    (mapped,) = inputs_of(samples)
+    if name_of(mapped) != "map" or not is_row_wise(written_function_of(mapped)) or obstacle(mapped):
+        return whole
+    (chunks,) = inputs_of(mapped)
+    size = number_of(chunks, "batch_size")
+    if name_of(chunks) != "batch" or number_of(chunks, "drop_remainder") or size is None:
+        return whole
+    (source,) = inputs_of(chunks)
+    calls = number_of(mapped, "num_parallel_calls")
+    return with_stage(early(source), Chunks(function_of(mapped), calls, size))
+
+
 def _zipped(samples: tf.data.Dataset) -> Early:
     """Samples in parts: each part by itself, all by one function."""
     parts = keras.tree.map_structure(early, zipped(samples))
@@ -141,11 +189,14 @@ def _zipped(samples: tf.data.Dataset) -> Early:
     def function(element: Any) -> Any:
         def of_part(part: Early, value: Any) -> Any:
             for stage in part.own:
-                value = stage.function(value) if isinstance(stage, Map) else value
+                if isinstance(stage, Chunks):
+                    value = stage.of_one(value)
+                elif isinstance(stage, Map):
+                    value = stage.function(value)
             return value
 
         return keras.tree.map_structure_up_to(parts, of_part, parts, element)
 
     source = tf.data.Dataset.zip(keras.tree.map_structure(lambda part: part.all, parts))
-    calls = {stage.calls for stage in stages if isinstance(stage, Map)}
+    calls = {stage.calls for stage in stages if isinstance(stage, Map | Chunks)}
     return Early(source, (Map(function, -1 if calls != {None} else None),))

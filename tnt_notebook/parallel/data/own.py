@@ -29,6 +29,7 @@ from tnt_notebook.keras.datasets import (
 )  # fmt: skip
 from tnt_notebook.parallel.data.early import (
     Cache,
+    Chunks,
     Early,
     Map,
     Prefetch,
@@ -52,35 +53,62 @@ from tnt_notebook.parallel.data.shard import (
 Parts = tuple[tf.data.Dataset, Reading]
 
 
-def own_part(batches: tf.data.Dataset, over: Replica) -> Parts:
+def own_part(batches: tf.data.Dataset, over: Replica, skipped: int = 0) -> Parts:
     """A dataset of ``(slice of this rank, Share)`` from a dataset of global batches, and how much
-    of the work each rank does."""
+    of the work each rank does.
+
+    Args:
+        skipped: batches at the beginning that are left out; where that can be, nothing is read or
+            mapped for them.
+    """
+    if skipped:
+        if not _can_skip(batches):
+            parts, reading = own_part(batches, over)
+            return parts.skip(skipped), reading
+        parts, reading = _part(batches, over, skipped)
+        return _finished(parts, batches, batches.skip(skipped).cardinality()), reading
     # Kept with the dataset, so that its caches are filled once, as its own would be.
     made: dict[Replica, Parts] = vars(batches).setdefault("parts_of_ranks", {})
     if over not in made:
         parts, reading = _part(batches, over)
-        counted_as = tf.data.experimental.assert_cardinality(batches.cardinality())
-        known = batches.cardinality() != tf.data.UNKNOWN_CARDINALITY
-        parts = parts.apply(counted_as) if known else parts
-        parts = parts.with_options(batches.options()).prefetch(tf.data.AUTOTUNE)
-        made[over] = parts, reading
+        made[over] = _finished(parts, batches, batches.cardinality()), reading
     return made[over]
 
 
-def _part(batches: tf.data.Dataset, over: Replica) -> Parts:
+def _finished(
+    parts: tf.data.Dataset, batches: tf.data.Dataset, count: tf.Tensor
+) -> tf.data.Dataset:
+    if count != tf.data.UNKNOWN_CARDINALITY:
+        parts = parts.apply(tf.data.experimental.assert_cardinality(count))
+    return parts.with_options(batches.options()).prefetch(tf.data.AUTOTUNE)
+
+
+def _can_skip(batches: tf.data.Dataset) -> bool:
+    """Whether batches can be left out where they are told apart, before anything is done: not where
+    something keeps what was done, or counts it."""
+    name = name_of(batches)
+    if name == "batch":
+        (source,) = inputs_of(batches)
+        return not any(isinstance(stage, Cache) for stage in early(source).own)
+    if name not in ("prefetch", "options", "assert_cardinality", "map"):
+        return False
+    return all(map(_can_skip, inputs_of(batches)))
+
+
+def _part(batches: tf.data.Dataset, over: Replica, skipped: int = 0) -> Parts:
     name, keeps = name_of(batches), kind_of(batches).keeps
     if name == "batch":
-        return _of_batch(batches, over)
+        return _of_batch(batches, over, skipped)
     if name == "zip" or keeps not in (Keeps.each, Keeps.count):
-        return _of_whole(batches, over)
+        return _of_whole(batches, over, skipped)
     (source,) = inputs_of(batches)
     if name == "map":
         function = written_function_of(batches)
         if obstacle(batches) or not (is_row_wise(function) or weighs_classes(function)):
-            return _of_whole(batches, over)
+            return _of_whole(batches, over, skipped)
     if name == "cache" and not is_steady(source):
         return _of_whole(batches, over)
-    parts, reading = _part(source, over)
+    parts, reading = _part(source, over, skipped)
     if name == "map":
         calls = number_of(batches, "num_parallel_calls")
         return _on_rows(parts, function, calls), reading
@@ -93,33 +121,37 @@ def _part(batches: tf.data.Dataset, over: Replica) -> Parts:
     return (parts if size is None else parts.prefetch(size)), reading
 
 
-def _of_whole(batches: tf.data.Dataset, over: Replica) -> Parts:
+def _of_whole(batches: tf.data.Dataset, over: Replica, skipped: int = 0) -> Parts:
     """Every rank makes the whole batch, and keeps its slice."""
     name, before = name_of(batches), work_before(batches)
+    parts = shard(batches.skip(skipped) if skipped else batches, over)
     if name == "map":
-        return shard(batches, over), Reading(obstacle(batches) or "map after batch")
+        return parts, Reading(obstacle(batches) or "map after batch")
     if name == "from_generator":
-        return shard(batches, over), Reading(name)
+        return parts, Reading(name)
     if maps_within(batches):
-        return shard(batches, over), Reading(f"map inside {name}")
-    return shard(batches, over), Reading(before)
+        return parts, Reading(f"map inside {name}")
+    return parts, Reading(before)
 
 
-def _of_batch(batches: tf.data.Dataset, over: Replica) -> Parts:
+def _of_batch(batches: tf.data.Dataset, over: Replica, skipped: int) -> Parts:
     (source,) = inputs_of(batches)
     size, cut = number_of(batches, "batch_size"), early(source)
     # Sparse samples become a batch that is as wide as its widest one.
     dense = _are(source, tf.TensorSpec)
     values = _are(cut.all, tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
     if not (cut.own and dense and values) or size is None:
-        return _of_whole(batches, over)
+        return _of_whole(batches, over, skipped)
     reading = Reading(_work_of_all(cut))
     drop = bool(number_of(batches, "drop_remainder"))
-    samples = _own_samples(cut.all.window(size, drop_remainder=drop), over)
+    windows = cut.all.window(size, drop_remainder=drop)
+    samples = _own_samples(windows.skip(skipped) if skipped else windows, over)
     for stage in cut.own:
         match stage:
             case Map():
                 samples = _on_each(samples, stage)
+            case Chunks():
+                samples = _in_chunks(samples, stage)
             case Prefetch():
                 samples = samples.prefetch(stage.size)
             case Cache():
@@ -172,6 +204,12 @@ def _on_each(parts: tf.data.Dataset, stage: Map) -> tf.data.Dataset:
 
     ordered = None if stage.calls is None else True
     return parts.map(mapped, num_parallel_calls=stage.calls, deterministic=ordered)
+
+
+def _in_chunks(parts: tf.data.Dataset, stage: Chunks) -> tf.data.Dataset:
+    """Makes several samples at a time, of one batch or of several."""
+    chunks = parts.batch(stage.size)
+    return _on_each(chunks, Map(stage.function, stage.calls)).unbatch()
 
 
 def _on_rows(

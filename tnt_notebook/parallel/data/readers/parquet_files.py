@@ -1,0 +1,215 @@
+"""Parquet files, by pyarrow."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tnt_notebook.errors import DataError
+from tnt_notebook.parallel.data.readers.damage import Damage, cannot_read, reason, skip
+from tnt_notebook.parallel.data.readers.handles import Handles
+from tnt_notebook.parallel.data.readers.optional import library
+from tnt_notebook.parallel.data.readers.order import STREAMS, Blocks
+from tnt_notebook.parallel.data.readers.paths import Paths, files_of
+from tnt_notebook.parallel.data.readers.samples import Damaged, Source, dataset_of
+
+_AT_ONCE = 256
+#: Bytes of row groups, as arrays, that stay in memory for each dataset.
+_KEPT_BYTES = 256 << 20
+
+
+def parquet(
+    files: Paths,
+    columns: Sequence[str] | None = None,
+    shuffle: bool = False,
+    seed: int | None = None,
+    damaged: Damaged = "raise",
+    batch: int | None = None,
+) -> tf.data.Dataset:
+    """Rows of Parquet files, read by row group.
+
+    Args:
+        files: a path, paths, or a pattern such as ``"train/*.parquet"``, sorted by name; all have
+            the same columns.
+        columns: their names; default: all. Numbers, strings, bytes, and lists of numbers that are
+            equally long in all rows. Rows with missing values count as damaged.
+        shuffle: whether each epoch has all rows of all files in an order of its own. A row group
+            can only be read whole, by each rank that wants a row of it; the latest stay in memory,
+            up to 256 MB. Where all are more than that, say ``batch``.
+        seed: of these orders; default: that of ``keras.utils.set_random_seed``.
+        damaged: what is done with a sample that cannot be read: "raise" ends with a DataError that
+            names it; "skip" counts and tells it, and puts the next one that can be read in its
+            place.
+        batch: the size of the global batches that will be made of them, if each rank is to read
+            whole row groups of its own. That is another order, the same for every number of ranks:
+            a batch has samples of 16 places, and shuffled are the row groups, and the samples
+            within each.
+
+    Returns:
+        Dicts by column: scalars, or tensors of shape (length,) of lists.
+
+    Raises:
+        DataError: pyarrow is not installed, a file is missing or damaged, has other columns, or
+            one of a kind of which no tensor can be made.
+
+    Example::
+
+        rows = tnt.data.parquet("train-*.parquet", ["image", "label"], shuffle=True)
+        samples = rows.map(lambda r: (tf.io.decode_jpeg(r["image"]), r["label"]), -1)
+    """
+    arrow = library("pyarrow.parquet", "Parquet files")
+    paths = files_of(files)
+    footers = []
+    for path in paths:
+        try:
+            with arrow.ParquetFile(path) as opened:
+                footers.append((path, opened.metadata, opened.schema_arrow))
+        except (OSError, ValueError) as error:
+            damage = Damage(path, reason(error))
+            if damaged == "raise":
+                raise cannot_read(damage) from error
+            skip(damage)
+    if not footers:
+        raise DataError(f"None of {len(paths)} Parquet files can be read.")
+    names = _columns(footers, columns)
+    groups = [
+        Group(path, number, footer.row_group(number).num_rows)
+        for path, footer, _ in footers
+        for number in range(footer.num_row_groups)
+    ]
+    ends = np.cumsum([group.rows for group in groups], dtype=np.int64)
+    if not len(ends) or not ends[-1]:
+        raise DataError(f"There are no rows in {footers[0][0]}, and in no other file either.")
+    handles = Handles(arrow.ParquetFile, lambda opened: opened.close())
+    spec = _spec(handles, next(group for group in groups if group.rows), names)
+    blocks = None if batch is None else Blocks(ends, batch)
+    at_least = 1 if batch is None else STREAMS + 2
+    kept = Kept(lambda group: _read(handles, group, names, spec), at_least)
+
+    def read(numbers: np.ndarray) -> Sequence[np.ndarray]:
+        of_rows = np.searchsorted(ends, numbers, "right")
+        found = {int(number): kept.get(groups[number]) for number in np.unique(of_rows)}
+        at = numbers - ends[of_rows] + [groups[number].rows for number in of_rows]
+        leaves = []
+        for name in tf.nest.flatten({name: name for name in spec}):
+            picked = [found[int(g)][name][row] for g, row in zip(of_rows, at, strict=True)]
+            if any(value is None for value in picked):
+                raise DataError(f"column {name} has no value there")
+            kind = spec[name]
+            dtype = object if kind.dtype == tf.string else kind.dtype.as_numpy_dtype
+            leaves.append(np.array(picked, dtype).reshape(len(picked), *kind.shape))
+        return leaves
+
+    def where(number: int) -> str:
+        group = groups[int(np.searchsorted(ends, number, "right"))]
+        first = next(i for i, one in enumerate(groups) if one.file == group.file)
+        return f"row {number - (int(ends[first]) - groups[first].rows)} of {group.file}"
+
+    source = Source(int(ends[-1]), spec, read, where, _AT_ONCE, blocks)
+    return dataset_of(source, shuffle, seed, damaged)
+
+
+class Group(NamedTuple):
+    """A row group: rows of a file that are read together."""
+
+    file: str
+    number: int
+    rows: int
+
+
+class Kept:
+    """Row groups that were read lately, by all threads of this process; so many at least."""
+
+    def __init__(self, read: Callable[[Group], dict[str, np.ndarray]], at_least: int) -> None:
+        self._read, self._at_least = read, at_least
+        self._lock = threading.Lock()
+        self._groups: OrderedDict[Group, dict[str, np.ndarray]] = OrderedDict()
+        self._reads: dict[Group, threading.Lock] = {}
+
+    def get(self, group: Group) -> dict[str, np.ndarray]:
+        """The columns of a group; who needs it while another thread reads it waits for that."""
+        with self._lock:
+            reads = self._reads.setdefault(group, threading.Lock())
+        with reads:
+            with self._lock:
+                if group in self._groups:
+                    self._groups.move_to_end(group)
+                    return self._groups[group]
+            columns = self._read(group)
+            with self._lock:
+                self._groups[group] = columns
+                while len(self._groups) > self._at_least and self._bytes() > _KEPT_BYTES:
+                    self._reads.pop(self._groups.popitem(last=False)[0], None)
+            return columns
+
+    def _bytes(self) -> int:
+        return sum(c.nbytes for group in self._groups.values() for c in group.values())
+
+
+def _columns(footers: Sequence[Any], columns: Sequence[str] | None) -> list[str]:
+    """The names of the columns to read, which all files have, of the same types."""
+    path, _, schema = footers[0]
+    names = list(schema.names if columns is None else columns)
+    for other, _, of_other in footers:
+        for name in names:
+            if name not in of_other.names:
+                has = ", ".join(of_other.names)
+                raise DataError(f"{other} has no column {name}; it has {has}.")
+            if of_other.field(name).type != schema.field(name).type:
+                raise DataError(
+                    f"Column {name} is {schema.field(name).type} in {path}, and "
+                    f"{of_other.field(name).type} in {other}."
+                )
+    return names
+
+
+def _spec(handles: Handles, group: Group, names: Sequence[str]) -> dict[str, tf.TensorSpec]:
+    """Of a row: lists are as long in all rows as in the first."""
+    with handles.of(group.file) as opened:
+        batches = opened.iter_batches(1, [group.number], names, use_threads=False)
+        first = next(iter(batches))
+    return {name: _spec_of_column(name, first.column(name)) for name in names}
+
+
+def _spec_of_column(name: str, column: Any) -> tf.TensorSpec:
+    types = library("pyarrow.types", "Parquet files")
+    kind, shape = column.type, []
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        kind, value = kind.value_type, column[0].as_py()
+        if value is None:
+            raise DataError(f"Column {name} has no value in its first row, so no length is known.")
+        shape = [len(value)]
+    strings = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    if any(test(kind) for test in strings):
+        return tf.TensorSpec(shape, tf.string)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return tf.TensorSpec(shape, tf.as_dtype(kind.to_pandas_dtype()))
+    raise DataError(
+        f"Column {name} is {column.type}, of which no tensor is made here: name others, columns="
+        "[...], or write numbers, strings, bytes, or lists of numbers that are equally long."
+    )
+
+
+def _read(
+    handles: Handles, group: Group, names: Sequence[str], spec: Mapping[str, tf.TensorSpec]
+) -> dict[str, np.ndarray]:
+    with handles.of(group.file) as opened:
+        table = opened.read_row_group(group.number, list(names), use_threads=False)
+    return {name: _rows(table.column(name).combine_chunks(), spec[name]) for name in names}
+
+
+def _rows(column: Any, spec: tf.TensorSpec) -> np.ndarray:
+    """One row each; None where a value is missing."""
+    values = column.to_numpy(zero_copy_only=False)
+    if column.null_count or spec.shape.rank or spec.dtype == tf.string:
+        rows = np.empty(len(values), object)
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        for i, value in enumerate(values):
+            rows[i] = None if missing[i] else value
+        return rows
+    return values
