@@ -1,4 +1,4 @@
-"""``%tnt_bench``: how fast the ranks exchange."""
+"""``%tnt_bench``: measures what the running ranks can do."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.choices import DTYPES
+from tnt_notebook.magics.bench_actions import ACTIONS
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.magics.typed import name_list
 
 
 @magic_arguments()
-@argument(
-    "what",
-    choices=["allreduce", "rules"],
-    help="allreduce: measure it; rules: show which algorithm is taken when",
-)
+@argument("action", choices=list(ACTIONS), help="what to measure")
 @argument("--max-mb", type=float, metavar="M", help="MB of the largest vector (16 without it)")
 @argument("--dtype", choices=DTYPES, help="of the elements (float32 without it)")
 @argument(
@@ -39,12 +36,13 @@ from tnt_notebook.magics.typed import name_list
 )
 @argument("--name", default="bench", help="variable that gets the result (default: bench)")
 def tnt_bench(session: Session, arguments: Namespace) -> None:
-    """Measures how fast the ranks exchange: all algorithms, in interleaved rounds, by size.
+    """Measures what the running ranks can do.
 
-    Shows times, bandwidth, the limit, and which algorithm is the fastest where. Interrupt ends
-    it and leaves what was measured.
+    allreduce: how fast they exchange, by all algorithms, in interleaved rounds, by size. Shows
+    times, bandwidth, the limit, and which algorithm is the fastest where. rules: shows which
+    algorithm is taken when. Interrupt ends a measurement, and leaves what was measured.
 
-    The result is in the variable ``bench``, or what --name says::
+    The result is in the variable ``bench``, or what --name says; of allreduce::
 
         bench.rows      # a dict for each algorithm and size: bytes, median_s, ...
         bench.best      # the fastest algorithm by size
@@ -58,14 +56,12 @@ def tnt_bench(session: Session, arguments: Namespace) -> None:
         %tnt_bench allreduce --save    # the ranks take the fastest from now on
         %tnt_bench rules               # which algorithm is taken when
     """
+    _MEASURES[arguments.action](session, arguments)
+
+
+def _allreduce(session: Session, arguments: Namespace) -> None:
     from tnt_notebook.magics import bench
 
-    if arguments.what == "rules":
-        said = {**vars(arguments), "what": None, "name": arguments.name != "bench"}
-        if any(said.values()):
-            raise UsageError("rules takes no options: %tnt_bench rules")
-        bench.show_rules(session.cluster)
-        return
     check_name(arguments.name)
     asked = ("dtype", "algorithms", "in_place", "rounds")
     question = {name: v for name in asked if (v := getattr(arguments, name)) is not None}
@@ -81,3 +77,13 @@ def tnt_bench(session: Session, arguments: Namespace) -> None:
     session.bind(arguments.name, result)
     if arguments.save:
         print(bench.save(session.cluster, result))
+
+
+def _rules(session: Session, arguments: Namespace) -> None:
+    from tnt_notebook.magics import bench
+
+    bench.show_rules(session.cluster)
+
+
+#: Of each action.
+_MEASURES = {"allreduce": _allreduce, "rules": _rules}

@@ -16,6 +16,8 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
+from tnt_notebook.magics.action import check
+from tnt_notebook.magics.actions import of
 from tnt_notebook.magics.help import ASKS, help_text
 from tnt_notebook.magics.session import Session
 from tnt_notebook.words import meant
@@ -37,7 +39,10 @@ def typed(magic: Callable[..., Any], session: Session) -> Callable[..., Any]:
         if {*words} & {*ASKS}:
             print(help_text(parser, words))
             return None
-        return magic(session, _parsed(parser, words), *cell)
+        arguments = _parsed(parser, words)
+        if actions := of(parser.prog):
+            check(parser, arguments, actions)
+        return magic(session, arguments, *cell)
 
     return run
 
