@@ -109,6 +109,8 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_bench allreduce --max-mb nan", "--max-mb nan: the largest vector has 1 KB or more"),
         ("%tnt_bench allreduce --name 3x", "--name 3x: a variable cannot have this name"),
         ("%tnt_bench rules --save", "UsageError: --save goes with allreduce only"),
+        ("%tnt_bench training", "NoClusterError"),
+        ("%tnt_bench allreduce mlp", "UsageError: allreduce takes no more: mlp is too much"),
         ("%tnt_trace", "UsageError: the following arguments are required: action"),
         ("%tnt_trace dance", "invalid choice: 'dance' (choose from"),
         ("%tnt_trace show x y", "UsageError: show takes no more: y is too much"),

@@ -19,12 +19,13 @@ from IPython.core.completer import (
 from tnt_notebook.choices import EXCHANGES
 from tnt_notebook.cluster.options import OPTIONS
 from tnt_notebook.magics.actions import of
+from tnt_notebook.magics.workloads import CELLS
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 #: Options whose values are files or folders.
-_PATHS = ("--checkpoint", "--hostfile", "--study", "--to")
+_PATHS = ("--checkpoint", "--hostfile", "--report", "--study", "--to")
 
 
 class TntCompletion:
@@ -109,11 +110,18 @@ class TntCompletion:
         """What the second word of an action may be."""
         if which == "RANK":
             return self._numbers()
+        if which == "WORKLOAD":
+            return [(name, "workload") for name in [*self._fits(), *CELLS]]
         if which != "ID":
             return []
         from tnt_notebook.cluster import record
 
         return [(known.record.id, "cluster") for known in record.listed()]
+
+    def _fits(self) -> list[str]:
+        """Variables that are fits."""
+        space = self._shell.user_ns
+        return [name for name, kind in self._variables([]) if hasattr(space[name], "plot_timeline")]
 
     def _numbers(self) -> list[tuple[str, str]]:
         return [(str(rank), "rank") for rank in range(self._ranks())]

@@ -14,7 +14,7 @@ ASKS = ("-h", "--help")
 _WIDTH = 96
 _LEFT = 26  # of the column of options, at most
 
-_ALONE = re.compile(r"%%(tnt|tnt_fit|tnt_sweep)\s+(-h|--help)\s*")
+_ALONE = re.compile(r"%%(tnt|tnt_fit|tnt_sweep|tnt_bench(\s+\w+)?)\s+(-h|--help)\s*")
 
 Row = tuple[str, str]
 

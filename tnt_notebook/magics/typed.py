@@ -64,8 +64,8 @@ def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Names
             names = {f"--{one.dest.replace('_', '-')}": name for name, one in options.items()}
             near = meant(flag, names | {name: name for name in options})
             raise UsageError(f"there is no {flag}{near or f': see %{parser.prog} -h'}")
-    # Options may stand between values of which there are many.
-    several = any(action.nargs == "+" for action in parser._get_positional_actions())
+    # Options may stand between values of which there are many, or may be none.
+    several = any(action.nargs in ("+", "?") for action in parser._get_positional_actions())
     try:
         return (parser.parse_intermixed_args if several else parser.parse_args)(words)
     except UsageError as error:
