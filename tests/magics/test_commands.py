@@ -157,7 +157,7 @@ def test_help_is_complete(shell, magic, kind, parts):
         ("%tnt_plan -h", ["--pipeline P ", "--name NAME "]),
         (
             "%tnt_bench -h",
-            ["allreduce  how fast the ranks exchange", "each: %tnt_bench allreduce -h"],
+            ["how fast the ranks exchange, by size", "each: %tnt_bench allreduce -h"],
         ),
         ("%tnt_bench allreduce -h", ["%tnt_bench allreduce: how fast", "--in-place "]),
         ("%tnt_trace -h", ["list|show|export|compare|remove\n"]),
