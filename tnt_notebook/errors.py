@@ -166,6 +166,11 @@ class SweepError(TntError):
     do."""
 
 
+class StudyError(TntError):
+    """A study of scaling cannot be as it is asked for: the cluster is too small, or the cell does
+    not scale; the message says what to do."""
+
+
 class CheckpointError(TntError):
     """Checkpoints cannot be kept or read; the message says what to do. Where ranks have agreed on
     it, raised on all of them."""

@@ -29,6 +29,11 @@ class Call(StrEnum):
     FIT_RESULT = "fit:result_of"  # all ranks, from a notebook that has not begun the fit
     DIVIDE = "trial:divide"  # ranks that live: into groups, each a world of its own
     RUN_TRIAL = "trial:run_trial"  # the ranks of a group
+    RUN_STUDY = "study:run"  # the ranks of a group: a cell, as a study of scaling wants it
+    STUDY_EXCHANGE = "study:exchange"  # the same, after it
+    EXPECT = "study:expect"  # the first rank of a group, after it
+    MACHINE = "study:machine"  # ranks that live
+    FORGET_STUDY = "study:forget"  # the same: what a study has kept there
     MODEL = "fit:model_bytes"  # rank 0: what has been trained
     MEASURE = "bench:measure"  # all ranks
     SAVE_RULES = "bench:save"  # rank 0: what has been measured, for later
@@ -46,7 +51,7 @@ class Call(StrEnum):
 class Published(StrEnum):
     """Data that ranks publish while a call goes on, under one key each; rank 0 alone, mostly."""
 
-    FRAME = "tnt_frame"  # telemetry, during RUN_FIT and RUN_TRIAL
+    FRAME = "tnt_frame"  # telemetry, during RUN_FIT, RUN_TRIAL and RUN_STUDY
     ACTIVITIES = "tnt_activities"  # each rank what it does, during these
     MEASURED = "tnt_bench"  # how far it is, during MEASURE
     PLANNED = "tnt_plan"  # how far it is, during PLAN

@@ -120,6 +120,16 @@ class Fit(Handle):
         return f"{title} has failed: {first} (its card says where, {title}.wait() raises it)"
 
     @property
+    def cell(self) -> str:
+        """The code that it runs."""
+        return self._note.cell
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """How it is distributed: keyword arguments of ``tnt_notebook.distributed``."""
+        return dict(self._note.options)
+
+    @property
     def frames(self) -> list[Frame]:
         """What rank 0 said so far, a few times a second; of a very long run fewer of the older
         frames."""

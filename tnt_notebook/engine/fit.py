@@ -55,7 +55,8 @@ def run_fit_cell(
     Args:
         cell: ordinary Keras code.
         options: keyword arguments of ``tnt_notebook.distributed``; those of a pipeline and of
-            checkpoints as dicts, a mesh as text.
+            checkpoints as dicts, a mesh as text; and ``fit_as``, of a study, what
+            :class:`tnt_notebook.parallel.fit_as.FitAs` takes.
         kept: where and as what rank 0 keeps the frames on disk: keyword arguments of
             :func:`tnt_notebook.telemetry.run_writer.begin`, with the folder as text.
 
@@ -111,11 +112,13 @@ def _run(
     preload.finish()
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
     from tnt_notebook.parallel.exchange.named import exchange_of
+    from tnt_notebook.parallel.fit_as import FitAs
     from tnt_notebook.parallel.scope import distributed
     from tnt_notebook.plan import Mesh, Pipeline
 
     activities.begin("build")
     shell = get_ipython()
+    options = dict(options)
     result, stopped = None, False
     try:
         if "pipeline" in options:
@@ -128,7 +131,9 @@ def _run(
         if "checkpoint" in options:
             said = Checkpoint(**{"run": cell, **options["checkpoint"]})
             options = {**options, "checkpoint": said}
+        as_study = FitAs(**options.pop("fit_as", {}))
         with _kept(kept) as report, distributed(report=report, **options) as session:
+            session.fit_as = as_study
             result = run_cell(shell, cell)
             result.raise_error()
     except StoppedError:

@@ -72,10 +72,8 @@ def run_trial(
     Returns:
         What that returns, and the ``value`` of the expression; None where the cell was stopped.
     """
-    assert _part is not None, "the ranks were not divided"
     namespace = get_ipython().user_ns
-    with comm.use(_part), _restored(namespace), _retracing_is_usual():
-        _part.recover()  # from the trial before
+    with in_part():
         namespace.update(settings)
         # As the last line of the cell: all ranks compute it, and distributed if it is so.
         judged = f"{cell.rstrip()}\n{_VALUE} = ({expression})\n"
@@ -87,6 +85,17 @@ def run_trial(
         except (TypeError, ValueError) as error:
             text = f"the value of {expression!r} is no number: {brief(error)}"
             return {"error": {"ename": "ModelError", "evalue": text, "traceback": ""}}
+
+
+@contextlib.contextmanager
+def in_part() -> Iterator[World]:
+    """Inside, the group of this rank is the world, and names of cells may change: what they were,
+    they are again after it. Collective over the group."""
+    assert _part is not None, "the ranks were not divided"
+    namespace = get_ipython().user_ns
+    with comm.use(_part), _restored(namespace), _retracing_is_usual():
+        _part.recover()  # from what ran before
+        yield _part
 
 
 def _number(value: Any) -> float | None:

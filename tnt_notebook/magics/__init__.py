@@ -32,7 +32,7 @@ def register(shell: InteractiveShell) -> None:
 
     session = sessions[shell] = Session(shell)
     lines = (tnt_cluster, tnt_push, tnt_pull, tnt_plan, tnt_bench, tnt_trace)
-    for kind, magics in (("line", lines), ("cell", (tnt, tnt_fit, tnt_sweep))):
+    for kind, magics in (("line", lines), ("cell", (tnt, tnt_fit, tnt_sweep, tnt_bench))):
         for magic in magics:
             function = session.magics[kind][magic.__name__] = typed(magic, session)
             shell.magics_manager.register_function(function, kind, magic.__name__)

@@ -1,4 +1,4 @@
-"""``%tnt_bench``: how fast the ranks exchange."""
+"""``%tnt_bench``: measures what the running ranks can do."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.choices import DTYPES
+from tnt_notebook.magics.bench_actions import ACTIONS
 from tnt_notebook.magics.session import Session, check_name
+from tnt_notebook.magics.training_magic import training, training_arguments
 from tnt_notebook.magics.typed import name_list
+from tnt_notebook.magics.workloads import CELLS
 
 
 @magic_arguments()
+@argument("action", choices=list(ACTIONS), help="what to measure")
 @argument(
-    "what",
-    choices=["allreduce", "rules"],
-    help="allreduce: measure it; rules: show which algorithm is taken when",
+    "which",
+    nargs="?",
+    metavar="WORKLOAD",
+    help=f"of training: a fit of this notebook (without it the last), or one of {', '.join(CELLS)}",
 )
 @argument("--max-mb", type=float, metavar="M", help="MB of the largest vector (16 without it)")
 @argument("--dtype", choices=DTYPES, help="of the elements (float32 without it)")
@@ -31,25 +36,38 @@ from tnt_notebook.magics.typed import name_list
     action="store_true",
     help="in memory that the ranks of a node share, rather than from one array into another",
 )
-@argument("--rounds", type=int, metavar="N", help="turns of each algorithm (21 without it)")
+@argument(
+    "--rounds", type=int, metavar="N",
+    help="turns of each algorithm (21 without it), or fits on each number of ranks (3)",
+)  # fmt: skip
 @argument(
     "--save",
     action="store_true",
     help="keep the fastest as rules for as many ranks, now and whenever ranks are started",
 )
+@training_arguments
 @argument("--name", default="bench", help="variable that gets the result (default: bench)")
-def tnt_bench(session: Session, arguments: Namespace) -> None:
-    """Measures how fast the ranks exchange: all algorithms, in interleaved rounds, by size.
+def tnt_bench(session: Session, arguments: Namespace, cell: str | None = None) -> None:
+    """Measures what the running ranks can do.
 
-    Shows times, bandwidth, the limit, and which algorithm is the fastest where. Interrupt ends
-    it and leaves what was measured.
+    allreduce: how fast they exchange, by all algorithms, in interleaved rounds, by size. Shows
+    times, bandwidth, the limit, and which algorithm is the fastest where. rules: shows which
+    algorithm is taken when. training: how a cell scales, on more and more of the ranks, with the
+    plan's prediction beside it; as a cell magic it has the code to train. Interrupt ends a
+    measurement, and leaves what was measured.
 
-    The result is in the variable ``bench``, or what --name says::
+    The result is in the variable ``bench``, or what --name says; of allreduce::
 
         bench.rows      # a dict for each algorithm and size: bytes, median_s, ...
         bench.best      # the fastest algorithm by size
         bench.fits      # latency and rate of each algorithm
         bench.figure    # the figure, for plotly
+
+    Of training::
+
+        bench.rows      # a dict for each number of ranks and mode: efficiency, solution_s, ...
+        bench.figure    # throughput, efficiency, where a step goes
+        bench.report("scaling.html")    # one file, to be opened anywhere
 
     Examples::
 
@@ -57,15 +75,26 @@ def tnt_bench(session: Session, arguments: Namespace) -> None:
         %tnt_bench allreduce --max-mb 64 --algorithms ring,direct --in-place
         %tnt_bench allreduce --save    # the ranks take the fastest from now on
         %tnt_bench rules               # which algorithm is taken when
+
+        %%tnt_bench training --ranks 1,2,4 --report scaling.html
+        model = ...     # ordinary Keras code, as for %%tnt_fit
+        model.fit(x, y, batch_size=256, epochs=2)
+
+        %tnt_bench training --ranks 1,2,4               # the cell of the last %%tnt_fit
+        %tnt_bench training --ranks 1,2,4 --steps 50 hep_cnn
+        %tnt_bench training fit --until val_accuracy=0.9 --strong
     """
+    if arguments.action == "training":
+        training(session, arguments, cell)
+        return
+    if cell is not None:
+        raise UsageError(f"{arguments.action} takes no cell: %tnt_bench {arguments.action}")
+    _MEASURES[arguments.action](session, arguments)
+
+
+def _allreduce(session: Session, arguments: Namespace) -> None:
     from tnt_notebook.magics import bench
 
-    if arguments.what == "rules":
-        said = {**vars(arguments), "what": None, "name": arguments.name != "bench"}
-        if any(said.values()):
-            raise UsageError("rules takes no options: %tnt_bench rules")
-        bench.show_rules(session.cluster)
-        return
     check_name(arguments.name)
     asked = ("dtype", "algorithms", "in_place", "rounds")
     question = {name: v for name in asked if (v := getattr(arguments, name)) is not None}
@@ -81,3 +110,13 @@ def tnt_bench(session: Session, arguments: Namespace) -> None:
     session.bind(arguments.name, result)
     if arguments.save:
         print(bench.save(session.cluster, result))
+
+
+def _rules(session: Session, arguments: Namespace) -> None:
+    from tnt_notebook.magics import bench
+
+    bench.show_rules(session.cluster)
+
+
+#: Of each action.
+_MEASURES = {"allreduce": _allreduce, "rules": _rules}

@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tnt_notebook.cluster.options import OPTIONS
-
-
-@dataclass(frozen=True)
-class Action:
-    """Something to do with a cluster.
-
-    Attributes:
-        help: what it does, in a line.
-        which: what its second word stands for; "" where it takes none.
-        flags: of options that say something to it.
-    """
-
-    help: str
-    which: str = ""
-    flags: tuple[str, ...] = ()
-
+from tnt_notebook.magics.action import Action
 
 ACTIONS = {
     "start": Action(

@@ -9,9 +9,6 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
 from tnt_notebook.cluster.options import OPTIONS, Option
-from tnt_notebook.magics.cluster_actions import ACTIONS
-
-_SWITCHES = ("dry_run", "missing", "force")
 
 
 def start_arguments(magic: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,26 +24,12 @@ def start_arguments(magic: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given(arguments: Any) -> dict[str, Any]:
-    """Options of start that were typed.
-
-    Raises:
-        UsageError: one that goes with another action.
-    """
-    action = arguments.action
-    options = {
+    """Options of start that were typed."""
+    return {
         name: _value(option, value)
         for name, option in OPTIONS.items()
         if option.typed and (value := getattr(arguments, name)) is not None
     }
-    said = [OPTIONS[name].flag for name in options]
-    said += [f"--{name.replace('_', '-')}" for name in _SWITCHES if getattr(arguments, name)]
-    for flag in said:
-        if flag not in ACTIONS[action].flags:
-            goes_with = [name for name, one in ACTIONS.items() if flag in one.flags]
-            raise UsageError(f"{flag} goes with {' and '.join(goes_with)} only")
-    if arguments.which is not None and not ACTIONS[action].which:
-        raise UsageError(f"{action} takes no more: {arguments.which} is too much")
-    return options
 
 
 def _value(option: Option, said: Any) -> Any:

@@ -18,13 +18,14 @@ from IPython.core.completer import (
 
 from tnt_notebook.choices import EXCHANGES
 from tnt_notebook.cluster.options import OPTIONS
-from tnt_notebook.magics.cluster_actions import ACTIONS
+from tnt_notebook.magics.actions import of
+from tnt_notebook.magics.workloads import CELLS
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 #: Options whose values are files or folders.
-_PATHS = ("--checkpoint", "--hostfile", "--study", "--to")
+_PATHS = ("--checkpoint", "--hostfile", "--report", "--study", "--to")
 
 
 class TntCompletion:
@@ -92,8 +93,8 @@ class TntCompletion:
         named: list[tuple[str, str]] = []
         if magic == "tnt_trace" and before:
             named = self._runs(before)
-        elif magic == "tnt_cluster" and len(before) == 1 and last in ACTIONS:
-            named = self._whom(ACTIONS[last].which)
+        elif len(before) == 1 and last in of(magic):
+            named = self._whom(of(magic)[last].which)
         positional = parser._get_positional_actions()
         choices = [str(choice) for action in positional for choice in action.choices or ()]
         if choices and not {*choices} & {*before}:
@@ -109,11 +110,18 @@ class TntCompletion:
         """What the second word of an action may be."""
         if which == "RANK":
             return self._numbers()
+        if which == "WORKLOAD":
+            return [(name, "workload") for name in [*self._fits(), *CELLS]]
         if which != "ID":
             return []
         from tnt_notebook.cluster import record
 
         return [(known.record.id, "cluster") for known in record.listed()]
+
+    def _fits(self) -> list[str]:
+        """Variables that are fits."""
+        space = self._shell.user_ns
+        return [name for name, kind in self._variables([]) if hasattr(space[name], "plot_timeline")]
 
     def _numbers(self) -> list[tuple[str, str]]:
         return [(str(rank), "rank") for rank in range(self._ranks())]
@@ -132,13 +140,12 @@ def _flags(magic: str, options: dict[str, Any], before: list[str]) -> list[str]:
     """Options that may follow: of an action and a launcher that are named, those they go with."""
     again = {option.flag for option in OPTIONS.values() if option.repeated}
     fit = [flag for flag in options if flag not in before or flag in again]
-    if magic == "tnt_cluster":
-        if action := next((word for word in before if word in ACTIONS), None):
-            fit = [flag for flag in fit if flag in ACTIONS[action].flags]
-        if "--launcher" in before[:-1]:
-            launcher = before[before.index("--launcher") + 1]
-            others = {one.flag for one in OPTIONS.values() if launcher not in one.launchers}
-            fit = [flag for flag in fit if flag not in others]
+    if action := next((word for word in before if word in of(magic)), None):
+        fit = [flag for flag in fit if flag in of(magic)[action].flags]
+    if magic == "tnt_cluster" and "--launcher" in before[:-1]:
+        launcher = before[before.index("--launcher") + 1]
+        others = {one.flag for one in OPTIONS.values() if launcher not in one.launchers}
+        fit = [flag for flag in fit if flag not in others]
     return sorted(fit)
 
 

@@ -112,7 +112,7 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         if (value := getattr(arguments, name)) is not None
     }
     if arguments.exchange is not None:
-        _check_exchange(arguments.exchange, arguments.bucket_mb)
+        check_exchange(arguments.exchange, arguments.bucket_mb)
     if (pipeline := given_pipeline(arguments)) is not None:
         options["pipeline"] = pipeline
     kept, goes_on = _checkpoint(arguments)
@@ -139,7 +139,8 @@ def _mesh(arguments: Namespace, ranks: int) -> Mesh:
         raise UsageError(f"--mesh: {error}") from None
 
 
-def _check_exchange(text: str, bucket_mb: float | None) -> None:
+def check_exchange(text: str, bucket_mb: float | None = None) -> None:
+    """Refuses what ``--exchange`` cannot say."""
     name, said = split_exchange(text)
     if bucket_mb is not None:
         raise UsageError(f"--bucket-mb beside --exchange: say --exchange {name}:bucket_mb=...")

@@ -8,13 +8,13 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from tnt_notebook.magics.cluster_actions import ACTIONS
+from tnt_notebook.magics.actions import OF, of
 
 ASKS = ("-h", "--help")
 _WIDTH = 96
 _LEFT = 26  # of the column of options, at most
 
-_ALONE = re.compile(r"%%(tnt|tnt_fit|tnt_sweep)\s+(-h|--help)\s*")
+_ALONE = re.compile(r"%%(tnt|tnt_fit|tnt_sweep|tnt_bench(\s+\w+)?)\s+(-h|--help)\s*")
 
 Row = tuple[str, str]
 
@@ -33,16 +33,19 @@ def help_text(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
         words: of its line.
     """
     name = f"%{parser.prog}"
-    if name != "%tnt_cluster":
+    actions = of(parser.prog)
+    if not actions:
         first, *_ = inspect.cleandoc(parser.description or "").split("\n\n")
         about = " ".join(first.split())
         return _page(name, about, _rows(parser), f"Examples: {name}?")
-    action = next((word for word in words if word in ACTIONS), None)
+    action = next((word for word in words if word in actions), None)
     if action is None:
-        about = "ranks that cells run on: what to do with them"
-        rows = [(f"{one} {_shown(ACTIONS[one].which)}", ACTIONS[one].help) for one in ACTIONS]
-        return _page(name, about, rows, f"Options of each: {name} start -h. Examples: {name}?")
-    said = ACTIONS[action]
+        rows = [
+            (f"{one} {_shown(said.which)}".rstrip(), said.help) for one, said in actions.items()
+        ]
+        end = f"Options of each: {name} {next(iter(actions))} -h. Examples: {name}?"
+        return _page(name, OF[parser.prog].about, rows, end)
+    said = actions[action]
     options = [row for row in _rows(parser) if row[0].split()[0] in said.flags]
     title = f"{name} {action} {_shown(said.which)}".rstrip()
     return _page(title, said.help, options, f"Examples: {name}?")

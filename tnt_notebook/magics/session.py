@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from IPython.core.error import UsageError
 
@@ -31,6 +31,7 @@ class Session:
     Attributes:
         running: its cluster; None where it has none.
         last_run: the folder of the run that it began last.
+        last_fit: the fit that it began last.
         closed: set when the cluster is stopped.
         magics: by kind and name, as the shell calls them.
     """
@@ -39,6 +40,7 @@ class Session:
         self.shell = shell
         self.running: Cluster | None = None
         self.last_run: Path | None = None
+        self.last_fit: Fit | None = None
         self.closed = threading.Event()
         self.magics: dict[str, dict[str, Callable[..., Any]]] = {"line": {}, "cell": {}}
         self.completion: TntCompletion | None = None
@@ -77,6 +79,8 @@ class Session:
         means."""
         self.bind(fit.title, fit)
         self.last_run = getattr(fit, "folder", None)  # of a sweep each trial has one
+        if self.last_run is not None:
+            self.last_fit = cast("Fit", fit)
         self._fits.append(fit)
         _interrupt_reaches(self.shell, fit)
 

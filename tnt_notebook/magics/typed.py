@@ -16,6 +16,8 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
+from tnt_notebook.magics.action import check
+from tnt_notebook.magics.actions import of
 from tnt_notebook.magics.help import ASKS, help_text
 from tnt_notebook.magics.session import Session
 from tnt_notebook.words import meant
@@ -37,7 +39,10 @@ def typed(magic: Callable[..., Any], session: Session) -> Callable[..., Any]:
         if {*words} & {*ASKS}:
             print(help_text(parser, words))
             return None
-        return magic(session, _parsed(parser, words), *cell)
+        arguments = _parsed(parser, words)
+        if actions := of(parser.prog):
+            check(parser, arguments, actions)
+        return magic(session, arguments, *cell)
 
     return run
 
@@ -59,8 +64,8 @@ def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Names
             names = {f"--{one.dest.replace('_', '-')}": name for name, one in options.items()}
             near = meant(flag, names | {name: name for name in options})
             raise UsageError(f"there is no {flag}{near or f': see %{parser.prog} -h'}")
-    # Options may stand between values of which there are many.
-    several = any(action.nargs == "+" for action in parser._get_positional_actions())
+    # Options may stand between values of which there are many, or may be none.
+    several = any(action.nargs in ("+", "?") for action in parser._get_positional_actions())
     try:
         return (parser.parse_intermixed_args if several else parser.parse_args)(words)
     except UsageError as error:

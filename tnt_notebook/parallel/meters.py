@@ -54,6 +54,21 @@ class Rapl:
         return 1e-6 * self._used if self._zones else None
 
 
+def uncounted(folder: Path = _POWERCAP) -> str:
+    """Why energy is not counted on this rank; empty: its processors or its GPU count it."""
+    if Rapl(folder).joules() is not None or gpu().id:
+        return ""
+    zones = [zone for zone in folder.glob("intel-rapl:*") if zone.name.count(":") == 1]
+    if not zones:
+        why = f"this machine shows no counters of its processors in {folder}"
+    else:
+        counter = sorted(zones)[0] / "energy_uj"
+        why = f"this user may not read {counter} (root can allow it: chmod a+r)"
+    if tf.config.list_physical_devices("GPU"):
+        why += ", and its GPU counts none, or nvidia-ml-py is not installed"
+    return why
+
+
 @functools.cache
 def gpu() -> Gpu:
     """That of this rank."""

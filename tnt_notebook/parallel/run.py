@@ -59,6 +59,7 @@ def fit(
     validation_freq: Any,
 ) -> keras.callbacks.History:
     """``keras.Model.fit`` over all ranks; ``batch_size`` is that of the global batch."""
+    batch_size = session.fit_as.batch_size(x, batch_size)
     if validation_split and validation_data is None:
         (x, y, sample_weight), validation_data = without_validation_split(
             (x, y, sample_weight), validation_split
@@ -74,6 +75,9 @@ def fit(
             batch_size=validation_batch_size or batch_size,
             steps_per_epoch=validation_steps,
         )
+    epochs, steps_per_epoch = session.fit_as.length(
+        epochs, initial_epoch, steps_per_epoch, steps_per_epoch or train.steps
+    )
     steps = steps_per_epoch or train.steps
     prepare(session, model, "fit", train.element, epochs=epochs, steps=steps)
     functions = session.functions_of(model, train.batch_size)

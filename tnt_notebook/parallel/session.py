@@ -16,6 +16,7 @@ from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.data import Replica
 from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.fit_as import FitAs
 from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.pipeline.layout import Layout, layout_of
 from tnt_notebook.parallel.progress import Progress, Report
@@ -42,6 +43,7 @@ class Session:
         alone: whether Keras is to work on this rank alone just now, as inside a callback.
         progress: of the call that is running.
         checkpoints, fit_checkpoints: of this run, if it keeps any; of the fit that is running.
+        fit_as: what to change about each fit.
     """
 
     over: World
@@ -57,6 +59,7 @@ class Session:
     functions: dict[int, DistributedFunctions] = field(default_factory=dict)
     checkpoints: RunCheckpoints | None = None
     fit_checkpoints: FitCheckpoints | None = None
+    fit_as: FitAs = field(default_factory=FitAs)
 
     def __post_init__(self) -> None:
         self._generation = self.over.generation
@@ -152,11 +155,13 @@ class Session:
         """Inside, runs belong to the session of a cell, which shows them."""
         before = self.report, self.quiet, self.runs, self.checkpoints
         self.report, self.quiet, self.runs = cell.report, cell.quiet, cell.runs
+        self.fit_as, own_fits = cell.fit_as, self.fit_as
         self.checkpoints = self.checkpoints or cell.checkpoints
         try:
             yield
         finally:
             self.report, self.quiet, self.runs, self.checkpoints = before
+            self.fit_as = own_fits
 
     def close(self) -> None:
         """Gives all models their own functions back."""

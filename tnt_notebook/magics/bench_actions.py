@@ -1,0 +1,24 @@
+"""What ``%tnt_bench`` can measure, and what may follow each: for checks, help, completion."""
+
+from __future__ import annotations
+
+from tnt_notebook.magics.action import Action
+from tnt_notebook.plan.options import OPTIONS
+
+ACTIONS = {
+    "allreduce": Action(
+        "how fast the ranks exchange, by size and algorithm",
+        flags=(
+            "--max-mb", "--dtype", "--algorithms", "--in-place", "--rounds", "--save", "--name",
+        ),
+    ),
+    "training": Action(
+        "how a cell scales, on more and more of the ranks",
+        which="WORKLOAD",
+        flags=(
+            "--ranks", "--strong", "--weak", "--rounds", "--steps", "--until", "--watts",
+            "--exchange", *(flag for flag, _ in OPTIONS.values()), "--report", "--force", "--name",
+        ),
+    ),
+    "rules": Action("which algorithm is taken when; measures nothing"),
+}  # fmt: skip
