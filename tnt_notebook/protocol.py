@@ -39,6 +39,8 @@ class Call(StrEnum):
     SAVE_RULES = "bench:save"  # rank 0: what has been measured, for later
     LOAD_RULES = "bench:load"  # all ranks
     KNOWN_RULES = "bench:known_rules"  # rank 0
+    MEASURE_LOADERS = "loading:measure"  # all ranks
+    MEASURE_INPUT = "loading:measure_input"  # all ranks
     PLAN = "plan:plan"  # rank 0
 
     @property
@@ -54,6 +56,7 @@ class Published(StrEnum):
     FRAME = "tnt_frame"  # telemetry, during RUN_FIT, RUN_TRIAL and RUN_STUDY
     ACTIVITIES = "tnt_activities"  # each rank what it does, during these
     MEASURED = "tnt_bench"  # how far it is, during MEASURE
+    LOADED = "tnt_loading"  # how far it is, during MEASURE_LOADERS and MEASURE_INPUT
     PLANNED = "tnt_plan"  # how far it is, during PLAN
 
 

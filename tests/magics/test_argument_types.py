@@ -4,7 +4,8 @@ import argparse
 
 import pytest
 
-from tnt_notebook.magics.typed import rank_list, words_of
+from tnt_notebook.magics.lists import rank_list
+from tnt_notebook.magics.typed import words_of
 
 
 @pytest.mark.parametrize(

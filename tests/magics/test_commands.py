@@ -159,6 +159,7 @@ def test_help_is_complete(shell, magic, kind, parts):
             "%tnt_bench -h",
             ["how fast the ranks exchange, by size", "each: %tnt_bench allreduce -h"],
         ),
+        ("%tnt_bench input -h", ["%tnt_bench input [DATASET]: what loaders", "--latency MS  "]),
         ("%tnt_bench allreduce -h", ["%tnt_bench allreduce: how fast", "--in-place "]),
         ("%tnt_trace -h", ["list|show|export|compare|remove\n"]),
         ("%%tnt -h", ["%%tnt: Runs the cell", "--ranks R  where: 0,2-3"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tnt_notebook.magics.action import Action
+from tnt_notebook.magics.input_options import FLAGS
 from tnt_notebook.plan.options import OPTIONS
 
 ACTIONS = {
@@ -21,4 +22,9 @@ ACTIONS = {
         ),
     ),
     "rules": Action("which algorithm is taken when; measures nothing"),
+    "input": Action(
+        "what loaders deliver to the ranks, by format and storage; or a dataset of yours",
+        "DATASET",
+        (*FLAGS, "--name"),
+    ),
 }  # fmt: skip

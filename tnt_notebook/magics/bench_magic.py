@@ -9,9 +9,10 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.choices import DTYPES
 from tnt_notebook.magics.bench_actions import ACTIONS
+from tnt_notebook.magics.input_options import check_own, input_arguments, question
+from tnt_notebook.magics.lists import name_list
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.magics.training_magic import training, training_arguments
-from tnt_notebook.magics.typed import name_list
 from tnt_notebook.magics.workloads import CELLS
 
 
@@ -20,8 +21,9 @@ from tnt_notebook.magics.workloads import CELLS
 @argument(
     "which",
     nargs="?",
-    metavar="WORKLOAD",
-    help=f"of training: a fit of this notebook (without it the last), or one of {', '.join(CELLS)}",
+    metavar="WHICH",
+    help="input: a dataset on the ranks; training: a fit of this notebook (without it the last), "
+    f"or one of {', '.join(CELLS)}",
 )
 @argument("--max-mb", type=float, metavar="M", help="MB of the largest vector (16 without it)")
 @argument("--dtype", choices=DTYPES, help="of the elements (float32 without it)")
@@ -46,6 +48,7 @@ from tnt_notebook.magics.workloads import CELLS
     help="keep the fastest as rules for as many ranks, now and whenever ranks are started",
 )
 @training_arguments
+@input_arguments
 @argument("--name", default="bench", help="variable that gets the result (default: bench)")
 def tnt_bench(session: Session, arguments: Namespace, cell: str | None = None) -> None:
     """Measures what the running ranks can do.
@@ -55,6 +58,12 @@ def tnt_bench(session: Session, arguments: Namespace, cell: str | None = None) -
     algorithm is taken when. training: how a cell scales, on more and more of the ranks, with the
     plan's prediction beside it; as a cell magic it has the code to train. Interrupt ends a
     measurement, and leaves what was measured.
+
+    input: samples/s that loaders deliver when all ranks read at the same time: generated images,
+    by format, storage (local; and throttled, as a file server is), parallel calls and prefetch,
+    beside synthetic ones; which ranks that feeds, what limits it, and what to do. With the name of
+    a tf.data.Dataset or PyDataset on the ranks: what that delivers, as fit would read it, and where
+    its time goes.
 
     The result is in the variable ``bench``, or what --name says; of allreduce::
 
@@ -68,6 +77,9 @@ def tnt_bench(session: Session, arguments: Namespace, cell: str | None = None) -
         bench.rows      # a dict for each number of ranks and mode: efficiency, solution_s, ...
         bench.figure    # throughput, efficiency, where a step goes
         bench.report("scaling.html")    # one file, to be opened anywhere
+
+    Of input ``bench.rows`` has a dict for each loader: format, storage, calls, prefetch,
+    samples_per_s, limit, feeds; of a dataset ``bench`` is such a dict.
 
     Examples::
 
@@ -83,6 +95,10 @@ def tnt_bench(session: Session, arguments: Namespace, cell: str | None = None) -
         %tnt_bench training --ranks 1,2,4               # the cell of the last %%tnt_fit
         %tnt_bench training --ranks 1,2,4 --steps 50 hep_cnn
         %tnt_bench training fit --until val_accuracy=0.9 --strong
+
+        %tnt_bench input
+        %tnt_bench input --formats jpeg,tfrecord --latency 2 --bandwidth 200 --need 5000
+        %tnt_bench input train         # the dataset of this name, as it is
     """
     if arguments.action == "training":
         training(session, arguments, cell)
@@ -112,6 +128,31 @@ def _allreduce(session: Session, arguments: Namespace) -> None:
         print(bench.save(session.cluster, result))
 
 
+def _input(session: Session, arguments: Namespace) -> None:
+    from tnt_notebook.magics import bench_input
+
+    check_name(arguments.name)
+    need, need_of = arguments.need, "training needs"
+    if arguments.which is not None:
+        check_own(arguments)
+    else:
+        asked = question(arguments)
+    cluster = session.cluster
+    if need is None:
+        need, need_of = bench_input.consumed_by(session.last_fit)
+    if arguments.which is not None:
+        seconds = arguments.seconds or bench_input.OWN_S
+        row = bench_input.run_own(cluster, arguments.which, seconds, need, need_of)
+        session.bind(arguments.name, row)
+        return
+    try:
+        result = bench_input.run(cluster, asked, need, need_of)
+    except bench_input.Interrupted as interrupted:
+        session.bind(arguments.name, interrupted.bench)
+        raise
+    session.bind(arguments.name, result)
+
+
 def _rules(session: Session, arguments: Namespace) -> None:
     from tnt_notebook.magics import bench
 
@@ -119,4 +160,4 @@ def _rules(session: Session, arguments: Namespace) -> None:
 
 
 #: Of each action.
-_MEASURES = {"allreduce": _allreduce, "rules": _rules}
+_MEASURES = {"allreduce": _allreduce, "rules": _rules, "input": _input}

@@ -7,10 +7,10 @@ from argparse import Namespace
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
+from tnt_notebook.magics.lists import rank_list
 from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.session import Session
 from tnt_notebook.magics.syntax import check_syntax
-from tnt_notebook.magics.typed import rank_list
 
 
 @magic_arguments("%tnt")

@@ -13,11 +13,11 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
 from tnt_notebook.magics.fit_magic import check_exchange
+from tnt_notebook.magics.lists import rank_list
 from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.magics.syntax import check_syntax
-from tnt_notebook.magics.typed import rank_list
 from tnt_notebook.magics.workloads import CELLS
 from tnt_notebook.plan.options import OPTIONS
 from tnt_notebook.telemetry.scaling import Measured, Mode, Question, Target

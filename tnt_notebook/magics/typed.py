@@ -1,7 +1,6 @@
 """What comes before every magic: its line is parsed, or its help shown where it asks for that.
 
-A word that nobody knows is named, with the one that was probably meant. Ranks and names stand in a
-line as ``0,2-3`` and ``ring,direct``.
+A word that nobody knows is named, with the one that was probably meant.
 """
 
 from __future__ import annotations
@@ -21,10 +20,6 @@ from tnt_notebook.magics.actions import of
 from tnt_notebook.magics.help import ASKS, help_text
 from tnt_notebook.magics.session import Session
 from tnt_notebook.words import meant
-
-#: Beyond any cluster's: what is written down as a range is a list here.
-MOST_RANKS = 1 << 16
-
 
 _WORD = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+(?=\s|$)""", re.DOTALL)
 
@@ -104,26 +99,3 @@ def words_of(line: str) -> list[str]:
             found.append(text)
         rest = rest[word.end() :].lstrip()
     return found
-
-
-def name_list(text: str) -> list[str]:
-    """Parses ``ring,direct`` into ``["ring", "direct"]``; for use as an argparse type."""
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"{text!r}: write names like ring,direct")
-    return list(dict.fromkeys(names))
-
-
-def rank_list(text: str) -> list[int]:
-    """Parses ``0,2-3`` into ``[0, 2, 3]``; for use as an argparse type."""
-    ranks: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise argparse.ArgumentTypeError(f"{text!r}: write ranks like 0,2-3")
-        if dash and int(last) < int(first):
-            raise argparse.ArgumentTypeError(f"{part.strip()!r} counts down: write ranks like 2-3")
-        if int(last or first) >= MOST_RANKS:
-            raise argparse.ArgumentTypeError(f"{part.strip()!r}: no cluster has so many ranks")
-        ranks.update(range(int(first), int(last or first) + 1))
-    return sorted(ranks)
