@@ -6,11 +6,13 @@ import json
 import pytest
 
 from tests.plan.test_prediction import PROFILE, planned
-from tnt_notebook.dashboard.plan import comparison, headline, limit, memory
+from tnt_notebook.dashboard.plan import comparison, figure_bundle, headline, limit, memory, read
+from tnt_notebook.dashboard.saved import PLOTLY
 from tnt_notebook.dashboard.step_figure import MOST_PLAIN_BOXES, figure_of, trace_of
+from tnt_notebook.dashboard.wording import short_time
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.partition import Wiring
-from tnt_notebook.plan.prediction import plan_of
+from tnt_notebook.plan.prediction import InputPlan, plan_of, with_input
 from tnt_notebook.sizes import parsed_size, size
 
 
@@ -31,6 +33,27 @@ def test_words():
     assert memory(planned()) == (
         "Rank 0 needs most memory, 734 B: weights, gradients, optimizer state and activations."
     )
+
+
+def test_what_is_read_for_a_step():
+    assert read(planned()) == ""
+    why = "every rank maps all: from_generator"
+    slow = with_input(planned(), InputPlan("train", why, 32 / 96))
+    assert read(slow) == (
+        "Input: train delivers 0.3 samples/s, a batch in 96 s, while ranks compute for 24 s; "
+        "every rank maps all: from_generator."
+    )
+    assert limit(slow) == (
+        "Input limits it: ranks compute for 24 s of a step, and wait for the rest. %tnt_bench "
+        "input train says what it waits for."
+    )
+    fast = with_input(planned(replicas=4), InputPlan("train", "", 32.0))
+    assert read(fast).endswith("; each pipeline maps its own 1/4.")
+    for plan in (slow, fast):
+        layout = figure_bundle(plan)[PLOTLY]["layout"]
+        assert any(f"input of a batch: {short_time(plan.input_s)}" in a["text"]
+                   for a in layout["annotations"])  # fmt: skip
+        assert layout["xaxis"]["range"][1] >= plan.step_s
 
 
 def test_schedules_beside_each_other():

@@ -13,6 +13,9 @@ model = keras.Sequential([keras.Input((64,)), *(layers.Dense(96, "tanh") for _ i
 split = keras.Sequential([keras.Input((8,)), layers.Dense(8, name="first"),
                           tnt.keras.layers.SplitLayer(), layers.Dense(8, name="last")])
 number = 3
+import tensorflow as tf
+samples = tf.data.Dataset.range(512).map(lambda i: i * 2).batch(256)
+single = tf.data.Dataset.range(9)
 stateful = keras.Sequential([
     keras.Input((3, 2), batch_size=4), keras.layers.LSTM(2, stateful=True), keras.layers.Dense(1),
 ])
@@ -58,6 +61,13 @@ def test_a_plan_of_a_model(shell_with_ranks):
     again = typed(shell, "%tnt_plan --batch-size 256 --micro-batches 4 --name second")
     assert "measured" not in again and again.strip() == text[text.index("Expect ") :].strip()
     assert shell.user_ns["second"] == plan
+
+    # With what is read: who maps what, and a step that is as long as its input takes.
+    fed = typed(shell, "%tnt_plan --batch-size 256 --micro-batches 4 --input samples")
+    assert "Input: samples delivers " in fed and "; each pipeline maps all." in fed
+    plan = shell.user_ns["plan"]
+    assert plan.step_s == max(plan.compute_s, plan.input_s) and plan.input_s > 0
+    assert "single numbers, not batches" in typed(shell, "%tnt_plan --input single")
 
     table = typed(shell, "%tnt_plan --batch-size 256 --schedule all --pipeline 2")
     names = [line.split()[0].rstrip("*") for line in table.splitlines() if "%" in line]

@@ -9,7 +9,16 @@ from tnt_notebook.errors import ScheduleError
 from tnt_notebook.plan.families import FAMILIES, make
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import Wiring
-from tnt_notebook.plan.prediction import Losses, Memory, as_json, from_json, plan_of, rank_bytes
+from tnt_notebook.plan.prediction import (
+    InputPlan,
+    Losses,
+    Memory,
+    as_json,
+    from_json,
+    plan_of,
+    rank_bytes,
+    with_input,
+)  # fmt: skip
 from tnt_notebook.plan.profile import Profile, Variable, recomputing
 from tnt_notebook.plan.schedule import Action, Schedule
 from tnt_notebook.plan.simulate import Span
@@ -118,3 +127,16 @@ def test_a_limit_of_memory_is_bytes_or_text():
     with pytest.raises(ScheduleError, match="memory_limit is a number of bytes, not -1"):
         Pipeline(2, memory_limit=-1)
     assert Pipeline(2, 8).rows_of(100, 2) == 7
+
+
+def test_a_step_takes_as_long_as_its_input_if_that_is_longer():
+    alone = planned()
+    fast, slow = (
+        with_input(alone, InputPlan("train", "", 32 / seconds)) for seconds in (1.0, 96.0)
+    )
+    assert (fast.step_s, fast.input_s, fast.bubble) == (24, 1, alone.bubble)
+    assert (slow.step_s, slow.compute_s, slow.input_s) == (96, 24, 96)
+    assert slow.samples_per_s == pytest.approx(32 / 96)
+    assert slow.speedup == pytest.approx(alone.speedup / 4)
+    assert slow.bubble == pytest.approx(1 - 16 / 96)
+    assert from_json(json.loads(json.dumps(as_json(slow)))) == slow

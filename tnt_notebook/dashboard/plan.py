@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
+import plotly.graph_objects as go
+
+from tnt_notebook.dashboard.panels import GREY, scale_of, short
 from tnt_notebook.dashboard.saved import PLOTLY, Bundle
 from tnt_notebook.dashboard.step_figure import figure_of, trace_of
 from tnt_notebook.dashboard.wording import plural, rate, short_time, size, three_digits
@@ -32,6 +35,11 @@ def headline(plan: PipelinePlan) -> str:
 
 def limit(plan: PipelinePlan) -> str:
     """What makes a step longer than it need be, in a sentence."""
+    if plan.input is not None and plan.input_s > plan.compute_s:
+        return (
+            f"Input limits it: ranks compute for {short_time(plan.compute_s)} of a step, and wait "
+            f"for the rest. %tnt_bench input {plan.input.dataset} says what it waits for."
+        )
     losses = vars(plan.losses)
     worst = max(losses, key=lambda name: losses[name])
     share = losses[worst] / plan.step_s
@@ -47,6 +55,19 @@ def limit(plan: PipelinePlan) -> str:
     return (
         f"Filling and emptying the pipeline costs {share:.0%} of a step: more micro-batches, or "
         "another schedule, lower that."
+    )
+
+
+def read(plan: PipelinePlan) -> str:
+    """What input delivers, and which ranks map what, in a sentence; empty: it is not known."""
+    given = plan.input
+    if given is None:
+        return ""
+    part = "all" if plan.replicas == 1 else f"its own 1/{plan.replicas}"
+    who = given.reading or f"each {'pipeline' if plan.ranks > 1 else 'rank'} maps {part}"
+    return (
+        f"Input: {given.dataset} delivers {rate(given.samples_per_s)} samples/s, a batch in "
+        f"{short_time(plan.input_s)}, while ranks compute for {short_time(plan.compute_s)}; {who}."
     )
 
 
@@ -81,11 +102,28 @@ def fastest(plans: Sequence[PipelinePlan]) -> PipelinePlan:
 
 def figure_bundle(plan: PipelinePlan) -> Bundle:
     """The timeline as it stays in a notebook."""
+    figure = figure_of(trace_of(plan.timeline), measured=False)
+    if plan.input is not None:
+        _draw_input(figure, plan)
     return {
-        PLOTLY: figure_of(trace_of(plan.timeline), measured=False).to_plotly_json(),
+        PLOTLY: figure.to_plotly_json(),
         "text/plain": f"Figure: timeline of a step of {plan.schedule} on "
         f"{plural(plan.ranks, 'rank')}.",
     }
+
+
+def _draw_input(figure: go.Figure, plan: PipelinePlan) -> None:
+    """A line where the input of the next step is there; the axis reaches as far."""
+    _, factor = scale_of(plan.compute_s)
+    at = short(plan.input_s * factor)
+    figure.add_vline(x=at, line={"color": GREY, "dash": "dash", "width": 1.5})
+    late = plan.input_s > 0.7 * plan.step_s
+    figure.add_annotation(
+        x=at, xanchor="right" if late else "left", y=0, yref="paper", yanchor="bottom",
+        text=f"input of a batch: {short_time(plan.input_s)}", showarrow=False,
+        font={"size": 11, "color": GREY}, xshift=-4 if late else 4,
+    )  # fmt: skip
+    figure.update_xaxes(range=[0, short(1.02 * plan.step_s * factor)])
 
 
 def _slowest(plan: PipelinePlan) -> str:

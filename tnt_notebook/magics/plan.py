@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tnt_notebook import errors
-from tnt_notebook.dashboard.plan import comparison, fastest, figure_bundle, headline, limit, memory
+from tnt_notebook.dashboard.plan import (
+    comparison,
+    fastest,
+    figure_bundle,
+    headline,
+    limit,
+    memory,
+    read,
+)
 from tnt_notebook.dashboard.wording import plural, rate, short_time, size, three_digits
-from tnt_notebook.errors import ModelError
+from tnt_notebook.errors import DataError, ModelError
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, bundle
-from tnt_notebook.plan.prediction import PipelinePlan, from_json
+from tnt_notebook.plan.prediction import InputPlan, PipelinePlan, from_json, with_input
 from tnt_notebook.protocol import Call, Published
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster import Cluster
 
+_INPUT_S = 1.5  # of measuring what input delivers
 _SHORT = 40  # characters of the names of a stage's first and last layer
 
 
 def run(
-    cluster: Cluster, name: str, pipeline: dict[str, Any], schedules: Sequence[str], batch_size: int
+    cluster: Cluster,
+    name: str,
+    pipeline: dict[str, Any],
+    schedules: Sequence[str],
+    batch_size: int,
+    dataset: str | None = None,
 ) -> list[PipelinePlan]:
     """Plans and shows.
 
@@ -30,22 +44,29 @@ def run(
         name: of the model on the ranks.
         pipeline: keyword arguments of ``tnt_notebook.Pipeline``.
         schedules: one, or several to compare.
+        dataset: the name on the ranks of what is read; it is measured, too. None: not known.
 
     Returns:
         The plan with each schedule that there can be.
 
     Raises:
-        ModelError, ScheduleError: there is no plan; the message says why.
+        ModelError, ScheduleError, DataError: there is no plan; the message says why.
         RankError: it failed on rank 0.
     """
     status = StatusLine()
     begun = time.monotonic()
 
     def take(data: dict[str, Any]) -> None:
+        if Published.LOADED in data:
+            status.update(data[Published.LOADED]["what"])
         if Published.PLANNED in data:
             progress = data[Published.PLANNED]
             status.update(f"measured {progress['done']} of {plural(progress['total'], 'layer')}")
 
+    given = None
+    if dataset is not None:
+        replicas = max(1, cluster.ranks // pipeline["stages"])
+        given = _measured(cluster, dataset, replicas, take, status)
     answer = cluster.ask(
         Call.PLAN, name, pipeline, list(schedules), batch_size, on_data=take, report=status.update
     )
@@ -56,12 +77,31 @@ def run(
         status.end(f"{plural(answer['measured'], 'layer')} measured in {took}")
     refused = {p["schedule"]: p["refused"] for p in answer["plans"] if "refused" in p}
     plans = [from_json(p) for p in answer["plans"] if "refused" not in p]
+    if given is not None:
+        plans = [with_input(plan, given) for plan in plans]
     if not plans:
         first, why = next(iter(refused.items()))
         raise ModelError(f"There is no schedule for it. {first}: {why}")
     table = comparison_bundle(plans, refused) if len(schedules) > 1 else plan_bundle(plans[0])
     show(table, figure_bundle(fastest(plans)))
     return plans
+
+
+def _measured(
+    cluster: Cluster,
+    dataset: str,
+    replicas: int,
+    take: Callable[[dict[str, Any]], None],
+    status: StatusLine,
+) -> InputPlan:
+    """What a dataset delivers when so many replicas share its batches."""
+    answers = cluster.call(
+        Call.MEASURE_INPUT, dataset, _INPUT_S, False, replicas, on_data=take, report=status.update
+    )
+    row = answers[min(answers)]
+    if "refused" in row:
+        raise DataError(row["refused"])
+    return InputPlan(dataset, row["reading"], row["samples_per_s"])
 
 
 def plan_bundle(plan: PipelinePlan) -> dict[str, str]:
@@ -101,6 +141,7 @@ def plan_bundle(plan: PipelinePlan) -> dict[str, str]:
             folded="memory of the stages, by what it is for",
         ),
         memory(plan),
+        *filter(None, [read(plan)]),
     )  # fmt: skip
 
 
@@ -129,7 +170,7 @@ def comparison_bundle(plans: Sequence[PipelinePlan], refused: Mapping[str, str])
     best = {(plans.index(fastest(plans)), "schedule")}
     reasons = "\n".join(f"{name}: {why}" for name, why in refused.items())
     table = Table(head, rows, left={"schedule"}, best=best)
-    return bundle(Bold(comparison(plans)), table, *filter(None, [reasons]))
+    return bundle(Bold(comparison(plans)), table, *filter(None, [reasons, read(plans[0])]))
 
 
 def _between(first: str, last: str, layers: int) -> str:

@@ -24,6 +24,7 @@ from tnt_notebook.plan.families import FAMILIES
     placement=None,
 )
 @argument("--batch-size", type=int, default=32, metavar="N", help="of a batch (default: 32)")
+@argument("--input", metavar="DATASET", help="its name on the ranks: what it delivers counts")
 @argument("--name", default="plan", help="variable that gets the result (default: plan)")
 def tnt_plan(session: Session, arguments: Namespace) -> None:
     """Says what to expect of a model in a pipeline, and where it would be cut, before training.
@@ -32,6 +33,8 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     table of the stages and a timeline of a step follow from that. The model is one that a cell
     of %%tnt or %%tnt_fit has made on the ranks. More ranks than there are can be planned for.
     What TensorFlow takes between layers, and the exchange between replicas, are not in it.
+    With --input all ranks measure for a moment what a dataset delivers, as fit would read it: which
+    ranks map what, and a step as long as its input takes, if that is longer.
 
     The result is in the variable ``plan``, or what --name says; with --schedule all it is a
     list of them::
@@ -45,6 +48,7 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
         %tnt_plan --pipeline 2 --batch-size 256
         %tnt_plan model --pipeline 4 --micro-batches 16 --schedule zb-h1
         %tnt_plan --pipeline 4 --schedule all --memory-limit 4GB
+        %tnt_plan --pipeline 2 --batch-size 256 --input train
     """
     from tnt_notebook.magics import plan
 
@@ -58,5 +62,7 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     options.setdefault("stages", session.cluster.ranks)
     del options["schedule"]
     schedules = tuple(FAMILIES) if compares else (arguments.schedule,)
-    plans = plan.run(session.cluster, arguments.model, options, schedules, arguments.batch_size)
+    plans = plan.run(
+        session.cluster, arguments.model, options, schedules, arguments.batch_size, arguments.input
+    )
     session.bind(arguments.name, plans if compares else plans[0])

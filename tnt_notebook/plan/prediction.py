@@ -79,8 +79,24 @@ class Losses:
 
 
 @dataclass(frozen=True)
+class InputPlan:
+    """What is read for a step.
+
+    Attributes:
+        dataset: its name on the ranks.
+        reading: why every rank does the work of input for all; empty: each does its own part.
+        samples_per_s: that it delivers to all ranks together, as measured.
+    """
+
+    dataset: str
+    reading: str
+    samples_per_s: float
+
+
+@dataclass(frozen=True)
 class PipelinePlan:
-    """What to expect of a step.
+    """What to expect of a step. Input, where it is known, is read while ranks compute: a step takes
+    as long as the longer of the two.
 
     Attributes:
         schedule: its name.
@@ -94,6 +110,7 @@ class PipelinePlan:
             step of an epoch, validation and callbacks take is not in it.
         speedup: how many times as fast as one rank that does the same micro-batches.
         spans: when each action begins and ends.
+        input: what is read for it; None: not known.
     """
 
     schedule: str
@@ -110,6 +127,7 @@ class PipelinePlan:
     speedup: float
     losses: Losses
     spans: tuple[Span, ...] = field(repr=False)
+    input: InputPlan | None = None
 
     @property
     def timeline(self) -> Timeline:
@@ -117,14 +135,24 @@ class PipelinePlan:
         return Timeline(self.schedule, self.ranks, self.micro_batches, self.spans)
 
     @property
+    def compute_s(self) -> float:
+        """Seconds of a step that has its input."""
+        return self.timeline.seconds
+
+    @property
+    def input_s(self) -> float:
+        """Seconds until the input of a step has come; 0 where that is not known."""
+        return self.batch_size / self.input.samples_per_s if self.input else 0.0
+
+    @property
     def step_s(self) -> float:
         """Seconds of a step."""
-        return self.timeline.seconds
+        return max(self.compute_s, self.input_s)
 
     @property
     def bubble(self) -> float:
         """The part of a step that ranks are idle, 0 to 1."""
-        return self.timeline.bubble
+        return 1 - (1 - self.timeline.bubble) * self.compute_s / self.step_s
 
 
 def plan_of(
@@ -167,6 +195,13 @@ def plan_of(
     )  # fmt: skip
 
 
+def with_input(plan: PipelinePlan, read: InputPlan) -> PipelinePlan:
+    """The same plan, of steps that read this."""
+    fed = replace(plan, input=read)
+    slower = plan.step_s / fed.step_s
+    return replace(fed, samples_per_s=plan.samples_per_s * slower, speedup=plan.speedup * slower)
+
+
 def rank_bytes(
     wiring: Wiring, profile: Profile, schedule: Schedule, begins: Sequence[int]
 ) -> list[int]:
@@ -191,12 +226,14 @@ def as_json(plan: PipelinePlan) -> dict[str, Any]:
 def from_json(data: dict[str, Any]) -> PipelinePlan:
     """The plan that :func:`as_json` made data of."""
     stages = [StagePlan(**{**s, "memory": Memory(**s["memory"])}) for s in data["stages"]]
+    read = data.get("input")
     spans = [Span(rank, Action(*action), *times) for rank, action, *times in data["spans"]]
     parsed = {
         "stages": tuple(stages),
         "spans": tuple(spans),
         "losses": Losses(**data["losses"]),
         "rank_bytes": tuple(data["rank_bytes"]),
+        "input": InputPlan(**read) if read else None,
     }
     return PipelinePlan(**{**data, **parsed})
 
