@@ -72,7 +72,14 @@ def fitted(name: str, distributed: bool) -> Outcome:
         keras.config.set_dtype_policy("float32")
 
 
-@pytest.mark.parametrize("name", CASES)
+#: Which rules and others of these cases have, too.
+LONG = ("in two dimensions", "in space, on three")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.thorough) if n in LONG else n for n in CASES],
+)
 def test_fit(ranks, name):
     size = CASES[name][1].size
     ours, theirs = compare(ranks, size, fitted, name, rtol=1e-7, atol=1e-9)

@@ -1,6 +1,9 @@
 """Every rule in every way, on 2 to 4 ranks along one axis and two: what the plain layer gives, and
 all its gradients."""
 
+from collections.abc import Callable
+from typing import Any
+
 import keras
 import pytest
 
@@ -10,6 +13,11 @@ from tnt_notebook.plan.mesh import Mesh
 
 L = keras.layers
 SPACE_2D, SPACE_3D = ["height", "width"], ["depth", "height", "width"]
+
+
+def attending(layer: keras.Layer) -> Callable[[Any], Any]:
+    return lambda x: layer(x, x, use_causal_mask=True)
+
 
 #: Of each family layers, the shapes of what they take, and the ways along one axis of two ranks.
 CASES = {
@@ -38,6 +46,29 @@ CASES = {
         (lambda: L.GlobalAveragePooling2D(), [(9, 8, 4)], [*SPACE_2D, "channels"]),
         (lambda: L.GlobalMaxPooling1D(), [(9, 4)], ["channels"]),
         (lambda: L.UpSampling2D(2), [(8, 4, 4)], [*SPACE_2D, "channels"]),
+    ],
+    "transposed": [
+        (lambda: L.Conv2DTranspose(4, 3, strides=2, padding="same"), [(5, 4, 3)],
+         [*SPACE_2D, "filters"]),
+        (lambda: L.Conv1DTranspose(4, 4, strides=3, activation="relu"), [(5, 3)],
+         ["width", "filters"]),
+        (lambda: L.Conv2DTranspose(4, 2, strides=3, use_bias=False), [(5, 4, 3)],
+         [*SPACE_2D, "filters"]),
+        (lambda: L.ZeroPadding2D(((1, 2), (0, 3))), [(6, 5, 4)], [*SPACE_2D, "channels"]),
+        (lambda: L.Cropping1D((1, 2)), [(9, 4)], ["width", "channels"]),
+        (lambda: L.Flatten(), [(4, 3, 2)], ["height"]),
+        (lambda: L.Permute((2, 1)), [(5, 4)], ["dim 1", "dim 2"]),
+    ],
+    "sequences": [
+        (lambda: L.EinsumDense("abc,cde->abde", (5, 4, 3), bias_axes="de"), [(5, 6)],
+         ["dim 1", "rows", "columns", "columns"]),
+        (lambda: L.EinsumDense("abde,dec->abc", (5, 6), bias_axes="c"), [(5, 4, 3)],
+         ["dim 1", "rows", "rows", "columns"]),
+        (lambda: L.LayerNormalization(), [(5, 6)], ["width"]),
+        (lambda: L.GroupNormalization(4), [(5, 3, 8)], ["channels"]),
+        (lambda: attending(L.MultiHeadAttention(4, 3)), [(5, 6)], ["heads"]),
+        (lambda: attending(L.GroupQueryAttention(3, 8, 4)), [(5, 6)], ["heads"]),
+        (lambda: L.Embedding(7, 6), [(5,)], ["columns", "rows", "dim 1"]),
     ],
     "others": [
         (lambda: L.BatchNormalization(), [(8, 7, 4)], [*SPACE_2D, "channels"]),

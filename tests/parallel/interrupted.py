@@ -146,6 +146,7 @@ def run(
     break_at: int | None = None,
     stages: int = 0,
     exchange: str | None = None,
+    mesh: tnt.Mesh | None = None,
     **options: Any,
 ) -> Result | str:
     """Runs a cell, as in a new process.
@@ -155,6 +156,7 @@ def run(
         break_at: see `BreakOff`.
         stages: of a pipeline; 0: without.
         exchange: see ``tnt.Model``.
+        mesh: along whose axis ``model`` dense layers are cut by columns.
         options: of ``tnt.Checkpoint``.
 
     Returns:
@@ -174,7 +176,10 @@ def run(
     callbacks = [] if break_at is None else [BreakOff(folder, break_at)]
     try:
         pipeline = tnt.Pipeline(stages, micro_batches=2) if stages else None
-        with tnt.distributed(checkpoint=checkpoint, pipeline=pipeline, exchange=exchange):
+        layouts = {"dense.*": tnt.Split(columns="model")} if mesh else None
+        with tnt.distributed(
+            checkpoint=checkpoint, pipeline=pipeline, exchange=exchange, mesh=mesh, layouts=layouts
+        ):
             return cell(callbacks)
     except BrokenOffError:
         return "broken off"

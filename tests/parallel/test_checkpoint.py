@@ -87,6 +87,15 @@ def test_it_goes_on_on_other_ranks(ranks, tmp_path, stages, then):
         assert_close(ours, expected)
 
 
+@pytest.mark.parametrize("then", [{"mesh": tnt.Mesh(data=2, model=2)}, {}], ids=str)
+def test_it_goes_on_on_another_mesh(ranks, tmp_path, then):
+    folder, n = str(tmp_path), 4 if then else 3
+    assert ranks.run(2, cell, "plain", folder, 7, {"mesh": tnt.Mesh(model=2)}) == ["broken off"] * 2
+    (expected,) = whole(ranks, 1, "plain")
+    for ours in ranks.run(n, cell, "plain", folder, None, then):
+        assert_close(ours, expected)
+
+
 def go_on_from(ranks, n: int, name: str, folder: Path, options: dict[str, Any]) -> str:
     """Runs a cell to its end, which must be as if it had not been broken off.
 

@@ -44,7 +44,14 @@ def learned(file: str) -> None:
     keras.Model(words, keras.layers.Dense(kinds)(x)).save(file)
 
 
-@pytest.mark.parametrize("name", SMALL)
+#: Whose notebooks train the same in CI.
+LONG = ("cosmo_gan", "resnet50")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.thorough) if n in LONG else n for n in SMALL],
+)
 def test_a_script_reaches_on_ranks_and_in_stages_what_it_reaches_on_one(ranks, tmp_path, name):
     saved, folder = tmp_path / "model.keras", str(tmp_path)
     if name == "fine_tuning":

@@ -143,7 +143,7 @@ class Split:
 
     Ways have the names of what they cut: ``depth``, ``height``, ``width`` or ``channels`` of what
     a layer takes and gives, ``filters`` of a convolution, ``columns`` or ``rows`` of the kernel of
-    a dense layer.
+    a dense layer or an embedding, ``heads`` of attention.
 
     Example::
 

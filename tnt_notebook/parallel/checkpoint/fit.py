@@ -46,7 +46,7 @@ class FitCheckpoints:
     ) -> None:
         if functions.holding is not None and run.options.in_memory:
             raise CheckpointError(
-                "In a pipeline, and with the exchange sharded, no rank has all that is trained, so "
+                "In a pipeline, on a mesh and with the exchange sharded no rank has all that is trained, so "
                 "snapshots in memory would not be of use. Keep checkpoints in a folder."
             )
         self._run, self._functions, self._model = run, functions, functions.model
@@ -139,12 +139,12 @@ class FitCheckpoints:
         logs = in_python(self._functions.caught_up()) or logs
         if not self._functions.setting.exchange.keeps_ranks_equal:
             self._functions.settle()
+        if self._functions.mesh is not None:
+            self._functions.mesh.weights.gather()
         writers = self._owners() if run.options.folder is not None else []
         in_memory = run.options.in_memory
         wanted = None if in_memory else [rank == run.over.rank for rank in writers]
         with activities.during("checkpoint"):
-            if self._functions.mesh is not None:
-                self._functions.mesh.weights.gather()
             snapshot = take(
                 run.over, self._model, place, self.callbacks, position, logs, stopped, wanted,
                 in_memory, self._exchange(),

@@ -30,6 +30,12 @@ def common(a: Range, b: Range) -> Range:
     return begin, max(begin, min(a[1], b[1]))
 
 
+def beyond(rows: Range, size: int) -> Range:
+    """How many rows are before the first of a dimension, and how many after its last."""
+    begin, end = rows
+    return max(0, min(end, 0) - begin), max(0, end - max(begin, size))
+
+
 @dataclass(frozen=True)
 class Piece:
     """What one rank needs of what another one, or itself, has."""

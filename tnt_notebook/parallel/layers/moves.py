@@ -23,7 +23,7 @@ from typing import Any
 import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, ops
-from tnt_notebook.parallel.layers.boxes import Box, Piece, Range, common, pieces, turns
+from tnt_notebook.parallel.layers.boxes import Box, Piece, Range, beyond, common, pieces, turns
 
 #: A tensor, and how its gradient is computed.
 _Differentiated = tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]
@@ -101,9 +101,8 @@ def sliced(x: tf.Tensor, move: Move) -> tf.Tensor:
 
 def rows_of(x: tf.Tensor, dim: int, rows: Range, size: int, fill: float) -> tf.Tensor:
     """Rows of what is whole, filled beyond its ends."""
-    begin, end = rows
     inside = _cut(x, {dim: common(rows, (0, size))})
-    return _padded(inside, {dim: (max(0, -begin), max(0, end - size))}, fill)
+    return _padded(inside, {dim: beyond(rows, size)}, fill)
 
 
 def shared(x: tf.Tensor, over: Communicator, label: str) -> tf.Tensor:
@@ -146,11 +145,12 @@ def _fetched(x: tf.Tensor, move: Move) -> tf.Tensor:
 
     for piece, tensor in _exchanged(x, move, forward=True, outgoing=outgoing):
         found[_key(piece.box)] = tensor
+    if not found:  # all that it needs lies beyond the ends
+        nothing = {dim: common(rows, (0, move.sizes[dim])) for dim, rows in need.items()}
+        found[()] = tf.zeros(_shape(x, nothing), x.dtype)
     joined = _joined(found, sorted(need))
-    beyond = {
-        dim: (max(0, -begin), max(0, end - move.sizes[dim])) for dim, (begin, end) in need.items()
-    }
-    return _padded(joined, beyond, move.fill)
+    around = {dim: beyond(rows, move.sizes[dim]) for dim, rows in need.items()}
+    return _padded(joined, around, move.fill)
 
 
 def _deposited(dy: tf.Tensor, move: Move) -> tf.Tensor:
@@ -216,7 +216,7 @@ def _cut(x: tf.Tensor, box: Box) -> tf.Tensor:
 
 def _joined(found: dict[Any, tf.Tensor], dims: Sequence[int]) -> tf.Tensor:
     """Pieces that form a grid, as one tensor."""
-    if not dims:
+    if not dims or () in found:
         (whole,) = found.values()
         return whole
     parts = []

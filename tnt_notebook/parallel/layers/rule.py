@@ -205,16 +205,20 @@ def ways_of(site: Site, axis: str, parts: int) -> list[Way]:
     found = rule_of(site.layer)
     if found is None or getattr(site.layer, "activity_regularizer", None) is not None:
         return []
-    ways = found.ways(site, parts)
-    return [way for way in ways if axis not in SPATIAL_NAMES or _cuts(site, way, axis)]
+    result = []
+    for way in found.ways(site, parts):
+        cut = _cut_by(site, way)
+        named = bool(cut) and all(name_of(len(shape), dim) == axis for shape, dim in cut)
+        if all(shape[dim] for shape, dim in cut) and (axis not in SPATIAL_NAMES or named):
+            result.append(way)
+    return result
 
 
-def _cuts(site: Site, way: Way, axis: str) -> bool:
-    """Whether a way cuts dimensions of this name, and no others."""
+def _cut_by(site: Site, way: Way) -> list[tuple[Shape, int]]:
+    """The dimensions that a way cuts, of values of these shapes."""
     given = zip(site.gives, way.gives, strict=True)
     taken = zip(site.takes, (cut and cut.dim for cut in way.takes), strict=True)
-    cut = [(len(shape), dim) for shape, dim in (*given, *taken) if isinstance(dim, int)]
-    return bool(cut) and all(name_of(rank, dim) == axis for rank, dim in cut)
+    return [(shape, dim) for shape, dim in (*given, *taken) if isinstance(dim, int)]
 
 
 def name_of(rank: int, dim: int) -> str:
@@ -223,6 +227,24 @@ def name_of(rank: int, dim: int) -> str:
         return "channels"
     names = SPATIAL.get(rank - 2, ())
     return names[dim - 1] if 0 < dim <= len(names) else str(dim)
+
+
+def added_once(local: Local, summand: tf.Tensor, bias: Any, axes: Iterable[str]) -> tf.Tensor:
+    """Adds a bias to one of the summands along some axes."""
+    if bias is None:
+        return summand
+    first = all(local.index(axis) == 0 for axis in axes)
+    return summand + tf.cast(bias, summand.dtype) * tf.cast(first, summand.dtype)
+
+
+def is_adapted(layer: Any) -> bool:
+    """Whether it computes something else than its kernel says: with LoRA, or quantized."""
+    return bool(getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None))
+
+
+def ends_in_sum(layer: Any) -> bool:
+    """Whether what it gives is a sum, and nothing is done with that."""
+    return layer.activation in (None, keras.activations.linear)
 
 
 @contextlib.contextmanager

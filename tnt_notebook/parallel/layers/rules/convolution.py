@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tnt_notebook.parallel.layers.boxes import blocks
 from tnt_notebook.parallel.layers.moves import total
 from tnt_notebook.parallel.layers.rule import (
     PARTIAL,
@@ -21,11 +22,14 @@ from tnt_notebook.parallel.layers.rule import (
     Local,
     Site,
     Way,
+    added_once,
+    ends_in_sum,
+    is_adapted,
     is_elementwise,
     name_of,
     rule,
 )
-from tnt_notebook.parallel.layers.rules.window import Window
+from tnt_notebook.parallel.layers.rules.window import TransposedWindow, Window
 
 
 def windows(site: Site) -> list[Window | None]:
@@ -78,25 +82,18 @@ def _run(local: Local) -> list[Any]:
         return local.plain(**instead)
     bias = layer.bias
     (summand,) = local.plain(use_bias=False, activation=None, **instead)
-    if _ends_in_sum(layer):
-        if bias is not None:
-            first = all(local.index(axis) == 0 for axis in channels)
-            summand += tf.cast(bias, summand.dtype) * tf.cast(first, summand.dtype)
-        return [summand]
+    if ends_in_sum(layer):
+        return [added_once(local, summand, bias, channels)]
     result = total(summand, local.group(channels), f"sum over channels of {layer.name}")
     if bias is not None:
         result += tf.cast(bias, result.dtype)
     return [result if layer.activation is None else layer.activation(result)]
 
 
-def _ends_in_sum(layer: Any) -> bool:
-    return layer.activation in (None, keras.activations.linear)
-
-
 @rule(keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D, run=_run)
 def convolution(site: Site, parts: int) -> Iterator[Way]:
     layer = site.layer
-    if layer.data_format != "channels_last" or len(site.takes) > 1 or _is_adapted(layer):
+    if layer.data_format != "channels_last" or len(site.takes) > 1 or is_adapted(layer):
         return
     found = windows(site)
     if layer.padding == "valid" or all(found):
@@ -112,7 +109,7 @@ def convolution(site: Site, parts: int) -> Iterator[Way]:
     if last in site.divisible(site.takes[0], parts):
         weights = {id(kernel): last - 1}
         gives: Gives = PARTIAL
-        if not _ends_in_sum(layer):
+        if not ends_in_sum(layer):
             gives = None
             if bias is not None:
                 weights[id(bias)] = SAME
@@ -139,6 +136,58 @@ def separable(site: Site, parts: int) -> Iterator[Way]:
     yield from depthwise(site, parts)
 
 
-def _is_adapted(layer: Any) -> bool:
-    """Whether it computes something else than its kernel says."""
-    return bool(getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None))
+def _run_transposed(local: Local) -> list[Any]:
+    layer, site = local.layer, local.site
+    found = transposed_windows(site)
+    value = site.call.takes[0]
+    cut = {c.dim: axis for axis, w in local.ways.items() for c in w.takes[:1] if c and c.rows}
+    if not cut:
+        return local.plain(**_filters(local))
+    # Whole windows of the rows that are here, of which this rank's block of the output is cut.
+    activation = layer.activation
+    (made,) = local.plain(padding="valid", activation=None, **_filters(local))
+    index = [slice(None)] * len(made.shape)
+    for i, window in enumerate(found):
+        begin, end, first = 0, window.out, 0
+        if (axis := cut.get(i + 1)) is not None:
+            parts, at = local.ranks.mesh.along(axis), local.index(axis)
+            begin, end = blocks(window.out, parts)[at]
+            first = window.rows(parts)[at][0]
+        offset = begin + window.before - first * window.stride
+        index[i + 1] = slice(offset, offset + end - begin)
+    result = made[tuple(index)]
+    del local.values[value]
+    return [result if activation is None else activation(result)]
+
+
+def _filters(local: Local) -> dict[str, Any]:
+    return {"filters": local.layer.kernel.shape[-2]} if local.axes("filters") else {}
+
+
+def transposed_windows(site: Site) -> list[TransposedWindow]:
+    """Of each dimension in space, whose sizes are known."""
+    layer, shape = site.layer, site.takes[0]
+    sizes = zip(shape[1:-1], layer.kernel_size, layer.strides, layer.dilation_rate, strict=True)
+    return [TransposedWindow(n or 0, k, s, d, layer.padding) for n, k, s, d in sizes]
+
+
+@rule(
+    keras.layers.Conv1DTranspose,
+    keras.layers.Conv2DTranspose,
+    keras.layers.Conv3DTranspose,
+    run=_run_transposed,
+)
+def transposed(site: Site, parts: int) -> Iterator[Way]:
+    layer, shape = site.layer, site.takes[0]
+    last = len(shape) - 1
+    plain = layer.data_format == "channels_last" and layer.output_padding is None
+    if not plain or len(site.takes) > 1 or not all(shape[1:]):
+        return
+    for i, window in enumerate(transposed_windows(site)):
+        if min(window.size, window.out) >= parts:
+            yield Way(name_of(len(shape), i + 1), [Cut(i + 1, window.rows(parts))], [i + 1])
+    if layer.filters >= parts and is_elementwise(layer.activation):
+        weights: dict[int, Any] = {id(layer.kernel): last - 1}
+        if layer.bias is not None:
+            weights[id(layer.bias)] = 0
+        yield Way("filters", [None], [last], weights)

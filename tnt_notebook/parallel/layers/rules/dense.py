@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,9 @@ from tnt_notebook.parallel.layers.rule import (
     Local,
     Site,
     Way,
+    added_once,
+    ends_in_sum,
+    is_adapted,
     is_elementwise,
     rule,
 )
@@ -31,25 +35,18 @@ def _run(local: Local) -> list[Any]:
     group, bias = local.group(rows), layer.bias
     with_bias = bias is not None and layer.use_bias
     (summand,) = local.plain(use_bias=False, bias=None, activation=None)
-    if _ends_in_sum(layer):
-        if with_bias:
-            first = all(local.index(axis) == 0 for axis in rows)
-            summand += tf.cast(bias, summand.dtype) * tf.cast(first, summand.dtype)
-        return [summand]
+    if ends_in_sum(layer):
+        return [added_once(local, summand, bias if with_bias else None, rows)]
     result = total(summand, group, f"product of {layer.name}")
     if with_bias:
         result += tf.cast(bias, result.dtype)
     return [result if layer.activation is None else layer.activation(result)]
 
 
-def _ends_in_sum(layer: Any) -> bool:
-    return layer.activation in (None, keras.activations.linear)
-
-
 @rule(keras.layers.Dense, run=_run)
 def dense(site: Site, parts: int) -> Iterator[Way]:
     layer, (taken, *masks), (given, *_) = site.layer, site.takes, site.gives
-    if getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None):
+    if is_adapted(layer):
         return
     last, inputs = len(taken) - 1, taken[-1]
     rest: list[Cut | None] = [None] * len(masks)
@@ -66,8 +63,46 @@ def dense(site: Site, parts: int) -> Iterator[Way]:
     if inputs is not None and inputs >= parts:
         weights = {id(kernel): 0}
         gives: Gives = PARTIAL
-        if not _ends_in_sum(layer):
+        if not ends_in_sum(layer):
             gives = None
             if bias is not None:
                 weights[id(bias)] = SAME
         yield Way("rows", [Cut(last), *rest], [gives, *others], weights)
+
+
+def _run_einsum(local: Local) -> list[Any]:
+    rows, layer = local.axes("rows"), local.layer
+    if not rows:
+        return local.plain()
+    bias = layer.bias
+    (summand,) = local.plain(bias=None)
+    return [added_once(local, summand, bias, rows)]
+
+
+@rule(keras.layers.EinsumDense, run=_run_einsum)
+def einsum_dense(site: Site, parts: int) -> Iterator[Way]:
+    """By what a label of the equation is of: the kernel and the output, the kernel and the input,
+    or both values."""
+    layer, taken, given = site.layer, site.takes[0], site.gives[0]
+    equation = re.fullmatch("([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)", layer.equation)
+    if is_adapted(layer) or equation is None or len(site.takes) > 1:
+        return
+    of_input, of_kernel, of_output = equation.groups()
+    kernel, bias = layer.kernel, layer.bias
+    for label in dict.fromkeys(of_input + of_kernel + of_output):
+        ins, outs = of_input.find(label), of_output.find(label)
+        weight = of_kernel.find(label)
+        size = taken[ins] if ins >= 0 else given[outs]
+        if size is None or size < parts or ins == 0 or outs == 0:
+            continue
+        weights: dict[int, Any] = {id(kernel): weight} if weight >= 0 else {}
+        if bias is not None and outs >= 0:
+            dim = outs - (len(given) - len(bias.shape))
+            if dim >= 0 and bias.shape[dim] > 1:
+                weights[id(bias)] = dim
+        if outs < 0 and ends_in_sum(layer):
+            yield Way("rows", [Cut(ins)], [PARTIAL], weights)
+        elif ins < 0 and is_elementwise(layer.activation):
+            yield Way("columns", [None], [outs], weights)
+        elif ins >= 0 and outs >= 0 and is_elementwise(layer.activation):
+            yield Way(f"dim {outs}", [Cut(ins)], [outs], weights)

@@ -50,3 +50,30 @@ def batch_normalization(site: Site, parts: int) -> Iterator[Way]:
         else:
             own = [v for v in (layer.gamma, layer.beta, *moving) if v is not None]
             yield Way("channels", [Cut(dim)], [dim], {id(v): 0 for v in own})
+
+
+@rule(keras.layers.LayerNormalization)
+def layer_normalization(site: Site, parts: int) -> Iterator[Way]:
+    """Along the dimensions of which there are no statistics."""
+    layer, shape = site.layer, site.takes[0]
+    axes = layer.axis if isinstance(layer.axis, (list, tuple)) else [layer.axis]
+    if len(site.takes) > 1:
+        return
+    for dim in site.divisible(shape, parts):
+        if dim not in [axis % len(shape) for axis in axes]:
+            yield Way(name_of(len(shape), dim), [Cut(dim)], [dim])
+
+
+def _run_groups(local: Local) -> list[Any]:
+    parts = local.ranks.mesh.along_all(local.axes("channels"))
+    return local.plain(groups=local.layer.groups // parts)
+
+
+@rule(keras.layers.GroupNormalization, run=_run_groups)
+def group_normalization(site: Site, parts: int) -> Iterator[Way]:
+    """By groups of channels."""
+    layer, shape = site.layer, site.takes[0]
+    channels = layer.axis % len(shape) if isinstance(layer.axis, int) else None
+    if channels is not None and layer.groups % parts == 0 and len(site.takes) == 1:
+        own = [v for v in (layer.gamma, layer.beta) if v is not None]
+        yield Way("channels", [Cut(channels)], [channels], {id(v): 0 for v in own})

@@ -54,3 +54,43 @@ class Window(NamedTuple):
             (begin * self.stride - before, (end - 1) * self.stride - before + self.extent)
             for begin, end in blocks(self.out, parts)
         )
+
+
+class TransposedWindow(NamedTuple):
+    """What a row of the input adds to, along one dimension of a transposed convolution.
+
+    Attributes:
+        size: rows of the input.
+        kernel, stride, dilation, padding: of the convolution of which it is the transpose.
+    """
+
+    size: int
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    padding: str = "valid"
+
+    @property
+    def extent(self) -> int:
+        return (self.kernel - 1) * self.dilation + 1
+
+    @property
+    def before(self) -> int:
+        """Rows that are left out before the output begins."""
+        return max(self.extent - self.stride, 0) // 2 if self.padding == "same" else 0
+
+    @property
+    def out(self) -> int:
+        """Rows of the output."""
+        rest = 0 if self.padding == "same" else max(self.extent - self.stride, 0)
+        return self.size * self.stride + rest
+
+    def rows(self, parts: int) -> tuple[Range, ...]:
+        """Of each block of the output, the rows of the input that add to it."""
+        result = []
+        for begin, end in blocks(self.out, parts):
+            first = -(-(begin + self.before - self.extent + 1) // self.stride)
+            # Between windows that do not touch each other there are rows of none.
+            first = min(first, (begin + self.before) // self.stride)
+            result.append((first, (end - 1 + self.before) // self.stride + 1))
+        return tuple(result)

@@ -1,0 +1,25 @@
+"""The projections inside of attention layers. The same from Keras 3.10 to 3.15."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+
+def projections(layer: keras.Layer) -> tuple[list[Any], Any]:
+    """Of MultiHeadAttention or GroupQueryAttention: the EinsumDense layers of query, key and value,
+    whose kernels are [inputs, heads, size] and biases [heads, size], and that of the output, whose
+    kernel is [heads, size, outputs]."""
+    return [layer._query_dense, layer._key_dense, layer._value_dense], layer._output_dense
+
+
+def is_plain(layer: keras.Layer) -> bool:
+    """Whether its heads are independent of each other: without a gate, and nothing quantized."""
+    inner, output = projections(layer)
+    adapted = any(
+        getattr(one, "lora_enabled", False) or getattr(one, "quantization_mode", None)
+        for one in (*inner, output)
+    )
+    gated = getattr(layer, "_use_gate", False) or getattr(layer, "use_gate", False)
+    return not (adapted or gated)

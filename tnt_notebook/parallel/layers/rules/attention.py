@@ -1,0 +1,59 @@
+"""Attention by heads: each rank has some of them, and summands of the output (Shoeybi et al.,
+Megatron-LM, 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from tnt_notebook.keras.attention import is_plain, projections
+from tnt_notebook.parallel.layers.rule import PARTIAL, Local, Site, Way, added_once, changed, rule
+
+
+def _run(local: Local) -> list[Any]:
+    axes = local.axes("heads")
+    (query, _, _), output = projections(local.layer)
+    bias = output.bias
+    with changed(output, bias=None):
+        (summand,) = local.plain(_num_heads=int(query.kernel.shape[1]))
+    return [added_once(local, summand, bias, axes)]
+
+
+def _run_grouped(local: Local) -> list[Any]:
+    axes = local.axes("heads")
+    (query, key, _), output = projections(local.layer)
+    bias = output.bias
+    heads = {"num_query_heads": query.kernel.shape[1], "num_key_value_heads": key.kernel.shape[1]}
+    with changed(output, bias=None):
+        (summand,) = local.plain(**{name: int(count) for name, count in heads.items()})
+    return [added_once(local, summand, bias, axes)]
+
+
+def _of_heads(site: Site) -> Iterator[Way]:
+    inner, output = projections(site.layer)
+    weights: dict[int, Any] = {id(output.kernel): 0}
+    for one in inner:
+        weights[id(one.kernel)] = 1
+        if one.bias is not None:
+            weights[id(one.bias)] = 0
+    yield Way("heads", [None] * len(site.takes), [PARTIAL], weights)
+
+
+@rule(keras.layers.MultiHeadAttention, run=_run)
+def attention(site: Site, parts: int) -> Iterator[Way]:
+    if len(site.gives) == 1 and is_plain(site.layer) and site.layer.num_heads >= parts:
+        yield from _of_heads(site)
+
+
+@rule(keras.layers.GroupQueryAttention, run=_run_grouped)
+def grouped_attention(site: Site, parts: int) -> Iterator[Way]:
+    layer = site.layer
+    if (
+        len(site.gives) == 1
+        and is_plain(layer)
+        and layer.num_key_value_heads % parts == 0
+        and layer.num_query_heads % parts == 0
+    ):
+        yield from _of_heads(site)
