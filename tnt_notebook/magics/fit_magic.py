@@ -17,7 +17,7 @@ from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.progress import noninteractive
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.magics.syntax import check_syntax
-from tnt_notebook.plan.mesh import Mesh
+from tnt_notebook.plan.mesh import STAGE, Mesh
 
 _EXCHANGE = (
     "what ranks do with their gradients (default: allreduce), one of those above, as in "
@@ -134,9 +134,12 @@ def _mesh(arguments: Namespace, ranks: int) -> Mesh:
     if arguments.stages is not None:
         raise UsageError("--mesh: a model is divided over a mesh or cut into stages, not both")
     try:
-        return Mesh.parsed(arguments.mesh).of(ranks)
+        mesh = Mesh.parsed(arguments.mesh).of(ranks)
     except MeshError as error:
         raise UsageError(f"--mesh: {error}") from None
+    if STAGE in mesh.names:
+        raise UsageError("--mesh: stages are no axis as yet; for a pipeline write --pipeline P")
+    return mesh
 
 
 def check_exchange(text: str, bucket_mb: float | None = None) -> None:

@@ -46,8 +46,8 @@ class FitCheckpoints:
     ) -> None:
         if functions.holding is not None and run.options.in_memory:
             raise CheckpointError(
-                "In a pipeline, on a mesh and with the exchange sharded no rank has all that is trained, so "
-                "snapshots in memory would not be of use. Keep checkpoints in a folder."
+                "In a pipeline, on a mesh and with the exchange sharded no rank has all that is "
+                "trained, so snapshots in memory would not be of use. Keep checkpoints in a folder."
             )
         self._run, self._functions, self._model = run, functions, functions.model
         self.callbacks: Sequence[keras.callbacks.Callback] = ()
