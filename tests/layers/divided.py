@@ -11,11 +11,10 @@ import tensorflow as tf
 from tnt_notebook import comm
 from tnt_notebook.comm import channels, ops
 from tnt_notebook.keras.blocks import Block
-from tnt_notebook.parallel.layers import rules  # noqa: F401  Keras's own
-from tnt_notebook.parallel.layers.boxes import blocks
 from tnt_notebook.parallel.layers.program import Program, fit_together, site_of
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.rule import Way, ways_of
+from tnt_notebook.parallel.layers.weights import index_of
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.mesh import Mesh
 
@@ -79,16 +78,8 @@ def _compare(
     model: keras.Model, program: Program, ranks: MeshRanks, x: Any, dy: Any, expected: Any,
     ways: dict[str, Way], over: channels.Range,
 ) -> None:  # fmt: skip
-    layouts, mesh, place = program.weights, ranks.mesh, ranks.place
-    cut = {
-        id(v): tuple(
-            slice(*blocks(size, mesh.along(axes[dim]))[place[axes[dim]]])
-            if dim in (axes := layouts[id(v)].axes)
-            else slice(None)
-            for dim, size in enumerate(v.shape)
-        )
-        for v in model.variables
-    }
+    layouts = program.weights
+    cut = {id(v): index_of(v.shape, layouts[id(v)], ranks) for v in model.variables}
     own = [Block(v, cut[id(v)]) for v in model.variables]
     for block in own:
         block.cut()

@@ -5,7 +5,6 @@ import itertools
 import keras
 import pytest
 
-from tnt_notebook.parallel.layers import rules  # noqa: F401  Keras's own
 from tnt_notebook.parallel.layers.choose import Costs, chosen, cost, options
 from tnt_notebook.parallel.layers.program import Program, site_of
 from tnt_notebook.parallel.pipeline.survey import surveyed
@@ -52,3 +51,19 @@ def test_columns_and_rows_make_a_pair():
 def test_an_axis_with_the_name_of_a_dimension_cuts_that_alone():
     program = chosen(surveyed(skipping()), Mesh(width=2), 64, Costs(flops=1e6, latency=1e-7))
     assert {way.name for ways in program.ways for way in ways.values()} == {"width"}
+
+
+@pytest.mark.parametrize(
+    ("given", "cut"),
+    [
+        ({}, True),
+        ({"kernel_regularizer": "l2", "kernel_constraint": "non_neg"}, True),
+        ({"kernel_regularizer": keras.regularizers.OrthogonalRegularizer()}, False),
+        ({"kernel_constraint": keras.constraints.MaxNorm(1.0)}, False),
+        ({"activation": lambda x: x - keras.ops.mean(x)}, False),
+    ],
+)
+def test_what_looks_at_a_whole_is_not_given_a_block(given, cut):
+    model = keras.Sequential([keras.Input((6,)), L.Dense(6, **given)])
+    graph = surveyed(model)
+    assert any(options(site_of(graph, graph.calls[0]), Mesh(model=2))) == cut

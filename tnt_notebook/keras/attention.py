@@ -14,12 +14,6 @@ def projections(layer: keras.Layer) -> tuple[list[Any], Any]:
     return [layer._query_dense, layer._key_dense, layer._value_dense], layer._output_dense
 
 
-def is_plain(layer: keras.Layer) -> bool:
-    """Whether its heads are independent of each other: without a gate, and nothing quantized."""
-    inner, output = projections(layer)
-    adapted = any(
-        getattr(one, "lora_enabled", False) or getattr(one, "quantization_mode", None)
-        for one in (*inner, output)
-    )
-    gated = getattr(layer, "_use_gate", False) or getattr(layer, "use_gate", False)
-    return not (adapted or gated)
+def is_gated(layer: keras.Layer) -> bool:
+    """Whether a gate, another projection, multiplies what its heads give."""
+    return bool(getattr(layer, "_use_gate", False) or getattr(layer, "use_gate", False))

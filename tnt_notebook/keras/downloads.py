@@ -41,13 +41,12 @@ Retrieve = Callable[[str, str, Any], Any]
 
 def install() -> None:
     """From now on, what Keras downloads in this process is downloaded by one process at a time."""
-    if not getattr(file_utils.urlretrieve, "is_once", False):
+    if file_utils.urlretrieve.__module__ != __name__:
         usual = file_utils.urlretrieve
 
         def once(origin: str, target: str, progress: Any = None) -> None:
             download_once(origin, Path(target), progress, usual)
 
-        once.is_once = True  # type: ignore[attr-defined]
         file_utils.urlretrieve = once
 
 

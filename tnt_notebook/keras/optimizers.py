@@ -43,33 +43,40 @@ def is_multi(optimizer: keras.optimizers.Optimizer) -> bool:
 
 
 @contextlib.contextmanager
+def _applied(variables: Sequence[keras.Variable]) -> Iterator[list[Sequence[keras.Variable]]]:
+    """Inside, the last of what it gives are the variables whose gradients optimizers work with just
+    now: those given, or of an ``apply`` within; without those that have no gradient."""
+    applied = [variables]
+
+    def apply(
+        own: Callable[..., Any], optimizer: Any, grads: Any, trainable_variables: Any = None
+    ) -> Any:
+        given = trained_by(optimizer) if trainable_variables is None else trainable_variables
+        # Keras itself says so where there are more of these than of those.
+        applied.append([v for g, v in zip(grads, given, strict=False) if g is not None])
+        try:
+            return own(optimizer, grads, trainable_variables)
+        finally:
+            applied.pop()
+
+    with replaced(base_optimizer.BaseOptimizer, "apply", apply):
+        yield applied
+
+
+@contextlib.contextmanager
 def global_norm_replaced(
     norm: Callable[[Sequence[Any], Sequence[keras.Variable]], Any],
     variables: Sequence[keras.Variable],
 ) -> Iterator[None]:
     """Inside, ``global_clipnorm`` clips by what ``norm`` says of gradients, and of the variables
     that they are of: those given, or of an ``apply`` within."""
-    applied: list[Sequence[keras.Variable]] = [variables]
+    with _applied(variables) as applied:
 
-    def apply(
-        own: Callable[..., Any], optimizer: Any, grads: Any, trainable_variables: Any = None
-    ) -> Any:
-        applied.append(
-            trained_by(optimizer) if trainable_variables is None else trainable_variables
-        )
-        try:
-            return own(optimizer, grads, trainable_variables)
-        finally:
-            applied.pop()
+        def global_norm(_: Any, gradients: Sequence[Any]) -> Any:
+            return norm(gradients, applied[-1])
 
-    def global_norm(_: Any, gradients: Sequence[Any]) -> Any:
-        return norm(gradients, applied[-1])
-
-    with (
-        replaced(base_optimizer.BaseOptimizer, "apply", apply),
-        replaced(base_optimizer, "global_norm", global_norm),
-    ):
-        yield
+        with replaced(base_optimizer, "global_norm", global_norm):
+            yield
 
 
 @contextlib.contextmanager
@@ -78,35 +85,21 @@ def clip_norms_replaced(
 ) -> Iterator[None]:
     """Inside, ``clipnorm`` clips by the norm whose square ``square_of_whole`` makes of that of a
     gradient, and of the variable that it is of: one of those given, or of an ``apply`` within."""
-    applied: list[Sequence[keras.Variable]] = [variables]
+    with _applied(variables) as applied:
 
-    def apply(
-        own: Callable[..., Any], optimizer: Any, grads: Any, trainable_variables: Any = None
-    ) -> Any:
-        given = trained_by(optimizer) if trainable_variables is None else trainable_variables
-        applied.append([v for g, v in zip(grads, given, strict=True) if g is not None])
-        try:
-            return own(optimizer, grads, trainable_variables)
-        finally:
-            applied.pop()
-
-    def clip(own: Callable[..., Any], optimizer: Any, grads: Sequence[Any]) -> Any:
-        if not (optimizer.clipnorm and optimizer.clipnorm > 0):
-            return own(optimizer, grads)
-        ops, limit, result = keras.ops, optimizer.clipnorm, []
-        for gradient, variable in zip(grads, applied[-1], strict=True):
-            if gradient is not None:
+        def clip(own: Callable[..., Any], optimizer: Any, grads: Sequence[Any]) -> Any:
+            limit = optimizer.clipnorm
+            if not (limit and limit > 0):
+                return own(optimizer, grads)
+            ops, result = keras.ops, []
+            for gradient, variable in zip(grads, applied[-1], strict=True):
                 dense = ops.convert_to_tensor(gradient)
                 square = square_of_whole(ops.sum(ops.square(dense)), variable)
-                gradient = dense * limit / ops.maximum(ops.sqrt(square), limit)
-            result.append(gradient)
-        return result
+                result.append(dense * limit / ops.maximum(ops.sqrt(square), limit))
+            return result
 
-    with (
-        replaced(base_optimizer.BaseOptimizer, "apply", apply),
-        replaced(base_optimizer.BaseOptimizer, "_clip_gradients", clip),
-    ):
-        yield
+        with replaced(base_optimizer.BaseOptimizer, "_clip_gradients", clip):
+            yield
 
 
 @contextlib.contextmanager

@@ -22,9 +22,11 @@ from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout
 from tnt_notebook.parallel.layers.program import (
     Program,
     Ways,
+    WeightLayout,
     demand_of,
     fit_together,
     layout_of,
+    shape_of,
     site_of,
     weight_layouts,
 )
@@ -41,7 +43,8 @@ class Costs:
 
     Attributes:
         flops: floating-point operations in a second.
-        bandwidth: bytes that it sends in a second, and that a layer reads or writes in one.
+        bandwidth: bytes that it sends in a second.
+        memory: bytes that a layer reads or writes in a second.
         latency: seconds that an exchange takes at least.
     """
 
@@ -138,15 +141,27 @@ def _options(site: Site, mesh: Mesh) -> Iterator[Ways]:
             yield ways
 
 
-@dataclass
+@dataclass(frozen=True)
 class _State:
-    """Decisions about the first calls, that leave the same layouts to the others."""
+    """Decisions about the first calls.
+
+    Attributes:
+        layouts: of the values that later calls take.
+        weights: of layers that are called again, the layouts by id.
+        known: conversions that are made.
+    """
 
     seconds: float
     ways: tuple[Ways, ...]
     layouts: dict[int, Layout]
-    weights: dict[int, Any]
-    known: set[Any]
+    weights: dict[int, dict[int, WeightLayout]]
+    known: set[tuple[int, Demand]]
+
+    @property
+    def leaves(self) -> Any:
+        """All that later decisions depend on."""
+        weights = frozenset((key, frozenset(own.items())) for key, own in self.weights.items())
+        return frozenset(self.layouts.items()), weights, frozenset(self.known)
 
 
 class _Choice:
@@ -171,7 +186,7 @@ class _Choice:
                 after = self._after(state, site, ways, number)
                 if after is None:
                     continue
-                key = self._key(after, number)
+                key = after.leaves
                 if key not in found or after.seconds < found[key].seconds:
                     found[key] = after
             states = sorted(found.values(), key=lambda state: state.seconds)[:MOST_STATES]
@@ -187,20 +202,12 @@ class _Choice:
             weights = {**weights, operation: own}
         known = set(state.known)
         seconds = state.seconds + self.seconds(site, ways, state.layouts, known)
-        layouts = dict(state.layouts)
-        layouts.update((v, layout_of(ways, i)) for i, v in enumerate(site.call.gives))
+        made = {v: layout_of(ways, i) for i, v in enumerate(site.call.gives)}
+        layouts = {
+            v: w for v, w in {**state.layouts, **made}.items() if self._last.get(v, -1) > number
+        }
+        known = {(v, demand) for v, demand in known if v in layouts}
         return _State(seconds, (*state.ways, ways), layouts, weights, known)
-
-    def _key(self, state: _State, number: int) -> Any:
-        """All that later calls depend on."""
-        alive = {v for v in state.layouts if self._last.get(v, -1) > number}
-        state.layouts = {v: layout for v, layout in state.layouts.items() if v in alive}
-        state.known = {(v, demand) for v, demand in state.known if v in alive}
-        layouts = tuple(sorted((v, str(layout)) for v, layout in state.layouts.items()))
-        weights = tuple(
-            (key, tuple(sorted(map(str, w.items())))) for key, w in state.weights.items()
-        )
-        return layouts, weights, frozenset(state.known)
 
     # Seconds ----------------------------------------------------------------------------------
 
@@ -239,8 +246,7 @@ class _Choice:
         if (value, demand) in known:
             return 0.0
         known.add((value, demand))
-        whole = self._graph.shapes[value]
-        shape = tuple(n if n is not None and n >= 0 else None for n in whole)
+        shape = shape_of(self._graph, value)
         bytes_ = tf.as_dtype(self._graph.specs[value].dtype).size or 4
         return self._seconds_of(shape, layout, demand, bytes_)
 
@@ -248,7 +254,7 @@ class _Choice:
         costs, mesh = self._costs, self._mesh
         exchanges, elements = 0, 0.0
         numbers = self._size(shape)
-        now, wanted = layout.dims, {axis: dim for dim, axis in demand.splits}
+        now, wanted = layout.dims, demand.dims
         rows = dict(demand.rows)
         here = numbers / math.prod(mesh.along(axis) for axis in now)
         for axis in layout.partial:

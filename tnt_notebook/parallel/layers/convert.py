@@ -8,6 +8,7 @@ get a halo.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 import tensorflow as tf
 
@@ -41,7 +42,7 @@ def converted(
         shape: of the whole value; known of dimensions that are cut.
         label: what it is, for messages.
     """
-    work = _Conversion(x, shape, layout, demand, ranks, label)
+    work = _Conversion(x, shape, ranks, label, demand, layout.partial, layout.axes)
     work.add_up()
     work.gather()
     work.share()
@@ -50,106 +51,110 @@ def converted(
     return work.x
 
 
+@dataclass
 class _Conversion:
-    def __init__(
-        self,
-        x: tf.Tensor,
-        shape: Sequence[int | None],
-        layout: Layout,
-        demand: Demand,
-        ranks: MeshRanks,
-        label: str,
-    ) -> None:
-        self.x, self._shape, self._ranks, self._label = x, shape, ranks, label
-        self._mesh, self._demand = ranks.mesh, demand
-        self._partial = layout.partial
-        self._axes = layout.axes  # as it is now, by dimension
-        self._rows = dict(demand.rows)
-        self._shared: set[str] = set()  # axes over which gradients are added up already
+    """A value on its way.
+
+    Attributes:
+        axes: that cut it as it is now, by dimension.
+        shared: axes over which gradients are added up already.
+    """
+
+    x: tf.Tensor
+    shape: Sequence[int | None]
+    ranks: MeshRanks
+    label: str
+    demand: Demand
+    partial: frozenset[str]
+    axes: dict[int, str]
+    shared: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.rows = dict(self.demand.rows)
 
     def add_up(self) -> None:
         """Sums of blocks, where blocks are wanted; sums of the whole elsewhere."""
-        wanted = {axis: dim for dim, axis in self._demand.splits}
-        rest = set(self._partial)
-        for axis in self._mesh.names:
+        wanted = self.demand.dims
+        rest = set(self.partial)
+        for axis in self.ranks.mesh.names:
             dim = wanted.get(axis)
-            if axis in self._partial and dim is not None and dim not in self._axes:
+            if axis in self.partial and dim is not None and dim not in self.axes:
                 self.x = deposit(self.x, self._move_of(dim, axis, "sum"))
-                self._axes[dim] = axis
+                self.axes[dim] = axis
                 rest.discard(axis)
         if rest:
-            self.x = total(self.x, self._ranks.group(rest), self._label)
+            self.x = total(self.x, self.ranks.group(rest), self.label)
 
     def gather(self) -> None:
-        wanted = {axis for _, axis in self._demand.splits}
-        for dim, axis in sorted(self._axes.items()):
+        wanted = self.demand.dims
+        for dim, axis in sorted(self.axes.items()):
             if axis not in wanted:
-                divides = axis in self._demand.divides
+                divides = axis in self.demand.divides
                 move = self._move_of(dim, axis, "gather")
                 self.x = fetch(self.x, move) if divides else gathered(self.x, move)
-                del self._axes[dim]
+                del self.axes[dim]
                 if divides:
-                    self._shared.add(axis)
+                    self.shared.add(axis)
 
     def share(self) -> None:
         """What is whole, for work that is divided."""
-        cut = {axis for _, axis in self._demand.splits} | set(self._axes.values())
-        axes = self._demand.divides - cut - self._shared
+        cut = {*self.demand.dims, *self.axes.values()}
+        axes = self.demand.divides - cut - self.shared
         # Rows that overlap, of what is whole: their gradients are added up like those of all.
         axes |= {axis for dim, axis in self._overlapping()}
         if axes:
-            self.x = shared(self.x, self._ranks.group(axes), self._label)
+            self.x = shared(self.x, self.ranks.group(axes), self.label)
 
     def slice(self) -> None:
         overlapping = dict(self._overlapping())
-        now = set(self._axes.values())
-        for dim, axis in self._demand.splits:
+        now = set(self.axes.values())
+        for dim, axis in self.demand.splits:
             if axis in now:
                 continue
             if dim in overlapping:
-                rows = self._rows[dim][self._ranks.place[axis]]
-                self.x = rows_of(self.x, dim, rows, self._size(dim), self._demand.fill)
-                del self._rows[dim]
+                rows = self.rows[dim][self.ranks.place[axis]]
+                self.x = rows_of(self.x, dim, rows, self._size(dim), self.demand.fill)
+                del self.rows[dim]
             else:
                 self.x = sliced(self.x, self._move_of(dim, axis, "gradient"))
-            self._axes[dim] = axis
+            self.axes[dim] = axis
 
     def exchange(self) -> None:
-        wanted = self._demand.axes
-        dims = {d for d in self._axes.keys() | wanted.keys() if self._axes.get(d) != wanted.get(d)}
-        dims |= {d for d, rows in self._rows.items() if list(rows) != self._blocks(d, wanted[d])}
+        wanted = self.demand.axes
+        dims = {d for d in self.axes.keys() | wanted.keys() if self.axes.get(d) != wanted.get(d)}
+        dims |= {d for d, rows in self.rows.items() if list(rows) != self._blocks(d, wanted[d])}
         if not dims:
             return
-        names = {axes[d] for axes in (self._axes, wanted) for d in dims if d in axes}
+        names = {axes[d] for axes in (self.axes, wanted) for d in dims if d in axes}
         have, need = (
-            self._boxes(names, self._axes, dims, {}),
-            self._boxes(names, wanted, dims, self._rows),
+            self._boxes(names, self.axes, dims, {}),
+            self._boxes(names, wanted, dims, self.rows),
         )
         sizes = {dim: self._size(dim) for dim in dims}
-        group = self._ranks.group(names)
-        move = Move(have, need, sizes, group, f"exchange of {self._label}", self._demand.fill)
+        group = self.ranks.group(names)
+        move = Move(have, need, sizes, group, f"exchange of {self.label}", self.demand.fill)
         self.x = fetch(self.x, move)
 
     # What they need ---------------------------------------------------------------------------
 
     def _overlapping(self) -> list[tuple[int, str]]:
         """Dimensions of which rows are wanted that are no blocks, and that are whole as yet."""
-        now = set(self._axes.values())
+        now = set(self.axes.values())
         return [
             (dim, axis)
-            for dim, axis in self._demand.splits
-            if dim in self._rows
+            for dim, axis in self.demand.splits
+            if dim in self.rows
             and axis not in now
-            and list(self._rows[dim]) != self._blocks(dim, axis)
+            and list(self.rows[dim]) != self._blocks(dim, axis)
         ]
 
     def _size(self, dim: int) -> int:
-        size = self._shape[dim]
+        size = self.shape[dim]
         assert size is not None
         return size
 
     def _blocks(self, dim: int, axis: str) -> list[Range]:
-        return blocks(self._size(dim), self._mesh.along(axis))
+        return blocks(self._size(dim), self.ranks.mesh.along(axis))
 
     def _move_of(self, dim: int, axis: str, what: str) -> Move:
         """Blocks of one dimension, and all of it."""
@@ -157,8 +162,8 @@ class _Conversion:
         cut = self._blocks(dim, axis)
         have = [{dim: rows} for rows in cut]
         need = [{dim: (0, size)} for _ in cut]
-        group = self._ranks.group([axis])
-        return Move(have, need, {dim: size}, group, f"{what} of {self._label}")
+        group = self.ranks.group([axis])
+        return Move(have, need, {dim: size}, group, f"{what} of {self.label}")
 
     def _boxes(
         self,
@@ -169,8 +174,8 @@ class _Conversion:
     ) -> list[Box]:
         """Of each rank along some axes, its box of these dimensions."""
         result: list[Box] = []
-        for rank in self._mesh.line(self._ranks.over.rank, names):
-            place = self._mesh.place(rank)
+        for rank in self.ranks.mesh.line(self.ranks.over.rank, names):
+            place = self.ranks.mesh.place(rank)
             box: dict[int, Range] = {}
             for dim in dims:
                 axis = axes.get(dim)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tnt_notebook.parallel.layers.boxes import Range
 
@@ -66,8 +66,14 @@ class Demand:
     splits: Splits = ()
     rows: tuple[tuple[int, tuple[Range, ...]], ...] = ()
     divides: frozenset[str] = frozenset()
-    fill: float = field(default=0.0)
+    fill: float = 0.0
 
     @property
     def axes(self) -> dict[int, str]:
+        """By dimension, the axis that cuts it."""
         return dict(self.splits)
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """By axis, the dimension that it cuts."""
+        return {axis: dim for dim, axis in self.splits}

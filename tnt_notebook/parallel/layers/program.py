@@ -17,23 +17,26 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tnt_notebook.parallel.layers import rules  # noqa: F401  it declares those of Keras's layers
 from tnt_notebook.parallel.layers.convert import converted
 from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout, splits_of
 from tnt_notebook.parallel.layers.ranks import MeshRanks
-from tnt_notebook.parallel.layers.rule import PARTIAL, SAME, Local, Site, Way, rule_of
+from tnt_notebook.parallel.layers.rule import PARTIAL, SAME, Local, Shape, Site, Way, rule_of
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
 
 #: By axis of the mesh; without those along which all ranks do the same.
 Ways = Mapping[str, Way]
 
 
+def shape_of(graph: Graph, value: int) -> Shape:
+    """Of a value: sizes that depend on the batch are not known."""
+    return tuple(n if n is not None and n >= 0 else None for n in graph.shapes[value])
+
+
 def site_of(graph: Graph, call: Call) -> Site:
-    """A call as rules see it: sizes that depend on the batch are not known."""
-
-    def shape(value: int) -> tuple[int | None, ...]:
-        return tuple(n if n is not None and n >= 0 else None for n in graph.shapes[value])
-
-    return Site(call, tuple(map(shape, call.takes)), tuple(map(shape, call.gives)))
+    """A call as rules see it."""
+    takes = tuple(shape_of(graph, value) for value in call.takes)
+    return Site(call, takes, tuple(shape_of(graph, value) for value in call.gives))
 
 
 def demand_of(ways: Ways, place: int) -> Demand:
@@ -146,7 +149,7 @@ class Program:
             if (value, demand) not in made:
                 tensor, layout = parts[value]
                 name = graph.specs[value].name
-                shape = [n if n is not None and n >= 0 else None for n in graph.shapes[value]]
+                shape = shape_of(graph, value)
                 made[value, demand] = converted(tensor, shape, layout, demand, ranks, name)
             return made[value, demand]
 

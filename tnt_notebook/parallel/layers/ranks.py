@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 
 from tnt_notebook.comm import Communicator, World
@@ -9,7 +10,7 @@ from tnt_notebook.plan.mesh import Mesh
 
 
 class MeshRanks:
-    """This rank's place in a mesh, and the ranks beside it.
+    """This rank's place in a mesh, and the ranks beside it. Made on all ranks at once.
 
     Attributes:
         place: of this rank, along each axis.
@@ -18,16 +19,22 @@ class MeshRanks:
     def __init__(self, over: World, mesh: Mesh) -> None:
         self.over, self.mesh = over, mesh
         self.place = mesh.place(over.rank)
-        self._groups: dict[tuple[str, ...], Communicator] = {}
+        self._groups = {
+            frozenset(names): self._made(names)
+            for count in range(len(mesh.names) + 1)
+            for names in itertools.combinations(mesh.names, count)
+        }
+
+    def _made(self, names: Collection[str]) -> Communicator:
+        if self.mesh.along_all(names) == self.over.size:
+            return self.over
+        lines = self.mesh.lines(names)
+        return self.over.split(next(i for i, line in enumerate(lines) if self.over.rank in line))
 
     def group(self, names: Collection[str]) -> Communicator:
-        """The ranks that differ from this one along some axes alone. Collective when it is first
-        asked for, so all ranks ask for the same ones, in the same order."""
-        key = tuple(name for name in self.mesh.names if name in names)
-        if self.mesh.along_all(key) == self.over.size:
-            return self.over
-        if key not in self._groups:
-            lines = self.mesh.lines(key)
-            color = next(i for i, line in enumerate(lines) if self.over.rank in line)
-            self._groups[key] = self.over.split(color)
-        return self._groups[key]
+        """The ranks that differ from this one along some axes alone."""
+        return self._groups[frozenset(names)]
+
+    def is_first_beside(self, names: Collection[str]) -> bool:
+        """Whether it is the first along all other axes: of ranks that have the same, one speaks."""
+        return not any(at for name, at in self.place.items() if name not in names)

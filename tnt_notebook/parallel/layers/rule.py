@@ -25,7 +25,8 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator
 from tnt_notebook.parallel.interpose import drawn_apart
-from tnt_notebook.parallel.layers.boxes import Range, blocks
+from tnt_notebook.parallel.layers.boxes import Range
+from tnt_notebook.parallel.layers.moves import total
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.pipeline.graph import Call
 
@@ -137,6 +138,11 @@ class Local:
         """The axes along which the way has this name."""
         return [axis for axis, way in self.ways.items() if way.name == name]
 
+    def cuts_in_rows(self) -> dict[int, str]:
+        """Of the first value, the axes by dimensions that are taken in rows of their own."""
+        taken = ((way.takes[0], axis) for axis, way in self.ways.items())
+        return {cut.dim: axis for cut, axis in taken if cut is not None and cut.rows}
+
     def index(self, axis: str) -> int:
         """This rank's place along an axis."""
         return self.ranks.place[axis]
@@ -202,16 +208,26 @@ def rule_of(operation: Any) -> Rule | None:
 def ways_of(site: Site, axis: str, parts: int) -> list[Way]:
     """All ways to divide a call along an axis: where the name of the axis is that of a dimension,
     this one is cut. Empty if there is none."""
-    found = rule_of(site.layer)
-    if found is None or getattr(site.layer, "activity_regularizer", None) is not None:
+    found, layer = rule_of(site.layer), site.layer
+    if found is None or getattr(layer, "activity_regularizer", None) is not None:
         return []
+    if not is_of_keras(getattr(layer, "activation", None)):
+        return []  # a function of one's own may look at everything
     result = []
     for way in found.ways(site, parts):
         cut = _cut_by(site, way)
         named = bool(cut) and all(name_of(len(shape), dim) == axis for shape, dim in cut)
-        if all(shape[dim] for shape, dim in cut) and (axis not in SPATIAL_NAMES or named):
+        sizes_known = all(shape[dim] for shape, dim in cut)
+        if sizes_known and (axis not in SPATIAL_NAMES or named) and _cuts_apart(layer, way):
             result.append(way)
     return result
+
+
+def _cuts_apart(layer: Any, way: Way) -> bool:
+    """Whether what regularizes or constrains the weights that a way cuts looks at each number by
+    itself, or sums up what it makes of each."""
+    cut = [v for v in getattr(layer, "variables", ()) if isinstance(way.weights.get(id(v)), int)]
+    return all(type(v.regularizer) in _SUMS and type(v.constraint) in _OF_EACH_NUMBER for v in cut)
 
 
 def _cut_by(site: Site, way: Way) -> list[tuple[Shape, int]]:
@@ -237,6 +253,36 @@ def added_once(local: Local, summand: tf.Tensor, bias: Any, axes: Iterable[str])
     return summand + tf.cast(bias, summand.dtype) * tf.cast(first, summand.dtype)
 
 
+def summed_up(local: Local, summand: tf.Tensor, bias: Any, axes: list[str]) -> tf.Tensor:
+    """What a layer gives whose product has summands along some axes: a summand, where that is
+    enough (see :func:`cut_by_inputs`); else the bias and the activation come after the sum."""
+    layer = local.layer
+    if ends_in_sum(layer):
+        return added_once(local, summand, bias, axes)
+    result = total(summand, local.group(axes), f"product of {layer.name}")
+    if bias is not None:
+        result += tf.cast(bias, result.dtype)
+    return layer.activation(result)
+
+
+def cut_by_outputs(layer: Any, dim: int) -> dict[int, Any]:
+    """The weights of a layer whose kernel is cut in the dimension of what it gives."""
+    return {id(layer.kernel): dim} | ({} if layer.bias is None else {id(layer.bias): 0})
+
+
+def cut_by_inputs(layer: Any, dim: int) -> tuple[Gives, dict[int, Any]]:
+    """The same in that of what it takes; and what it gives then, by :func:`summed_up`."""
+    if ends_in_sum(layer):
+        return PARTIAL, {id(layer.kernel): dim}
+    return None, {id(layer.kernel): dim} | ({} if layer.bias is None else {id(layer.bias): SAME})
+
+
+def is_channels_last(site: Site) -> bool:
+    """Whether it takes one value, without a mask, channels last."""
+    last = getattr(site.layer, "data_format", "channels_last") == "channels_last"
+    return last and len(site.takes) == 1
+
+
 def is_adapted(layer: Any) -> bool:
     """Whether it computes something else than its kernel says: with LoRA, or quantized."""
     return bool(getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None))
@@ -260,16 +306,20 @@ def changed(thing: Any, **attributes: Any) -> Iterator[None]:
             setattr(thing, name, value)
 
 
-def even(size: int, parts: int) -> tuple[Range, ...]:
-    return tuple(blocks(size, parts))
+def is_of_keras(activation: Any) -> bool:
+    """Whether an activation is one of Keras's own, which compute each number by itself, or look at
+    the last dimension."""
+    name = getattr(activation, "__name__", "")
+    return activation is None or getattr(keras.activations, name, None) is activation
 
 
 def is_elementwise(activation: Any) -> bool:
-    """Whether an activation computes each number by itself: of Keras's own, those that do."""
-    return activation is None or (
-        getattr(activation, "__name__", "") in _ELEMENTWISE
-        and (getattr(keras.activations, activation.__name__, None) is activation)
-    )
+    """Whether it is one of those that compute each number by itself."""
+    return activation is None or (is_of_keras(activation) and activation.__name__ in _ELEMENTWISE)
+
+
+_SUMS = (type(None), keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
+_OF_EACH_NUMBER = (type(None), keras.constraints.NonNeg)
 
 
 _ELEMENTWISE = frozenset((

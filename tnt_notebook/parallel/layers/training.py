@@ -25,7 +25,6 @@ from tnt_notebook.parallel.combine import combine_changes
 from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.data_parallel import check_exchanged, checked_logs, gather_rows
 from tnt_notebook.parallel.interpose import drawn_apart, interposed, recorded_assignments
-from tnt_notebook.parallel.layers import rules  # noqa: F401  Keras's own
 from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.weights import MeshWeights
@@ -62,19 +61,12 @@ class MeshSteps:
         samples = -(-(batch_size or _USUAL_BATCH_SIZE) // mesh.along(DATA))
         self._program = chosen(self._graph, mesh, samples, layouts=layouts)
         self._tried: set[int] = set()
-        self._groups_of_program()
         self.weights = MeshWeights(model, self._program, ranks, setting.exchange)
 
     def compiled_again(self) -> None:
         """Goes by the model's optimizer and trainable weights as they are now. Collective."""
         self.weights.gather()
         self.weights = MeshWeights(self._model, self._program, self._ranks, self._setting.exchange)
-
-    def _groups_of_program(self) -> None:
-        """Makes all groups of ranks that conversions may need. Collective."""
-        inner = self._ranks.mesh.inner
-        for chosen_ones in range(1, 1 << len(inner)):
-            self._ranks.group([a for i, a in enumerate(inner) if chosen_ones >> i & 1])
 
     def train_step(self, own_step: Callable[[Any], Any], batch: Any) -> dict[str, Any]:
         """Logs of a batch, after which the model has learnt from it."""
@@ -144,9 +136,9 @@ class MeshSteps:
         of_metrics, others = changes_of(step, own_step, data, self._tried)
         combine_changes(step.part, others)
         # Of the ranks of a replica, which have the same, one counts.
-        place = self._ranks.place
-        counts = not any(at for axis, at in place.items() if axis != DATA)
-        local = step.share.local if counts else tf.zeros_like(step.share.local)
+        local = step.share.local
+        if not self._ranks.is_first_beside([DATA]):
+            local = tf.zeros_like(local)
         setting = self._setting
         of_all = Step(
             setting.over, setting.exchange, self._model, step.share._replace(local=local),

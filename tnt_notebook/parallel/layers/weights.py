@@ -55,7 +55,6 @@ class MeshWeights:
         self._refuse_optimizers()
         self.exchange = OverGroups(exchange, self.groups, self.seen_as_a_whole, scaled=True)
         self._in_blocks = False
-        self._make_groups()
 
     # Layouts ----------------------------------------------------------------------------------
 
@@ -76,16 +75,7 @@ class MeshWeights:
         for optimizer in optimizers_of(self._model):
             own |= {id(v): v for v in optimizer.variables}
         layouts = ((variable, self.layout_of(variable)) for variable in own.values())
-        return [(Block(v, self._index(v, w)), w) for v, w in layouts if w.splits]
-
-    def _make_groups(self) -> None:
-        """All that will be asked for, in the same order on all ranks. Collective."""
-        mesh = self._ranks.mesh
-        kinds = {(w.splits, w.summed) for w in self._program.weights.values()}
-        for splits, summed in sorted(kinds, key=str):
-            self._ranks.group({axis for _, axis in splits})
-            self._ranks.group(summed | {DATA})
-            self._ranks.group(set(mesh.names) - {axis for _, axis in splits})
+        return [(Block(v, index_of(v.shape, w, self._ranks)), w) for v, w in layouts if w.splits]
 
     def _refuse_optimizers(self) -> None:
         cut = [v.path for v in self._model.trainable_variables if self.layout_of(v).splits]
@@ -132,15 +122,6 @@ class MeshWeights:
             group = ranks.group(set(ranks.mesh.names) - axes)
             agreement.check_identical(group, by_axes[axes], when)
 
-    def _index(self, variable: keras.Variable, layout: WeightLayout) -> tuple[slice, ...]:
-        mesh, place, axes = self._ranks.mesh, self._ranks.place, layout.axes
-        return tuple(
-            slice(*blocks(size, mesh.along(axes[dim]))[place[axes[dim]]])
-            if dim in axes
-            else slice(None)
-            for dim, size in enumerate(map(int, variable.shape))
-        )
-
     def _joined(self, layout: WeightLayout, block: np.ndarray) -> np.ndarray:
         for dim, axis in layout.splits:
             group = self._ranks.group([axis])
@@ -178,8 +159,7 @@ class MeshWeights:
 
     def _counts(self, variable: keras.Variable) -> bool:
         """Whether it is for this rank to speak for its block: it is the first that has it."""
-        cutting = self.layout_of(variable).axes.values()
-        return not any(at for axis, at in self._ranks.place.items() if axis not in cutting)
+        return self._ranks.is_first_beside(self.layout_of(variable).axes.values())
 
     def _square_of_whole(self, square: tf.Tensor, variable: keras.Variable) -> tf.Tensor:
         """The squared norm of the gradient of a weight, of those of the blocks."""
@@ -197,7 +177,7 @@ class MeshWeights:
 
         def loss_of(regularizer: Callable[[Any], Any], variable: keras.Variable) -> Any:
             layout = self.layout_of(variable)
-            cutting = {axis for _, axis in layout.splits}
+            cutting = set(layout.axes.values())
             once = self._ranks.mesh.along_all(layout.summed)
             loss = regularizer(_with_gradient_over(variable, once))
             if not cutting:
@@ -205,6 +185,17 @@ class MeshWeights:
             return total(loss, self._ranks.group(cutting), f"regularization of {variable.path}")
 
         return weight_losses_replaced(loss_of)
+
+
+def index_of(shape: Sequence[int], layout: WeightLayout, ranks: MeshRanks) -> tuple[slice, ...]:
+    """What cuts this rank's block out of a weight."""
+    mesh, place, axes = ranks.mesh, ranks.place, layout.axes
+    return tuple(
+        slice(*blocks(size, mesh.along(axes[dim]))[place[axes[dim]]])
+        if dim in axes
+        else slice(None)
+        for dim, size in enumerate(map(int, shape))
+    )
 
 
 def _with_gradient_over(variable: keras.Variable, count: int) -> Any:

@@ -8,31 +8,35 @@ from typing import Any
 
 import keras
 
-from tnt_notebook.keras.attention import is_plain, projections
-from tnt_notebook.parallel.layers.rule import PARTIAL, Local, Site, Way, added_once, changed, rule
+from tnt_notebook.keras.attention import is_gated, projections
+from tnt_notebook.parallel.layers.rule import (
+    PARTIAL,
+    Local,
+    Site,
+    Way,
+    added_once,
+    changed,
+    is_adapted,
+    rule,
+)
 
 
 def _run(local: Local) -> list[Any]:
     axes = local.axes("heads")
-    (query, _, _), output = projections(local.layer)
-    bias = output.bias
-    with changed(output, bias=None):
-        (summand,) = local.plain(_num_heads=int(query.kernel.shape[1]))
-    return [added_once(local, summand, bias, axes)]
-
-
-def _run_grouped(local: Local) -> list[Any]:
-    axes = local.axes("heads")
     (query, key, _), output = projections(local.layer)
     bias = output.bias
-    heads = {"num_query_heads": query.kernel.shape[1], "num_key_value_heads": key.kernel.shape[1]}
+    heads, shared_heads = int(query.kernel.shape[1]), int(key.kernel.shape[1])
     with changed(output, bias=None):
-        (summand,) = local.plain(**{name: int(count) for name, count in heads.items()})
+        (summand,) = local.plain(
+            _num_heads=heads, num_query_heads=heads, num_key_value_heads=shared_heads
+        )
     return [added_once(local, summand, bias, axes)]
 
 
 def _of_heads(site: Site) -> Iterator[Way]:
     inner, output = projections(site.layer)
+    if len(site.gives) > 1 or is_gated(site.layer) or any(map(is_adapted, (*inner, output))):
+        return
     weights: dict[int, Any] = {id(output.kernel): 0}
     for one in inner:
         weights[id(one.kernel)] = 1
@@ -43,17 +47,12 @@ def _of_heads(site: Site) -> Iterator[Way]:
 
 @rule(keras.layers.MultiHeadAttention, run=_run)
 def attention(site: Site, parts: int) -> Iterator[Way]:
-    if len(site.gives) == 1 and is_plain(site.layer) and site.layer.num_heads >= parts:
+    if site.layer.num_heads >= parts:
         yield from _of_heads(site)
 
 
-@rule(keras.layers.GroupQueryAttention, run=_run_grouped)
+@rule(keras.layers.GroupQueryAttention, run=_run)
 def grouped_attention(site: Site, parts: int) -> Iterator[Way]:
-    layer = site.layer
-    if (
-        len(site.gives) == 1
-        and is_plain(layer)
-        and layer.num_key_value_heads % parts == 0
-        and layer.num_query_heads % parts == 0
-    ):
+    """Heads of queries stay with the heads of keys and values that they share."""
+    if site.layer.num_key_value_heads % parts == site.layer.num_query_heads % parts == 0:
         yield from _of_heads(site)

@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
-import tensorflow as tf
 
-from tnt_notebook.parallel.layers.moves import total
 from tnt_notebook.parallel.layers.rule import (
     PARTIAL,
-    SAME,
     Cut,
     Gives,
     Local,
     Site,
     Way,
     added_once,
+    cut_by_inputs,
+    cut_by_outputs,
     ends_in_sum,
     is_adapted,
     is_elementwise,
     rule,
+    summed_up,
 )
 
 
@@ -32,15 +32,9 @@ def _run(local: Local) -> list[Any]:
         units = layer.kernel.shape[1] if columns else layer.units
         return local.plain(units=units)
     # Each rank has summands of the product; the bias counts once.
-    group, bias = local.group(rows), layer.bias
-    with_bias = bias is not None and layer.use_bias
+    bias = layer.bias
     (summand,) = local.plain(use_bias=False, bias=None, activation=None)
-    if ends_in_sum(layer):
-        return [added_once(local, summand, bias if with_bias else None, rows)]
-    result = total(summand, group, f"product of {layer.name}")
-    if with_bias:
-        result += tf.cast(bias, result.dtype)
-    return [result if layer.activation is None else layer.activation(result)]
+    return [summed_up(local, summand, bias, rows)]
 
 
 @rule(keras.layers.Dense, run=_run)
@@ -51,22 +45,13 @@ def dense(site: Site, parts: int) -> Iterator[Way]:
     last, inputs = len(taken) - 1, taken[-1]
     rest: list[Cut | None] = [None] * len(masks)
     others: list[Gives] = [None] * (len(site.gives) - 1)
-    kernel, bias = layer.kernel, layer.bias
     for dim in site.divisible(given, parts):
         if dim < last:
             yield Way(f"dim {dim}", [Cut(dim), *rest], [dim, *others])
     if layer.units >= parts and is_elementwise(layer.activation):
-        weights: dict[int, Any] = {id(kernel): 1}
-        if bias is not None:
-            weights[id(bias)] = 0
-        yield Way("columns", [None, *rest], [last, *others], weights)
+        yield Way("columns", [None, *rest], [last, *others], cut_by_outputs(layer, 1))
     if inputs is not None and inputs >= parts:
-        weights = {id(kernel): 0}
-        gives: Gives = PARTIAL
-        if not ends_in_sum(layer):
-            gives = None
-            if bias is not None:
-                weights[id(bias)] = SAME
+        gives, weights = cut_by_inputs(layer, 0)
         yield Way("rows", [Cut(last), *rest], [gives, *others], weights)
 
 

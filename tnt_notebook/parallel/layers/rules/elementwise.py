@@ -49,8 +49,5 @@ def activation(site: Site, parts: int) -> Iterator[Way]:
         axes = layer.axis if isinstance(layer.axis, (list, tuple)) else [layer.axis]
         dims = [dim for dim in dims if dim not in [axis % len(given) for axis in axes]]
     elif not is_elementwise(function):
-        name = getattr(function, "__name__", "")
-        if getattr(keras.activations, name, None) is not function:
-            return
         dims = [dim for dim in dims if dim != len(given) - 1]
     yield from cuts(site, parts, dims)

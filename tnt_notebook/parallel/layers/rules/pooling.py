@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tnt_notebook.parallel.layers.rule import PARTIAL, Cut, Local, Site, Way, name_of, rule
-from tnt_notebook.parallel.layers.rules.convolution import cuts_in_space, padded_elsewhere
-from tnt_notebook.parallel.layers.rules.window import Window
+from tnt_notebook.parallel.layers.rule import (
+    PARTIAL,
+    Cut,
+    Local,
+    Site,
+    Way,
+    is_channels_last,
+    name_of,
+    rule,
+)
+from tnt_notebook.parallel.layers.rules.convolution import cuts_in_space, run_in_space, windows
 
 _LOWEST = float("-inf")
-
-
-def _windows(site: Site) -> list[Window | None]:
-    layer, shape = site.layer, site.takes[0]
-    return [
-        None
-        if size is None
-        else Window(size, layer.pool_size[i], layer.strides[i], 1, layer.padding)
-        for i, size in enumerate(shape[1:-1])
-    ]
-
-
-def _run(local: Local) -> list[Any]:
-    found = _windows(local.site)
-    fill = _LOWEST if "Max" in type(local.layer).__name__ else 0.0
-    padded = padded_elsewhere(local, found, fill)
-    return local.plain(**({"padding": "valid"} if padded else {}))
 
 
 def _of_channels(site: Site, parts: int) -> Iterator[Way]:
@@ -39,30 +29,28 @@ def _of_channels(site: Site, parts: int) -> Iterator[Way]:
         yield Way("channels", [Cut(last)], [len(site.gives[0]) - 1])
 
 
-@rule(keras.layers.MaxPooling1D, keras.layers.MaxPooling2D, keras.layers.MaxPooling3D, run=_run)
+def _run_max(local: Local) -> list[Any]:
+    return run_in_space(local, _LOWEST)
+
+
+@rule(keras.layers.MaxPooling1D, keras.layers.MaxPooling2D, keras.layers.MaxPooling3D, run=_run_max)
 def max_pooling(site: Site, parts: int) -> Iterator[Way]:
-    if site.layer.data_format != "channels_last" or len(site.takes) > 1:
-        return
-    found = _windows(site)
-    if site.layer.padding == "valid" or all(found):
-        yield from cuts_in_space(site, parts, found, _LOWEST)
-    yield from _of_channels(site, parts)
+    if is_channels_last(site):
+        yield from cuts_in_space(site, parts, windows(site), _LOWEST)
+        yield from _of_channels(site, parts)
 
 
 @rule(
-    keras.layers.AveragePooling1D,
-    keras.layers.AveragePooling2D,
-    keras.layers.AveragePooling3D,
-    run=_run,
-)
+    keras.layers.AveragePooling1D, keras.layers.AveragePooling2D, keras.layers.AveragePooling3D,
+    run=run_in_space,
+)  # fmt: skip
 def average_pooling(site: Site, parts: int) -> Iterator[Way]:
-    """Not where windows go beyond the ends: such a mean is of fewer rows."""
-    if site.layer.data_format != "channels_last" or len(site.takes) > 1:
-        return
-    found = _windows(site)
-    if site.layer.padding == "valid" or all(w is not None and w.pad == (0, 0) for w in found):
-        yield from cuts_in_space(site, parts, found)
-    yield from _of_channels(site, parts)
+    """Not in space where windows go beyond the ends: such a mean is of fewer rows."""
+    if is_channels_last(site):
+        found = windows(site)
+        if all(window is None or window.pad == (0, 0) for window in found):
+            yield from cuts_in_space(site, parts, found)
+        yield from _of_channels(site, parts)
 
 
 def _run_global(local: Local) -> list[Any]:
@@ -85,7 +73,7 @@ def _run_global(local: Local) -> list[Any]:
 )
 def global_average(site: Site, parts: int) -> Iterator[Way]:
     shape = site.takes[0]
-    if site.layer.data_format != "channels_last" or len(site.takes) > 1:
+    if not is_channels_last(site):
         return
     for dim in site.divisible(shape[:-1], parts):
         yield Way(name_of(len(shape), dim), [Cut(dim)], [PARTIAL])
@@ -98,7 +86,7 @@ def global_average(site: Site, parts: int) -> Iterator[Way]:
     keras.layers.GlobalMaxPooling3D,
 )
 def global_max(site: Site, parts: int) -> Iterator[Way]:
-    if site.layer.data_format == "channels_last" and len(site.takes) == 1:
+    if is_channels_last(site):
         yield from _of_channels(site, parts)
 
 
@@ -106,10 +94,9 @@ def global_max(site: Site, parts: int) -> Iterator[Way]:
 def up_sampling(site: Site, parts: int) -> Iterator[Way]:
     """In blocks of the input where these are blocks of the output, too; nearest rows alone."""
     layer, shape = site.layer, site.takes[0]
-    plain = getattr(layer, "interpolation", "nearest") == "nearest"
-    if getattr(layer, "data_format", "channels_last") != "channels_last" or not plain:
+    if not is_channels_last(site) or getattr(layer, "interpolation", "nearest") != "nearest":
         return
     for dim in site.divisible(shape[:-1], parts):
-        if math.remainder(shape[dim] or 1, parts) == 0:
+        if (shape[dim] or 1) % parts == 0:
             yield Way(name_of(len(shape), dim), [Cut(dim)], [dim])
     yield from _of_channels(site, parts)

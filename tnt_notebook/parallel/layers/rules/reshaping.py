@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from tnt_notebook.parallel.layers.boxes import Range, blocks
-from tnt_notebook.parallel.layers.rule import Cut, Local, Site, Way, name_of, rule
+from tnt_notebook.parallel.layers.rule import Cut, Local, Site, Way, is_channels_last, name_of, rule
 
 
 @rule(keras.layers.Concatenate)
@@ -27,8 +27,7 @@ def concatenate(site: Site, parts: int) -> Iterator[Way]:
 def flatten(site: Site, parts: int) -> Iterator[Way]:
     """Blocks of the first dimension, where these are blocks of the result."""
     shape = site.takes[0]
-    last = getattr(site.layer, "data_format", "channels_last") == "channels_last"
-    if last and len(shape) > 1 and shape[1] and shape[1] % parts == 0:
+    if is_channels_last(site) and len(shape) > 1 and shape[1] and shape[1] % parts == 0:
         yield Way(name_of(len(shape), 1), [Cut(1)], [1])
 
 
@@ -50,7 +49,7 @@ def _run_edges(local: Local) -> list[Any]:
     """Where a dimension is cut, its edges are there."""
     layer = local.layer
     name = "padding" if hasattr(layer, "padding") else "cropping"
-    cut = {c.dim for way in local.ways.values() for c in way.takes[:1] if c and c.rows}
+    cut = local.cuts_in_rows()
     pairs = [
         (0, 0) if i + 1 in cut else (abs(before), abs(after))
         for i, (before, after) in enumerate(_edges(layer))
@@ -65,7 +64,7 @@ def _run_edges(local: Local) -> list[Any]:
 )  # fmt: skip
 def edges(site: Site, parts: int) -> Iterator[Way]:
     layer, shape = site.layer, site.takes[0]
-    if getattr(layer, "data_format", "channels_last") != "channels_last":
+    if not is_channels_last(site):
         return
     for i, (before, after) in enumerate(_edges(layer)):
         size = shape[i + 1]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from tnt_notebook.parallel.layers.boxes import Range, blocks
 
 
-class Window(NamedTuple):
+@dataclass(frozen=True)
+class Window:
     """A window along one dimension, as convolutions and pooling have it.
 
     Attributes:
@@ -56,41 +57,27 @@ class Window(NamedTuple):
         )
 
 
-class TransposedWindow(NamedTuple):
-    """What a row of the input adds to, along one dimension of a transposed convolution.
-
-    Attributes:
-        size: rows of the input.
-        kernel, stride, dilation, padding: of the convolution of which it is the transpose.
-    """
-
-    size: int
-    kernel: int
-    stride: int = 1
-    dilation: int = 1
-    padding: str = "valid"
+@dataclass(frozen=True)
+class TransposedWindow(Window):
+    """The same of a transposed convolution: a row of the input adds to the rows of a window."""
 
     @property
-    def extent(self) -> int:
-        return (self.kernel - 1) * self.dilation + 1
-
-    @property
-    def before(self) -> int:
-        """Rows that are left out before the output begins."""
-        return max(self.extent - self.stride, 0) // 2 if self.padding == "same" else 0
+    def pad(self) -> tuple[int, int]:
+        """Rows that are left out before the output begins, and after it."""
+        rest = max(self.extent - self.stride, 0) if self.padding == "same" else 0
+        return rest // 2, rest - rest // 2
 
     @property
     def out(self) -> int:
         """Rows of the output."""
-        rest = 0 if self.padding == "same" else max(self.extent - self.stride, 0)
-        return self.size * self.stride + rest
+        return self.size * self.stride + max(self.extent - self.stride, 0) - sum(self.pad)
 
     def rows(self, parts: int) -> tuple[Range, ...]:
         """Of each block of the output, the rows of the input that add to it."""
-        result = []
+        before, result = self.pad[0], []
         for begin, end in blocks(self.out, parts):
-            first = -(-(begin + self.before - self.extent + 1) // self.stride)
+            first = -(-(begin + before - self.extent + 1) // self.stride)
             # Between windows that do not touch each other there are rows of none.
-            first = min(first, (begin + self.before) // self.stride)
-            result.append((first, (end - 1 + self.before) // self.stride + 1))
+            first = min(first, (begin + before) // self.stride)
+            result.append((first, (end - 1 + before) // self.stride + 1))
         return tuple(result)
