@@ -25,6 +25,7 @@ _INNER = re.compile(r"\s*\w*(Error|Exception|Interrupt): ")
 #: The begin of an error of Keras that says where it was; what is wrong comes in a new paragraph.
 _WHERE = r"Exception encountered when calling \S+\.$"
 _MOST_TOLD, _MOST_IN_A_LINE = 4000, 1000  # characters
+_MOST_READ = 1_000_000
 
 
 def told(name: str, said: str) -> str:
@@ -37,6 +38,8 @@ def told(name: str, said: str) -> str:
         said: its text.
     """
     inner = False
+    if len(said) > _MOST_READ:
+        said = f"{said[: _MOST_READ // 2]} [...] {said[-_MOST_READ // 2 :]}"
     lines = [line.rstrip() for line in without_colours(said).splitlines()]
     if any(map(_NOISE.match, lines)):
         begins = [i for i, line in enumerate(lines) if _INNER.match(line)]

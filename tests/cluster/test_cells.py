@@ -98,6 +98,24 @@ def test_what_is_too_much_to_show_is_cut_and_says_so(cluster, capsys, prints, sa
     assert capsys.readouterr().out == "ranks 0-2: next\n"
 
 
+def test_an_interrupt_while_an_error_is_being_told_loses_no_answer(cluster, capsys):
+    cell = """
+import os, signal, sys
+class Said(Exception):
+    def __str__(self):
+        if sys._getframe(1).f_code.co_name == "do_execute":  # the kernel's, which makes the reply
+            os.kill(os.getpid(), signal.SIGINT)
+        return "said"
+raise Said
+"""
+    begin = time.monotonic()
+    with pytest.raises(RankError, match="ranks 0-2: KeyboardInterrupt"):
+        cluster.run(cell)
+    assert time.monotonic() - begin < 5  # or they were waited for until they were given up
+    cluster.run("print('next')")
+    assert capsys.readouterr().out == "ranks 0-2: next\n"
+
+
 def test_no_answer_is_lost_behind_much_output(cluster):
     for _ in range(8):
         cluster.run("for i in range(5000): print('line', i)")

@@ -44,6 +44,7 @@ class RankKernel(IPythonParallelKernel):
 
     shell_channel_thread = _NoSubshells()
     _supports_kernel_subshells = False
+    _interruptible = False
 
     def __init__(self, **about: Any) -> None:
         super().__init__(**about)
@@ -57,7 +58,12 @@ class RankKernel(IPythonParallelKernel):
         """Runs a cell; where a wait of it was interrupted, that is what it raises."""
         self._cancelled = False
         with self._bounded_output():
-            reply = await super().do_execute(*said, **how)
+            try:
+                self._interruptible = True
+                reply = await super().do_execute(*said, **how)
+                self._interruptible = False
+            except KeyboardInterrupt:
+                reply = self._interrupted()
         if self._cancelled and reply.get("ename") == "CancelledError":
             *lines, _ = reply["traceback"]
             reply |= {"ename": "KeyboardInterrupt", "evalue": "", "traceback": lines}
@@ -66,8 +72,28 @@ class RankKernel(IPythonParallelKernel):
     def do_apply(self, *said: Any) -> tuple[dict[str, Any], list[bytes]]:
         """Calls a function."""
         with self._bounded_output():
-            reply, result = super().do_apply(*said)
+            try:
+                self._interruptible = True
+                reply, result = super().do_apply(*said)
+                self._interruptible = False
+            except KeyboardInterrupt:
+                reply, result = self._interrupted(), []
         return _short(reply), result
+
+    def pre_handler_hook(self) -> None:
+        """Called before each request. ipykernel lets an interrupt raise wherever that is: where a
+        cell has ended, and its traceback is being sent, nobody would answer the notebook."""
+        self.saved_sigint_handler = signal.signal(signal.SIGINT, self._interrupt)
+
+    def _interrupt(self, signum: int, frame: Any) -> None:
+        if self._interruptible:
+            raise KeyboardInterrupt
+
+    def _interrupted(self) -> dict[str, Any]:
+        """The reply of what was interrupted after its own code had ended, as in its traceback."""
+        self._interruptible = False
+        reply = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
+        return reply | {"engine_info": self.get_engine_info()}
 
     @contextmanager
     def _bounded_output(self) -> Iterator[None]:
