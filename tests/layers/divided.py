@@ -14,7 +14,7 @@ from tnt_notebook.keras.blocks import Block
 from tnt_notebook.parallel.layers.program import Program, fit_together, site_of
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.rule import Way, ways_of
-from tnt_notebook.parallel.layers.weights import index_of
+from tnt_notebook.parallel.layers.weight_blocks import index_of
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.mesh import Mesh
 

@@ -67,7 +67,7 @@ _LARGER = "Exchange more tensors at a time, for instance in larger buckets."
 #: that evaluates never mix their messages.
 RANGES = (
     EAGER, GRAPH, TRAINING, GRADIENTS, READERS, REPLICAS, EDGES, EVALUATION, PREDICTION,
-    TUNING, MADE,
+    TUNING, CONVERSIONS, NORMS, MADE,
 ) = _end_to_end(
     (1, "the world's calls outside of graphs", ""),
     (1023, "a graph of its own", "Trace fewer exchanges as one function."),
@@ -80,5 +80,8 @@ RANGES = (
     (1024, "an evaluation step", _LARGER),
     (1024, "a prediction step", "Let the model have fewer outputs."),
     (1, "measurements of allreduce", ""),
-    (9374, "groups and buckets", "Make them once and use them again, or restart the cluster."),
+    (2048, "conversions inside of the stages of a pipeline",
+     "Ask for fewer stages, or for a mesh along which fewer layers are divided."),
+    (1024, "norms of gradients of weights that are cut", ""),
+    (6302, "groups and buckets", "Make them once and use them again, or restart the cluster."),
 )  # fmt: skip

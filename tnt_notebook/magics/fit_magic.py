@@ -11,13 +11,14 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.choices import EXCHANGES, ON_FAILURE, split_exchange
-from tnt_notebook.errors import MeshError
+from tnt_notebook.errors import MeshError, ScheduleError
 from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.progress import noninteractive
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.magics.syntax import check_syntax
 from tnt_notebook.plan.mesh import STAGE, Mesh
+from tnt_notebook.plan.options import Pipeline
 
 _EXCHANGE = (
     "what ranks do with their gradients (default: allreduce), one of those above, as in "
@@ -113,13 +114,15 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
     }
     if arguments.exchange is not None:
         check_exchange(arguments.exchange, arguments.bucket_mb)
+    mesh = None if arguments.mesh is None else _mesh(arguments)
     if (pipeline := given_pipeline(arguments)) is not None:
         options["pipeline"] = pipeline
     kept, goes_on = _checkpoint(arguments)
     options |= kept
     cluster = session.cluster
-    if arguments.mesh is not None:
-        options["mesh"] = str(_mesh(arguments, cluster.ranks))
+    if mesh is not None:
+        _check_mesh(mesh, pipeline, cluster.ranks)
+        options["mesh"] = str(mesh)
     check_syntax(cell)
     if said := cluster.survivors:
         print(said)
@@ -130,16 +133,25 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         fit.wait()
 
 
-def _mesh(arguments: Namespace, ranks: int) -> Mesh:
-    if arguments.stages is not None:
-        raise UsageError("--mesh: a model is divided over a mesh or cut into stages, not both")
+def _mesh(arguments: Namespace) -> Mesh:
+    """What --mesh says; a mesh with stages is that of a pipeline, also without --pipeline."""
     try:
-        mesh = Mesh.parsed(arguments.mesh).of(ranks)
+        mesh = Mesh.parsed(arguments.mesh)
     except MeshError as error:
         raise UsageError(f"--mesh: {error}") from None
-    if STAGE in mesh.names:
-        raise UsageError("--mesh: stages are no axis as yet; for a pipeline write --pipeline P")
+    if STAGE in mesh.names and arguments.stages is None:
+        arguments.stages = mesh.along(STAGE)
     return mesh
+
+
+def _check_mesh(mesh: Mesh, pipeline: dict[str, Any] | None, ranks: int) -> None:
+    try:
+        if pipeline is None:
+            mesh.of(ranks)
+        else:
+            Pipeline(**pipeline).mesh_of(ranks, mesh)
+    except (MeshError, ScheduleError) as error:
+        raise UsageError(f"--mesh: {error}") from None
 
 
 def check_exchange(text: str, bucket_mb: float | None = None) -> None:

@@ -25,18 +25,19 @@ from tnt_notebook.parallel.exchange.kept import Kept
 from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.holders import Holding, slot_of
 from tnt_notebook.parallel.late_logs import LateLogs
+from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.training import MeshSteps
 from tnt_notebook.parallel.layers.weights import MeshWeights
 from tnt_notebook.parallel.logs import check_same_data
 from tnt_notebook.parallel.meetings import Meetings
 from tnt_notebook.parallel.model_state import optimizers_of, state_of
 from tnt_notebook.parallel.parted import finalized_here
-from tnt_notebook.parallel.pipeline.layout import Layout
 from tnt_notebook.parallel.pipeline.training import PipelineSteps
+from tnt_notebook.parallel.pipeline.weights import Weights
 from tnt_notebook.parallel.pool import Pool
 from tnt_notebook.parallel.step import NEWS, Setting, Votes
 from tnt_notebook.parallel.timed import input_timed
-from tnt_notebook.plan.mesh import Layouts, Mesh
+from tnt_notebook.plan.mesh import Layouts
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.telemetry.events import FIRST, PHASES
 
@@ -57,8 +58,9 @@ class DistributedFunctions:
     Args:
         wants, news: called before and after each step.
         due_in: in how many steps at most this rank is to be asked again what it wants.
-        pipeline: how the model is cut into stages, and which this rank has.
-        mesh: along whose axes layers are divided, and the layouts that are asked for.
+        pipeline: how the model is cut into stages.
+        ranks: the mesh along whose axes stages lie and layers are divided; None: there is none.
+        layouts: of layers, as far as they are asked for.
     """
 
     def __init__(
@@ -69,9 +71,10 @@ class DistributedFunctions:
         wants: Wants,
         news: News,
         due_in: Callable[[], float],
-        pipeline: tuple[Pipeline, Layout] | None = None,
+        pipeline: Pipeline | None = None,
         batch_size: int | None = None,
-        mesh: tuple[Mesh, Layouts] | None = None,
+        ranks: MeshRanks | None = None,
+        layouts: Layouts | None = None,
     ) -> None:
         self.model = model
         self._make_room()
@@ -83,7 +86,7 @@ class DistributedFunctions:
         self._voted = Votes(0, 0, 0, 0)
         self._is_first = False
         self._last_logs: dict[str, float] = {}
-        in_parts = "a pipeline" if pipeline is not None else "a mesh" if mesh is not None else ""
+        in_parts = "a pipeline" if pipeline is not None else "a mesh" if ranks is not None else ""
         whole = over.size > 1 and not in_parts
         self._late = LateLogs(over, model, exchange.ahead) if whole and exchange.late_logs else None
         self._states = Pool(over) if whole and not exchange.keeps_ranks_equal else None
@@ -105,11 +108,13 @@ class DistributedFunctions:
         self.pipeline: PipelineSteps | None = None
         self.mesh: MeshSteps | None = None
         steps: tuple[Callable[[Any], Any], ...]
-        if pipeline is not None:
-            self.pipeline = cut = PipelineSteps(setting, model, *pipeline, batch_size)
+        if pipeline is not None and ranks is not None:
+            self.pipeline = cut = PipelineSteps(
+                setting, model, pipeline, ranks, layouts, batch_size
+            )
             steps = (cut.train_step, cut.test_step, cut.predict_step)
-        elif mesh is not None:
-            self.mesh = divided = MeshSteps(setting, model, *mesh, batch_size)
+        elif ranks is not None:
+            self.mesh = divided = MeshSteps(setting, model, ranks, layouts, batch_size)
             steps = (
                 functools.partial(divided.train_step, model.train_step),
                 functools.partial(divided.test_step, model.test_step),
@@ -123,6 +128,8 @@ class DistributedFunctions:
                 data_parallel.test_step(setting, model, model.test_step),
                 data_parallel.predict_step(setting, model, model.predict_step),
             )
+        #: Whether layers run on blocks, also where the model is not trained.
+        self._is_divided = ranks is not None and ranks.mesh.is_divided
         train, test, predict = steps
         steps = (input_timed(train, over), input_timed(test, over), predict)
         # The logs of a distributed step are those of the global batch already.
@@ -134,18 +141,24 @@ class DistributedFunctions:
         self._compiled: Any = None
 
     @property
-    def holding(self) -> Holding | MeshWeights | None:
+    def holding(self) -> Holding | Weights | MeshWeights | None:
         """Which ranks have what while the model trains; None: all have all."""
-        if self.mesh is not None:
-            return self.mesh.weights
-        return self._own_holding if self.pipeline is None else self.pipeline.weights.holding
+        parts = self.pipeline or self.mesh
+        return self._own_holding if parts is None else parts.weights
 
     def check_identical(self, when: str) -> None:
         """Raises where ranks have different values of what they share. Collective."""
-        if self.mesh is not None:
-            self.mesh.weights.check_identical(state_of(self.model), when)
+        parts = self.pipeline or self.mesh
+        if parts is not None:
+            parts.weights.blocks.check_identical(state_of(self.model), when)
         else:
             agreement.check_identical(self._over, state_of(self.model), when)
+
+    def join_blocks(self) -> None:
+        """Makes whole what this rank has blocks of. Collective."""
+        parts = self.pipeline or self.mesh
+        if parts is not None:
+            parts.weights.blocks.join()
 
     def _hold(self) -> Holding:
         """Gives variables owners, who alone keep what optimizers do of them. Collective."""
@@ -268,7 +281,7 @@ class DistributedFunctions:
         def run(iterator: Any) -> dict[str, Any]:
             own = self._wants(phase)
             self._vote(own)
-            if self.holding is not None and (phase == "fit" or self.mesh is not None):
+            if self.holding is not None and (phase == "fit" or self._is_divided):
                 self.holding.part()
             begin = time.monotonic_ns()
             logs = dict(function(iterator))
@@ -318,8 +331,8 @@ class DistributedFunctions:
         meetings = Meetings(self._over)
 
         def run(iterator: Any) -> Any:
-            if self.mesh is not None:
-                self.mesh.weights.part()
+            if self.holding is not None and self._is_divided:
+                self.holding.part()
             begin = time.monotonic_ns()
             outputs = predict(iterator)
             end, step_number = time.monotonic_ns(), next(steps)

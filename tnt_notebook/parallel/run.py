@@ -31,6 +31,7 @@ from tnt_notebook.parallel.model_state import state_of
 from tnt_notebook.parallel.prepare import prepare
 from tnt_notebook.parallel.progress import Progress
 from tnt_notebook.parallel.session import Run, Session
+from tnt_notebook.plan.mesh import STAGE
 from tnt_notebook.telemetry import Phase, activities
 
 Method = Callable[..., Any]
@@ -248,8 +249,8 @@ def _progress(
     steps: int | None,
 ) -> Progress:
     over, cut = session.over, functions.pipeline
-    if session.layout is not None and cut is not None:
-        ranks, gradients_from = session.layout.ranks, channels.GRADIENTS.first
+    if session.mesh is not None and cut is not None:
+        ranks, gradients_from = session.mesh.lines([STAGE]), channels.GRADIENTS.first
         looks = Looks(over, phase, ranks, gradients_from, cut.schedule, cut.described)
     else:
         looks = Looks(over, phase, [(rank,) for rank in range(over.size)])

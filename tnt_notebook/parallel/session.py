@@ -18,7 +18,7 @@ from tnt_notebook.parallel.data import Replica
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.fit_as import FitAs
 from tnt_notebook.parallel.functions import DistributedFunctions
-from tnt_notebook.parallel.pipeline.layout import Layout, layout_of
+from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.progress import Progress, Report
 from tnt_notebook.parallel.step import Votes
 from tnt_notebook.plan.mesh import DATA, STAGE, Layouts, Mesh
@@ -65,41 +65,34 @@ class Session:
         self._generation = self.over.generation
         if self.layouts and self.mesh is None:
             raise MeshError("Layouts are of a mesh: give it, too, as in mesh=tnt.Mesh(model=2).")
-        if self.mesh is not None:
+        if self.pipeline is None and self.mesh is not None and STAGE in self.mesh.names:
+            self.pipeline = Pipeline(stages=self.mesh.along(STAGE))
+        if self.pipeline is not None:
+            self.mesh = self.pipeline.mesh_of(self.over.size, self.mesh)
+        elif self.mesh is not None:
             self.mesh = self.mesh.of(self.over.size)
-            if STAGE in self.mesh.names:
-                raise MeshError(
-                    "Stages are not an axis of a mesh as yet: cut the model into stages by "
-                    "--pipeline (tnt.Pipeline), or take a mesh without the axis stage."
-                )
-            if self.pipeline is not None:
-                raise MeshError("A model is divided over a mesh or cut into stages, not both.")
 
     def renew(self) -> None:
         """Forgets what it has built for ranks of which some have died, or were started again."""
         if self._generation != self.over.generation:
             self._generation = self.over.generation
-            vars(self).pop("layout", None)
+            vars(self).pop("ranks", None)
             self._remove_functions()
 
     @functools.cached_property
-    def layout(self) -> Layout | None:
-        """Which rank has which stages, in a pipeline."""
-        if self.pipeline is None:
-            return None
-        return layout_of(self.pipeline, self.over.rank, self.over.size)
+    def ranks(self) -> MeshRanks | None:
+        """The mesh at work; None where all ranks train the whole model. Collective when first asked
+        for."""
+        return None if self.mesh is None else MeshRanks(self.over, self.mesh)
 
     @property
     def replicas(self) -> list[Replica]:
         """Of the replicas of the model that share the data, the one of each rank."""
         size, mesh = self.over.size, self.mesh
-        if mesh is not None:
-            places = (mesh.place(rank) for rank in range(size))
-            return [Replica(place[DATA], mesh.along(DATA)) for place in places]
-        if self.layout is None:
+        if mesh is None:
             return [Replica(rank, size) for rank in range(size)]
-        number = {rank: r for r, ranks in enumerate(self.layout.ranks) for rank in ranks}
-        return [Replica(number[rank], self.layout.replicas) for rank in range(size)]
+        places = (mesh.place(rank) for rank in range(size))
+        return [Replica(place[DATA], mesh.along(DATA)) for place in places]
 
     @property
     def replica(self) -> Replica | None:
@@ -127,7 +120,6 @@ class Session:
         """The distributed functions of a model, in place."""
         functions = self.functions.get(id(model))
         if functions is None:
-            cut = (self.pipeline, self.layout) if self.pipeline and self.layout else None
             functions = DistributedFunctions(
                 model,
                 self.over,
@@ -135,9 +127,10 @@ class Session:
                 self._wants,
                 self._take_news,
                 self._due_in,
-                cut,
+                self.pipeline,
                 batch_size,
-                (self.mesh, self.layouts) if self.mesh and self.over.size > 1 else None,
+                self.ranks if self.pipeline is not None or self.over.size > 1 else None,
+                self.layouts,
             )
             self.functions[id(model)] = functions
         functions.install()

@@ -83,6 +83,11 @@ class Mesh:
         """The axes along which the work inside of layers is divided."""
         return tuple(name for name in self.names if name not in (DATA, STAGE))
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether there is work inside of layers to divide."""
+        return self.along_all(self.inner) > 1
+
     def along(self, name: str) -> int:
         """How many ranks there are along an axis; 1 along one that it does not have."""
         return dict(self.axes).get(name, 1)

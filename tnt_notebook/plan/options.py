@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
-from tnt_notebook.errors import ScheduleError
+from tnt_notebook.errors import MeshError, ScheduleError
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.family import Maker
+from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
 from tnt_notebook.sizes import parsed_size
 
 #: Who lies on neighbouring ranks: the stages of a pipeline, or the replicas of a stage.
@@ -115,6 +116,40 @@ class Pipeline:
         if isinstance(self.memory_limit, str):
             return parsed_size(self.memory_limit)
         return float("inf") if self.memory_limit is None else self.memory_limit
+
+    def mesh_of(self, ranks: int, mesh: Mesh | None = None) -> Mesh:
+        """The mesh of such pipelines: with an axis ``stage``, and ``data`` for their replicas.
+
+        Args:
+            mesh: with the axes along which the layers of each stage are divided; where it has none
+                for the stages, they stand before these.
+
+        Raises:
+            ScheduleError: the ranks cannot be shared out evenly.
+            MeshError: they do not fill the mesh, or it has another number of stages.
+        """
+        if mesh is not None and STAGE in mesh.names:
+            if mesh.along(STAGE) != self.stages:
+                raise MeshError(
+                    f"The mesh {mesh} has {mesh.along(STAGE)} stages, and the pipeline "
+                    f"{self.stages}: say it once."
+                )
+            if self.placement != "pipeline":
+                raise MeshError(
+                    f"The mesh {mesh} says by the order of its axes which ranks are neighbours: "
+                    "leave the placement of the pipeline out."
+                )
+            return mesh.of(ranks)
+        if mesh is None and ranks % self.stages:
+            raise ScheduleError(
+                f"{ranks} ranks cannot form pipelines of {self.stages} stages: the number of ranks "
+                f"must be a multiple of {self.stages}."
+            )
+        inner = dict(mesh.axes) if mesh is not None else {}
+        data = {DATA: inner.pop(DATA)} if DATA in inner else {}
+        along = dict(Mesh(**data, **{STAGE: self.stages}, **inner).of(ranks).axes)
+        first = (STAGE, DATA) if self.placement == "replicas" else (DATA, STAGE)
+        return Mesh(**{name: along[name] for name in (*first, *inner)})
 
     def rows_of(self, batch_size: int, replicas: int) -> int:
         """Samples of the largest micro-batch, of a batch that replicas share."""

@@ -139,8 +139,7 @@ class FitCheckpoints:
         logs = in_python(self._functions.caught_up()) or logs
         if not self._functions.setting.exchange.keeps_ranks_equal:
             self._functions.settle()
-        if self._functions.mesh is not None:
-            self._functions.mesh.weights.gather()
+        self._functions.join_blocks()
         writers = self._owners() if run.options.folder is not None else []
         in_memory = run.options.in_memory
         wanted = None if in_memory else [rank == run.over.rank for rank in writers]

@@ -140,6 +140,32 @@ class Program:
         Returns:
             What the model returns, whole.
         """
+        structure = self.graph.output_structure
+        found = self.run_part(
+            inputs, ranks, training, range(len(self.ways)), keras.tree.flatten(structure), over_data
+        )
+        return keras.tree.map_structure(lambda n: found[n], structure)
+
+    def run_part(
+        self,
+        inputs: Mapping[int, Any],
+        ranks: MeshRanks,
+        training: bool,
+        calls: range,
+        wanted: Sequence[int],
+        over_data: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
+        called: Callable[[Call], None] = lambda call: None,
+    ) -> dict[int, Any]:
+        """Makes some of the calls, as those of a stage.
+
+        Args:
+            inputs: what these take that others make, whole, by value.
+            wanted: the values that are to be given.
+            called: called after each call, with it.
+
+        Returns:
+            The values, whole.
+        """
         graph = self.graph
         parts = {value: (tensor, WHOLE) for value, tensor in inputs.items()}
         made: dict[tuple[int, Demand], Any] = {}
@@ -153,7 +179,9 @@ class Program:
                 made[value, demand] = converted(tensor, shape, layout, demand, ranks, name)
             return made[value, demand]
 
-        for site, ways in zip(self.sites, self.ways, strict=True):
+        for site, ways in zip(
+            self.sites[calls.start : calls.stop], self.ways[calls.start : calls.stop], strict=True
+        ):
             call = site.call
             values = {
                 value: taken(value, demand_of(ways, place))
@@ -168,4 +196,5 @@ class Program:
                 given = [values[n] for n in call.gives]
             for place, (value, tensor) in enumerate(zip(call.gives, given, strict=True)):
                 parts[value] = tensor, layout_of(ways, place)
-        return keras.tree.map_structure(lambda n: taken(n, Demand()), graph.output_structure)
+            called(call)
+        return {value: taken(value, Demand()) for value in dict.fromkeys(wanted)}

@@ -33,7 +33,7 @@ from tnt_notebook.parallel.norm import sum_over_ranks
 from tnt_notebook.parallel.pipeline.graph import standardized
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.step import Setting, Step
-from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
+from tnt_notebook.plan.mesh import DATA, Layouts
 
 #: The batch size for which layouts are chosen where it is not known.
 _USUAL_BATCH_SIZE = 32
@@ -50,12 +50,12 @@ class MeshSteps:
         self,
         setting: Setting,
         model: keras.Model,
-        mesh: Mesh,
-        layouts: Layouts,
+        ranks: MeshRanks,
+        layouts: Layouts | None = None,
         batch_size: int | None = None,
     ) -> None:
         self._setting, self._model = setting, model
-        self._ranks = ranks = MeshRanks(setting.over, mesh)
+        self._ranks, mesh = ranks, ranks.mesh
         self._data = ranks.group([DATA])
         self._graph = surveyed(model)
         samples = -(-(batch_size or _USUAL_BATCH_SIZE) // mesh.along(DATA))
@@ -124,7 +124,7 @@ class MeshSteps:
 
         with contextlib.ExitStack() as stack:
             stack.enter_context(replaced(type(model), "call", call))
-            stack.enter_context(self.weights.regularized_as_a_whole())
+            stack.enter_context(self.weights.blocks.regularized_as_a_whole())
             if training:
                 trained = model.trainable_variables
                 stack.enter_context(self.weights.seen_as_a_whole(trained))

@@ -8,12 +8,12 @@ import keras
 
 from tnt_notebook.parallel.pipeline.cut import best_cut
 from tnt_notebook.parallel.pipeline.graph import wiring_of
-from tnt_notebook.parallel.pipeline.layout import layout_of
 from tnt_notebook.parallel.pipeline.profile import Report, profile_of
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.families import make
+from tnt_notebook.plan.mesh import DATA
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import partition
 from tnt_notebook.plan.prediction import PipelinePlan, plan_of
@@ -37,7 +37,7 @@ class Planner:
         """What to expect of a pipeline. Raises ModelError if the model cannot be cut so,
         ScheduleError if there is no such schedule or the ranks cannot form such pipelines."""
         ranks = max(self._ranks, pipeline.stages)
-        replicas = layout_of(pipeline, 0, ranks).replicas
+        replicas = pipeline.mesh_of(ranks).along(DATA)
         check_model(self._model, self._graph, pipeline.micro_batches * replicas)
         schedule = make(
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import channels, ops
 from tnt_notebook.parallel.data import Share
-from tnt_notebook.parallel.pipeline.layout import Place, Plan
+from tnt_notebook.parallel.pipeline.place import Place, Plan
 
 
 def ranks_without_data(plan: Plan) -> tuple[int, ...]:

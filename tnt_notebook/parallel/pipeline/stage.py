@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -21,6 +21,8 @@ from tnt_notebook.keras.losses import as_summand, own_losses, weight_losses
 from tnt_notebook.keras.state import call_needs_trial, tensor_of
 from tnt_notebook.parallel.combine import known_rules
 from tnt_notebook.parallel.interpose import recorded_assignments
+from tnt_notebook.parallel.layers.program import Program
+from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.pipeline.graph import Call, Graph, layers_of, trained_values
 from tnt_notebook.parallel.pipeline.layer_trial import found_rule, refuse_mixed_samples
 from tnt_notebook.parallel.pipeline.packing import unpacked
@@ -33,6 +35,25 @@ from tnt_notebook.plan.partition import Partition, Stage
 Finish = Callable[[Any, list[tf.Tensor]], list[tf.Tensor]]
 
 
+class Division(NamedTuple):
+    """How layers are divided, and the ranks that do so: those of a replica at the same stage."""
+
+    program: Program
+    ranks: MeshRanks
+
+    def run(
+        self,
+        values: dict[int, Any],
+        training: bool,
+        calls: range,
+        wanted: Sequence[int],
+        called: Callable[[Call], None],
+    ) -> dict[int, Any]:
+        """Makes calls of a stage on blocks; gives what is wanted, whole, beside the values."""
+        found = self.program.run_part(values, self.ranks, training, calls, wanted, called=called)
+        return values | found
+
+
 @dataclass(frozen=True)
 class StageModel:
     """The part of a model that one stage runs.
@@ -42,6 +63,7 @@ class StageModel:
         values: what it is called on: values of earlier stages, then inputs of the model.
         regularized: layers whose weights add to the loss here; a shared layer's only once.
         trained: values of the whole model that gradients flow through.
+        division: how its layers are divided over a mesh; None: they are not.
     """
 
     model: keras.Model
@@ -51,6 +73,7 @@ class StageModel:
     is_last: bool
     regularized: tuple[keras.Layer, ...]
     trained: frozenset[int]
+    division: Division | None = None
 
     @property
     def calls(self) -> list[Call]:
@@ -80,10 +103,19 @@ class StageModel:
             for value, tensor in zip(self.values, tensors, strict=True)
         }
         losses: list[Any] = []
-        for call in self.calls:
-            call.run(values, training)
+
+        def called(call: Call) -> None:
             if isinstance(call.operation, keras.Layer):
-                losses += own_losses(call.operation)
+                losses.extend(own_losses(call.operation))
+
+        if self.division is None:
+            for call in self.calls:
+                call.run(values, training)
+                called(call)
+        else:
+            wanted = [*self.stage.gives, *(self.graph.outputs if self.is_last else ())]
+            calls = range(self.stage.begin, self.stage.end)
+            values = self.division.run(values, training, calls, wanted, called)
         for layer in self.regularized:
             losses += weight_losses(layer)
         return values, [as_summand(self.model, loss) for loss in losses]
@@ -93,7 +125,9 @@ class StageModel:
         return keras.tree.map_structure(lambda n: values[n], self.graph.output_structure)
 
 
-def stage_models(model: keras.Model, graph: Graph, cut: Partition) -> list[StageModel]:
+def stage_models(
+    model: keras.Model, graph: Graph, cut: Partition, division: Division | None = None
+) -> list[StageModel]:
     """The stages of a model. Raises ModelError where a cut goes through something that cannot be
     sent."""
     for edge in cut.edges:
@@ -116,7 +150,7 @@ def stage_models(model: keras.Model, graph: Graph, cut: Partition) -> list[Stage
         own = tuple(layer for layer in layers if id(layer) not in regularized)
         regularized.update(id(layer) for layer in own)
         is_last = number == len(cut.stages) - 1
-        stages.append(StageModel(model, graph, stage, number, is_last, own, trained))
+        stages.append(StageModel(model, graph, stage, number, is_last, own, trained, division))
     return stages
 
 

@@ -26,21 +26,24 @@ from tnt_notebook.parallel.combine import Change, combine_changes, known_rules
 from tnt_notebook.parallel.data import Share, rows, samples_of, unpack
 from tnt_notebook.parallel.data_parallel import gather_rows
 from tnt_notebook.parallel.interpose import drawn_apart, gate, interposed_losses
+from tnt_notebook.parallel.layers.choose import chosen
+from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.pipeline.cut import agreed_begins, described
 from tnt_notebook.parallel.pipeline.divisors import divisors_of
 from tnt_notebook.parallel.pipeline.graph import standardized, wiring_of
-from tnt_notebook.parallel.pipeline.layout import Layout, Place, Plan
 from tnt_notebook.parallel.pipeline.packing import packed
+from tnt_notebook.parallel.pipeline.place import Place, Plan
 from tnt_notebook.parallel.pipeline.readers import ranks_without_data, share_of_pipeline
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.runtime import MicroBatch, PipelineStep
-from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
+from tnt_notebook.parallel.pipeline.stage import Division, StageFunctions, stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.weights import Weights
 from tnt_notebook.parallel.step import Setting, Step, traced_as
 from tnt_notebook.parallel.whole_batch import mixes_samples
 from tnt_notebook.plan.families import make
+from tnt_notebook.plan.mesh import DATA, STAGE, Layouts
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import partition
 from tnt_notebook.plan.schedule import Schedule
@@ -66,17 +69,19 @@ class PipelineSteps:
         setting: Setting,
         model: keras.Model,
         pipeline: Pipeline,
-        layout: Layout,
+        ranks: MeshRanks,
+        layouts: Layouts | None = None,
         batch_size: int | None = None,
     ) -> None:
-        self._setting, self._model, self._layout = setting, model, layout
+        self._setting, self._model, self._ranks = setting, model, ranks
         self._graph = surveyed(model)
-        self._parts = pipeline.micro_batches * layout.replicas
+        replicas, position = ranks.mesh.along(DATA), ranks.place[STAGE]
+        self._parts = pipeline.micro_batches * replicas
         check_model(model, self._graph, self._parts)
         schedule = make(
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
-        expected = pipeline.rows_of(batch_size or _USUAL_BATCH_SIZE, layout.replicas)
+        expected = pipeline.rows_of(batch_size or _USUAL_BATCH_SIZE, replicas)
         begins = agreed_begins(setting.over, model, self._graph, pipeline, schedule, expected)
         cut = partition(wiring_of(self._graph), begins)
         if 2 * len(cut.edges) * schedule.micro_batches > channels.EDGES.count:
@@ -88,13 +93,19 @@ class PipelineSteps:
         self._plan = Plan(cut, schedule, pipeline.recompute)
         #: What step traces say of the cut.
         self.described = described(self._graph, pipeline, cut)
-        self._own = schedule.stages_of(layout.position)
-        self._place = Place(setting.over, layout.ranks[layout.replica], layout.position)
+        self._own = schedule.stages_of(position)
+        self._place = Place(setting.over, ranks.mesh.line(setting.over.rank, [STAGE]), position)
         self._is_last = schedule.stages - 1 in self._own
         self._drawn: set[int] = set()  # ids of the states of random generators
         # The ranks that have the same stages, in all replicas.
-        self._peers = setting.over.split(layout.position) if layout.replicas > 1 else None
-        self.reads = layout.position not in ranks_without_data(self._plan)
+        self._peers = ranks.group([DATA]) if replicas > 1 else None
+        # Of ranks that divide the work of a stage, and have the same metrics, one speaks.
+        self._counts = ranks.is_first_beside([DATA, STAGE])
+        self._division: Division | None = None
+        if ranks.mesh.is_divided:
+            program = chosen(self._graph, ranks.mesh, expected, layouts=layouts)
+            self._division = Division(program, ranks)
+        self.reads = position not in ranks_without_data(self._plan)
         self.weights = self._compiled()
 
     @property
@@ -105,11 +116,11 @@ class PipelineSteps:
     def compiled_again(self) -> None:
         """Goes by the model's loss, metrics and trainable weights as they are now. Collective."""
         check_model(self._model, self._graph, self._parts)
-        self.weights.holding.gather()
+        self.weights.gather()
         self.weights = self._compiled()
 
     def _compiled(self) -> Weights:
-        self._all_stages = stage_models(self._model, self._graph, self._plan.cut)
+        self._all_stages = stage_models(self._model, self._graph, self._plan.cut, self._division)
         self._functions: dict[Any, dict[int, StageFunctions]] = {}
         return Weights(
             self._setting.over,
@@ -117,7 +128,8 @@ class PipelineSteps:
             self._model,
             self._all_stages,
             self._plan.schedule.rank_of,
-            self._layout,
+            self._ranks,
+            self._division.program.weights if self._division else {},
         )
 
     # Steps --------------------------------------------------------------------------------
@@ -161,7 +173,7 @@ class PipelineSteps:
             _, results = step.forward()
             self._combine_state(step, share, "predict")
             outputs = [None] * len(self._graph.outputs)
-            if self._is_last:
+            if self._is_last and self._counts:
                 parts = [
                     [tensor[: micro.labels[0]] for tensor in tensors]
                     for micro, tensors in zip(step.micro_batches, results, strict=True)
@@ -228,7 +240,7 @@ class PipelineSteps:
         if key not in self._functions:
             structure = keras.tree.map_structure(lambda leaf: leaf is not None, labels)
             # They are functions of their own, whatever is traced around them.
-            with tf.init_scope(), drawn_apart(self._layout.replica, self._drawn):
+            with tf.init_scope(), drawn_apart(self._ranks.place[DATA], self._drawn):
                 self._functions[key] = self._trace(phase, specs, structure, len(divisors))
         for stage in self._functions[key].values():
             stage.state.begin()
@@ -245,19 +257,25 @@ class PipelineSteps:
         kinds = "F"
         if phase == "train":
             kinds = "FIW" if self._plan.schedule.splits_backward() else "FB"
-        return {
-            stage.number: StageFunctions(
-                stage,
-                specs if stage.is_last else specs[:2],
-                finish,
-                kinds,
-                recompute=self._plan.recompute,
-                training=phase == "train",
-                predicts=phase == "predict",
-                drawn=self._drawn,
-            )
-            for stage in (self._all_stages[number] for number in self._own)
-        }
+        functions, count = {}, len(self._all_stages)
+        for stage in (self._all_stages[number] for number in self._own):
+            # Ranks of other stages do not count the channels of its conversions.
+            number = _PHASES.index(phase) * count + stage.number
+            with (
+                ops.channels(channels.CONVERSIONS.part(number, len(_PHASES) * count)),
+                self.weights.blocks.regularized_as_a_whole(),
+            ):
+                functions[stage.number] = StageFunctions(
+                    stage,
+                    specs if stage.is_last else specs[:2],
+                    finish,
+                    kinds,
+                    recompute=self._plan.recompute,
+                    training=phase == "train",
+                    predicts=phase == "predict",
+                    drawn=self._drawn,
+                )
+        return functions
 
     def _combine_state(self, step: PipelineStep, share: Share, phase: str) -> None:
         """Gives what layers change themselves the values that one process would have."""
@@ -317,7 +335,7 @@ class PipelineSteps:
         rules = known_rules(self._model)
         return [
             # Every stage adds its losses to that of the batch, not those with samples alone.
-            Change(v, tf.identity(tensor_of(v)), rules.get(id(v), "sum"), always_adds=True)
+            Change(v, tf.identity(tensor_of(v)), rules.get(id(v), "sum"), self._counts)
             for v in self._model.metrics_variables
         ]
 
@@ -325,7 +343,8 @@ class PipelineSteps:
         self, loss: Any, share: Share, over: World, metrics: Sequence[Change]
     ) -> dict[str, Any]:
         model = self._model
-        counts = share.local if self._is_last else tf.constant(0, tf.int64)
+        speaks = self._is_last and self._counts
+        counts = share.local if speaks else tf.constant(0, tf.int64)
         tracker = loss_tracker(model)
         total = tf.cast(share.total, tf.float32)
         tracker.total.assign_add(tf.cast(loss * total, tracker.total.dtype))

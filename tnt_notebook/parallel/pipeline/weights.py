@@ -1,14 +1,14 @@
 """Which ranks have which weights in a pipeline, and who exchanges gradients with whom.
 
-Every rank has its stages' weights and their optimizer state while it trains. A model that was built
-with ``tnt.lazy()`` is never whole.
+Every rank has its stages' weights and their optimizer state while it trains, of those that are cut
+on the mesh its blocks. A model that was built with ``tnt.lazy()`` is never whole.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, World, channels, ops
 from tnt_notebook.errors import ModelError
-from tnt_notebook.keras.absent import is_lazy
+from tnt_notebook.keras.absent import is_here, is_lazy
 from tnt_notebook.keras.optimizers import (
     is_multi,
     trained_by,
@@ -24,10 +24,16 @@ from tnt_notebook.keras.optimizers import (
 )
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.holders import Holding, slot_of
+from tnt_notebook.parallel.layers.program import WeightLayout
+from tnt_notebook.parallel.layers.ranks import MeshRanks
+from tnt_notebook.parallel.layers.weight_blocks import WeightBlocks
 from tnt_notebook.parallel.parted import seen_as_a_whole
 from tnt_notebook.parallel.pipeline.groups import OverGroups
-from tnt_notebook.parallel.pipeline.layout import Layout
 from tnt_notebook.parallel.pipeline.stage import StageModel
+from tnt_notebook.plan.mesh import DATA, STAGE
+
+#: Of weights: the positions that have them, and the axes over which gradients are added up.
+_Key = tuple[tuple[int, ...], tuple[str, ...]]
 
 #: Of an exchange of gradients, at least.
 _CHANNELS_OF_GROUP = 64
@@ -37,8 +43,11 @@ class Weights:
     """The weights of a model in stages, each at its position in the pipeline. Made on all ranks at
     once.
 
+    Args:
+        layouts: of the weights that are cut, by id.
+
     Attributes:
-        holding: how the model is whole.
+        blocks: of the weights that are cut.
     """
 
     def __init__(
@@ -48,15 +57,35 @@ class Weights:
         model: keras.Model,
         stages: Sequence[StageModel],
         rank_of: Sequence[int],
-        layout: Layout,
+        ranks: MeshRanks,
+        layouts: Mapping[int, WeightLayout],
     ) -> None:
         self._over, self._model = over, model
+        self.blocks = WeightBlocks(model, layouts, ranks)
         self.exchange = OverGroups(exchange, self.groups, self.seen_as_a_whole)
-        self._stages, self._rank_of, self._layout = stages, rank_of, layout
+        self._stages, self._rank_of, self._ranks = stages, rank_of, ranks
+        self._position = ranks.place[STAGE]
         self._holders = self._find_holders()
         self._stands_in_for = self._find_stand_ins()
         self._groups = self._make_groups(over)
-        self.holding = Holding(over, self._holders_of_all, any(map(is_lazy, model.variables)))
+        self._holding = Holding(over, self.holders, any(map(is_lazy, model.variables)))
+
+    @property
+    def stay_apart(self) -> bool:
+        """Whether the model is never gathered, unless that is asked for."""
+        return self._holding.stay_apart
+
+    def part(self) -> None:
+        """Leaves to each rank what it trains. Local; cheap if it is so already."""
+        self._holding.part()
+        self.blocks.part(is_here)
+
+    def gather(self, ranks: Iterable[int] | None = None) -> None:
+        """Makes the model whole on some ranks; default: on all, unless it stays apart.
+        Collective."""
+        if ranks is not None or not self.stay_apart:
+            self.blocks.join()
+        self._holding.gather(ranks)
 
     def groups(
         self, variables: Sequence[keras.Variable]
@@ -64,25 +93,27 @@ class Weights:
         """The ranks that have the same weights: replicas, and stages that share. Of each such group
         its variables among these, by place, and whether several stages have them. What is exchanged
         before the next one is asked for has channels of its own."""
-        for number, (holders, group) in enumerate(self._groups.items()):
-            chosen = [i for i, v in enumerate(variables) if self._holders[id(v)] == holders]
+        for number, (key, group) in enumerate(self._groups.items()):
+            chosen = [i for i, v in enumerate(variables) if self._key(v) == key]
             if chosen:
                 # Ranks outside of the group do not count its channels.
                 with ops.channels(channels.GRADIENTS.part(number, len(self._groups))):
-                    yield group, chosen, len(holders) > 1
+                    yield group, chosen, len(key[0]) > 1
 
     @contextlib.contextmanager
     def seen_as_a_whole(self, variables: Sequence[keras.Variable]) -> Iterator[None]:
         """Inside, an optimizer that is given the gradients of this rank's variables clips them by
         the norm of all, and leaves a step out if any gradient of any rank is not finite.
         """
-        with seen_as_a_whole(self._over, self._model.optimizer, variables, self._counts):
+        with (
+            seen_as_a_whole(self._over, self._model.optimizer, variables, self._counts),
+            self.blocks.norms_of_whole(variables),
+        ):
             yield
 
     def _counts(self, variable: keras.Variable) -> bool:
         """Whether it is for this rank to speak for a variable that several may have."""
-        first = self._holders[id(variable)][0] == self._layout.position
-        return first and self._layout.replica == 0
+        return self._holders[id(variable)][0] == self._position and self.blocks.counts(variable)
 
     def completed(self, gradients: dict[int, Any]) -> dict[int, Any]:
         """Gradients by id of the variable, with 0 for what this rank stands in for."""
@@ -103,7 +134,7 @@ class Weights:
                 smallest = min(trainable, key=lambda v: math.prod(v.shape))
                 holders = self._holders[id(smallest)]
                 self._holders[id(smallest)] = tuple(sorted({*holders, *idle}))
-                if self._layout.position in idle:
+                if self._position in idle:
                     mine.append(smallest)
         return mine
 
@@ -125,21 +156,35 @@ class Weights:
                 holders.setdefault(id(variable), set()).add(position)
         return {key: tuple(sorted(positions)) for key, positions in holders.items()}
 
-    def _make_groups(self, over: World) -> dict[tuple[int, ...], Communicator]:
-        """For each set of positions that share weights, its ranks in all replicas. Collective."""
-        trainable = {id(v) for v in self._model.trainable_variables}
-        sets = sorted({held for key, held in self._holders.items() if key in trainable})
-        if len(sets) * _CHANNELS_OF_GROUP > channels.GRADIENTS.count:
-            raise ModelError("Too many sets of stages share weights. Ask for fewer stages.")
-        return {
-            positions: over.split(int(self._layout.position in positions)) for positions in sets
-        }
+    def _key(self, variable: keras.Variable) -> _Key:
+        summed = self.blocks.layout_of(variable).summed | {DATA}
+        axes = tuple(name for name in self._ranks.mesh.names if name in summed)
+        return self._holders[id(variable)], axes
 
-    def _holders_of_all(self) -> list[tuple[keras.Variable, list[int]]]:
+    def _make_groups(self, over: World) -> dict[_Key, Communicator]:
+        """For each set of positions that share weights, and of axes over which gradients of these
+        are added up, the ranks that do so. Collective."""
+        held = [v for v in self._model.trainable_variables if id(v) in self._holders]
+        keys = sorted({self._key(variable) for variable in held})
+        if len(keys) * _CHANNELS_OF_GROUP > channels.GRADIENTS.count:
+            raise ModelError("Too many sets of stages share weights. Ask for fewer stages.")
+        ranks, mesh = self._ranks, self._ranks.mesh
+        groups: dict[_Key, Communicator] = {}
+        for positions, axes in keys:
+            if len(positions) == 1:
+                groups[positions, axes] = ranks.group(axes)
+                continue
+            others = {n: at for n, at in ranks.place.items() if n not in {*axes, STAGE}}
+            line = 1 + mesh.rank(others) if self._position in positions else 0
+            groups[positions, axes] = over.split(line)
+        return groups
+
+    def holders(self) -> list[tuple[keras.Variable, list[int]]]:
         """Each variable of the model and its optimizer, with the ranks that work with it."""
-        layout, model = self._layout, self._model
+        mesh, model = self._ranks.mesh, self._model
+        position_of = [mesh.place(rank)[STAGE] for rank in range(mesh.size)]
         ranks_of = {
-            key: sorted(ranks[p] for p in positions for ranks in layout.ranks)
+            key: [rank for rank, position in enumerate(position_of) if position in positions]
             for key, positions in self._holders.items()
         }
         result = [(v, ranks_of[id(v)]) for v in model.variables if id(v) in ranks_of]
