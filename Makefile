@@ -15,6 +15,7 @@
 #                          the folder that TNT_BENCH_VENVS names; make contestants puts them there
 # make bench-pipeline      schedules of pipelines, beside one rank alone and torch's
 # make bench-exchange      what ranks do with their gradients, beside ranks alone and torch's DDP
+# make bench-layouts       layers divided among ranks, beside one rank alone, torch and plain MPI
 # make bench-input         images that are decoded by one rank each, beside whole batches on all ranks
 # make proxy    JupyterHub's proxy, for tests/hub, from npm into .local/proxy
 # make clean    remove what the other targets made
@@ -60,7 +61,7 @@ export XDG_DATA_HOME := $(LOCAL)/share
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline bench-exchange bench-input campaign contestants check docs pictures tutorials format test-kernels clean
+.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline bench-exchange bench-layouts bench-input campaign contestants check docs pictures tutorials format test-kernels clean
 
 setup: $(READY)
 
@@ -159,7 +160,7 @@ test-gpu:
 	$(CHOSEN) -m pytest tests/gpu
 	$(CHOSEN) -m tests.benchmarks.gpu
 
-bench bench-comm bench-pipeline bench-exchange bench-input: export TNT_THOROUGH := $(THOROUGH)
+bench bench-comm bench-pipeline bench-exchange bench-layouts bench-input: export TNT_THOROUGH := $(THOROUGH)
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks bench
@@ -175,6 +176,9 @@ bench-pipeline: $(READY)
 
 bench-exchange: $(READY)
 	$(BIN)/python -m tests.benchmarks exchange $(RESULTS)
+
+bench-layouts: $(READY)
+	$(BIN)/python -m tests.benchmarks layouts $(RESULTS)
 
 bench-input: $(READY)
 	$(BIN)/python -m tests.benchmarks input $(RESULTS)

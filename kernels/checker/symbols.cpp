@@ -16,6 +16,21 @@ std::uint64_t total(int operation, int size) {
   return total;
 }
 
+std::vector<Piece> expected_flows(const Task& task, int operation) {
+  std::vector<std::size_t> given(task.size);  // so far, by each rank
+  std::vector<Piece> pieces;
+  std::size_t begin = 0;
+  for (const Flow& flow : task.flows) {
+    if (flow.to == task.rank) {
+      const Content content = contribution(operation, flow.from).after(given[flow.from]);
+      pieces.push_back({begin, begin + flow.count, content});
+      begin += flow.count;
+    }
+    given[flow.from] += flow.count;
+  }
+  return pieces;
+}
+
 }  // namespace
 
 void append(std::vector<Piece>& pieces, const Piece& piece) {
@@ -53,6 +68,7 @@ std::vector<Piece> expected_result(const Task& task, int operation) {
     }
     case Collective::broadcast: return {{0, task.count, contribution(operation, task.root)}};
     case Collective::barrier: return {};
+    case Collective::alltoallv: return expected_flows(task, operation);
     case Collective::allgather:
     case Collective::alltoall: break;
   }

@@ -9,7 +9,7 @@ namespace tnt {
 #define TNT_FAMILIES(row)                                                                \
   row(ring) row(recursive_doubling) row(rabenseifner) row(double_tree) row(hierarchical) \
       row(direct) row(binomial) row(chain) row(bruck) row(pairwise) row(dissemination)   \
-          row(direct_block)
+          row(direct_block) row(direct_flow) row(spread)
 
 #define TNT_DECLARE(family) std::vector<Algorithm> family##_algorithms();
 TNT_FAMILIES(TNT_DECLARE)

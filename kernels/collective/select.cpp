@@ -59,6 +59,9 @@ const std::vector<Rule>& default_rules() {
       {C::alltoall, "pairwise"},
 
       {C::barrier, "dissemination"},
+
+      {C::alltoallv, "direct", {}, N::one},
+      {C::alltoallv, "spread"},
   };
   return rules;
 }

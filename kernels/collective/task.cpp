@@ -10,6 +10,15 @@ std::size_t own_block(const Task& task) {
   return task.offsets[task.rank + 1] - task.offsets[task.rank];
 }
 
+// Elements of the flows that are meant.
+template <class Meant>
+std::size_t flowing(const Task& task, Meant&& meant) {
+  std::size_t count = 0;
+  for (const Flow& flow : task.flows)
+    if (meant(flow)) count += flow.count;
+  return count;
+}
+
 }  // namespace
 
 std::size_t whole_count(const Task& task) {
@@ -23,12 +32,16 @@ std::size_t whole_count(const Task& task) {
 }
 
 std::size_t input_count(const Task& task) {
+  if (task.collective == Collective::alltoallv)
+    return flowing(task, [&](const Flow& flow) { return flow.from == task.rank; });
   if (task.collective == Collective::allgather) return own_block(task);
   if (task.collective == Collective::broadcast && task.rank != task.root) return 0;
   return whole_count(task);
 }
 
 std::size_t output_count(const Task& task) {
+  if (task.collective == Collective::alltoallv)
+    return flowing(task, [&](const Flow& flow) { return flow.to == task.rank; });
   if (task.collective == Collective::reduce_scatter) return own_block(task);
   if (task.collective == Collective::reduce && task.rank != task.root) return 0;
   return whole_count(task);
@@ -40,6 +53,8 @@ std::size_t input_begin(const Task& task) {
 }
 
 std::size_t output_begin(const Task& task) {
+  // Behind the input, as the two are never the same memory.
+  if (task.collective == Collective::alltoallv) return input_count(task);
   const bool at_block = task.collective == Collective::reduce_scatter;
   return at_block ? task.offsets[task.rank] : 0;
 }

@@ -17,14 +17,26 @@ enum class Collective : std::uint8_t {
   reduce,          // input[count] of all, reduced -> output[count] of the root
   alltoall,        // block q of input[size * count] of rank r -> block r of output of rank q
   barrier,         // nobody leaves before all have entered
+  alltoallv,       // flows of input of one rank -> output of another: see Task::flows
 };
-inline constexpr const char* collective_names[] = {
-    "allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall", "barrier"};
+inline constexpr const char* collective_names[] = {"allreduce", "reduce_scatter", "allgather",
+                                                   "broadcast", "reduce",         "alltoall",
+                                                   "barrier",   "alltoallv"};
 
 inline const char* name_of(Collective collective) {
   const auto number = static_cast<std::size_t>(collective);
   return number < std::size(collective_names) ? collective_names[number] : "unknown collective";
 }
+
+// So many elements go from one rank to another, or to itself.
+struct Flow {
+  int from = 0, to = 0;
+  std::size_t count = 0;
+
+  bool operator==(const Flow& other) const {
+    return from == other.from && to == other.to && count == other.count;
+  }
+};
 
 struct Task {
   Collective collective = Collective::allreduce;
@@ -41,6 +53,9 @@ struct Task {
   // one block, at offsets[rank]. Without it the schedule copies from Memory::input and to
   // Memory::output, which may be the same memory, or no element in common.
   bool in_place = false;
+  // Of an alltoallv, those of all ranks, in an order that they agree on: a rank's input has the
+  // elements that it gives, and its output those that it gets, flow after flow. `count` is the sum.
+  std::vector<Flow> flows = {};
 };
 
 // Elements that the rank of the task gives, and that it gets.

@@ -52,7 +52,7 @@ struct Plan {
   std::string asked;  // the algorithm's name, or empty
   std::shared_ptr<const Schedule> schedule;
   int algorithm = 0;         // its number
-  std::uint64_t blocks = 0;  // a hash of the offsets; 0 without any
+  std::uint64_t blocks = 0;  // a hash of the offsets or flows; 0 without any
 };
 
 struct Bucket {

@@ -9,7 +9,7 @@
 namespace tnt {
 
 // `algorithm`: its number in algorithms(); the last number: a caller's own schedule. `blocks`: a
-// hash of the request's offsets, 0 without any.
+// hash of the request's offsets or flows, 0 without any.
 Heading heading_of(const Request& request, int algorithm, std::uint64_t blocks);
 
 // "allreduce (sum) of 8192 float32 by ring"

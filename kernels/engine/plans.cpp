@@ -66,7 +66,8 @@ const Plan& Engine::plan(Bucket& bucket) {
     return task.collective == request.collective && task.count == request.count &&
            task.element_bytes == element_bytes && task.root == request.root &&
            task.in_place == request.in_place && plan.group == request.group &&
-           task.offsets == request.offsets && plan.asked == request.algorithm;
+           task.offsets == request.offsets && task.flows == request.flows &&
+           plan.asked == request.algorithm;
   };
   const auto found = std::find_if(plans.begin(), plans.end(), fits);
   if (found != plans.end()) {
@@ -74,11 +75,14 @@ const Plan& Engine::plan(Bucket& bucket) {
     return plans.front();
   }
   const Group& group = request.group == nullptr ? *world_ : *request.group;
-  const Task task{request.collective, group.index,  group.size(), request.count,   element_bytes,
-                  request.offsets,    request.root, group.node,   request.in_place};
+  const Task task{request.collective, group.index,  group.size(), request.count,    element_bytes,
+                  request.offsets,    request.root, group.node,   request.in_place, request.flows};
   Plan plan{task, request.group, request.algorithm, request.schedule,
             static_cast<int>(algorithms().size())};
   for (const std::size_t offset : request.offsets) plan.blocks = hash_of(offset, plan.blocks);
+  for (const Flow& flow : request.flows)
+    for (const std::size_t number : {std::size_t(flow.from), std::size_t(flow.to), flow.count})
+      plan.blocks = hash_of(number, plan.blocks);
   if (plan.schedule == nullptr) {
     const Algorithm* algorithm = nullptr;
     if (request.algorithm.empty()) {

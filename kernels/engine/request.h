@@ -100,6 +100,7 @@ struct RequestFacts {
 
 struct Request : RequestFacts {
   std::vector<std::size_t> offsets;  // see Task
+  std::vector<Flow> flows;           // see Task
   Tensors<const std::byte*> inputs;
   Tensors<std::byte*> outputs;
   std::shared_ptr<const Group> group;        // null: all ranks
@@ -111,6 +112,7 @@ struct Request : RequestFacts {
   void reset() {
     static_cast<RequestFacts&>(*this) = {};
     offsets.clear();
+    flows.clear();
     inputs.clear();
     outputs.clear();
     group.reset();

@@ -74,6 +74,9 @@ Task task_of(nb::handle given) {
   task.root = field<int>(given, "root");
   task.node = field<std::vector<int>>(given, "node");
   task.in_place = field<bool>(given, "in_place");
+  for (const auto& [from, to, count] :
+       field<std::vector<std::tuple<int, int, std::size_t>>>(given, "flows"))
+    task.flows.push_back({from, to, count});
   return task;
 }
 

@@ -185,6 +185,7 @@ void define_at_once(const Definition& op) {
 
 void define_codes();
 void define_collectives();
+void define_moves();
 void define_servers();
 void define_transfers();
 

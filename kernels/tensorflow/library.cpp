@@ -54,6 +54,7 @@ __attribute__((constructor)) void define_all() {
   try {
     define_codes();
     define_collectives();
+    define_moves();
     define_servers();
     define_transfers();
     const Words begin{"begin: int64"}, now{"now: int64"};

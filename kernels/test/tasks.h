@@ -27,6 +27,20 @@ inline std::vector<std::size_t> uneven_offsets(int size, std::size_t count) {
   return offsets;
 }
 
+// From each rank to itself, its neighbours and one more, about `count` elements in all; some flows
+// are empty, and two ranks may have several.
+inline std::vector<Flow> uneven_flows(int size, std::size_t count) {
+  std::vector<Flow> flows;
+  const auto share = (count + size - 1) / size;
+  for (int rank = 0; rank < size; ++rank) {
+    flows.push_back({rank, (rank + 1) % size, share * (rank % 3) / 4});
+    flows.push_back({rank, rank, share / 2});
+    flows.push_back({(rank + 1) % size, rank, share / 4 + rank % 2});
+    flows.push_back({rank, (rank * 5 + 2) % size, rank % 2 == 0 ? share / 3 : 0});
+  }
+  return flows;
+}
+
 // In all about `count` elements, whatever the collective.
 inline Task make_task(Collective collective, int size, std::size_t count,
                       std::vector<int> node = {}, bool in_place = false) {
@@ -37,6 +51,11 @@ inline Task make_task(Collective collective, int size, std::size_t count,
   task.root = static_cast<int>(count * 7 % size);
   if (collective == Collective::reduce_scatter || collective == Collective::allgather)
     task.offsets = uneven_offsets(size, count);
+  if (collective == Collective::alltoallv) {
+    task.flows = uneven_flows(size, count);
+    task.count = 0;
+    for (const Flow& flow : task.flows) task.count += flow.count;
+  }
   task.node = std::move(node);
   task.in_place = in_place;
   return task;

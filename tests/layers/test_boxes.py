@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tnt_notebook.parallel.layers.boxes import blocks, pieces, turns
+from tnt_notebook.parallel.layers.boxes import blocks, pieces
 from tnt_notebook.parallel.layers.rules.window import Window
 
 
@@ -33,18 +33,6 @@ def test_every_row_that_is_needed_comes_once(case):
     for piece in found:
         begin, end = have[piece.source][1]
         assert begin <= piece.box[1][0] < piece.box[1][1] <= end
-
-
-@given(needs())
-def test_in_a_turn_a_rank_sends_or_receives_once(case):
-    _, have, need = case
-    found = pieces(have, need)
-    in_turns = turns(found)
-    for turn in in_turns:
-        busy = [rank for piece in turn for rank in (piece.source, piece.target)]
-        assert len(set(busy)) == len(busy)
-    away = [piece for piece in found if piece.source != piece.target]
-    assert sorted(map(str, away)) == sorted(str(p) for turn in in_turns for p in turn)
 
 
 @given(

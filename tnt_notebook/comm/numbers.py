@@ -12,6 +12,7 @@ from tnt_notebook.choices import DTYPES
 REDUCTIONS = ("sum", "min", "max", "product")
 COLLECTIVES = (
     "allreduce", "reduce_scatter", "allgather", "broadcast", "reduce", "alltoall", "barrier",
+    "alltoallv",
 )  # fmt: skip
 
 _FLOATS = ("float32", "float64", "bfloat16", "float16")

@@ -13,7 +13,7 @@ import functools
 import itertools
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -181,6 +181,81 @@ def allgather(tensor: tf.Tensor, label: str = "", over: Communicator | None = No
     run_when_ready(gathered, channel)
     gathered.set_shape([None, *tensor.shape[1:]])
     return gathered
+
+
+#: Of some dimensions of an array, from which index up to which.
+Box = Mapping[int, tuple[int, int]]
+
+
+@tf.autograph.experimental.do_not_convert
+def move(
+    tensor: tf.Tensor,
+    pieces: Sequence[tuple[int, int, Box]],
+    given: Box,
+    wanted: Box,
+    fill: float = 0.0,
+    label: str = "",
+    over: Communicator | None = None,
+) -> tf.Tensor:
+    """From what each rank has of an array to what it needs, in one exchange: a gather, a halo
+    exchange, an all-to-all of blocks; pieces that overlap are added up.
+
+    Args:
+        tensor: this rank's box of the array, of one of :data:`MOVED_DTYPES`; of :data:`DTYPES`
+            where pieces overlap. Of dimensions that boxes do not name, ranks have all, the same
+            number on each; it need not be known before the op runs.
+        pieces: those of all ranks: who has it, who needs it, by their indices in ``over``, and the
+            box, by indices of the whole array. The same list on all ranks.
+        given: the box of ``tensor``.
+        wanted: the box of the result.
+        fill: what the result has where no piece comes to it.
+
+    Returns:
+        A tensor of the dtype, and of the shape but for the dimensions of the boxes.
+
+    Raises:
+        ValueError: a piece does not lie in the box that it is to be taken from, or to come to.
+    """
+    over, dims = over or world(), sorted(wanted)
+    label = label or "move"
+    _check_pieces(pieces, given, wanted, dims, over, label)
+    with on_next_channel() as channel:
+        moved: tf.Tensor = library().tnt_move(
+            input=tensor,
+            fill=tf.cast(fill, tensor.dtype),
+            dims=dims,
+            pieces=[n for source, to, box in pieces for n in (source, to, *_ends(box, dims))],
+            given=_ends(given, dims),
+            wanted=_ends(wanted, dims),
+            **address(over, channel, label),
+        )
+    run_when_ready(moved, channel)
+    shape = tensor.shape.as_list()
+    for dim, (begin, end) in wanted.items():
+        shape[dim] = end - begin
+    moved.set_shape(shape)
+    return moved
+
+
+def _ends(box: Box, dims: Sequence[int]) -> list[int]:
+    return [*(box[dim][0] for dim in dims), *(box[dim][1] for dim in dims)]
+
+
+def _check_pieces(
+    pieces: Sequence[tuple[int, int, Box]], given: Box, wanted: Box, dims: Sequence[int],
+    over: Communicator, label: str,
+) -> None:  # fmt: skip
+    for source, target, box in pieces:
+        for rank, outer in ((source, given), (target, wanted)):
+            if not 0 <= rank < over.size:
+                raise ValueError(f"{label}: there is no rank {rank} among {over.size}")
+            if rank == over.rank and not all(
+                outer[dim][0] <= box[dim][0] <= box[dim][1] <= outer[dim][1] for dim in dims
+            ):
+                raise ValueError(
+                    f"{label}: the piece {dict(box)} from rank {source} to rank {target} is not in"
+                    f" the box {dict(outer)} of rank {rank}"
+                )
 
 
 @tf.autograph.experimental.do_not_convert

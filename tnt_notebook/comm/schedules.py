@@ -97,6 +97,10 @@ class Schedule:
     alternates: bool = False
 
 
+#: From rank, to rank, elements.
+Flow = tuple[int, int, int]
+
+
 @dataclass(frozen=True)
 class Task:
     """What a schedule is made for.
@@ -110,6 +114,9 @@ class Task:
         root: of a broadcast or reduce.
         node: number of each rank's node; ranks of one node share memory.
         in_place: the data memory holds the input and takes the output.
+        flows: of an alltoallv, those of all ranks: from whom, to whom, and how many elements. A
+            rank's input has what it gives, and its output what it gets, flow after flow; ``count``
+            is their sum.
     """
 
     collective: str
@@ -121,6 +128,7 @@ class Task:
     root: int = 0
     node: tuple[int, ...] = field(default=())
     in_place: bool = False
+    flows: tuple[Flow, ...] = ()
 
 
 Maker = Callable[[Task], Schedule]
@@ -165,6 +173,7 @@ def check(
     offsets: Sequence[int] = (),
     in_place: bool = False,
     element_bytes: int = 4,
+    flows: Sequence[Flow] = (),
 ) -> None:
     """Proves an algorithm for one size by symbolic execution, with all ranks and no hardware.
 
@@ -178,8 +187,9 @@ def check(
     if collective in ("allgather", "reduce_scatter") and not offsets:
         offsets = [count * r // size for r in range(size + 1)]
     task = Task(
-        collective, 0, size, count, element_bytes, tuple(offsets), root, tuple(node), in_place
-    )
+        collective, 0, size, count, element_bytes, tuple(offsets), root, tuple(node), in_place,
+        tuple(flows),
+    )  # fmt: skip
     if isinstance(algorithm, str):
         problem = _kernels.check(algorithm, task)
     else:

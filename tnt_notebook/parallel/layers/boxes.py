@@ -7,7 +7,7 @@ before 0 and after the end are nobody's: they are filled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 #: From an index up to another one, which is not in it.
@@ -54,22 +54,3 @@ def pieces(have: Sequence[Box], need: Sequence[Box]) -> list[Piece]:
             if all(begin < end for begin, end in box.values()):
                 found.append(Piece(source, target, box))
     return found
-
-
-def turns(found: Iterable[Piece]) -> list[list[Piece]]:
-    """What goes from rank to rank, in turns: in each a rank sends once, or receives once, at most.
-
-    So two ranks never wait for each other on one channel.
-    """
-    result: list[list[Piece]] = []
-    for piece in found:
-        if piece.source == piece.target:
-            continue
-        for turn in result:
-            busy = {rank for other in turn for rank in (other.source, other.target)}
-            if not busy & {piece.source, piece.target}:
-                turn.append(piece)
-                break
-        else:
-            result.append([piece])
-    return result

@@ -2,7 +2,7 @@
 
 In this order: summands are added up; what is cut otherwise than wanted, and wanted whole, is
 gathered; blocks are taken of what is whole; last, in one exchange, blocks become other blocks, or
-get a halo.
+get a halo, and in other dimensions what stands around them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 import tensorflow as tf
 
-from tnt_notebook.parallel.layers.boxes import Box, Range, blocks
+from tnt_notebook.parallel.layers.boxes import Range, blocks
 from tnt_notebook.parallel.layers.layout import Demand, Layout
 from tnt_notebook.parallel.layers.moves import (
     Move,
     deposit,
     fetch,
     gathered,
+    padded,
     rows_of,
     shared,
     sliced,
@@ -48,6 +49,7 @@ def converted(
     work.share()
     work.slice()
     work.exchange()
+    work.pad()
     return work.x
 
 
@@ -71,6 +73,7 @@ class _Conversion:
 
     def __post_init__(self) -> None:
         self.rows = dict(self.demand.rows)
+        self.around = dict(self.demand.around)
 
     def add_up(self) -> None:
         """Sums of blocks, where blocks are wanted; sums of the whole elsewhere."""
@@ -130,10 +133,20 @@ class _Conversion:
             self._boxes(names, self.axes, dims, {}),
             self._boxes(names, wanted, dims, self.rows),
         )
-        sizes = {dim: self._size(dim) for dim in dims}
+        # Of a tensor that is copied anyway, no other copy is made for these.
+        for dim, (before, after) in self.around.items():
+            size = self._size(dim)
+            have = [box | {dim: (0, size)} for box in have]
+            need = [box | {dim: (-before, size + after)} for box in need]
+        sizes = {dim: self._size(dim) for dim in (*dims, *self.around)}
+        self.around.clear()
         group = self.ranks.group(names)
         move = Move(have, need, sizes, group, f"exchange of {self.label}", self.demand.fill)
         self.x = fetch(self.x, move)
+
+    def pad(self) -> None:
+        if self.around:
+            self.x = padded(self.x, self.around, self.demand.fill)
 
     # What they need ---------------------------------------------------------------------------
 
@@ -171,9 +184,9 @@ class _Conversion:
         axes: dict[int, str],
         dims: Collection[int],
         rows: dict[int, tuple[Range, ...]],
-    ) -> list[Box]:
+    ) -> list[dict[int, Range]]:
         """Of each rank along some axes, its box of these dimensions."""
-        result: list[Box] = []
+        result = []
         for rank in self.ranks.mesh.line(self.ranks.over.rank, names):
             place = self.ranks.mesh.place(rank)
             box: dict[int, Range] = {}

@@ -61,12 +61,15 @@ class Demand:
         divides: the axes along which ranks do different parts of the layer's work: the gradient of
             what they take whole is the sum of what each computes.
         fill: what stands beyond the ends.
+        around: of dimensions that no axis cuts, how many rows are to stand before the first one and
+            after the last.
     """
 
     splits: Splits = ()
     rows: tuple[tuple[int, tuple[Range, ...]], ...] = ()
     divides: frozenset[str] = frozenset()
     fill: float = 0.0
+    around: tuple[tuple[int, Range], ...] = ()
 
     @property
     def axes(self) -> dict[int, str]:

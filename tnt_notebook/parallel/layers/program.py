@@ -42,11 +42,14 @@ def site_of(graph: Graph, call: Call) -> Site:
 def demand_of(ways: Ways, place: int) -> Demand:
     """The layout in which a call takes one of its values."""
     cuts = {axis: cut for axis, way in ways.items() if (cut := way.takes[place]) is not None}
+    taken = {cut.dim for cut in cuts.values()}
+    around = {dim: rows for cut in cuts.values() for dim, rows in cut.around if dim not in taken}
     return Demand(
         splits_of({cut.dim: axis for axis, cut in cuts.items()}),
         tuple((cut.dim, cut.rows) for cut in cuts.values() if cut.rows is not None),
         frozenset(ways),
         next((ways[axis].fill for axis, cut in cuts.items() if cut.rows is not None), 0.0),
+        tuple(sorted(around.items())),
     )
 
 

@@ -54,10 +54,13 @@ class Cut:
     Attributes:
         rows: of each block, which rows are taken; they may overlap, and go beyond the ends.
             Default: :func:`~.boxes.blocks`.
+        around: of other dimensions, where they are not cut, how many rows the layer takes before
+            the first one and after the last.
     """
 
     dim: int
     rows: tuple[Range, ...] | None = None
+    around: tuple[tuple[int, Range], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from tnt_notebook.parallel.layers.boxes import blocks
 from tnt_notebook.parallel.layers.rule import (
@@ -44,34 +43,28 @@ def cuts_in_space(site: Site, parts: int, found: list[Any], fill: float = 0.0) -
     beyond the ends, only if it is known by how much in all dimensions."""
     if site.layer.padding != "valid" and not all(found):
         return
+    # Of a transposed convolution it is the output that has rows less.
+    plain = [(i + 1, w.pad) for i, w in enumerate(found) if type(w) is Window and any(w.pad)]
     for i, window in enumerate(found):
         if window is not None and min(window.size, window.out) >= parts:
             name = name_of(len(site.takes[0]), i + 1)
-            yield Way(name, [Cut(i + 1, window.rows(parts))], [i + 1], fill=fill)
+            yield Way(name, [Cut(i + 1, window.rows(parts), tuple(plain))], [i + 1], fill=fill)
 
 
-def run_in_space(local: Local, fill: float = 0.0) -> list[Any]:
+def run_in_space(local: Local) -> list[Any]:
     """What a layer with windows, and nothing else that is cut, makes of a block."""
-    return local.plain(**padded_elsewhere(local, fill))
+    return local.plain(**padded_already(local))
 
 
-def padded_elsewhere(local: Local, fill: float = 0.0) -> dict[str, str]:
-    """Where a dimension is cut, its padding is there: adds that of the others to the input. Gives
-    the attributes that the layer has then."""
-    value, cut = local.site.call.takes[0], local.cuts_in_rows()
-    if not cut:
-        return {}
-    if local.layer.padding != "valid":
-        x = local.values[value]
-        inner = [(0, 0) if i + 1 in cut else w.pad for i, w in enumerate(windows(local.site))]
-        paddings = [(0, 0), *inner, (0, 0)]
-        local.values[value] = tf.pad(x, paddings, constant_values=tf.cast(fill, x.dtype))
-    return {"padding": "valid"}
+def padded_already(local: Local) -> dict[str, str]:
+    """The attributes that the layer has where a dimension is cut: its padding is there, and that of
+    the others too."""
+    return {"padding": "valid"} if local.cuts_in_rows() else {}
 
 
 def _run(local: Local) -> list[Any]:
     layer, channels = local.layer, local.axes("channels")
-    instead: dict[str, Any] = padded_elsewhere(local)
+    instead: dict[str, Any] = padded_already(local)
     if local.axes("filters"):
         instead["filters"] = layer.kernel.shape[-1]
     if not channels:

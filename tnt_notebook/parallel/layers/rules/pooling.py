@@ -29,11 +29,10 @@ def _of_channels(site: Site, parts: int) -> Iterator[Way]:
         yield Way("channels", [Cut(last)], [len(site.gives[0]) - 1])
 
 
-def _run_max(local: Local) -> list[Any]:
-    return run_in_space(local, _LOWEST)
-
-
-@rule(keras.layers.MaxPooling1D, keras.layers.MaxPooling2D, keras.layers.MaxPooling3D, run=_run_max)
+@rule(
+    keras.layers.MaxPooling1D, keras.layers.MaxPooling2D, keras.layers.MaxPooling3D,
+    run=run_in_space,
+)  # fmt: skip
 def max_pooling(site: Site, parts: int) -> Iterator[Way]:
     if is_channels_last(site):
         yield from cuts_in_space(site, parts, windows(site), _LOWEST)
