@@ -46,8 +46,9 @@ def _listing_exchanges(magic: Callable[..., None]) -> Callable[..., None]:
 @argument(
     "--mesh",
     metavar="AXIS=N,...",
-    help="ranks along named axes: data divides batches, depth, height and width the samples in "
-    "space, any other axis the work of layers as costs least; data may be left out",
+    help="ranks along named axes: data divides batches, stage cuts the model into stages, depth, "
+    "height and width divide samples in space, any other axis the work of layers as costs least; "
+    "data may be left out",
 )
 @argument("--checkpoint", metavar="DIR", help="keeps the state of training there now and then")
 @argument("--every", type=float, metavar="S", help="seconds between two (default: 600)")
