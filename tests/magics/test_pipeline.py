@@ -84,3 +84,20 @@ def test_a_pipeline_in_a_cell(shell_with_ranks):
     shown = typed(shell, f"%%tnt_fit --wait --pipeline 2 --cut-at lost\n{CELL}")
     assert "cut_at names 'lost', and the model has no such layer. Is it 'last'?" in shown
     assert typed(shell, "%%tnt\nprint('still here')") == "ranks 0-1: still here\n"
+
+
+def test_stages_on_a_mesh_in_a_cell(shell_with_ranks):
+    shell = shell_with_ranks
+    for options, shown in (
+        ("--mesh stage=2,model=2", "--mesh: The mesh stage=2,model=2 needs"),
+        ("--mesh stage=2 --pipeline 1", "has 2 stages, and the pipeline 1: say it once"),
+        ("--mesh stage=2 --placement replicas", "leave the placement of the pipeline out"),
+        ("--mesh model=2 --micro-batches 4", "--micro-batches: only with --pipeline"),
+    ):
+        assert shown in typed(shell, f"%%tnt_fit {options}\n{CELL}")
+    typed(shell, f"%%tnt_fit --wait --name alone --pipeline 1\n{CELL}")
+    typed(shell, f"%%tnt_fit --wait --name meshed --mesh stage=1,model=2 --micro-batches 4\n{CELL}")
+    alone, meshed = shell.user_ns["alone"], shell.user_ns["meshed"]
+    assert meshed.state == "finished"
+    for a, b in zip(alone.model.get_weights(), meshed.model.get_weights(), strict=True):
+        assert abs(a - b).max() < 1e-5
