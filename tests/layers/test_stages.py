@@ -4,13 +4,11 @@ replicas."""
 from typing import Any
 
 import keras
-import numpy as np
 import pytest
 
 import tnt_notebook as tnt
 from tests.parallel.outcome import Outcome, close, compare, train
 from tests.pipeline.models import numbers
-from tnt_notebook.errors import MeshError
 
 L = keras.layers
 
