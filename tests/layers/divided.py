@@ -52,7 +52,8 @@ def _tried(mesh: Mesh, make: Callable[[], keras.Layer], shapes: Any) -> list[lis
     x = [tf.constant(rng.normal(size=(SAMPLES, *shape))) for shape in shapes]
     if isinstance(site.layer, keras.layers.Embedding):
         x = [tf.floor(tf.abs(numbers)) for numbers in x]
-    before = model.get_weights()
+    # Of random layers the state, too: what they draw next.
+    before = [np.asarray(v.value) for v in model.variables]
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = model(x, training=True)
@@ -65,7 +66,8 @@ def _tried(mesh: Mesh, make: Callable[[], keras.Layer], shapes: Any) -> list[lis
     for combination in itertools.product(*each):
         ways = dict(zip(mesh.inner, combination, strict=True))
         if fit_together(site, ways):
-            model.set_weights(before)
+            for variable, value in zip(model.variables, before, strict=True):
+                variable.assign(value)
             over = channels.TRAINING.part(len(names) % _PARTS, _PARTS)
             names.append([way.name for way in combination])
             whole = [y, *expected, after]

@@ -22,6 +22,23 @@ def reduction_replaced(reduce: Callable[..., Any]) -> contextlib.AbstractContext
     return replaced(keras_loss, "reduce_weighted_values", reduce)
 
 
+def reduced(values: Any, sample_weight: Any, reduction: str, dtype: Any) -> Any:
+    """The values of a loss as one number."""
+    return keras_loss.reduce_weighted_values(
+        values, sample_weight=sample_weight, mask=None, reduction=reduction, dtype=dtype
+    )
+
+
+def logits_of(output: Any) -> Any | None:
+    """What a softmax was computed of, to which crossentropies go back; None: nobody knows."""
+    return getattr(output, "_keras_logits", None)
+
+
+def set_logits(output: Any, logits: Any) -> None:
+    """Says of what a softmax was computed."""
+    output._keras_logits = logits
+
+
 def masked_weights(sample_weight: Any, mask: Any, dtype: Any, reduction: str) -> Any:
     """The weights by whose sum a masked or weighted loss is divided."""
     return keras_loss.apply_mask(sample_weight, mask, dtype, reduction)

@@ -21,14 +21,14 @@ def state_of_own_layers(model: keras.Model) -> Iterator[keras.Variable]:
         if isinstance(layer, keras.layers.BatchNormalization) and layer.built:
             yield layer.moving_mean
             yield layer.moving_variance
-        elif _is_of_keras(type(layer)):
+        elif is_of_keras(type(layer)):
             yield from layer._non_trainable_variables
 
 
 def state_of_own_metrics(model: keras.Model) -> Iterator[keras.Variable]:
     """The state of metrics that Keras itself updates, people's subclasses of them among these."""
     for metric in _metrics_within(model.metrics):
-        if _is_of_keras(type(metric).update_state):
+        if is_of_keras(type(metric).update_state):
             yield from metric._variables
 
 
@@ -50,7 +50,7 @@ def call_needs_trial(operation: Any) -> bool:
 
 def _may_mix_samples(layer: keras.Layer) -> bool:
     return any(
-        not _is_of_keras(type(inner))
+        not is_of_keras(type(inner))
         or isinstance(inner, keras.layers.Lambda)
         or inner.activity_regularizer is not None
         for inner in layers_within(layer)
@@ -68,5 +68,6 @@ def _metrics_within(metrics: list[keras.Metric]) -> Iterator[keras.Metric]:
         yield from _metrics_within(metric._metrics)
 
 
-def _is_of_keras(thing: Any) -> bool:
+def is_of_keras(thing: Any) -> bool:
+    """Whether a class or function is Keras's, or this package's."""
     return str(thing.__module__).partition(".")[0] in ("keras", "tnt_notebook")

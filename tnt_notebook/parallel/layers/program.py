@@ -9,6 +9,7 @@ Between a layout and a demand that differ stands a conversion.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,9 @@ import tensorflow as tf
 
 from tnt_notebook.parallel.layers import rules  # noqa: F401  it declares those of Keras's layers
 from tnt_notebook.parallel.layers.convert import converted
+from tnt_notebook.parallel.layers.divided import Output
 from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout, splits_of
+from tnt_notebook.parallel.layers.outputs import Outputs
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.rule import PARTIAL, SAME, Local, Shape, Site, Way, rule_of
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
@@ -133,20 +136,21 @@ class Program:
         ranks: MeshRanks,
         training: bool,
         over_data: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
+        outputs: Outputs | None = None,
     ) -> Any:
         """Calls the layers on this rank's blocks.
 
         Args:
             inputs: of the model, whole, by value.
             over_data: sums over replicas.
+            outputs: gets those that are in blocks; default: they are gathered.
 
         Returns:
-            What the model returns, whole.
+            What the model returns: whole, or this rank's blocks.
         """
         structure = self.graph.output_structure
-        found = self.run_part(
-            inputs, ranks, training, range(len(self.ways)), keras.tree.flatten(structure), over_data
-        )
+        every, wanted = range(len(self.ways)), keras.tree.flatten(structure)
+        found = self.run_part(inputs, ranks, training, every, wanted, over_data, outputs=outputs)
         return keras.tree.map_structure(lambda n: found[n], structure)
 
     def run_part(
@@ -158,6 +162,7 @@ class Program:
         wanted: Sequence[int],
         over_data: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
         called: Callable[[Call], None] = lambda call: None,
+        outputs: Outputs | None = None,
     ) -> dict[int, Any]:
         """Makes some of the calls, as those of a stage.
 
@@ -165,9 +170,10 @@ class Program:
             inputs: what these take that others make, whole, by value.
             wanted: the values that are to be given.
             called: called after each call, with it.
+            outputs: gets those values that are in blocks; default: they are gathered.
 
         Returns:
-            The values, whole.
+            The values, whole, or this rank's blocks.
         """
         graph = self.graph
         parts = {value: (tensor, WHOLE) for value, tensor in inputs.items()}
@@ -200,4 +206,13 @@ class Program:
             for place, (value, tensor) in enumerate(zip(call.gives, given, strict=True)):
                 parts[value] = tensor, layout_of(ways, place)
             called(call)
-        return {value: taken(value, Demand()) for value in dict.fromkeys(wanted)}
+
+        def returned(value: int) -> Any:
+            layout = parts[value][1]
+            if outputs is None or not layout.splits or value in graph.masked:
+                return taken(value, Demand())
+            block = taken(value, Demand(layout.splits, divides=frozenset(layout.dims)))
+            whole = functools.partial(taken, value, Demand())
+            return outputs.add(Output(block, shape_of(graph, value), layout, whole))
+
+        return {value: returned(value) for value in dict.fromkeys(wanted)}

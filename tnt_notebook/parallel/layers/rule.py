@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator
 from tnt_notebook.parallel.interpose import drawn_apart
-from tnt_notebook.parallel.layers.boxes import Range
+from tnt_notebook.parallel.layers.boxes import Range, blocks
 from tnt_notebook.parallel.layers.moves import total
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.pipeline.graph import Call
@@ -150,6 +150,11 @@ class Local:
         """This rank's place along an axis."""
         return self.ranks.place[axis]
 
+    def rows(self, axis: str, size: int | None) -> Range:
+        """This rank's rows of a dimension of that size, which an axis cuts."""
+        assert size is not None  # of what is cut it is known
+        return blocks(size, self.ranks.mesh.along(axis))[self.index(axis)]
+
     def group(self, axes: Iterable[str]) -> Communicator:
         """The ranks along some axes."""
         return self.ranks.group(list(axes))
@@ -256,7 +261,13 @@ def added_once(local: Local, summand: tf.Tensor, bias: Any, axes: Iterable[str])
     return summand + tf.cast(bias, summand.dtype) * tf.cast(first, summand.dtype)
 
 
-def summed_up(local: Local, summand: tf.Tensor, bias: Any, axes: list[str]) -> tf.Tensor:
+def summed_up(
+    local: Local,
+    summand: tf.Tensor,
+    bias: Any,
+    axes: list[str],
+    activated: Callable[[tf.Tensor], tf.Tensor],
+) -> tf.Tensor:
     """What a layer gives whose product has summands along some axes: a summand, where that is
     enough (see :func:`cut_by_inputs`); else the bias and the activation come after the sum."""
     layer = local.layer
@@ -265,7 +276,7 @@ def summed_up(local: Local, summand: tf.Tensor, bias: Any, axes: list[str]) -> t
     result = total(summand, local.group(axes), f"product of {layer.name}")
     if bias is not None:
         result += tf.cast(bias, result.dtype)
-    return layer.activation(result)
+    return activated(result)
 
 
 def cut_by_outputs(layer: Any, dim: int) -> dict[int, Any]:

@@ -19,6 +19,7 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import channels, ops
+from tnt_notebook.keras.compiled import outputs_go_to_compiled
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.changes import changes_of
 from tnt_notebook.parallel.combine import combine_changes
@@ -26,6 +27,7 @@ from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.data_parallel import check_exchanged, checked_logs, gather_rows
 from tnt_notebook.parallel.interpose import drawn_apart, interposed, recorded_assignments
 from tnt_notebook.parallel.layers.choose import chosen
+from tnt_notebook.parallel.layers.outputs import Outputs, taken_in_blocks
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.weights import MeshWeights
 from tnt_notebook.parallel.logs import global_logs
@@ -72,7 +74,7 @@ class MeshSteps:
         """Logs of a batch, after which the model has learnt from it."""
         data, step = self._begin(batch)
         with ops.channels(channels.TRAINING):
-            with self._on_blocks(step, training=True), interposed(step):
+            with self._in_blocks(step, own_step, training=True):
                 logs = checked_logs(own_step(data))
             check_exchanged(step)
             step.kept.count()
@@ -82,7 +84,7 @@ class MeshSteps:
         """Logs of a batch."""
         data, step = self._begin(batch)
         with ops.channels(channels.EVALUATION):
-            with self._on_blocks(step, training=False), interposed(step):
+            with self._in_blocks(step, own_step, training=False):
                 logs = checked_logs(own_step(data))
             return self._logs(step, own_step, data, logs)
 
@@ -111,7 +113,25 @@ class MeshSteps:
         return data, step
 
     @contextlib.contextmanager
-    def _on_blocks(self, step: Step, training: bool) -> Iterator[None]:
+    def _in_blocks(
+        self, step: Step, own_step: Callable[[Any], Any], training: bool
+    ) -> Iterator[None]:
+        """Around a step of the model: its layers compute on blocks, and so do losses and metrics
+        where nothing else sees what it returns."""
+        with contextlib.ExitStack() as stack:
+            outputs = None
+            if outputs_go_to_compiled(self._model, own_step):
+                outputs = Outputs(self._ranks)
+            stack.enter_context(self._on_blocks(step, training, outputs))
+            stack.enter_context(interposed(step))
+            if outputs is not None:
+                stack.enter_context(taken_in_blocks(step, outputs))
+            yield
+
+    @contextlib.contextmanager
+    def _on_blocks(
+        self, step: Step, training: bool, outputs: Outputs | None = None
+    ) -> Iterator[None]:
         """Inside, a call of the model computes on blocks, and its optimizer sees whole weights."""
         model, graph, program = self._model, self._graph, self._program
         over_data = functools.partial(sum_over_ranks, step)
@@ -120,7 +140,7 @@ class MeshSteps:
             if called is not model:
                 return own(called, inputs, training=training, mask=mask)
             values = standardized(model, graph, inputs)
-            return program.run(values, self._ranks, bool(training), over_data)
+            return program.run(values, self._ranks, bool(training), over_data, outputs)
 
         with contextlib.ExitStack() as stack:
             stack.enter_context(replaced(type(model), "call", call))

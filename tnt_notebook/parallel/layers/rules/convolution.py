@@ -26,6 +26,7 @@ from tnt_notebook.parallel.layers.rule import (
     rule,
     summed_up,
 )
+from tnt_notebook.parallel.layers.rules.activated import activated, is_known
 from tnt_notebook.parallel.layers.rules.window import TransposedWindow, Window
 
 
@@ -63,14 +64,22 @@ def padded_already(local: Local) -> dict[str, str]:
 
 
 def _run(local: Local) -> list[Any]:
-    layer, channels = local.layer, local.axes("channels")
+    layer, channels, filters = local.layer, local.axes("channels"), local.axes("filters")
     instead: dict[str, Any] = padded_already(local)
-    if local.axes("filters"):
+    if filters:
         instead["filters"] = layer.kernel.shape[-1]
-    if not channels:
+    if channels:
+        (summand,) = local.plain(use_bias=False, activation=None, **instead)
+        return [
+            summed_up(
+                local, summand, layer.bias, channels,
+                lambda x: activated(local, x, filters),
+            )
+        ]  # fmt: skip
+    if not filters or is_elementwise(layer.activation):
         return local.plain(**instead)
-    (summand,) = local.plain(use_bias=False, activation=None, **instead)
-    return [summed_up(local, summand, layer.bias, channels)]
+    (product,) = local.plain(activation=None, **instead)
+    return [activated(local, product, filters)]
 
 
 @rule(keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D, run=_run)
@@ -82,7 +91,7 @@ def convolution(site: Site, parts: int) -> Iterator[Way]:
     if layer.groups > 1:
         return
     last = len(site.takes[0]) - 1
-    if layer.filters >= parts and is_elementwise(layer.activation):
+    if layer.filters >= parts and is_known(layer.activation):
         yield Way("filters", [None], [last], cut_by_outputs(layer, last))
     if last in site.divisible(site.takes[0], parts):
         gives, weights = cut_by_inputs(layer, last - 1)

@@ -24,17 +24,21 @@ from tnt_notebook.parallel.layers.rule import (
     rule,
     summed_up,
 )
+from tnt_notebook.parallel.layers.rules.activated import activated, is_known
 
 
 def _run(local: Local) -> list[Any]:
     layer, columns, rows = local.layer, local.axes("columns"), local.axes("rows")
     if not rows:
         units = layer.kernel.shape[1] if columns else layer.units
-        return local.plain(units=units)
+        if not columns or is_elementwise(layer.activation):
+            return local.plain(units=units)
+        product, *others = local.plain(units=units, activation=None)
+        return [activated(local, product, columns), *others]
     # Each rank has summands of the product; the bias counts once.
     bias = layer.bias
     (summand,) = local.plain(use_bias=False, bias=None, activation=None)
-    return [summed_up(local, summand, bias, rows)]
+    return [summed_up(local, summand, bias, rows, lambda x: activated(local, x, columns))]
 
 
 @rule(keras.layers.Dense, run=_run)
@@ -48,7 +52,7 @@ def dense(site: Site, parts: int) -> Iterator[Way]:
     for dim in site.divisible(given, parts):
         if dim < last:
             yield Way(f"dim {dim}", [Cut(dim), *rest], [dim, *others])
-    if layer.units >= parts and is_elementwise(layer.activation):
+    if layer.units >= parts and is_known(layer.activation):
         yield Way("columns", [None, *rest], [last, *others], cut_by_outputs(layer, 1))
     if inputs is not None and inputs >= parts:
         gives, weights = cut_by_inputs(layer, 0)

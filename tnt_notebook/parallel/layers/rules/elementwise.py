@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
-from tnt_notebook.parallel.layers.rule import Cut, Shape, Site, Way, is_elementwise, name_of, rule
+from tnt_notebook.keras.losses import set_logits
+from tnt_notebook.keras.operations import ELEMENTWISE
+from tnt_notebook.parallel.layers.rule import (
+    Cut,
+    Local,
+    Shape,
+    Site,
+    Way,
+    is_channels_last,
+    is_elementwise,
+    name_of,
+    rule,
+)
+from tnt_notebook.parallel.layers.rules.activated import OF_LAST, activated
+from tnt_notebook.parallel.layers.softmax import softmax
 
 
 def cuts(site: Site, parts: int, dims: list[int]) -> Iterator[Way]:
@@ -38,16 +56,81 @@ def elementwise(site: Site, parts: int) -> Iterator[Way]:
         yield from cuts(site, parts, site.divisible(site.gives[0], parts))
 
 
-@rule(keras.layers.Activation, keras.layers.Softmax)
-def activation(site: Site, parts: int) -> Iterator[Way]:
-    """Of Keras's own functions those that do not look at numbers one by one look at the last
-    dimension."""
-    layer, given = site.layer, site.gives[0]
-    dims = site.divisible(given, parts)
-    function = getattr(layer, "activation", None)
+@rule(*ELEMENTWISE)
+def operation(site: Site, parts: int) -> Iterator[Way]:
+    """Of keras.ops, where what is no value of the model is a number."""
+    bounds = [getattr(site.layer, name, None) for name in ("x_min", "x_max")]
+    if all(isinstance(constant, _SINGLE) for constant in (*site.call.others, *bounds)):
+        yield from cuts(site, parts, site.divisible(site.gives[0], parts))
+
+
+_SINGLE = (int, float, str, np.generic, type(None))
+
+
+def _run_spatial_dropout(local: Local) -> list[Any]:
+    """What is dropped is what one process drops: all ranks draw it of all channels."""
+    if not local.training:
+        return local.plain()
+    value, given = local.site.call.takes[0], local.site.call.gives[0]
+    x, channels = local.values[value], local.site.takes[0][-1]
+    space = [1] * (len(x.shape) - 2)
+    local.values[value] = tf.ones([tf.shape(x)[0], *space, channels], x.dtype)
+    local.site.call.run(local.values, local.training)
+    kept = local.values[given]
+    for axis in local.axes("channels"):
+        begin, end = local.rows(axis, channels)
+        kept = kept[..., begin:end]
+    return [x * kept]
+
+
+@rule(
+    keras.layers.SpatialDropout1D, keras.layers.SpatialDropout2D, keras.layers.SpatialDropout3D,
+    run=_run_spatial_dropout,
+)  # fmt: skip
+def spatial_dropout(site: Site, parts: int) -> Iterator[Way]:
+    if is_channels_last(site) and site.takes[0][-1]:
+        yield from cuts(site, parts, site.divisible(site.gives[0], parts))
+
+
+@rule(keras.layers.PReLU)
+def prelu(site: Site, parts: int) -> Iterator[Way]:
+    alpha, given = site.layer.alpha, site.gives[0]
+    for way in cuts(site, parts, site.divisible(given, parts)):
+        (dim,) = way.gives
+        if isinstance(dim, int) and alpha.shape[dim - 1] > 1:
+            way = replace(way, weights={id(alpha): dim - 1})
+        yield way
+
+
+def _run_activation(local: Local) -> list[Any]:
+    layer, value = local.layer, local.site.call.takes[0]
+    looks_at = _looks_at(layer, len(local.site.gives[0]))
+    over = [axis for axis, way in local.ways.items() if way.gives[0] in looks_at]
+    if not over:
+        return local.plain()
+    x = local.values[value]
+    if isinstance(layer, keras.layers.Softmax):
+        result = softmax(x, looks_at, local.group(over), f"softmax of {layer.name}")
+        set_logits(result, x)
+        return [result]
+    return [activated(local, x, over)]
+
+
+def _looks_at(layer: Any, rank: int) -> list[int]:
+    """The dimensions along which it does not look at numbers one by one: of Keras's own functions
+    those that do not look at the last one."""
     if isinstance(layer, keras.layers.Softmax):
         axes = layer.axis if isinstance(layer.axis, (list, tuple)) else [layer.axis]
-        dims = [dim for dim in dims if dim not in [axis % len(given) for axis in axes]]
-    elif not is_elementwise(function):
-        dims = [dim for dim in dims if dim != len(given) - 1]
+        return [axis % rank for axis in axes]
+    return [] if is_elementwise(layer.activation) else [rank - 1]
+
+
+@rule(keras.layers.Activation, keras.layers.Softmax, run=_run_activation)
+def activation(site: Site, parts: int) -> Iterator[Way]:
+    layer, given = site.layer, site.gives[0]
+    looks_at = _looks_at(layer, len(given))
+    dims = site.divisible(given, parts)
+    function = getattr(layer, "activation", keras.activations.softmax)
+    if looks_at and (function not in OF_LAST or len(site.takes) > 1):
+        dims = [dim for dim in dims if dim not in looks_at]
     yield from cuts(site, parts, dims)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 from tnt_notebook.keras.losses import moments_replaced
 from tnt_notebook.parallel.layers.moves import shared, total
 from tnt_notebook.parallel.layers.rule import SAME, Cut, Local, Site, Way, name_of, rule
+from tnt_notebook.parallel.layers.rules.elementwise import cuts
 from tnt_notebook.parallel.norm import moments_by
 
 
@@ -52,28 +54,126 @@ def batch_normalization(site: Site, parts: int) -> Iterator[Way]:
             yield Way("channels", [Cut(dim)], [dim], {id(v): 0 for v in own})
 
 
-@rule(keras.layers.LayerNormalization)
-def layer_normalization(site: Site, parts: int) -> Iterator[Way]:
-    """Along the dimensions of which there are no statistics."""
-    layer, shape = site.layer, site.takes[0]
+def _axes_of(layer: Any, rank: int) -> list[int]:
     axes = layer.axis if isinstance(layer.axis, (list, tuple)) else [layer.axis]
+    return [axis % rank for axis in axes]
+
+
+def _wide(x: tf.Tensor) -> tf.Tensor:
+    """In float32 at least: sums of squares are large."""
+    return tf.cast(x, tf.float32) if x.dtype in (tf.float16, tf.bfloat16) else x
+
+
+def _scaled(x: tf.Tensor, factor: Any, offset: Any, shape: list[int]) -> tf.Tensor:
+    """Multiplied and shifted by weights, which have these dimensions beside ones."""
+    if factor is not None:
+        x *= tf.reshape(tf.cast(factor, x.dtype), shape)
+    return x if offset is None else x + tf.reshape(tf.cast(offset, x.dtype), shape)
+
+
+def _run_layer(local: Local) -> list[Any]:
+    layer, features = local.layer, local.axes("features")
+    if not features:
+        return local.plain()
+    given = local.values[local.site.call.takes[0]]
+    x, dims = _wide(given), _axes_of(layer, len(given.shape))
+    mean, variance = moments_by(_summing(local, features, lambda x: x))(x, dims, True)
+    shape = [x.shape[dim] if dim in dims else 1 for dim in range(len(x.shape))]
+    normal = (x - mean) * tf.math.rsqrt(variance + layer.epsilon)
+    return [tf.cast(_scaled(normal, layer.gamma, layer.beta, shape), given.dtype)]
+
+
+@rule(keras.layers.LayerNormalization, run=_run_layer)
+def layer_normalization(site: Site, parts: int) -> Iterator[Way]:
+    """Along the dimensions of which there are no statistics, and along the others, the features."""
+    layer, shape = site.layer, site.takes[0]
+    dims = _axes_of(layer, len(shape))
     if len(site.takes) > 1:
         return
     for dim in site.divisible(shape, parts):
-        if dim not in [axis % len(shape) for axis in axes]:
+        if dim not in dims:
             yield Way(name_of(len(shape), dim), [Cut(dim)], [dim])
+        elif dims == sorted(dims) and not layer.rms_scaling:
+            own = [v for v in (layer.gamma, layer.beta) if v is not None]
+            yield Way("features", [Cut(dim)], [dim], {id(v): dims.index(dim) for v in own})
+
+
+def _run_rms(local: Local) -> list[Any]:
+    layer, features = local.layer, local.axes("features")
+    if not features:
+        return local.plain()
+    given = local.values[local.site.call.takes[0]]
+    x, whole = _wide(given), local.site.takes[0][-1]
+    assert whole is not None  # it is cut
+    squares = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
+    mean = _summing(local, features, lambda x: x)(squares) / whole
+    scaled = x * tf.math.rsqrt(mean + layer.epsilon) * tf.cast(layer.scale, x.dtype)
+    return [tf.cast(scaled, given.dtype)]
+
+
+@rule(keras.layers.RMSNormalization, run=_run_rms)
+def rms_normalization(site: Site, parts: int) -> Iterator[Way]:
+    layer, shape = site.layer, site.takes[0]
+    last = len(shape) - 1
+    if len(site.takes) > 1 or _axes_of(layer, len(shape)) != [last]:
+        return
+    for dim in site.divisible(shape, parts):
+        if dim != last:
+            yield Way(name_of(len(shape), dim), [Cut(dim)], [dim])
+        else:
+            yield Way("features", [Cut(dim)], [dim], {id(layer.scale): 0})
 
 
 def _run_groups(local: Local) -> list[Any]:
-    parts = local.ranks.mesh.along_all(local.axes("channels"))
-    return local.plain(groups=local.layer.groups // parts)
+    layer = local.layer
+    groups = layer.groups // local.ranks.mesh.along_all(local.axes("channels"))
+    in_space = [axis for axis, way in local.ways.items() if way.name != "channels"]
+    if not in_space:
+        return local.plain(groups=groups)
+    given = local.values[local.site.call.takes[0]]
+    x = _wide(given)
+    # Of each sample and group the mean over its block, of which the ranks have other rows.
+    by_group = tf.reshape(x, [tf.shape(x)[0], -1, groups, x.shape[-1] // groups])
+    whole = math.prod(local.site.takes[0][dim] or 1 for dim in range(1, len(x.shape) - 1))
+    summed = _summing(local, in_space, lambda x: x)
+
+    def mean_of(y: tf.Tensor) -> tf.Tensor:
+        return summed(tf.reduce_sum(y, axis=[1, 3], keepdims=True)) / (whole * y.shape[3])
+
+    away = by_group - mean_of(by_group)
+    normal = away * tf.math.rsqrt(mean_of(tf.square(away)) + layer.epsilon)
+    normal = tf.reshape(normal, tf.shape(x))
+    normal.set_shape(x.shape)
+    return [tf.cast(_scaled(normal, layer.gamma, layer.beta, [-1]), given.dtype)]
 
 
 @rule(keras.layers.GroupNormalization, run=_run_groups)
 def group_normalization(site: Site, parts: int) -> Iterator[Way]:
-    """By groups of channels."""
+    """By groups of channels; and, channels last, in space."""
     layer, shape = site.layer, site.takes[0]
     channels = layer.axis % len(shape) if isinstance(layer.axis, int) else None
-    if channels is not None and layer.groups % parts == 0 and len(site.takes) == 1:
+    if channels is None or len(site.takes) > 1:
+        return
+    if channels == len(shape) - 1 and all(shape[1:]):
+        for dim in site.divisible(shape[:-1], parts):
+            yield Way(name_of(len(shape), dim), [Cut(dim)], [dim])
+    if layer.groups % parts == 0:
         own = [v for v in (layer.gamma, layer.beta) if v is not None]
         yield Way("channels", [Cut(channels)], [channels], {id(v): 0 for v in own})
+
+
+def _run_adapted(local: Local) -> list[Any]:
+    layer, index = local.layer, [slice(None)] * len(local.site.takes[0])
+    for axis, way in local.ways.items():
+        cut = way.takes[0]
+        if cut is not None and layer.mean.shape[cut.dim] != 1:
+            index[cut.dim] = slice(*local.rows(axis, local.site.takes[0][cut.dim]))
+    at = tuple(index)
+    return local.plain(mean=layer.mean[at], variance=layer.variance[at])
+
+
+@rule(keras.layers.Normalization, run=_run_adapted)
+def adapted_normalization(site: Site, parts: int) -> Iterator[Way]:
+    """By mean and variance that are known: each number by itself."""
+    if len(site.takes) == 1 and len(site.layer.mean.shape) == len(site.takes[0]):
+        yield from cuts(site, parts, site.divisible(site.gives[0], parts))

@@ -1,4 +1,4 @@
-"""Pooling in space, with halos where windows overlap; global pooling by summands."""
+"""Pooling in space, with halos where windows overlap; global pooling by summands; up-sampling."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tnt_notebook.comm import ops
+from tnt_notebook.parallel.layers.boxes import Range, blocks
 from tnt_notebook.parallel.layers.rule import (
     PARTIAL,
     Cut,
@@ -39,16 +41,28 @@ def max_pooling(site: Site, parts: int) -> Iterator[Way]:
         yield from _of_channels(site, parts)
 
 
+def _run_average(local: Local) -> list[Any]:
+    """A mean is of the rows that there are: not of those beyond the ends, which are zeros here."""
+    cut, (mean,) = local.cuts_in_rows(), run_in_space(local)
+    if not cut or local.layer.padding == "valid":
+        return [mean]
+    for i, window in enumerate(windows(local.site)):
+        begin, end = 0, window.out
+        if (axis := cut.get(i + 1)) is not None:
+            begin, end = local.rows(axis, window.out)
+        factors = [window.kernel / window.inside(row) for row in range(begin, end)]
+        shape = [end - begin if dim == i + 1 else 1 for dim in range(len(mean.shape))]
+        mean *= tf.reshape(tf.constant(factors, mean.dtype), shape)
+    return [mean]
+
+
 @rule(
     keras.layers.AveragePooling1D, keras.layers.AveragePooling2D, keras.layers.AveragePooling3D,
-    run=run_in_space,
+    run=_run_average,
 )  # fmt: skip
 def average_pooling(site: Site, parts: int) -> Iterator[Way]:
-    """Not in space where windows go beyond the ends: such a mean is of fewer rows."""
     if is_channels_last(site):
-        found = windows(site)
-        if all(window is None or window.pad == (0, 0) for window in found):
-            yield from cuts_in_space(site, parts, found)
+        yield from cuts_in_space(site, parts, windows(site))
         yield from _of_channels(site, parts)
 
 
@@ -79,23 +93,89 @@ def global_average(site: Site, parts: int) -> Iterator[Way]:
     yield from _of_channels(site, parts)
 
 
+def _run_global_max(local: Local) -> list[Any]:
+    """The largest of what ranks have, all along the axes that cut space."""
+    in_space = [axis for axis, way in local.ways.items() if way.gives[0] is None]
+    if not in_space:
+        return local.plain()
+    layer, value = local.layer, local.site.call.takes[0]
+    over, x = local.group(in_space), local.values[value]
+    dims = list(range(1, len(x.shape) - 1))
+
+    @tf.custom_gradient
+    def largest(x: tf.Tensor) -> Any:
+        here = tf.reduce_max(x, axis=dims, keepdims=True)
+        label = f"largest of {layer.name}"
+        (found,) = ops.allreduce([here], reduction="max", label=label, over=over)
+
+        def gradient(dy: tf.Tensor) -> tf.Tensor:
+            # As TensorFlow has it: all that are the largest have a part of it.
+            same = tf.cast(tf.equal(x, found), dy.dtype)
+            own = tf.reduce_sum(same, axis=dims, keepdims=True)
+            (count,) = ops.allreduce([own], label=f"gradient of {label}", over=over)
+            return same * (dy / count)
+
+        return found, gradient
+
+    found = largest(x)
+    found.set_shape([x.shape[0], *(1 for _ in dims), x.shape[-1]])
+    return [found if layer.keepdims else tf.squeeze(found, dims)]
+
+
 @rule(
     keras.layers.GlobalMaxPooling1D,
     keras.layers.GlobalMaxPooling2D,
     keras.layers.GlobalMaxPooling3D,
+    run=_run_global_max,
 )
 def global_max(site: Site, parts: int) -> Iterator[Way]:
-    if is_channels_last(site):
-        yield from _of_channels(site, parts)
-
-
-@rule(keras.layers.UpSampling1D, keras.layers.UpSampling2D, keras.layers.UpSampling3D)
-def up_sampling(site: Site, parts: int) -> Iterator[Way]:
-    """In blocks of the input where these are blocks of the output, too; nearest rows alone."""
-    layer, shape = site.layer, site.takes[0]
-    if not is_channels_last(site) or getattr(layer, "interpolation", "nearest") != "nearest":
+    shape = site.takes[0]
+    if not is_channels_last(site):
         return
     for dim in site.divisible(shape[:-1], parts):
-        if (shape[dim] or 1) % parts == 0:
-            yield Way(name_of(len(shape), dim), [Cut(dim)], [dim])
+        yield Way(name_of(len(shape), dim), [Cut(dim)], [None])
     yield from _of_channels(site, parts)
+
+
+def _scale(site: Site, dim: int) -> int:
+    size: Any = site.layer.size
+    return int(size if isinstance(size, int) else size[dim - 1])
+
+
+def _run_up(local: Local) -> list[Any]:
+    """Of what it makes of the rows that it takes, this rank's block."""
+    (made,) = local.plain()
+    index = [slice(None)] * len(made.shape)
+    for axis, way in local.ways.items():
+        if (cut := way.takes[0]) is not None and cut.rows:
+            begin, end = local.rows(axis, local.site.gives[0][cut.dim])
+            first = cut.rows[local.index(axis)][0] * _scale(local.site, cut.dim)
+            index[cut.dim] = slice(begin - first, end - first)
+    return [made[tuple(index)]]
+
+
+@rule(keras.layers.UpSampling1D, keras.layers.UpSampling2D, keras.layers.UpSampling3D, run=_run_up)
+def up_sampling(site: Site, parts: int) -> Iterator[Way]:
+    """In blocks of the output, with the rows of the input that they are made of."""
+    shape = site.takes[0]
+    way = getattr(site.layer, "interpolation", "nearest")
+    if not is_channels_last(site):
+        return
+    for dim in site.divisible(shape[:-1], parts) if way in ("nearest", "bilinear") else []:
+        size, scale = shape[dim] or 1, _scale(site, dim)
+        rows = tuple(
+            between(begin, end, scale, size)
+            if way == "bilinear"
+            else (begin // scale, (end - 1) // scale + 1)
+            for begin, end in blocks(size * scale, parts)
+        )
+        yield Way(name_of(len(shape), dim), [Cut(dim, rows)], [dim])
+    yield from _of_channels(site, parts)
+
+
+def between(begin: int, end: int, scale: int, size: int) -> Range:
+    """The rows of the input between whose middles those of the output lie: row i of the output is
+    at (i + 1/2) / scale - 1/2."""
+    first = (2 * begin + 1 - scale) // (2 * scale)
+    last = (2 * (end - 1) + 1 - scale) // (2 * scale) + 1
+    return max(first, 0), min(last, size - 1) + 1

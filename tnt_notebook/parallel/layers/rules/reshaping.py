@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import keras
 
+from tnt_notebook.keras.state import is_of_keras
 from tnt_notebook.parallel.layers.boxes import Range, blocks
-from tnt_notebook.parallel.layers.rule import Cut, Local, Site, Way, is_channels_last, name_of, rule
+from tnt_notebook.parallel.layers.rule import (
+    Cut,
+    Local,
+    Shape,
+    Site,
+    Way,
+    is_channels_last,
+    name_of,
+    rule,
+)
 
 
 @rule(keras.layers.Concatenate)
@@ -23,12 +34,76 @@ def concatenate(site: Site, parts: int) -> Iterator[Way]:
             yield Way(name_of(len(given), dim), [Cut(dim)] * len(site.takes), [dim])
 
 
+def surviving(taken: Shape, given: Shape, parts: int) -> Iterator[tuple[int, int]]:
+    """Dimensions of what is reshaped, and of what comes out, whose blocks are the same numbers in
+    the same order: as many come before them, and both are divided evenly."""
+    for dim, size in enumerate(taken):
+        for other, result in enumerate(given):
+            if dim and other and size and result and size % parts == result % parts == 0:
+                before, after = taken[1:dim], given[1:other]
+                if all(before) and all(after) and _product(before) == _product(after):
+                    yield dim, other
+
+
+def _product(sizes: Shape) -> int:
+    return math.prod(size or 1 for size in sizes)
+
+
+def _run_reshape(local: Local) -> list[Any]:
+    shape = list(local.site.gives[0])
+    for axis, way in local.ways.items():
+        (dim,) = way.gives
+        assert isinstance(dim, int)  # it survives
+        begin, end = local.rows(axis, shape[dim])
+        shape[dim] = end - begin
+    return local.plain(target_shape=tuple(shape[1:]))
+
+
+@rule(keras.layers.Reshape, run=_run_reshape)
+def reshape(site: Site, parts: int) -> Iterator[Way]:
+    (taken, *masks), (given, *others) = site.takes, site.gives
+    if masks or others or not all(given[1:]):
+        return
+    for dim, other in surviving(taken, given, parts):
+        yield Way(name_of(len(taken), dim), [Cut(dim)], [other])
+
+
 @rule(keras.layers.Flatten)
 def flatten(site: Site, parts: int) -> Iterator[Way]:
-    """Blocks of the first dimension, where these are blocks of the result."""
-    shape = site.takes[0]
-    if is_channels_last(site) and len(shape) > 1 and shape[1] and shape[1] % parts == 0:
-        yield Way(name_of(len(shape), 1), [Cut(1)], [1])
+    taken, given = site.takes[0], site.gives[0]
+    if is_channels_last(site) and all(taken[1:]):
+        for dim, other in surviving(taken, given, parts):
+            yield Way(name_of(len(taken), dim), [Cut(dim)], [other])
+
+
+def _run_repeat(local: Local) -> list[Any]:
+    count = local.layer.n
+    for axis in local.axes("width"):
+        begin, end = local.rows(axis, count)
+        count = end - begin
+    return local.plain(n=count)
+
+
+@rule(keras.layers.RepeatVector, run=_run_repeat)
+def repeat_vector(site: Site, parts: int) -> Iterator[Way]:
+    """Some of the repetitions each, or some of the numbers."""
+    taken, *masks = site.takes
+    if masks or len(site.gives) > 1:
+        return
+    if site.layer.n >= parts:
+        yield Way("width", [None], [1])
+    if 1 in site.divisible(taken, parts):
+        yield Way("channels", [Cut(1)], [2])
+
+
+@rule(keras.layers.TimeDistributed)
+def time_distributed(site: Site, parts: int) -> Iterator[Way]:
+    """Some of the steps each, where the layer inside keeps nothing from step to step."""
+    (taken, *masks), inner = site.takes, site.layer.layer
+    if masks or len(site.gives) > 1 or not is_of_keras(type(inner)):
+        return
+    if not inner.non_trainable_variables and 1 in site.divisible(taken, parts):
+        yield Way(name_of(len(taken), 1), [Cut(1)], [1])
 
 
 @rule(keras.layers.Permute)

@@ -56,6 +56,15 @@ class Window:
             for begin, end in blocks(self.out, parts)
         )
 
+    def inside(self, row: int) -> int:
+        """How many rows of a window are not beyond the ends, without dilation.
+
+        Args:
+            row: of the output.
+        """
+        begin = row * self.stride - self.pad[0]
+        return min(begin + self.kernel, self.size) - max(begin, 0)
+
 
 @dataclass(frozen=True)
 class TransposedWindow(Window):
