@@ -133,20 +133,23 @@ class Program:
         ranks: MeshRanks,
         training: bool,
         over_data: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
+        layouts: Mapping[int, Layout] = {},
     ) -> Any:
         """Calls the layers on this rank's blocks.
 
         Args:
-            inputs: of the model, whole, by value.
+            inputs: of the model, by value.
             over_data: sums over replicas.
+            layouts: of inputs that are in blocks; all others are whole.
 
         Returns:
             What the model returns, whole.
         """
         structure = self.graph.output_structure
         found = self.run_part(
-            inputs, ranks, training, range(len(self.ways)), keras.tree.flatten(structure), over_data
-        )
+            inputs, ranks, training, range(len(self.ways)), keras.tree.flatten(structure),
+            over_data, layouts=layouts,
+        )  # fmt: skip
         return keras.tree.map_structure(lambda n: found[n], structure)
 
     def run_part(
@@ -158,19 +161,21 @@ class Program:
         wanted: Sequence[int],
         over_data: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
         called: Callable[[Call], None] = lambda call: None,
+        layouts: Mapping[int, Layout] = {},
     ) -> dict[int, Any]:
         """Makes some of the calls, as those of a stage.
 
         Args:
-            inputs: what these take that others make, whole, by value.
+            inputs: what these take that others make, by value.
             wanted: the values that are to be given.
             called: called after each call, with it.
+            layouts: of inputs that are in blocks; all others are whole.
 
         Returns:
             The values, whole.
         """
         graph = self.graph
-        parts = {value: (tensor, WHOLE) for value, tensor in inputs.items()}
+        parts = {value: (tensor, layouts.get(value, WHOLE)) for value, tensor in inputs.items()}
         made: dict[tuple[int, Demand], Any] = {}
 
         def taken(value: int, demand: Demand) -> Any:
