@@ -15,6 +15,7 @@ from typing import Any
 import keras
 
 from tnt_notebook.comm import channels
+from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.adapters import without_validation_split
 from tnt_notebook.keras.training import in_order
 from tnt_notebook.parallel import activity, agreement
@@ -66,8 +67,9 @@ def fit(
             (x, y, sample_weight), validation_split
         )
     train = sharded(
-        session.replica, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
-    )
+        session.replica, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight,
+        _copies(session),
+    )  # fmt: skip
     validation = None
     if validation_data is not None:
         validation = sharded(
@@ -75,6 +77,7 @@ def fit(
             *unpack(validation_data),
             batch_size=validation_batch_size or batch_size,
             steps_per_epoch=validation_steps,
+            copies=_copies(session),
         )
     epochs, steps_per_epoch = session.fit_as.length(
         epochs, initial_epoch, steps_per_epoch, steps_per_epoch or train.steps
@@ -86,6 +89,12 @@ def fit(
     validation = validation and _as_needed(session, model, validation)
     checkpoints, journal = None, contextlib.nullcontext()
     if session.checkpoints is not None:
+        if functions.mesh is not None and functions.mesh.weights.stay_apart:
+            raise ModelError(
+                "Checkpoints need weights that are whole while they are written, and a model that "
+                "was built with tnt.lazy() is not, on a mesh: build it without, or call model.save "
+                "between fits instead of taking checkpoints."
+            )
         checkpoints = FitCheckpoints(session.checkpoints, functions, train, validation, epochs)
         past = checkpoints.past()
         if past is not None:
@@ -125,7 +134,8 @@ def evaluate(
     return_dict: bool,
 ) -> Any:
     """``keras.Model.evaluate``; every rank evaluates its slices, and all get the whole result."""
-    data = sharded(session.replica, x, y, sample_weight, batch_size, steps)
+    copies = _copies(session)
+    data = sharded(session.replica, x, y, sample_weight, batch_size, steps, copies=copies)
     given = (data, verbose, steps, callbacks)
     logs, stopped = _without_gradients(
         session, model, keras_evaluate, "evaluate", *given, return_dict=True
@@ -146,7 +156,10 @@ def predict(
     callbacks: Any,
 ) -> Any:
     """``keras.Model.predict``; every rank computes its slices, and all get all outputs."""
-    data = sharded(session.replica, x, batch_size=batch_size, steps_per_epoch=steps)
+    data = sharded(
+        session.replica, x, batch_size=batch_size, steps_per_epoch=steps,
+        copies=_copies(session),
+    )  # fmt: skip
     outputs, stopped = _without_gradients(
         session, model, keras_predict, "predict", data, verbose, steps, callbacks
     )
@@ -177,7 +190,15 @@ def _without_gradients(
     return result, progress.stopped
 
 
+def _copies(session: Session) -> bool:
+    """Whether arrays may be copied whole: not where ranks take blocks of samples."""
+    return session.mesh is None or session.pipeline is not None
+
+
 def _as_needed(session: Session, model: keras.Model, data: Sharded) -> Sharded:
+    divided = session.functions[id(model)].mesh
+    if divided is not None:
+        return divided.in_blocks(data)
     return data if session.reads(model) else data.unread()
 
 
