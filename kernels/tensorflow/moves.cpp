@@ -231,6 +231,7 @@ void clear(Move& kernel) {
   kernel.summands.clear();
   kernel.in.reset();
   kernel.out.reset();
+  kernel.done = nullptr;
 }
 
 // The next call on the kernel may begin before done() returns.
@@ -239,9 +240,8 @@ void finish(Move& kernel, const Failure& failure) {
     add_summands(kernel);
   else
     fail(kernel.context, TF_ABORTED, failure);
-  clear(kernel);
   const Callback done = std::move(kernel.done);
-  kernel.done = nullptr;
+  clear(kernel);
   done();
 }
 

@@ -1,5 +1,6 @@
 """The ranks of each contestant: they train for a turn, or exchange halos, when asked to."""
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -139,27 +140,37 @@ def halo(seat: Seat, way: str) -> None:
     import tnt_notebook as tnt
 
     assert tnt.world().size == seat.ranks
-    ways = {"move": _moved, "sendrecv": _sendrecv, "sendrecv_and_block": _sendrecv_and_block}
+    make, puts_block = _by_mpi if way.startswith("sendrecv") else _by_op, way.endswith("block")
+
+    @functools.cache
+    def run(name: str) -> Callable[[], object]:
+        return make(seat, name, puts_block)
 
     def exchange(name: str, iterations: int) -> list[float]:
-        return timed(seat, lambda: None, ways[way](seat, name), iterations)
+        return timed(seat, lambda: None, run(name), iterations)
 
-    version = ".".join(map(str, MPI.Get_version()))
-    about = f"tnt_notebook {tnt.__version__}" if way == "move" else f"mpi4py, MPI {version}"
+    version = MPI.Get_library_version().split(",")[0]
+    about = f"mpi4py, {version}" if make is _by_mpi else f"tnt_notebook {tnt.__version__}"
     seat.serve(exchange, about)
 
 
-def _moved(seat: Seat, name: str) -> Callable[[], object]:
-    """The block between its halos, as a convolution takes it, from the op of a graph."""
+def _by_op(seat: Seat, name: str, puts_block: bool) -> Callable[[], object]:
+    """The op, in a graph: it gives the block between its halos, as a convolution takes it, or the
+    halo alone, of which each of two ranks has one."""
     import tensorflow as tf
 
     from tnt_notebook.comm import ops
     from tnt_notebook.parallel.layers.boxes import blocks, pieces
 
     task = HALOS[name]
-    own = blocks(task.block[1] * seat.ranks, seat.ranks)
+    size, n = task.block[1] * seat.ranks, task.rows
+    own = blocks(size, seat.ranks)
+    if puts_block:
+        need = [{1: (begin - n, end + n)} for begin, end in own]
+    else:
+        assert seat.ranks == 2, "a halo alone is one box on two ranks only"
+        need = [{1: (own[1][0], own[1][0] + n)}, {1: (own[0][1] - n, own[0][1])}]
     have = [{1: rows} for rows in own]
-    need = [{1: (begin - task.rows, end + task.rows)} for begin, end in own]
     found = [(p.source, p.target, p.box) for p in pieces(have, need)]
 
     @tf.function
@@ -177,17 +188,8 @@ def _moved(seat: Seat, name: str) -> Callable[[], object]:
     return lambda: run(x).numpy()
 
 
-def _sendrecv(seat: Seat, name: str) -> Callable[[], object]:
-    """The rows alone, into memory that is there for them."""
-    return _by_mpi(seat, name, puts_block=False)
-
-
-def _sendrecv_and_block(seat: Seat, name: str) -> Callable[[], object]:
-    """The same, and the block is put between them."""
-    return _by_mpi(seat, name, puts_block=True)
-
-
 def _by_mpi(seat: Seat, name: str, puts_block: bool) -> Callable[[], object]:
+    """Two calls of Sendrecv, into memory that is there for them; and the block is put between."""
     from mpi4py import MPI
 
     task = HALOS[name]
