@@ -21,7 +21,7 @@
 namespace tnt::tf {
 namespace {
 
-// As long as another rank needs for what it computes beside, see collectives.cpp.
+// How long TensorFlow's thread waits for the other ranks before it leaves that to the engine's.
 constexpr auto patience = std::chrono::microseconds(15);
 
 // A box by indices of the whole array, and in some dimensions only.
