@@ -6,11 +6,14 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tnt_notebook as tnt
 from tests.parallel.outcome import Outcome, close, compare, train
 from tests.pipeline.models import numbers
-from tnt_notebook.errors import MeshError, ModelError
+from tnt_notebook import comm
+from tnt_notebook.errors import DifferentDataError, MeshError, ModelError
+from tnt_notebook.parallel.layers.program import Program
 
 L = keras.layers
 IN_SPACE = {"conv.*|.*pool.*": tnt.Split(height="height")}
@@ -116,3 +119,65 @@ def test_what_cannot_be_divided_is_refused(ranks):
     assert len(said) == len(expected)
     for text, part in zip(said, expected, strict=True):
         assert part in text
+
+
+def divided_in(source: str, folder: str) -> tuple[dict[str, list[float]], tuple[int, ...], int]:
+    """What is learnt from samples of some source; the shape in which a rank gets them; and the most
+    rows of any value in the graph of a step."""
+    x, y = numbers(6, 9, 6, 2), numbers(6, 3, seed=9)
+    if comm.rank() == 0:
+        np.save(f"{folder}/x.npy", x)
+    comm.world().barrier()
+    given: dict[str, Any] = {"x": x, "y": y, "batch_size": 4, "shuffle": False}
+    if source == "files":
+        given = {"x": tnt.data.arrays(f"{folder}/x.npy", y).batch(4)}
+    if source == "a generator":
+        batches = ((x[i : i + 4], y[i : i + 4]) for i in (0, 4))
+        given = {"x": batches, "steps_per_epoch": 2, "shuffle": False}
+    keras.utils.set_random_seed(7)
+    model = cnn()
+    model.compile("sgd", "mse")
+    trained = tnt.Model(model, mesh=tnt.Mesh(height=2), layouts=IN_SPACE)
+    seen: list[tuple[Any, tf.Graph]] = []
+    own = Program.run
+
+    def run(program: Program, inputs: Any, *more: Any, **named: Any) -> Any:
+        seen.append((tuple(inputs[0].shape[1:]), tf.compat.v1.get_default_graph()))
+        return own(program, inputs, *more, **named)
+
+    Program.run = run
+    try:
+        history = trained.fit(**given, verbose=0)
+    finally:
+        Program.run = own
+    shape, graph = seen[0]
+    values = (value.shape for op in graph.get_operations() for value in op.outputs)
+    return history.history, shape, max(s[1] or 0 for s in values if s.rank == 4)
+
+
+def test_a_rank_gets_blocks_of_samples(ranks, tmp_path):
+    sources = ("arrays", "files", "a generator")
+    found = [ranks.run(2, divided_in, source, str(tmp_path)) for source in sources]
+    for of_ranks in found:
+        assert [shape for _, shape, _ in of_ranks] == [(5, 6, 2), (4, 6, 2)]
+        assert [history for history, _, _ in of_ranks] == [found[0][0][0]] * 2
+        # No value is whole: of 9 rows there are 5, and one of a halo.
+        assert max(rows for _, _, rows in of_ranks) < 8
+
+
+def other_samples() -> str:
+    model = cnn()
+    model.compile("sgd", "mse")
+    before = model.get_weights()
+    x = numbers(4, 9, 6, 2, seed=comm.rank())
+    trained = tnt.Model(model, mesh=tnt.Mesh(height=2), layouts=IN_SPACE)
+    with pytest.raises(DifferentDataError) as raised:
+        trained.fit(x, np.zeros((4, 3)), verbose=0)
+    for weight, now in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, now)
+    return str(raised.value)
+
+
+def test_different_samples_are_refused_before_the_first_step(ranks):
+    for said in ranks.run(2, other_samples):
+        assert "number(s) [1] of them were given other samples" in said

@@ -67,6 +67,20 @@ def dense_arrays(adapter: DataAdapter) -> Any | None:
         )
 
 
+def numpy_arrays(adapter: DataAdapter) -> tuple[Any, list[str]] | None:
+    """The arrays of an adapter as they are, and of those that are there the dtypes in which they
+    are given; None if it has others than arrays of numbers, of NumPy."""
+    if not isinstance(adapter, ArrayDataAdapter):
+        return None
+    leaves = [leaf for leaf in keras.tree.flatten(adapter._inputs) if leaf is not None]
+    if not all(isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf" for leaf in leaves):
+        return None
+
+    floatx = keras.config.floatx()
+    dtypes = [floatx if leaf.dtype.kind == "f" else leaf.dtype.name for leaf in leaves]
+    return keras.tree.lists_to_tuples(adapter._inputs), dtypes
+
+
 @tf.autograph.experimental.do_not_convert  # converting takes longer than tracing, and does nothing
 def index_batches(adapter: ArrayDataAdapter) -> tf.data.Dataset:
     """For each batch that an adapter of arrays makes, which samples are in it, in their order.

@@ -36,7 +36,7 @@ def changes_of(
     Args:
         own_step: the model's ``train_step`` or ``test_step``, which has run (was traced) as this
             step.
-        data: what it was given, a rank's slice of a batch.
+        data: what it was given, a rank's slice of a batch, or what that is like.
         tried: with which optimizers, by id, the step has been tried: not again where a rank alone
             traces it once more, for slices of another shape.
 

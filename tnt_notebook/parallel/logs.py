@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import ops
+from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.errors import DifferentDataError
 from tnt_notebook.parallel.combine import Change, Part, assign, summand
 from tnt_notebook.parallel.data.shard import MODULUS
@@ -103,6 +103,28 @@ def check_same_data(same: Any) -> None:
             "The ranks read different batches. The input must be the same on all ranks, each takes "
             "its slice of it: call keras.utils.set_random_seed(...) before shuffling or generating "
             "it, and let it not depend on the rank."
+        )
+
+
+def check_same_samples(over: Communicator, fingerprint: str) -> None:
+    """Raises on all ranks where they have been given different samples. Collective.
+
+    Args:
+        fingerprint: of those of this rank.
+
+    Raises:
+        DifferentDataError
+    """
+    if over.size == 1:
+        return
+    everyone = [each.decode() for each in over.allgather_bytes(fingerprint.encode())]
+    odd = [rank for rank, theirs in enumerate(everyone) if theirs != everyone[0]]
+    if odd:
+        raise DifferentDataError(
+            f"{over.size} ranks divide the work on the same samples, and number(s) {odd} of them "
+            "were given other samples than number 0. Give all ranks the same "
+            "arrays or files: call keras.utils.set_random_seed(...) before generating arrays, and "
+            "let them not depend on the rank."
         )
 
 

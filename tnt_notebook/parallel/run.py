@@ -66,8 +66,9 @@ def fit(
             (x, y, sample_weight), validation_split
         )
     train = sharded(
-        session.replica, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight
-    )
+        session.replica, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight,
+        _copies(session),
+    )  # fmt: skip
     validation = None
     if validation_data is not None:
         validation = sharded(
@@ -75,6 +76,7 @@ def fit(
             *unpack(validation_data),
             batch_size=validation_batch_size or batch_size,
             steps_per_epoch=validation_steps,
+            copies=_copies(session),
         )
     epochs, steps_per_epoch = session.fit_as.length(
         epochs, initial_epoch, steps_per_epoch, steps_per_epoch or train.steps
@@ -125,7 +127,8 @@ def evaluate(
     return_dict: bool,
 ) -> Any:
     """``keras.Model.evaluate``; every rank evaluates its slices, and all get the whole result."""
-    data = sharded(session.replica, x, y, sample_weight, batch_size, steps)
+    copies = _copies(session)
+    data = sharded(session.replica, x, y, sample_weight, batch_size, steps, copies=copies)
     given = (data, verbose, steps, callbacks)
     logs, stopped = _without_gradients(
         session, model, keras_evaluate, "evaluate", *given, return_dict=True
@@ -146,7 +149,10 @@ def predict(
     callbacks: Any,
 ) -> Any:
     """``keras.Model.predict``; every rank computes its slices, and all get all outputs."""
-    data = sharded(session.replica, x, batch_size=batch_size, steps_per_epoch=steps)
+    data = sharded(
+        session.replica, x, batch_size=batch_size, steps_per_epoch=steps,
+        copies=_copies(session),
+    )  # fmt: skip
     outputs, stopped = _without_gradients(
         session, model, keras_predict, "predict", data, verbose, steps, callbacks
     )
@@ -177,7 +183,15 @@ def _without_gradients(
     return result, progress.stopped
 
 
+def _copies(session: Session) -> bool:
+    """Whether arrays may be copied whole: not where ranks take blocks of samples."""
+    return session.mesh is None or session.pipeline is not None
+
+
 def _as_needed(session: Session, model: keras.Model, data: Sharded) -> Sharded:
+    divided = session.functions[id(model)].mesh
+    if divided is not None:
+        return divided.in_blocks(data)
     return data if session.reads(model) else data.unread()
 
 

@@ -58,7 +58,7 @@ class Trial:
     Args:
         step: that which has been traced.
         own_step: the model's.
-        data: a batch like those to try it on.
+        data: a batch like those to try it on, tensors or their specs.
         variables: state that it assigns.
 
     Attributes:
@@ -292,7 +292,7 @@ def _drawn_batch(chance: np.random.Generator, data: Any, ranks: int) -> Any:
     def of_leaf(leaf: Any) -> Any:
         if leaf is None:
             return None
-        if not isinstance(leaf, tf.Tensor) or not leaf.shape.rank:
+        if not isinstance(leaf, tf.Tensor | tf.TensorSpec) or not leaf.shape.rank:
             raise TypeError(f"its input is a {type(leaf).__name__}, not a tensor of samples")
         return tf.constant(drawn(chance, leaf, high, low_is_zero=True))
 

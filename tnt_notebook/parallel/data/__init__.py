@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from tnt_notebook.parallel.data.adapt import Sharded, sharded, unpack
+from tnt_notebook.parallel.data.blocks import Block, Blocks, InBlocks
 from tnt_notebook.parallel.data.own import own_part
 from tnt_notebook.parallel.data.reading import Reading
 from tnt_notebook.parallel.data.rows import HasRows
 from tnt_notebook.parallel.data.shard import Replica, Share, cut, rows, samples_of, share_of
 
 __all__ = [
+    "Block",
+    "Blocks",
     "HasRows",
+    "InBlocks",
     "Reading",
     "Replica",
     "Sharded",

@@ -24,6 +24,7 @@ from tnt_notebook.keras.datasets import (
     written_function_of,
     zipped,
 )  # fmt: skip
+from tnt_notebook.parallel.data.blocks import Blocks, told_of
 from tnt_notebook.parallel.data.kinds import Keeps, is_steady, kind_of, obstacle
 from tnt_notebook.parallel.data.row_wise import is_row_wise
 
@@ -59,11 +60,13 @@ class Chunks:
         function: of the rows of several samples.
         calls: how many are computed at a time, None: one.
         size: samples that it is given.
+        blocks: gives the function that makes blocks of the same samples; None: it is not known how.
     """
 
     function: Callable[[Any], Any]
     calls: int | None
     size: int
+    blocks: Callable[[Blocks], Callable[..., Any]] | None = None
 
     def of_one(self, sample: Any) -> Any:
         """What it makes of one sample alone."""
@@ -176,7 +179,9 @@ def _in_chunks(samples: tf.data.Dataset) -> Early:
         return whole
     (source,) = inputs_of(chunks)
     calls = number_of(mapped, "num_parallel_calls")
-    return with_stage(early(source), Chunks(function_of(mapped), calls, size))
+    told = told_of(written_function_of(mapped))
+    blocks = None if told is None else told.reading_blocks
+    return with_stage(early(source), Chunks(function_of(mapped), calls, size, blocks))
 
 
 def _zipped(samples: tf.data.Dataset) -> Early:

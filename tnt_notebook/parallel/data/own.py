@@ -27,6 +27,7 @@ from tnt_notebook.keras.datasets import (
     weighs_classes,
     written_function_of,
 )  # fmt: skip
+from tnt_notebook.parallel.data.blocks import Blocks, cut_blocks
 from tnt_notebook.parallel.data.early import (
     Cache,
     Chunks,
@@ -53,26 +54,59 @@ from tnt_notebook.parallel.data.shard import (
 Parts = tuple[tf.data.Dataset, Reading]
 
 
-def own_part(batches: tf.data.Dataset, over: Replica, skipped: int = 0) -> Parts:
+def own_part(
+    batches: tf.data.Dataset, over: Replica, skipped: int = 0, blocks: Blocks = ()
+) -> Parts:
     """A dataset of ``(slice of this rank, Share)`` from a dataset of global batches, and how much
     of the work each rank does.
 
     Args:
         skipped: batches at the beginning that are left out; where that can be, nothing is read or
             mapped for them.
+        blocks: what this rank takes of each sample. Of files nothing else is read, unless something
+            is done with samples after it.
     """
     if skipped:
         if not _can_skip(batches):
-            parts, reading = own_part(batches, over)
+            parts, reading = own_part(batches, over, blocks=blocks)
             return parts.skip(skipped), reading
-        parts, reading = _part(batches, over, skipped)
+        parts, reading = _in_blocks(batches, over, skipped, blocks)
         return _finished(parts, batches, batches.skip(skipped).cardinality()), reading
     # Kept with the dataset, so that its caches are filled once, as its own would be.
-    made: dict[Replica, Parts] = vars(batches).setdefault("parts_of_ranks", {})
-    if over not in made:
-        parts, reading = _part(batches, over)
-        made[over] = _finished(parts, batches, batches.cardinality()), reading
-    return made[over]
+    made: dict[Any, Parts] = vars(batches).setdefault("parts_of_ranks", {})
+    key = over, blocks
+    if key not in made:
+        parts, reading = _in_blocks(batches, over, 0, blocks)
+        made[key] = _finished(parts, batches, batches.cardinality()), reading
+    return made[key]
+
+
+def _in_blocks(batches: tf.data.Dataset, over: Replica, skipped: int, blocks: Blocks) -> Parts:
+    if not blocks or _reads_blocks(batches):
+        return _part(batches, over, skipped, blocks)
+    parts, reading = _part(batches, over, skipped)
+    return parts.map(lambda batch, share: (cut_blocks(batch, blocks), share)), reading
+
+
+def _reads_blocks(batches: tf.data.Dataset) -> bool:
+    """Whether nothing is done with samples that were read but to keep them in memory: then blocks
+    of them can be read."""
+    name, keeps = name_of(batches), kind_of(batches).keeps
+    if name == "batch":
+        cut = _seen_through(batches)
+        if cut is None:
+            return False
+        first, *others = cut.own
+        return (
+            isinstance(first, Chunks)
+            and first.blocks is not None
+            and all(isinstance(s, Prefetch) or s == Cache("") for s in others)
+        )
+    if name in ("map", "zip") or keeps not in (Keeps.each, Keeps.count):
+        return False
+    if name == "cache" and file_of(batches):
+        return False
+    return all(map(_reads_blocks, inputs_of(batches)))
 
 
 def _finished(
@@ -95,10 +129,10 @@ def _can_skip(batches: tf.data.Dataset) -> bool:
     return all(map(_can_skip, inputs_of(batches)))
 
 
-def _part(batches: tf.data.Dataset, over: Replica, skipped: int = 0) -> Parts:
+def _part(batches: tf.data.Dataset, over: Replica, skipped: int = 0, blocks: Blocks = ()) -> Parts:
     name, keeps = name_of(batches), kind_of(batches).keeps
     if name == "batch":
-        return _of_batch(batches, over, skipped)
+        return _of_batch(batches, over, skipped, blocks)
     if name == "zip" or keeps not in (Keeps.each, Keeps.count):
         return _of_whole(batches, over, skipped)
     (source,) = inputs_of(batches)
@@ -108,7 +142,7 @@ def _part(batches: tf.data.Dataset, over: Replica, skipped: int = 0) -> Parts:
             return _of_whole(batches, over, skipped)
     if name == "cache" and not is_steady(source):
         return _of_whole(batches, over)
-    parts, reading = _part(source, over, skipped)
+    parts, reading = _part(source, over, skipped, blocks)
     if name == "map":
         calls = number_of(batches, "num_parallel_calls")
         return _on_rows(parts, function, calls), reading
@@ -134,13 +168,20 @@ def _of_whole(batches: tf.data.Dataset, over: Replica, skipped: int = 0) -> Part
     return parts, Reading(before)
 
 
-def _of_batch(batches: tf.data.Dataset, over: Replica, skipped: int) -> Parts:
+def _seen_through(batches: tf.data.Dataset) -> Early | None:
+    """What makes the samples of batches, if a rank can make some of them alone."""
     (source,) = inputs_of(batches)
-    size, cut = number_of(batches, "batch_size"), early(source)
+    cut = early(source)
     # Sparse samples become a batch that is as wide as its widest one.
     dense = _are(source, tf.TensorSpec)
     values = _are(cut.all, tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
-    if not (cut.own and dense and values) or size is None:
+    known = number_of(batches, "batch_size") is not None
+    return cut if cut.own and dense and values and known else None
+
+
+def _of_batch(batches: tf.data.Dataset, over: Replica, skipped: int, blocks: Blocks) -> Parts:
+    size, cut = number_of(batches, "batch_size"), _seen_through(batches)
+    if cut is None or size is None:
         return _of_whole(batches, over, skipped)
     reading = Reading(_work_of_all(cut))
     drop = bool(number_of(batches, "drop_remainder"))
@@ -151,7 +192,7 @@ def _of_batch(batches: tf.data.Dataset, over: Replica, skipped: int) -> Parts:
             case Map():
                 samples = _on_each(samples, stage)
             case Chunks():
-                samples = _in_chunks(samples, stage)
+                samples = _in_chunks(samples, stage, blocks)
             case Prefetch():
                 samples = samples.prefetch(stage.size)
             case Cache():
@@ -206,10 +247,13 @@ def _on_each(parts: tf.data.Dataset, stage: Map) -> tf.data.Dataset:
     return parts.map(mapped, num_parallel_calls=stage.calls, deterministic=ordered)
 
 
-def _in_chunks(parts: tf.data.Dataset, stage: Chunks) -> tf.data.Dataset:
+def _in_chunks(parts: tf.data.Dataset, stage: Chunks, blocks: Blocks) -> tf.data.Dataset:
     """Makes several samples at a time, of one batch or of several."""
-    chunks = parts.batch(stage.size)
-    return _on_each(chunks, Map(stage.function, stage.calls)).unbatch()
+    chunks, function = parts.batch(stage.size), stage.function
+    if blocks:
+        assert stage.blocks is not None  # or else blocks are cut later
+        function = stage.blocks(blocks)
+    return _on_each(chunks, Map(function, stage.calls)).unbatch()
 
 
 def _on_rows(

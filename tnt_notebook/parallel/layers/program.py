@@ -137,20 +137,24 @@ class Program:
         training: bool,
         over_data: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
         outputs: Outputs | None = None,
+        layouts: Mapping[int, Layout] = {},
     ) -> Any:
         """Calls the layers on this rank's blocks.
 
         Args:
-            inputs: of the model, whole, by value.
+            inputs: of the model, by value.
             over_data: sums over replicas.
             outputs: gets those that are in blocks; default: they are gathered.
+            layouts: of inputs that are in blocks; all others are whole.
 
         Returns:
             What the model returns: whole, or this rank's blocks.
         """
         structure = self.graph.output_structure
         every, wanted = range(len(self.ways)), keras.tree.flatten(structure)
-        found = self.run_part(inputs, ranks, training, every, wanted, over_data, outputs=outputs)
+        found = self.run_part(
+            inputs, ranks, training, every, wanted, over_data, outputs=outputs, layouts=layouts
+        )
         return keras.tree.map_structure(lambda n: found[n], structure)
 
     def run_part(
@@ -163,20 +167,22 @@ class Program:
         over_data: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
         called: Callable[[Call], None] = lambda call: None,
         outputs: Outputs | None = None,
+        layouts: Mapping[int, Layout] = {},
     ) -> dict[int, Any]:
         """Makes some of the calls, as those of a stage.
 
         Args:
-            inputs: what these take that others make, whole, by value.
+            inputs: what these take that others make, by value.
             wanted: the values that are to be given.
             called: called after each call, with it.
             outputs: gets those values that are in blocks; default: they are gathered.
+            layouts: of inputs that are in blocks; all others are whole.
 
         Returns:
             The values, whole, or this rank's blocks.
         """
         graph = self.graph
-        parts = {value: (tensor, WHOLE) for value, tensor in inputs.items()}
+        parts = {value: (tensor, layouts.get(value, WHOLE)) for value, tensor in inputs.items()}
         made: dict[tuple[int, Demand], Any] = {}
 
         def taken(value: int, demand: Demand) -> Any:

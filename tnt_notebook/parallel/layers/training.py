@@ -20,17 +20,19 @@ import tensorflow as tf
 
 from tnt_notebook.comm import channels, ops
 from tnt_notebook.keras.compiled import outputs_go_to_compiled
+from tnt_notebook.keras.graph import takes_any_shape
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.changes import changes_of
 from tnt_notebook.parallel.combine import combine_changes
-from tnt_notebook.parallel.data import Share
+from tnt_notebook.parallel.data import Block, InBlocks, Sharded, Share
 from tnt_notebook.parallel.data_parallel import check_exchanged, checked_logs, gather_rows
 from tnt_notebook.parallel.interpose import drawn_apart, interposed, recorded_assignments
 from tnt_notebook.parallel.layers.choose import chosen
+from tnt_notebook.parallel.layers.inputs import input_blocks, layouts_within
 from tnt_notebook.parallel.layers.outputs import Outputs, taken_in_blocks
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.weights import MeshWeights
-from tnt_notebook.parallel.logs import global_logs
+from tnt_notebook.parallel.logs import check_same_samples, global_logs
 from tnt_notebook.parallel.norm import sum_over_ranks
 from tnt_notebook.parallel.pipeline.graph import standardized
 from tnt_notebook.parallel.pipeline.survey import surveyed
@@ -63,7 +65,19 @@ class MeshSteps:
         samples = -(-(batch_size or _USUAL_BATCH_SIZE) // mesh.along(DATA))
         self._program = chosen(self._graph, mesh, samples, layouts=layouts)
         self._tried: set[int] = set()
+        self._blocks: dict[int, Block] = {}
         self.weights = MeshWeights(model, self._program, ranks, setting.exchange)
+
+    def in_blocks(self, data: Sharded) -> Sharded:
+        """Input of which this rank gets no more than it needs of each sample. Collective.
+
+        Raises:
+            DifferentDataError: ranks of a replica have been given different samples.
+        """
+        check_same_samples(self._ranks.group(self._ranks.mesh.inner), data.fingerprint())
+        blocks = input_blocks(self._model, self._program, self._ranks, data.element)
+        self._blocks |= {block.leaf: block for block in blocks}
+        return data.in_blocks(blocks) if blocks else data
 
     def compiled_again(self) -> None:
         """Goes by the model's optimizer and trainable weights as they are now. Collective."""
@@ -74,19 +88,19 @@ class MeshSteps:
         """Logs of a batch, after which the model has learnt from it."""
         data, step = self._begin(batch)
         with ops.channels(channels.TRAINING):
-            with self._in_blocks(step, own_step, training=True):
+            with self._in_blocks(step, own_step, batch, training=True):
                 logs = checked_logs(own_step(data))
             check_exchanged(step)
             step.kept.count()
-            return self._logs(step, own_step, data, logs)
+            return self._logs(step, own_step, self._whole(batch), logs)
 
     def test_step(self, own_step: Callable[[Any], Any], batch: Any) -> dict[str, Any]:
         """Logs of a batch."""
         data, step = self._begin(batch)
         with ops.channels(channels.EVALUATION):
-            with self._in_blocks(step, own_step, training=False):
+            with self._in_blocks(step, own_step, batch, training=False):
                 logs = checked_logs(own_step(data))
-            return self._logs(step, own_step, data, logs)
+            return self._logs(step, own_step, self._whole(batch), logs)
 
     def predict_step(self, own_step: Callable[[Any], Any], batch: Any) -> Any:
         """The model's outputs for the global batch, on all ranks."""
@@ -94,7 +108,7 @@ class MeshSteps:
         local = tf.cast(step.share.local, tf.int32)
         with ops.channels(channels.PREDICTION):
             with (
-                self._on_blocks(step, training=False),
+                self._on_blocks(step, batch, training=False),
                 recorded_assignments(step.record),
                 drawn_apart(0, step.drawn),
             ):
@@ -105,6 +119,8 @@ class MeshSteps:
 
     def _begin(self, batch: Any) -> tuple[Any, Step]:
         data, share = batch
+        if isinstance(data, InBlocks):
+            data = data.batch
         setting = self._setting
         step = Step(
             self._data, self.weights.exchange, self._model, Share(*share), kept=setting.kept,
@@ -112,9 +128,20 @@ class MeshSteps:
         )  # fmt: skip
         return data, step
 
+    def _whole(self, batch: Any) -> Any:
+        """What a step is given of a batch; in the place of blocks, what whole samples are like."""
+        data, _ = batch
+        if not isinstance(data, InBlocks):
+            return data
+        leaves = keras.tree.flatten(data.batch)
+        for number, block in self._blocks.items():
+            if leaves[number].shape[1:] == block.size:
+                leaves[number] = tf.TensorSpec([None, *block.shape], leaves[number].dtype)
+        return keras.tree.pack_sequence_as(data.batch, leaves)
+
     @contextlib.contextmanager
     def _in_blocks(
-        self, step: Step, own_step: Callable[[Any], Any], training: bool
+        self, step: Step, own_step: Callable[[Any], Any], batch: Any, training: bool
     ) -> Iterator[None]:
         """Around a step of the model: its layers compute on blocks, and so do losses and metrics
         where nothing else sees what it returns."""
@@ -122,7 +149,7 @@ class MeshSteps:
             outputs = None
             if outputs_go_to_compiled(self._model, own_step):
                 outputs = Outputs(self._ranks)
-            stack.enter_context(self._on_blocks(step, training, outputs))
+            stack.enter_context(self._on_blocks(step, batch, training, outputs))
             stack.enter_context(interposed(step))
             if outputs is not None:
                 stack.enter_context(taken_in_blocks(step, outputs))
@@ -130,20 +157,24 @@ class MeshSteps:
 
     @contextlib.contextmanager
     def _on_blocks(
-        self, step: Step, training: bool, outputs: Outputs | None = None
+        self, step: Step, batch: Any, training: bool, outputs: Outputs | None = None
     ) -> Iterator[None]:
         """Inside, a call of the model computes on blocks, and its optimizer sees whole weights."""
         model, graph, program = self._model, self._graph, self._program
+        in_blocks = isinstance(batch[0], InBlocks)
         over_data = functools.partial(sum_over_ranks, step)
 
         def call(own: Any, called: Any, inputs: Any, training: Any = None, mask: Any = None) -> Any:
             if called is not model:
                 return own(called, inputs, training=training, mask=mask)
             values = standardized(model, graph, inputs)
-            return program.run(values, self._ranks, bool(training), over_data, outputs)
+            layouts = layouts_within(program, self._ranks, values) if in_blocks else {}
+            return program.run(values, self._ranks, bool(training), over_data, outputs, layouts)
 
         with contextlib.ExitStack() as stack:
             stack.enter_context(replaced(type(model), "call", call))
+            if in_blocks:
+                stack.enter_context(takes_any_shape(model))
             stack.enter_context(self.weights.blocks.regularized_as_a_whole())
             if training:
                 trained = model.trainable_variables

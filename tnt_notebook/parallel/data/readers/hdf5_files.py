@@ -71,14 +71,20 @@ def _table(handles: Handles, open_file: Any, path: str, name: str, kind: Any) ->
     found = open_file.get(name)
     if not isinstance(found, kind):
         raise DataError(f"{path} has no dataset {name}; it has {', '.join(sorted(open_file))}.")
-    return Table(f"{name} in {path}", found.shape, found.dtype, _reader(handles, path, name))
+    rows = _reader(handles, path, name)
+    return Table(
+        f"{name} in {path}", found.shape, found.dtype, rows,
+        lambda numbers, block: rows(numbers, block.index),
+    )  # fmt: skip
 
 
-def _reader(handles: Handles, path: str, name: str) -> Callable[[np.ndarray], np.ndarray]:
-    def rows(numbers: np.ndarray) -> np.ndarray:
+def _reader(handles: Handles, path: str, name: str) -> Callable[..., np.ndarray]:
+    def rows(numbers: np.ndarray, index: tuple[slice, ...] = ()) -> np.ndarray:
         with handles.of(path) as open_file:
             found = open_file[name]
             # A list of numbers costs HDF5 more than a slice each.
-            return np.concatenate([found[first : last + 1] for first, last in runs_of(numbers)])
+            return np.concatenate(
+                [found[(slice(first, last + 1), *index)] for first, last in runs_of(numbers)]
+            )
 
     return rows

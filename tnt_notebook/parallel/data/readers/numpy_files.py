@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.errors import DataError
+from tnt_notebook.parallel.data.blocks import Block, lines_of
 from tnt_notebook.parallel.data.readers.handles import Handles
 from tnt_notebook.parallel.data.readers.paths import existing
 from tnt_notebook.parallel.data.readers.rows import Table, runs_of, table
@@ -53,7 +55,11 @@ def arrays(
 
 def _table(file: Any) -> Table:
     if isinstance(file, np.ndarray):
-        return Table("an array in memory", file.shape, file.dtype, lambda rows: file[rows])
+        return Table(
+            "an array in memory", file.shape, file.dtype, lambda rows: file[rows],
+            # Slices first: they copy nothing, and of a memory map they read nothing.
+            lambda rows, block: file[(slice(None), *block.index)][rows],
+        )  # fmt: skip
     path = existing(os.fspath(file))
     try:
         with open(path, "rb") as opened:
@@ -66,7 +72,8 @@ def _table(file: Any) -> Table:
             f"{path} is in Fortran's order, so that no row lies together: save it again, by "
             "np.save(path, np.ascontiguousarray(x))."
         )
-    return Table(path, shape, dtype, _reader(path, begin, shape, dtype))
+    reads = _Rows(path, begin, shape, dtype)
+    return Table(path, shape, dtype, reads.rows, reads.blocks)
 
 
 def _header(opened: Any) -> Any:
@@ -86,22 +93,39 @@ def _what_else(path: str) -> str:
     )
 
 
-def _reader(path: str, begin: int, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    handles = Handles(lambda path: os.open(path, os.O_RDONLY), os.close)
-    row = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+class _Rows:
+    """Of a ``.npy`` file of this shape, whose numbers begin at a byte, what is asked for."""
 
-    def rows(numbers: np.ndarray) -> np.ndarray:
-        found = np.empty((len(numbers), *shape[1:]), dtype)
+    def __init__(self, path: str, begin: int, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self._path, self._begin, self._shape, self._dtype = path, begin, shape, dtype
+        self._handles = Handles(lambda path: os.open(path, os.O_RDONLY), os.close)
+        self._row = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray:
+        row = self._row
+        lines = ((row * first, row * (last + 1 - first)) for first, last in runs_of(numbers))
+        return self._read((len(numbers), *self._shape[1:]), lines)
+
+    def blocks(self, numbers: np.ndarray, block: Block) -> np.ndarray:
+        size = self._dtype.itemsize
+        lines = (
+            (self._row * int(number) + size * first, size * count)
+            for number in numbers
+            for first, count in lines_of(block)
+        )
+        return self._read((len(numbers), *block.size), lines)
+
+    def _read(self, shape: tuple[int, ...], lines: Iterable[tuple[int, int]]) -> np.ndarray:
+        """An array of pieces of the file: from which byte of its numbers on, and how many."""
+        found = np.empty(shape, self._dtype)
         into = found.reshape(-1).view(np.uint8).data
         at = 0
-        with handles.of(path) as opened:
-            for first, last in runs_of(numbers):
-                wanted, offset = row * (last + 1 - first), begin + row * first
+        with self._handles.of(self._path) as opened:
+            for first, wanted in lines:
+                offset = self._begin + first
                 while wanted:
                     got = os.preadv(opened, [into[at : at + wanted]], offset)
                     if not got:
                         raise DataError("the file ends before it")
                     at, wanted, offset = at + got, wanted - got, offset + got
         return found
-
-    return rows

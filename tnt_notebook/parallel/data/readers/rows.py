@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.errors import DataError
+from tnt_notebook.parallel.data.blocks import Block, Blocks
+from tnt_notebook.parallel.data.fingerprints import fingerprint_of
 from tnt_notebook.parallel.data.readers.samples import (
     Damaged,
     Source,
@@ -29,12 +32,14 @@ class Table(NamedTuple):
         shape: (samples, ...).
         dtype: of NumPy.
         rows: those of these numbers (int64, ascending, each once).
+        blocks: the same, of each row a block.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype
     rows: Callable[[np.ndarray], np.ndarray]
+    blocks: Callable[[np.ndarray, Block], np.ndarray]
 
 
 def table(
@@ -65,14 +70,50 @@ def table(
     def read(numbers: np.ndarray) -> Sequence[np.ndarray]:
         return in_order(numbers, lambda ascending: [_for_tensor(t.rows(ascending)) for t in tables])
 
+    def read_blocks(numbers: np.ndarray, blocks: Blocks) -> Sequence[np.ndarray]:
+        cut = {block.leaf: block for block in blocks}
+
+        def rows(ascending: np.ndarray) -> list[np.ndarray]:
+            return [
+                _for_tensor(t.blocks(ascending, cut[i]) if i in cut else t.rows(ascending))
+                for i, t in enumerate(tables)
+            ]
+
+        return in_order(numbers, rows)
+
     source = Source(
         tables[0].shape[0],
         specs if len(specs) > 1 else specs[0],
         read,
         lambda number: f"sample {number} of {names}",
         at_once(sum(bytes_of(each) for each in tables)),
+        read_blocks=read_blocks,
+        fingerprint=functools.partial(_fingerprint, tables),
     )
     return dataset_of(source, shuffle, seed, damaged)
+
+
+#: Of so many samples something is looked at, to tell arrays from each other.
+_LOOKED_AT = 4
+
+
+def _fingerprint(tables: Sequence[Table]) -> str:
+    """A hash of some numbers of each array, whatever its size. What cannot be read tells of itself
+    when it is needed."""
+    parts = []
+    for each in tables:
+        chosen = np.unique(np.linspace(0, each.shape[0] - 1, _LOOKED_AT).astype(np.int64))
+        try:
+            if len(each.shape) > 1:
+                middle = each.shape[1] // 2
+                block = Block(0, each.shape[1:], ((1, (middle, middle + 1)),))
+                parts.append(fingerprint_of(each.blocks(chosen, block)))
+            else:
+                parts.append(fingerprint_of(each.rows(chosen)))
+        except (OSError, ValueError, RuntimeError, DataError):
+            parts.append("not readable")
+        parts.append(f"{each.shape} {each.dtype}")
+    return ", ".join(parts)
 
 
 def _for_tensor(rows: np.ndarray) -> np.ndarray:

@@ -20,6 +20,8 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.errors import DataError
+from tnt_notebook.parallel.data.blocks import Blocks as Cut
+from tnt_notebook.parallel.data.blocks import Told, tell
 from tnt_notebook.parallel.data.readers.damage import Reader, complete
 from tnt_notebook.parallel.data.readers.order import Blocks, numbers_of
 from tnt_notebook.parallel.data.row_wise import row_wise
@@ -39,6 +41,9 @@ class Source:
         where: names a sample: its file, and its place there.
         at_once: how many are to be read by one call.
         blocks: what can only be read whole, if ranks are to read theirs only.
+        read_blocks: the same as ``read``, of some leaves a block of each sample only; None: samples
+            are read whole.
+        fingerprint: a hash of some of them; None: what lies in them is not looked at.
     """
 
     count: int
@@ -47,6 +52,8 @@ class Source:
     where: Callable[[int], str]
     at_once: int
     blocks: Blocks | None = None
+    read_blocks: Callable[[np.ndarray, Cut], Sequence[np.ndarray]] | None = None
+    fingerprint: Callable[[], str] | None = None
 
 
 def dataset_of(
@@ -67,17 +74,34 @@ def dataset_of(
         raise ValueError(f"batch={source.blocks.batch}: give the size of the global batches.")
     if source.count < 1:
         raise DataError("There are no samples in what is to be read.")
+
+    def reading(read: Reader, shapes: Sequence[Sequence[int | None]]) -> Callable[..., Any]:
+        complete_read = complete(read, source.where, source.count, skips=damaged == "skip")
+
+        @row_wise
+        @tf.autograph.experimental.do_not_convert
+        def samples_of(numbers: tf.Tensor) -> Any:
+            values = tf.numpy_function(complete_read, [numbers], [leaf.dtype for leaf in leaves])
+            for value, shape in zip(values, shapes, strict=True):
+                value.set_shape([None, *shape])
+            return tf.nest.pack_sequence_as(source.spec, values)
+
+        return samples_of
+
+    def reading_blocks(cut: Cut) -> Callable[..., Any]:
+        sizes = {block.leaf: block.size for block in cut}
+        shapes = [sizes.get(i, leaf.shape) for i, leaf in enumerate(leaves)]
+        read_blocks = source.read_blocks
+        assert read_blocks is not None
+        return reading(lambda numbers: read_blocks(numbers, cut), shapes)
+
     leaves: Sequence[tf.TensorSpec] = tf.nest.flatten(source.spec)
-    read = complete(source.read, source.where, source.count, skips=damaged == "skip")
-
-    @row_wise
-    @tf.autograph.experimental.do_not_convert
-    def samples_of(numbers: tf.Tensor) -> Any:
-        values = tf.numpy_function(read, [numbers], [leaf.dtype for leaf in leaves])
-        for value, leaf in zip(values, leaves, strict=True):
-            value.set_shape([None, *leaf.shape])
-        return tf.nest.pack_sequence_as(source.spec, values)
-
+    samples_of = reading(source.read, [leaf.shape for leaf in leaves])
+    if source.fingerprint is not None:
+        # What is damaged in one block is whole in another: ranks would skip different samples.
+        blocks_too = source.read_blocks is not None and damaged == "raise"
+        told = Told(reading_blocks if blocks_too else None, source.fingerprint)
+        samples_of = tell(samples_of, told)
     chunks = numbers_of(source.count, shuffle, seed, source.blocks).batch(source.at_once)
     read_chunks = chunks.map(samples_of, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     return read_chunks.unbatch().apply(tf.data.experimental.assert_cardinality(source.count))

@@ -63,4 +63,7 @@ def zarr(
 
 
 def _table(name: str, array: Any) -> Table:
-    return Table(name, array.shape, array.dtype, lambda rows: array.oindex[rows])
+    return Table(
+        name, array.shape, array.dtype, lambda rows: array.oindex[rows],
+        lambda rows, block: array.oindex[(rows, *block.index)],
+    )  # fmt: skip

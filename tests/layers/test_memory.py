@@ -1,0 +1,81 @@
+"""A volume whose training needs more memory than one rank may have trains on four, each of which
+has a quarter of it."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from tests.comm import job
+
+#: Trains a 3D U-Net on one volume of so many rows in each direction, divided in depth.
+UNET = """
+import resource, sys
+
+import keras
+import numpy as np
+
+import tnt_notebook as tnt
+
+L, size, limit_mb = keras.layers, int(sys.argv[1]), int(sys.argv[2])
+
+
+def kilobytes(name):
+    status = open("/proc/self/status").read()
+    return int(status.split(name + ":")[1].split()[0])
+
+
+def twice(x, filters):
+    for _ in range(2):
+        x = L.Conv3D(filters, 3, padding="same", activation="relu")(x)
+    return x
+
+
+keras.utils.set_random_seed(1)
+x = keras.Input((size, size, size, 1))
+top = twice(x, 8)
+below = twice(L.MaxPooling3D(2)(top), 16)
+up = twice(L.Concatenate()([L.UpSampling3D(2)(below), top]), 8)
+model = keras.Model(x, L.Conv3D(1, 1)(up))
+model.compile("sgd", "mse", jit_compile=False)
+volume = np.random.default_rng(0).normal(size=(1, size, size, size, 1)).astype("float32")
+world = tnt.world()
+mesh = tnt.Mesh(depth=world.size) if world.size > 1 else None
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")  # the peak begins here
+before = kilobytes("VmRSS")
+if limit_mb:
+    limit = (kilobytes("VmData") << 10) + (limit_mb << 20)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+history = tnt.Model(model, mesh=mesh).fit(volume, volume, batch_size=1, epochs=2, verbose=0)
+peak = kilobytes("VmHWM") - before
+for rank in range(world.size):
+    world.barrier()
+    if rank == world.rank:
+        print("rank", rank, peak / 1024, *history.history["loss"], flush=True)
+"""
+
+
+def told(output: str) -> tuple[np.ndarray, np.ndarray]:
+    """By rank: the most memory that training took, in MB; and the losses."""
+    lines = [line.split()[1:] for line in output.splitlines() if line.startswith("rank ")]
+    numbers = np.array(sorted(lines, key=lambda line: int(line[0])), float)
+    return numbers[:, 1], numbers[:, 2:]
+
+
+@pytest.mark.thorough
+def test_a_volume_that_does_not_fit_one_rank_trains_on_four(tmp_path):
+    # What is freed is given back at once.
+    train = functools.partial(job.run, tmp_path, MALLOC_MMAP_THRESHOLD_="262144")
+    status, alone = train(1, UNET, 72, 0)
+    assert status == 0, alone
+    (peak,), (losses,) = told(alone)
+    # A quarter is each rank's part; halos, messages and the graph of a rank come on top.
+    status, together = train(4, UNET, 72, int(peak * 0.45))
+    assert status == 0, together
+    peaks, same = told(together)
+    status, refused = train(1, UNET, 72, int(peak * 0.45))
+    assert status != 0, refused
+    np.testing.assert_allclose(same, np.broadcast_to(losses, same.shape), 1e-5)
+    print(f"one process {peak:.0f} MB, ranks {peaks.round()} MB, {peaks.max() / peak:.3f} of it")
+    assert peaks.max() < 0.25 * 1.15 * peak
