@@ -58,6 +58,7 @@ class MeshWeights:
         if not self.stay_apart:
             self.blocks.join()
         elif ranks is None:
+            self.part()  # also where it has been gathered
             self.blocks.set_aside()
         else:
             assert [*ranks] == [0]
