@@ -25,6 +25,7 @@ from tnt_notebook.parallel.exchange.kept import Kept
 from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.holders import Holding, slot_of
 from tnt_notebook.parallel.late_logs import LateLogs
+from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.training import MeshSteps
 from tnt_notebook.parallel.layers.weights import MeshWeights
@@ -37,7 +38,6 @@ from tnt_notebook.parallel.pipeline.weights import Weights
 from tnt_notebook.parallel.pool import Pool
 from tnt_notebook.parallel.step import NEWS, Setting, Votes
 from tnt_notebook.parallel.timed import input_timed
-from tnt_notebook.plan.mesh import Layouts
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.telemetry.events import FIRST, PHASES
 
@@ -74,7 +74,7 @@ class DistributedFunctions:
         pipeline: Pipeline | None = None,
         batch_size: int | None = None,
         ranks: MeshRanks | None = None,
-        layouts: Layouts | None = None,
+        layouts: Wanted | None = None,
     ) -> None:
         self.model = model
         self._make_room()

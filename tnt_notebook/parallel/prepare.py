@@ -43,7 +43,8 @@ def prepare(
         with lazy():  # each rank creates what belongs to its own weights
             _build_optimizers(model)
     build(model, element, with_loss)
-    agreement.agree(over, {"call": call, **arguments, **facts(model)})
+    says = "; ".join(session.division.says) if session.division is not None else "none"
+    agreement.agree(over, {"call": call, "distribution": says, **arguments, **facts(model)})
     state = state_of(model)
     if session.pipeline is None:
         # What optimizers keep comes to those that own the weights.

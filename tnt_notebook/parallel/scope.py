@@ -15,9 +15,11 @@ from tnt_notebook import comm
 from tnt_notebook.comm import World, ops, stop
 from tnt_notebook.error_text import brief
 from tnt_notebook.errors import NothingToDoError
+from tnt_notebook.keras import distribution as by_keras
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.training import is_validation_of_fit
 from tnt_notebook.parallel import agreement, on_batch, run, saving, seeds
+from tnt_notebook.parallel.by_distribution import division_by
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.data.readers import damage
@@ -41,6 +43,7 @@ _current: Session | None = None
 _has_raised = False
 
 ops.library()  # a TensorFlow that does not fit is found out before any training
+by_keras.install(comm.rank, lambda: comm.world().size)
 
 
 @contextlib.contextmanager
@@ -149,7 +152,12 @@ def call(session: Session, method: str, model: keras.Model, *args: Any, **kwargs
     arguments = dict(bound.arguments)
     del arguments["self"]
     arguments.update(arguments.pop("kwargs", {}))
-    with _errors_told(session.over, method), patched(session):
+    is_run = METHODS[method] is not saving
+    with (
+        _errors_told(session.over, method),
+        patched(session),
+        _distributed(session, model) if is_run else contextlib.nullcontext(),
+    ):
         try:
             return getattr(METHODS[method], method)(session, model, original, **arguments)
         finally:
@@ -169,6 +177,19 @@ def patched(session: Session) -> Iterator[None]:
 
 def _through(session: Session, name: str, _: Any, model: keras.Model, *args: Any, **kw: Any) -> Any:
     return call(session, name, model, *args, **kw)
+
+
+@contextlib.contextmanager
+def _distributed(session: Session, model: keras.Model) -> Iterator[None]:
+    """Inside, a call goes by the distribution of Keras that is set, if one is."""
+    distribution = by_keras.distribution_of(model)
+    with contextlib.ExitStack() as stack:
+        division = None
+        if distribution is not None:
+            division = division_by(distribution, model, session.over.rank, session.over.size)
+            stack.enter_context(by_keras.followed())
+        stack.enter_context(session.divided(model, division))
+        yield
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,16 +11,18 @@ import keras
 
 from tnt_notebook.comm import World, stop
 from tnt_notebook.errors import MeshError
+from tnt_notebook.parallel.by_distribution import Division
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.data import Replica
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.fit_as import FitAs
 from tnt_notebook.parallel.functions import DistributedFunctions
+from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.progress import Progress, Report
 from tnt_notebook.parallel.step import Votes
-from tnt_notebook.plan.mesh import DATA, STAGE, Layouts, Mesh
+from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
 from tnt_notebook.plan.options import Pipeline
 
 
@@ -44,13 +45,14 @@ class Session:
         progress: of the call that is running.
         checkpoints, fit_checkpoints: of this run, if it keeps any; of the fit that is running.
         fit_as: what to change about each fit.
+        division: what a distribution of Keras says, during a call for which one is set.
     """
 
     over: World
     exchange: Exchange
     pipeline: Pipeline | None = None
     mesh: Mesh | None = None
-    layouts: Layouts = field(default_factory=dict)
+    layouts: Wanted = field(default_factory=dict)
     report: Report | None = None
     quiet: bool = False
     runs: list[Run] = field(default_factory=list)
@@ -60,9 +62,12 @@ class Session:
     checkpoints: RunCheckpoints | None = None
     fit_checkpoints: FitCheckpoints | None = None
     fit_as: FitAs = field(default_factory=FitAs)
+    division: Division | None = None
 
     def __post_init__(self) -> None:
         self._generation = self.over.generation
+        self._ranks: dict[Mesh, MeshRanks] = {}
+        self._divided: dict[int, tuple[str, ...]] = {}  # of which models functions were made so
         if self.layouts and self.mesh is None:
             raise MeshError("Layouts are of a mesh: give it, too, as in mesh=tnt.Mesh(model=2).")
         if self.pipeline is None and self.mesh is not None and STAGE in self.mesh.names:
@@ -72,18 +77,47 @@ class Session:
         elif self.mesh is not None:
             self.mesh = self.mesh.of(self.over.size)
 
+    @contextlib.contextmanager
+    def divided(self, model: keras.Model, division: Division | None) -> Iterator[None]:
+        """Inside, a call of a model goes by what a distribution of Keras says; None: there is none.
+
+        Raises:
+            MeshError: something else says how models are divided.
+        """
+        if division is not None and (self.mesh is not None or self.pipeline is not None):
+            given = "a pipeline" if self.pipeline is not None else "a mesh"
+            raise MeshError(
+                f"A distribution of Keras is set ({division.says[0]}), and {given} is given: take "
+                "one of them. keras.distribution.set_distribution(None) unsets it."
+            )
+        says = division.says if division is not None else ()
+        if self._divided.get(id(model), ()) != says and id(model) in self.functions:
+            self.gather(model)
+            self.functions.pop(id(model)).remove()
+        self._divided[id(model)] = says
+        if division is None:
+            yield
+            return
+        self.division, self.mesh, self.layouts = division, division.mesh, division.layouts
+        try:
+            yield
+        finally:
+            self.division, self.mesh, self.layouts = None, None, {}
+
     def renew(self) -> None:
         """Forgets what it has built for ranks of which some have died, or were started again."""
         if self._generation != self.over.generation:
             self._generation = self.over.generation
-            vars(self).pop("ranks", None)
+            self._ranks.clear()
             self._remove_functions()
 
-    @functools.cached_property
+    @property
     def ranks(self) -> MeshRanks | None:
         """The mesh at work; None where all ranks train the whole model. Collective when first asked
         for."""
-        return None if self.mesh is None else MeshRanks(self.over, self.mesh)
+        if self.mesh is not None and self.mesh not in self._ranks:
+            self._ranks[self.mesh] = MeshRanks(self.over, self.mesh)
+        return None if self.mesh is None else self._ranks[self.mesh]
 
     @property
     def replicas(self) -> list[Replica]:
@@ -120,6 +154,8 @@ class Session:
         """The distributed functions of a model, in place."""
         functions = self.functions.get(id(model))
         if functions is None:
+            if self.division is not None and self.mesh is None:
+                self.division.layouts.check_whole()
             functions = DistributedFunctions(
                 model,
                 self.over,

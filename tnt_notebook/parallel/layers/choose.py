@@ -18,6 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from tnt_notebook.errors import MeshError
+from tnt_notebook.parallel.layers.by_variable import ByVariable, Wanted
 from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout
 from tnt_notebook.parallel.layers.program import (
     Program,
@@ -25,6 +26,7 @@ from tnt_notebook.parallel.layers.program import (
     WeightLayout,
     demand_of,
     fit_together,
+    given_by,
     layout_of,
     shape_of,
     site_of,
@@ -32,7 +34,7 @@ from tnt_notebook.parallel.layers.program import (
 )
 from tnt_notebook.parallel.layers.rule import Shape, Site, ways_of
 from tnt_notebook.parallel.pipeline.graph import Graph
-from tnt_notebook.plan.mesh import Layouts, Mesh
+from tnt_notebook.plan.mesh import Mesh
 
 MOST_STATES = 512
 
@@ -59,7 +61,7 @@ def chosen(
     mesh: Mesh,
     samples: int,
     costs: Costs | None = None,
-    layouts: Layouts | None = None,
+    layouts: Wanted | None = None,
 ) -> Program:
     """The cheapest layouts.
 
@@ -72,22 +74,25 @@ def chosen(
     """
     check(layouts or {}, graph, mesh)
     choice = _Choice(graph, mesh, samples, costs or Costs(), layouts or {})
-    return Program(graph, choice.best())
+    return Program(graph, choice.best(), choice.asked)
 
 
 def cost(program: Program, mesh: Mesh, samples: int, costs: Costs | None = None) -> float:
     """Seconds that a training step takes by this model, on each rank."""
-    choice = _Choice(program.graph, mesh, samples, costs or Costs(), {})
+    choice = _Choice(program.graph, mesh, samples, costs or Costs(), {}, program.asked)
     layouts: dict[int, Layout] = dict.fromkeys(program.graph.inputs, WHOLE)
     seconds, known = 0.0, set[Any]()
     for site, ways in zip(program.sites, program.ways, strict=True):
         seconds += choice.seconds(site, ways, layouts, known)
-        layouts.update((v, layout_of(ways, i)) for i, v in enumerate(site.call.gives))
+        layouts |= given_by(site, ways, program.asked)
     return seconds + choice.end(layouts, known)
 
 
-def check(layouts: Layouts, graph: Graph, mesh: Mesh) -> None:
+def check(layouts: Wanted, graph: Graph, mesh: Mesh) -> None:
     """Raises MeshError if layouts are of axes or layers that are not there."""
+    if isinstance(layouts, ByVariable):
+        layouts.check(graph)
+        return
     for pattern, split in layouts.items():
         for axis, _ in split.ways:
             if axis not in mesh.inner:
@@ -101,13 +106,15 @@ def check(layouts: Layouts, graph: Graph, mesh: Mesh) -> None:
             raise MeshError(f"No layer has a name like {pattern!r}: the model has {names}.")
 
 
-def options(site: Site, mesh: Mesh, layouts: Layouts | None = None) -> list[Ways]:
+def options(site: Site, mesh: Mesh, layouts: Wanted | None = None) -> list[Ways]:
     """All that can be done with a call: a way, or none, along each inner axis.
 
     Raises:
         MeshError: none is as the layouts want it.
     """
     every = list(_options(site, mesh))
+    if isinstance(layouts, ByVariable):
+        return layouts.fitting(site, every)
     for pattern, split in (layouts or {}).items():
         if re.fullmatch(pattern, site.call.name):
             wanted = dict(split.ways)
@@ -166,9 +173,18 @@ class _State:
 
 class _Choice:
     def __init__(
-        self, graph: Graph, mesh: Mesh, samples: int, costs: Costs, layouts: Layouts
+        self,
+        graph: Graph,
+        mesh: Mesh,
+        samples: int,
+        costs: Costs,
+        layouts: Wanted,
+        asked: Mapping[int, Layout] | None = None,
     ) -> None:
         self._layouts = layouts
+        self.asked = asked or {}
+        if isinstance(layouts, ByVariable):
+            self.asked = layouts.outputs(graph)
         self._graph, self._mesh, self._samples, self._costs = graph, mesh, samples, costs
         self._last = {v: i for i, call in enumerate(graph.calls) for v in call.takes}
         self._last |= dict.fromkeys(graph.outputs, len(graph.calls))
@@ -202,7 +218,7 @@ class _Choice:
             weights = {**weights, operation: own}
         known = set(state.known)
         seconds = state.seconds + self.seconds(site, ways, state.layouts, known)
-        made = {v: layout_of(ways, i) for i, v in enumerate(site.call.gives)}
+        made = given_by(site, ways, self.asked)
         layouts = {
             v: w for v, w in {**state.layouts, **made}.items() if self._last.get(v, -1) > number
         }
@@ -215,11 +231,15 @@ class _Choice:
         self, site: Site, ways: Ways, layouts: Mapping[int, Layout], known: set[Any]
     ) -> float:
         """Of a call, forward and backward, with the conversions of what it takes that are not
-        known."""
+        known, and of what it gives that is to have another layout."""
         parts = self._mesh.along_all(ways)
         seconds = self._work(site) / parts
         for place, value in enumerate(site.call.takes):
             seconds += self._conversion(value, layouts[value], demand_of(ways, place), known)
+        for place, value in enumerate(site.call.gives):
+            if value in self.asked:
+                demand = Demand(self.asked[value].splits)
+                seconds += self._conversion(value, layout_of(ways, place), demand, set())
         return seconds
 
     def end(self, layouts: Mapping[int, Layout], known: set[Any]) -> float:

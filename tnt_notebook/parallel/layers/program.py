@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -65,6 +65,13 @@ def layout_of(ways: Ways, place: int) -> Layout:
     )
 
 
+def given_by(site: Site, ways: Ways, asked: Mapping[int, Layout]) -> dict[int, Layout]:
+    """The layouts of all that a call gives, for the calls after it: by value, those that are asked
+    for, or that follow from its ways."""
+    made = {value: layout_of(ways, place) for place, value in enumerate(site.call.gives)}
+    return made | {value: asked[value] for value in made if value in asked}
+
+
 def fit_together(site: Site, ways: Ways) -> bool:
     """Whether ways along several axes can be taken at once: no dimension is cut twice."""
     for place in range(len(site.takes)):
@@ -113,10 +120,12 @@ class Program:
 
     Attributes:
         ways: of each call.
+        asked: the layouts into which values are brought as soon as there are any, by value.
     """
 
     graph: Graph
     ways: Sequence[Ways]
+    asked: Mapping[int, Layout] = field(default_factory=dict)
 
     @cached_property
     def sites(self) -> list[Site]:
@@ -205,6 +214,8 @@ class Program:
                 given = [values[n] for n in call.gives]
             for place, (value, tensor) in enumerate(zip(call.gives, given, strict=True)):
                 parts[value] = tensor, layout_of(ways, place)
+                if (asked := self.asked.get(value)) is not None:
+                    parts[value] = taken(value, Demand(asked.splits)), asked
             called(call)
 
         def returned(value: int) -> Any:

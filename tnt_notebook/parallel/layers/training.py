@@ -26,6 +26,7 @@ from tnt_notebook.parallel.combine import combine_changes
 from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.data_parallel import check_exchanged, checked_logs, gather_rows
 from tnt_notebook.parallel.interpose import drawn_apart, interposed, recorded_assignments
+from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.outputs import Outputs, taken_in_blocks
 from tnt_notebook.parallel.layers.ranks import MeshRanks
@@ -35,7 +36,7 @@ from tnt_notebook.parallel.norm import sum_over_ranks
 from tnt_notebook.parallel.pipeline.graph import standardized
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.step import Setting, Step
-from tnt_notebook.plan.mesh import DATA, Layouts
+from tnt_notebook.plan.mesh import DATA
 
 #: The batch size for which layouts are chosen where it is not known.
 _USUAL_BATCH_SIZE = 32
@@ -53,7 +54,7 @@ class MeshSteps:
         setting: Setting,
         model: keras.Model,
         ranks: MeshRanks,
-        layouts: Layouts | None = None,
+        layouts: Wanted | None = None,
         batch_size: int | None = None,
     ) -> None:
         self._setting, self._model = setting, model

@@ -26,6 +26,7 @@ from tnt_notebook.parallel.combine import Change, combine_changes, known_rules
 from tnt_notebook.parallel.data import Share, rows, samples_of, unpack
 from tnt_notebook.parallel.data_parallel import gather_rows
 from tnt_notebook.parallel.interpose import drawn_apart, gate, interposed_losses
+from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.logs import global_logs
@@ -43,7 +44,7 @@ from tnt_notebook.parallel.pipeline.weights import Weights
 from tnt_notebook.parallel.step import Setting, Step, traced_as
 from tnt_notebook.parallel.whole_batch import mixes_samples
 from tnt_notebook.plan.families import make
-from tnt_notebook.plan.mesh import DATA, STAGE, Layouts
+from tnt_notebook.plan.mesh import DATA, STAGE
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import partition
 from tnt_notebook.plan.schedule import Schedule
@@ -70,7 +71,7 @@ class PipelineSteps:
         model: keras.Model,
         pipeline: Pipeline,
         ranks: MeshRanks,
-        layouts: Layouts | None = None,
+        layouts: Wanted | None = None,
         batch_size: int | None = None,
     ) -> None:
         self._setting, self._model, self._ranks = setting, model, ranks
