@@ -150,7 +150,7 @@ def test_what_cannot_be_is_refused(ranks):
     expected = (
         "cpu:0,cpu:1", "2 [] ['cpu:0', 'cpu:1']", "Leave its arguments out",
         "there are 2 ranks", "each reads its part", "a mesh is given", "a pipeline is given",
-        "distribution is 'ModelParallel; mesh", "Say it in the LayoutMap",
+        "ModelParallel; mesh batch=1, model=2 of cpu:0, cpu:1;", "Say it in the LayoutMap",
     )  # fmt: skip
     assert len(said) == len(expected)
     for text, part in zip(said, expected, strict=True):

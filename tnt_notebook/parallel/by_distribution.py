@@ -49,7 +49,7 @@ def division_by(distribution: Any, model: keras.Model, rank: int, ranks: int) ->
     layouts = ByVariable(distribution, model, devices.batch, mesh, warns=rank == 0)
     says = (
         type(distribution).__name__,
-        f"mesh {dict(devices.axes)} of {', '.join(devices.names)}",
+        f"mesh {', '.join(f'{n}={k}' for n, k in devices.axes)} of {', '.join(devices.names)}",
         f"batches by {devices.batch}",
         *(f"{key} {axes}" for key, axes in layouts_of(distribution).items()),
     )
