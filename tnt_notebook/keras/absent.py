@@ -34,9 +34,9 @@ def lazy() -> Iterator[None]:
     """Inside, models are built, or loaded, without memory for their weights.
 
     ``fit``, ``evaluate`` and ``predict`` on ranks create what a rank needs: in a pipeline the
-    weights of its stage and their optimizer state, and those of other stages never. The values are
-    the ones that they would have had at once. In a pipeline such a model is not gathered after
-    training; ``model.save`` gathers it on rank 0 while it writes.
+    weights of its stage and their optimizer state, and those of other stages never; on a mesh its
+    blocks of weights that are cut. The values are the ones that they would have had at once. Such a
+    model is not gathered after training; ``model.save`` gathers it on rank 0 while it writes.
 
     Example::
 
@@ -74,11 +74,14 @@ class _Absent(BaseResourceVariable):
 
     path = ""
     rank: int | None = None  # that has it
+    in_blocks = False  # on several ranks
     why = ""
 
     def _read_variable_op(self, no_copy: bool = False) -> Any:
         if tf.executing_eagerly() and not _has_value(self):
             place = "has no value yet" if self.rank is None else f"is on rank {self.rank}"
+            if self.in_blocks:
+                place = "is in blocks on several ranks"
             raise ModelError(f"{self.path} {place}: {self.why}")
         return super()._read_variable_op(no_copy)
 
@@ -119,9 +122,26 @@ def is_here(variable: keras.Variable) -> bool:
     return _has_value(variable._value)
 
 
+def waits_for_value(variable: keras.Variable) -> bool:
+    """Whether it was built lazily, and nowhere has a value yet."""
+    return is_lazy(variable) and variable._initializer is not None and not is_here(variable)
+
+
+def take_initializer(variable: keras.Variable) -> Any:
+    """What gives a lazy variable its initial value, once."""
+    initializer, variable._initializer = variable._initializer, None
+    if initializer is None:
+        raise ModelError(
+            f"{variable.path} has no value on any rank that could give it: the model has trained "
+            "in blocks or in a pipeline, and is now to be divided otherwise. Save it before, and "
+            "load it."
+        )
+    return initializer
+
+
 def create(variable: keras.Variable) -> None:
     """Gives a lazy variable its initial value."""
-    initializer, variable._initializer = variable._initializer, None
+    initializer = take_initializer(variable)
     with tf.init_scope():
         bring(variable, initializer(variable.shape, dtype=variable._dtype))
 
@@ -142,6 +162,13 @@ def drop(variable: keras.Variable, rank: int) -> None:
     if type(variable._value) is ResourceVariable:
         variable._value = _Dropped(variable._value, variable.path)
     variable._value.rank = rank
+
+
+def leave_in_blocks(variable: keras.Variable) -> None:
+    """Says of a variable without a value that ranks have blocks of it."""
+    if type(variable._value) is ResourceVariable:
+        variable._value = _Dropped(variable._value, variable.path)
+    variable._value.in_blocks = True
 
 
 def _has_value(variable: tf.Variable) -> bool:

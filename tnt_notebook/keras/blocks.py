@@ -14,14 +14,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.keras.absent import bring, create, is_here
-
-#: What cuts the block out of the whole.
-Index = tuple[slice, ...]
+from tnt_notebook.keras.absent import bring, is_here, leave_in_blocks, take_initializer
+from tnt_notebook.keras.initial import Index, initial_block
 
 
 class Block:
-    """A variable that can be whole, or this rank's block.
+    """A variable that can be whole, or this rank's block. One that was built lazily, and has no
+    value yet, gets that of the block alone::
+
+        whole  --cut()-->  block  --set_aside()-->  absent, the block is kept
+          ^                 | ^                        |
+          +------join()-----+ +---------cut()----------+
 
     Args:
         index: of the block in the whole.
@@ -35,6 +38,7 @@ class Block:
         self.whole_shape = tuple(variable.shape)
         self._own: Any = None  # the tf.Variable of the whole, while there is a block in its place
         self._block: Any = None
+        self._is_aside = False
 
     @property
     def is_cut(self) -> bool:
@@ -44,26 +48,27 @@ class Block:
         """Gives back the memory of all but the block."""
         if self.is_cut:
             return
-        variable = self.variable
-        if not is_here(variable):
-            create(variable)
-        with tf.init_scope():
-            block = variable.value[self.index] if self.index else tf.identity(variable.value)
-            if self._block is None:
-                self._block = tf.Variable(
-                    block, trainable=variable.trainable, name=f"{variable.name}_block"
-                )
-                # By it optimizers know the variables that they were built for.
-                self._block._unique_id = variable._value._unique_id
-            else:
-                _assign(self._block, block)
-            own = variable._value
-            _assign(own, tf.zeros([0] * len(self.whole_shape), own.dtype))
+        own = self.variable._value
+        if not self._is_aside:
+            with tf.init_scope():
+                self._keep(self._value())
+                _assign(own, tf.zeros([0] * len(self.whole_shape), own.dtype))
+        self._is_aside = False
         self._own = own
-        variable._value, variable._shape = self._block, tuple(self._block.shape)
+        self.variable._value, self.variable._shape = self._block, tuple(self._block.shape)
+
+    def set_aside(self) -> None:
+        """Keeps a block for later; meanwhile the variable has the shape of the whole, and says that
+        it is not here when it is read."""
+        if self.is_cut:
+            self.variable._value, self.variable._shape = self._own, self.whole_shape
+            self._own, self._is_aside = None, True
+            leave_in_blocks(self.variable)
 
     def join(self, joined: Callable[[np.ndarray], np.ndarray]) -> None:
         """Makes it whole: by a function that makes the whole of this rank's block."""
+        if self._is_aside:
+            self.cut()
         if not self.is_cut:
             return
         variable, own = self.variable, self._own
@@ -73,6 +78,30 @@ class Block:
         variable._value, variable._shape = own, self.whole_shape
         self._own = None
         bring(variable, whole)
+
+    @property
+    def value(self) -> np.ndarray:
+        """This rank's block, while there is one."""
+        return np.asarray(self._block)
+
+    def _value(self) -> tf.Tensor:
+        """Of the block, of what is whole or has no value yet."""
+        variable = self.variable
+        if is_here(variable):
+            return variable.value[self.index] if self.index else tf.identity(variable.value)
+        initializer = take_initializer(variable)
+        return initial_block(initializer, self.whole_shape, variable._dtype, self.index)
+
+    def _keep(self, block: tf.Tensor) -> None:
+        variable = self.variable
+        if self._block is not None:
+            _assign(self._block, block)
+            return
+        self._block = tf.Variable(
+            block, trainable=variable.trainable, name=f"{variable.name}_block"
+        )
+        # By it optimizers know the variables that they were built for.
+        self._block._unique_id = variable._value._unique_id
 
 
 def _assign(variable: tf.Variable, value: tf.Tensor) -> None:

@@ -49,7 +49,7 @@ def layout(variables: Sequence[keras.Variable]) -> list[list[Any]]:
     return [[list(map(int, v.shape)), str(v.dtype)] for v in variables]
 
 
-def share_state(over: World, variables: Sequence[keras.Variable]) -> None:
+def share_state(over: Communicator, variables: Sequence[keras.Variable]) -> None:
     """Gives all ranks that have a variable the value on rank 0, or on the first that has it."""
     if over.size == 1 or _all_same(over, _checksums(variables)):
         return
@@ -58,7 +58,7 @@ def share_state(over: World, variables: Sequence[keras.Variable]) -> None:
             broadcast(over, variable, ranks[0])
 
 
-def broadcast(over: World, variable: keras.Variable, root: int = 0) -> None:
+def broadcast(over: Communicator, variable: keras.Variable, root: int = 0) -> None:
     """Gives all ranks that have a variable its value on rank ``root``. Collective."""
     value = broadcast_value(over, variable, root)
     if is_here(variable):

@@ -13,11 +13,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.comm import World
+from tnt_notebook.comm import Communicator, World
 from tnt_notebook.keras.absent import bring, create, drop, is_here
 
 
-def broadcast_value(over: World, variable: keras.Variable, root: int) -> np.ndarray:
+def broadcast_value(over: Communicator, variable: keras.Variable, root: int) -> np.ndarray:
     """The value on rank ``root``, on all ranks, whether they hold it or not. Collective."""
     shape, dtype = tuple(variable.shape), tf.as_dtype(variable.dtype).as_numpy_dtype
     own = np.asarray(variable.value) if over.rank == root else np.empty(shape, dtype)
@@ -26,7 +26,7 @@ def broadcast_value(over: World, variable: keras.Variable, root: int) -> np.ndar
     return moved.view(dtype).reshape(shape)
 
 
-def holders_of(over: World, variables: Sequence[keras.Variable]) -> list[list[int]]:
+def holders_of(over: Communicator, variables: Sequence[keras.Variable]) -> list[list[int]]:
     """The ranks that hold each variable. Collective."""
     own = bytes(is_here(v) for v in variables)
     everyone = over.allgather_bytes(own)

@@ -8,7 +8,7 @@ import keras
 
 from tnt_notebook.error_text import brief
 from tnt_notebook.errors import ModelError
-from tnt_notebook.keras.absent import lazy
+from tnt_notebook.keras.absent import is_lazy, lazy
 from tnt_notebook.keras.graph import is_built, layers_within, run_symbolically
 from tnt_notebook.keras.training import build_symbolically
 from tnt_notebook.parallel import agreement
@@ -38,7 +38,9 @@ def prepare(
             f"The model is not compiled, so {call} has no loss and no optimizer: call "
             "model.compile(optimizer, loss) before it."
         )
+    apart = over.size > 1 and session.mesh is not None and any(map(is_lazy, model.variables))
     in_parts = session.pipeline is not None or (session.exchange.has_owners and over.size > 1)
+    in_parts |= apart
     if in_parts and with_loss and all(map(is_built, layers_within(model))):
         with lazy():  # each rank creates what belongs to its own weights
             _build_optimizers(model)
@@ -48,7 +50,8 @@ def prepare(
     if session.pipeline is None:
         # What optimizers keep comes to those that own the weights.
         later = {id(v) for one in optimizers_of(model) for v in one.variables if in_parts}
-        everywhere = [v for v in state if id(v) not in later]
+        # On a mesh what is built lazily is created in blocks.
+        everywhere = [v for v in state if id(v) not in later and not (apart and is_lazy(v))]
         distribute(over, everywhere, [range(over.size)] * len(everywhere))
     agreement.share_state(over, state)
 

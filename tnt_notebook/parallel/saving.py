@@ -28,6 +28,7 @@ def save(
     if session.over.rank == 0:
         keras_save(model, **arguments)
     holding.part()
+    holding.gather()  # to nobody: it stays apart
     agreement.agree(session.over, {"call": "save"})  # it is written when this returns
 
 

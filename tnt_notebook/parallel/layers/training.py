@@ -82,7 +82,9 @@ class MeshSteps:
     def compiled_again(self) -> None:
         """Goes by the model's optimizer and trainable weights as they are now. Collective."""
         self.weights.gather()
-        self.weights = MeshWeights(self._model, self._program, self._ranks, self._setting.exchange)
+        self.weights = MeshWeights(
+            self._model, self._program, self._ranks, self._setting.exchange, self.weights
+        )
 
     def train_step(self, own_step: Callable[[Any], Any], batch: Any) -> dict[str, Any]:
         """Logs of a batch, after which the model has learnt from it."""

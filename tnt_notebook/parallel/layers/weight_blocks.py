@@ -13,8 +13,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.comm import channels, ops
+from tnt_notebook.comm import Communicator, channels, ops
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.absent import create, waits_for_value
 from tnt_notebook.keras.blocks import Block
 from tnt_notebook.keras.losses import weight_losses_replaced
 from tnt_notebook.keras.optimizers import clip_norms_replaced, with_inner
@@ -25,7 +26,7 @@ from tnt_notebook.parallel.layers.moves import total
 from tnt_notebook.parallel.layers.program import WeightLayout
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.model_state import optimizers_of
-from tnt_notebook.plan.mesh import STAGE
+from tnt_notebook.plan.mesh import STAGE, Mesh
 
 #: Optimizers that treat each number of a weight by itself; others need whole weights.
 _ELEMENTWISE = frozenset((
@@ -41,16 +42,22 @@ class WeightBlocks:
 
     Args:
         layouts: of its weights, by id; those of what optimizers keep follow.
+        before: whose blocks stay where they are.
 
     Raises:
         ModelError: an optimizer needs whole weights, and some are cut.
     """
 
     def __init__(
-        self, model: keras.Model, layouts: Mapping[int, WeightLayout], ranks: MeshRanks
+        self,
+        model: keras.Model,
+        layouts: Mapping[int, WeightLayout],
+        ranks: MeshRanks,
+        before: WeightBlocks | None = None,
     ) -> None:
         self._model, self._layouts, self._ranks = model, layouts, ranks
         self._refuse_optimizers()
+        self._blocks: dict[int, Block] = {} if before is None else before._blocks
         self._in_blocks = False
 
     def layout_of(self, variable: keras.Variable) -> WeightLayout:
@@ -63,14 +70,25 @@ class WeightBlocks:
             return _WHOLE
         return self._layouts.get(id(about), _WHOLE)
 
-    @functools.cached_property
-    def _cut(self) -> list[tuple[Block, WeightLayout]]:
-        """All variables that are cut, in the same order on all ranks."""
+    @property
+    def _variables(self) -> list[keras.Variable]:
+        """All of the model and of what optimizers keep, in the same order on all ranks."""
         own = {id(v): v for v in self._model.variables}
         for optimizer in optimizers_of(self._model):
             own |= {id(v): v for v in optimizer.variables}
-        layouts = ((variable, self.layout_of(variable)) for variable in own.values())
-        return [(Block(v, index_of(v.shape, w, self._ranks)), w) for v, w in layouts if w.splits]
+        return list(own.values())
+
+    @property
+    def _cut(self) -> list[tuple[Block, WeightLayout]]:
+        """All variables that are cut, in the same order on all ranks."""
+        result = []
+        for variable in self._variables:
+            if (layout := self.layout_of(variable)).splits:
+                if id(variable) not in self._blocks:
+                    index = index_of(variable.shape, layout, self._ranks)
+                    self._blocks[id(variable)] = Block(variable, index)
+                result.append((self._blocks[id(variable)], layout))
+        return result
 
     def _refuse_optimizers(self) -> None:
         cut = [v.path for v in self._model.trainable_variables if self.layout_of(v).splits]
@@ -100,17 +118,61 @@ class WeightBlocks:
                 block.join(functools.partial(self._joined, layout))
             self._in_blocks = False
 
+    def create(self) -> None:
+        """Gives values to what was built lazily and has none yet: of what is cut, to this rank's
+        block alone. Collective; what ranks share is the same on all of them then."""
+        if self._in_blocks:
+            return
+        cut = {id(block.variable) for block, _ in self._cut}
+        absent = [v for v in self._variables if waits_for_value(v)]
+        if not absent:
+            return
+        for variable in absent:
+            if id(variable) not in cut:
+                create(variable)
+        self.part()
+        self._each_group(absent, agreement.share_state)
+
+    def set_aside(self) -> None:
+        """Keeps the blocks, and leaves the model without what is cut. Local."""
+        if self._in_blocks:
+            for block, _ in self._cut:
+                block.set_aside()
+            self._in_blocks = False
+
+    def join_on_first(self) -> None:
+        """Makes the model whole on rank 0 alone: others have no more than a block more meanwhile.
+        Collective."""
+        self.part()
+        over, mesh = self._ranks.over, self._ranks.mesh
+        for block, layout in self._cut:
+            line = mesh.line(over.rank, layout.axes.values())
+            if 0 in line:
+                group = self._ranks.group(layout.axes.values())
+                whole = _gathered_on_first(block, layout, group, self._ranks, line)
+                if whole is not None and over.rank == 0:
+                    block.join(functools.partial(_itself, whole))
+            block.set_aside()
+        self._in_blocks = False
+
     def check_identical(self, variables: Sequence[keras.Variable], when: str) -> None:
         """Compares what ranks have of the same: whole variables of all, blocks of those that have
         the same block. Collective."""
+        self._each_group(variables, lambda over, own: agreement.check_identical(over, own, when))
+
+    def _each_group(
+        self,
+        variables: Sequence[keras.Variable],
+        do: Callable[[Communicator, Sequence[keras.Variable]], None],
+    ) -> None:
+        """Does something on the ranks that have the same of variables: the whole, or a block."""
         ranks, by_axes = self._ranks, dict[frozenset[str], list[keras.Variable]]()
         for variable in variables:
             cutting = self.layout_of(variable).axes.values() if self._in_blocks else ()
             axes = frozenset(cutting)
             by_axes.setdefault(axes, []).append(variable)
         for axes in sorted(by_axes, key=sorted):
-            group = ranks.group(set(ranks.mesh.names) - axes)
-            agreement.check_identical(group, by_axes[axes], when)
+            do(ranks.group(set(ranks.mesh.names) - axes), by_axes[axes])
 
     def _joined(self, layout: WeightLayout, block: np.ndarray) -> np.ndarray:
         for dim, axis in layout.splits:
@@ -159,13 +221,41 @@ class WeightBlocks:
 
 def index_of(shape: Sequence[int], layout: WeightLayout, ranks: MeshRanks) -> tuple[slice, ...]:
     """What cuts this rank's block out of a weight."""
-    mesh, place, axes = ranks.mesh, ranks.place, layout.axes
+    return index_at(shape, layout, ranks.mesh, ranks.place)
+
+
+def index_at(
+    shape: Sequence[int], layout: WeightLayout, mesh: Mesh, place: Mapping[str, int]
+) -> tuple[slice, ...]:
+    """The same of the rank that has a place in the mesh."""
+    axes = layout.axes
     return tuple(
         slice(*blocks(size, mesh.along(axes[dim]))[place[axes[dim]]])
         if dim in axes
         else slice(None)
         for dim, size in enumerate(map(int, shape))
     )
+
+
+def _itself(whole: np.ndarray, block: np.ndarray) -> np.ndarray:
+    return whole
+
+
+def _gathered_on_first(
+    block: Block, layout: WeightLayout, group: Communicator, ranks: MeshRanks, line: Sequence[int]
+) -> np.ndarray | None:
+    """A weight of which each rank of a group has a block, on its rank 0; None elsewhere. One block
+    after the other is sent, so that nobody else has them all."""
+    whole = np.empty(block.whole_shape, block.value.dtype) if group.rank == 0 else None
+    for root, rank in enumerate(line):
+        index = index_at(block.whole_shape, layout, ranks.mesh, ranks.mesh.place(rank))
+        shape = [len(range(*i.indices(n))) for i, n in zip(index, block.whole_shape, strict=True)]
+        own = block.value if group.rank == root else np.empty(shape, block.value.dtype)
+        # As bytes: nothing is added up here, and bool travels too.
+        moved = group.broadcast(np.ascontiguousarray(own).reshape(-1).view(np.uint8), root)
+        if whole is not None:
+            whole[index] = moved.view(own.dtype).reshape(shape)
+    return whole
 
 
 def _with_gradient_over(variable: keras.Variable, count: int) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import keras
 
 from tnt_notebook.comm import Communicator, channels, ops
+from tnt_notebook.keras.absent import is_lazy
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.layers.program import Program
 from tnt_notebook.parallel.layers.ranks import MeshRanks
@@ -22,27 +23,46 @@ from tnt_notebook.plan.mesh import DATA
 class MeshWeights:
     """The weights of a model whose layers are divided. Made on all ranks at once.
 
+    Args:
+        before: whose blocks stay where they are.
+
     Attributes:
         blocks: of the weights that are cut.
+        stay_apart: whether the model stays in blocks after training: with ``tnt.lazy()``.
     """
 
-    #: Whether the model stays in blocks after training: with ``tnt.lazy()``; as yet it does not.
-    stay_apart = False
-
     def __init__(
-        self, model: keras.Model, program: Program, ranks: MeshRanks, exchange: Exchange
+        self,
+        model: keras.Model,
+        program: Program,
+        ranks: MeshRanks,
+        exchange: Exchange,
+        before: MeshWeights | None = None,
     ) -> None:
         self._model, self._ranks = model, ranks
-        self.blocks = WeightBlocks(model, program.weights, ranks)
+        kept = None if before is None else before.blocks
+        self.blocks: WeightBlocks = WeightBlocks(model, program.weights, ranks, kept)
+        self.stay_apart = any(map(is_lazy, model.variables))
         self.exchange = OverGroups(exchange, self.groups, self.seen_as_a_whole, scaled=True)
 
     def part(self) -> None:
-        """Leaves to each rank its blocks. Local; cheap if it is so already."""
+        """Leaves to each rank its blocks. Cheap if it is so already. Local, but where variables
+        that were built lazily have no values yet."""
+        if self.stay_apart:
+            self.blocks.create()
         self.blocks.part()
 
     def gather(self, ranks: Iterable[int] | None = None) -> None:
-        """Makes the model whole on all ranks. Collective."""
-        self.blocks.join()
+        """Makes the model whole: on all ranks, or, of one that stays apart, on rank 0 if that is
+        said. Collective."""
+        if not self.stay_apart:
+            self.blocks.join()
+        elif ranks is None:
+            self.part()  # also where it has been gathered
+            self.blocks.set_aside()
+        else:
+            assert [*ranks] == [0]
+            self.blocks.join_on_first()
 
     def holders(self) -> list[tuple[keras.Variable, list[int]]]:
         """Each variable is whole on all ranks where somebody asks for it."""
