@@ -173,13 +173,12 @@ class Program:
         parts = {value: (tensor, WHOLE) for value, tensor in inputs.items()}
         made: dict[tuple[int, Demand], Any] = {}
 
-        def taken(value: int, demand: Demand) -> Any:
+        def taken(value: int, demand: Demand, layer: str) -> Any:
             # Layers that take the same in the same way share a conversion.
             if (value, demand) not in made:
                 tensor, layout = parts[value]
-                name = graph.specs[value].name
                 shape = shape_of(graph, value)
-                made[value, demand] = converted(tensor, shape, layout, demand, ranks, name)
+                made[value, demand] = converted(tensor, shape, layout, demand, ranks, layer)
             return made[value, demand]
 
         for site, ways in zip(
@@ -187,7 +186,7 @@ class Program:
         ):
             call = site.call
             values = {
-                value: taken(value, demand_of(ways, place))
+                value: taken(value, demand_of(ways, place), call.name)
                 for place, value in enumerate(call.takes)
             }
             if ways:
@@ -200,4 +199,4 @@ class Program:
             for place, (value, tensor) in enumerate(zip(call.gives, given, strict=True)):
                 parts[value] = tensor, layout_of(ways, place)
             called(call)
-        return {value: taken(value, Demand()) for value in dict.fromkeys(wanted)}
+        return {value: taken(value, Demand(), "the outputs") for value in dict.fromkeys(wanted)}
