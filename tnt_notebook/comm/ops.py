@@ -258,17 +258,15 @@ def move(
 
 def _moved(pieces: Sequence[tuple[int, int, Box]], label: str, over: Communicator) -> Exchange:
     """What this rank does of a move."""
-    others: set[int] = set()
-    parts = []
-    for own, other in ((0, 1), (1, 0)):
-        sizes = {True: 0, False: 0}  # of what stays here, and of what does not
-        for piece in pieces:
-            if piece[own] == over.rank:
-                stays = piece[other] == over.rank
-                sizes[stays] += math.prod(end - begin for begin, end in piece[2].values())
-                others |= set() if stays else {over.members[piece[other]]}
-        parts.append(sizes[False] / max(1, sum(sizes.values())))
-    return Exchange(label, tuple(sorted(others)), *parts)
+    rank = over.rank
+    sizes = [(s, t, math.prod(e - b for b, e in box.values())) for s, t, box in pieces]
+    given = sum(size for source, _, size in sizes if source == rank)
+    got = sum(size for _, target, size in sizes if target == rank)
+    kept = sum(size for source, target, size in sizes if source == target == rank)
+    others = {t for s, t, _ in sizes if s == rank} | {s for s, t, _ in sizes if t == rank}
+    ranks = sorted(over.members[other] for other in others - {rank})
+    parts = (1 - kept / whole if whole else 0.0 for whole in (given, got))
+    return Exchange(label, tuple(ranks), *parts)
 
 
 def _ends(box: Box, dims: Sequence[int]) -> list[int]:

@@ -158,8 +158,8 @@ def conversion(steps: Sequence[ConversionPlan]) -> str:
 
 def figure_of(plan: MeshPlan) -> go.Figure:
     """Of each layer its time on one rank, divided by the ranks, beside that on the mesh."""
-    longest = {id(one) for one in sorted(plan.layers, key=lambda one: -one.mesh_s)[:MOST_BARS]}
-    shown = [layer for layer in plan.layers if id(layer) in longest]
+    by_time = sorted(range(len(plan.layers)), key=lambda number: -plan.layers[number].mesh_s)
+    shown = [plan.layers[number] for number in sorted(by_time[:MOST_BARS])]
     unit, factor = scale_of(max(layer.mesh_s for layer in shown))
     names = _told_apart([layer.name for layer in shown])
     work, converting = BOX_KINDS["C"].colour, BOX_KINDS["V"].colour

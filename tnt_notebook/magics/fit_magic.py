@@ -106,15 +106,15 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         ...             # goes on after ranks have died, or the time of a job was over
     """
     check_name(arguments.name)
-    options = {
+    options: dict[str, Any] = {
         name: value
         for name in ("bucket_mb", "timeout", "exchange")
         if (value := getattr(arguments, name)) is not None
     }
     if arguments.exchange is not None:
         check_exchange(arguments.exchange, arguments.bucket_mb)
-    mesh, said = _mesh(arguments)
-    options |= said
+    mesh, beside = _mesh(arguments)
+    options |= beside
     if (pipeline := given_pipeline(arguments)) is not None:
         options["pipeline"] = pipeline
     kept, goes_on = _checkpoint(arguments)

@@ -292,11 +292,10 @@ class Looks:
 
 def converting() -> dict[int, Converting]:
     """The channels of conversions, as they were traced last."""
-    exchanges = ops.exchanges().items()
     return {
-        channel: Converting(what, *rest)
-        for channel, (label, *rest) in exchanges
-        if (what := parsed(label))
+        channel: Converting(what, one.ranks, one.sent, one.received)
+        for channel, one in ops.exchanges().items()
+        if (what := parsed(one.label))
     }
 
 
