@@ -114,8 +114,8 @@ export function time() {
   const [top, total] = heading("Where a step goes");
   const limit = make("p", "tnt-limit", { role: "status", "aria-live": "polite" });
   const bars = make("div", "tnt-ranks", { role: "list" });
-  const legend = make("div", "tnt-legend", { "aria-hidden": "true" },
-    Object.entries(PARTS).map(([part, { colour }]) => entry(part, colour)));
+  const entries = Object.fromEntries(Object.entries(PARTS).map(([part, { colour }]) => [part, entry(part, colour)]));
+  const legend = make("div", "tnt-legend", { "aria-hidden": "true" }, Object.values(entries));
   const element = make("div", "tnt-time", {}, [top, limit, bars, legend]);
   const shown = [];
   return {
@@ -129,6 +129,9 @@ export function time() {
         bars.append(shown.at(-1).element);
       }
       shown.forEach((bar, i) => bar.update(rows[i]));
+      for (const [part, { rare }] of Object.entries(PARTS)) {
+        entries[part].hidden = rare && !rows.some(([, shares]) => shares[part]);
+      }
     },
   };
 }
@@ -144,11 +147,12 @@ function stepBar() {
       element.hidden = !row;
       if (!row) return;
       const [title, shares] = row;
-      const words = names.map((part) => `${part}: ${percent(shares[part])}`);
+      const there = names.filter((part) => shares[part] || !PARTS[part].rare);
+      const words = there.map((part) => `${part}: ${percent(shares[part])}`);
       setText(name, title);
       names.forEach((part, i) => {
-        parts[i].style.width = `${100 * shares[part]}%`;
-        parts[i].title = words[i];
+        parts[i].style.width = `${100 * (shares[part] ?? 0)}%`;
+        parts[i].title = `${part}: ${percent(shares[part] ?? 0)}`;
       });
       setText(work, `${percent(shares.work)} work`);
       element.setAttribute("aria-label", `${title}: ${words.join(", ")}`);

@@ -15,7 +15,7 @@ export function stepOf({ measured, planned, idle, heading, remarks, path = [] })
   const rows = measured.rows.map((row, index) => ({
     rank: row.rank,
     idle: idle[index],
-    boxes: boxesOf(row, measured.tick),
+    boxes: boxesOf(row, measured.tick, measured.conversions),
     planned: plans.get(row.rank) ?? [],
   }));
   const every = rows.flatMap(({ boxes, planned: own }) => [...boxes, ...own]);
@@ -47,7 +47,7 @@ export function summaryOf(step) {
 /** A box in two lines: what it is, and where and when it was. */
 export function wordsOf(box, rank, isPlanned = false) {
   const { detail } = KINDS[box.kind] ?? { detail: "idle" };
-  const what = detail.replace("{number}", box.number).replace("{stage}", box.stage);
+  const what = box.what ?? detail.replace("{number}", box.number).replace("{stage}", box.stage);
   const when = `${shortTime(box.begin)} to ${shortTime(box.end)}: ${shortTime(box.end - box.begin)}`;
   return [isPlanned ? `planned: ${what}` : what, `rank ${rank}, ${when}`];
 }
@@ -96,7 +96,7 @@ export function rangeOfStep(step, [from, to]) {
   return `${shortTime(from)} to ${shortTime(to)}, ${shortTime(length)}: ${[...words, `idle ${percent(idle)}`].join(", ")}`;
 }
 
-function boxesOf({ kinds, stages, numbers, begins, lengths }, tick) {
+function boxesOf({ kinds, stages, numbers, begins, lengths }, tick, conversions = []) {
   const first = Math.min(...stages.filter((_, i) => isAction(kinds[i])));
   return [...kinds].map((kind, i) => ({
     kind,
@@ -106,6 +106,7 @@ function boxesOf({ kinds, stages, numbers, begins, lengths }, tick) {
     end: (begins[i] + lengths[i]) * tick,
     faint: isAction(kind) && stages[i] !== first,
     beside: KINDS[kind].role === "beside",
+    ...(kind === "V" && conversions[numbers[i]] ? { what: conversions[numbers[i]] } : {}),
   }));
 }
 

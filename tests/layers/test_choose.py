@@ -5,7 +5,9 @@ import itertools
 import keras
 import pytest
 
-from tnt_notebook.parallel.layers.choose import Costs, chosen, cost, options
+from tnt_notebook.errors import MeshError
+from tnt_notebook.parallel.layers.choose import chosen, cost, options, spent_on
+from tnt_notebook.parallel.layers.costs import Costs, Estimate
 from tnt_notebook.parallel.layers.program import Program, site_of
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.mesh import Mesh
@@ -38,8 +40,43 @@ def test_nothing_is_cheaper(make, mesh, latency):
     programs = [Program(graph, ways) for ways in itertools.product(*each)]
     if make is twice:  # the same weights, in one layout
         programs = [p for p in programs if p.ways[0] == p.ways[1]]
-    cheapest = min(cost(program, mesh, 8, costs) for program in programs)
+    estimate = Estimate(graph, mesh, 8, costs)
+    every = [needed(program, estimate) for program in programs]
+    cheapest, _ = min(every)
     assert cost(chosen(graph, mesh, 8, costs), mesh, 8, costs) == pytest.approx(cheapest)
+    sizes = sorted({size for _, size in every})
+    for limit in (sizes[0], sizes[len(sizes) // 3], sizes[-1]):
+        seconds, size = needed(chosen(graph, mesh, 8, costs, memory=limit), estimate)
+        assert size <= limit
+        assert seconds == pytest.approx(min(s for s, size in every if size <= limit))
+    with pytest.raises(MeshError, match="fit into .* a rank for 8 samples .* most of it "):
+        chosen(graph, mesh, 8, costs, memory=sizes[0] - 1)
+
+
+def needed(program: Program, estimate: Estimate) -> tuple[float, int]:
+    """Seconds of a step, and bytes of a rank."""
+    spent = spent_on(program, estimate)
+    return sum(one.seconds for one in spent), sum(one.bytes for one in spent)
+
+
+def test_where_memory_is_short_weights_are_cut():
+    """Of replicas in space each has all weights; by columns and rows a part."""
+    model = keras.Sequential([keras.Input((8, 8, 2)), L.Conv2D(16, 1), L.Conv2D(4, 1)])
+    graph, mesh = surveyed(model), Mesh(model=2)
+    costs = Costs(flops=1e8, latency=1e-7, bandwidth=1e12, slots=1000.0)
+    free = chosen(graph, mesh, 8, costs)
+    size = needed(free, Estimate(graph, mesh, 8, costs))[1]
+    tight = chosen(graph, mesh, 8, costs, memory=0.8 * size)
+    names = [{way.name for ways in p.ways for way in ways.values()} for p in (free, tight)]
+    assert names[0] <= {"height", "width"} and names[1] & {"filters", "channels"}
+
+
+def test_what_was_measured_counts():
+    """A layer that is said to take long is divided, whatever its operations say."""
+    graph, mesh = surveyed(pair()), Mesh(model=2)
+    slow = Costs(latency=1e-3, calls={0: 1.0, 1: 1e-6})
+    assert [bool(ways) for ways in chosen(graph, mesh, 8, Costs(latency=1e-3)).ways] == [False] * 2
+    assert chosen(graph, mesh, 8, slow).ways[0]
 
 
 def test_columns_and_rows_make_a_pair():

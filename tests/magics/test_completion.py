@@ -44,6 +44,17 @@ FOR_JOBS = {"--time", "--partition", "--account"}
         ("%tnt_plan --mem", ["--memory-limit"]),
         ("%tnt_plan model --schedule z", ["zb-h1", "zb-v"]),
         ("%tnt_plan --schedule a", ["all"]),
+        ("%tnt_plan --mesh ", ["data=", "depth=", "height=", "model=", "stage=", "width="]),
+        ("%%tnt_fit --mesh data=2,h", ["data=2,height="]),
+        ("%%tnt_fit --mesh model=2 --layout conv.*:f", ["conv.*:filters="]),
+        (
+            "%%tnt_fit --mesh data=2,a=2,b=2 --layout dense:columns=",
+            [
+                "dense:columns=a",
+                "dense:columns=b",
+            ],
+        ),
+        ("%%tnt_fit --mesh model=2 --layout a:rows=model --lay", ["--layout"]),
         ("%tnt_bench ", ["allreduce", "input", "rules", "training"]),
         ("%tnt_bench input --s", ["--seconds", "--side", "--storages"]),
         ("%tnt_bench allreduce --r", ["--rounds"]),

@@ -92,9 +92,41 @@ def test_a_plan_of_a_model(shell_with_ranks):
     ]:
         refused = typed(shell, f"%tnt_plan {line}")
         assert error in refused and len(refused.splitlines()) == 1, refused
+    text = typed(shell, "%tnt_plan --mesh model=2 --batch-size 256 --layout dense:columns=model")
+    assert "samples/s while training on 2 ranks (data=1,model=2), " in text
+    blocks = [block.splitlines() for block in text.strip().split("\n\n")]
+    table = next(block for block in blocks if block[0].startswith("layer"))
+    assert table[1].split()[:6] == ["dense", "columns", "over", "model", "channels", "over"]
+    assert len(table) >= 1 + 5 + 1 and table[-1].startswith("in all")
+    assert "as measured among 2 ranks." in text
+    plan = shell.user_ns["plan"]
+    assert (plan.ranks, plan.replicas, plan.samples) == (2, 1, 256)
+    assert plan.layers[0].ways == {"model": "columns"} and plan.alone_s > plan.work_s
+    typed(shell, "%tnt_plan --mesh model=4 --ranks 8 --batch-size 256")
+    assert shell.user_ns["plan"].mesh == "data=2,model=4"  # ranks that are not there
+
+    for line, error in [
+        (
+            "--mesh model=2 --memory-limit 1KB",
+            "MeshError: No layouts on the mesh data=1,model=2 fit",
+        ),
+        ("--mesh model=2 --layout lost:rows=model", "MeshError: No layer has a name like 'lost'"),
+        ("--mesh model=2 --layout dense:heads=model", "MeshError: The layer dense cannot be divi"),
+        ("--mesh model=3 --ranks 4", "UsageError: --mesh: The mesh model=3 needs a multiple of 3"),
+        ("--mesh model=2 --pipeline 2", "UsageError: --mesh: not with --pipeline, of a pipeline"),
+        ("--mesh stage=2,model=2", "UsageError: --mesh: stages are planned by --pipeline P"),
+        ("--mesh model", "UsageError: --mesh: 'model' is no axis of a mesh"),
+        ("--layout a:rows=b", "UsageError: --layout: only with --mesh, which says along which"),
+        ("--ranks 4", "UsageError: --ranks: only with --mesh; of a pipeline --pipeline says how"),
+        ("--mesh a=2 --layout a:rows", "UsageError: --layout: 'rows' is no way of dividing a"),
+    ]:
+        assert error in typed(shell, f"%tnt_plan {line}"), line
     fit = "x = keras.ops.ones((8, 64))\nmodel.compile('sgd', 'mse')\nmodel.fit(x, x[:, :1])"
     refused = typed(shell, f"%%tnt_fit --wait --pipeline 2 --memory-limit 100KB\n{fit}")
     assert "No cut into 2 stages fits into 100 KB a rank: the one that needs least takes" in refused
+    over = "--mesh model=2 --layout dense_1:rows=model --memory-limit 1KB"
+    refused = typed(shell, f"%%tnt_fit --wait {over}\n{fit}")
+    assert "No layouts on the mesh data=1,model=2 fit into 1 KB a rank" in refused
     assert typed(shell, "%%tnt\nprint('still here')") == "ranks 0-1: still here\n"
 
 

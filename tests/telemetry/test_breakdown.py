@@ -6,6 +6,7 @@ import pytest
 from tests.telemetry.by_hand import events
 from tnt_notebook.telemetry.breakdown import Breakdown, mean, of_step
 from tnt_notebook.telemetry.collectives import arrivals, collectives, with_last
+from tnt_notebook.telemetry.conversions import Conversion
 from tnt_notebook.telemetry.events import NOT_TRAINING
 
 
@@ -25,7 +26,7 @@ def broken_down(*rows, others=(), begin_ns=None, **options):
         row["key"], row["begin_ns"] = channel << 16, begin
     own = with_last(own, [arrivals(own), arrivals(theirs)])
     found = of_step(made, made[-1], own, begin_ns=begin_ns, **options)
-    return tuple(round(1e9 * seconds) for seconds in found)
+    return tuple(round(1e9 * seconds) for seconds in found[: None if "converted" in options else 6])
 
 
 DATA_PARALLEL = (
@@ -39,6 +40,14 @@ DATA_PARALLEL = (
 
 def test_data_parallel():
     assert broken_down(*DATA_PARALLEL) == (20, 55, 0, 0, 11, 14)
+
+
+def test_conversions_are_no_work():
+    # Two that overlap, one of which began before there was input; the last is after all is done.
+    spans = [(120, 140), (135, 150), (185, 190)]
+    converted = [Conversion("gather for dense", *span) for span in spans]
+    found = broken_down(*DATA_PARALLEL, converted=converted)
+    assert found == (20, 55 - 25, 0, 0, 11, 14, 25)
 
 
 def test_waiting_for_a_rank_that_comes_late_is_no_exchange():
@@ -106,5 +115,7 @@ def test_evaluation_is_no_work_of_a_step():
 
 
 def test_the_mean_of_ranks():
-    assert mean([Breakdown(1, 2, 3, 1, 4, 5), Breakdown(3, 2, 1, 1, 0, 5)]) == (2, 2, 2, 1, 2, 5)
+    assert mean([Breakdown(1, 2, 3, 1, 4, 5), Breakdown(3, 2, 1, 1, 0, 5)]) == Breakdown(
+        2, 2, 2, 1, 2, 5
+    )
     assert mean([Breakdown(1, 2, 3, 0, 4, 5)]).step == pytest.approx(15)

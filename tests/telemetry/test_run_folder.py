@@ -151,7 +151,7 @@ def test_a_last_line_that_was_not_written_to_its_end_is_left_out():
         (b"[]", "line 3: this is not a frame"),
         (b'{"v": 1}', "line 3: a frame without 'seq'"),
         (b"[" * 100_000, "line 3: this is nested too deeply"),
-        (b'{"v": 3, "new": 1}', "newer version: frames of version 3, and this tnt_notebook reads"),
+        (b'{"v": 4, "new": 1}', "newer version: frames of version 4, and this tnt_notebook reads"),
     ],
 )
 def test_what_is_no_frame_is_named_with_file_and_line(line, message):
@@ -174,7 +174,7 @@ def test_frames_of_the_first_version_are_read():
         frame["v"] = 1
         del frame["spent"]
         for of_rank in frame.get("breakdown", []):
-            del of_rank[3]  # skew
+            del of_rank[6], of_rank[3]  # conversion and skew
     file.write_text("".join(json.dumps(frame) + "\n" for frame in old))
     again = read(folder)
     assert telemetry.breakdowns(again) == [STEP] * 2

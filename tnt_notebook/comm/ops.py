@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import functools
 import itertools
+import math
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +38,23 @@ MOVED_DTYPES = (
 )  # fmt: skip
 
 _scope = threading.local()
+_exchanges: dict[int, Exchange] = {}
+
+
+class Exchange(NamedTuple):
+    """What goes over a channel.
+
+    Attributes:
+        label: what it is for.
+        ranks: of a move, those of the world with which this rank exchanges.
+        sent, received: of what it gives and gets, the part that comes to other ranks, and from
+            them.
+    """
+
+    label: str
+    ranks: tuple[int, ...] = ()
+    sent: float = 1.0
+    received: float = 1.0
 
 
 @contextlib.contextmanager
@@ -229,12 +247,26 @@ def move(
             wanted=_ends(wanted, dims),
             **address(over, channel, label),
         )
+    _exchanges[channel] = _moved(pieces, label, over)
     run_when_ready(moved, channel)
     shape = tensor.shape.as_list()
     for dim, (begin, end) in wanted.items():
         shape[dim] = end - begin
     moved.set_shape(shape)
     return moved
+
+
+def _moved(pieces: Sequence[tuple[int, int, Box]], label: str, over: Communicator) -> Exchange:
+    """What this rank does of a move."""
+    rank = over.rank
+    sizes = [(s, t, math.prod(e - b for b, e in box.values())) for s, t, box in pieces]
+    given = sum(size for source, _, size in sizes if source == rank)
+    got = sum(size for _, target, size in sizes if target == rank)
+    kept = sum(size for source, target, size in sizes if source == target == rank)
+    others = {t for s, t, _ in sizes if s == rank} | {s for s, t, _ in sizes if t == rank}
+    ranks = sorted(over.members[other] for other in others - {rank})
+    parts = (1 - kept / whole if whole else 0.0 for whole in (given, got))
+    return Exchange(label, tuple(ranks), *parts)
 
 
 def _ends(box: Box, dims: Sequence[int]) -> list[int]:
@@ -344,7 +376,7 @@ def clock(
         now: tf.Tensor = library().tnt_clock(
             begin=tf.cast(begin, tf.int64),
             kind=EVENT_KINDS.index(kind) if kind else -1,
-            **address(over, number, kind),
+            **_address(over, number, kind),
         )
     run_independently(now)
     return now
@@ -374,6 +406,16 @@ def library() -> Any:
 
 def address(over: Communicator | None, channel: int, label: str) -> dict[str, Any]:
     """How an op finds its ranks, and they each other."""
+    _exchanges[channel] = Exchange(label)
+    return _address(over, channel, label)
+
+
+def exchanges() -> dict[int, Exchange]:
+    """By channel, what was last exchanged on it in a graph of this process."""
+    return dict(_exchanges)
+
+
+def _address(over: Communicator | None, channel: int, label: str) -> dict[str, Any]:
     number, group = (over or world()).id
     return {"world": number, "group": group, "channel": channel, "label": label}
 

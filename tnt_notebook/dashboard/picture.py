@@ -108,8 +108,14 @@ def _time_html(time: dict[str, Any]) -> str:
         heading("Where a step goes", time["step"]),
         f'<p class="tnt-limit">{escape(time["limit"])}</p>',
         div("ranks", *rows),
-        div("legend", *(entry(name, part.colour) for name, part in PARTS.items())),
+        div("legend", *(entry(name, PARTS[name].colour) for name in _parts_in(time["rows"]))),
     )
+
+
+def _parts_in(rows: list[Any]) -> list[str]:
+    """The parts of a legend."""
+    there = {one for _, share in rows for one, s in share.items() if s}
+    return [name for name, part in PARTS.items() if name in there or not part.rare]
 
 
 def _svg(row: step_layout.RankRow, seconds: float) -> str:

@@ -31,12 +31,11 @@ from tnt_notebook.dashboard.step_layout import (
     idle,
     kinds_in,
     rank_rows,
-    words_of,
 )
 from tnt_notebook.dashboard.wording import plural, short_time, which_step
 from tnt_notebook.plan.simulate import Timeline
 from tnt_notebook.telemetry.kinds import Kind
-from tnt_notebook.telemetry.step_trace import Box, StepTrace, extent_s, of_boxes
+from tnt_notebook.telemetry.step_trace import Box, StepTrace, extent_s, of_boxes, words_of
 
 #: Of more, each is told by its colour and its place only,
 MOST_BOXES = 1500
@@ -108,7 +107,7 @@ def _bars(step: StepTrace, rows: Sequence[RankRow], factor: float) -> list[dict[
         if found:
             bar = _plain(kind, [box for _, box in found], factor)
             bar |= _lane(kind.role == "beside", two_lanes)
-            bars.append(bar | _in_full(kind, found) if in_full else bar)
+            bars.append(bar | _in_full(kind, found, step) if in_full else bar)
     return bars
 
 
@@ -131,13 +130,13 @@ def _plain(kind: Kind, boxes: Sequence[Box], factor: float) -> dict[str, Any]:
     }
 
 
-def _in_full(kind: Kind, boxes: Sequence[tuple[RankRow, Box]]) -> dict[str, Any]:
+def _in_full(kind: Kind, boxes: Sequence[tuple[RankRow, Box]], step: StepTrace) -> dict[str, Any]:
     """What tells boxes of one kind apart: their numbers, and that later stages are faint."""
     line = {"color": "rgba(255,255,255,0.7)", "width": 0.5 if kind.role == "beside" else 1}
     full: dict[str, Any] = {
         "marker": {"color": kind.colour, "line": line},
         "customdata": [
-            f"{words_of(box)}<br>from {short_time(box.begin)} to {short_time(box.end)}: "
+            f"{words_of(box, step)}<br>from {short_time(box.begin)} to {short_time(box.end)}: "
             f"{short_time(box.end - box.begin)}"
             for _, box in boxes
         ],

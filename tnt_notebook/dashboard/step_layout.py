@@ -127,11 +127,6 @@ def time_of(frames: Sequence[Frame]) -> dict[str, Any]:
     }
 
 
-def words_of(box: Box) -> str:
-    """What a box is: ``forward of micro-batch 3, stage 1``."""
-    return BOX_KINDS[box.kind].detail.format(number=box.number, stage=box.stage)
-
-
 def heading(trace: StepTrace, what: str = "") -> str:
     """``Median step 30.8 ms · idle 27%, by the formula of 1f1b 27%``
 

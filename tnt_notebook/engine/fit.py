@@ -55,8 +55,9 @@ def run_fit_cell(
     Args:
         cell: ordinary Keras code.
         options: keyword arguments of ``tnt_notebook.distributed``; those of a pipeline and of
-            checkpoints as dicts, a mesh as text; and ``fit_as``, of a study, what
-            :class:`tnt_notebook.parallel.fit_as.FitAs` takes.
+            checkpoints as dicts, a mesh as text, layouts as
+            :func:`tnt_notebook.plan.hints.parsed_hints` gives them; and ``fit_as``, of a study,
+            what :class:`tnt_notebook.parallel.fit_as.FitAs` takes.
         kept: where and as what rank 0 keeps the frames on disk: keyword arguments of
             :func:`tnt_notebook.telemetry.run_writer.begin`, with the folder as text.
 
@@ -115,6 +116,7 @@ def _run(
     from tnt_notebook.parallel.fit_as import FitAs
     from tnt_notebook.parallel.scope import distributed
     from tnt_notebook.plan import Mesh, Pipeline
+    from tnt_notebook.plan.hints import layouts_of
 
     activities.begin("build")
     shell = get_ipython()
@@ -125,6 +127,8 @@ def _run(
             options = {**options, "pipeline": Pipeline(**options["pipeline"])}
         if "mesh" in options:
             options = {**options, "mesh": Mesh.parsed(options["mesh"])}
+        if "layouts" in options:
+            options = {**options, "layouts": layouts_of(options["layouts"])}
         if "exchange" in options:
             found = exchange_of(options["exchange"], own=shell.user_ns.get)
             options = {**options, "exchange": found}

@@ -1,9 +1,10 @@
-"""``%tnt_plan`` on rank 0: plans pipelines for a model of its cells. Only plain data goes back."""
+"""``%tnt_plan`` on rank 0: plans pipelines and meshes for a model of its cells. Only plain data
+goes back."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from IPython import get_ipython
@@ -11,7 +12,8 @@ from IPython import get_ipython
 from tnt_notebook import comm
 from tnt_notebook.engine import preload
 from tnt_notebook.engine.progress import teller
-from tnt_notebook.errors import ModelError, ScheduleError
+from tnt_notebook.error_text import brief
+from tnt_notebook.errors import MeshError, ModelError, ScheduleError
 from tnt_notebook.protocol import Published
 
 
@@ -59,6 +61,72 @@ def plan(
     except (ModelError, ScheduleError) as error:
         return {"kind": type(error).__name__, "refused": str(error)}
     return {"plans": plans, "measured": measured}
+
+
+def plan_mesh(
+    name: str,
+    mesh: str,
+    hints: Mapping[str, Mapping[str, str]],
+    batch_size: int,
+    link: Mapping[str, float] | None,
+    memory_limit: int | None,
+) -> dict[str, Any]:
+    """Plans the layouts of a model on a mesh; on one rank.
+
+    Args:
+        name: of the model in the cells.
+        mesh: all its axes, as they are typed.
+        hints: as :func:`tnt_notebook.plan.hints.parsed_hints` gives them.
+        batch_size: samples of a global batch.
+        link: what :func:`measure_link` gave; None: it is not known.
+        memory_limit: bytes that a rank may need.
+
+    Returns:
+        ``{"plan": ..., "measured": n}``: what :func:`tnt_notebook.plan.layouts.as_json` gives, and
+        how many layers had to be measured; or ``{"kind": class, "refused": why}``.
+    """
+    preload.finish()
+    from tnt_notebook.parallel.layers.foresight import foreseen
+    from tnt_notebook.plan.hints import layouts_of
+    from tnt_notebook.plan.layouts import as_json
+    from tnt_notebook.plan.measurements import Link
+    from tnt_notebook.plan.mesh import Mesh
+
+    tell = teller(Published.PLANNED)
+    measured = 0
+
+    def take(done: int, total: int) -> None:
+        nonlocal measured
+        measured = max(measured, total)
+        tell({"done": done, "total": total})
+
+    known = (Link(link["latency_s"], link["bytes_per_s"]), int(link["ranks"])) if link else None
+    try:
+        found = foreseen(
+            _model(name), Mesh.parsed(mesh), batch_size, layouts_of(hints), known, memory_limit,
+            take,
+        )  # fmt: skip
+    except (ModelError, MeshError) as error:
+        return {"kind": type(error).__name__, "refused": str(error)}
+    return {"plan": as_json(found), "measured": measured}
+
+
+def measure_link() -> dict[str, float]:
+    """What ranks exchange with, measured unless it is known from earlier. Collective over all.
+
+    Returns:
+        ``latency_s`` and ``bytes_per_s``, and among how many ``ranks``; nothing of one rank.
+    """
+    from tnt_notebook.parallel.link import measured_link
+
+    over = comm.world()
+    try:
+        link = measured_link(over)
+    except BaseException as error:  # Ctrl-C too: the others must not wait for this rank
+        if not getattr(error, "peers_know", False):
+            comm.abort(f"rank {over.rank}: {brief(error)}")
+        raise
+    return {} if link is None else {**link._asdict(), "ranks": over.size}
 
 
 def _model(name: str) -> Any:

@@ -18,6 +18,7 @@ from IPython.core.completer import (
 
 from tnt_notebook.choices import EXCHANGES
 from tnt_notebook.cluster.options import OPTIONS
+from tnt_notebook.magics import mesh_options
 from tnt_notebook.magics.actions import of
 from tnt_notebook.magics.workloads import CELLS
 
@@ -82,6 +83,9 @@ class TntCompletion:
                 return [(path, "path") for path in _paths(typed)]
             if last == "--exchange":
                 return [(name, "value") for name in EXCHANGES]
+            if last in ("--mesh", "--layout"):
+                typed_so = mesh_options.candidates(last, typed, before)
+                return [(value, "value") for value in typed_so]
             if last in ("--ranks", "--rank"):
                 return self._numbers()
             return [(str(choice), "value") for choice in options[last].choices or ()]
@@ -138,7 +142,7 @@ class TntCompletion:
 
 def _flags(magic: str, options: dict[str, Any], before: list[str]) -> list[str]:
     """Options that may follow: of an action and a launcher that are named, those they go with."""
-    again = {option.flag for option in OPTIONS.values() if option.repeated}
+    again = {option.flag for option in OPTIONS.values() if option.repeated} | {"--layout"}
     fit = [flag for flag in options if flag not in before or flag in again]
     if action := next((word for word in before if word in of(magic)), None):
         fit = [flag for flag in fit if flag in of(magic)[action].flags]

@@ -12,6 +12,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook.choices import EXCHANGES, ON_FAILURE, split_exchange
 from tnt_notebook.errors import MeshError, ScheduleError
+from tnt_notebook.magics.mesh_options import given_layouts, mesh_arguments
 from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.progress import noninteractive
@@ -43,13 +44,7 @@ def _listing_exchanges(magic: Callable[..., None]) -> Callable[..., None]:
 @argument("--exchange", metavar="NAME[:OPTION=VALUE,...]", help=_EXCHANGE)
 @argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
 @pipeline_arguments()
-@argument(
-    "--mesh",
-    metavar="AXIS=N,...",
-    help="ranks along named axes: data divides batches, stage cuts the model into stages, depth, "
-    "height and width divide samples in space, any other axis the work of layers as costs least; "
-    "data may be left out",
-)
+@mesh_arguments
 @argument("--checkpoint", metavar="DIR", help="keeps the state of training there now and then")
 @argument("--every", type=float, metavar="S", help="seconds between two (default: 600)")
 @argument(
@@ -101,6 +96,9 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         %%tnt_fit --mesh data=2,height=2
         ...             # two replicas; halves of each image on two ranks
 
+        %%tnt_fit --mesh model=2 --layout conv.*:filters=model --layout dense:columns=model
+        ...             # these layers so, the others as costs least
+
         %%tnt_fit --exchange late:warmup=100
         ...             # gradients are applied a step late, and exchanged meanwhile
 
@@ -108,14 +106,15 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         ...             # goes on after ranks have died, or the time of a job was over
     """
     check_name(arguments.name)
-    options = {
+    options: dict[str, Any] = {
         name: value
         for name in ("bucket_mb", "timeout", "exchange")
         if (value := getattr(arguments, name)) is not None
     }
     if arguments.exchange is not None:
         check_exchange(arguments.exchange, arguments.bucket_mb)
-    mesh = None if arguments.mesh is None else _mesh(arguments)
+    mesh, beside = _mesh(arguments)
+    options |= beside
     if (pipeline := given_pipeline(arguments)) is not None:
         options["pipeline"] = pipeline
     kept, goes_on = _checkpoint(arguments)
@@ -134,15 +133,23 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         fit.wait()
 
 
-def _mesh(arguments: Namespace) -> Mesh:
-    """What --mesh says; a mesh with stages is that of a pipeline, also without --pipeline."""
+def _mesh(arguments: Namespace) -> tuple[Mesh | None, dict[str, Any]]:
+    """What --mesh says, and what is said beside it to the ranks; a mesh with stages is that of a
+    pipeline, also without --pipeline."""
+    layouts = given_layouts(arguments)
+    if arguments.mesh is None:
+        return None, {}
     try:
         mesh = Mesh.parsed(arguments.mesh)
     except MeshError as error:
         raise UsageError(f"--mesh: {error}") from None
+    said: dict[str, Any] = {"layouts": layouts} if layouts else {}
     if STAGE in mesh.names and arguments.stages is None:
         arguments.stages = mesh.along(STAGE)
-    return mesh
+    if arguments.stages is None and arguments.memory_limit is not None:
+        # That of a pipeline is what its cut keeps to.
+        said["memory_limit"], arguments.memory_limit = arguments.memory_limit, None
+    return mesh, said
 
 
 def _check_mesh(mesh: Mesh, pipeline: dict[str, Any] | None, ranks: int) -> None:

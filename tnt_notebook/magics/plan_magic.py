@@ -1,4 +1,4 @@
-"""``%tnt_plan``: what to expect of a pipeline before training."""
+"""``%tnt_plan``: what to expect of a pipeline or a mesh before training."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from argparse import Namespace
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
+from tnt_notebook.magics.mesh_options import given_layouts, mesh_arguments, planned_mesh
 from tnt_notebook.magics.pipeline import given, pipeline_arguments
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.plan.families import FAMILIES
+from tnt_notebook.plan.options import OPTIONS
+
+_SCHEDULE = "1f1b"
 
 
 @magic_arguments()
@@ -18,16 +22,19 @@ from tnt_notebook.plan.families import FAMILIES
     stages={"help": "ranks of a pipeline (default: all)"},
     schedule={
         "choices": [*FAMILIES, "all"],
-        "default": "1f1b",
+        "default": _SCHEDULE,
         "help": "order of work (default: 1f1b); all: compares them",
     },
     placement=None,
 )
+@mesh_arguments
+@argument("--ranks", type=int, metavar="N", help="of a mesh, as if there were so many")
 @argument("--batch-size", type=int, default=32, metavar="N", help="of a batch (default: 32)")
 @argument("--input", metavar="DATASET", help="its name on the ranks: what it delivers counts")
 @argument("--name", default="plan", help="variable that gets the result (default: plan)")
 def tnt_plan(session: Session, arguments: Namespace) -> None:
-    """Says what to expect of a model in a pipeline, and where it would be cut, before training.
+    """Says what to expect of a model in a pipeline, and where it would be cut, or on a mesh, and
+    how its layers would be divided, before training.
 
     Rank 0 measures how long each layer takes, once: what it knows it need not measure again. A
     table of the stages and a timeline of a step follow from that. The model is one that a cell
@@ -36,6 +43,12 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     With --input all ranks measure for a moment what a dataset delivers, as fit would read it: which
     ranks map what, and a step as long as its input takes, if that is longer.
 
+    With --mesh it says, layer by layer, how the work is divided, the layout of what a layer gives,
+    what is exchanged before it, how long it takes on one rank and on the mesh, and what a rank
+    needs for it; and which layers all ranks compute alike, and why. What ranks exchange with is
+    measured among those that there are. --ranks plans for others. With --memory-limit layouts are
+    chosen that fit.
+
     The result is in the variable ``plan``, or what --name says; with --schedule all it is a
     list of them::
 
@@ -43,18 +56,33 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
         plan.stages[0].memory.activations     # bytes
         plan.rank_bytes                       # what each rank needs
 
+    With --mesh::
+
+        plan.step_s, plan.alone_s, plan.speedup, plan.conversions_s
+        plan.layers[0].layout, plan.layers[0].conversions, plan.layers[0].mesh_s
+        plan.weights, plan.activations, plan.rank_bytes     # of each rank
+        plan.whole                                          # what all ranks compute alike
+
     Examples::
 
         %tnt_plan --pipeline 2 --batch-size 256
         %tnt_plan model --pipeline 4 --micro-batches 16 --schedule zb-h1
         %tnt_plan --pipeline 4 --schedule all --memory-limit 4GB
         %tnt_plan --pipeline 2 --batch-size 256 --input train
+        %tnt_plan --mesh data=2,height=2 --batch-size 8
+        %tnt_plan --mesh model=4 --ranks 16 --layout conv.*:filters=model --memory-limit 4GB
     """
     from tnt_notebook.magics import plan
 
     check_name(arguments.name)
     if arguments.batch_size < 1:
         raise UsageError(f"--batch-size must be at least 1, not {arguments.batch_size}")
+    layouts = given_layouts(arguments)
+    if arguments.mesh is not None:
+        _plan_mesh(session, arguments, layouts)
+        return
+    if arguments.ranks is not None:
+        raise UsageError("--ranks: only with --mesh; of a pipeline --pipeline says how many")
     compares = arguments.schedule == "all"
     if compares and arguments.stages_per_rank is not None:
         raise UsageError("--stages-per-rank goes with one schedule, and not with all")
@@ -66,3 +94,24 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
         session.cluster, arguments.model, options, schedules, arguments.batch_size, arguments.input
     )
     session.bind(arguments.name, plans if compares else plans[0])
+
+
+def _plan_mesh(session: Session, arguments: Namespace, layouts: dict[str, dict[str, str]]) -> None:
+    from tnt_notebook.magics import mesh_plan
+
+    others = set(given(arguments)) - {"memory_limit"}
+    if arguments.schedule == _SCHEDULE:
+        others.discard("schedule")
+    flags = [OPTIONS[name][0] for name in OPTIONS if name in others]
+    if arguments.input is not None:
+        flags.append("--input")
+    if flags:
+        raise UsageError(f"--mesh: not with {', '.join(flags)}, of a pipeline")
+    if arguments.ranks is not None and arguments.ranks < 1:
+        raise UsageError(f"--ranks must be at least 1, not {arguments.ranks}")
+    cluster = session.cluster
+    mesh = planned_mesh(arguments.mesh, arguments.ranks, cluster.ranks)
+    plan = mesh_plan.run(
+        cluster, arguments.model, mesh, layouts, arguments.batch_size, arguments.memory_limit
+    )
+    session.bind(arguments.name, plan)

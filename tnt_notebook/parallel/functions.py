@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 import time
 import weakref
 from collections.abc import Callable, Iterator, MutableMapping
@@ -61,6 +62,7 @@ class DistributedFunctions:
         pipeline: how the model is cut into stages.
         ranks: the mesh along whose axes stages lie and layers are divided; None: there is none.
         layouts: of layers, as far as they are asked for.
+        memory: bytes that a rank of a mesh without stages may need.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class DistributedFunctions:
         batch_size: int | None = None,
         ranks: MeshRanks | None = None,
         layouts: Wanted | None = None,
+        memory: float = math.inf,
     ) -> None:
         self.model = model
         self._make_room()
@@ -114,7 +117,7 @@ class DistributedFunctions:
             )
             steps = (cut.train_step, cut.test_step, cut.predict_step)
         elif ranks is not None:
-            self.mesh = divided = MeshSteps(setting, model, ranks, layouts, batch_size)
+            self.mesh = divided = MeshSteps(setting, model, ranks, layouts, batch_size, memory)
             steps = (
                 functools.partial(divided.train_step, model.train_step),
                 functools.partial(divided.test_step, model.test_step),

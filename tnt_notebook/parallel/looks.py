@@ -7,20 +7,21 @@ they did in that one::
     lengths of steps -> allreduce ----> the median step
     its collectives --> allgather ----> when the last rank came to each
     its breakdown ----> allgather ----> rank 0
-    its boxes --------> allgather ----> rank 0
+    its boxes --------> allgather ----> rank 0, with what its conversions were
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tnt_notebook.comm import World, channels
+from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.comm.clocks import Clocks
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.meters import Rapl, gpu, memory
@@ -31,6 +32,7 @@ from tnt_notebook.telemetry.activities import Activities
 from tnt_notebook.telemetry.boxes import BOX, boxes_of_step
 from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, of_step
 from tnt_notebook.telemetry.collectives import arrivals, collectives, with_last
+from tnt_notebook.telemetry.conversions import Conversion, Converting, conversions, on, parsed
 from tnt_notebook.telemetry.events import PHASES, exchange_rate, sent_bytes
 from tnt_notebook.telemetry.frame import Phase
 from tnt_notebook.telemetry.sampling import evenly, spread
@@ -141,12 +143,16 @@ class Looks:
         chosen = choose(lengths, steps, is_begin=not self._is_begun)
         self._is_begun = self._is_begun or chosen is not None
         breakdown, boxes = NOTHING, np.empty(0, BOX)
+        converted: list[Conversion] = []
         if chosen is not None:
             step, begin = steps[-1 - chosen.back], int(begins[-1 - chosen.back])
-            exchanges = self._exchanges(events, begin, int(step["end_ns"]))
+            on_channels = converting()
+            exchanges = self._exchanges(events, begin, int(step["end_ns"]), on_channels)
+            within = (events["begin_ns"] >= begin) & (events["end_ns"] <= step["end_ns"])
+            converted = conversions(events[within], on_channels)
             about_step = exchanges, self._gradients_from, self._phase == 0
-            breakdown = of_step(events, step, *about_step, begin)
-            boxes = boxes_of_step(events, step, *about_step)
+            breakdown = of_step(events, step, *about_step, begin, converted)
+            boxes = boxes_of_step(events, step, *about_step, converted)
         joules = self._rapl.joules() if self._rapl else 0.0
         did = activities.gathered(all_of_it=is_last)
         own = _Facts(
@@ -156,7 +162,8 @@ class Looks:
         )  # fmt: skip
         rows = over.allgather(np.array([[*breakdown, *own]], np.float64))
         everyone = [_Facts(*map(float, row[len(NOTHING) :])) for row in rows]
-        trace = self._gathered(boxes, chosen, int(max(facts.boxes for facts in everyone)))
+        most = int(max(facts.boxes for facts in everyone))
+        trace = self._gathered(boxes, list(map(str, converted)), chosen, most)
         # Some exchange in some of their steps only, so that no few of them stand for the others.
         self._sent += sum(facts.sent for facts in everyone) / over.size
         self._steps += len(steps)
@@ -215,10 +222,14 @@ class Looks:
             self._clocks = over.compare_clocks()
             self._compare_at = time.monotonic() + _CLOCKS_S
 
-    def _exchanges(self, events: np.ndarray, begin_ns: int, end_ns: int) -> np.ndarray:
-        """This rank's collectives of a step, with when the last rank came to each. Collective."""
+    def _exchanges(
+        self, events: np.ndarray, begin_ns: int, end_ns: int, converting: Collection[int]
+    ) -> np.ndarray:
+        """This rank's collectives of a step, but for those that convert, with when the last rank
+        came to each. Collective."""
         within = (events["end_ns"] > begin_ns) & (events["end_ns"] <= end_ns)
         own = collectives(events[within], self._over.rank)
+        own = own[~on(own, converting)]
         # Each position in a pipeline has a group of its replicas, on the same channels.
         of_replicas = (own["channel"] >= channels.REPLICAS.first) & (
             own["channel"] < channels.REPLICAS.first + channels.REPLICAS.count
@@ -232,8 +243,15 @@ class Looks:
         """Of this rank in its pipeline."""
         return next(own.index(self._over.rank) for own in self._pipelines if self._over.rank in own)
 
-    def _gathered(self, boxes: np.ndarray, chosen: Chosen | None, most: int) -> StepTrace | None:
-        """A step of ranks that stand for all; on rank 0. Collective."""
+    def _gathered(
+        self, boxes: np.ndarray, converted: Sequence[str], chosen: Chosen | None, most: int
+    ) -> StepTrace | None:
+        """A step of ranks that stand for all; on rank 0. Collective.
+
+        Args:
+            converted: what conversions are, by the numbers of their boxes.
+            most: boxes of a rank.
+        """
         if chosen is None or not most:
             return None
         assert self._clocks is not None  # the first look compares them
@@ -244,14 +262,17 @@ class Looks:
         for time_of in ("begin_ns", "end_ns"):
             own[time_of] -= self._ahead_ns
         mine = self._over.rank in shown
-        everyone = self._over.allgather_bytes(own.tobytes() if mine else b"")
+        everyone = self._over.allgather_bytes(_packed(own, converted) if mine else b"")
         if self._over.rank != 0:
             return None
-        made = [
-            Box(rank, kind.decode(), int(stage), int(number), 1e-9 * begin, 1e-9 * end)
-            for rank in shown
-            for begin, end, number, stage, kind in np.frombuffer(everyone[rank], BOX).tolist()
-        ]
+        words: dict[str, int] = {}  # of conversions of all ranks
+        made = []
+        for rank in shown:
+            own, told = _unpacked(everyone[rank])
+            numbers = [words.setdefault(what, len(words)) for what in told]
+            for begin, end, number, stage, kind in own.tolist():
+                which = numbers[number] if kind == b"V" else int(number)
+                made.append(Box(rank, kind.decode(), int(stage), which, 1e-9 * begin, 1e-9 * end))
         if not made:
             return None
         began = min(box.begin for box in made)
@@ -265,7 +286,29 @@ class Looks:
             which=chosen.which,
             **about(self._schedule, made),
             **self._cut,
+            **({"conversions": list(words)} if words else {}),
         )
+
+
+def converting() -> dict[int, Converting]:
+    """The channels of conversions, as they were traced last."""
+    return {
+        channel: Converting(what, one.ranks, one.sent, one.received)
+        for channel, one in ops.exchanges().items()
+        if (what := parsed(one.label))
+    }
+
+
+def _packed(boxes: np.ndarray, converted: Sequence[str]) -> bytes:
+    """Boxes of a rank, and what its conversions are, as they travel."""
+    told = json.dumps(list(converted)).encode() if converted else b""
+    return b"".join((len(boxes).to_bytes(4, "little"), boxes.tobytes(), told))
+
+
+def _unpacked(block: bytes) -> tuple[np.ndarray, list[str]]:
+    count = int.from_bytes(block[:4], "little")
+    told = block[4 + count * BOX.itemsize :]
+    return np.frombuffer(block, BOX, count, 4 if count else 0), json.loads(told) if told else []
 
 
 def _median(looks: Sequence[Look]) -> Look:

@@ -41,6 +41,8 @@ class Model:
         layouts: by a regular expression for names of layers, how these are to be divided: see
             ``tnt.Split``. Default: as costs least.
         checkpoint: keeps the state of training, and goes on from it; see ``tnt.Checkpoint``.
+        memory_limit: what a rank of a mesh may need for the model, in bytes or as ``"4GB"``;
+            layouts are found that keep to it. Default: no limit.
 
     Raises:
         CheckpointError: the folder of checkpoints cannot be used, or holds another run.
@@ -66,6 +68,7 @@ class Model:
         mesh: Mesh | None = None,
         layouts: Layouts | None = None,
         checkpoint: Checkpoint | None = None,
+        memory_limit: int | str | None = None,
     ) -> None:
         if isinstance(model, Model):
             model = model.keras_model
@@ -75,12 +78,13 @@ class Model:
                 "model? Keras 2 is not supported."
             )
         session = Session(
-            whole_world(), exchange_of(exchange, bucket_mb), pipeline, mesh, layouts or {}
-        )
+            whole_world(), exchange_of(exchange, bucket_mb), pipeline, mesh, layouts or {},
+            memory_limit=memory_limit,
+        )  # fmt: skip
         seeds.synchronise(session.over)
         if checkpoint is not None:
             session.checkpoints = RunCheckpoints(session.over, checkpoint)
-        asked = (exchange, bucket_mb, pipeline, mesh, layouts, checkpoint)
+        asked = (exchange, bucket_mb, pipeline, mesh, layouts, checkpoint, memory_limit)
         has_options = any(option is not None for option in asked)
         vars(self).update(keras_model=model, _session=session, _has_options=has_options)
         weakref.finalize(self, session.close)

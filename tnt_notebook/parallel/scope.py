@@ -54,6 +54,7 @@ def distributed(
     pipeline: Pipeline | None = None,
     mesh: Mesh | None = None,
     layouts: Layouts | None = None,
+    memory_limit: int | str | None = None,
     timeout: float | None = None,
     quiet: bool = True,
     checkpoint: Checkpoint | None = None,
@@ -68,6 +69,8 @@ def distributed(
         mesh: divides the work inside of layers along its axes, see ``tnt.Mesh``.
         layouts: of layers that are to be divided so, by pattern of their names; default: as costs
             least.
+        memory_limit: what a rank of a mesh may need for the model, in bytes or as ``"4GB"``;
+            layouts are found that keep to it. Default: no limit.
         timeout: seconds that ranks wait for one message.
         quiet: whether ``verbose="auto"`` prints nothing (there is a live view).
         checkpoint: keeps the state of training, and goes on from it; see ``tnt.Checkpoint``.
@@ -84,8 +87,9 @@ def distributed(
     if timeout is not None:
         over.set_timeout(timeout)
     session = Session(
-        over, exchange_of(exchange, bucket_mb), pipeline, mesh, layouts or {}, report, quiet
-    )
+        over, exchange_of(exchange, bucket_mb), pipeline, mesh, layouts or {}, report, quiet,
+        memory_limit=memory_limit,
+    )  # fmt: skip
     outer, _current = _current, session
     try:
         agreement.agree(over, {"call": "begin"})

@@ -22,6 +22,7 @@ from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.progress import Progress, Report
 from tnt_notebook.parallel.step import Votes
+from tnt_notebook.plan.hints import memory_of
 from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
 from tnt_notebook.plan.options import Pipeline
 
@@ -46,6 +47,7 @@ class Session:
         checkpoints, fit_checkpoints: of this run, if it keeps any; of the fit that is running.
         fit_as: what to change about each fit.
         division: what a distribution of Keras says, during a call for which one is set.
+        memory_limit: what a rank of a mesh may need, in bytes or as ``"4GB"``; None: no limit.
     """
 
     over: World
@@ -63,6 +65,7 @@ class Session:
     fit_checkpoints: FitCheckpoints | None = None
     fit_as: FitAs = field(default_factory=FitAs)
     division: Division | None = None
+    memory_limit: int | str | None = None
 
     def __post_init__(self) -> None:
         self._generation = self.over.generation
@@ -70,6 +73,12 @@ class Session:
         self._divided: dict[int, tuple[str, ...]] = {}  # of which models functions were made so
         if self.layouts and self.mesh is None:
             raise MeshError("Layouts are of a mesh: give it, too, as in mesh=tnt.Mesh(model=2).")
+        if self.memory_limit is not None and (self.mesh is None or self.pipeline is not None):
+            raise MeshError(
+                "memory_limit is of a mesh: give it, too, as in mesh=tnt.Mesh(model=2); of a "
+                "pipeline it is an option of tnt.Pipeline."
+            )
+        memory_of(self.memory_limit)  # says what is no size
         if self.pipeline is None and self.mesh is not None and STAGE in self.mesh.names:
             self.pipeline = Pipeline(stages=self.mesh.along(STAGE))
         if self.pipeline is not None:
@@ -167,6 +176,7 @@ class Session:
                 batch_size,
                 self.ranks if self.pipeline is not None or self.over.size > 1 else None,
                 self.layouts,
+                memory_of(self.memory_limit),
             )
             self.functions[id(model)] = functions
         functions.install()

@@ -1,7 +1,9 @@
-"""What was measured of layers, kept in a file of the user's cache for the next time.
+"""What was measured of layers, and of what ranks exchange with, kept in files of the user's cache
+for the next time.
 
-The file is ``tnt_notebook/profile.json`` in the folder for caches (``XDG_CACHE_HOME``, or
-``~/.cache``). What is wrong with it is no error: then all is measured anew.
+The files are ``tnt_notebook/profile.json`` and ``tnt_notebook/links.json`` in the folder for caches
+(``XDG_CACHE_HOME``, or ``~/.cache``). What is wrong with them is no error: then all is measured
+anew.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import platformdirs
 
@@ -42,9 +44,21 @@ class Measured:
     kept: tuple[str, ...]
 
 
-def file() -> Path:
+class Link(NamedTuple):
+    """What ranks exchange with.
+
+    Attributes:
+        latency_s: that an exchange takes at least.
+        bytes_per_s: that a rank sends.
+    """
+
+    latency_s: float
+    bytes_per_s: float
+
+
+def file(name: str = "profile") -> Path:
     """Where measurements are kept, whether it is there or not."""
-    return Path(platformdirs.user_cache_dir("tnt_notebook")) / "profile.json"
+    return Path(platformdirs.user_cache_dir("tnt_notebook")) / f"{name}.json"
 
 
 def key_of(description: str) -> str:
@@ -53,22 +67,42 @@ def key_of(description: str) -> str:
 
 
 def load() -> dict[str, Measured]:
-    """All measurements, by key; none where the file is not there, or broken."""
-    try:
-        table = json.loads(file().read_text(encoding="utf-8"))
-        entries = table["entries"] if table["version"] == _VERSION else {}
-        known = {key: _parsed(entry) for key, entry in entries.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+    """All measurements of layers, by key; none where the file is not there, or broken."""
+    known = {key: _parsed(entry) for key, entry in _entries("profile").items()}
     return {key: measured for key, measured in known.items() if measured is not None}
 
 
 def save(new: Mapping[str, Measured]) -> None:
-    """Adds measurements to those of the file, if it can be written."""
-    path = file()
-    entries = {key: m for key, m in load().items() if key not in new} | dict(new)
+    """Adds measurements of layers to those of the file, if it can be written."""
+    _save("profile", load(), new)
+
+
+def load_links() -> dict[str, Link]:
+    """All that was measured of exchanges, by key."""
+    known = {key: _link(entry) for key, entry in _entries("links").items()}
+    return {key: link for key, link in known.items() if link is not None}
+
+
+def save_link(key: str, link: Link) -> None:
+    """Adds what was measured of an exchange, if the file can be written."""
+    _save("links", load_links(), {key: link})
+
+
+def _entries(name: str) -> dict[str, Any]:
+    try:
+        table = json.loads(file(name).read_text(encoding="utf-8"))
+        entries = table["entries"] if table["version"] == _VERSION else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return entries if isinstance(entries, dict) else {}
+
+
+def _save(name: str, known: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    path = file(name)
+    entries = {key: m for key, m in known.items() if key not in new} | dict(new)
     latest = dict(list(entries.items())[-MOST_ENTRIES:])
-    table = {"version": _VERSION, "entries": {key: astuple(m) for key, m in latest.items()}}
+    rows = {key: list(m) if isinstance(m, tuple) else astuple(m) for key, m in latest.items()}
+    table = {"version": _VERSION, "entries": rows}
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         # For the user alone, and readers see the old file or the new.
@@ -82,13 +116,24 @@ def save(new: Mapping[str, Measured]) -> None:
             raise
 
 
+def _link(entry: Any) -> Link | None:
+    """An entry of the file, if it is one."""
+    if not isinstance(entry, list) or len(entry) != 2 or not all(map(_is_usual, entry)):
+        return None
+    return Link(*entry) if entry[1] > 0 else None
+
+
+def _is_usual(number: Any) -> bool:
+    return type(number) in (int, float) and math.isfinite(number) and number >= 0
+
+
 def _parsed(entry: Any) -> Measured | None:
     """An entry of the file, if it is one."""
     if not isinstance(entry, list) or len(entry) != 5:
         return None
     forward, inputs, weights, inner_bytes, kept = entry
     numbers = (forward, inputs, weights, inner_bytes)
-    usual = all(type(n) in (int, float) and math.isfinite(n) and n >= 0 for n in numbers)
-    if not usual or not isinstance(kept, list) or not all(isinstance(k, str) for k in kept):
+    are_names = isinstance(kept, list) and all(isinstance(k, str) for k in kept)
+    if not are_names or not all(map(_is_usual, numbers)):
         return None
     return Measured(forward, inputs, weights, inner_bytes, tuple(kept))

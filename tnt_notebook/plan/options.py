@@ -92,7 +92,9 @@ class Pipeline:
     )
     memory_limit: int | str | None = field(
         default=None,
-        metadata=_typed(type=parsed_size, metavar="X", help="of a rank: 4GB; the cut fits it"),
+        metadata=_typed(
+            type=parsed_size, metavar="X", help="of a rank: 4GB; cut or layouts fit it"
+        ),
     )
 
     def __post_init__(self) -> None:

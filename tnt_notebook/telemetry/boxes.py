@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from tnt_notebook.telemetry.conversions import Conversion
 from tnt_notebook.telemetry.events import EVENT_OF, NOT_TRAINING, is_of, rounds_of
 from tnt_notebook.telemetry.kinds import BOX_KINDS
 from tnt_notebook.telemetry.step_trace import ACTIONS
@@ -14,7 +17,7 @@ BOX = np.dtype(
 )
 
 #: Boxes with numbers of their own, or made of several events; the others are as recorded.
-_DERIVED = f"{ACTIONS}CLRSX"
+_DERIVED = f"{ACTIONS}CLRSVX"
 #: Shorter waits are not worth a box: parts of a step.
 _WORTH_A_BOX = 2e-3
 
@@ -25,6 +28,7 @@ def boxes_of_step(
     exchanges: np.ndarray,
     gradients_from: int = 0,
     training: bool = True,
+    converted: Sequence[Conversion] = (),
 ) -> np.ndarray:
     """What a rank did in a step, as an array of dtype :data:`BOX`.
 
@@ -37,6 +41,7 @@ def boxes_of_step(
             these exchanges have a box: in the others, of metrics, a rank waits for the other
             stages.
         training: whether it is a training step.
+        converted: its conversions in the step; boxes of them have their places here as numbers.
     """
     begin, end = int(step["begin_ns"]), int(step["end_ns"])
     inside = events[
@@ -56,7 +61,8 @@ def boxes_of_step(
     else:
         made["C"] = _computed(inside, begin, end)
     exchanged = _exchanges(exchanges[worth_a_box], short)
-    return np.concatenate([*made.values(), actions, exchanged, _sends(inside)])
+    sends = _sends(inside)
+    return np.concatenate([*made.values(), actions, exchanged, sends, _conversions(converted)])
 
 
 def _recorded(events: np.ndarray, letter: str) -> np.ndarray:
@@ -113,6 +119,14 @@ def _exchanges(exchanges: np.ndarray, short: float) -> np.ndarray:
     is_short = waited["end_ns"] - waited["begin_ns"] <= short
     made["begin_ns"][is_short] = exchanges["begin_ns"][is_short]
     return np.concatenate([waited[~is_short], made])
+
+
+def _conversions(converted: Sequence[Conversion]) -> np.ndarray:
+    made = np.zeros(len(converted), BOX)
+    made["begin_ns"] = [one.begin_ns for one in converted]
+    made["end_ns"] = [one.end_ns for one in converted]
+    made["number"], made["kind"] = np.arange(len(converted)), "V"
+    return made
 
 
 def _sends(events: np.ndarray) -> np.ndarray:

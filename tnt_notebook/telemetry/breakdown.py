@@ -5,6 +5,7 @@
     step      |................................................|
     input      |==|                                               its batch is not there yet
     work          |=====   ======  ====  ====|                    forward and backward
+    conversion         ==        ==                               values go from layout to layout
     wait                ===      ==    ==                         for what other stages make
     skew                                     |===|                until the last rank has come
     exchange                                     |====|           nothing else to do
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tnt_notebook.telemetry.conversions import Conversion, converting_ns
 from tnt_notebook.telemetry.events import EVENT_OF, NOT_TRAINING, is_of, rounds_of, union_s
 
 
@@ -36,6 +38,7 @@ class Breakdown(NamedTuple):
     skew: float
     exchange: float
     other: float
+    conversion: float = 0.0
 
     @property
     def step(self) -> float:
@@ -48,6 +51,8 @@ class Part(NamedTuple):
 
     colour: str
     meaning: str
+    rare: bool = False
+    """Whether it is of some runs alone, and said only where it is there."""
 
 
 #: In the order in which they come: one table, ``parts.json``, for Python and the browser.
@@ -66,6 +71,7 @@ def of_step(
     gradients_from: int = 0,
     training: bool = True,
     begin_ns: int | None = None,
+    converted: Sequence[Conversion] = (),
 ) -> Breakdown:
     """Of a step on a rank.
 
@@ -79,6 +85,7 @@ def of_step(
         training: whether it is a training step.
         begin_ns: the end of the step before: what the rank has done since belongs to this one.
             Default: the begin of the step.
+        converted: its conversions in the step.
     """
     own_begin, end = int(step["begin_ns"]), int(step["end_ns"])
     begin = own_begin if begin_ns is None else begin_ns
@@ -89,7 +96,7 @@ def of_step(
     for since, until in rounds_of(events, own_begin, end):
         one = _of_round(
             _within(events, since, until), _within(exchanges[~between], since, until),
-            (since, until), gradients_from, training,
+            (since, until), gradients_from, training, converted,
         )  # fmt: skip
         whole = Breakdown(*(a + b for a, b in zip(whole, one, strict=True)))
     return whole._replace(other=max(0.0, 1e-9 * (end - begin) - whole.step))
@@ -105,6 +112,7 @@ def _of_round(
     span_ns: tuple[int, int],
     gradients_from: int,
     training: bool,
+    converted: Sequence[Conversion],
 ) -> Breakdown:
     """Of a single step, but for the rest."""
     begin, end = span_ns
@@ -115,6 +123,7 @@ def _of_round(
     wait = 0.0
     if len(actions):
         done = int(actions["end_ns"].max())
+        spans = list(zip(actions["begin_ns"].tolist(), actions["end_ns"].tolist(), strict=True))
         work = union_s(actions["begin_ns"], actions["end_ns"])
         of_gradients = exchanges["channel"] >= gradients_from
         wait = 1e-9 * (done - arrived) - work + sum(_exposed(exchanges[~of_gradients], done))
@@ -123,12 +132,15 @@ def _of_round(
         # With the last gradient all is computed.
         ready = events[is_of(events, "ready")]["begin_ns"]
         done = int(ready.max(initial=arrived)) if len(ready) or len(exchanges) else end
+        spans = [(arrived, done)]
         work = 1e-9 * (done - arrived)
     input_s = union_s(waited["begin_ns"], waited["end_ns"])
     skew, exchange = _exposed(exchanges, done)
     answers = events[is_of(events, "answer")]
     exchange += union_s(answers["begin_ns"], answers["end_ns"])
-    return Breakdown(input_s, work, max(0.0, wait), skew, exchange, other=0.0)
+    conversion = min(work, 1e-9 * converting_ns(converted, spans)) if converted else 0.0
+    work -= conversion
+    return Breakdown(input_s, work, max(0.0, wait), skew, exchange, 0.0, conversion)
 
 
 def mean(breakdowns: Sequence[Breakdown]) -> Breakdown:

@@ -20,7 +20,7 @@ from tnt_notebook.telemetry.analysis import runs, steps_seen
 from tnt_notebook.telemetry.frame import Frame
 from tnt_notebook.telemetry.kinds import BOX_KINDS
 from tnt_notebook.telemetry.sampling import thinned
-from tnt_notebook.telemetry.step_trace import BESIDE, Box, boxes
+from tnt_notebook.telemetry.step_trace import BESIDE, Box, boxes, words_of
 
 #: Of loss and samples per second: with 64 ranks and twice as many the file has 20 MB.
 MAX_POINTS = 1000
@@ -38,13 +38,13 @@ def chrome_trace(frames: Sequence[Frame], title: str = "run") -> dict[str, Any]:
     begin = min((frame["start"] for frame in frames), default=0.0)
     ranks = max((len(frame["samples"]) for frame in frames), default=0)
     events = [*_of_processes(ranks), *_of_frames(frames, begin, ranks)]
-    of_rank: dict[int, list[tuple[int, Box]]] = {}
+    of_rank: dict[int, list[tuple[int, Box, str]]] = {}
     for run in runs(frames):
         for number, step in enumerate(steps_seen(run)):
             shift = step["time"] - begin
             for box in boxes(step):
                 moved = box._replace(begin=shift + box.begin, end=shift + box.end)
-                of_rank.setdefault(box.rank, []).append((number, moved))
+                of_rank.setdefault(box.rank, []).append((number, moved, words_of(box, step)))
     for rank, some in sorted(of_rank.items()):
         events += _of_boxes(rank, some)
     return {
@@ -76,9 +76,9 @@ def _of_frames(frames: Sequence[Frame], begin: float, ranks: int) -> Iterator[Ev
                 yield _event("C", name, ranks, 0, ts=ts, args={name: value})
 
 
-def _of_boxes(rank: int, some: Iterable[tuple[int, Box]]) -> Iterator[Event]:
+def _of_boxes(rank: int, some: Iterable[tuple[int, Box, str]]) -> Iterator[Event]:
     free: dict[int, float] = {0: 0.0, MESSAGES: 0.0}  # threads, and when they have nothing to do
-    for step, box in sorted(some, key=lambda item: (item[1].begin, item[1].end)):
+    for step, box, words in sorted(some, key=lambda item: (item[1].begin, item[1].end)):
         first = MESSAGES if box.kind in BESIDE else 0
         begin, end = round(1e6 * box.begin, 3), round(1e6 * box.end, 3)
         tid = first
@@ -87,7 +87,12 @@ def _of_boxes(rank: int, some: Iterable[tuple[int, Box]]) -> Iterator[Event]:
         free[tid] = end
         kind = BOX_KINDS[box.kind]
         numbers = {kind.stage: box.stage, kind.number: box.number}
-        args = {"step": step, **{name: value for name, value in numbers.items() if name}}
+        args: dict[str, Any] = {
+            "step": step,
+            **{name: value for name, value in numbers.items() if name},
+        }
+        if box.kind == "V":
+            args["what"] = words
         dur = round(end - begin, 3)
         name = f"{box.kind}{box.number}" if kind.number else box.kind  # such as F3, X0, O
         yield _event("X", name, rank, tid, ts=begin, dur=dur, cat=kind.words, args=args)

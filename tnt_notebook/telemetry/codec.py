@@ -12,7 +12,7 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 
-from tnt_notebook.telemetry.breakdown import PARTS
+from tnt_notebook.telemetry.breakdown import Breakdown
 from tnt_notebook.telemetry.frame import FRAME_VERSION, Frame
 from tnt_notebook.telemetry.step_trace import StepTrace
 
@@ -40,8 +40,8 @@ def decode_frame(line: bytes) -> Frame:
             raise NewerError(
                 f"frames of version {version}, and this tnt_notebook reads {FRAME_VERSION}"
             )
-        if version == 1:
-            _upgrade(value)
+        if version < 3:
+            _upgrade(value, version)
     _check(value, Frame, "a frame")
     ranks = len(value["samples"])
     of_ranks = [value[name] for name in ("rates", "breakdown", "memory") if name in value]
@@ -50,12 +50,15 @@ def decode_frame(line: bytes) -> Frame:
     return value
 
 
-def _upgrade(frame: dict[str, Any]) -> None:
-    """A breakdown of version 1 counts skew among exchange."""
-    at = list(PARTS).index("skew")
+def _upgrade(frame: dict[str, Any], version: int) -> None:
+    """A breakdown of version 1 counts skew among exchange; one of version 2 has no conversions."""
     of_ranks = frame.get("breakdown")
-    if isinstance(of_ranks, list) and all(isinstance(one, list) for one in of_ranks):
-        frame["breakdown"] = [[*one[:at], 0.0, *one[at:]] for one in of_ranks]
+    if not isinstance(of_ranks, list) or not all(isinstance(one, list) for one in of_ranks):
+        return
+    at = Breakdown._fields.index("skew")
+    if version == 1:
+        of_ranks = [[*one[:at], 0.0, *one[at:]] for one in of_ranks]
+    frame["breakdown"] = [[*one, 0.0] for one in of_ranks]
 
 
 def decode_step(text: bytes) -> StepTrace:

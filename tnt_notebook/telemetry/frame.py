@@ -15,7 +15,7 @@ from tnt_notebook.telemetry.activities import Activities, is_even
 from tnt_notebook.telemetry.breakdown import PARTS
 from tnt_notebook.telemetry.step_trace import Count, StepTrace
 
-FRAME_VERSION = 2
+FRAME_VERSION = 3
 #: What a frame has only when there is something new about it.
 NOW_AND_THEN = (
     "rows", "step_s", "breakdown", "memory", "energy", "flops", "rate", "sent", "checkpoint",
@@ -30,7 +30,7 @@ Row = dict[str, float | None]
 EpochRow = Annotated[Row, lambda row: row.get("epoch") is not None]
 """One finished epoch: ``{"epoch": 1, "loss": 0.7, "val_loss": 0.8}``."""
 Parts = Annotated[list[float], lambda seconds: len(seconds) == len(PARTS)]
-"""Seconds of a step, as in `breakdown.PARTS`."""
+"""Seconds of a step, as in `breakdown.Breakdown`."""
 
 
 class Spent(TypedDict):

@@ -13,6 +13,7 @@ from tnt_notebook.telemetry.step_trace import ACTIONS, StepTrace, by_rank, repli
 
 #: Parts of a step above which they are worth a sentence.
 _INPUT, _WAIT, _SKEW, _EXCHANGE, _OTHER = 0.15, 0.25, 0.2, 0.2, 0.35
+_CONVERSION = 0.3
 #: A rank with so many times the work of the others holds them up, if it is so much of a step.
 _SLOWER, _HELD_UP = 1.2, 0.1
 #: A link is slow if messages are under way, and waited for, during so much of a step; or, between
@@ -54,6 +55,12 @@ def limit(
     # Beside a slow link a rank that is a little late is not what limits.
     if held_up > max(_HELD_UP, part["exchange"]):
         return rank
+    if part["conversion"] > _CONVERSION:
+        return (
+            f"Values are on their way from layout to layout during {part['conversion']:.0%} of a "
+            "step: %tnt_plan --mesh says before which layers. Larger samples or batches, or other "
+            "axes, lower that."
+        )
     if part["wait"] > _WAIT:
         return _idle(part["wait"], step)
     waited_for, late = _waited_for(of_ranks)

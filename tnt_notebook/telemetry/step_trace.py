@@ -41,7 +41,7 @@ class RankTrace(TypedDict):
     """Of an action; of S and R: the other rank; of L: the last one; else 0."""
     numbers: list[Count]
     """Of an action and of R before it: the micro-batch; of S: which one to that rank; of X and L:
-    which exchange of the step; else 0."""
+    which exchange of the step; of V: which of ``conversions``; else 0."""
     begins: list[Count]
     """Ticks since the begin of the step."""
     lengths: list[Count]
@@ -83,6 +83,8 @@ class StepTrace(TypedDict):
     cut_by: NotRequired[CutBy]
     layers: NotRequired[list[Annotated[list[str], lambda ends: len(ends) == 2]]]
     """Of each stage of a pipeline the names of its first and its last layer."""
+    conversions: NotRequired[list[str]]
+    """What the conversions are, in words, by the numbers of their boxes."""
     rows: list[Annotated[RankTrace, _is_even]]
 
 
@@ -95,6 +97,15 @@ class Box(NamedTuple):
     number: int
     begin: float
     end: float
+
+
+def words_of(box: Box, trace: StepTrace) -> str:
+    """What a box of a step is: ``forward of micro-batch 3, stage 1``, ``halo exchange for conv2d_1,
+    8 KB sent, with rank 1``."""
+    conversions = trace.get("conversions", [])
+    if box.kind == "V" and box.number < len(conversions):
+        return conversions[box.number]
+    return BOX_KINDS[box.kind].detail.format(number=box.number, stage=box.stage)
 
 
 def boxes(trace: StepTrace) -> list[Box]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tnt_notebook.telemetry.kinds import BOX_KINDS
-from tnt_notebook.telemetry.step_trace import StepTrace, boxes
+from tnt_notebook.telemetry.step_trace import Box, StepTrace, boxes, words_of
 
 
 class BoxRow(NamedTuple):
@@ -16,7 +16,7 @@ class BoxRow(NamedTuple):
 
     Attributes:
         step: which of the step traces, from 0.
-        kind, what: a letter, and what it stands for.
+        kind, what: a letter, and what it stands for; of a conversion what it does.
         stage: of a forward or backward; of a send or a wait for a message: the other rank.
         number: of the micro-batch, or which message to that rank, or exchange of the step.
     """
@@ -42,9 +42,13 @@ def box_rows(steps: Iterable[StepTrace], began: float) -> Iterator[BoxRow]:
         shift = step["time"] - began
         for box in boxes(step):
             yield BoxRow(
-                number, box.rank, box.kind, BOX_KINDS[box.kind].words, box.stage, box.number,
+                number, box.rank, box.kind, _what(box, step), box.stage, box.number,
                 shift + box.begin, shift + box.end, box.end - box.begin,
             )  # fmt: skip
+
+
+def _what(box: Box, step: StepTrace) -> str:
+    return words_of(box, step) if box.kind == "V" else BOX_KINDS[box.kind].words
 
 
 def write_csv(path: Path, rows: Iterable[BoxRow]) -> None:

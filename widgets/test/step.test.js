@@ -36,6 +36,18 @@ test("the boxes of a rank's second stage are faint", () => {
   assert.deepEqual([isFaint, isPlanned], [true, false]);
 });
 
+test("a conversion says what it does", () => {
+  const converting = {
+    ...measured, conversions: ["halo exchange for conv, 8 KB sent, with rank 1"],
+    rows: [row(0, "CV", [0, 0], [0, 0], [0, 1], [4, 1])],
+  };
+  const [, box] = stepOf({ ...timeline, measured: converting, planned: null }).rows[0].boxes;
+  assert.equal(box.beside, true);
+  assert.deepEqual(wordsOf(box, 0), [
+    "halo exchange for conv, 8 KB sent, with rank 1", "rank 0, 1 ms to 2 ms: 1 ms",
+  ]);
+});
+
 test("a summary in words has all of a few ranks, and the ends of many", () => {
   assert.match(summaryOf(step), /^Timeline of 2 ranks\. Last step 10 ms .* Idle: rank 0 for 40%, rank 1 for 80%\./);
   const rows = Array.from({ length: 20 }, (_, rank) => ({ rank, idle: ((rank * 7) % 20) / 20 }));

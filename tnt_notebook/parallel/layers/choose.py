@@ -3,7 +3,8 @@
 Calls are gone through in order. What has been decided counts only by the layouts of values that
 later calls take, so of all decisions that leave the same ones the cheapest is kept: the result is
 exact (dynamic programming over the frontier of the graph), unless there are more than
-:data:`MOST_STATES` such states; then the cheapest of them go on.
+:data:`MOST_STATES` such states; then the cheapest of them go on. With a limit of memory those are
+kept of which no other one needs less time and less memory.
 """
 
 from __future__ import annotations
@@ -11,49 +12,35 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
-
-import tensorflow as tf
 
 from tnt_notebook.errors import MeshError
 from tnt_notebook.parallel.layers.by_variable import ByVariable, Wanted
-from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout
+from tnt_notebook.parallel.layers.costs import Costs, Estimate, Spent, Taken
+from tnt_notebook.parallel.layers.layout import WHOLE, Layout
 from tnt_notebook.parallel.layers.program import (
     Program,
     Ways,
     WeightLayout,
-    demand_of,
     fit_together,
     given_by,
-    layout_of,
-    shape_of,
     site_of,
     weight_layouts,
 )
-from tnt_notebook.parallel.layers.rule import Shape, Site, ways_of
+from tnt_notebook.parallel.layers.rule import Site, ways_of
 from tnt_notebook.parallel.pipeline.graph import Graph
 from tnt_notebook.plan.mesh import Mesh
+from tnt_notebook.sizes import size as in_words
 
 MOST_STATES = 512
 
 
-@dataclass(frozen=True)
-class Costs:
-    """What a rank can do.
-
-    Attributes:
-        flops: floating-point operations in a second.
-        bandwidth: bytes that it sends in a second.
-        memory: bytes that a layer reads or writes in a second.
-        latency: seconds that an exchange takes at least.
-    """
-
-    flops: float = 2e10
-    bandwidth: float = 2e9
-    memory: float = 5e9
-    latency: float = 3e-5
+#: How many of them are kept for their memory, where that is limited.
+_SMALLEST = 64
+#: Layers that are named where nothing fits.
+_NAMED = 3
 
 
 def chosen(
@@ -62,30 +49,68 @@ def chosen(
     samples: int,
     costs: Costs | None = None,
     layouts: Wanted | None = None,
+    memory: float = math.inf,
 ) -> Program:
     """The cheapest layouts.
 
     Args:
         samples: of a batch, on each replica.
         layouts: those that some layers are to have.
+        memory: bytes that a rank may need.
 
     Raises:
-        MeshError: there is no such axis or layer, or a layer cannot be divided so.
+        MeshError: there is no such axis or layer, a layer cannot be divided so, or no layouts fit
+            into the memory.
     """
     check(layouts or {}, graph, mesh)
-    choice = _Choice(graph, mesh, samples, costs or Costs(), layouts or {})
-    return Program(graph, choice.best(), choice.asked)
+    asked = layouts.outputs(graph) if isinstance(layouts, ByVariable) else {}
+    estimate = Estimate(graph, mesh, samples, costs or Costs(), asked)
+    choice = _Choice(estimate, layouts or {})
+    best = choice.best(_seconds, memory)
+    if best is None:
+        smallest = choice.best(_bytes)
+        assert smallest is not None  # without a limit there is always one
+        program = Program(graph, smallest.ways, asked)
+        if smallest.bytes > memory:
+            raise MeshError(_too_large(program, estimate, smallest.bytes, memory))
+        return program
+    return Program(graph, best.ways, asked)
 
 
 def cost(program: Program, mesh: Mesh, samples: int, costs: Costs | None = None) -> float:
     """Seconds that a training step takes by this model, on each rank."""
-    choice = _Choice(program.graph, mesh, samples, costs or Costs(), {}, program.asked)
-    layouts: dict[int, Layout] = dict.fromkeys(program.graph.inputs, WHOLE)
-    seconds, known = 0.0, set[Any]()
-    for site, ways in zip(program.sites, program.ways, strict=True):
-        seconds += choice.seconds(site, ways, layouts, known)
-        layouts |= given_by(site, ways, program.asked)
-    return seconds + choice.end(layouts, known)
+    estimate = Estimate(program.graph, mesh, samples, costs or Costs(), program.asked)
+    return sum(spent.seconds for spent in spent_on(program, estimate))
+
+
+def spent_on(program: Program, estimate: Estimate) -> list[Spent]:
+    """What each call takes, and, first and last, what inputs and outputs of the model do."""
+    graph = program.graph
+    layouts: dict[int, Layout] = dict.fromkeys(graph.inputs, WHOLE)
+    known, called = set[Taken](), set[int]()
+    spent = [estimate.begin()]
+    for number, (site, ways) in enumerate(zip(program.sites, program.ways, strict=True)):
+        is_first = id(site.layer) not in called
+        spent.append(estimate.call(number, site, ways, layouts, known, is_first))
+        called.add(id(site.layer))
+        layouts |= given_by(site, ways, estimate.asked)
+    return [*spent, estimate.end(layouts, known)]
+
+
+def _too_large(program: Program, estimate: Estimate, needed: int, memory: float) -> str:
+    _, *of_calls, _ = spent_on(program, estimate)
+    largest = sorted(zip(program.sites, of_calls, strict=True), key=lambda pair: -pair[1].bytes)
+    named = ", ".join(
+        f"{site.call.name} ({in_words(spent.weights)} for its weights, "
+        f"{in_words(spent.activations)} for what it computes)"
+        for site, spent in largest[:_NAMED]
+    )
+    return (
+        f"No layouts on the mesh {estimate.mesh} fit into {in_words(round(memory))} a rank for "
+        f"{estimate.samples} samples on each replica: the ones that need least take "
+        f"{in_words(needed)}, most of it {named}. Take a smaller batch, more ranks along an axis "
+        "that divides these layers, or a higher limit."
+    )
 
 
 def check(layouts: Wanted, graph: Graph, mesh: Mesh) -> None:
@@ -159,10 +184,11 @@ class _State:
     """
 
     seconds: float
+    bytes: int
     ways: tuple[Ways, ...]
     layouts: dict[int, Layout]
     weights: dict[int, dict[int, WeightLayout]]
-    known: set[tuple[int, Demand]]
+    known: set[Taken]
 
     @property
     def leaves(self) -> Any:
@@ -171,139 +197,88 @@ class _State:
         return frozenset(self.layouts.items()), weights, frozenset(self.known)
 
 
+#: What is to be small.
+_Aim = Callable[[_State], float]
+
+
+def _seconds(state: _State) -> float:
+    return state.seconds
+
+
+def _bytes(state: _State) -> float:
+    return state.bytes
+
+
 class _Choice:
-    def __init__(
-        self,
-        graph: Graph,
-        mesh: Mesh,
-        samples: int,
-        costs: Costs,
-        layouts: Wanted,
-        asked: Mapping[int, Layout] | None = None,
-    ) -> None:
-        self._layouts = layouts
-        self.asked = asked or {}
-        if isinstance(layouts, ByVariable):
-            self.asked = layouts.outputs(graph)
-        self._graph, self._mesh, self._samples, self._costs = graph, mesh, samples, costs
+    def __init__(self, estimate: Estimate, layouts: Wanted) -> None:
+        self._estimate, self._layouts = estimate, layouts
+        self._graph = graph = estimate.graph
         self._last = {v: i for i, call in enumerate(graph.calls) for v in call.takes}
         self._last |= dict.fromkeys(graph.outputs, len(graph.calls))
         calls = [id(call.operation) for call in graph.calls]
         self._again = {key for key in calls if calls.count(key) > 1}
 
-    def best(self) -> Sequence[Ways]:
-        first = _State(0.0, (), dict.fromkeys(self._graph.inputs, WHOLE), {}, set())
-        states = [first]
+    def best(self, aim: _Aim, memory: float = math.inf) -> _State | None:
+        """The decisions that keep to the memory and have least of something; None: there are none,
+        or none among those that were gone through."""
+        begin = self._estimate.begin()
+        states = [_State(0.0, begin.bytes, (), dict.fromkeys(self._graph.inputs, WHOLE), {}, set())]
         for number, call in enumerate(self._graph.calls):
             site = site_of(self._graph, call)
-            found: dict[Any, _State] = {}
-            choices = options(site, self._mesh, self._layouts)
+            found: dict[Any, list[_State]] = {}
+            choices = options(site, self._estimate.mesh, self._layouts)
             for state, ways in itertools.product(states, choices):
                 after = self._after(state, site, ways, number)
-                if after is None:
-                    continue
-                key = after.leaves
-                if key not in found or after.seconds < found[key].seconds:
-                    found[key] = after
-            states = sorted(found.values(), key=lambda state: state.seconds)[:MOST_STATES]
-        ends = [(s.seconds + self.end(s.layouts, set(s.known)), s) for s in states]
-        return min(ends, key=lambda pair: pair[0])[1].ways
+                if after is not None and after.bytes <= memory:
+                    others = found.setdefault(after.leaves, [])
+                    others[:] = _undominated(others, after, aim, math.isfinite(memory))
+            states = _first(itertools.chain(*found.values()), aim, math.isfinite(memory))
+        ends = [self._ended(state) for state in states]
+        return min((state for state in ends if state.bytes <= memory), key=aim, default=None)
 
     def _after(self, state: _State, site: Site, ways: Ways, number: int) -> _State | None:
         operation, weights = id(site.layer), state.weights
+        is_first = operation not in weights
         if operation in self._again:
             own = weight_layouts(site, ways)
             if weights.get(operation, own) != own:
                 return None  # the same weights, in other layouts
             weights = {**weights, operation: own}
         known = set(state.known)
-        seconds = state.seconds + self.seconds(site, ways, state.layouts, known)
-        made = given_by(site, ways, self.asked)
+        spent = self._estimate.call(number, site, ways, state.layouts, known, is_first)
+        made = given_by(site, ways, self._estimate.asked)
         layouts = {
             v: w for v, w in {**state.layouts, **made}.items() if self._last.get(v, -1) > number
         }
         known = {(v, demand) for v, demand in known if v in layouts}
-        return _State(seconds, (*state.ways, ways), layouts, weights, known)
+        return _State(
+            state.seconds + spent.seconds, state.bytes + spent.bytes, (*state.ways, ways),
+            layouts, weights, known,
+        )  # fmt: skip
 
-    # Seconds ----------------------------------------------------------------------------------
-
-    def seconds(
-        self, site: Site, ways: Ways, layouts: Mapping[int, Layout], known: set[Any]
-    ) -> float:
-        """Of a call, forward and backward, with the conversions of what it takes that are not
-        known, and of what it gives that is to have another layout."""
-        parts = self._mesh.along_all(ways)
-        seconds = self._work(site) / parts
-        for place, value in enumerate(site.call.takes):
-            seconds += self._conversion(value, layouts[value], demand_of(ways, place), known)
-        for place, value in enumerate(site.call.gives):
-            if value in self.asked:
-                demand = Demand(self.asked[value].splits)
-                seconds += self._conversion(value, layout_of(ways, place), demand, set())
-        return seconds
-
-    def end(self, layouts: Mapping[int, Layout], known: set[Any]) -> float:
-        """To have the outputs of the model whole."""
-        return sum(
-            self._conversion(value, layouts[value], Demand(), known)
-            for value in self._graph.outputs
+    def _ended(self, state: _State) -> _State:
+        spent = self._estimate.end(state.layouts, set(state.known))
+        return replace(
+            state, seconds=state.seconds + spent.seconds, bytes=state.bytes + spent.bytes
         )
 
-    def _work(self, site: Site) -> float:
-        numbers = sum(self._size(shape) for shape in (*site.takes, *site.gives))
-        flops = 0.0
-        layer = site.layer
-        for weight in getattr(layer, "trainable_variables", []):
-            if len(weight.shape) > 1:
-                spread = self._size(site.gives[0][:-1])
-                flops += 2.0 * math.prod(weight.shape) * spread
-        return 3 * (flops / self._costs.flops + 4 * numbers / self._costs.memory)
 
-    def _size(self, shape: Shape) -> float:
-        return math.prod(self._samples if n is None else n for n in shape)
+def _undominated(
+    others: Sequence[_State], new: _State, aim: _Aim, is_limited: bool
+) -> list[_State]:
+    """Of decisions that leave the same ones, those that may still turn out to be the best."""
+    if not is_limited:
+        return [min((*others, new), key=aim)]
+    if any(one.seconds <= new.seconds and one.bytes <= new.bytes for one in others):
+        return [*others]
+    kept = [one for one in others if one.seconds < new.seconds or one.bytes < new.bytes]
+    return [*kept, new]
 
-    def _conversion(self, value: int, layout: Layout, demand: Demand, known: set[Any]) -> float:
-        if (value, demand) in known:
-            return 0.0
-        known.add((value, demand))
-        shape = shape_of(self._graph, value)
-        bytes_ = tf.as_dtype(self._graph.specs[value].dtype).size or 4
-        return self._seconds_of(shape, layout, demand, bytes_)
 
-    def _seconds_of(self, shape: Shape, layout: Layout, demand: Demand, size: int) -> float:
-        costs, mesh = self._costs, self._mesh
-        exchanges, elements = 0, 0.0
-        numbers = self._size(shape)
-        now, wanted = layout.dims, demand.dims
-        rows = dict(demand.rows)
-        here = numbers / math.prod(mesh.along(axis) for axis in now)
-        for axis in layout.partial:
-            p = mesh.along(axis)
-            exchanges += 1
-            elements += here * (p - 1) / p
-            if axis not in wanted:
-                elements += here * (p - 1) / p
-        for axis, dim in now.items():
-            p = mesh.along(axis)
-            if axis not in wanted:  # a gather, and back
-                exchanges += 1 + (axis in demand.divides)
-                elements += here * (p - 1) * (1 + (axis in demand.divides))
-            elif wanted[axis] != dim:
-                exchanges += 2
-                elements += 2 * here * (p - 1) / p
-        for axis, dim in wanted.items():
-            p = mesh.along(axis)
-            if axis not in now and axis not in layout.partial:  # slices; their gradient is gathered
-                exchanges += 1
-                elements += here * (p - 1) / p
-            if dim in rows and shape[dim]:
-                reach = max(e - b for b, e in rows[dim]) - -(-(shape[dim] or 1) // p)
-                if reach > 0 and axis in now:
-                    exchanges += 2
-                    elements += 2 * here * p * reach / (shape[dim] or 1)
-        whole = [axis for axis in demand.divides if axis not in wanted and axis not in now]
-        if whole:
-            p = mesh.along_all(whole)
-            exchanges += 1
-            elements += 2 * here * (p - 1) / p
-        return exchanges * costs.latency + elements * size / costs.bandwidth
+def _first(states: Iterable[_State], aim: _Aim, is_limited: bool) -> list[_State]:
+    """Those that go on."""
+    in_order = sorted(states, key=aim)
+    if len(in_order) <= MOST_STATES or not is_limited:
+        return in_order[:MOST_STATES]
+    rest = sorted(in_order[MOST_STATES - _SMALLEST :], key=_bytes)
+    return [*in_order[: MOST_STATES - _SMALLEST], *rest[:_SMALLEST]]

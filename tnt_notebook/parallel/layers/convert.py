@@ -26,6 +26,7 @@ from tnt_notebook.parallel.layers.moves import (
     total,
 )
 from tnt_notebook.parallel.layers.ranks import MeshRanks
+from tnt_notebook.telemetry.conversions import label_of
 
 
 def converted(
@@ -41,7 +42,7 @@ def converted(
     Args:
         x: this rank's part.
         shape: of the whole value; known of dimensions that are cut.
-        label: what it is, for messages.
+        label: the layer that takes it, for messages and the view.
     """
     work = _Conversion(x, shape, ranks, label, demand, layout.partial, layout.axes)
     work.add_up()
@@ -82,11 +83,11 @@ class _Conversion:
         for axis in self.ranks.mesh.names:
             dim = wanted.get(axis)
             if axis in self.partial and dim is not None and dim not in self.axes:
-                self.x = deposit(self.x, self._move_of(dim, axis, "sum"))
+                self.x = deposit(self.x, self._move_of(dim, axis, "reduce-scatter"))
                 self.axes[dim] = axis
                 rest.discard(axis)
         if rest:
-            self.x = total(self.x, self.ranks.group(rest), self.label)
+            self.x = total(self.x, self.ranks.group(rest), label_of("sum", self.label))
 
     def gather(self) -> None:
         wanted = self.demand.dims
@@ -106,7 +107,7 @@ class _Conversion:
         # Rows that overlap, of what is whole: their gradients are added up like those of all.
         axes |= {axis for dim, axis in self._overlapping()}
         if axes:
-            self.x = shared(self.x, self.ranks.group(axes), self.label)
+            self.x = shared(self.x, self.ranks.group(axes), label_of("sum", self.label))
 
     def slice(self) -> None:
         overlapping = dict(self._overlapping())
@@ -119,7 +120,7 @@ class _Conversion:
                 self.x = rows_of(self.x, dim, rows, self._size(dim), self.demand.fill)
                 del self.rows[dim]
             else:
-                self.x = sliced(self.x, self._move_of(dim, axis, "gradient"))
+                self.x = sliced(self.x, self._move_of(dim, axis, "slice"))
             self.axes[dim] = axis
 
     def exchange(self) -> None:
@@ -141,7 +142,9 @@ class _Conversion:
         sizes = {dim: self._size(dim) for dim in (*dims, *self.around)}
         self.around.clear()
         group = self.ranks.group(names)
-        move = Move(have, need, sizes, group, f"exchange of {self.label}", self.demand.fill)
+        is_halo = {dim: self.axes.get(dim) for dim in dims} == {d: wanted.get(d) for d in dims}
+        what = label_of("halo exchange" if is_halo else "all-to-all", self.label)
+        move = Move(have, need, sizes, group, what, self.demand.fill)
         self.x = fetch(self.x, move)
 
     def pad(self) -> None:
@@ -176,7 +179,7 @@ class _Conversion:
         have = [{dim: rows} for rows in cut]
         need = [{dim: (0, size)} for _ in cut]
         group = self.ranks.group([axis])
-        return Move(have, need, {dim: size}, group, f"{what} of {self.label}")
+        return Move(have, need, {dim: size}, group, label_of(what, self.label))
 
     def _boxes(
         self,

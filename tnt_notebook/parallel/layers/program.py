@@ -194,13 +194,12 @@ class Program:
         parts = {value: (tensor, layouts.get(value, WHOLE)) for value, tensor in inputs.items()}
         made: dict[tuple[int, Demand], Any] = {}
 
-        def taken(value: int, demand: Demand) -> Any:
+        def taken(value: int, demand: Demand, layer: str) -> Any:
             # Layers that take the same in the same way share a conversion.
             if (value, demand) not in made:
                 tensor, layout = parts[value]
-                name = graph.specs[value].name
                 shape = shape_of(graph, value)
-                made[value, demand] = converted(tensor, shape, layout, demand, ranks, name)
+                made[value, demand] = converted(tensor, shape, layout, demand, ranks, layer)
             return made[value, demand]
 
         for site, ways in zip(
@@ -208,7 +207,7 @@ class Program:
         ):
             call = site.call
             values = {
-                value: taken(value, demand_of(ways, place))
+                value: taken(value, demand_of(ways, place), call.name)
                 for place, value in enumerate(call.takes)
             }
             if ways:
@@ -221,15 +220,15 @@ class Program:
             for place, (value, tensor) in enumerate(zip(call.gives, given, strict=True)):
                 parts[value] = tensor, layout_of(ways, place)
                 if (asked := self.asked.get(value)) is not None:
-                    parts[value] = taken(value, Demand(asked.splits)), asked
+                    parts[value] = taken(value, Demand(asked.splits), call.name), asked
             called(call)
 
         def returned(value: int) -> Any:
             layout = parts[value][1]
             if outputs is None or not layout.splits or value in graph.masked:
-                return taken(value, Demand())
-            block = taken(value, Demand(layout.splits, divides=frozenset(layout.dims)))
-            whole = functools.partial(taken, value, Demand())
+                return taken(value, Demand(), "the outputs")
+            block = taken(value, Demand(layout.splits, divides=frozenset(layout.dims)), "the loss")
+            whole = functools.partial(taken, value, Demand(), "the outputs")
             return outputs.add(Output(block, shape_of(graph, value), layout, whole))
 
         return {value: returned(value) for value in dict.fromkeys(wanted)}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,6 +31,7 @@ from tnt_notebook.parallel.interpose import drawn_apart, interposed, recorded_as
 from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.inputs import input_blocks, layouts_within
+from tnt_notebook.parallel.layers.measured import agreed_costs
 from tnt_notebook.parallel.layers.outputs import Outputs, taken_in_blocks
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.weights import MeshWeights
@@ -58,13 +60,15 @@ class MeshSteps:
         ranks: MeshRanks,
         layouts: Wanted | None = None,
         batch_size: int | None = None,
+        memory: float = math.inf,
     ) -> None:
         self._setting, self._model = setting, model
         self._ranks, mesh = ranks, ranks.mesh
         self._data = ranks.group([DATA])
         self._graph = surveyed(model)
         samples = -(-(batch_size or _USUAL_BATCH_SIZE) // mesh.along(DATA))
-        self._program = chosen(self._graph, mesh, samples, layouts=layouts)
+        costs = agreed_costs(setting.over, model, self._graph, samples)
+        self._program = chosen(self._graph, mesh, samples, costs, layouts, memory)
         self._tried: set[int] = set()
         self._blocks: dict[int, Block] = {}
         self.weights = MeshWeights(model, self._program, ranks, setting.exchange)

@@ -47,13 +47,15 @@ def profile_of(
 ) -> Profile:
     """Times each call of a model on a micro-batch of ``rows`` samples, unless it is known; equal
     layers on equal shapes once. The model's variables are as before afterwards."""
-    sizes = [rows] if rows <= _MOST_ROWS else [_FEW_ROWS, _MOST_ROWS]
-    learning = trained_values(graph)
-    tasks = {
-        (call_number, size): _key(call, graph, learning, size)
-        for call_number, call in enumerate(graph.calls)
-        for size in sizes
-    }
+    return _profile(model, graph, rows, measured_of(model, graph, rows, report))
+
+
+def measured_of(
+    model: keras.Model, graph: Graph, rows: int, report: Report | None = None
+) -> list[Measured]:
+    """The same, as it was measured of each call."""
+    sizes, learning = _sizes(rows), trained_values(graph)
+    tasks = _tasks(graph, sizes, learning)
     known = measurements.load()
     missing = {key: task for task, key in tasks.items() if key not in known}
     new: dict[str, Measured] = {}
@@ -77,10 +79,45 @@ def profile_of(
     if lasting:
         measurements.save(lasting)
     known |= new
-    per_call = [
+    return [
         _at(rows, sizes, [known[tasks[n, size]] for size in sizes]) for n in range(len(graph.calls))
     ]
-    return _profile(model, graph, rows, per_call)
+
+
+def known_of(graph: Graph, rows: int) -> list[Measured | None]:
+    """What :func:`profile_of` has measured of each call before, on this machine; None where it has
+    not."""
+    sizes = _sizes(rows)
+    tasks, known = _tasks(graph, sizes, trained_values(graph)), measurements.load()
+    found = []
+    for number in range(len(graph.calls)):
+        keys = [tasks[number, size] for size in sizes]
+        there = all(key in known for key in keys)
+        found.append(_at(rows, sizes, [known[key] for key in keys]) if there else None)
+    return found
+
+
+def kept_by(call: Call, measured: Measured, learning: Collection[int]) -> tuple[int, ...]:
+    """The values that the backward of a call needs, of those that it takes and gives."""
+    places = {f"x{i}": n for i, n in enumerate(inputs_of(call, learning))}
+    places |= {f"y{i}": n for i, n in enumerate(call.gives)}
+    return tuple(places[name] for name in measured.kept if name in places)
+
+
+def _sizes(rows: int) -> list[int]:
+    """On how many samples calls are timed."""
+    return [rows] if rows <= _MOST_ROWS else [_FEW_ROWS, _MOST_ROWS]
+
+
+def _tasks(
+    graph: Graph, sizes: Sequence[int], learning: Collection[int]
+) -> dict[tuple[int, int], str]:
+    """By number of the call and of samples, what its measurement is known by."""
+    return {
+        (number, size): _key(call, graph, learning, size)
+        for number, call in enumerate(graph.calls)
+        for size in sizes
+    }
 
 
 def _profile(model: keras.Model, graph: Graph, rows: int, measured: Sequence[Measured]) -> Profile:
@@ -91,11 +128,7 @@ def _profile(model: keras.Model, graph: Graph, rows: int, measured: Sequence[Mea
         n: math.prod(with_rows(graph.spec(n), rows).shape) * graph.spec(n).dtype.size
         for n in range(len(graph.specs))
     }
-    kept = []
-    for call, m in zip(graph.calls, measured, strict=True):
-        places = {f"x{i}": n for i, n in enumerate(inputs_of(call, learning))}
-        places |= {f"y{i}": n for i, n in enumerate(call.gives)}
-        kept.append(tuple(places[name] for name in m.kept if name in places))
+    kept = [kept_by(call, m, learning) for call, m in zip(graph.calls, measured, strict=True)]
     return Profile(
         [m.forward for m in measured],
         [m.inputs for m in measured],

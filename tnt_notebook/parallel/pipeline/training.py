@@ -28,6 +28,7 @@ from tnt_notebook.parallel.data_parallel import gather_rows
 from tnt_notebook.parallel.interpose import drawn_apart, gate, interposed_losses
 from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
+from tnt_notebook.parallel.layers.measured import agreed_costs
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.pipeline.cut import agreed_begins, described
@@ -104,7 +105,8 @@ class PipelineSteps:
         self._counts = ranks.is_first_beside([DATA, STAGE])
         self._division: Division | None = None
         if ranks.mesh.is_divided:
-            program = chosen(self._graph, ranks.mesh, expected, layouts=layouts)
+            costs = agreed_costs(setting.over, model, self._graph, expected)
+            program = chosen(self._graph, ranks.mesh, expected, costs, layouts)
             self._division = Division(program, ranks)
         self.reads = position not in ranks_without_data(self._plan)
         self.weights = self._compiled()

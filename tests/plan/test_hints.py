@@ -1,0 +1,38 @@
+"""Layouts as they are typed."""
+
+import pytest
+
+from tnt_notebook.errors import MeshError
+from tnt_notebook.plan.hints import layouts_of, parsed_hint, parsed_hints
+from tnt_notebook.plan.mesh import Split
+
+
+def test_a_hint_is_a_pattern_and_ways():
+    assert parsed_hint("conv.*: filters=model, height=h") == (
+        "conv.*", {"filters": "model", "height": "h"},
+    )  # fmt: skip
+    assert parsed_hint("(?:a|b):rows=m") == ("(?:a|b)", {"rows": "m"})
+    hints = parsed_hints(["a:rows=m", "b:columns=m"])
+    assert layouts_of(hints) == {"a": Split(rows="m"), "b": Split(columns="m")}
+
+
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        (["filters=model"], "does not say for which layers"),
+        ([":filters=model"], "does not say for which layers"),
+        (["conv"], "does not say for which layers"),
+        (
+            ["conv:filters"],
+            "'filters' is no way of dividing a layer: write, for instance, --layout",
+        ),
+        (["conv:filters=2"], "'filters=2' is no way"),
+        (["(:filters=model"], "no regular expression"),
+        (["a:rows=m,columns=m"], "says m twice"),
+        (["a:rows=m,rows=n"], "says rows twice"),
+        (["a:rows=m", "a:columns=m"], "'a' stands twice"),
+    ],
+)
+def test_what_is_no_hint_is_refused(texts, why):
+    with pytest.raises(MeshError, match=why):
+        parsed_hints(texts)

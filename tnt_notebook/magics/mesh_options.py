@@ -1,0 +1,92 @@
+"""What is typed of a mesh, ``--mesh`` and ``--layout``, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import argument
+
+from tnt_notebook.errors import MeshError
+from tnt_notebook.plan.hints import WAYS, parsed_hints
+from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
+
+Magic = Callable[..., Any]
+
+#: Axes whose names mean something; any other name will do, as model.
+AXES = ("data", "stage", "depth", "height", "width", "model")
+
+
+def mesh_arguments(magic: Magic) -> Magic:
+    """Declares them as arguments of a magic."""
+    magic = argument(
+        "--layout",
+        action="append",
+        metavar="LAYERS:WAY=AXIS,...",
+        help="how layers are to be divided, by a regular expression for their names, as in "
+        f"'conv.*:filters=model'; ways are {', '.join(WAYS)}; several times for several",
+    )(magic)
+    return argument(
+        "--mesh",
+        metavar="AXIS=N,...",
+        help="ranks along named axes: data divides batches, stage cuts the model into stages, "
+        "depth, height and width divide samples in space, any other axis the work of layers as "
+        "costs least; data may be left out",
+    )(magic)
+
+
+def planned_mesh(text: str, asked: int | None, there: int) -> Mesh:
+    """The mesh to plan for: of the ranks that were asked for; else of those that there are, if they
+    fill it; else of as many as it takes.
+
+    Raises:
+        UsageError: it is none, or the ranks that were asked for do not fill it.
+    """
+    try:
+        typed = Mesh.parsed(text)
+        if STAGE in typed.names:
+            raise UsageError(
+                "--mesh: stages are planned by --pipeline P, and not together with other axes as "
+                "yet; leave the axis stage out to see how layers are divided"
+            )
+        fills = there % typed.size == 0 and DATA not in typed.names
+        return typed.of(asked or (there if fills else typed.size))
+    except MeshError as error:
+        raise UsageError(f"--mesh: {error}") from None
+
+
+def given_layouts(arguments: Any) -> dict[str, dict[str, str]]:
+    """What ``--layout`` says, as plain data.
+
+    Raises:
+        UsageError: it says nothing that can be meant, or there is no ``--mesh``.
+    """
+    texts = arguments.layout or []
+    if texts and arguments.mesh is None:
+        raise UsageError("--layout: only with --mesh, which says along which axes")
+    try:
+        return parsed_hints(texts)
+    except MeshError as error:
+        raise UsageError(f"--layout: {error}") from None
+
+
+def candidates(option: str, typed: str, before: list[str]) -> list[str]:
+    """What may be typed of such an option.
+
+    Args:
+        typed: of its value, so far.
+        before: the words before it.
+    """
+    cut = 1 + max(typed.rfind(","), typed.rfind(":") if option == "--layout" else -1)
+    begun, equals, _ = typed[cut:].partition("=")
+    if option == "--mesh":
+        named = {part.partition("=")[0] for part in typed[:cut].split(",")}
+        return [] if equals else [f"{typed[:cut]}{one}=" for one in AXES if one not in named]
+    if ":" not in typed:
+        return []  # layers are known to the ranks alone
+    if equals:
+        axes = before[before.index("--mesh") + 1] if "--mesh" in before[:-1] else ""
+        names = [part.partition("=")[0] for part in axes.split(",") if part]
+        return [f"{typed[:cut]}{begun}={name}" for name in names if name != "data"]
+    return [f"{typed[:cut]}{way}=" for way in WAYS]

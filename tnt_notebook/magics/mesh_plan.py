@@ -1,0 +1,88 @@
+"""``%tnt_plan --mesh``: has rank 0 measure a model, and shows how a mesh would divide it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from tnt_notebook import errors
+from tnt_notebook.dashboard.layouts import (
+    HEAD,
+    figure_bundle,
+    headline,
+    limit,
+    link,
+    memory,
+    rows,
+    whole,
+)
+from tnt_notebook.dashboard.wording import plural
+from tnt_notebook.magics.progress import StatusLine, show
+from tnt_notebook.magics.table import Bold, Table, bundle
+from tnt_notebook.plan.layouts import MeshPlan, from_json
+from tnt_notebook.plan.mesh import Mesh
+from tnt_notebook.protocol import Call, Published
+
+if TYPE_CHECKING:
+    from tnt_notebook.cluster import Cluster
+
+#: A table of more layers is folded in a browser.
+_FOLDED = 40
+
+
+def run(
+    cluster: Cluster,
+    name: str,
+    mesh: Mesh,
+    hints: dict[str, dict[str, str]],
+    batch_size: int,
+    memory_limit: int | None,
+) -> MeshPlan:
+    """Plans and shows.
+
+    Args:
+        name: of the model on the ranks.
+        mesh: of any number of ranks.
+        hints: as :func:`tnt_notebook.plan.hints.parsed_hints` gives them.
+        memory_limit: bytes that a rank may need.
+
+    Raises:
+        ModelError, MeshError: there is no plan; the message says why.
+        RankError: it failed on a rank.
+    """
+    status = StatusLine()
+    begun = time.monotonic()
+
+    def take(data: dict[str, Any]) -> None:
+        if Published.PLANNED in data:
+            progress = data[Published.PLANNED]
+            status.update(f"measured {progress['done']} of {plural(progress['total'], 'layer')}")
+
+    links = cluster.call(Call.MEASURE_LINK, report=status.update)
+    answer = cluster.ask(
+        Call.PLAN_MESH, name, str(mesh), hints, batch_size, links[min(links)] or None,
+        memory_limit, on_data=take, report=status.update,
+    )  # fmt: skip
+    if "refused" in answer:
+        raise getattr(errors, answer["kind"])(answer["refused"])
+    if answer["measured"]:
+        took = plural(max(1, round(time.monotonic() - begun)), "second")
+        status.end(f"{plural(answer['measured'], 'layer')} measured in {took}")
+    plan = from_json(answer["plan"])
+    show(plan_bundle(plan), figure_bundle(plan))
+    return plan
+
+
+def plan_bundle(plan: MeshPlan) -> dict[str, str]:
+    """What to expect, the table of layers, and what runs whole."""
+    found = rows(plan)
+    count = len(plan.layers)
+    folded = f"layer by layer ({count})" if count > _FOLDED else ""
+    left = {"layer", "divided by", "gives", "conversion before it"}
+    return bundle(
+        Bold(f"{headline(plan)}\n{limit(plan)}"),
+        Table(HEAD, found, left=left, folded=folded),
+        *filter(None, [whole(plan)]),
+        memory(plan),
+        link(plan),
+    )

@@ -1,0 +1,255 @@
+"""What layouts cost: seconds of a training step, and bytes of a rank.
+
+Seconds are those that layers take, measured where that is known, and what is exchanged between and
+within them: each direction of a conversion takes the latency of the network and its bytes by the
+bandwidth. Bytes are those of weights, gradients and what the optimizer keeps; and of values that
+backward needs, once for each layout in which they are taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tnt_notebook.parallel.layers.layout import Demand, Layout
+from tnt_notebook.parallel.layers.program import (
+    Ways,
+    demand_of,
+    layout_of,
+    shape_of,
+    weight_layouts,
+)
+from tnt_notebook.parallel.layers.rule import Site
+from tnt_notebook.parallel.layers.traffic import Traffic, numbers_of, traffic_of
+from tnt_notebook.parallel.pipeline.graph import Graph, trained_values
+from tnt_notebook.plan.mesh import DATA, Mesh
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a rank can do, and what layers were seen to take and keep.
+
+    Attributes:
+        flops: floating-point operations in a second.
+        bandwidth: bytes that it sends in a second.
+        memory: bytes that a layer reads or writes in a second.
+        latency: seconds that an exchange takes at least.
+        calls: by number of the call, seconds of its forward and backward on one rank, as measured;
+            of others they are estimated from operations and bytes.
+        held: values that backward needs; None: all.
+        inner: by number of the call, bytes that its backward needs beside them.
+        slots: bytes that the optimizer keeps for a byte of trained weights.
+    """
+
+    flops: float = 2e10
+    bandwidth: float = 2e9
+    memory: float = 5e9
+    latency: float = 3e-5
+    calls: Mapping[int, float] = field(default_factory=dict)
+    held: frozenset[int] | None = None
+    inner: Mapping[int, int] = field(default_factory=dict)
+    slots: float = 2.0
+
+
+class Spent(NamedTuple):
+    """What a call takes.
+
+    Attributes:
+        work: seconds of the layer itself, forward and backward.
+        converting: seconds of the conversions of what it takes, and of sums inside of it.
+        gradients: seconds in which the gradients of its weights are added up, if nothing hides it.
+        weights: bytes of its weights, their gradients, and what the optimizer keeps.
+        activations: bytes of what it keeps for backward.
+    """
+
+    work: float = 0.0
+    converting: float = 0.0
+    gradients: float = 0.0
+    weights: int = 0
+    activations: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """All of them together."""
+        return self.work + self.converting + self.gradients
+
+    @property
+    def bytes(self) -> int:
+        """All of them together."""
+        return self.weights + self.activations
+
+
+#: What a layer does whose ranks compute different parts of what it gives whole.
+SUM_INSIDE = "sum inside"
+
+#: A value, as some layer takes it.
+Taken = tuple[int, Demand]
+
+
+class Estimate:
+    """Of the calls of a graph on a mesh.
+
+    Args:
+        samples: of a batch, on each replica.
+        asked: the layouts into which values are brought as soon as there are any, by value.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        mesh: Mesh,
+        samples: int,
+        costs: Costs,
+        asked: Mapping[int, Layout] | None = None,
+    ) -> None:
+        self.graph, self.mesh, self.samples, self.costs = graph, mesh, samples, costs
+        self.asked = asked or {}
+        self._learning = trained_values(graph)
+        self._known: dict[Any, list[Traffic]] = {}
+
+    def call(
+        self,
+        number: int,
+        site: Site,
+        ways: Ways,
+        layouts: Mapping[int, Layout],
+        known: set[Taken],
+        is_first: bool = True,
+    ) -> Spent:
+        """What a call takes, with the conversions that are not known; these are known then.
+
+        Args:
+            number: of the call in the graph.
+            layouts: of the values that it takes.
+            is_first: whether its layer has not been called before.
+        """
+        own = Spent(work=self.work(number, site) / self.mesh.along_all(ways))
+        inner = self.costs.inner.get(number, 0) / self.mesh.along_all(ways)
+        own = own._replace(activations=math.ceil(inner))
+        for place, value in enumerate(site.call.takes):
+            seconds, kept = self._taken(value, layouts[value], demand_of(ways, place), known)
+            own = own._replace(
+                converting=own.converting + seconds, activations=own.activations + kept
+            )
+        if inside := self.inside(site, ways):
+            seconds = self.seconds(inside, site.call.gives[0])
+            own = own._replace(converting=own.converting + seconds)
+        for place, value in enumerate(site.call.gives):
+            if value in self.asked:
+                demand = Demand(self.asked[value].splits)
+                seconds, _ = self._taken(value, layout_of(ways, place), demand, set())
+                own = own._replace(converting=own.converting + seconds)
+            if self._is_held(value):
+                kept = self.bytes(value, layout_of(ways, place).axes)
+                own = own._replace(activations=own.activations + kept)
+        if is_first:
+            gradients, weights = self._weights(site, ways)
+            own = own._replace(gradients=gradients, weights=weights)
+        return own
+
+    def end(self, layouts: Mapping[int, Layout], known: set[Taken]) -> Spent:
+        """To have the outputs of the model whole."""
+        seconds, kept = 0.0, 0
+        for value in self.graph.outputs:
+            more = self._taken(value, layouts[value], Demand(), known)
+            seconds, kept = seconds + more[0], kept + more[1]
+        return Spent(converting=seconds, activations=kept)
+
+    def begin(self) -> Spent:
+        """What the model is given, whole on every rank."""
+        return Spent(
+            activations=sum(self.bytes(v, {}) for v in self.graph.inputs if self._is_held(v))
+        )
+
+    def work(self, number: int, site: Site) -> float:
+        """Seconds of a call on one rank, forward and backward."""
+        if number in self.costs.calls:
+            return self.costs.calls[number]
+
+        def size(shape: Any) -> int:
+            return numbers_of(shape, self.samples, self.mesh, {})
+
+        flops = 0.0
+        for weight in getattr(site.layer, "trainable_variables", []):
+            if len(weight.shape) > 1:
+                flops += 2.0 * math.prod(weight.shape) * size(site.gives[0][:-1])
+        numbers = sum(size(shape) for shape in (*site.takes, *site.gives))
+        return 3 * (flops / self.costs.flops + 4 * numbers / self.costs.memory)
+
+    def traffic(self, value: int, layout: Layout, demand: Demand) -> list[Traffic]:
+        """The steps of a conversion; back only where the value has a gradient."""
+        key = value, layout, demand
+        if key not in self._known:
+            shape = shape_of(self.graph, value)
+            steps = traffic_of(shape, self.samples, layout, demand, self.mesh)
+            if value not in self._learning:
+                steps = [replace(step, back=0.0) for step in steps if step.there]
+            self._known[key] = steps
+        return self._known[key]
+
+    def inside(self, site: Site, ways: Ways) -> list[Traffic]:
+        """Sums of what ranks compute in different parts, and give whole."""
+        found = []
+        for place, value in enumerate(site.call.gives):
+            axes = [axis for axis, way in ways.items() if way.gives[place] is None]
+            if axes and value in self._learning:
+                shape, ranks = site.gives[place], self.mesh.along_all(axes)
+                block = numbers_of(shape, self.samples, self.mesh, layout_of(ways, place).axes)
+                sent = 2 * block * (ranks - 1) / ranks
+                found.append(Traffic(SUM_INSIDE, tuple(axes), sent, 0.0))
+        return found
+
+    def seconds(self, steps: list[Traffic], value: int) -> float:
+        """Of a conversion, there and back."""
+        costs, size = self.costs, self.item_bytes(value)
+        return sum(
+            step.messages * costs.latency + (step.there + step.back) * size / costs.bandwidth
+            for step in steps
+        )
+
+    def item_bytes(self, value: int) -> int:
+        """Of a number of a value."""
+        return tf.as_dtype(self.graph.specs[value].dtype).size or 4
+
+    def bytes(
+        self, value: int, axes: Mapping[int, str], rows: Mapping[int, Any] | None = None
+    ) -> int:
+        """Of the largest block of a value; see :func:`~.traffic.numbers_of`."""
+        shape = shape_of(self.graph, value)
+        return self.item_bytes(value) * numbers_of(shape, self.samples, self.mesh, axes, rows)
+
+    def _is_held(self, value: int) -> bool:
+        return self.costs.held is None or value in self.costs.held
+
+    def _taken(
+        self, value: int, layout: Layout, demand: Demand, known: set[Taken]
+    ) -> tuple[float, int]:
+        """Seconds of a conversion, and bytes of the copy that it makes."""
+        if (value, demand) in known:
+            return 0.0, 0
+        known.add((value, demand))
+        steps = self.traffic(value, layout, demand)
+        is_copy = demand.axes != layout.axes or any(step.there for step in steps)
+        kept = 0
+        if is_copy and self._is_held(value):
+            kept = self.bytes(value, demand.axes, dict(demand.rows))
+        return self.seconds(steps, value), kept
+
+    def _weights(self, site: Site, ways: Ways) -> tuple[float, int]:
+        seconds, kept = 0.0, 0.0
+        trained = {id(v) for v in getattr(site.layer, "trainable_variables", [])}
+        own = weight_layouts(site, ways)
+        for variable in getattr(site.layer, "variables", []):
+            layout = own[id(variable)]
+            numbers = numbers_of(variable.shape, 1, self.mesh, layout.axes)
+            size = numbers * (tf.as_dtype(variable.dtype).size or 4)
+            kept += size
+            if id(variable) in trained:
+                kept += size * (1 + self.costs.slots)
+                ranks = self.mesh.along(DATA) * self.mesh.along_all(layout.summed)
+                seconds += 2 * size * (ranks - 1) / ranks / self.costs.bandwidth
+        return seconds, math.ceil(kept)

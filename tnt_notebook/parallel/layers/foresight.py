@@ -1,0 +1,193 @@
+"""What to expect of a model on a mesh, layer by layer, before it runs: from measurements on this
+rank alone, now or earlier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import keras
+
+from tnt_notebook.parallel.layers.choose import chosen, spent_on
+from tnt_notebook.parallel.layers.costs import Costs, Estimate
+from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout
+from tnt_notebook.parallel.layers.measured import costs_of
+from tnt_notebook.parallel.layers.program import (
+    Program,
+    demand_of,
+    layout_of,
+)
+from tnt_notebook.parallel.layers.rule import (
+    SPATIAL_NAMES,
+    Site,
+    is_of_keras,
+    name_of,
+    rule_of,
+    ways_of,
+)
+from tnt_notebook.parallel.layers.traffic import Traffic
+from tnt_notebook.parallel.pipeline.profile import Report, measured_of
+from tnt_notebook.parallel.pipeline.survey import surveyed
+from tnt_notebook.plan.layouts import ConversionPlan, LayerPlan, LinkPlan, MeshPlan
+from tnt_notebook.plan.measurements import Link
+from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
+
+
+def foreseen(
+    model: keras.Model,
+    mesh: Mesh,
+    batch_size: int,
+    layouts: Layouts | None = None,
+    link: tuple[Link, int] | None = None,
+    memory_limit: int | None = None,
+    report: Report | None = None,
+) -> MeshPlan:
+    """Chooses layouts as a fit does, with the times of layers on this rank.
+
+    Args:
+        mesh: of any number of ranks, which need not be there.
+        batch_size: samples of a batch, of all replicas together.
+        layouts: those that some layers are to have.
+        link: what ranks exchange with, and among how many that was measured; None: it is assumed.
+        memory_limit: bytes that a rank may need.
+        report: called with how many layers of how many have been measured.
+
+    Raises:
+        ModelError: the model has no graph of layers, or a layer is stateful.
+        MeshError: layouts are of axes or layers that are not there, or none fit into the memory.
+    """
+    graph = surveyed(model)
+    replicas = mesh.along(DATA)
+    samples = -(-batch_size // replicas)
+    measured = measured_of(model, graph, samples, report)
+    costs = costs_of(model, graph, measured, link[0] if link else None)
+    memory = math.inf if memory_limit is None else memory_limit
+    program = chosen(graph, mesh, samples, costs, layouts, memory)
+    estimate = Estimate(graph, mesh, samples, costs)
+    begin, *of_calls, end = spent_on(program, estimate)
+    made, conversions = planned_conversions(program, estimate)
+    alone = Estimate(graph, Mesh(data=1), replicas * samples, costs)
+    layers = [
+        LayerPlan(
+            name=site.call.name,
+            kind=type(site.layer).__name__,
+            ways={axis: way.name for axis, way in ways.items()},
+            layout=_in_words(site, made),
+            conversions=conversions[number],
+            alone_s=replicas * estimate.work(number, site),
+            work_s=spent.work,
+            conversions_s=spent.converting,
+            weights=spent.weights,
+            activations=spent.activations,
+            whole="" if ways else why_whole(site, mesh),
+        )
+        for number, (site, ways, spent) in enumerate(
+            zip(program.sites, program.ways, of_calls, strict=True)
+        )
+    ]
+    undivided = Program(graph, [{} for _ in graph.calls])
+    return MeshPlan(
+        mesh=str(mesh),
+        ranks=mesh.size,
+        replicas=replicas,
+        batch_size=batch_size,
+        samples=samples,
+        layers=tuple(layers),
+        outputs=conversions[-1],
+        outputs_s=end.converting,
+        inputs=begin.activations,
+        outputs_bytes=end.activations,
+        gradients_s=sum(spent.gradients for spent in of_calls),
+        alone_bytes=_alone_bytes(undivided, alone, replicas),
+        link=_link(link, costs),
+        memory_limit=memory_limit,
+    )
+
+
+def why_whole(site: Site, mesh: Mesh) -> str:
+    """Why the work of a layer is not divided, in words."""
+    layer, kind = site.layer, type(site.layer).__name__
+    axes = [axis for axis in mesh.inner if mesh.along(axis) > 1]
+    if not axes:
+        return "the mesh divides nothing but data"
+    if rule_of(layer) is None:
+        return f"no rule for {kind}"
+    if getattr(layer, "activity_regularizer", None) is not None:
+        return "it has an activity regularizer"
+    if not is_of_keras(getattr(layer, "activation", None)):
+        return "its activation is one of your own"
+    if any(ways_of(site, axis, mesh.along(axis)) for axis in axes):
+        return "it takes longer where it is divided"
+    in_space = all(axis in SPATIAL_NAMES for axis in axes)
+    what = " and ".join(axes)
+    return f"no {what} to cut" if in_space else f"no way to divide it along {what}"
+
+
+def planned_conversions(
+    program: Program, estimate: Estimate
+) -> tuple[dict[int, Layout], list[tuple[ConversionPlan, ...]]]:
+    """The layouts of all values; and the conversions before each call, and at the end."""
+    graph = program.graph
+    layouts: dict[int, Layout] = dict.fromkeys(graph.inputs, WHOLE)
+    known: set[tuple[int, Demand]] = set()
+
+    def steps(taken: Sequence[tuple[int, Demand]]) -> tuple[ConversionPlan, ...]:
+        found: list[ConversionPlan] = []
+        for value, demand in taken:
+            if (value, demand) not in known:
+                known.add((value, demand))
+                size = estimate.item_bytes(value)
+                made = estimate.traffic(value, layouts[value], demand)
+                found += [_planned(step, size) for step in made]
+        return tuple(found)
+
+    result: list[tuple[ConversionPlan, ...]] = []
+    for site, ways in zip(program.sites, program.ways, strict=True):
+        before = steps([(v, demand_of(ways, i)) for i, v in enumerate(site.call.takes)])
+        size = estimate.item_bytes(site.call.gives[0])
+        inside = tuple(_planned(step, size) for step in estimate.inside(site, ways))
+        result.append((*before, *inside))
+        layouts.update((v, layout_of(ways, i)) for i, v in enumerate(site.call.gives))
+    result.append(steps([(value, Demand()) for value in graph.outputs]))
+    return layouts, result
+
+
+def _planned(step: Traffic, size: int) -> ConversionPlan:
+    there, back = round(step.there * size), round(step.back * size)
+    return ConversionPlan(step.what, step.axes, there, back)
+
+
+def _in_words(site: Site, layouts: dict[int, Layout]) -> str:
+    """The layouts of what a call gives, each once."""
+    found = (
+        layout_in_words(layouts[value], len(shape))
+        for value, shape in zip(site.call.gives, site.gives, strict=True)
+    )
+    return "; ".join(dict.fromkeys(found))
+
+
+def layout_in_words(layout: Layout, rank: int) -> str:
+    """``rows of height over height, summands over model``; ``whole``.
+
+    Args:
+        rank: how many dimensions the value has.
+    """
+    parts = []
+    for dim, axis in layout.splits:
+        name = name_of(rank, dim)
+        rows = f"rows of {name}" if name in SPATIAL_NAMES else name
+        parts.append(f"{f'dimension {dim}' if name.isdigit() else rows} over {axis}")
+    parts += [f"summands over {axis}" for axis in sorted(layout.partial)]
+    return ", ".join(parts) or "whole"
+
+
+def _alone_bytes(program: Program, estimate: Estimate, replicas: int) -> int:
+    """What one rank needs with the batch of all replicas."""
+    begin, *of_calls, end = spent_on(program, estimate)
+    inner = (replicas - 1) * sum(estimate.costs.inner.values())
+    return round(inner) + sum(spent.bytes for spent in (begin, *of_calls, end))
+
+
+def _link(link: tuple[Link, int] | None, costs: Costs) -> LinkPlan:
+    ranks = link[1] if link else 0
+    return LinkPlan(costs.latency, costs.bandwidth, ranks)

@@ -1,0 +1,57 @@
+"""Costs as they were measured on this cluster, as far as they were; else the usual ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import keras
+
+from tnt_notebook.comm import World
+from tnt_notebook.parallel.agreement import from_rank_0
+from tnt_notebook.parallel.layers.costs import Costs
+from tnt_notebook.parallel.link import known_link
+from tnt_notebook.parallel.pipeline.graph import Graph, trained_values
+from tnt_notebook.parallel.pipeline.profile import kept_by, known_of, slots_of
+from tnt_notebook.plan.measurements import Link, Measured
+
+
+def costs_of(
+    model: keras.Model, graph: Graph, of_calls: Sequence[Measured | None], link: Link | None
+) -> Costs:
+    """Costs of a model.
+
+    Args:
+        of_calls: what is known of each call of its graph.
+        link: what is known of what ranks exchange with.
+    """
+    learning = trained_values(graph)
+    calls: dict[int, float] = {}
+    inner: dict[int, int] = {}
+    held = {*graph.outputs}  # for the loss
+    for number, (call, measured) in enumerate(zip(graph.calls, of_calls, strict=True)):
+        if measured is None:
+            held |= {*call.takes, *call.gives}
+        else:
+            calls[number] = measured.forward + measured.inputs + measured.weights
+            inner[number] = round(measured.inner_bytes)
+            held.update(kept_by(call, measured, learning))
+    costs = Costs(
+        calls=calls, inner=inner, held=frozenset(held),
+        slots=slots_of(getattr(model, "optimizer", None)),
+    )  # fmt: skip
+    if link is None:
+        return costs
+    return replace(costs, latency=link.latency_s, bandwidth=link.bytes_per_s)
+
+
+def agreed_costs(over: World, model: keras.Model, graph: Graph, samples: int) -> Costs:
+    """What rank 0 knows from earlier, on all ranks, so that they choose the same. Collective."""
+    told: dict[str, Any] = {}
+    if over.rank == 0:
+        costs = costs_of(model, graph, known_of(graph, samples), known_link(over))
+        told = {**asdict(costs), "held": sorted(costs.held or ())}
+    told = from_rank_0(over, told)
+    by_number = {name: {int(n): x for n, x in told[name].items()} for name in ("calls", "inner")}
+    return Costs(**{**told, **by_number, "held": frozenset(told["held"])})
