@@ -12,7 +12,7 @@ import tnt_notebook as tnt
 from tests.layers.mapped import GRID, MIXED, layout_map, mixed, mlp
 from tests.parallel.outcome import Outcome, close, compare, train
 from tests.pipeline.models import numbers
-from tnt_notebook.errors import DisagreementError, MeshError, ModelError
+from tnt_notebook.errors import DisagreementError, MeshError
 
 kd = keras.distribution
 
@@ -141,7 +141,7 @@ def refusals() -> list[str]:
         why(MeshError, both, mesh=tnt.Mesh(model=2)),
         why(MeshError, parts, pipeline=tnt.Pipeline(stages=2)),
         why(DisagreementError, both if rank else parts),
-        why(ModelError, both, Relaying()),
+        why(MeshError, both, Relaying()),
     ]
 
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_is_refused(ranks):
     expected = (
         "cpu:0,cpu:1", "2 [] ['cpu:0', 'cpu:1']", "Leave its arguments out",
         "there are 2 ranks", "each reads its part", "a mesh is given", "a pipeline is given",
-        "ModelParallel; mesh batch=1, model=2 of cpu:0, cpu:1;", "Say it in the LayoutMap",
+        "ModelParallel; mesh batch=1, model=2 of cpu:0, cpu:1;", "it in the LayoutMap",
     )  # fmt: skip
     assert len(said) == len(expected)
     for text, part in zip(said, expected, strict=True):

@@ -126,19 +126,29 @@ def followed() -> Iterator[None]:
     """Inside, Keras's layers leave the layouts of what they give to those who read them here, and
     code that wants to change one itself is refused."""
 
+    refused: list[MeshError] = []
+
     def refuse(_: Any, tensor: Any, layout: Any) -> Any:
-        raise MeshError(
-            f"keras.distribution.distribute_tensor(..., {layout}) inside of a layer or a "
-            "train_step cannot be followed: there a rank has its block of a value alone. Say it in "
-            "the LayoutMap, under the path of the layer and '/output'."
+        refused.append(
+            MeshError(
+                f"keras.distribution.distribute_tensor(..., {layout}) inside of a layer or a "
+                "train_step cannot be followed: there a rank has its block of a value alone. Say "
+                "it in the LayoutMap, under the path of the layer and '/output'."
+            )
         )
+        raise refused[0]
 
     with (
         # The first is what Layer.__call__ knows, the second what all calls end in.
         replaced(distributions, "distribute_tensor", lambda _, outputs, layout: outputs),
         replaced(distribution_lib, "distribute_tensor", refuse),
     ):
-        yield
+        try:
+            yield
+        except Exception:
+            if refused:  # Keras has wrapped it where it builds a model
+                raise refused[0] from None
+            raise
 
 
 def devices_of(distribution: Any) -> Devices:
