@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,12 +83,18 @@ def cost(program: Program, mesh: Mesh, samples: int, costs: Costs | None = None)
     return sum(spent.seconds for spent in spent_on(program, estimate))
 
 
-def spent_on(program: Program, estimate: Estimate) -> list[Spent]:
-    """What each call takes, and, first and last, what inputs and outputs of the model do."""
-    graph = program.graph
-    layouts: dict[int, Layout] = dict.fromkeys(graph.inputs, WHOLE)
+def spent_on(
+    program: Program, estimate: Estimate, inputs: Mapping[int, Layout] | None = None
+) -> list[Spent]:
+    """What each call takes, and, first and last, what inputs and outputs of the model do.
+
+    Args:
+        inputs: the layouts of those that are given in blocks.
+    """
+    graph, inputs = program.graph, inputs or {}
+    layouts: dict[int, Layout] = {value: inputs.get(value, WHOLE) for value in graph.inputs}
     known, called = set[Taken](), set[int]()
-    spent = [estimate.begin()]
+    spent = [estimate.begin(inputs)]
     for number, (site, ways) in enumerate(zip(program.sites, program.ways, strict=True)):
         is_first = id(site.layer) not in called
         spent.append(estimate.call(number, site, ways, layouts, known, is_first))

@@ -159,11 +159,11 @@ class Estimate:
             seconds, kept = seconds + more[0], kept + more[1]
         return Spent(converting=seconds, activations=kept)
 
-    def begin(self) -> Spent:
-        """What the model is given, whole on every rank."""
-        return Spent(
-            activations=sum(self.bytes(v, {}) for v in self.graph.inputs if self._is_held(v))
-        )
+    def begin(self, layouts: Mapping[int, Layout] | None = None) -> Spent:
+        """What the model is given: in these layouts, else whole on every rank."""
+        axes = {value: layout.axes for value, layout in (layouts or {}).items()}
+        held = [value for value in self.graph.inputs if self._is_held(value)]
+        return Spent(activations=sum(self.bytes(v, axes.get(v, {})) for v in held))
 
     def work(self, number: int, site: Site) -> float:
         """Seconds of a call on one rank, forward and backward."""

@@ -10,6 +10,7 @@ import keras
 
 from tnt_notebook.parallel.layers.choose import chosen, spent_on
 from tnt_notebook.parallel.layers.costs import Costs, Estimate
+from tnt_notebook.parallel.layers.inputs import input_layouts
 from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout
 from tnt_notebook.parallel.layers.measured import costs_of
 from tnt_notebook.parallel.layers.program import (
@@ -64,7 +65,7 @@ def foreseen(
     memory = math.inf if memory_limit is None else memory_limit
     program = chosen(graph, mesh, samples, costs, layouts, memory)
     estimate = Estimate(graph, mesh, samples, costs)
-    begin, *of_calls, end = spent_on(program, estimate)
+    begin, *of_calls, end = spent_on(program, estimate, input_layouts(program))
     made, conversions = planned_conversions(program, estimate)
     alone = Estimate(graph, Mesh(data=1), replicas * samples, costs)
     layers = [
@@ -128,7 +129,8 @@ def planned_conversions(
 ) -> tuple[dict[int, Layout], list[tuple[ConversionPlan, ...]]]:
     """The layouts of all values; and the conversions before each call, and at the end."""
     graph = program.graph
-    layouts: dict[int, Layout] = dict.fromkeys(graph.inputs, WHOLE)
+    inputs = input_layouts(program)
+    layouts: dict[int, Layout] = {value: inputs.get(value, WHOLE) for value in graph.inputs}
     known: set[tuple[int, Demand]] = set()
 
     def steps(taken: Sequence[tuple[int, Demand]]) -> tuple[ConversionPlan, ...]:
