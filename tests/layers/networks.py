@@ -126,10 +126,11 @@ def transformer(tied: str) -> keras.Model:
     tokens = keras.Input((7,), dtype="int32")
     embedding = (TiedEmbedding if tied == "itself" else L.Embedding)(11, 8)
     x = embedding(tokens)
-    for _ in range(2):
+    for block in range(2):
         y = L.LayerNormalization()(x)
         x = x + L.MultiHeadAttention(2, 4)(y, y, use_causal_mask=True)
-        x = x + L.Dense(8)(L.Dense(16, "relu")(L.LayerNormalization()(x)))
+        y = L.Dense(16, "relu", name=f"wide{block}")(L.LayerNormalization()(x))
+        x = x + L.Dense(8, name=f"narrow{block}")(y)
     x = L.LayerNormalization()(x)
     if tied == "itself":
         scores = embedding(x, reverse=True)

@@ -66,6 +66,13 @@ class Call:
         place = {id(x): f"value {i}" for i, x in enumerate(self._arguments.keras_tensors)}
         return str(keras.tree.map_structure(lambda a: place.get(id(a), a), arguments))
 
+    @property
+    def others(self) -> list[Any]:
+        """Its other arguments, those in structures one by one."""
+        arguments = (self._arguments.args, self._arguments.kwargs)
+        values = {id(x) for x in self._arguments.keras_tensors}
+        return [a for a in keras.tree.flatten(arguments) if id(a) not in values]
+
     def run(self, values: dict[int, Any], training: bool) -> None:
         """Makes the call on tensors, and adds what it gives to them."""
         for value, mask in self.masks.items():
