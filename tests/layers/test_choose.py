@@ -5,12 +5,13 @@ import itertools
 import keras
 import pytest
 
+from tests.layers.networks import transformer
 from tnt_notebook.errors import MeshError
 from tnt_notebook.parallel.layers.choose import chosen, cost, options, spent_on
 from tnt_notebook.parallel.layers.costs import Costs, Estimate
 from tnt_notebook.parallel.layers.program import Program, site_of
 from tnt_notebook.parallel.pipeline.survey import surveyed
-from tnt_notebook.plan.mesh import Mesh
+from tnt_notebook.plan.mesh import Mesh, Split
 
 L = keras.layers
 
@@ -88,6 +89,17 @@ def test_columns_and_rows_make_a_pair():
 def test_an_axis_with_the_name_of_a_dimension_cuts_that_alone():
     program = chosen(surveyed(skipping()), Mesh(width=2), 64, Costs(flops=1e6, latency=1e-7))
     assert {way.name for ways in program.ways for way in ways.values()} == {"width"}
+
+
+@pytest.mark.parametrize("tied", ["layer", "operation"])
+def test_weights_of_several_calls_have_one_layout(tied):
+    """An embedding whose transpose makes scores is not cut where those want it whole."""
+    graph, mesh = surveyed(transformer(tied)), Mesh(model=2)
+    program = chosen(graph, mesh, 64, Costs(flops=1e6, latency=1e-7))
+    (ways, *_) = program.ways
+    assert not ways and any(program.ways)
+    with pytest.raises(MeshError, match="cannot divide them as those are to"):
+        chosen(graph, mesh, 64, layouts={"embedding.*": Split(columns="model")})
 
 
 @pytest.mark.parametrize(

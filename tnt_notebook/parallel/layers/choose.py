@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +29,7 @@ from tnt_notebook.parallel.layers.program import (
     given_by,
     site_of,
     weight_layouts,
+    weights_of,
 )
 from tnt_notebook.parallel.layers.rule import Site, ways_of
 from tnt_notebook.parallel.pipeline.graph import Graph
@@ -185,7 +187,7 @@ class _State:
 
     Attributes:
         layouts: of the values that later calls take.
-        weights: of layers that are called again, the layouts by id.
+        weights: of those of several calls, the layouts by id.
         known: conversions that are made.
     """
 
@@ -193,13 +195,13 @@ class _State:
     bytes: int
     ways: tuple[Ways, ...]
     layouts: dict[int, Layout]
-    weights: dict[int, dict[int, WeightLayout]]
+    weights: dict[int, WeightLayout]
     known: set[Taken]
 
     @property
     def leaves(self) -> Any:
         """All that later decisions depend on."""
-        weights = frozenset((key, frozenset(own.items())) for key, own in self.weights.items())
+        weights = frozenset(self.weights.items())
         return frozenset(self.layouts.items()), weights, frozenset(self.known)
 
 
@@ -221,36 +223,64 @@ class _Choice:
         self._graph = graph = estimate.graph
         self._last = {v: i for i, call in enumerate(graph.calls) for v in call.takes}
         self._last |= dict.fromkeys(graph.outputs, len(graph.calls))
-        calls = [id(call.operation) for call in graph.calls]
-        self._again = {key for key in calls if calls.count(key) > 1}
+        first = {id(call.operation): n for n, call in reversed([*enumerate(graph.calls)])}
+        self._first_calls = frozenset(first.values())
+        users = Counter(key for call in graph.calls for key in {id(v) for v in weights_of(call)})
+        self._again = {key for key, count in users.items() if count > 1}
 
     def best(self, aim: _Aim, memory: float = math.inf) -> _State | None:
         """The decisions that keep to the memory and have least of something; None: there are none,
         or none among those that were gone through."""
         begin = self._estimate.begin()
         states = [_State(0.0, begin.bytes, (), dict.fromkeys(self._graph.inputs, WHOLE), {}, set())]
-        for number, call in enumerate(self._graph.calls):
-            site = site_of(self._graph, call)
+        for number, (site, choices) in enumerate(self._choices()):
             found: dict[Any, list[_State]] = {}
-            choices = options(site, self._estimate.mesh, self._layouts)
             for state, ways in itertools.product(states, choices):
                 after = self._after(state, site, ways, number)
                 if after is not None and after.bytes <= memory:
                     others = found.setdefault(after.leaves, [])
                     others[:] = _undominated(others, after, aim, math.isfinite(memory))
+            if not found and math.isinf(memory):
+                raise self._at_odds(site)
             states = _first(itertools.chain(*found.values()), aim, math.isfinite(memory))
         ends = [self._ended(state) for state in states]
         return min((state for state in ends if state.bytes <= memory), key=aim, default=None)
 
-    def _after(self, state: _State, site: Site, ways: Ways, number: int) -> _State | None:
-        operation, weights = id(site.layer), state.weights
-        is_first = operation not in weights
-        if operation in self._again:
+    def _choices(self) -> list[tuple[Site, list[Ways]]]:
+        """What can be done with each call, where weights of several can have the same layout.
+        Raises MeshError where there is none that suits all."""
+        sites = [site_of(self._graph, call) for call in self._graph.calls]
+        every = [(site, options(site, self._estimate.mesh, self._layouts)) for site in sites]
+        suits: dict[int, set[WeightLayout]] = {}
+        for site, choices in every:
+            for key in self._again & {id(v) for v in weights_of(site.call)}:
+                possible = {weight_layouts(site, ways)[key] for ways in choices}
+                suits[key] = suits.get(key, possible) & possible
+                if not suits[key]:
+                    raise self._at_odds(site)
+
+        def suited(site: Site, ways: Ways) -> bool:
             own = weight_layouts(site, ways)
-            if weights.get(operation, own) != own:
-                return None  # the same weights, in other layouts
-            weights = {**weights, operation: own}
+            return all(own[key] in suits[key] for key in self._again & own.keys())
+
+        return [(site, [w for w in choices if suited(site, w)]) for site, choices in every]
+
+    def _at_odds(self, site: Site) -> MeshError:
+        own = {id(v) for v in weights_of(site.call)}
+        calls = [c.name for c in self._graph.calls if own & {id(v) for v in weights_of(c)}]
+        return MeshError(
+            f"The layouts do not go together: {site.call.name} has weights that other layers have, "
+            "too, and cannot divide them as those are to. Leave out the layouts of these layers: "
+            f"{', '.join(dict.fromkeys(calls))}."
+        )
+
+    def _after(self, state: _State, site: Site, ways: Ways, number: int) -> _State | None:
+        own = {key: w for key, w in weight_layouts(site, ways).items() if key in self._again}
+        if any(state.weights.get(key, layout) != layout for key, layout in own.items()):
+            return None  # the same weights, in other layouts
+        weights = {**state.weights, **own}
         known = set(state.known)
+        is_first = number in self._first_calls
         spent = self._estimate.call(number, site, ways, state.layouts, known, is_first)
         made = given_by(site, ways, self._estimate.asked)
         layouts = {

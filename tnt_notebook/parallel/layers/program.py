@@ -102,10 +102,17 @@ class WeightLayout:
         return dict(self.splits)
 
 
+def weights_of(call: Call) -> list[keras.Variable]:
+    """The weights of a call: of its layer, and those that it is given as they are, as operations
+    are."""
+    own = getattr(call.operation, "variables", [])
+    return [*own, *(given for given in call.others if isinstance(given, keras.Variable))]
+
+
 def weight_layouts(site: Site, ways: Ways) -> dict[int, WeightLayout]:
-    """Of all weights of a layer, by id."""
+    """Of all weights of a call, by id."""
     result = {}
-    for variable in getattr(site.layer, "variables", []):
+    for variable in weights_of(site.call):
         kinds = {axis: way.weights.get(id(variable), "summed") for axis, way in ways.items()}
         result[id(variable)] = WeightLayout(
             splits_of({dim: axis for axis, dim in kinds.items() if isinstance(dim, int)}),
@@ -133,7 +140,7 @@ class Program:
 
     @cached_property
     def weights(self) -> dict[int, WeightLayout]:
-        """The layouts of all weights, by id; of a layer that is called again, the same."""
+        """The layouts of all weights, by id; of those of several calls, in all the same."""
         found: dict[int, WeightLayout] = {}
         for site, ways in zip(self.sites, self.ways, strict=True):
             found |= weight_layouts(site, ways)
