@@ -63,7 +63,8 @@ HEADS = {
 }  # fmt: skip
 
 CASES: dict[str, Case] = {
-    "unet, depth": Case(networks.unet, Mesh(depth=2), adam, CROSS_ENTROPY, DEPTH),
+    # Adam divides small gradients by their own size, and so their rounding, too.
+    "unet, depth": Case(networks.unet, Mesh(depth=2), adam, CROSS_ENTROPY, DEPTH, rtol=1e-6),
     "unet, depth 3": Case(networks.unet, Mesh(depth=3), sgd, CROSS_ENTROPY),
     "unet, replicas": Case(networks.unet, Mesh(data=2, depth=2), rmsprop, CROSS_ENTROPY, DEPTH),
     "unet, two axes": Case(
