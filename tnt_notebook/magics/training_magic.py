@@ -160,6 +160,12 @@ def _cell(session: Session, which: str | None, cell: str | None) -> tuple[str, d
 
     known = session.shell.user_ns.get(which) if which else session.last_fit
     if isinstance(known, Fit):
+        if "mesh" in known.options:
+            raise UsageError(
+                f"{which or 'the last fit'} had the mesh {known.options['mesh']}, and a study "
+                "measures replicas and pipelines alone as yet: begin a cell with %%tnt_bench "
+                "training to measure its code without the mesh"
+            )
         ways = ("exchange", "bucket_mb", "timeout", "pipeline")
         return known.cell, {name: v for name, v in known.options.items() if name in ways}
     if which is None:
