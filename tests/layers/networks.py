@@ -1,6 +1,6 @@
 """Networks of the field, small, and what they learn from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -72,29 +72,29 @@ def synchronized_resnet50() -> keras.Model:
     return resnet50(frozen=False)
 
 
-def unet(pooled: bool = False) -> keras.Model:
+def unet(filters: Sequence[int] = (3, 4, 5), pooled: bool = False) -> keras.Model:
     """An encoder and a decoder, between which features of each resolution go across. It goes down
     by strides and up by transposed convolutions; or by pooling, of which TensorFlow has none for
     volumes in float64, and by repetition. What comes of windows beyond an odd side is cropped."""
     x = inputs = keras.Input((*VOLUME, 2))
     across = []
-    for filters in 3, 4:
-        x = _twice(x, filters)
+    for count in filters[:-1]:
+        x = _twice(x, count)
         across.append(x)
         if pooled:
             x = L.MaxPooling3D(2, padding="same")(x)
         else:
-            x = L.Conv3D(filters, 2, 2, padding="same")(x)
-    x = _twice(x, 5)
+            x = L.Conv3D(count, 2, 2, padding="same")(x)
+    x = _twice(x, filters[-1])
     for features in reversed(across):
-        filters = features.shape[-1]
+        count = features.shape[-1]
         if pooled:
-            x = L.Conv3D(filters, 3, padding="same")(L.UpSampling3D(2)(x))
+            x = L.Conv3D(count, 3, padding="same")(L.UpSampling3D(2)(x))
         else:
-            x = L.Conv3DTranspose(filters, 2, 2)(x)
+            x = L.Conv3DTranspose(count, 2, 2)(x)
         over = [(0, a - b) for a, b in zip(x.shape[1:-1], features.shape[1:-1], strict=True)]
         x = L.Cropping3D(over)(x)
-        x = _twice(L.Concatenate()([x, features]), filters)
+        x = _twice(L.Concatenate()([x, features]), count)
     return keras.Model(inputs, L.Conv3D(3, 1, activation="softmax")(x))
 
 
@@ -107,6 +107,10 @@ def _twice(x: Any, filters: int) -> Any:
 
 def pooled_unet() -> keras.Model:
     return unet(pooled=True)
+
+
+def small_unet() -> keras.Model:
+    return unet((2, 3))
 
 
 class Tied(L.Layer):

@@ -2,9 +2,11 @@
 what optimizers keep, in float64."""
 
 import functools
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import pytest
 
 import tnt_notebook as tnt
@@ -58,12 +60,14 @@ def transformer(tied: str, mesh: Mesh, layouts: Layouts | None = None) -> Case:
 
 DEPTH = in_space("depth")
 HEADS = {
-    "multi_head.*": tnt.Split(heads="model"), "dense.*[02468]": tnt.Split(rows="model"),
-    "dense.*[13579]": tnt.Split(columns="model"),
+    "multi_head.*": tnt.Split(heads="model"), "wide.*": tnt.Split(columns="model"),
+    "narrow.*": tnt.Split(rows="model"),
 }  # fmt: skip
+CONVOLUTIONS = {"conv.*": tnt.Split(filters="model")}
 
 CASES: dict[str, Case] = {
     # Adam divides small gradients by their own size, and so their rounding, too.
+    "unet, small": Case(networks.small_unet, Mesh(depth=2), adam, CROSS_ENTROPY, DEPTH, rtol=1e-6),
     "unet, depth": Case(networks.unet, Mesh(depth=2), adam, CROSS_ENTROPY, DEPTH, rtol=1e-6),
     "unet, depth 3": Case(networks.unet, Mesh(depth=3), sgd, CROSS_ENTROPY),
     "unet, replicas": Case(networks.unet, Mesh(data=2, depth=2), rmsprop, CROSS_ENTROPY, DEPTH),
@@ -75,8 +79,34 @@ CASES: dict[str, Case] = {
         networks.pooled_unet, Mesh(depth=2, width=2), sgd, CROSS_ENTROPY, samples=6,
         dtype="float32", rtol=1e-3,
     ),
+    "vgg, height": Case(networks.vgg, Mesh(height=2), rmsprop, layouts=in_space("height")),
+    "vgg, filters": Case(networks.vgg, Mesh(model=3), adam, layouts=CONVOLUTIONS),
+    "vgg, two axes": Case(
+        networks.vgg, Mesh(height=2, model=2), sgd,
+        layouts={"conv.*": tnt.Split(height="height", filters="model")},
+    ),
+    "vgg, replicas": Case(networks.vgg, Mesh(data=2, model=2), rmsprop),
+    "resnet, height": Case(networks.resnet, Mesh(height=3), adam, layouts=in_space("height")),
+    "resnet, replicas": Case(
+        networks.resnet, Mesh(data=2, width=2), sgd, layouts=in_space("width")
+    ),
+    "resnet, two axes": Case(networks.resnet, Mesh(height=2, width=2), rmsprop),
+    "resnet-50, frozen": Case(
+        networks.frozen_resnet50, Mesh(height=2), sgd, CROSS_ENTROPY, samples=4, batch_size=2,
+    ),
+    "resnet-50, synchronized": Case(
+        networks.synchronized_resnet50, Mesh(data=2, height=2), sgd, CROSS_ENTROPY, samples=6,
+    ),
+    "transformer, heads": transformer("itself", Mesh(model=2), HEADS),
+    "transformer, tied by a layer": transformer("layer", Mesh(model=2)),
+    "transformer, replicas": transformer("operation", Mesh(data=2, model=2), HEADS),
+    "mlp, any axis": Case(networks.mlp, Mesh(model=3), rmsprop),
+    "mlp, two axes": Case(
+        networks.mlp, Mesh(a=2, b=2), adam, layouts={"dense.*": tnt.Split(columns="a")}
+    ),
 }  # fmt: skip
-USUAL = ("unet, depth",)
+#: Others run with the long tests: each model that is traced takes seconds.
+USUAL = ("unet, small",)
 
 
 def fitted(name: str, distributed: bool) -> Outcome:
@@ -106,6 +136,71 @@ def fitted(name: str, distributed: bool) -> Outcome:
 )
 def test_network(ranks, name):
     case = CASES[name]
-    near = {"rtol": case.rtol, "atol": case.rtol / 100}
+    near = {"rtol": case.rtol, "atol": case.rtol / 10}
     ours, theirs = compare(ranks, case.mesh.size, fitted, name, **near)
     close(ours.optimizer, theirs.optimizer, **near)
+
+
+COLUMNS = {"dense.*": tnt.Split(columns="model")}
+MIXED = {
+    "mlp": (networks.mlp, Mesh(model=2), COLUMNS),
+    "vgg": (networks.vgg, Mesh(data=2, height=2), in_space("height")),
+}
+
+
+def stopped(folder: str, distributed: bool) -> Outcome:
+    """Of a fit that ends early, whose best model is kept, as the last one is."""
+    callbacks = [
+        keras.callbacks.EarlyStopping("val_loss", patience=1, restore_best_weights=True),
+        keras.callbacks.ModelCheckpoint(f"{folder}/{distributed}.keras", save_best_only=True),
+    ]
+    x, y = networks.batch(networks.mlp(), 20, labels=False)
+
+    def compiled() -> keras.Model:
+        model = networks.mlp()
+        model.compile(keras.optimizers.Adam(0.1), "mse")
+        return model
+
+    fit = {"x": x[:14], "y": y[:14], "validation_data": (x[14:], y[14:])}
+    fit |= {"batch_size": 5, "epochs": 12, "callbacks": callbacks}
+    more = {"mesh": Mesh(model=2), "layouts": COLUMNS} if distributed else {}
+    return train(compiled, fit, distributed, more=more)
+
+
+def test_callbacks_see_whole_models_and_files_hold_them(ranks, tmp_path):
+    ours, theirs = compare(ranks, 2, stopped, str(tmp_path), rtol=1e-4, atol=1e-5)
+    assert 1 < len(theirs.history["loss"]) < 12
+    together, alone = (keras.models.load_model(tmp_path / f"{how}.keras") for how in (True, False))
+    close(together.get_weights(), alone.get_weights(), 1e-4, 1e-5)
+    close(together.get_weights(), ours.weights, 0, 0)  # the best, restored
+    close(together.optimizer.iterations, alone.optimizer.iterations)
+    assert {path.name for path in Path(tmp_path).iterdir()} == {"True.keras", "False.keras"}
+
+
+def mixed(name: str, distributed: bool) -> Outcome:
+    """In 16 bits, with a loss scale that grows every three steps, and begins too high."""
+    make, mesh, layouts = MIXED[name]
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        x, y = networks.batch(make(), 12, labels=False)
+
+        def compiled() -> keras.Model:
+            model = make()
+            scaled = keras.optimizers.LossScaleOptimizer(sgd(), 2.0**20, dynamic_growth_steps=3)
+            model.compile(scaled, "mse")
+            return model
+
+        fit = {"x": x, "y": y, "batch_size": 4, "epochs": 4}
+        more = {"mesh": mesh, "layouts": layouts} if distributed else {}
+        return train(compiled, fit, distributed, more=more)
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", MIXED)
+def test_16_bits_and_a_scaled_loss(ranks, name):
+    ours, theirs = compare(ranks, MIXED[name][1].size, mixed, name, rtol=2e-2, atol=4e-3)
+    scales = [[v for v in one.optimizer if v.shape == ()] for one in (ours, theirs)]
+    for a, b in zip(*scales, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tnt_notebook as tnt
-from notebooks.workloads import cosmo_gan, fine_tuning, hep_cnn, language_model, resnet50
+from notebooks.workloads import cosmo_gan, fine_tuning, hep_cnn, language_model, resnet50, unet3d
 
 SMALL = {
     "hep_cnn": "--samples 60 --pixels 16 --filters 4 --batch-size 16 --epochs 2",
@@ -19,9 +19,11 @@ SMALL = {
     "cosmo_gan": "--samples 30 --pixels 8 --latent 4 --filters 4 --batch-size 8 --epochs 1",
     "resnet50": "--data {folder}/train --validation {folder}/validation --draw 8 --pixels 24"
     " --filters 4 --blocks 1 --norm all --batch-size 10 --epochs 2 --warm-up 1",
+    "unet3d": "--images {folder}/scans.npy --labels {folder}/lesions.npy --held-back 1"
+    " --filters 2 --levels 2 --batch-size 2 --epochs 2",
     "fine_tuning": "--model {folder}/learned.keras --pieces 40 --rank 2 --batch-size 8 --epochs 1",
 }
-NOT_IN_STAGES = ("cosmo_gan", "resnet50")
+NOT_IN_STAGES = ("cosmo_gan", "resnet50", "unet3d")  # which on two ranks has halves of volumes
 
 
 def trained(name: str, folder: str, *more: str) -> dict[str, list[float]]:
@@ -45,7 +47,7 @@ def learned(file: str) -> None:
 
 
 #: Whose notebooks train the same in CI.
-LONG = ("cosmo_gan", "resnet50")
+LONG = ("cosmo_gan", "resnet50", "unet3d")
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,10 @@ def test_a_script_reaches_on_ranks_and_in_stages_what_it_reaches_on_one(ranks, t
     saved, folder = tmp_path / "model.keras", str(tmp_path)
     if name == "fine_tuning":
         ranks.run(1, learned, f"{folder}/learned.keras")
+    if name == "unet3d":
+        volumes, labels = unet3d.heads(4, (8, 12, 12), seed=1)
+        np.save(tmp_path / "scans.npy", volumes)
+        np.save(tmp_path / "lesions.npy", labels)
     (alone,) = ranks.run(1, trained, name, folder, "--save", str(tmp_path / "alone.keras"))
     assert all(np.isfinite(values).all() for values in alone.values())
     rounding = 5e-3 if name == "resnet50" else 1e-3  # of 16 bits
@@ -129,3 +135,14 @@ def test_maps_of_mass_have_the_spectrum_that_they_were_drawn_with():
     wave = np.cos(2 * np.pi * 5 * np.arange(32) / 32)
     waves, power = cosmo_gan.power_spectrum(np.broadcast_to(wave, (32, 32))[None, ..., None])
     assert waves[power[0].argmax()] == 5
+
+
+def test_heads_are_the_same_for_the_same_seed_and_lesions_are_bright():
+    volumes, labels = unet3d.heads(4, (12, 24, 20), seed=1)
+    for one, again in zip((volumes, labels), unet3d.heads(4, (12, 24, 20), seed=1), strict=True):
+        np.testing.assert_array_equal(one, again)
+    assert volumes.shape == (4, 12, 24, 20, 2) and labels.shape == (4, 12, 24, 20, 1)
+    assert volumes.dtype == labels.dtype == np.float32 and set(labels.ravel()) == {0, 1}
+    ill = labels[..., 0] == 1
+    assert 0 < ill.mean() < 0.02
+    assert volumes[ill, 1].mean() > 1 + volumes[~ill, 1].mean()
