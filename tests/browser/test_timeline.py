@@ -172,6 +172,7 @@ def test_a_range_is_summed(still: Notebook):
     expect(said).to_be_hidden()
 
 
+@pytest.mark.thorough
 def test_the_playhead_goes_back_to_an_earlier_step(still: Notebook):
     heading, deck = still.page.locator(".tnt-step"), still.page.locator(".tnt-run-canvas")
     expect(still.page.locator(".tnt-where")).to_contain_text("epoch 3")  # a second and more

@@ -130,6 +130,7 @@ def running(sweep: Sweep, wanted: int) -> list[Any]:
     return rows if len(rows) == wanted else []
 
 
+@pytest.mark.thorough
 def test_trials_that_are_worse_are_pruned(pair: Cluster):
     # Five that end at once tell the pruner what is usual, the last would never end.
     cell = ENDLESS.replace("100_000", "(1 if width < 6 else 100_000)")

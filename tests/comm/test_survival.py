@@ -87,7 +87,9 @@ COURSES = {
     ("world", "course"),
     [
         *latin(WORLDS, list(COURSES)[:2]),
-        ({"nodes": (0, 0, 1)}, "amid steps of a graph"),
+        pytest.param(
+            {"nodes": (0, 0, 1)}, "amid steps of a graph", marks=pytest.mark.thorough
+        ),  # tests/cluster has deaths amid a fit
         ({}, "and others take their seats"),
         ({"link_mbit": 50.0}, "while others recover"),
     ],

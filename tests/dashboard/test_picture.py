@@ -32,7 +32,7 @@ def test_a_box_for_each_of_the_step_in_its_place():
     assert text.count("27% idle") == 4
 
 
-@pytest.mark.parametrize("micro_batches", [8, 64, 400])
+@pytest.mark.parametrize("micro_batches", [8, 64, pytest.param(400, marks=pytest.mark.thorough)])
 def test_it_stays_small_and_shows_some_of_many_ranks(micro_batches):
     step = step_of_a_pipeline("zb-v", 4, micro_batches, around=True, message=1e-4, replicas=8)
     html = step_html(step)

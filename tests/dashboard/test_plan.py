@@ -79,7 +79,10 @@ def test_the_timeline_has_a_box_for_each_action():
     assert backward.customdata[i].startswith(what)
 
 
-@pytest.mark.parametrize(("ranks", "micro_batches"), [(2, 4), (16, 64), (64, 128)])
+@pytest.mark.parametrize(
+    ("ranks", "micro_batches"),
+    [(2, 4), (16, 64), pytest.param(64, 128, marks=pytest.mark.thorough)],
+)
 def test_the_timeline_stays_small(ranks, micro_batches):
     n = 2 * ranks
     wiring = Wiring(tuple(((i,), (i + 1,)) for i in range(n)), (0,), (n,))

@@ -76,7 +76,7 @@ def fitted(name: str, distributed: bool) -> Outcome:
 
 
 #: Which rules and others of these cases have, too.
-LONG = ("in two dimensions", "in space, on three")
+LONG = ("with replicas", "in two dimensions", "in space", "in space, on three")
 
 
 @pytest.mark.parametrize(

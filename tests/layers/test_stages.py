@@ -81,7 +81,9 @@ def fitted(name: str, distributed: bool) -> Outcome:
         keras.config.set_dtype_policy("float32")
 
 
-LONG = ("a pair in one stage", "with replicas", "of two axes", "in space, on three")
+LONG = (
+    "a pair in one stage", "in space", "with replicas", "of two axes", "in space, on three",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
