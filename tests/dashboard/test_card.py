@@ -9,7 +9,7 @@ from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook.dashboard.card import HISTORY_LIMIT, ROWS_DRAWN, TIMELINE_BYTES_PER_S, Card
 from tnt_notebook.dashboard.step_layout import card_step, time_of
-from tnt_notebook.telemetry import PARTS, Breakdown, Frame
+from tnt_notebook.telemetry import Breakdown, Frame
 from tnt_notebook.telemetry.activities import Activities
 
 
@@ -49,7 +49,7 @@ def test_where_time_goes_is_that_of_the_latest_look_at_this_run():
     assert card.time == {}
     card.draw(last, [])
     assert card.time["step"] == "10 ms · 640 samples/s while training"
-    parts = dict(zip(PARTS, (0.1, 0.3, 0.0, 0.0, 0.2, 0.4), strict=True))
+    parts = Breakdown(0.1, 0.3, 0.0, 0.0, 0.2, 0.4)._asdict()
     assert card.time["rows"][1] == ["rank 1", parts]
     assert card.time["limit"].startswith("Rank 0 works 2.0 times as long")
     card.draw(frames_of_a_run(start=50.0)[0], [])
@@ -141,7 +141,7 @@ def test_a_sentence_stands_for_some_seconds():
 def test_of_many_ranks_the_card_shows_one_row():
     frames = frames_of_a_run(64, breakdown=(Breakdown(0.0, 0.5, 0.0, 0.0, 0.5, 0.0),) * 64)
     (row,) = time_of(frames)["rows"]
-    parts = dict(zip(PARTS, (0.0, 0.5, 0.0, 0.0, 0.5, 0.0), strict=True))
+    parts = Breakdown(0.0, 0.5, 0.0, 0.0, 0.5, 0.0)._asdict()
     assert row == ["all ranks", parts]
 
 
