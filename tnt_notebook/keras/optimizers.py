@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -81,10 +81,11 @@ def global_norm_replaced(
 
 @contextlib.contextmanager
 def clip_norms_replaced(
-    square_of_whole: Callable[[Any, keras.Variable], Any], variables: Sequence[keras.Variable]
+    squares_of_whole: Mapping[int, Callable[[Any], Any]], variables: Sequence[keras.Variable]
 ) -> Iterator[None]:
-    """Inside, ``clipnorm`` clips by the norm whose square ``square_of_whole`` makes of that of a
-    gradient, and of the variable that it is of: one of those given, or of an ``apply`` within."""
+    """Inside, ``clipnorm`` clips the gradients of some variables, given by id, by the norm whose
+    square a function makes of that of a gradient; those of others as ever. The variables of the
+    gradients are these, or those of an ``apply`` within."""
     with _applied(variables) as applied:
 
         def clip(own: Callable[..., Any], optimizer: Any, grads: Sequence[Any]) -> Any:
@@ -93,9 +94,13 @@ def clip_norms_replaced(
                 return own(optimizer, grads)
             ops, result = keras.ops, []
             for gradient, variable in zip(grads, applied[-1], strict=True):
-                dense = ops.convert_to_tensor(gradient)
-                square = square_of_whole(ops.sum(ops.square(dense)), variable)
-                result.append(dense * limit / ops.maximum(ops.sqrt(square), limit))
+                square_of_whole = squares_of_whole.get(id(variable))
+                if square_of_whole is None:
+                    result.append(optimizer._clip_by_norm(gradient))
+                    continue
+                square = square_of_whole(ops.sum(ops.square(gradient)))
+                norm = ops.maximum(ops.sqrt(square), limit)
+                result.append(ops.multiply(gradient, limit / norm))  # may be tf.IndexedSlices
             return result
 
         with replaced(base_optimizer.BaseOptimizer, "_clip_gradients", clip):

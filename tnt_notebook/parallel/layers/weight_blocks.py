@@ -191,18 +191,16 @@ class WeightBlocks:
     ) -> contextlib.AbstractContextManager[None]:
         """Inside, an optimizer clips the gradient of a block by the norm of the whole."""
         cut = [v for v in variables if self.layout_of(v).splits]
-        channel_of = {id(v): channels.NORMS.only(number) for number, v in enumerate(cut)}
 
-        def square_of_whole(square: tf.Tensor, variable: keras.Variable) -> tf.Tensor:
-            if id(variable) not in channel_of:
-                return square
-            label = f"allreduce of the norm of {variable.path}"
-            group = self._ranks.group(set(self.layout_of(variable).axes.values()))
-            with ops.channels(channel_of[id(variable)]):  # other stages have other weights
+        def square_of_whole(number: int, square: tf.Tensor) -> tf.Tensor:
+            label = f"allreduce of the norm of {cut[number].path}"
+            group = self._ranks.group(set(self.layout_of(cut[number]).axes.values()))
+            with ops.channels(channels.NORMS.only(number)):  # other stages have other weights
                 (whole,) = ops.allreduce([square], label=label, over=group)
             return whole
 
-        return clip_norms_replaced(square_of_whole, variables)
+        squares = {id(v): functools.partial(square_of_whole, n) for n, v in enumerate(cut)}
+        return clip_norms_replaced(squares, variables) if cut else contextlib.nullcontext()
 
     def regularized_as_a_whole(self) -> contextlib.AbstractContextManager[None]:
         """Inside, regularizers count each number of a weight once, however many ranks have it."""
