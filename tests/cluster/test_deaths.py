@@ -3,10 +3,12 @@
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import psutil
 import pytest
@@ -33,14 +35,14 @@ model.fit(x, x.sum(1, keepdims=True), batch_size=64, epochs={epochs}, callbacks=
 
 
 @pytest.fixture
-def memory_limit() -> Iterator[Callable[[int, int], None]]:
-    """Gives a process, and the one above it, a control group of their own, with so many bytes more
-    than they have now."""
+def memory_limit() -> Iterator[Callable[..., None]]:
+    """Gives a process, and the one above it if asked to, a control group of their own, with so many
+    bytes more than they have now."""
     folder, limit = control_group()
 
-    def limited(pid: int, size: int) -> None:
+    def limited(pid: int, size: int, above: bool) -> None:
         (folder / limit).write_text(str(size))
-        for member in (psutil.Process(pid).ppid(), pid):
+        for member in (psutil.Process(pid).ppid(), pid) if above else (pid,):
             (folder / "cgroup.procs").write_text(str(member))
 
     yield limited
@@ -310,7 +312,7 @@ def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(cluster, tmp
 
 
 def test_a_rank_without_memory_is_named_with_the_reason(pair, memory_limit):
-    memory_limit(pair.status()[1].pid, 100_000_000)
+    memory_limit(pair.status()[1].pid, 100_000_000, above=True)
     begin = time.monotonic()
     with pytest.raises(DeathError, match=r"rank 1 died on .*: probably for lack of memory") as said:
         pair.run("from tnt_notebook import comm\nif comm.rank() == 1: x = b'1' * 400_000_000")
@@ -318,3 +320,20 @@ def test_a_rank_without_memory_is_named_with_the_reason(pair, memory_limit):
     assert "SIGKILL. 1 was killed there for lack of memory just then." in str(said.value)
     assert "Smaller batches" in str(said.value)
     start_missing(pair)
+
+
+def test_a_kill_is_counted_that_was_seen_at_once_in_a_new_control_group(memory_limit):
+    code = """
+from subprocess import run
+import sys
+from tnt_notebook.engine.nanny import _KilledForMemory
+killed = _KilledForMemory()
+input("ready\\n")
+assert run([sys.executable, "-c", "x = b'1' * 200_000_000"]).returncode == -9
+killed.look()
+print(killed.lately())
+"""
+    python = Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE, text=True)
+    assert python.stdout is not None and python.stdout.readline() == "ready\n"
+    memory_limit(python.pid, 50_000_000, above=False)
+    assert python.communicate("\n", timeout=60)[0] == "1\n"

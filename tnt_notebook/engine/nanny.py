@@ -174,9 +174,9 @@ class _KilledForMemory:
 
     def lately(self) -> int:
         """How many in the last ten seconds."""
-        group, count = _count()
-        # In a group that it has just come into nobody was killed before.
-        return count - next((before for where, before in self._seen if where == group), 0)
+        (group, count), (first, before) = _count(), self._seen[0]
+        # In a group that it has come into since then nobody was killed before.
+        return count - before * (first == group)
 
 
 def _count() -> tuple[Path, int]:
