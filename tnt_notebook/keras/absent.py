@@ -5,20 +5,22 @@
     (shapes, no memory)
 
 A variable that is not here keeps its handle, as functions that Keras has traced hold it, without
-memory behind it, and says where it is when it is read. One that was built lazily remembers its
-initializer until it is created. Taken are the tf.Variable inside a keras.Variable, and how Keras
-makes and loads it; the same from Keras 3.10 and TensorFlow 2.16 to 3.15 and 2.21.
+memory behind it, and says where it is when it is read; or it is brought just then. One that was
+built lazily remembers its initializer until it is created. Taken are the tf.Variable inside a
+keras.Variable, how Keras makes and loads it, and how TensorFlow calls functions; the same from
+Keras 3.10 and TensorFlow 2.16 to 3.15 and 2.21.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager import context
 from tensorflow.python.ops.resource_variable_ops import (
     BaseResourceVariable,
     ResourceVariable,
@@ -69,6 +71,41 @@ def lazy() -> Iterator[None]:
         yield
 
 
+#: Brings what is not here, where that waits for somebody to use it.
+_bring: Callable[[], None] | None = None
+
+
+@contextlib.contextmanager
+def brought_when_used(
+    variables: Sequence[keras.Variable], bring_all: Callable[[], None]
+) -> Iterator[None]:
+    """Inside, ``bring_all`` is called before the first of these variables that is not here is read
+    or assigned, by Python or by a function that was traced before."""
+    global _bring
+    handles = {id(v._value._handle) for v in variables if isinstance(v._value, _Absent)}
+
+    def called(call: Any, of: Any, name: str, inputs: Sequence[Any], outputs: int) -> Any:
+        if any(id(one) in handles for one in inputs):
+            _used()
+        return call(of, name, inputs, outputs)
+
+    before = _bring
+    _bring = bring_all if handles else None
+    try:
+        with replaced(context.Context, "call_function", called):
+            yield
+    finally:
+        _bring = before
+
+
+def _used() -> None:
+    global _bring
+    if _bring is not None:
+        bring_all, _bring = _bring, None
+        with tf.init_scope():  # also where a function is traced
+            bring_all()
+
+
 class _Absent(BaseResourceVariable):
     """What reads of a variable without a value meet."""
 
@@ -77,7 +114,13 @@ class _Absent(BaseResourceVariable):
     in_blocks = False  # on several ranks
     why = ""
 
+    @property
+    def handle(self) -> Any:
+        _used()
+        return self._handle
+
     def _read_variable_op(self, no_copy: bool = False) -> Any:
+        _used()
         if tf.executing_eagerly() and not _has_value(self):
             place = "has no value yet" if self.rank is None else f"is on rank {self.rank}"
             if self.in_blocks:
@@ -110,6 +153,11 @@ class _Dropped(_Absent):
             unique_id=own._unique_id,
         )  # fmt: skip
         self.own, self.path = own, path
+
+
+def behind(variable: tf.Variable) -> tf.Variable:
+    """The tf.Variable that a keras.Variable has when it is here."""
+    return variable.own if isinstance(variable, _Dropped) else variable
 
 
 def is_lazy(variable: keras.Variable) -> bool:
@@ -173,16 +221,16 @@ def leave_in_blocks(variable: keras.Variable) -> None:
 
 def _has_value(variable: tf.Variable) -> bool:
     with tf.init_scope():
-        if not tf.raw_ops.VarIsInitializedOp(resource=variable.handle):
+        if not tf.raw_ops.VarIsInitializedOp(resource=variable._handle):
             return False
-        shape = tf.raw_ops.VariableShape(input=variable.handle).numpy()
+        shape = tf.raw_ops.VariableShape(input=variable._handle).numpy()
     return tuple(shape) == tuple(variable.shape)
 
 
 def _set(variable: keras.Variable, value: tf.Tensor) -> None:
     """Assigns without a look at the shape that was there: another one has given its memory back."""
     with tf.init_scope():
-        tf.raw_ops.AssignVariableOp(resource=variable._value.handle, value=value)
+        tf.raw_ops.AssignVariableOp(resource=variable._value._handle, value=value)
 
 
 def _empty(variable: keras.Variable) -> None:

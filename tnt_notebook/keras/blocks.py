@@ -31,6 +31,7 @@ class Block:
 
     Attributes:
         whole_shape: of the whole.
+        is_aside: whether the block is kept while the variable is absent.
     """
 
     def __init__(self, variable: keras.Variable, index: Index) -> None:
@@ -38,7 +39,7 @@ class Block:
         self.whole_shape = tuple(variable.shape)
         self._own: Any = None  # the tf.Variable of the whole, while there is a block in its place
         self._block: Any = None
-        self._is_aside = False
+        self.is_aside = False
 
     @property
     def is_cut(self) -> bool:
@@ -49,11 +50,11 @@ class Block:
         if self.is_cut:
             return
         own = self.variable._value
-        if not self._is_aside:
+        if not self.is_aside:
             with tf.init_scope():
                 self._keep(self._value())
                 _assign(own, tf.zeros([0] * len(self.whole_shape), own.dtype))
-        self._is_aside = False
+        self.is_aside = False
         self._own = own
         self.variable._value, self.variable._shape = self._block, tuple(self._block.shape)
 
@@ -62,12 +63,12 @@ class Block:
         it is not here when it is read."""
         if self.is_cut:
             self.variable._value, self.variable._shape = self._own, self.whole_shape
-            self._own, self._is_aside = None, True
+            self._own, self.is_aside = None, True
             leave_in_blocks(self.variable)
 
     def join(self, joined: Callable[[np.ndarray], np.ndarray]) -> None:
         """Makes it whole: by a function that makes the whole of this rank's block."""
-        if self._is_aside:
+        if self.is_aside:
             self.cut()
         if not self.is_cut:
             return

@@ -12,6 +12,7 @@ from tensorflow.python.eager import context as eager
 from tensorflow.python.eager import record
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
+from tnt_notebook.keras.absent import behind
 from tnt_notebook.keras.replaced import replaced
 
 
@@ -87,7 +88,7 @@ def assignments_recorded(seen: Callable[[tf.Variable], None]) -> Iterator[None]:
     def recorded(
         assign: Callable[..., Any], variable: tf.Variable, *given: Any, **more: Any
     ) -> Any:
-        seen(variable)
+        seen(behind(variable))
         return assign(variable, *given, **more)
 
     with contextlib.ExitStack() as stack:

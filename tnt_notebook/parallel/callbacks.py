@@ -6,7 +6,9 @@
                         +------------- broadcast ---------------+
 
 So files are written once, and a decision that depends on the clock or on chance is made once. All
-ranks see the metrics of the global batch, and meet after each hook that a callback implements.
+ranks see the metrics of the global batch, and meet after each hook that a callback implements. Where
+each rank has a part of the model, rank 0 has the others gather it when a callback first uses what is
+not there: a callback that looks at logs costs no weights.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class SharedCallbacks(CallbackList):
     Args:
         callbacks: what the user passed; used on rank 0 only.
         state: variables that a callback may change.
-        before: called on every rank before each hook that may look at the model.
+        gather: called on every rank to make the model whole on rank 0.
+        gathered_when_used: inside it, on rank 0, its argument is called before the first use of
+            what is not there.
         settle: called on every rank when the steps of an epoch have ended.
         watch: called on every rank after each hook, with its name, number (epoch or batch), logs.
         alone: inside it the model works on this rank alone, as callbacks expect it.
@@ -63,7 +67,10 @@ class SharedCallbacks(CallbackList):
         callbacks: Any,
         *,
         state: Callable[[], Sequence[keras.Variable]],
-        before: Callable[[], None],
+        gather: Callable[[], None],
+        gathered_when_used: Callable[
+            [Callable[[], None]], contextlib.AbstractContextManager[None]
+        ],
         settle: Callable[[], None],
         watch: Callable[[str, int, dict[str, Any]], None],
         alone: Callable[[], contextlib.AbstractContextManager[None]],
@@ -73,7 +80,8 @@ class SharedCallbacks(CallbackList):
         steps: int | None,
     ) -> None:
         self._over, self._state, self._watch, self._alone = over, state, watch, alone
-        self._before, self._resume, self._settle = before, resume, settle
+        self._gather, self._gathered_when_used = gather, gathered_when_used
+        self._resume, self._settle = resume, settle
         here = over.rank == 0
         super().__init__(
             callbacks if here else None, add_history=True, add_progbar=here and verbose != 0,
@@ -119,14 +127,16 @@ class SharedCallbacks(CallbackList):
         if hook not in self._called and not shared:
             self._watch(hook, number, logs)
             return
-        if hook in self._look:
-            self._before()
         touched: set[int] = set()  # of TensorFlow's variables: some callbacks assign those
         lengths = _lengths(self.model)
         train_function = self.model.train_function
         if hook == "on_epoch_end":
             activities.begin("epoch_end" if self._over.rank == 0 else "wait")
-        with assignments_recorded(lambda v: touched.add(id(v))), self._alone():
+        with contextlib.ExitStack() as inside:
+            if hook in self._look and self._over.rank == 0:
+                inside.enter_context(self._gathered_when_used(self._have_gathered))
+            inside.enter_context(assignments_recorded(lambda v: touched.add(id(v))))
+            inside.enter_context(self._alone())
             call()
         if self.model.train_function is not train_function:
             raise ModelError(
@@ -140,6 +150,11 @@ class SharedCallbacks(CallbackList):
             logs = {**logs, **{name: v for name, v in added if isinstance(v, Real)}}
         self._watch(hook, number, logs)
 
+    def _have_gathered(self) -> None:
+        """Has all ranks gather the model: the others wait for what this one's callbacks change."""
+        agreement.from_rank_0(self._over, None)
+        self._gather()
+
     def _share(self, hook: str, epoch: int, touched: set[int], lengths: dict[str, int]) -> None:
         """Brings to all ranks what rank 0's callbacks have changed."""
         model, variables = self.model, self._state()
@@ -149,7 +164,9 @@ class SharedCallbacks(CallbackList):
             "touched": [i for i, v in enumerate(variables) if id(tensor_of(v)) in touched],
             "logs": _new_row(model, lengths) if hook == "on_epoch_end" else None,
         }
-        changes = agreement.from_rank_0(self._over, changes)
+        while (agreed := agreement.from_rank_0(self._over, changes)) is None:
+            self._gather()  # a callback on rank 0 waits for it
+        changes = agreed
         for flag, value in changes["flags"].items():
             if getattr(model, flag, False) != value:
                 setattr(model, flag, value)

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras import training
-from tnt_notebook.keras.absent import is_lazy
+from tnt_notebook.keras.absent import brought_when_used, is_lazy
 from tnt_notebook.keras.optimizers import trained_by
 from tnt_notebook.parallel import agreement, data_parallel
 from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
@@ -156,6 +156,15 @@ class DistributedFunctions:
             parts.weights.blocks.check_identical(state_of(self.model), when)
         else:
             agreement.check_identical(self._over, state_of(self.model), when)
+
+    @contextlib.contextmanager
+    def gathered_when_used(self, gather: Callable[[], None]) -> Iterator[None]:
+        """Inside, ``gather`` is called before the first use of what is not here, or not whole. For
+        one rank, where others answer."""
+        parts = self.pipeline or self.mesh
+        whole = parts.weights.blocks.shown_whole() if parts is not None else contextlib.nullcontext()
+        with whole, brought_when_used(state_of(self.model), gather):
+            yield
 
     def join_blocks(self) -> None:
         """Makes whole what this rank has blocks of. Collective."""

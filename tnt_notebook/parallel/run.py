@@ -240,8 +240,9 @@ def _running(
         with progress.run():
             shared = SharedCallbacks(
                 session.over, model, callbacks, state=lambda: state_of(model),
-                before=lambda: session.gather(model, [0]), settle=functions.settle, watch=watch,
-                alone=session.on_this_rank_alone,
+                gather=lambda: session.gather(model, [0]),
+                gathered_when_used=functions.gathered_when_used, settle=functions.settle,
+                watch=watch, alone=session.on_this_rank_alone,
                 resume=checkpoints.resume if checkpoints and start else None,
                 verbose=0 if session.quiet and verbose == "auto" else verbose, epochs=epochs,
                 steps=steps,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -139,6 +139,20 @@ class WeightBlocks:
             for block, _ in self._cut:
                 block.set_aside()
             self._in_blocks = False
+
+    @contextlib.contextmanager
+    def shown_whole(self) -> Iterator[None]:
+        """Inside, variables that are cut have the shape of the whole, and are absent until they are
+        joined. Local."""
+        cut = [block for block in self._blocks.values() if block.is_cut]
+        for block in cut:
+            block.set_aside()
+        try:
+            yield
+        finally:
+            for block in cut:
+                if block.is_aside:  # and nobody has joined it
+                    block.cut()
 
     def join_on_first(self) -> None:
         """Makes the model whole on rank 0 alone: others have no more than a block more meanwhile.
