@@ -221,6 +221,16 @@ def plain(callbacks: list[keras.callbacks.Callback]) -> Result:
     return result(trained, [history])
 
 
+def lazy(callbacks: list[keras.callbacks.Callback]) -> Result:
+    """Two fits of a model that is never whole on a mesh: of its weights predictions tell."""
+    with tnt.lazy():
+        trained = mlp(keras.optimizers.Adam(0.01))
+    arguments = inputs("arrays")
+    fits = [trained.fit(**arguments, epochs=2, verbose=0, callbacks=callbacks) for _ in range(2)]
+    predictions = trained.predict(arguments["x"], verbose=0)
+    return Result([predictions], [dict(f.history) for f in fits], [f.epoch for f in fits], {})
+
+
 def two_fits(callbacks: list[keras.callbacks.Callback]) -> Result:
     """A cell that trains the head of a model first, and then all of it."""
     trained = model()

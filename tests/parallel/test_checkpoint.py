@@ -96,6 +96,15 @@ def test_it_goes_on_on_another_mesh(ranks, tmp_path, then):
         assert_close(ours, expected)
 
 
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_model_that_is_never_whole_goes_on(ranks, tmp_path, n):
+    folder, mesh = str(tmp_path), {"mesh": tnt.Mesh(model=2)}
+    assert ranks.run(2, cell, "lazy", folder, 13, mesh) == ["broken off"] * 2
+    (expected,) = whole(ranks, 1, "lazy")
+    for ours in ranks.run(n, cell, "lazy", folder, None, {"mesh": tnt.Mesh(model=n)}):
+        assert_close(ours, expected)
+
+
 def go_on_from(ranks, n: int, name: str, folder: Path, options: dict[str, Any]) -> str:
     """Runs a cell to its end, which must be as if it had not been broken off.
 

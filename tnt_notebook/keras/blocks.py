@@ -80,6 +80,12 @@ class Block:
         self._own = None
         bring(variable, whole)
 
+    def put(self, whole: np.ndarray) -> None:
+        """Gives the block, while it is kept, the values of another whole."""
+        assert self.is_aside
+        with tf.init_scope():
+            _assign(self._block, tf.convert_to_tensor(whole[self.index], self._block.dtype))
+
     @property
     def value(self) -> np.ndarray:
         """This rank's block, while there is one."""

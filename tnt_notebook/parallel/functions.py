@@ -167,10 +167,20 @@ class DistributedFunctions:
             yield
 
     def join_blocks(self) -> None:
-        """Makes whole what this rank has blocks of. Collective."""
-        parts = self.pipeline or self.mesh
-        if parts is not None:
-            parts.weights.blocks.join()
+        """Makes whole what ranks have blocks of; of a model without stages that stays in blocks, on
+        rank 0. Collective."""
+        if self.pipeline is not None:
+            self.pipeline.weights.blocks.join()
+        elif self.mesh is not None:
+            self.mesh.weights.gather([0])
+
+    def set_blocks_aside(self) -> Callable[[keras.Variable, np.ndarray], None] | None:
+        """Where a model stays in blocks that are not joined: what gives a variable that is absent
+        then its value. Collective."""
+        if self.mesh is None or not self.mesh.weights.stay_apart:
+            return None
+        self.mesh.weights.gather()
+        return self.mesh.weights.blocks.put
 
     def _hold(self) -> Holding:
         """Gives variables owners, who alone keep what optimizers do of them. Collective."""

@@ -15,7 +15,6 @@ from typing import Any
 import keras
 
 from tnt_notebook.comm import channels
-from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.adapters import without_validation_split
 from tnt_notebook.keras.training import in_order
 from tnt_notebook.parallel import activity, agreement
@@ -89,12 +88,6 @@ def fit(
     validation = validation and _as_needed(session, model, validation)
     checkpoints, journal = None, contextlib.nullcontext()
     if session.checkpoints is not None:
-        if functions.mesh is not None and functions.mesh.weights.stay_apart:
-            raise ModelError(
-                "Checkpoints need weights that are whole while they are written, and a model that "
-                "was built with tnt.lazy() is not, on a mesh: build it without, or call model.save "
-                "between fits instead of taking checkpoints."
-            )
         checkpoints = FitCheckpoints(session.checkpoints, functions, train, validation, epochs)
         past = checkpoints.past()
         if past is not None:

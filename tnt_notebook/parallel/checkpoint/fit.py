@@ -71,7 +71,7 @@ class FitCheckpoints:
         start = self.start
         if start is None or not start.place.ended:
             return None
-        restore(start, self._run.over, self._model)
+        restore(start, self._run.over, self._model, absent=self._functions.set_blocks_aside())
         self.journal.replay(Position.of_json(start.state.position), lambda taken: None)
         seeds.set_state(start.state.random)
         self._say(f"Fit {start.place.fit} had ended; the model is as it was then.")
@@ -81,7 +81,10 @@ class FitCheckpoints:
         """Called in place of what callbacks do when the epoch begins: they have done it."""
         start = self.start
         assert start is not None
-        left_out = restore(start, self._run.over, self._model, callbacks, self._exchange())
+        left_out = restore(
+            start, self._run.over, self._model, callbacks, self._exchange(),
+            self._functions.set_blocks_aside(),
+        )  # fmt: skip
         self._epoch, self._step = start.place.epoch, start.place.step
         self._functions.resume(start.state.logs)
         self._say(f"Training goes on after {start.place}.")
@@ -149,6 +152,7 @@ class FitCheckpoints:
                 in_memory, self._exchange(),
             )  # fmt: skip
             run.keep(snapshot, writers)
+        self._functions.set_blocks_aside()
 
     def _exchange(self) -> tuple[str, Kept]:
         setting = self._functions.setting

@@ -7,7 +7,7 @@ restore(snapshot, ...)         in this process or another, on as many ranks or o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -157,9 +157,12 @@ def restore(
     model: keras.Model,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     exchange: tuple[str, Kept] | None = None,
+    absent: Callable[[keras.Variable, np.ndarray], None] | None = None,
 ) -> list[str]:
     """Gives a model, its optimizer, metrics and callbacks, and the random generators of this
     process, the state they had. Not the position in the data, see :mod:`.position`.
+
+    ``absent`` gives a variable that is not here its value; None: other ranks have those.
 
     What callbacks cannot get back is returned, as ``Class.attribute``.
 
@@ -171,6 +174,8 @@ def restore(
     for i, variable in enumerate(variables):
         if is_here(variable):
             variable.value.assign(snapshot.arrays[f"variable/{i}"])
+        elif absent is not None:
+            absent(variable, snapshot.arrays[f"variable/{i}"])
     if not state.place.ended:
         _check_same(state.metrics, metrics, state.place)
         for i, metric in enumerate(metrics):

@@ -90,6 +90,11 @@ class WeightBlocks:
                 result.append((self._blocks[id(variable)], layout))
         return result
 
+    @property
+    def cut_variables(self) -> list[keras.Variable]:
+        """All variables that are cut."""
+        return [block.variable for block, _ in self._cut]
+
     def _refuse_optimizers(self) -> None:
         cut = [v.path for v in self._model.trainable_variables if self.layout_of(v).splits]
         for optimizer in optimizers_of(self._model) if cut else []:
@@ -132,6 +137,10 @@ class WeightBlocks:
                 create(variable)
         self.part()
         self._each_group(absent, agreement.share_state)
+
+    def put(self, variable: keras.Variable, whole: np.ndarray) -> None:
+        """Gives this rank's block of a variable that is set aside its part of a value. Local."""
+        self._blocks[id(variable)].put(whole)
 
     def set_aside(self) -> None:
         """Keeps the blocks, and leaves the model without what is cut. Local."""

@@ -65,8 +65,8 @@ class MeshWeights:
             self.blocks.join_on_first()
 
     def holders(self) -> list[tuple[keras.Variable, list[int]]]:
-        """Each variable is whole on all ranks where somebody asks for it."""
-        return []
+        """Variables that are whole on some ranks alone, where they are gathered, with these."""
+        return [(v, [0]) for v in self.blocks.cut_variables] if self.stay_apart else []
 
     def groups(
         self, variables: Sequence[keras.Variable]
