@@ -21,9 +21,8 @@
 namespace tnt::tf {
 namespace {
 
-// How long TensorFlow's thread waits for the other ranks before it leaves that to the engine's: long
-// beside the 30 us that this takes. Short waits, in which one rank goes on at once and another with
-// an op that it had put off, are the worst: then ranks wait for each other in turn.
+// How long TensorFlow's thread waits for the other ranks before it leaves that to the engine's,
+// which takes 30 us.
 constexpr auto patience = std::chrono::microseconds(400);
 
 // A box by indices of the whole array, and in some dimensions only.

@@ -1,5 +1,5 @@
-"""Callbacks use a model of which rank 0 has a part as they use a whole one; those that do not use it
-leave it in parts."""
+"""Callbacks use a model of which rank 0 has a part as they use a whole one; those that do not use
+it leave it in parts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class User(keras.callbacks.Callback):
 
 
 def used(name: str | None, folder: str) -> tuple[list[Any], list[float], list[int]]:
-    """What the callback saw, the losses, and how many variables were elsewhere in its idle steps."""
+    """What the callback saw, losses, and how many variables were elsewhere in its idle steps."""
     keras.utils.set_random_seed(1)
     first = keras.layers.Dense(8, "relu", name="first")
     last = [keras.layers.Dense(8, name="second"), keras.layers.Dense(1)]

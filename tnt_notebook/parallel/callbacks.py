@@ -6,9 +6,9 @@
                         +------------- broadcast ---------------+
 
 So files are written once, and a decision that depends on the clock or on chance is made once. All
-ranks see the metrics of the global batch, and meet after each hook that a callback implements. Where
-each rank has a part of the model, rank 0 has the others gather it when a callback first uses what is
-not there: a callback that looks at logs costs no weights.
+ranks see the metrics of the global batch, and meet after each hook that a callback implements.
+Where each rank has a part of the model, rank 0 has the others gather it when a callback first uses
+what is not there: a callback that looks at logs costs no weights.
 """
 
 from __future__ import annotations
@@ -68,9 +68,7 @@ class SharedCallbacks(CallbackList):
         *,
         state: Callable[[], Sequence[keras.Variable]],
         gather: Callable[[], None],
-        gathered_when_used: Callable[
-            [Callable[[], None]], contextlib.AbstractContextManager[None]
-        ],
+        gathered_when_used: Callable[[Callable[[], None]], contextlib.AbstractContextManager[None]],
         settle: Callable[[], None],
         watch: Callable[[str, int, dict[str, Any]], None],
         alone: Callable[[], contextlib.AbstractContextManager[None]],

@@ -162,8 +162,10 @@ class DistributedFunctions:
         """Inside, ``gather`` is called before the first use of what is not here, or not whole. For
         one rank, where others answer."""
         parts = self.pipeline or self.mesh
-        whole = parts.weights.blocks.shown_whole() if parts is not None else contextlib.nullcontext()
-        with whole, brought_when_used(state_of(self.model), gather):
+        with contextlib.ExitStack() as inside:
+            if parts is not None:
+                inside.enter_context(parts.weights.blocks.shown_whole())
+            inside.enter_context(brought_when_used(state_of(self.model), gather))
             yield
 
     def join_blocks(self) -> None:

@@ -90,10 +90,12 @@ class _Conversion:
             self.x = total(self.x, self.ranks.group(rest), label_of("sum", self.label))
 
     def gather(self) -> None:
-        wanted = self.demand.dims
+        wanted, then = self.demand.dims, self.demand.axes
         for dim, axis in sorted(self.axes.items()):
-            if axis not in wanted:
-                divides = axis in self.demand.divides
+            # An axis that cuts nothing as yet is to cut it: then nobody else may.
+            gives_way = then.get(dim, axis) not in self.axes.values()
+            if axis not in wanted or gives_way:
+                divides = axis in self.demand.divides and axis not in wanted
                 move = self._move_of(dim, axis, "gather")
                 self.x = fetch(self.x, move) if divides else gathered(self.x, move)
                 del self.axes[dim]
@@ -137,7 +139,7 @@ class _Conversion:
         # Of a tensor that is copied anyway, no other copy is made for these.
         for dim, (before, after) in self.around.items():
             size = self._size(dim)
-            have = [box | {dim: (0, size)} for box in have]
+            have = [{dim: (0, size)} | box for box in have]  # it may be cut as yet
             need = [box | {dim: (-before, size + after)} for box in need]
         sizes = {dim: self._size(dim) for dim in (*dims, *self.around)}
         self.around.clear()

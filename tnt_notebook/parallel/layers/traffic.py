@@ -115,10 +115,12 @@ class _Conversion:
     def _gather(self) -> set[str]:
         """Gives the axes over which gradients are added up already."""
         added_up = set()
+        wanted, then = self._demand.dims, self._demand.axes
         for dim, axis in sorted(self._axes.items()):
-            if axis not in self._demand.dims:
+            gives_way = then.get(dim, axis) not in self._axes.values()
+            if axis not in wanted or gives_way:
                 sent = self._here * (self._mesh.along(axis) - 1)
-                divides = axis in self._demand.divides
+                divides = axis in self._demand.divides and axis not in wanted
                 self._add("gather", [axis], sent, sent if divides else 0.0)
                 self._here *= self._mesh.along(axis)
                 del self._axes[dim]
