@@ -95,7 +95,7 @@ class MeshSteps:
         """Logs of a batch, after which the model has learnt from it."""
         data, step = self._begin(batch)
         with ops.channels(channels.TRAINING):
-            with self._in_blocks(step, own_step, batch, training=True):
+            with self._model_on_blocks(step, own_step, batch, training=True):
                 logs = checked_logs(own_step(data))
             check_exchanged(step)
             step.kept.count()
@@ -105,7 +105,7 @@ class MeshSteps:
         """Logs of a batch."""
         data, step = self._begin(batch)
         with ops.channels(channels.EVALUATION):
-            with self._in_blocks(step, own_step, batch, training=False):
+            with self._model_on_blocks(step, own_step, batch, training=False):
                 logs = checked_logs(own_step(data))
             return self._logs(step, own_step, self._whole(batch), logs)
 
@@ -147,7 +147,7 @@ class MeshSteps:
         return keras.tree.pack_sequence_as(data.batch, leaves)
 
     @contextlib.contextmanager
-    def _in_blocks(
+    def _model_on_blocks(
         self, step: Step, own_step: Callable[[Any], Any], batch: Any, training: bool
     ) -> Iterator[None]:
         """Around a step of the model: its layers compute on blocks, and so do losses and metrics
