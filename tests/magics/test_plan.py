@@ -105,6 +105,25 @@ def test_a_plan_of_a_model(shell_with_ranks):
     typed(shell, "%tnt_plan --mesh model=4 --ranks 8 --batch-size 256")
     assert shell.user_ns["plan"].mesh == "data=2,model=4"  # ranks that are not there
 
+    # Stages whose work is divided: half of each layer's, and less than half of the memory.
+    pair = "--layout dense.*:columns=model --batch-size 256 --micro-batches 4"
+    text = typed(shell, f"%tnt_plan --mesh data=2,stage=2,model=2 {pair}")
+    assert "samples/s while training of 2 replicas, " in text
+    blocks = [block.splitlines()[0].split()[0] for block in text.strip().split("\n\n")]
+    assert blocks[1] == "stage" and "layer" in blocks
+    divided = shell.user_ns["plan"]
+    assert (divided.ranks, divided.replicas, divided.rows) == (2, 2, 32)
+    assert divided.layouts.mesh == "data=2,stage=2,model=2" and divided.layouts.samples == 32
+    typed(shell, "%tnt_plan --pipeline 2 --batch-size 128 --micro-batches 4")
+    alone = shell.user_ns["plan"]
+    for one, other in zip(divided.stages, alone.stages, strict=True):
+        assert (one.first, one.last, one.parameters) == (other.first, other.last, other.parameters)
+        assert one.memory.weights < 0.6 * other.memory.weights
+        work = [layer for layer in divided.layouts.layers if not layer.whole]
+        assert work and one.forward_s > 0
+    again = typed(shell, f"%tnt_plan --mesh model=2 --pipeline 2 --ranks 8 {pair}")
+    assert again == text and shell.user_ns["plan"] == divided
+
     for line, error in [
         (
             "--mesh model=2 --memory-limit 1KB",
@@ -113,8 +132,9 @@ def test_a_plan_of_a_model(shell_with_ranks):
         ("--mesh model=2 --layout lost:rows=model", "MeshError: No layer has a name like 'lost'"),
         ("--mesh model=2 --layout dense:heads=model", "MeshError: The layer dense cannot be divi"),
         ("--mesh model=3 --ranks 4", "UsageError: --mesh: The mesh model=3 needs a multiple of 3"),
-        ("--mesh model=2 --pipeline 2", "UsageError: --mesh: not with --pipeline, of a pipeline"),
-        ("--mesh stage=2,model=2", "UsageError: --mesh: stages are planned by --pipeline P"),
+        ("--mesh model=2 --recompute", "UsageError: --mesh: not with --recompute, of a pipeline"),
+        ("--mesh stage=2,model=2 --pipeline 3", "UsageError: --mesh: the mesh data=1,stage=2,mode"),
+        ("--mesh stage=2,model=2 --layout dense:heads=model", "MeshError: The layer dense cannot"),
         ("--mesh model", "UsageError: --mesh: 'model' is no axis of a mesh"),
         ("--layout a:rows=b", "UsageError: --layout: only with --mesh, which says along which"),
         ("--ranks 4", "UsageError: --ranks: only with --mesh; of a pipeline --pipeline says how"),

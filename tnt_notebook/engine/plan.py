@@ -14,11 +14,18 @@ from tnt_notebook.engine import preload
 from tnt_notebook.engine.progress import teller
 from tnt_notebook.error_text import brief
 from tnt_notebook.errors import MeshError, ModelError, ScheduleError
+from tnt_notebook.plan.measurements import Link
 from tnt_notebook.protocol import Published
 
 
 def plan(
-    name: str, pipeline: dict[str, Any], schedules: Sequence[str], batch_size: int
+    name: str,
+    pipeline: dict[str, Any],
+    schedules: Sequence[str],
+    batch_size: int,
+    mesh: str | None = None,
+    hints: Mapping[str, Mapping[str, str]] | None = None,
+    link: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Plans a pipeline with each of some schedules; on one rank.
 
@@ -26,6 +33,7 @@ def plan(
         name: of the model in the cells.
         pipeline: keyword arguments of ``tnt_notebook.Pipeline``.
         batch_size: samples of a global batch.
+        mesh, hints, link: as of :func:`plan_mesh`, where the work of stages is divided.
 
     Returns:
         ``{"plans": [...], "measured": n}``: of each schedule what
@@ -36,6 +44,8 @@ def plan(
     # They load TensorFlow: later, so that an engine begins without it.
     preload.finish()
     from tnt_notebook.parallel.pipeline.predict import Planner
+    from tnt_notebook.plan.hints import layouts_of
+    from tnt_notebook.plan.mesh import Mesh
     from tnt_notebook.plan.options import Pipeline
     from tnt_notebook.plan.prediction import as_json
 
@@ -50,15 +60,18 @@ def plan(
     plans: list[dict[str, Any]] = []
     try:
         wanted = Pipeline(**pipeline)
-        planner = Planner(_model(name), batch_size, comm.world().size, take)
+        planner = Planner(
+            _model(name), batch_size, comm.world().size, take,
+            Mesh.parsed(mesh) if mesh else None, layouts_of(hints or {}), _known(link),
+        )  # fmt: skip
         for schedule in schedules:
             try:
                 plans.append(as_json(planner.plan(dataclasses.replace(wanted, schedule=schedule))))
-            except (ModelError, ScheduleError) as error:
-                if len(schedules) == 1:
+            except (ModelError, ScheduleError, MeshError) as error:
+                if len(schedules) == 1 or isinstance(error, MeshError):
                     raise
                 plans.append({"schedule": schedule, "refused": str(error)})
-    except (ModelError, ScheduleError) as error:
+    except (ModelError, ScheduleError, MeshError) as error:
         return {"kind": type(error).__name__, "refused": str(error)}
     return {"plans": plans, "measured": measured}
 
@@ -89,7 +102,6 @@ def plan_mesh(
     from tnt_notebook.parallel.layers.foresight import foreseen
     from tnt_notebook.plan.hints import layouts_of
     from tnt_notebook.plan.layouts import as_json
-    from tnt_notebook.plan.measurements import Link
     from tnt_notebook.plan.mesh import Mesh
 
     tell = teller(Published.PLANNED)
@@ -100,11 +112,10 @@ def plan_mesh(
         measured = max(measured, total)
         tell({"done": done, "total": total})
 
-    known = (Link(link["latency_s"], link["bytes_per_s"]), int(link["ranks"])) if link else None
     try:
         found = foreseen(
-            _model(name), Mesh.parsed(mesh), batch_size, layouts_of(hints), known, memory_limit,
-            take,
+            _model(name), Mesh.parsed(mesh), batch_size, layouts_of(hints), _known(link),
+            memory_limit, take,
         )  # fmt: skip
     except (ModelError, MeshError) as error:
         return {"kind": type(error).__name__, "refused": str(error)}
@@ -127,6 +138,13 @@ def measure_link() -> dict[str, float]:
             comm.abort(f"rank {over.rank}: {brief(error)}")
         raise
     return {} if link is None else {**link._asdict(), "ranks": over.size}
+
+
+def _known(link: Mapping[str, float] | None) -> tuple[Link, int] | None:
+    """What :func:`measure_link` gave, and among how many ranks."""
+    if not link:
+        return None
+    return Link(link["latency_s"], link["bytes_per_s"]), int(link["ranks"])
 
 
 def _model(name: str) -> Any:

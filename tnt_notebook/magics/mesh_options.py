@@ -36,20 +36,22 @@ def mesh_arguments(magic: Magic) -> Magic:
     )(magic)
 
 
-def planned_mesh(text: str, asked: int | None, there: int) -> Mesh:
+def planned_mesh(text: str, asked: int | None, there: int, stages: int | None = None) -> Mesh:
     """The mesh to plan for: of the ranks that were asked for; else of those that there are, if they
     fill it; else of as many as it takes.
+
+    Args:
+        stages: of a pipeline, where the mesh has no axis for them.
 
     Raises:
         UsageError: it is none, or the ranks that were asked for do not fill it.
     """
     try:
         typed = Mesh.parsed(text)
-        if STAGE in typed.names:
-            raise UsageError(
-                "--mesh: stages are planned by --pipeline P, and not together with other axes as "
-                "yet; leave the axis stage out to see how layers are divided"
-            )
+        if stages and STAGE not in typed.names:
+            data = {DATA: typed.along(DATA)} if DATA in typed.names else {}
+            others = {name: typed.along(name) for name in typed.inner}
+            typed = Mesh(**data, **{STAGE: stages}, **others)
         fills = there % typed.size == 0 and DATA not in typed.names
         return typed.of(asked or (there if fills else typed.size))
     except MeshError as error:

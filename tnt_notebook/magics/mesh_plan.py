@@ -75,14 +75,18 @@ def run(
 
 def plan_bundle(plan: MeshPlan) -> dict[str, str]:
     """What to expect, the table of layers, and what runs whole."""
-    found = rows(plan)
     count = len(plan.layers)
-    folded = f"layer by layer ({count})" if count > _FOLDED else ""
+    table, *notes = layers_of(plan, f"layer by layer ({count})" if count > _FOLDED else "")
+    *wholes, exchanged = notes
+    return bundle(Bold(f"{headline(plan)}\n{limit(plan)}"), table, *wholes, memory(plan), exchanged)
+
+
+def layers_of(plan: MeshPlan, folded: str) -> list[Table | str]:
+    """The table of layers, what runs whole, and what ranks exchange with.
+
+    Args:
+        folded: the title of a table that opens in a browser; empty: it is open.
+    """
     left = {"layer", "divided by", "gives", "conversion before it"}
-    return bundle(
-        Bold(f"{headline(plan)}\n{limit(plan)}"),
-        Table(HEAD, found, left=left, folded=folded),
-        *filter(None, [whole(plan)]),
-        memory(plan),
-        link(plan),
-    )
+    table = Table(HEAD, rows(plan), left=left, folded=folded)
+    return [table, *filter(None, [whole(plan)]), link(plan)]

@@ -18,8 +18,10 @@ from tnt_notebook.dashboard.plan import (
 )
 from tnt_notebook.dashboard.wording import plural, rate, short_time, size, three_digits
 from tnt_notebook.errors import DataError, ModelError
+from tnt_notebook.magics.mesh_plan import layers_of
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, bundle
+from tnt_notebook.plan.mesh import DATA, Mesh
 from tnt_notebook.plan.prediction import InputPlan, PipelinePlan, from_json, with_input
 from tnt_notebook.protocol import Call, Published
 
@@ -37,6 +39,8 @@ def run(
     schedules: Sequence[str],
     batch_size: int,
     dataset: str | None = None,
+    mesh: Mesh | None = None,
+    hints: dict[str, dict[str, str]] | None = None,
 ) -> list[PipelinePlan]:
     """Plans and shows.
 
@@ -45,12 +49,14 @@ def run(
         pipeline: keyword arguments of ``tnt_notebook.Pipeline``.
         schedules: one, or several to compare.
         dataset: the name on the ranks of what is read; it is measured, too. None: not known.
+        mesh: along whose axes the work of stages is divided, of any number of ranks.
+        hints: as :func:`tnt_notebook.plan.hints.parsed_hints` gives them.
 
     Returns:
         The plan with each schedule that there can be.
 
     Raises:
-        ModelError, ScheduleError, DataError: there is no plan; the message says why.
+        ModelError, ScheduleError, MeshError, DataError: there is no plan; the message says why.
         RankError: it failed on rank 0.
     """
     status = StatusLine()
@@ -65,11 +71,16 @@ def run(
 
     given = None
     if dataset is not None:
-        replicas = max(1, cluster.ranks // pipeline["stages"])
+        replicas = mesh.along(DATA) if mesh else max(1, cluster.ranks // pipeline["stages"])
         given = _measured(cluster, dataset, replicas, take, status)
+    link = None
+    if mesh is not None:
+        links = cluster.call(Call.MEASURE_LINK, report=status.update)
+        link = links[min(links)] or None
     answer = cluster.ask(
-        Call.PLAN, name, pipeline, list(schedules), batch_size, on_data=take, report=status.update
-    )
+        Call.PLAN, name, pipeline, list(schedules), batch_size, str(mesh) if mesh else None, hints,
+        link, on_data=take, report=status.update,
+    )  # fmt: skip
     if "refused" in answer:
         raise getattr(errors, answer["kind"])(answer["refused"])
     if answer["measured"]:
@@ -142,6 +153,7 @@ def plan_bundle(plan: PipelinePlan) -> dict[str, str]:
         ),
         memory(plan),
         *filter(None, [read(plan)]),
+        *(layers_of(plan.layouts, "layer by layer, a micro-batch") if plan.layouts else ()),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from tnt_notebook.magics.mesh_options import given_layouts, mesh_arguments, plan
 from tnt_notebook.magics.pipeline import given, pipeline_arguments
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.plan.families import FAMILIES
+from tnt_notebook.plan.mesh import STAGE, Mesh
 from tnt_notebook.plan.options import OPTIONS
 
 _SCHEDULE = "1f1b"
@@ -47,7 +48,8 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     what is exchanged before it, how long it takes on one rank and on the mesh, and what a rank
     needs for it; and which layers all ranks compute alike, and why. What ranks exchange with is
     measured among those that there are. --ranks plans for others. With --memory-limit layouts are
-    chosen that fit.
+    chosen that fit. Where the mesh has an axis stage, or --pipeline stands beside it, both are
+    shown: stages whose work is divided along the other axes, and layers, for a micro-batch.
 
     The result is in the variable ``plan``, or what --name says; with --schedule all it is a
     list of them::
@@ -62,6 +64,7 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
         plan.layers[0].layout, plan.layers[0].conversions, plan.layers[0].mesh_s
         plan.weights, plan.activations, plan.rank_bytes     # of each rank
         plan.whole                                          # what all ranks compute alike
+        plan.layouts                                        # with stages: that of a micro-batch
 
     Examples::
 
@@ -70,10 +73,9 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
         %tnt_plan --pipeline 4 --schedule all --memory-limit 4GB
         %tnt_plan --pipeline 2 --batch-size 256 --input train
         %tnt_plan --mesh data=2,height=2 --batch-size 8
+        %tnt_plan --mesh data=2,stage=2,model=2 --micro-batches 16 --batch-size 256
         %tnt_plan --mesh model=4 --ranks 16 --layout conv.*:filters=model --memory-limit 4GB
     """
-    from tnt_notebook.magics import plan
-
     check_name(arguments.name)
     if arguments.batch_size < 1:
         raise UsageError(f"--batch-size must be at least 1, not {arguments.batch_size}")
@@ -83,34 +85,57 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
         return
     if arguments.ranks is not None:
         raise UsageError("--ranks: only with --mesh; of a pipeline --pipeline says how many")
+    _plan_stages(session, arguments, {}, None)
+
+
+def _plan_stages(
+    session: Session,
+    arguments: Namespace,
+    layouts: dict[str, dict[str, str]],
+    mesh: Mesh | None,
+) -> None:
+    from tnt_notebook.magics import plan
+
     compares = arguments.schedule == "all"
     if compares and arguments.stages_per_rank is not None:
         raise UsageError("--stages-per-rank goes with one schedule, and not with all")
     options = given(arguments)
-    options.setdefault("stages", session.cluster.ranks)
+    options.setdefault("stages", mesh.along(STAGE) if mesh else session.cluster.ranks)
     del options["schedule"]
     schedules = tuple(FAMILIES) if compares else (arguments.schedule,)
     plans = plan.run(
-        session.cluster, arguments.model, options, schedules, arguments.batch_size, arguments.input
-    )
+        session.cluster, arguments.model, options, schedules, arguments.batch_size,
+        arguments.input, mesh, layouts,
+    )  # fmt: skip
     session.bind(arguments.name, plans if compares else plans[0])
 
 
 def _plan_mesh(session: Session, arguments: Namespace, layouts: dict[str, dict[str, str]]) -> None:
     from tnt_notebook.magics import mesh_plan
 
-    others = set(given(arguments)) - {"memory_limit"}
+    if arguments.ranks is not None and arguments.ranks < 1:
+        raise UsageError(f"--ranks must be at least 1, not {arguments.ranks}")
+    cluster, options = session.cluster, given(arguments)
+    stages = options.get("stages")
+    mesh = planned_mesh(arguments.mesh, arguments.ranks, cluster.ranks, stages)
+    if STAGE in mesh.names:
+        if stages not in (None, mesh.along(STAGE)):
+            raise UsageError(
+                f"--mesh: the mesh {mesh} has {mesh.along(STAGE)} stages, and --pipeline says "
+                f"{stages}; leave one out"
+            )
+        _plan_stages(session, arguments, layouts, mesh)
+        return
+    others = set(options) - {"memory_limit"}
     if arguments.schedule == _SCHEDULE:
         others.discard("schedule")
     flags = [OPTIONS[name][0] for name in OPTIONS if name in others]
     if arguments.input is not None:
         flags.append("--input")
     if flags:
-        raise UsageError(f"--mesh: not with {', '.join(flags)}, of a pipeline")
-    if arguments.ranks is not None and arguments.ranks < 1:
-        raise UsageError(f"--ranks must be at least 1, not {arguments.ranks}")
-    cluster = session.cluster
-    mesh = planned_mesh(arguments.mesh, arguments.ranks, cluster.ranks)
+        raise UsageError(
+            f"--mesh: not with {', '.join(flags)}, of a pipeline; that needs an axis stage"
+        )
     plan = mesh_plan.run(
         cluster, arguments.model, mesh, layouts, arguments.batch_size, arguments.memory_limit
     )

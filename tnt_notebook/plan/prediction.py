@@ -16,7 +16,9 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+from tnt_notebook.plan import layouts
 from tnt_notebook.plan.families import bubble_by_formula
+from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.partition import Partition, Wiring, partition
 from tnt_notebook.plan.profile import Profile, load_of
 from tnt_notebook.plan.schedule import Action, Schedule
@@ -111,6 +113,8 @@ class PipelinePlan:
         speedup: how many times as fast as one rank that does the same micro-batches.
         spans: when each action begins and ends.
         input: what is read for it; None: not known.
+        layouts: how the work of stages is divided, layer by layer, for a micro-batch on each
+            replica; None: one rank does it.
     """
 
     schedule: str
@@ -128,6 +132,7 @@ class PipelinePlan:
     losses: Losses
     spans: tuple[Span, ...] = field(repr=False)
     input: InputPlan | None = None
+    layouts: MeshPlan | None = None
 
     @property
     def timeline(self) -> Timeline:
@@ -195,6 +200,12 @@ def plan_of(
     )  # fmt: skip
 
 
+def on_mesh(plan: PipelinePlan, divided: MeshPlan) -> PipelinePlan:
+    """The same plan, made with a profile of ranks that divide the work of stages so."""
+    alone_s = plan.micro_batches * divided.alone_s
+    return replace(plan, layouts=divided, speedup=alone_s / plan.step_s)
+
+
 def with_input(plan: PipelinePlan, read: InputPlan) -> PipelinePlan:
     """The same plan, of steps that read this."""
     fed = replace(plan, input=read)
@@ -226,7 +237,7 @@ def as_json(plan: PipelinePlan) -> dict[str, Any]:
 def from_json(data: dict[str, Any]) -> PipelinePlan:
     """The plan that :func:`as_json` made data of."""
     stages = [StagePlan(**{**s, "memory": Memory(**s["memory"])}) for s in data["stages"]]
-    read = data.get("input")
+    read, divided = data.get("input"), data.get("layouts")
     spans = [Span(rank, Action(*action), *times) for rank, action, *times in data["spans"]]
     parsed = {
         "stages": tuple(stages),
@@ -234,6 +245,7 @@ def from_json(data: dict[str, Any]) -> PipelinePlan:
         "losses": Losses(**data["losses"]),
         "rank_bytes": tuple(data["rank_bytes"]),
         "input": InputPlan(**read) if read else None,
+        "layouts": layouts.from_json(divided) if divided else None,
     }
     return PipelinePlan(**{**data, **parsed})
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
+from tnt_notebook.plan.layouts import LayerPlan
 from tnt_notebook.plan.partition import Wiring
 
 
@@ -58,11 +59,47 @@ class Profile:
         v = self.variables[variable]
         return v.bytes + round(self.slots * v.bytes * v.trained)
 
+    def gradient_bytes(self, variable: int) -> int:
+        """Its gradient."""
+        v = self.variables[variable]
+        return v.bytes * v.trained
+
 
 def recomputing(profile: Profile) -> Profile:
     """The same for stages that keep only what they take, and begin backward with a forward."""
     pairs = zip(profile.forward, profile.inputs, strict=True)
     return replace(profile, inputs=[f + i for f, i in pairs], recompute=True)
+
+
+def divided(profile: Profile, layers: Sequence[LayerPlan]) -> Profile:
+    """The profile of a rank that has its part of every call, of a mesh along which the work of
+    stages is divided. What goes from stage to stage is whole.
+
+    Args:
+        layers: of the same calls, with the samples of a micro-batch.
+    """
+    parts = [
+        layer.work_s / seconds if seconds else 1.0
+        for layer, seconds in zip(layers, profile.seconds, strict=True)
+    ]
+    halves = [layer.conversions_s / 2 for layer in layers]  # there; and back
+    weight_parts: dict[int, float] = {}
+    for uses, layer in zip(profile.uses, layers, strict=True):
+        whole = sum(profile.state_bytes(v) + profile.gradient_bytes(v) for v in uses)
+        if layer.weights and whole:  # of a layer that is called again it stands at the first call
+            weight_parts |= dict.fromkeys(uses, layer.weights / whole)
+    return replace(
+        profile,
+        forward=[f * p + h for f, p, h in zip(profile.forward, parts, halves, strict=True)],
+        inputs=[i * p + h for i, p, h in zip(profile.inputs, parts, halves, strict=True)],
+        weights=[w * p for w, p in zip(profile.weights, parts, strict=True)],
+        kept=[() for _ in layers],
+        inner_bytes=[layer.activations for layer in layers],
+        variables=[
+            v._replace(bytes=round(v.bytes * weight_parts.get(number, 1.0)))
+            for number, v in enumerate(profile.variables)
+        ],
+    )
 
 
 class Load(NamedTuple):
@@ -114,9 +151,7 @@ def loads_from(wiring: Wiring, profile: Profile, begin: int) -> Iterator[Load]:
         variables = set(profile.uses[call]) - used
         used |= variables
         state += sum(map(profile.state_bytes, variables))
-        gradients += sum(
-            profile.variables[v].bytes for v in variables if profile.variables[v].trained
-        )
+        gradients += sum(map(profile.gradient_bytes, variables))
         kept_bytes, once = (held, activations) if profile.recompute else (activations, 0)
         yield Load(seconds + brought, state, gradients, kept_bytes, once)
 
