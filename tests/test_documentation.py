@@ -5,6 +5,7 @@ name has a docstring.
 """
 
 import importlib
+import json
 import pkgutil
 import re
 from pathlib import Path
@@ -39,6 +40,13 @@ def test_magics_take_what_is_shown():
                 assert taken(parser_of[name], line), f"{page}: {name} {line}"
                 shown += 1
     assert shown > 50
+
+
+def test_tutorials_keep_what_their_cells_show():
+    # Of a cell that has not run nothing is compared.
+    for path in CHECKOUT.glob("notebooks/*.ipynb"):
+        cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
+        assert cells and all(c["execution_count"] for c in cells), f"{path}: make tutorials"
 
 
 def taken(parser, line):
