@@ -44,6 +44,7 @@ class User(keras.callbacks.Callback):
         model = self.model
         self.traced = tf.function(lambda x: tf.reduce_sum(model(x)))
         self.seen.append(self.traced(self.x[:3]))
+        self.kept = model.trainable_variables[0].value
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         model = self.model
@@ -62,9 +63,9 @@ class User(keras.callbacks.Callback):
         elif batch == 9:
             weights[-1].assign_add(weights[-1] + 0.5)
         elif batch == 11:
-            self.seen.extend(v.numpy() for v in state)
+            self.seen.extend([self.kept.numpy(), *(v.numpy() for v in state)])
         elif batch == 13:
-            self.seen.append(tf.gather(weights[0].value, [2, 1]))
+            self.seen.extend([tf.gather(weights[0].value, [2, 1]), self.kept.numpy()])
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.seen.append(self.model.evaluate(self.x, self.y, verbose=0))

@@ -89,10 +89,18 @@ def brought_when_used(
             _used()
         return call(of, name, inputs, outputs)
 
+    def read(own: Any, variable: tf.Variable, *given: Any, **more: Any) -> Any:
+        if id(variable._handle) in handles:  # also where somebody has kept the tf.Variable
+            _used()
+        return own(variable, *given, **more)
+
     before = _bring
     _bring = bring_all if handles else None
     try:
-        with replaced(context.Context, "call_function", called):
+        with (
+            replaced(context.Context, "call_function", called),
+            replaced(BaseResourceVariable, "_read_variable_op", read),
+        ):
             yield
     finally:
         _bring = before
