@@ -110,7 +110,7 @@ def begun_since(moment_ns):
 @pytest.mark.parametrize(
     ("n", "world"),
     [
-        (4, {"lanes": 1}),
+        pytest.param(4, {"lanes": 1}, marks=pytest.mark.thorough),
         (4, {"lanes": 2}),
         (3, {"transport": "mpi", "lanes": 1}),
         (4, {"transport": "mpi", "lanes": 2}),
