@@ -120,7 +120,7 @@ test-all: test-kernels test
 
 # The oldest and the newest versions that are supported, each in an environment of its own.
 VERSIONS := $(LOCAL)/versions
-OLDEST := keras==3.10.0 tensorflow-cpu==2.16.2
+OLDEST := keras==3.10.0 tensorflow-cpu==2.16.2 pyarrow==18.1.0
 NEWEST := keras==3.15.1 tensorflow-cpu==2.21.0
 VERSIONS_TEST := pytest pytest-timeout hypothesis tensorboard
 
@@ -128,11 +128,11 @@ VERSIONS_TEST := pytest pytest-timeout hypothesis tensorboard
 test-versions: $(VERSIONS)/oldest/.ready $(VERSIONS)/newest/.ready
 	rm -rf $(VERSIONS)/checkout
 	mkdir $(VERSIONS)/checkout
-	cp -R tests pyproject.toml $(VERSIONS)/checkout
+	cp -R tests notebooks pyproject.toml $(VERSIONS)/checkout
 	@cd $(VERSIONS)/checkout; failed=; for version in oldest newest; do \
 		python=$(VERSIONS)/$$version/bin/python; \
 		echo "=== the $$version: $$($$python -m pip freeze | grep -iE '^(keras|tensorflow.cpu)=' | xargs)"; \
-		$$python -m pytest -m core tests/parallel tests/pipeline || failed="$$failed $$version"; \
+		$$python -m pytest -m core tests/layers tests/parallel tests/pipeline || failed="$$failed $$version"; \
 	done; test -z "$$failed" || { echo "failed on the$$failed"; exit 1; }
 
 $(VERSIONS)/oldest/.ready: WANTED := $(OLDEST)
@@ -142,7 +142,7 @@ $(VERSIONS)/%/.ready: $(VERSIONS)/wheel/.built
 	@$(@D)/bin/pip install --quiet $(WANTED) || \
 		{ echo "$(WANTED) cannot be installed for $$($(@D)/bin/python --version)."; exit 1; }
 	$(@D)/bin/pip install --quiet --force-reinstall --no-deps $(<D)/*.whl
-	$(@D)/bin/pip install --quiet $(WANTED) $$(ls $(<D)/*.whl)[mpi] $(VERSIONS_TEST)
+	$(@D)/bin/pip install --quiet $(WANTED) $$(ls $(<D)/*.whl)[mpi,data] $(VERSIONS_TEST)
 	@touch $@
 
 $(VERSIONS)/wheel/.built: $(READY) $(shell find tnt_notebook -name '*.py')

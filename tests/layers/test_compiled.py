@@ -3,6 +3,7 @@
 from typing import Any
 
 import keras
+import pytest
 
 from tnt_notebook.keras.compiled import (
     Crossentropy,
@@ -25,6 +26,7 @@ class Halves(keras.metrics.MeanSquaredError):
         super().update_state(y_true, y_pred / 2, sample_weight)
 
 
+@pytest.mark.core
 def test_losses_that_are_sums_over_numbers():
     losses = keras.losses
     for loss, of in [

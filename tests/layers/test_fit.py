@@ -79,6 +79,7 @@ def fitted(name: str, distributed: bool) -> Outcome:
 LONG = ("with replicas", "in two dimensions", "in space", "in space, on three")
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.thorough) if n in LONG else n for n in CASES],

@@ -18,6 +18,7 @@ INDICES = [
 ]  # fmt: skip
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 @pytest.mark.parametrize(
     "name", ["GlorotUniform", "HeNormal", "LecunNormal", "RandomNormal", "Zeros", "Ones"]
@@ -76,6 +77,7 @@ def trained(distributed: bool, path: str) -> tuple[list[float], list[np.ndarray]
     return losses, [np.asarray(w) for w in keras.models.load_model(path).get_weights()]
 
 
+@pytest.mark.core
 def test_what_is_built_lazily_trains_in_blocks(ranks, tmp_path):
     ((losses, weights),) = ranks.run(1, trained, False, str(tmp_path / "one.keras"))
     for ours, saved in ranks.run(4, trained, True, str(tmp_path / "four.keras")):

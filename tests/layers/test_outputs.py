@@ -152,6 +152,7 @@ def fitted(name: str, distributed: bool) -> Outcome:
         keras.config.set_dtype_policy("float32")
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.thorough) if n not in SHORT else n for n in CASES],

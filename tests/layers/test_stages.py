@@ -86,6 +86,7 @@ LONG = (
 )  # fmt: skip
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=pytest.mark.thorough) if n in LONG else n for n in CASES],

@@ -65,6 +65,7 @@ def fitted(name: str, model: str, distributed: bool) -> Outcome:
         keras.config.set_dtype_policy("float32")
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", CASES)
 def test_fit(ranks, name):
     make, shape, _ = CASES[name]

@@ -88,6 +88,7 @@ def used(name: str | None, folder: str) -> tuple[list[Any], list[float], list[in
     return [*map(np.asarray, user.seen)], history.history["loss"], user.parts
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", PARTS)
 def test_what_a_callback_uses_is_there(ranks, name, tmp_path):
     size = PARTS[name][0]
