@@ -121,6 +121,10 @@ def test_a_plan_of_a_model(shell_with_ranks):
         assert one.memory.weights < 0.6 * other.memory.weights
         work = [layer for layer in divided.layouts.layers if not layer.whole]
         assert work and one.forward_s > 0
+    fits = f"--memory-limit {int(0.7 * max(alone.rank_bytes))}B"  # a part of each layer
+    refused = typed(shell, f"%tnt_plan --pipeline 2 --batch-size 128 --micro-batches 4 {fits}")
+    assert "No cut into 2 stages fits" in refused
+    assert "Expect" in typed(shell, f"%tnt_plan --mesh data=2,stage=2,model=2 {pair} {fits}")
     again = typed(shell, f"%tnt_plan --mesh model=2 --pipeline 2 --ranks 8 {pair}")
     assert again == text and shell.user_ns["plan"] == divided
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import keras
 
+from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen, spent_on
 from tnt_notebook.parallel.layers.costs import Costs, Estimate
 from tnt_notebook.parallel.layers.inputs import input_layouts
@@ -31,14 +32,14 @@ from tnt_notebook.parallel.pipeline.profile import Report, measured_of
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.layouts import ConversionPlan, LayerPlan, LinkPlan, MeshPlan
 from tnt_notebook.plan.measurements import Link
-from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
+from tnt_notebook.plan.mesh import DATA, Mesh
 
 
 def foreseen(
     model: keras.Model,
     mesh: Mesh,
     batch_size: int,
-    layouts: Layouts | None = None,
+    layouts: Wanted | None = None,
     link: tuple[Link, int] | None = None,
     memory_limit: int | None = None,
     report: Report | None = None,

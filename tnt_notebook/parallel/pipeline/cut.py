@@ -7,19 +7,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import World
-from tnt_notebook.errors import ModelError
+from tnt_notebook.errors import MeshError, ModelError
 from tnt_notebook.keras.layers import SplitLayer
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.pipeline.graph import Graph, wiring_of
-from tnt_notebook.parallel.pipeline.profile import profile_of
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import Partition, begins_of
 from tnt_notebook.plan.prediction import rank_bytes
-from tnt_notebook.plan.profile import Profile, recomputing
+from tnt_notebook.plan.profile import Profile
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.plan.search import LESS_MEMORY, best_begins
 from tnt_notebook.sizes import size
@@ -87,16 +85,20 @@ def best_cut(
 
 
 def agreed_begins(
-    over: World, model: keras.Model, graph: Graph, pipeline: Pipeline, schedule: Schedule, rows: int
+    over: World,
+    graph: Graph,
+    pipeline: Pipeline,
+    schedule: Schedule,
+    profiled: Callable[[], Profile],
 ) -> list[int]:
     """Where rank 0, which measures, would cut: the ranks must not differ. Collective."""
     found: dict[str, Any] = {}
     if over.rank == 0:
         try:
-            measure = functools.partial(_profiled, model, graph, pipeline, rows)
+            measure = functools.partial(_told_if_long, profiled)
             found = {"begins": best_cut(graph, pipeline, schedule, measure)}
-        except ModelError as error:
-            found = {"refused": str(error)}
+        except (ModelError, MeshError) as error:
+            found = {"refused": str(error), "kind": type(error).__name__}
         except (ValueError, tf.errors.OpError) as error:
             found = {
                 "refused": f"The layers could not be timed, to cut the model; name those that "
@@ -104,17 +106,17 @@ def agreed_begins(
             }
     found = agreement.from_rank_0(over, found)
     if "refused" in found:
-        raise ModelError(found["refused"])
+        raise (MeshError if found.get("kind") == "MeshError" else ModelError)(found["refused"])
     return list(found["begins"])
 
 
-def _profiled(model: keras.Model, graph: Graph, pipeline: Pipeline, rows: int) -> Profile:
+def _told_if_long(profiled: Callable[[], Profile]) -> Profile:
     begun = time.monotonic()
-    profile = profile_of(model, graph, rows)
+    profile = profiled()
     took = time.monotonic() - begun
     if took > _WORTH_A_LINE_S:
         print(f"measured the model's layers in {took:.0f} s, to cut it where that is best")
-    return recomputing(profile) if pipeline.recompute else profile
+    return profile
 
 
 def _splits(graph: Graph) -> list[int]:

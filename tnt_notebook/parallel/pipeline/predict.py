@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-
 import keras
 
+from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.foresight import foreseen
 from tnt_notebook.parallel.pipeline.cut import best_cut
-from tnt_notebook.parallel.pipeline.graph import wiring_of
+from tnt_notebook.parallel.pipeline.graph import Graph, wiring_of
 from tnt_notebook.parallel.pipeline.profile import Report, profile_of
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.families import make
+from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.measurements import Link
 from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
 from tnt_notebook.plan.options import Pipeline
@@ -47,10 +47,8 @@ class Planner:
     ) -> None:
         self._model, self._batch_size, self._ranks = model, batch_size, ranks
         self._mesh, self._layouts, self._link = mesh, layouts, link
-        self._graph = surveyed(model)
-        self._profile_of = functools.cache(
-            lambda rows: profile_of(model, self._graph, rows, report)
-        )
+        self._graph, self._report = surveyed(model), report
+        self._profiles: dict[tuple[int, bool], tuple[Profile, MeshPlan | None]] = {}
 
     def plan(self, pipeline: Pipeline) -> PipelinePlan:
         """What to expect of a pipeline. Raises ModelError if the model cannot be cut so,
@@ -63,18 +61,40 @@ class Planner:
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
 
-        def measured() -> Profile:
-            profile = self._profile_of(pipeline.rows_of(self._batch_size, replicas))
-            return recomputing(profile) if pipeline.recompute else profile
+        def profiled() -> tuple[Profile, MeshPlan | None]:
+            key = pipeline.micro_batches, pipeline.recompute
+            if key not in self._profiles:
+                self._profiles[key] = profile_of_rank(
+                    self._model, self._graph, pipeline, self._batch_size,
+                    mesh or Mesh(**{DATA: replicas}), self._layouts, self._link, self._report,
+                )  # fmt: skip
+            return self._profiles[key]
 
         wiring = wiring_of(self._graph)
-        begins = best_cut(self._graph, pipeline, schedule, measured)
+        begins = best_cut(self._graph, pipeline, schedule, lambda: profiled()[0])
         stage_models(self._model, self._graph, partition(wiring, begins))  # says what cannot be
         names = [call.name for call in self._graph.calls]
-        profile, size = measured(), self._batch_size
-        if mesh is None or not mesh.is_divided:
-            return plan_of(wiring, profile, names, schedule, begins, size, replicas)
-        rows = replicas * pipeline.rows_of(size, replicas)
-        found = foreseen(self._model, mesh, rows, self._layouts, self._link)
+        profile, found = profiled()
+        plan = plan_of(wiring, profile, names, schedule, begins, self._batch_size, replicas)
+        return on_mesh(plan, found) if found is not None else plan
+
+
+def profile_of_rank(
+    model: keras.Model,
+    graph: Graph,
+    pipeline: Pipeline,
+    batch_size: int,
+    mesh: Mesh,
+    layouts: Wanted | None = None,
+    link: tuple[Link, int] | None = None,
+    report: Report | None = None,
+) -> tuple[Profile, MeshPlan | None]:
+    """What the calls of a model take of a rank that has its part of them, for a micro-batch; and
+    how they are divided, where the mesh divides their work. Measures."""
+    replicas = mesh.along(DATA)
+    rows, found = pipeline.rows_of(batch_size, replicas), None
+    profile = profile_of(model, graph, rows, report)
+    if mesh.is_divided:
+        found = foreseen(model, mesh, replicas * rows, layouts, link)
         profile = divided(profile, found.layers)
-        return on_mesh(plan_of(wiring, profile, names, schedule, begins, size, replicas), found)
+    return recomputing(profile) if pipeline.recompute else profile, found

@@ -36,6 +36,7 @@ from tnt_notebook.parallel.pipeline.divisors import divisors_of
 from tnt_notebook.parallel.pipeline.graph import standardized, wiring_of
 from tnt_notebook.parallel.pipeline.packing import packed
 from tnt_notebook.parallel.pipeline.place import Place, Plan
+from tnt_notebook.parallel.pipeline.predict import profile_of_rank
 from tnt_notebook.parallel.pipeline.readers import ranks_without_data, share_of_pipeline
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.runtime import MicroBatch, PipelineStep
@@ -48,6 +49,7 @@ from tnt_notebook.plan.families import make
 from tnt_notebook.plan.mesh import DATA, STAGE
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import partition
+from tnt_notebook.plan.profile import Profile
 from tnt_notebook.plan.schedule import Schedule
 
 #: The batch size for which a cut is found where it is not known.
@@ -83,8 +85,13 @@ class PipelineSteps:
         schedule = make(
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
-        expected = pipeline.rows_of(batch_size or _USUAL_BATCH_SIZE, replicas)
-        begins = agreed_begins(setting.over, model, self._graph, pipeline, schedule, expected)
+        batch_size = batch_size or _USUAL_BATCH_SIZE
+        expected = pipeline.rows_of(batch_size, replicas)
+
+        def profiled() -> Profile:
+            return profile_of_rank(model, self._graph, pipeline, batch_size, ranks.mesh, layouts)[0]
+
+        begins = agreed_begins(setting.over, self._graph, pipeline, schedule, profiled)
         cut = partition(wiring_of(self._graph), begins)
         if 2 * len(cut.edges) * schedule.micro_batches > channels.EDGES.count:
             raise ModelError(
