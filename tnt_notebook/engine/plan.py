@@ -67,8 +67,8 @@ def plan(
         for schedule in schedules:
             try:
                 plans.append(as_json(planner.plan(dataclasses.replace(wanted, schedule=schedule))))
-            except (ModelError, ScheduleError, MeshError) as error:
-                if len(schedules) == 1 or isinstance(error, MeshError):
+            except (ModelError, ScheduleError) as error:
+                if len(schedules) == 1:
                     raise
                 plans.append({"schedule": schedule, "refused": str(error)})
     except (ModelError, ScheduleError, MeshError) as error:

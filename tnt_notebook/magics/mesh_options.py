@@ -11,6 +11,7 @@ from IPython.core.magic_arguments import argument
 from tnt_notebook.errors import MeshError
 from tnt_notebook.plan.hints import WAYS, parsed_hints
 from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
+from tnt_notebook.plan.options import Pipeline
 
 Magic = Callable[..., Any]
 
@@ -48,12 +49,11 @@ def planned_mesh(text: str, asked: int | None, there: int, stages: int | None = 
     """
     try:
         typed = Mesh.parsed(text)
-        if stages and STAGE not in typed.names:
-            data = {DATA: typed.along(DATA)} if DATA in typed.names else {}
-            others = {name: typed.along(name) for name in typed.inner}
-            typed = Mesh(**data, **{STAGE: stages}, **others)
-        fills = there % typed.size == 0 and DATA not in typed.names
-        return typed.of(asked or (there if fills else typed.size))
+        added = stages if stages and STAGE not in typed.names else None
+        size = typed.size * (added or 1)
+        fills = there % size == 0 and DATA not in typed.names
+        ranks = asked or (there if fills else size)
+        return Pipeline(added).mesh_of(ranks, typed) if added else typed.of(ranks)
     except MeshError as error:
         raise UsageError(f"--mesh: {error}") from None
 

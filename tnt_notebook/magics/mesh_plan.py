@@ -58,9 +58,8 @@ def run(
             progress = data[Published.PLANNED]
             status.update(f"measured {progress['done']} of {plural(progress['total'], 'layer')}")
 
-    links = cluster.call(Call.MEASURE_LINK, report=status.update)
     answer = cluster.ask(
-        Call.PLAN_MESH, name, str(mesh), hints, batch_size, links[min(links)] or None,
+        Call.PLAN_MESH, name, str(mesh), hints, batch_size, measured_link(cluster, status),
         memory_limit, on_data=take, report=status.update,
     )  # fmt: skip
     if "refused" in answer:
@@ -73,12 +72,18 @@ def run(
     return plan
 
 
+def measured_link(cluster: Cluster, status: StatusLine) -> dict[str, float] | None:
+    """What ranks exchange with, measured among all unless it is known; None of one rank."""
+    links = cluster.call(Call.MEASURE_LINK, report=status.update)
+    return links[min(links)] or None
+
+
 def plan_bundle(plan: MeshPlan) -> dict[str, str]:
     """What to expect, the table of layers, and what runs whole."""
     count = len(plan.layers)
-    table, *notes = layers_of(plan, f"layer by layer ({count})" if count > _FOLDED else "")
-    *wholes, exchanged = notes
-    return bundle(Bold(f"{headline(plan)}\n{limit(plan)}"), table, *wholes, memory(plan), exchanged)
+    folded = f"layer by layer ({count})" if count > _FOLDED else ""
+    *layers, exchanged = layers_of(plan, folded)
+    return bundle(Bold(f"{headline(plan)}\n{limit(plan)}"), *layers, memory(plan), exchanged)
 
 
 def layers_of(plan: MeshPlan, folded: str) -> list[Table | str]:

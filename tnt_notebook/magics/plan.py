@@ -18,7 +18,7 @@ from tnt_notebook.dashboard.plan import (
 )
 from tnt_notebook.dashboard.wording import plural, rate, short_time, size, three_digits
 from tnt_notebook.errors import DataError, ModelError
-from tnt_notebook.magics.mesh_plan import layers_of
+from tnt_notebook.magics.mesh_plan import layers_of, measured_link
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, bundle
 from tnt_notebook.plan.mesh import DATA, Mesh
@@ -73,10 +73,7 @@ def run(
     if dataset is not None:
         replicas = mesh.along(DATA) if mesh else max(1, cluster.ranks // pipeline["stages"])
         given = _measured(cluster, dataset, replicas, take, status)
-    link = None
-    if mesh is not None:
-        links = cluster.call(Call.MEASURE_LINK, report=status.update)
-        link = links[min(links)] or None
+    link = measured_link(cluster, status) if mesh is not None else None
     answer = cluster.ask(
         Call.PLAN, name, pipeline, list(schedules), batch_size, str(mesh) if mesh else None, hints,
         link, on_data=take, report=status.update,

@@ -165,7 +165,8 @@ class DistributedFunctions:
         with contextlib.ExitStack() as inside:
             if parts is not None:
                 inside.enter_context(parts.weights.blocks.shown_whole())
-            inside.enter_context(brought_when_used(state_of(self.model), gather))
+            if self.holding is not None:
+                inside.enter_context(brought_when_used(state_of(self.model), gather))
             yield
 
     def join_blocks(self) -> None:

@@ -31,7 +31,7 @@ from tnt_notebook.parallel.layers.traffic import Traffic
 from tnt_notebook.parallel.pipeline.profile import Report, measured_of
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.layouts import ConversionPlan, LayerPlan, LinkPlan, MeshPlan
-from tnt_notebook.plan.measurements import Link
+from tnt_notebook.plan.measurements import Link, Measured
 from tnt_notebook.plan.mesh import DATA, Mesh
 
 
@@ -43,6 +43,7 @@ def foreseen(
     link: tuple[Link, int] | None = None,
     memory_limit: int | None = None,
     report: Report | None = None,
+    measured: Sequence[Measured] | None = None,
 ) -> MeshPlan:
     """Chooses layouts as a fit does, with the times of layers on this rank.
 
@@ -53,6 +54,7 @@ def foreseen(
         link: what ranks exchange with, and among how many that was measured; None: it is assumed.
         memory_limit: bytes that a rank may need.
         report: called with how many layers of how many have been measured.
+        measured: of each call, with a replica's samples; None: it is measured here.
 
     Raises:
         ModelError: the model has no graph of layers, or a layer is stateful.
@@ -61,7 +63,8 @@ def foreseen(
     graph = surveyed(model)
     replicas = mesh.along(DATA)
     samples = -(-batch_size // replicas)
-    measured = measured_of(model, graph, samples, report)
+    if measured is None:
+        measured = measured_of(model, graph, samples, report)
     costs = costs_of(model, graph, measured, link[0] if link else None)
     memory = math.inf if memory_limit is None else memory_limit
     program = chosen(graph, mesh, samples, costs, layouts, memory)

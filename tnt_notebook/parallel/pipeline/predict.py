@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+
 import keras
 
 from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.foresight import foreseen
 from tnt_notebook.parallel.pipeline.cut import best_cut
 from tnt_notebook.parallel.pipeline.graph import Graph, wiring_of
-from tnt_notebook.parallel.pipeline.profile import Report, profile_of
+from tnt_notebook.parallel.pipeline.profile import (
+    Report,
+    measured_of,
+    profile_from,
+    profile_of,
+)
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
@@ -46,9 +53,10 @@ class Planner:
         link: tuple[Link, int] | None = None,
     ) -> None:
         self._model, self._batch_size, self._ranks = model, batch_size, ranks
-        self._mesh, self._layouts, self._link = mesh, layouts, link
-        self._graph, self._report = surveyed(model), report
-        self._profiles: dict[tuple[int, bool], tuple[Profile, MeshPlan | None]] = {}
+        self._mesh, self._graph = mesh, surveyed(model)
+        self._profile_of = functools.cache(
+            lambda rows, on: profile_of_rank(model, self._graph, rows, on, layouts, link, report)
+        )
 
     def plan(self, pipeline: Pipeline) -> PipelinePlan:
         """What to expect of a pipeline. Raises ModelError if the model cannot be cut so,
@@ -61,40 +69,35 @@ class Planner:
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
 
-        def profiled() -> tuple[Profile, MeshPlan | None]:
-            key = pipeline.micro_batches, pipeline.recompute
-            if key not in self._profiles:
-                self._profiles[key] = profile_of_rank(
-                    self._model, self._graph, pipeline, self._batch_size,
-                    mesh or Mesh(**{DATA: replicas}), self._layouts, self._link, self._report,
-                )  # fmt: skip
-            return self._profiles[key]
+        rows = pipeline.rows_of(self._batch_size, replicas)
+        on = mesh or Mesh(**{DATA: replicas})
+
+        def profiled() -> Profile:
+            profile, _ = self._profile_of(rows, on)
+            return recomputing(profile) if pipeline.recompute else profile
 
         wiring = wiring_of(self._graph)
-        begins = best_cut(self._graph, pipeline, schedule, lambda: profiled()[0])
+        begins = best_cut(self._graph, pipeline, schedule, profiled)
         stage_models(self._model, self._graph, partition(wiring, begins))  # says what cannot be
         names = [call.name for call in self._graph.calls]
-        profile, found = profiled()
-        plan = plan_of(wiring, profile, names, schedule, begins, self._batch_size, replicas)
+        plan = plan_of(wiring, profiled(), names, schedule, begins, self._batch_size, replicas)
+        _, found = self._profile_of(rows, on)
         return on_mesh(plan, found) if found is not None else plan
 
 
 def profile_of_rank(
     model: keras.Model,
     graph: Graph,
-    pipeline: Pipeline,
-    batch_size: int,
+    rows: int,
     mesh: Mesh,
     layouts: Wanted | None = None,
     link: tuple[Link, int] | None = None,
     report: Report | None = None,
 ) -> tuple[Profile, MeshPlan | None]:
-    """What the calls of a model take of a rank that has its part of them, for a micro-batch; and
-    how they are divided, where the mesh divides their work. Measures."""
-    replicas = mesh.along(DATA)
-    rows, found = pipeline.rows_of(batch_size, replicas), None
-    profile = profile_of(model, graph, rows, report)
-    if mesh.is_divided:
-        found = foreseen(model, mesh, replicas * rows, layouts, link)
-        profile = divided(profile, found.layers)
-    return recomputing(profile) if pipeline.recompute else profile, found
+    """What the calls of a model take of a rank that has its part of them, for a micro-batch of so
+    many samples; and how they are divided, where the mesh divides their work. Measures."""
+    if not mesh.is_divided:
+        return profile_of(model, graph, rows, report), None
+    measured = measured_of(model, graph, rows, report)
+    found = foreseen(model, mesh, mesh.along(DATA) * rows, layouts, link, measured=measured)
+    return divided(profile_from(model, graph, rows, measured), found.layers), found

@@ -47,7 +47,7 @@ def profile_of(
 ) -> Profile:
     """Times each call of a model on a micro-batch of ``rows`` samples, unless it is known; equal
     layers on equal shapes once. The model's variables are as before afterwards."""
-    return _profile(model, graph, rows, measured_of(model, graph, rows, report))
+    return profile_from(model, graph, rows, measured_of(model, graph, rows, report))
 
 
 def measured_of(
@@ -120,7 +120,10 @@ def _tasks(
     }
 
 
-def _profile(model: keras.Model, graph: Graph, rows: int, measured: Sequence[Measured]) -> Profile:
+def profile_from(
+    model: keras.Model, graph: Graph, rows: int, measured: Sequence[Measured]
+) -> Profile:
+    """The profile of a model of which each call has been measured."""
     trained, learning = {id(v) for v in model.trainable_variables}, trained_values(graph)
     variables = {id(v): v for v in model.weights}
     numbers = {key: number for number, key in enumerate(variables)}

@@ -49,7 +49,7 @@ from tnt_notebook.plan.families import make
 from tnt_notebook.plan.mesh import DATA, STAGE
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import partition
-from tnt_notebook.plan.profile import Profile
+from tnt_notebook.plan.profile import Profile, recomputing
 from tnt_notebook.plan.schedule import Schedule
 
 #: The batch size for which a cut is found where it is not known.
@@ -85,11 +85,11 @@ class PipelineSteps:
         schedule = make(
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
-        batch_size = batch_size or _USUAL_BATCH_SIZE
-        expected = pipeline.rows_of(batch_size, replicas)
+        expected = pipeline.rows_of(batch_size or _USUAL_BATCH_SIZE, replicas)
 
         def profiled() -> Profile:
-            return profile_of_rank(model, self._graph, pipeline, batch_size, ranks.mesh, layouts)[0]
+            profile, _ = profile_of_rank(model, self._graph, expected, ranks.mesh, layouts)
+            return recomputing(profile) if pipeline.recompute else profile
 
         begins = agreed_begins(setting.over, self._graph, pipeline, schedule, profiled)
         cut = partition(wiring_of(self._graph), begins)
