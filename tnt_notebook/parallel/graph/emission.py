@@ -1,0 +1,336 @@
+"""Writes a step as it was decided: its ops, and between them what ranks tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import tensorflow as tf
+
+from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.copied import Copier
+from tnt_notebook.parallel.graph.analysis import Decided
+from tnt_notebook.parallel.graph.counts import Count
+from tnt_notebook.parallel.graph.layouts import EMPTY, PART, SAME, SIZE, Layout, Listed, Rows
+from tnt_notebook.parallel.graph.node import Facts
+
+
+class Here(NamedTuple):
+    """Which samples of the batch are this rank's; scalars, int64.
+
+    Attributes:
+        first: the number of the first of them.
+        rows: how many they are.
+        total: how many all ranks have.
+    """
+
+    first: tf.Tensor
+    rows: tf.Tensor
+    total: tf.Tensor
+
+
+class Meeting(Protocol):
+    """How ranks exchange values within a step; the same calls in the same order on all of them."""
+
+    rank: int
+
+    def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
+        """The sums over ranks of values of one dtype."""
+
+    def extreme(self, value: tf.Tensor, which: str) -> tf.Tensor:
+        """The largest ("max") or smallest ("min") of the ranks, element by element."""
+
+    def gathered(self, value: tf.Tensor) -> tf.Tensor:
+        """The ranks' values one after another, along the first dimension."""
+
+
+def meets(has: Layout, wanted: Layout) -> bool:
+    """Whether ranks have to tell each other something, so that from one layout the other comes."""
+    if isinstance(has, Rows):
+        return has != wanted
+    return has == PART and wanted != PART
+
+
+def emitted(
+    decisions: Sequence[Decided], wanted: Sequence[tuple[tf.Tensor, Layout]], emission: Emission
+) -> list[tf.Tensor]:
+    """Writes a step into the graph that is being traced, and gives what it returns.
+
+    An op is written after all that ranks tell each other for it; and they tell each other as much
+    at a time as is ready.
+    """
+    levels = _levels(decisions, emission.facts)
+    at: dict[int, list[Decided]] = {}
+    for each in decisions:
+        at.setdefault(levels[each.op.name], []).append(each)
+    due: dict[int, dict[str, tf.Tensor]] = {}
+    needs = [
+        (tensor, want)
+        for each in decisions
+        for tensor, want in zip(each.op.inputs, each.decision.wants, strict=True)
+    ]
+    for tensor, want in [*needs, *wanted]:
+        has = emission.facts.layout(tensor)
+        if meets(has, want):
+            level = levels.get(tensor.op.name, 0)
+            due.setdefault(level, {})[tensor.name] = tensor
+    for level in range(max([*at, *due, 0]) + 1):
+        for each in at.get(level, []):
+            emission.write(each)
+        emission.meet(list(due.get(level, {}).values()))
+    emission.finish()
+    return [emission.version(tensor, want) for tensor, want in wanted]
+
+
+def _levels(decisions: Sequence[Decided], facts: Facts) -> dict[str, int]:
+    """How many times ranks have met before an op can run, by its name."""
+    levels: dict[str, int] = {}
+    for each in decisions:
+        before = [levels.get(op.name, 0) for op in each.op.control_inputs]
+        for tensor, has, want in zip(each.op.inputs, each.has, each.decision.wants, strict=True):
+            before.append(levels.get(tensor.op.name, 0) + meets(has, want))
+        levels[each.op.name] = max(before, default=0)
+    return levels
+
+
+class Emission:
+    """What has been written of a step so far.
+
+    Args:
+        copier: of the graph that was traced.
+        values: what stands for the inputs of that graph, by their names.
+        around: of what calls it, where it is a function.
+    """
+
+    def __init__(
+        self,
+        facts: Facts,
+        copier: Copier,
+        here: Here,
+        meeting: Meeting,
+        values: dict[str, tf.Tensor],
+        around: Emission | None = None,
+    ) -> None:
+        self.facts, self.here, self._meeting, self._copier = facts, here, meeting, copier
+        self._values, self._around = values, around
+        self._versions: dict[tuple[str, Layout], tf.Tensor] = {}
+        self._waiting: dict[str, Decided] = {}
+        self._written: dict[str, Any] = {}
+
+    def write(self, each: Decided) -> None:
+        """Writes an op, in time."""
+        decision, op = each.decision, each.op
+        if decision.emit is None and not any(
+            self._is_made(tensor, want)
+            for tensor, want in zip(op.inputs, decision.wants, strict=True)
+        ):
+            self._waiting[op.name] = each
+            return
+        inputs = [self.version(t, w) for t, w in zip(op.inputs, decision.wants, strict=True)]
+        if decision.emit is None:
+            self._waiting[op.name] = each
+            return
+        with tf.control_dependencies(self._before(op)):
+            outputs = decision.emit(self, inputs)
+        for own, made in zip(op.outputs, outputs, strict=True):
+            self._values[own.name] = made
+        self._written[op.name] = outputs[0].op
+
+    def _is_made(self, tensor: tf.Tensor, want: Layout) -> bool:
+        """Whether what an op wants is not what the op before it gives."""
+        return self.facts.layout(tensor) not in (want, EMPTY)
+
+    def _before(self, op: tf.Operation) -> list[tf.Operation]:
+        controls = [each for each in op.control_inputs if each.name in self._waiting]
+        if controls:
+            self._flush()
+        return [self._written[c.name] for c in op.control_inputs if c.name in self._written]
+
+    def finish(self) -> None:
+        """Writes what is left."""
+        self._flush()
+
+    def _flush(self) -> None:
+        """Writes the ops that wait to be written."""
+        if not self._waiting:
+            return
+        inputs: dict[str, list[tf.Tensor | None]] = {}
+        after: dict[str, list[tf.Tensor]] = {}
+        for name, each in self._waiting.items():
+            inputs[name] = [
+                self._versions[tensor.name, want]
+                if self._is_made(tensor, want)
+                else self._values.get(tensor.name)  # None: it is written just now
+                for tensor, want in zip(each.op.inputs, each.decision.wants, strict=True)
+            ]
+            after[name] = [
+                self._anchor(control.name)
+                for control in each.op.control_inputs
+                if control.name in self._written
+            ]
+        waiting, self._waiting = self._waiting, {}
+        made = self._copier.copy([each.op for each in waiting.values()], inputs, after)
+        for each, copy in zip(waiting.values(), made, strict=True):
+            self._written[each.op.name] = copy
+            for own, new in zip(each.op.outputs, copy.outputs, strict=True):
+                self._values[own.name] = new
+
+    def _anchor(self, name: str) -> tf.Tensor:
+        """A value that is there when an op has run."""
+        op = self._written[name]
+        if op.outputs:
+            return op.outputs[0]
+        with tf.control_dependencies([op]):
+            return tf.constant(0)
+
+    def own(self, tensor: tf.Tensor) -> tf.Tensor:
+        """What this rank has of a value."""
+        if tensor.name not in self._values:
+            self._flush()
+        return self._values[tensor.name]
+
+    def version(self, tensor: tf.Tensor, want: Layout) -> tf.Tensor:
+        """A value as it is wanted."""
+        has = self.facts.layout(tensor)
+        if has in (want, EMPTY):
+            return self.own(tensor)
+        made = self._versions.get((tensor.name, want))
+        if made is None:
+            made = self._versions[tensor.name, want] = self._converted(tensor, has, want)
+        return made
+
+    def _converted(self, tensor: tf.Tensor, has: Layout, want: Layout) -> tf.Tensor:
+        if isinstance(has, Listed) or (isinstance(want, Listed) and want.element != PART):
+            raise ModelError(
+                f"The loop around {tensor.op.name} keeps a list of tensors, of which ranks have "
+                f"{has} and need {want}, which is not possible. Stack what a loop returns before "
+                "it is used twice, or let samples be its tensors' only open dimension."
+            )
+        if has == SIZE:
+            whole = self._whole_size(tensor)
+            self._versions[tensor.name, SAME] = whole
+        elif has == SAME:
+            whole = self.own(tensor)
+        else:
+            whole = self._versions[tensor.name, SAME]  # ranks have met
+        if isinstance(want, Rows):
+            return self._cut(whole, want, tensor)
+        if want in (PART, Listed(PART)):
+            return whole if self._meeting.rank == 0 else tf.zeros_like(whole)
+        return whole
+
+    def inside(
+        self,
+        graph: Any,
+        facts: Facts,
+        decisions: Sequence[Decided],
+        inputs: Sequence[tf.Tensor],
+        wanted: Sequence[Layout],
+    ) -> list[tf.Tensor]:
+        """Writes a function that an op calls, in its place, and gives what it returns."""
+        values = {own.name: given for own, given in zip(graph.inputs, inputs, strict=True)}
+        emission = Emission(facts, Copier(graph), self.here, self._meeting, values, self)
+        return emitted(decisions, list(zip(graph.outputs, wanted, strict=True)), emission)
+
+    # How ranks meet.
+
+    def meet(self, tensors: Sequence[tf.Tensor]) -> None:
+        """Makes values whole."""
+        by_dtype: dict[tf.DType, list[tf.Tensor]] = {}
+        for tensor in tensors:
+            if self.facts.layout(tensor) == PART:
+                by_dtype.setdefault(tensor.dtype, []).append(tensor)
+        for parts in by_dtype.values():
+            sums = self._meeting.sums([self.own(tensor) for tensor in parts])
+            for tensor, total in zip(parts, sums, strict=True):
+                self._versions[tensor.name, SAME] = total
+        for tensor in tensors:
+            layout = self.facts.layout(tensor)
+            if isinstance(layout, Rows):
+                self._versions[tensor.name, SAME] = self._gathered(self.own(tensor), layout, tensor)
+
+    def extreme(self, value: tf.Tensor, which: str) -> tf.Tensor:
+        """The largest or smallest of the ranks, element by element."""
+        return self._meeting.extreme(value, which)
+
+    def _gathered(self, value: tf.Tensor, rows: Rows, tensor: tf.Tensor) -> tf.Tensor:
+        """Of all ranks' samples the whole value."""
+        split, back = self._split(value, rows)
+        rank = len(self.facts.shape(tensor) or []) + 2
+        order = [rows.dim + 1, *(i for i in range(rank) if i != rows.dim + 1)]
+        gathered = self._meeting.gathered(tf.transpose(split, order))
+        whole = tf.transpose(gathered, sorted(range(rank), key=order.__getitem__))
+        return tf.reshape(whole, back(self.here.total))
+
+    def _split(
+        self, value: tf.Tensor, rows: Rows
+    ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        """A value with a dimension for samples alone; and how its shape is with so many of them."""
+        shape = tf.shape(value, out_type=tf.int64)
+        before, after = shape[: rows.dim], shape[rows.dim + 1 :]
+        outer, inner = self.amount(rows.outer), self.amount(rows.inner)
+        samples = shape[rows.dim] // (outer * inner)
+        split = tf.concat([before, [outer, samples, inner], after], 0)
+
+        def back(count: tf.Tensor) -> tf.Tensor:
+            return tf.concat([before, [outer * count * inner], after], 0)
+
+        return tf.reshape(value, split), back
+
+    def _cut(self, whole: tf.Tensor, rows: Rows, tensor: tf.Tensor) -> tf.Tensor:
+        """Of a whole value this rank's samples."""
+        first, count = self.here.first, self.here.rows
+        shape = self.facts.shape(tensor)
+        if shape is None or shape[rows.dim] is None:
+            # Of a dimension that may be of one entry, which is repeated then, only a run tells.
+            length = tf.shape(whole, out_type=tf.int64)[rows.dim]
+            entries = self.amount(rows.outer.times(rows.inner)) * self.here.total
+            is_repeated = (length == 1) & (entries != 1)
+            return tf.cond(
+                is_repeated, lambda: whole, lambda: self._taken(whole, rows, first, count)
+            )
+        return self._taken(whole, rows, first, count)
+
+    def _taken(self, whole: tf.Tensor, rows: Rows, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        split, back = self._split(whole, rows)
+        dim = rows.dim + 1
+        taken = tf.gather(split, tf.range(first, first + count), axis=dim)
+        return tf.reshape(taken, back(count))
+
+    # Numbers.
+
+    def amount(self, count: Count, whole: bool = False) -> tf.Tensor:
+        """A number as a run has it; int64, scalar.
+
+        Args:
+            whole: with the samples of all ranks, not of this one.
+        """
+        result = tf.constant(count.factor, tf.int64)
+        for name in count.of:
+            result *= self._size(name)
+        for _ in range(count.rows):
+            result *= self.here.total if whole else self.here.rows
+        return result
+
+    def _size(self, name: str) -> tf.Tensor:
+        """The size of a dimension, by the name that :meth:`Facts.dims` gave it."""
+        if not name.startswith(self.facts.key):
+            assert self._around is not None
+            return self._around._size(name)
+        tensor, _, dim = name.removeprefix(self.facts.key).rpartition("/")
+        if tensor not in self._values:
+            self._flush()
+        return tf.shape(self._values[tensor], out_type=tf.int64)[int(dim)]
+
+    def _whole_size(self, tensor: tf.Tensor) -> tf.Tensor:
+        """A size as a number, with the samples of all ranks."""
+        counts = self.facts.numbers.get(tensor.name)
+        if counts is not None and all(each is not None for each in counts.ravel()):
+            amounts = [self.amount(each, whole=True) for each in counts.ravel()]
+            return tf.cast(tf.reshape(amounts, counts.shape), tensor.dtype)
+        op = tensor.op
+        wants = [SAME if has == SIZE else has for has in map(self.facts.layout, op.inputs)]
+        inputs = [self.version(each, want) for each, want in zip(op.inputs, wants, strict=True)]
+        (copy,) = self._copier.copy([op], {op.name: inputs}, {op.name: []})
+        made: tf.Tensor = copy.outputs[tensor.value_index]
+        return made

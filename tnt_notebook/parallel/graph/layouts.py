@@ -1,0 +1,77 @@
+"""What ranks have of a value of a traced step, along the axis ``data``.
+
+One process computes one value. Ranks have of it
+
+- *the same*: each all of it;
+- *rows*: each its samples, along one dimension;
+- *a part*: each a summand; the value is their sum;
+- *a size*: of a shape that has samples in it, each its own. Where it is a shape, that is what a
+  rank needs. Where it is a number, it is that of all samples, which is known without a message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tnt_notebook.parallel.graph.counts import ONE, Count
+
+
+@dataclass(frozen=True)
+class Same:
+    """Each rank has the whole value, with the same bits."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The value is the sum of what the ranks have."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """Numbers made of shapes, in which samples count."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Each rank has its samples, in the order of the ranks.
+
+    Attributes:
+        dim: the dimension that has them, of ``outer * samples * inner`` entries: entry
+            ``(o * samples + s) * inner + i`` is of sample ``s``.
+        outer: blocks of samples one after another, as a concatenation of batches makes them.
+        inner: entries of a sample, as a reshape of (batch, steps) to (batch * steps) makes them.
+    """
+
+    dim: int
+    outer: Count = ONE
+    inner: Count = ONE
+
+    def at(self, dim: int) -> Rows:
+        """The same samples along another dimension."""
+        return Rows(dim, self.outer, self.inner)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list of tensors, as loops keep them.
+
+    Attributes:
+        element: what ranks have of each of them, if it is not the same; None: there are none yet.
+    """
+
+    element: Part | Rows | Size | None
+
+
+Layout = Same | Part | Size | Rows | Listed
+
+SAME, PART, SIZE, EMPTY = Same(), Part(), Size(), Listed(None)
+
+
+def common(one: Layout, other: Layout) -> Layout:
+    """The layout in which a value is kept that comes in one or another."""
+    one, other = (SAME if each == SIZE else each for each in (one, other))
+    if one == other or other == EMPTY:
+        return one
+    if one in (EMPTY, SAME):
+        return other
+    return one if other == SAME else SAME

@@ -1,0 +1,162 @@
+"""An op of a traced step as rules see it, and what a rule says of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tnt_notebook.keras.copied import graph_of
+from tnt_notebook.parallel.graph.counts import Count, number, numbers
+from tnt_notebook.parallel.graph.layouts import PART, SAME, SIZE, Layout, Rows
+
+
+class Decision(NamedTuple):
+    """What an op makes of what ranks have.
+
+    Attributes:
+        wants: in which layout it needs each of its inputs.
+        gives: in which layout each of its outputs is then.
+        emit: what runs in its place, a function of a :class:`~.emission.Emission` and the inputs as
+            wanted, that gives the outputs; None: the op itself.
+        numbers: that are known of outputs, by their indices.
+    """
+
+    wants: Sequence[Layout]
+    gives: Sequence[Layout]
+    emit: Callable[[Any, list[tf.Tensor]], list[tf.Tensor]] | None = None
+    numbers: Mapping[int, np.ndarray] = {}
+
+
+#: They tell apart sizes of the same name in a graph and in those of its functions.
+_keys = itertools.count()
+
+#: Sizes of dimensions; None: only a run tells.
+Shape = list[int | None]
+
+
+class Facts:
+    """What is known of the values of a graph while it is gone through, by the names of tensors.
+
+    Attributes:
+        decide: decides of the ops of a function.
+        layouts: what ranks have of them.
+        numbers: small arrays of whole numbers, each a :class:`Count` or None; of a list those of
+            each of its elements.
+        shapes: where TensorFlow knows less: it does not look through gradients of broadcasts.
+    """
+
+    def __init__(self, decide: Callable[..., tuple[Facts, Any]]) -> None:
+        self.decide = decide
+        self.key = f"{next(_keys)}|"
+        self.layouts: dict[str, Layout] = {}
+        self.numbers: dict[str, np.ndarray] = {}
+        self.shapes: dict[str, Shape] = {}
+
+    def shape(self, tensor: tf.Tensor) -> Shape | None:
+        """Of what a rank has; None: not even of how many dimensions is known."""
+        if tensor.name in self.shapes:
+            return self.shapes[tensor.name]
+        shape: Shape | None = None if tensor.shape.rank is None else tensor.shape.as_list()
+        return shape
+
+    def layout(self, tensor: tf.Tensor) -> Layout:
+        return self.layouts[tensor.name]
+
+    def dims(self, tensor: tf.Tensor) -> list[Count] | None:
+        """The shape of the whole value; None: not even of how many dimensions is known."""
+        shape = self.shape(tensor)
+        if shape is None:
+            return None
+        layout = self.layouts[tensor.name]
+        return [
+            _samples_between(layout)
+            if isinstance(layout, Rows) and layout.dim == dim
+            else Count(of=(f"{self.key}{tensor.name}/{dim}",))
+            if size is None
+            else number(size)
+            for dim, size in enumerate(shape)
+        ]
+
+
+class Node:
+    """An op, and what is known of its inputs."""
+
+    def __init__(self, op: tf.Operation, facts: Facts) -> None:
+        self.op, self.facts = op, facts
+        self.type: str = op.type
+        self.inputs: list[tf.Tensor] = list(op.inputs)
+        self.outputs: list[tf.Tensor] = list(op.outputs)
+        self.has: list[Layout] = [facts.layout(tensor) for tensor in self.inputs]
+
+    @property
+    def rows(self) -> list[tuple[int, Rows]]:
+        """The inputs of which ranks have rows."""
+        return [(i, has) for i, has in enumerate(self.has) if isinstance(has, Rows)]
+
+    @property
+    def parts(self) -> list[int]:
+        """The inputs of which ranks have parts."""
+        return [i for i, has in enumerate(self.has) if has == PART]
+
+    @property
+    def has_sizes(self) -> bool:
+        return SIZE in self.has
+
+    def attr(self, name: str) -> Any:
+        value = self.op.get_attr(name)
+        return value.decode() if isinstance(value, bytes) else value
+
+    def rank(self, index: int) -> int | None:
+        """How many dimensions an input has."""
+        shape = self.facts.shape(self.inputs[index])
+        return None if shape is None else len(shape)
+
+    def counts(self, index: int) -> np.ndarray | None:
+        """The numbers in an input, as :class:`Count` or None each; None: they are not followed."""
+        return self.facts.numbers.get(self.inputs[index].name)
+
+    def static(self, index: int) -> list[int] | None:
+        """The numbers in an input, where all are the same in each run."""
+        counts = self.counts(index)
+        return None if counts is None else numbers(np.ravel(counts))
+
+    def dims(self, index: int) -> list[Count] | None:
+        return self.facts.dims(self.inputs[index])
+
+    def decide(
+        self, graph: Any, layouts: Sequence[Layout], given: Sequence[tf.Tensor | None]
+    ) -> tuple[Facts, Any]:
+        """Decides of what a function does that the op calls: see :func:`~.analysis.of_function`."""
+        return self.facts.decide(graph, layouts, given, self.facts)
+
+    def function(self, name: str) -> Any:
+        """The graph of a function that the op calls: a loop's body, or a branch."""
+        return graph_of(self.op, name)
+
+    def axes(self, index: int, of: int) -> list[int] | None:
+        """The dimensions of an input that another one names, sorted."""
+        rank, named = self.rank(of), self.static(index)
+        if rank is None or named is None:
+            return None
+        return sorted({axis % rank for axis in named}) if rank else []
+
+    def as_it_is(self, *gives: Layout) -> Decision:
+        """The op itself, on what ranks have. ``gives``: of the outputs, or of all of them."""
+        return Decision(self.has, gives if len(gives) == len(self.outputs) else self.each(gives[0]))
+
+    def each(self, layout: Layout) -> list[Layout]:
+        return [layout] * len(self.outputs)
+
+    def whole(self) -> Decision:
+        """The op itself, on whole values."""
+        return Decision([SAME] * len(self.inputs), self.each(SAME))
+
+
+def _samples_between(layout: Rows) -> Count:
+    """The size of the dimension that has the samples."""
+    size = layout.outer.times(Count(rows=1)).times(layout.inner)
+    return Count(size.factor, size.of, size.rows, layout.outer)

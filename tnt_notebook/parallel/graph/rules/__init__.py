@@ -1,0 +1,21 @@
+"""Rules for ops, a file a family."""
+
+from tnt_notebook.parallel.graph.rules import (
+    control,
+    elements,
+    images,
+    indexing,
+    lists,
+    products,
+    randoms,
+    reductions,
+    sequences,
+    shapes,
+    slices,
+    states,
+)
+
+__all__ = [
+    "control", "elements", "images", "indexing", "lists", "products", "randoms", "reductions",
+    "sequences", "shapes", "slices", "states",
+]  # fmt: skip

@@ -1,0 +1,126 @@
+"""Ops that call functions: loops, branches, calls. In these ops are decided on as around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tnt_notebook.parallel.graph.layouts import SAME, SIZE, Layout, common
+from tnt_notebook.parallel.graph.node import Decision, Node
+from tnt_notebook.parallel.graph.table import rule
+
+
+def _outputs(graph: Any, facts: Any) -> list[Layout]:
+    return [facts.layout(tensor) for tensor in graph.outputs]
+
+
+@rule("PartitionedCall", "StatefulPartitionedCall")
+def call(node: Node) -> Decision:
+    graph = node.function("f")
+    facts, decisions = node.decide(graph, node.has, node.inputs)
+    gives = _outputs(graph, facts)
+
+    def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        return emission.inside(graph, facts, decisions, inputs, gives)
+
+    return Decision(node.has, gives, emit)
+
+
+@rule("If", "StatelessIf")
+def branches(node: Node) -> Decision:
+    """Both branches give their results in one layout."""
+    graphs = [node.function("then_branch"), node.function("else_branch")]
+    made = [node.decide(graph, node.has[1:], node.inputs[1:]) for graph in graphs]
+    both = [_outputs(graph, facts) for graph, (facts, _) in zip(graphs, made, strict=True)]
+    gives = [common(one, other) for one, other in zip(*both, strict=True)]
+
+    def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        def branch(index: int) -> list[tf.Tensor]:
+            return emission.inside(graphs[index], *made[index], inputs[1:], gives)
+
+        chosen = tf.cast(inputs[0], tf.bool)
+        return _listed(tf.cond(chosen, lambda: branch(0), lambda: branch(1)))
+
+    return Decision([SAME, *node.has[1:]], gives, emit)
+
+
+@rule("While", "StatelessWhile")
+def loop(node: Node) -> Decision:
+    """Each turn begins with its values in the layouts in which the one before has left them."""
+    body, condition = node.function("body"), node.function("cond")
+    is_kept = [_is(own, out) for own, out in zip(body.inputs, body.outputs, strict=True)]
+    given = [
+        tensor if kept or tensor.dtype == tf.variant else None
+        for tensor, kept in zip(node.inputs, is_kept, strict=True)
+    ]
+    layouts: list[Layout] = [
+        has if kept or has != SIZE else SAME for has, kept in zip(node.has, is_kept, strict=True)
+    ]
+    settled: set[int] = set()  # which have come in several layouts, and are kept whole
+    while True:
+        facts, decisions = node.decide(body, layouts, given)
+        new = [
+            has if kept or i in settled else common(has, out)
+            for i, (has, out, kept) in enumerate(
+                zip(layouts, _outputs(body, facts), is_kept, strict=True)
+            )
+        ]
+        settled |= {i for i, has in enumerate(new) if has == SAME != layouts[i]}
+        if new == layouts:
+            break
+        layouts = new
+    asked = node.decide(condition, layouts, given)
+    moving = [i for i, kept in enumerate(is_kept) if not kept]
+    shapes = [body.inputs[i].shape for i in moving]
+
+    def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        def values(turning: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+            now = list(inputs)
+            for i, value in zip(moving, turning, strict=True):
+                now[i] = value
+            return now
+
+        def goes_on(*turning: tf.Tensor) -> tf.Tensor:
+            return emission.inside(condition, *asked, values(turning), [SAME])[0]
+
+        def turn(*turning: tf.Tensor) -> list[tf.Tensor]:
+            made = emission.inside(body, facts, decisions, values(turning), layouts)
+            for i, shape in zip(moving, shapes, strict=True):
+                made[i].set_shape(shape)  # which copies of ops may not know any more
+            return [made[i] for i in moving]
+
+        # Where ranks meet in a turn, it ends before the next one begins.
+        last = tf.while_loop(
+            goes_on,
+            turn,
+            [inputs[i] for i in moving],
+            shape_invariants=shapes,
+            parallel_iterations=1,
+        )
+        return values(last)
+
+    numbers = {
+        i: facts.numbers[out.name]
+        for i, out in enumerate(body.outputs)
+        if out.dtype == tf.variant and _are_of_all(facts.numbers.get(out.name))
+    }
+    return Decision(layouts, layouts, emit, numbers)
+
+
+def _are_of_all(counts: np.ndarray | None) -> bool:
+    """Whether numbers mean something outside of the function that computes them."""
+    return counts is not None and all(each is None or not each.of for each in counts.ravel())
+
+
+def _is(own: tf.Tensor, out: tf.Tensor) -> bool:
+    """Whether an output of a body is an input of it, as it was given."""
+    while out is not own and out.op.type == "Identity":
+        out = out.op.inputs[0]
+    return out is own
+
+
+def _listed(value: Any) -> list[tf.Tensor]:
+    return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
