@@ -1,5 +1,6 @@
 """A layer on blocks, and the same layer whole, on the ranks of a mesh."""
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -74,6 +75,49 @@ def _tried(mesh: Mesh, make: Callable[[], keras.Layer], shapes: Any) -> list[lis
             _compare(model, Program(graph, [ways]), ranks, x, dy, whole, ways, over)
     ranks.over.barrier()
     return names
+
+
+def traced_alike(mesh: Mesh, make: Callable[[], keras.Layer], shapes: Any) -> list[list[str]]:
+    """What this rank traces of a layer in each way, forward and backward: the kinds of ops, and on
+    which channels exchanges are; where Keras traces by sizes of blocks these alone."""
+    inputs = [keras.Input(shape) for shape in shapes]
+    model = keras.Model(inputs, make()(inputs[0] if len(inputs) == 1 else inputs))
+    graph = surveyed(model)
+    site, ranks = site_of(graph, graph.calls[0]), MeshRanks(comm.world(), mesh)
+    (axis,) = mesh.inner
+    result = []
+    for way in ways_of(site, axis, mesh.along(axis)):
+        program = Program(graph, [{axis: way}])
+        blocks = [
+            Block(v, index_of(v.shape, program.weights[id(v)], ranks)) for v in model.variables
+        ]
+        for block in blocks:
+            block.cut()
+
+        def step(program: Program, *x: tf.Tensor) -> Any:
+            with ops.channels(channels.TRAINING), tf.GradientTape() as tape:
+                tape.watch(x)
+                values = dict(zip(graph.inputs, x, strict=True))
+                y = program.run(values, ranks, training=True)
+                return tape.gradient(y, [x, [v.value for v in model.trainable_variables]])
+
+        specs = [tf.TensorSpec((None, *shape)) for shape in shapes]
+        step_of_way = functools.partial(step, program)
+        made = tf.function(step_of_way, autograph=False).get_concrete_function(*specs).graph
+        kinds = [_described(op) for op in made.get_operations()]
+        is_cut = any(layout.splits for layout in program.weights.values())
+        if is_cut or isinstance(site.layer, keras.layers.TimeDistributed):
+            # Keras adds a bias of one number in another way than others, and unrolls steps.
+            kinds = [kind for kind in kinds if kind.startswith("Tnt")]
+        result.append(kinds)
+        for block in blocks:
+            block.join(lambda _, shape=block.whole_shape: np.zeros(shape))
+    return result
+
+
+def _described(op: tf.Operation) -> str:
+    names = op.node_def.attr
+    return f"{op.type} {names['channel'].i} {names['label'].s}" if "channel" in names else op.type
 
 
 def _compare(

@@ -34,6 +34,21 @@ def cnn() -> keras.Model:
     return keras.Model(x, L.Dense(3)(y))
 
 
+def branches() -> keras.Model:
+    x = keras.Input((8, 6, 2))
+    wide = L.Conv2D(3, 5, padding="same", activation="relu")(x)
+    narrow = L.Conv2D(2, 3, padding="same", activation="relu")(x)
+    pooled = L.Conv2D(2, 1)(L.MaxPooling2D(3, 1, padding="same")(x))
+    y = L.Conv2D(4, 3, padding="same")(L.Concatenate()([wide, narrow, pooled]))
+    return keras.Model(x, L.Dense(3)(L.GlobalAveragePooling2D()(y)))
+
+
+def masked() -> keras.Model:
+    return keras.Sequential(
+        [keras.Input((5, 4)), L.Masking(), L.Dense(6, name="first"), L.Dense(3, name="second")]
+    )
+
+
 PAIR = {"first": tnt.Split(columns="model"), "second": tnt.Split(rows="model")}
 CASES: dict[str, tuple[Any, ...]] = {
     "columns and rows": (mlp, tnt.Mesh(model=2), PAIR, {"clipnorm": 0.05}),
@@ -48,6 +63,10 @@ CASES: dict[str, tuple[Any, ...]] = {
         cnn, tnt.Mesh(model=2),
         {"conv_[13]": tnt.Split(filters="model"), "conv_2": tnt.Split(channels="model")}, {},
     ),
+    "branches": (
+        branches, tnt.Mesh(height=3), {".*conv.*|.*pool.*": tnt.Split(height="height")}, {},
+    ),
+    "masked": (masked, tnt.Mesh(model=2), PAIR, {}),
     "in space and filters": (
         cnn, tnt.Mesh(height=2, model=2),
         {"conv_1": tnt.Split(height="height", filters="model")}, {},
@@ -66,7 +85,10 @@ def fitted(name: str, distributed: bool) -> Outcome:
             model.compile(keras.optimizers.Adam(0.01, **options), "mse", metrics=["mae"])
             return model
 
-        x, y = numbers(25, *make().input_shape[1:]), numbers(25, 3, seed=9)
+        shape, outputs = make().input_shape[1:], make().output_shape[1:]
+        x, y = numbers(25, *shape), numbers(25, *outputs, seed=9)
+        if name == "masked":
+            x[::3, 2:] = 0
         fit = {"x": x, "y": y, "batch_size": 10, "epochs": 2, "validation_data": (x, y)}
         more = {"mesh": mesh, "layouts": layouts} if distributed else {}
         return train(compiled, fit, distributed, {"x": x, "y": y, "batch_size": 7}, more=more)

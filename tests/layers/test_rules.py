@@ -1,13 +1,14 @@
 """Every rule in every way, on 2 to 4 ranks along one axis and two: what the plain layer gives, and
 all its gradients."""
 
+import difflib
 from collections.abc import Callable
 from typing import Any
 
 import keras
 import pytest
 
-from tests.layers.divided import ways_tried
+from tests.layers.divided import traced_alike, ways_tried
 from tests.support.cases import latin
 from tnt_notebook.plan.mesh import Mesh
 
@@ -125,3 +126,20 @@ def test_rules(ranks, family, mesh):
         if mesh == Mesh(a=2):
             assert names == [[name] for name in expected]
         assert names or mesh.size > 2
+
+
+def traced(families: list[str]) -> list[list[list[str]]]:
+    cases = [case for family in families for case in (CASES | MORE)[family]]
+    return [traced_alike(Mesh(a=3), make, shapes) for make, shapes, _ in cases]
+
+
+def test_what_is_traced_does_not_depend_on_the_rank(ranks):
+    """Ranks at the ends of an image, and one between, differ by numbers alone: or gradients would
+    come by in another order, and exchanges meet those of other branches."""
+    families = [*CASES, *MORE]
+    first, *others = ranks.run(3, traced, families)
+    for other in others:
+        for one, many in zip(first, other, strict=True):
+            for ops_here, ops_there in zip(one, many, strict=True):
+                found = difflib.unified_diff(ops_here, ops_there, lineterm="", n=2)
+                assert ops_here == ops_there, "\n".join(found)

@@ -420,6 +420,27 @@ def _address(over: Communicator | None, channel: int, label: str) -> dict[str, A
     return {"world": number, "group": group, "channel": channel, "label": label}
 
 
+class Reserved:
+    """A channel for an op that is made later, as that of a gradient is: when, must not matter.
+
+    Whoever makes it again, in the same step, gets the next channel that is free then.
+    """
+
+    def __init__(self) -> None:
+        self._left = [_next_channel()]
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[None]:
+        """Inside, the first op gets the channel."""
+        before = getattr(_scope, "counter", None)
+        mine, self._left = self._left, []
+        _scope.counter = itertools.chain(mine, before or ())
+        try:
+            yield
+        finally:
+            _scope.counter = before
+
+
 @contextlib.contextmanager
 def on_next_channel() -> Iterator[int]:
     """Inside, an op is made on the CPU and after the earlier ones of the channel that it gets."""

@@ -104,9 +104,10 @@ class Block:
         if self._block is not None:
             _assign(self._block, block)
             return
-        self._block = tf.Variable(
-            block, trainable=variable.trainable, name=f"{variable.name}_block"
-        )
+        # As the one in whose place it is: whether a weight is frozen just now is said by the
+        # keras.Variable, which may change its mind.
+        watched = variable._value.trainable
+        self._block = tf.Variable(block, trainable=watched, name=f"{variable.name}_block")
         # By it optimizers know the variables that they were built for.
         self._block._unique_id = variable._value._unique_id
 

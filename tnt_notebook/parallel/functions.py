@@ -233,6 +233,8 @@ class DistributedFunctions:
             self._theirs |= dict.fromkeys(training.FUNCTIONS) | {training.XLA: now[training.XLA]}
         else:
             self._theirs = now
+        # What is applied at an epoch's end is of the optimizer that there is now.
+        self.setting.applied.clear()
         if self._made and self.pipeline is not None:
             self.pipeline.compiled_again()
         if self._made and self.mesh is not None:

@@ -52,13 +52,16 @@ def test_on_batch(
 ) -> Any:
     """``keras.Model.test_on_batch`` on one global batch."""
     logs = _on_batch(session, model, keras_method, (x, y, sample_weight))
+    session.gather(model)
     return logs if return_dict else in_order(model, logs)
 
 
 def predict_on_batch(session: Session, model: keras.Model, _: Callable[..., Any], *, x: Any) -> Any:
     """``keras.Model.predict_on_batch`` on one global batch."""
     batch = _begin(session, model, "predict_on_batch", (_tensors(x),))
-    return keras.tree.map_structure(keras.ops.convert_to_numpy, model.predict_function([batch]))
+    outputs = model.predict_function([batch])
+    session.gather(model)
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, outputs)
 
 
 def _on_batch(

@@ -62,21 +62,21 @@ class Move:
 def fetch(x: tf.Tensor, move: Move) -> tf.Tensor:
     """The rows that this rank needs. In a graph; all ranks of ``move.over`` make it."""
 
-    @tf.custom_gradient
-    def moved(x: tf.Tensor) -> _Differentiated:
-        return _fetched(x, move, move.label), lambda dy: _deposited(dy, move, move.back)
-
-    return moved(x)
+    return _there_and_back(
+        x,
+        lambda x: _fetched(x, move, move.label),
+        lambda dy: _deposited(dy, move, move.back),
+    )
 
 
 def deposit(x: tf.Tensor, move: Move) -> tf.Tensor:
     """Of its block, the sum of what ranks have that ``fetch`` would have given rows of it."""
 
-    @tf.custom_gradient
-    def moved(x: tf.Tensor) -> _Differentiated:
-        return _deposited(x, move, move.label), lambda dy: _fetched(dy, move, move.back)
-
-    return moved(x)
+    return _there_and_back(
+        x,
+        lambda x: _deposited(x, move, move.label),
+        lambda dy: _fetched(dy, move, move.back),
+    )
 
 
 def gathered(x: tf.Tensor, move: Move) -> tf.Tensor:
@@ -93,11 +93,11 @@ def gathered(x: tf.Tensor, move: Move) -> tf.Tensor:
 def sliced(x: tf.Tensor, move: Move) -> tf.Tensor:
     """This rank's block of what all have: the transpose of ``gathered``."""
 
-    @tf.custom_gradient
-    def moved(x: tf.Tensor) -> _Differentiated:
-        return _cut(x, move.have[move.over.rank]), lambda dy: _fetched(dy, move, move.back)
-
-    return moved(x)
+    return _there_and_back(
+        x,
+        lambda x: _cut(x, move.have[move.over.rank]),
+        lambda dy: _fetched(dy, move, move.back),
+    )
 
 
 def rows_of(x: tf.Tensor, dim: int, rows: Range, size: int, fill: float) -> tf.Tensor:
@@ -107,9 +107,8 @@ def rows_of(x: tf.Tensor, dim: int, rows: Range, size: int, fill: float) -> tf.T
 
 
 def padded(x: tf.Tensor, beyond: Mapping[int, Range], fill: float) -> tf.Tensor:
-    """So many rows before the first one of dimensions, and after their last."""
-    if not any(before or after for before, after in beyond.values()):
-        return x
+    """So many rows before the first one of dimensions, and after their last; none, too: what is
+    traced must not depend on the rank."""
     paddings = [beyond.get(dim, (0, 0)) for dim in range(len(x.shape))]
     return tf.pad(x, paddings, constant_values=tf.cast(fill, x.dtype))
 
@@ -117,11 +116,7 @@ def padded(x: tf.Tensor, beyond: Mapping[int, Range], fill: float) -> tf.Tensor:
 def shared(x: tf.Tensor, over: Communicator, label: str) -> tf.Tensor:
     """What all ranks have, for work that they divide: the gradient is the sum of theirs."""
 
-    @tf.custom_gradient
-    def copied(x: tf.Tensor) -> _Differentiated:
-        return tf.identity(x), lambda dy: _sum(dy, over, f"gradient of {label}")
-
-    return copied(x)
+    return _there_and_back(x, tf.identity, lambda dy: _sum(dy, over, f"gradient of {label}"))
 
 
 def total(x: tf.Tensor, over: Communicator, label: str) -> tf.Tensor:
@@ -132,6 +127,26 @@ def total(x: tf.Tensor, over: Communicator, label: str) -> tf.Tensor:
         return _sum(x, over, label), tf.identity
 
     return summed(x)
+
+
+def _there_and_back(
+    x: tf.Tensor,
+    there: Callable[[tf.Tensor], tf.Tensor],
+    back: Callable[[tf.Tensor], tf.Tensor],
+) -> tf.Tensor:
+    """Applies an exchange whose gradient is one, too. Its channel follows from where in the model
+    it is, not from when gradients come by."""
+    gradient = ops.Reserved()
+
+    @tf.custom_gradient
+    def moved(x: tf.Tensor) -> _Differentiated:
+        def differentiated(dy: tf.Tensor) -> tf.Tensor:
+            with gradient.used():
+                return back(dy)
+
+        return there(x), differentiated
+
+    return moved(x)
 
 
 def _sum(x: tf.Tensor, over: Communicator, label: str) -> tf.Tensor:

@@ -18,6 +18,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tnt_notebook.keras.graph import set_mask
 from tnt_notebook.parallel.layers import rules  # noqa: F401  it declares those of Keras's layers
 from tnt_notebook.parallel.layers.convert import converted
 from tnt_notebook.parallel.layers.divided import Output
@@ -233,7 +234,10 @@ class Program:
         def returned(value: int) -> Any:
             layout = parts[value][1]
             if outputs is None or not layout.splits or value in graph.masked:
-                return taken(value, Demand(), "the outputs")
+                tensor = taken(value, Demand(), "the outputs")
+                if (mask := graph.masked.get(value)) in parts:
+                    set_mask(tensor, taken(mask, Demand(), "the outputs"))
+                return tensor
             block = taken(value, Demand(layout.splits, divides=frozenset(layout.dims)), "the loss")
             whole = functools.partial(taken, value, Demand(), "the outputs")
             return outputs.add(Output(block, shape_of(graph, value), layout, whole))

@@ -91,8 +91,8 @@ class Graph:
 
     Attributes:
         specs, shapes: of each value, as a keras.KerasTensor: shape, dtype, name; and the shape.
-        masked, dense, sparse: values that carry a mask; that are plain tensors; that are
-            tf.SparseTensor.
+        masked: values that carry a mask, with the value that is their mask.
+        dense, sparse: those that are plain tensors; that are tf.SparseTensor.
         output_structure: what the model returns, with numbers in the place of tensors.
     """
 
@@ -101,7 +101,7 @@ class Graph:
     outputs: tuple[int, ...] = ()
     specs: list[keras.KerasTensor] = field(default_factory=list)
     shapes: list[tuple[Dimension, ...]] = field(default_factory=list)
-    masked: frozenset[int] = frozenset()
+    masked: Mapping[int, int] = field(default_factory=dict)
     dense: frozenset[int] = frozenset()
     sparse: frozenset[int] = frozenset()
     output_structure: Any = None

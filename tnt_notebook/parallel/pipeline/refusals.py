@@ -18,7 +18,7 @@ def check_model(model: keras.Model, graph: Graph, parts: int) -> None:
                 f"{type(model).__name__} has a {name} of its own, and a pipeline runs Keras's: "
                 "train it without a pipeline, or let a loss or metric do what it does."
             )
-    if graph.masked & set(graph.outputs) and parts > 1:
+    if graph.masked.keys() & set(graph.outputs) and parts > 1:
         raise ModelError(
             "The loss is divided by what is known only when the whole batch has gone through the "
             "model, a mask on its outputs, and a pipeline computes gradients before that. Let a "

@@ -59,7 +59,8 @@ def surveyed(model: keras.Model) -> Graph:
 
     run_symbolically(run, *(_without_numbers(graph, n) for n in graph.inputs))
     graph.shapes = [_shape(graph, n, values[n].shape) for n in range(len(graph.specs))]
-    graph.masked = frozenset(n for n, tensor in values.items() if mask_of(tensor) is not None)
+    masks = {n: mask_of(tensor) for n, tensor in values.items()}
+    graph.masked = {n: numbers[id(mask)] for n, mask in masks.items() if mask is not None}
     graph.dense = frozenset(n for n, tensor in values.items() if isinstance(tensor, tf.Tensor))
     graph.sparse = frozenset(n for n, t in values.items() if isinstance(t, tf.SparseTensor))
     for value in graph.outputs:
