@@ -167,6 +167,8 @@ def test_a_restart_begins_anew_and_without_a_controller_everything_does(capsys):
         assert not any(map(psutil.pid_exists, before))
         cluster.run("import os\nprint('x' in dir(), os.environ['CUDA_VISIBLE_DEVICES'])")
         assert capsys.readouterr().out == "ranks 0-1: False -1\n"
+        cluster.run("import random, numpy as np\nprint(random.random(), np.random.rand())")
+        assert capsys.readouterr().out.startswith("ranks 0-1: ")  # all draw the same
         assert cluster.status()[0].gpu == "-1"
 
         first = cluster.id

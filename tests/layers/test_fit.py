@@ -203,4 +203,4 @@ def other_samples() -> str:
 
 def test_different_samples_are_refused_before_the_first_step(ranks):
     for said in ranks.run(2, other_samples):
-        assert "number(s) [1] of them were given other samples" in said
+        assert "Ranks [1] got different samples from rank 0" in said

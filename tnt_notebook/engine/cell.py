@@ -10,6 +10,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from ipyparallel.serialize import serialize_object
 from IPython import get_ipython
 from IPython.core.formatters import PlainTextFormatter
@@ -163,8 +164,15 @@ def fetch(name: str) -> dict[str, Any]:
         }
 
 
+def _short(value: Any) -> str:
+    """A number, or those of a metric that has several."""
+    return (
+        f"{value:.4g}" if np.ndim(value) == 0 else np.array2string(np.asarray(value), precision=4)
+    )
+
+
 def _print_history(history: Any, printer: Any, cycle: bool) -> None:
     """IPython's pretty printer of a Keras History: its epochs and last values."""
-    values = ", ".join(f"{name} {v[-1]:.4g}" for name, v in history.history.items() if v)
+    values = ", ".join(f"{name} {_short(v[-1])}" for name, v in history.history.items() if v)
     epochs = len(history.epoch)
     printer.text(f"<History of {epochs} epoch{'s' * (epochs != 1)}: {values}>")

@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import random
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from ipyparallel.engine.app import IPEngine
 from traitlets.config import Config
 
@@ -99,6 +101,8 @@ def main(arguments: list[str] | None = None) -> None:
         # and a rank that has no world can neither free the others nor be freed.
         comm.world()
         comm.survives()  # known from what is hidden now
+        if options.seat is None:
+            _share_chance()
         mpi.hide_launcher()
         sys.excepthook = sys.__excepthook__  # the others outlive this rank, whatever its end
     except TntError as error:
@@ -123,6 +127,14 @@ def main(arguments: list[str] | None = None) -> None:
     except RuntimeError as error:
         if "Event loop stopped" not in str(error):  # by quit() in a cell
             raise
+
+
+def _share_chance() -> None:
+    """Gives all ranks the random state of rank 0, so that cells that draw without a seed, as a
+    split of data does, draw the same on all of them. Collective."""
+    (seed,) = comm.world().broadcast(np.array([random.getrandbits(32)], np.int64))
+    random.seed(int(seed))
+    np.random.seed(int(seed))
 
 
 def _forget_guard() -> None:

@@ -66,8 +66,25 @@ def broadcast(over: Communicator, variable: keras.Variable, root: int = 0) -> No
 
 
 def from_rank_0(over: Communicator, value: Any) -> Any:
-    """A JSON value of rank 0, on all ranks."""
-    return json.loads(over.broadcast_bytes(json.dumps(value, default=float).encode()))
+    """A JSON value of rank 0, on all ranks; arrays may be in it."""
+    message = over.broadcast_bytes(json.dumps(value, default=_as_json).encode())
+    return json.loads(message, object_hook=_array)
+
+
+#: By which an array is known in JSON.
+_ARRAY = "tnt_array_of"
+
+
+def _as_json(value: Any) -> Any:
+    """What JSON has no word for: numbers of NumPy and TensorFlow, and arrays of them."""
+    if np.ndim(value) == 0:
+        return float(value)
+    array = np.asarray(value)
+    return {_ARRAY: array.dtype.str, "values": array.tolist()}
+
+
+def _array(found: dict[str, Any]) -> Any:
+    return np.array(found["values"], found[_ARRAY]) if _ARRAY in found else found
 
 
 def everyones(over: Communicator, value: Any) -> list[Any]:

@@ -126,17 +126,25 @@ def predict_step(
     def run(batch: Any) -> Any:
         data, share = batch
         step = setting.step(model, Share(*share))
-        local = tf.cast(step.share.local, tf.int32)
         with ops.channels(channels.PREDICTION):
             # Random numbers are those of one process, not of a rank.
             with recorded_assignments(step.record), drawn_apart(0, step.drawn):
                 outputs = own_step(data)
             combine_changes(step.part, changes_of(step, own_step, data, set())[1])
             return keras.tree.map_structure(
-                lambda output: gather_rows(output[:local], setting.over), outputs
+                lambda output: rows_of_all(output, step.share, setting.over), outputs
             )
 
     return run if setting.over.size > 1 else own_step
+
+
+def rows_of_all(output: tf.Tensor, share: Share, over: Communicator) -> tf.Tensor:
+    """What all ranks predict: of a sample there may be several rows, or none."""
+    if not isinstance(output, tf.Tensor):
+        return gather_rows(output, over)  # says so
+    # A rank without data has computed on a borrowed sample, and leaves out what came of it.
+    rows = tf.where(share.local > 0, tf.shape(output, out_type=tf.int64)[0], 0)
+    return gather_rows(output[:rows], over)
 
 
 def gather_rows(output: tf.Tensor, over: Communicator) -> tf.Tensor:

@@ -58,6 +58,7 @@ def summed(
     Returns:
         The sums of `head` over ranks, float64, and the means of `others`, float32.
     """
+    others = {name: tf.convert_to_tensor(value) for name, value in others.items()}
     parts = [tf.stack([tf.cast(value, tf.float64) for value in head])]
     own = [tf.reshape(summand(part, change, tf.float64), [-1]) for change in changes]
     parts += own
@@ -66,15 +67,17 @@ def summed(
         tf.reshape(tf.where(scale > 0, tf.cast(value, tf.float64) * scale, 0.0), [-1])
         for value in others.values()
     ]
-    counts = [len(head), *(numbers.shape[0] for numbers in own), *(1 for _ in others)]
+    counts = [len(head), *(numbers.shape[0] for numbers in parts[1:])]
     (every,) = ops.allreduce(
         [tf.concat(parts, 0)], label="allreduce of metrics and votes", over=part.over
     )
     values = tf.split(every, counts)
     states = zip(changes, values[1 : 1 + len(changes)], strict=True)
     assign(part, changes, {id(change.variable): value for change, value in states})
-    means = zip(others, values[1 + len(changes) :], strict=True)
-    return tf.unstack(values[0]), {name: tf.cast(mean[0], tf.float32) for name, mean in means}
+    means = zip(others.items(), values[1 + len(changes) :], strict=True)
+    return tf.unstack(values[0]), {
+        name: tf.cast(tf.reshape(mean, value.shape), tf.float32) for (name, value), mean in means
+    }
 
 
 def results(model: keras.Model, logs: Collection[str], changed: set[int]) -> dict[str, Any]:
@@ -121,10 +124,10 @@ def check_same_samples(over: Communicator, fingerprint: str) -> None:
     odd = [rank for rank, theirs in enumerate(everyone) if theirs != everyone[0]]
     if odd:
         raise DifferentDataError(
-            f"{over.size} ranks divide the work on the same samples, and number(s) {odd} of them "
-            "were given other samples than number 0. Give all ranks the same "
-            "arrays or files: call keras.utils.set_random_seed(...) before generating arrays, and "
-            "let them not depend on the rank."
+            f"Ranks {odd} got different samples from rank 0, and all ranks share the work on the "
+            "same ones. Give every rank the same arrays or files: pass a seed to whatever draws or "
+            "splits them, as in np.random.default_rng(0) or train_test_split(..., random_state=0), "
+            "and make sure that they do not depend on the rank."
         )
 
 

@@ -26,6 +26,7 @@ from tnt_notebook.parallel.data.skipped import skipped_by_all
 from tnt_notebook.parallel.exchange.named import described
 from tnt_notebook.parallel.flops import forward_flops
 from tnt_notebook.parallel.functions import DistributedFunctions
+from tnt_notebook.parallel.logs import check_same_samples
 from tnt_notebook.parallel.looks import Looks
 from tnt_notebook.parallel.model_state import state_of
 from tnt_notebook.parallel.prepare import prepare
@@ -83,6 +84,7 @@ def fit(
     )
     steps = steps_per_epoch or train.steps
     prepare(session, model, "fit", train.element, epochs=epochs, steps=steps)
+    _check_same(session, train, validation)
     functions = session.functions_of(model, train.batch_size)
     train = _as_needed(session, model, train)
     validation = validation and _as_needed(session, model, validation)
@@ -174,6 +176,7 @@ def _without_gradients(
     """What Keras's method gives, and whether it was stopped."""
     steps_known = steps or data.steps
     prepare(session, model, phase, data.element, steps=steps_known)
+    _check_same(session, data)
     session.functions_of(model, data.batch_size)
     running = _running(session, model, phase, data, callbacks, verbose, 1, steps_known)
     with running as (progress, shared):
@@ -181,6 +184,14 @@ def _without_gradients(
         result = keras_method(model, data, steps=steps, verbose=0, callbacks=shared, **more)
     session.gather(model)
     return result, progress.stopped
+
+
+def _check_same(session: Session, *given: Sharded | None) -> None:
+    """Raises DifferentDataError where ranks were given different samples, as far as that is known
+    before they are read. Collective."""
+    if session.over.size > 1:
+        marks = ["" if data is None else data.fingerprint() for data in given]
+        check_same_samples(session.over, "; ".join(marks))
 
 
 def _copies(session: Session) -> bool:

@@ -73,7 +73,7 @@ class State:
     variables: list[list[Any]]
     metrics: list[list[Any]]
     logs: dict[str, float]
-    history: dict[str, list[float]]
+    history: dict[str, list[Any]]
     epochs: list[int]
     stopped: bool
     callbacks: list[dict[str, Any]]
@@ -144,11 +144,16 @@ def take(
         place, over.size, [[v.path, list(map(int, v.shape)), v.dtype] for v in variables],
         [[v.path, list(map(int, v.shape)), v.dtype] for v in metrics],
         {name: float(value) for name, value in logs.items() if np.ndim(value) == 0},
-        {k: [float(x) for x in v] for k, v in history.history.items()} if history else {},
+        {k: [*map(_listed, v)] for k, v in history.history.items()} if history else {},
         list(history.epoch) if history else [], stopped, remembered, vars(position), seeds.state(),
         {"name": name, "rules": own.rules},
     )  # fmt: skip
     return Snapshot(state, arrays)
+
+
+def _listed(value: Any) -> Any:
+    """A number of a history, or an array, as JSON has it."""
+    return float(value) if np.ndim(value) == 0 else np.asarray(value).tolist()
 
 
 def restore(
@@ -219,7 +224,10 @@ def _restore_history(model: keras.Model, state: State) -> None:
     if history is None or state.place.ended:  # that of an earlier fit stays as it is
         history = model.history = keras.callbacks.History()
         history.set_model(model)
-    history.history = {name: list(values) for name, values in state.history.items()}
+    history.history = {
+        name: [np.array(v) if isinstance(v, list) else v for v in values]
+        for name, values in state.history.items()
+    }
     history.epoch = list(state.epochs)
 
 

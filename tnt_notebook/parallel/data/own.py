@@ -158,7 +158,8 @@ def _part(batches: tf.data.Dataset, over: Replica, skipped: int = 0, blocks: Blo
 def _of_whole(batches: tf.data.Dataset, over: Replica, skipped: int = 0) -> Parts:
     """Every rank makes the whole batch, and keeps its slice."""
     name, before = name_of(batches), work_before(batches)
-    parts = shard(batches.skip(skipped) if skipped else batches, over)
+    given = batches.skip(skipped) if skipped else batches
+    parts = shard(given, over, is_zipped=name_of(_before_prefetch(batches)) == "zip")
     if name == "map":
         return parts, Reading(obstacle(batches) or "map after batch")
     if name == "from_generator":
@@ -166,6 +167,13 @@ def _of_whole(batches: tf.data.Dataset, over: Replica, skipped: int = 0) -> Part
     if maps_within(batches):
         return parts, Reading(f"map inside {name}")
     return parts, Reading(before)
+
+
+def _before_prefetch(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """The dataset whose elements these are, as they are."""
+    while name_of(batches) in ("prefetch", "options", "repeat", "take", "assert_cardinality"):
+        (batches,) = inputs_of(batches)
+    return batches
 
 
 def _seen_through(batches: tf.data.Dataset) -> Early | None:

@@ -9,6 +9,8 @@ compute on, with weight 0.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -46,32 +48,84 @@ def share_of(total: Any, rank: int, size: int) -> tuple[Any, Any]:
     return total * rank // size, total * (rank + 1) // size
 
 
-def shard(batches: tf.data.Dataset, over: Replica) -> tf.data.Dataset:
-    """A dataset of ``(slice of this rank, Share)`` from a dataset of global batches."""
+def shard(batches: tf.data.Dataset, over: Replica, is_zipped: bool = False) -> tf.data.Dataset:
+    """A dataset of ``(slice of this rank, Share)`` from a dataset of global batches.
+
+    Args:
+        is_zipped: whether parts of a batch are batches of their own, of other sizes perhaps.
+    """
 
     is_tuple = type(batches.element_spec) is tuple  # which tf.data hands over as arguments
 
     @tf.autograph.experimental.do_not_convert
     def cut_batch(*batch: Any) -> tuple[Any, Share]:
-        return cut(batch if is_tuple else batch[0], over)
+        return cut(batch if is_tuple else batch[0], over, is_zipped)
 
     return batches.map(cut_batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
 
-def cut(batch: Any, over: Replica) -> tuple[Any, Share]:
-    """This rank's slice of one global batch, any structure of tensors with a batch axis."""
-    tensors = _tensors_of(batch)
+def cut(batch: Any, over: Replica, is_zipped: bool = False) -> tuple[Any, Share]:
+    """This rank's slice of one global batch, any structure of tensors with a batch axis. Where one
+    has several rows for each row of another, so have the slices; numbers are the same for all.
+
+    Args:
+        is_zipped: as of :func:`shard`.
+    """
+    tensors = [tensor for tensor in _tensors_of(batch) if _has_rows(tensor)]
+    if not tensors:
+        _length(_tensors_of(batch)[0])  # says what is missing
     total = _length(tensors[0])
-    begin, end = share_of(total, over.rank, over.size)
+    least, times = _times(tensors, is_zipped)
+    begin, end = share_of(least, over.rank, over.size)
     stop = tf.maximum(end, begin + 1)  # a rank without data borrows a sample
 
     def slice_leaf(leaf: Any) -> Any:
-        return None if leaf is None else rows(leaf, begin, stop)
+        if leaf is None or not _has_rows(leaf):
+            return leaf
+        n = times.get(id(leaf), 1)
+        return rows(leaf, begin * n, stop * n)
 
     dense = [tensor for tensor in tensors if isinstance(tensor, tf.Tensor)]
     ends = [tensor[at] for tensor in dense for at in (0, -1)]
-    share = Share(end - begin, total, fingerprint_of(total, ends))
+    local = (end - begin) * times.get(id(tensors[0]), 1)
+    share = Share(local, total, fingerprint_of(total, ends))
     return keras.tree.map_structure(slice_leaf, batch), share
+
+
+_WHAT_A_BATCH_IS = (
+    "What the dataset yields has tensors of different lengths, {lengths}. Ranks take the same part "
+    "of each, so each has to have one row, or the same number of rows, for every row of the "
+    "shortest: zip datasets that were batched each, or let what is not of samples be a number."
+)
+
+
+def _has_rows(leaf: Any) -> bool:
+    return not isinstance(leaf, tf.Tensor) or leaf.shape.rank != 0
+
+
+def _times(tensors: Sequence[Any], is_zipped: bool) -> tuple[tf.Tensor, dict[int, tf.Tensor]]:
+    """How many rows the shortest tensor has; and, where they differ, how many rows others have for
+    each of them, by id.
+
+    Raises:
+        DataError: some lengths are of no samples.
+    """
+    known = [tensor.shape[0] if tensor.shape.rank else None for tensor in tensors]
+    if len(tensors) == 1 or (None not in known and len(set(known)) == 1):
+        return _length(tensors[0]), {}
+    fixed = {n for n in known if n is not None}
+    if fixed and not is_zipped and (None in known or len(fixed) > 1):
+        shown = ", ".join("that of the batch" if n is None else str(n) for n in known)
+        raise DataError(_WHAT_A_BATCH_IS.format(lengths=shown))
+    lengths = [_length(tensor) for tensor in tensors]
+    least = functools.reduce(tf.minimum, lengths)
+    fits = tf.reduce_all([length % tf.maximum(least, 1) == 0 for length in lengths])
+    with tf.control_dependencies(
+        [tf.debugging.Assert(fits, [_WHAT_A_BATCH_IS.format(lengths="see below"), *lengths])]
+    ):
+        least = tf.identity(least)
+    every = zip(tensors, lengths, strict=True)
+    return least, {id(t): length // tf.maximum(least, 1) for t, length in every}
 
 
 def samples_of(batch: Any) -> tf.Tensor:

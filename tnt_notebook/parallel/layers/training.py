@@ -26,7 +26,7 @@ from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.changes import changes_of
 from tnt_notebook.parallel.combine import combine_changes
 from tnt_notebook.parallel.data import Block, InBlocks, Sharded, Share
-from tnt_notebook.parallel.data_parallel import check_exchanged, checked_logs, gather_rows
+from tnt_notebook.parallel.data_parallel import check_exchanged, checked_logs, rows_of_all
 from tnt_notebook.parallel.interpose import drawn_apart, interposed, recorded_assignments
 from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
@@ -35,7 +35,7 @@ from tnt_notebook.parallel.layers.measured import agreed_costs
 from tnt_notebook.parallel.layers.outputs import Outputs, taken_in_blocks
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.weights import MeshWeights
-from tnt_notebook.parallel.logs import check_same_samples, global_logs
+from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.norm import sum_over_ranks
 from tnt_notebook.parallel.pipeline.graph import standardized
 from tnt_notebook.parallel.pipeline.survey import surveyed
@@ -74,12 +74,7 @@ class MeshSteps:
         self.weights = MeshWeights(model, self._program, ranks, setting.exchange)
 
     def in_blocks(self, data: Sharded) -> Sharded:
-        """Input of which this rank gets no more than it needs of each sample. Collective.
-
-        Raises:
-            DifferentDataError: ranks of a replica have been given different samples.
-        """
-        check_same_samples(self._ranks.group(self._ranks.mesh.inner), data.fingerprint())
+        """Input of which this rank gets no more than it needs of each sample."""
         blocks = input_blocks(self._model, self._program, self._ranks, data.element)
         self._blocks |= {block.leaf: block for block in blocks}
         return data.in_blocks(blocks) if blocks else data
@@ -112,7 +107,6 @@ class MeshSteps:
     def predict_step(self, own_step: Callable[[Any], Any], batch: Any) -> Any:
         """The model's outputs for the global batch, on all ranks."""
         data, step = self._begin(batch)
-        local = tf.cast(step.share.local, tf.int32)
         with ops.channels(channels.PREDICTION):
             with (
                 self._on_blocks(step, batch, training=False),
@@ -121,7 +115,7 @@ class MeshSteps:
             ):
                 outputs = own_step(data)
             return keras.tree.map_structure(
-                lambda output: gather_rows(output[:local], self._data), outputs
+                lambda output: rows_of_all(output, step.share, self._data), outputs
             )
 
     def _begin(self, batch: Any) -> tuple[Any, Step]:
