@@ -95,7 +95,7 @@ class KeepsState(keras.Model):
         self.watches, self.last = Watches(), layers.Dense(3, "softmax")
         for name in ("smoothed_loss", "norm_of_gradients", "tested", "progress"):
             setattr(self, name, keras.Variable(0.0, trainable=False, name=name))
-        self.teacher = layers.Dense(3, "softmax", trainable=False)
+        self.teacher = layers.Dense(3, "softmax")  # which no optimizer trains
 
     def call(self, x: Any, training: bool = False) -> Any:
         return self.last(self.watches(x, training=training))
@@ -109,8 +109,9 @@ class KeepsState(keras.Model):
         with tf.GradientTape() as tape:
             outputs = self(x, training=True)
             loss = self.compute_loss(x, y, outputs)
-        gradients = tape.gradient(loss, self.trainable_variables)
-        self.optimizer.apply(gradients, self.trainable_variables)
+        trained = [*self.watches.trainable_variables, *self.last.trainable_variables]
+        gradients = tape.gradient(loss, trained)
+        self.optimizer.apply(gradients, trained)
         self.smoothed_loss.assign(0.5 * self.smoothed_loss + 0.5 * loss)
         self.norm_of_gradients.assign(tf.linalg.global_norm(gradients))
         self.progress.assign(K.minimum(1.0, self.progress + 0.3))

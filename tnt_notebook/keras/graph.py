@@ -39,8 +39,9 @@ def input_structure(functional: Functional) -> Any:
 
 
 def output_structure(functional: Functional) -> Any:
-    """What it returns, with a keras.KerasTensor in each place."""
-    return functional._outputs_struct
+    """What it returns, with a keras.KerasTensor in each place: of a list of one that one."""
+    given = functional._outputs_struct
+    return given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given
 
 
 def standardized_inputs(functional: Functional, x: Any) -> list[Any]:

@@ -45,7 +45,9 @@ def changes_of(
             are not a mean over samples.
     """
     metrics = {id(v) for v in step.model.metrics_variables}
-    assigned = {id(v): v for v in step.assigned if not v.trainable or id(v) in metrics}
+    # Weights that no optimizer is given may follow those that it trains: a moving average of them.
+    trained = {id(v) for v in step.exchanged if v.trainable} - metrics
+    assigned = {id(v): v for v in step.assigned if id(v) not in trained}
     rules = known_rules(step.model) | dict.fromkeys(step.drawn, "same")
     for key, variable in assigned.items():
         if key not in rules and key not in metrics and (told := told_rule(variable)):

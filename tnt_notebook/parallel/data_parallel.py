@@ -162,17 +162,7 @@ def gather_rows(output: tf.Tensor, over: Communicator) -> tf.Tensor:
 
 def check_exchanged(step: Step) -> None:
     """Refuses a step that would train a separate model on each rank."""
-    exchanged = {id(v) for v in step.exchanged}
     trainable = step.model.trainable_variables
-    strays = [
-        v.path for v in step.assigned if id(v) not in exchanged and any(v is t for t in trainable)
-    ]
-    if strays:
-        raise ModelError(
-            f"train_step changes {', '.join(strays)} without an optimizer, so each rank would "
-            "train its own model. Let a keras optimizer's apply() or apply_gradients() change "
-            "trainable variables."
-        )
     if trainable and not step.exchanged:
         raise ModelError(
             "train_step passes no gradient to a keras optimizer, so there is nothing that the "

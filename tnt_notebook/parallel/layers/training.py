@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import channels, ops
 from tnt_notebook.keras.compiled import outputs_go_to_compiled
-from tnt_notebook.keras.graph import takes_any_shape
+from tnt_notebook.keras.graph import functional_of, takes_any_shape
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.changes import changes_of
 from tnt_notebook.parallel.combine import combine_changes
@@ -33,11 +33,12 @@ from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.inputs import input_blocks, layouts_within
 from tnt_notebook.parallel.layers.measured import agreed_costs
 from tnt_notebook.parallel.layers.outputs import Outputs, taken_in_blocks
+from tnt_notebook.parallel.layers.program import Program
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.weights import MeshWeights
 from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.norm import sum_over_ranks
-from tnt_notebook.parallel.pipeline.graph import standardized
+from tnt_notebook.parallel.pipeline.graph import Graph, standardized
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.step import Setting, Step
 from tnt_notebook.plan.mesh import DATA
@@ -65,10 +66,15 @@ class MeshSteps:
         self._setting, self._model = setting, model
         self._ranks, mesh = ranks, ranks.mesh
         self._data = ranks.group([DATA])
-        self._graph = surveyed(model)
+        # A model whose call is Python code has no layers that could be divided, and is whole.
+        is_whole = functional_of(model) is None and not layouts
+        self._graph = Graph() if is_whole else surveyed(model)
         samples = -(-(batch_size or _USUAL_BATCH_SIZE) // mesh.along(DATA))
-        costs = agreed_costs(setting.over, model, self._graph, samples)
-        self._program = chosen(self._graph, mesh, samples, costs, layouts, memory)
+        if is_whole:
+            self._program = Program(self._graph, [])
+        else:
+            costs = agreed_costs(setting.over, model, self._graph, samples)
+            self._program = chosen(self._graph, mesh, samples, costs, layouts, memory)
         self._tried: set[int] = set()
         self._blocks: dict[int, Block] = {}
         self.weights = MeshWeights(model, self._program, ranks, setting.exchange)
@@ -168,12 +174,13 @@ class MeshSteps:
         def call(own: Any, called: Any, inputs: Any, training: Any = None, mask: Any = None) -> Any:
             if called is not model:
                 return own(called, inputs, training=training, mask=mask)
-            values = standardized(model, graph, inputs)
+            values = standardized(graph, inputs)
             layouts = layouts_within(program, self._ranks, values) if in_blocks else {}
             return program.run(values, self._ranks, bool(training), over_data, outputs, layouts)
 
         with contextlib.ExitStack() as stack:
-            stack.enter_context(replaced(type(model), "call", call))
+            if program.ways:
+                stack.enter_context(replaced(type(model), "call", call))
             if in_blocks:
                 stack.enter_context(takes_any_shape(model))
             stack.enter_context(self.weights.blocks.regularized_as_a_whole())

@@ -94,6 +94,7 @@ class Graph:
         masked: values that carry a mask, with the value that is their mask.
         dense, sparse: those that are plain tensors; that are tf.SparseTensor.
         output_structure: what the model returns, with numbers in the place of tensors.
+        functional: whose graph it is; None: of a model that has none.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -105,6 +106,7 @@ class Graph:
     dense: frozenset[int] = frozenset()
     sparse: frozenset[int] = frozenset()
     output_structure: Any = None
+    functional: Functional | None = None
 
     def spec(self, value: int) -> tf.TensorSpec:
         """Shape and dtype of a value, for any number of samples."""
@@ -131,12 +133,13 @@ def graph_of(model: keras.Model) -> Graph:
     functional = functional_of(model)
     if functional is None:
         raise ModelError(
-            f"{type(model).__name__} {model.name!r} cannot be cut into pipeline stages: its call "
-            "is Python code, and only a model made of a graph of layers can be cut. Write it with "
+            f"{type(model).__name__} {model.name!r} cannot be cut into pipeline stages, nor "
+            "its layers divided: its call is Python code, and only a model made of a graph of "
+            "layers can be cut. Write it with "
             "the functional interface, keras.Model(inputs, outputs), or as a keras.Sequential "
             "that begins with a keras.Input. Layers of your own inside are no obstacle."
         )
-    graph = Graph()
+    graph = Graph(functional=functional)
     numbers = {id(x): graph.new_value(x) for x in functional.inputs}
     graph.inputs = tuple(numbers.values())
     _walk(graph, functional, numbers)
@@ -147,11 +150,10 @@ def graph_of(model: keras.Model) -> Graph:
     return graph
 
 
-def standardized(model: keras.Model, graph: Graph, x: Any) -> dict[int, Any]:
+def standardized(graph: Graph, x: Any) -> dict[int, Any]:
     """What the model is given, by value of the graph. Raises ModelError if it is ragged."""
-    functional = functional_of(model)
-    assert functional is not None
-    given = dict(zip(graph.inputs, standardized_inputs(functional, x), strict=True))
+    assert graph.functional is not None
+    given = dict(zip(graph.inputs, standardized_inputs(graph.functional, x), strict=True))
     for value, tensor in given.items():
         if isinstance(tensor, tf.RaggedTensor):
             raise ModelError(

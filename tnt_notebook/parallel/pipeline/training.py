@@ -224,7 +224,7 @@ class PipelineSteps:
         inputs, y, sample_weight = {}, None, None
         if data is not None:
             x, y, sample_weight = unpack(data)
-            inputs = standardized(self._model, self._graph, x)
+            inputs = standardized(self._graph, x)
         labels = [] if phase == "predict" else [y, sample_weight]
         labels = keras.tree.map_structure(_dense, labels)
         flat = [leaf for leaf in keras.tree.flatten(labels) if leaf is not None]
