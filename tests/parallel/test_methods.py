@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import weakref
 from typing import Any
 
 import keras
@@ -277,3 +280,58 @@ def wrapped() -> str:
 
 def test_tnt_model_passes_everything_else_on(ranks):
     assert "on 2 ranks" in ranks.run(2, wrapped)[0]
+
+
+def models_in_turn() -> tuple[int, list[str]]:
+    """How many of several models of a cell are still there when nobody needs them any more."""
+    x, y = classification()
+    models, kinds = [], []
+    with tnt.distributed() as session:
+        for _ in range(3):
+            model = mlp()
+            model.fit(x, y, batch_size=32, verbose=0)
+            model.evaluate(x, y, verbose=0)
+            models.append(weakref.ref(model))
+            kinds = [run.kind for run in session.runs]
+        del model
+        gc.collect()
+        return sum(one() is not None for one in models), kinds
+
+
+def test_models_of_a_cell_go_when_nobody_needs_them(ranks):
+    # The last one is what the cell may be asked for.
+    assert ranks.run(2, models_in_turn) == [(1, ["fit", "evaluate"] * 3)] * 2
+
+
+def two_fits() -> list[str]:
+    """A fit in a thread, while another one runs."""
+    x, y = classification()
+    said, begun, done = [], threading.Event(), threading.Event()
+    second = tnt.Model(mlp())
+
+    class Waits(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            begun.set()
+            done.wait(60)
+
+    def other() -> None:
+        begun.wait(60)
+        try:
+            second.fit(x, y, verbose=0)
+        except Exception as error:
+            said.append(f"{type(error).__name__}: {error}")
+        done.set()
+
+    alone = comm.rank() > 0  # others have nobody who would call
+    thread = threading.Thread(target=done.set if alone else other)
+    thread.start()
+    tnt.Model(mlp()).fit(x, y, verbose=0, callbacks=[] if alone else [Waits()])
+    thread.join()
+    second.fit(x, y, verbose=0)  # nothing is left of the one that was refused
+    return said
+
+
+def test_a_second_call_in_a_thread_is_refused(ranks):
+    first, second = ranks.run(2, two_fits)
+    assert second == [] and len(first) == 1
+    assert first[0].startswith("ModelError: fit was called in a thread while another thread")

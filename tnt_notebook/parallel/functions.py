@@ -7,8 +7,7 @@ import functools
 import itertools
 import math
 import time
-import weakref
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -49,8 +48,9 @@ Wants = Callable[[str], Votes]
 #: batch.
 News = Callable[[keras.Model, str, Votes, int], None]
 
-#: Whose functions a model has: there are others if it is wrapped again, or trained in a cell.
-_in_place: MutableMapping[keras.Model, DistributedFunctions] = weakref.WeakKeyDictionary()
+#: Where a model keeps those that it has in place, and all that were made for it: there are others
+#: if it is wrapped again, or trained in a cell. They live as long as it does.
+_IN_PLACE, _MADE = "tnt_functions_in_place", "tnt_functions_made"
 
 
 class DistributedFunctions:
@@ -80,6 +80,7 @@ class DistributedFunctions:
         memory: float = math.inf,
     ) -> None:
         self.model = model
+        vars(model).setdefault(_MADE, []).append(self)
         self._make_room()
         self._over, self._wants, self._news, self._due_in = over, wants, news, due_in
         with tf.device("/CPU:0"):
@@ -227,7 +228,7 @@ class DistributedFunctions:
             self._put_back()
             return
         self._make_room()
-        _in_place[model] = self
+        vars(model)[_IN_PLACE] = self
         now = training.functions_of(model)
         if self._installed:  # and compile() has been called since
             self._theirs |= dict.fromkeys(training.FUNCTIONS) | {training.XLA: now[training.XLA]}
@@ -263,7 +264,7 @@ class DistributedFunctions:
         self._made = training.functions_of(model)
 
     def _make_room(self) -> None:
-        others = _in_place.get(self.model, self)
+        others = vars(self.model).get(_IN_PLACE, self)
         if others is not self:
             others.remove()
 
@@ -271,8 +272,14 @@ class DistributedFunctions:
         """Gives the model its own functions back. Those traced are kept for :meth:`install`."""
         if self._installed:
             self._installed = False
-            _in_place.pop(self.model, None)
+            vars(self.model).pop(_IN_PLACE, None)
             training.set_functions(self.model, self._theirs)
+
+    def forget(self) -> None:
+        """Gives the model its own functions back, for good."""
+        self.remove()
+        made = vars(self.model).get(_MADE, [])
+        made[:] = [functions for functions in made if functions is not self]
 
     @contextlib.contextmanager
     def removed(self) -> Iterator[None]:
@@ -289,7 +296,7 @@ class DistributedFunctions:
         self._make_room()
         self._theirs = training.functions_of(self.model)
         self._installed = True
-        _in_place[self.model] = self
+        vars(self.model)[_IN_PLACE] = self
         training.set_functions(self.model, self._made)
 
     def epoch_begins(self) -> None:

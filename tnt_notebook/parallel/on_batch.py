@@ -85,7 +85,7 @@ def _begin(session: Session, model: keras.Model, call: str, batch: Any) -> Any:
         raise DataError(f"{call} was given a batch without samples, which ranks cannot share.")
     if id(model) not in session.functions:
         prepare(session, model, call, keras.tree.map_structure(_spec, batch))
-        session.runs.append(Run(call, model))
+        session.ran(Run(call, model))
     session.functions_of(model)
     if not session.reads(model):
         return tf.constant(0, tf.int64)

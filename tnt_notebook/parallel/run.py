@@ -94,7 +94,7 @@ def fit(
         past = checkpoints.past()
         if past is not None:
             session.gather(model)
-            session.runs.append(Run("fit", model, dict(past[0].history), past[1]))
+            session.ran(Run("fit", model, dict(past[0].history), past[1]))
             return past[0]
         journal = checkpoints.journal.kept_by()
         if checkpoints.start is not None:
@@ -110,7 +110,7 @@ def fit(
     agreement.check_identical(session.over, state_of(model), "after training")
     if checkpoints is not None:
         checkpoints.end(progress.stopped)
-    session.runs.append(Run("fit", model, dict(history.history), progress.stopped))
+    session.ran(Run("fit", model, dict(history.history), progress.stopped))
     return history
 
 
@@ -135,7 +135,7 @@ def evaluate(
     logs, stopped = _without_gradients(
         session, model, keras_evaluate, "evaluate", *given, return_dict=True
     )
-    session.runs.append(Run("evaluate", model, {k: [v] for k, v in logs.items()}, stopped))
+    session.ran(Run("evaluate", model, {k: [v] for k, v in logs.items()}, stopped))
     return logs if return_dict else in_order(model, logs)
 
 
@@ -158,7 +158,7 @@ def predict(
     outputs, stopped = _without_gradients(
         session, model, keras_predict, "predict", data, verbose, steps, callbacks
     )
-    session.runs.append(Run("predict", model, stopped=stopped))
+    session.ran(Run("predict", model, stopped=stopped))
     return outputs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import tensorflow as tf
 from tnt_notebook import comm
 from tnt_notebook.comm import World, ops, stop
 from tnt_notebook.error_text import brief
-from tnt_notebook.errors import NothingToDoError
+from tnt_notebook.errors import ModelError, NothingToDoError
 from tnt_notebook.keras import distribution as by_keras
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.training import is_validation_of_fit
@@ -38,6 +39,9 @@ METHODS = {
 _ORIGINALS: dict[str, Callable[..., Any]] = {name: getattr(keras.Model, name) for name in METHODS}
 
 _current: Session | None = None
+
+#: Held by the thread that is in a call; a call may make others, as a callback does.
+_at_work = threading.RLock()
 
 #: Whether a call or a block has ended with an error here, after the last one began.
 _has_raised = False
@@ -149,6 +153,28 @@ def call(session: Session, method: str, model: keras.Model, *args: Any, **kwargs
         functions = session.functions.get(id(model))
         with functions.removed() if functions else contextlib.nullcontext():
             return original(model, *args, **kwargs)
+    with _in_one_thread(method):
+        return _over_all(session, method, model, *args, **kwargs)
+
+
+@contextlib.contextmanager
+def _in_one_thread(method: str) -> Iterator[None]:
+    """Refuses a call while another thread of this rank is in one: it would be given the other's
+    steps, and ranks could not tell apart what they exchange."""
+    if not _at_work.acquire(blocking=False):
+        raise ModelError(
+            f"{method} was called in a thread while another thread of rank {comm.rank()} is in a "
+            "call of a model over all ranks. One such call runs at a time: wait for the first, or "
+            "call the second in another cell."
+        )
+    try:
+        yield
+    finally:
+        _at_work.release()
+
+
+def _over_all(session: Session, method: str, model: keras.Model, *args: Any, **kwargs: Any) -> Any:
+    original = _ORIGINALS[method]
     whole_world()
     session.renew()
     bound = inspect.signature(original).bind(model, *args, **kwargs)

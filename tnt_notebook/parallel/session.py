@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass, field
 
 import keras
@@ -29,10 +30,14 @@ from tnt_notebook.plan.options import Pipeline
 
 @dataclass
 class Run:
-    """One finished call of ``fit``, ``evaluate`` or ``predict``."""
+    """One finished call of ``fit``, ``evaluate`` or ``predict``.
+
+    Attributes:
+        model: None where others have run since, so that it can go when nobody else needs it.
+    """
 
     kind: str
-    model: keras.Model
+    model: keras.Model | None
     history: dict[str, list[float]] = field(default_factory=dict)
     stopped: bool = False
 
@@ -42,6 +47,7 @@ class Session:
     """The life of distributed training: its models' functions, and what has run.
 
     Attributes:
+        functions: of models, by id; models keep them.
         alone: whether Keras is to work on this rank alone just now, as inside a callback.
         progress: of the call that is running.
         checkpoints, fit_checkpoints: of this run, if it keeps any; of the fit that is running.
@@ -60,7 +66,9 @@ class Session:
     runs: list[Run] = field(default_factory=list)
     alone: bool = False
     progress: Progress | None = None
-    functions: dict[int, DistributedFunctions] = field(default_factory=dict)
+    functions: MutableMapping[int, DistributedFunctions] = field(
+        default_factory=weakref.WeakValueDictionary
+    )
     checkpoints: RunCheckpoints | None = None
     fit_checkpoints: FitCheckpoints | None = None
     fit_as: FitAs = field(default_factory=FitAs)
@@ -102,7 +110,7 @@ class Session:
         says = division.says if division is not None else ()
         if self._divided.get(id(model), ()) != says and id(model) in self.functions:
             self.gather(model)
-            self.functions.pop(id(model)).remove()
+            self.functions.pop(id(model)).forget()
         self._divided[id(model)] = says
         if division is None:
             yield
@@ -189,6 +197,13 @@ class Session:
         if functions is not None and functions.holding is not None:
             functions.holding.gather(ranks)
 
+    def ran(self, run: Run) -> None:
+        """Adds a run. The last model that was trained is kept, and the last that has run."""
+        for earlier in self.runs:
+            if run.kind == "fit" or earlier.kind != "fit":
+                earlier.model = None
+        self.runs.append(run)
+
     @contextlib.contextmanager
     def reported_by(self, cell: Session) -> Iterator[None]:
         """Inside, runs belong to the session of a cell, which shows them."""
@@ -209,8 +224,8 @@ class Session:
             self.checkpoints.close()
 
     def _remove_functions(self) -> None:
-        for functions in self.functions.values():
-            functions.remove()
+        for functions in list(self.functions.values()):
+            functions.forget()
         self.functions.clear()
 
     def _wants(self, phase: str) -> Votes:
