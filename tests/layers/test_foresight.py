@@ -46,10 +46,15 @@ def trained() -> dict[str, Any]:
     _, foreseen = planned_conversions(program, estimate)
     x, y = np.ones((2 * SAMPLES, 8, 6, 2)), np.ones((2 * SAMPLES, 2))
     seen = world.traced()
-    with tnt.distributed(mesh=MESH, layouts=LAYOUTS, report=frames.append):
+    other = cnn()
+    other.compile("sgd", "mse")
+    with tnt.distributed(mesh=MESH, layouts=LAYOUTS, report=frames.append) as session:
         model.fit(x, y, batch_size=SAMPLES, verbose=0)
+        made, frame = session.functions[id(model)].exchanges, frames[-1:]
+        events = world.trace(seen)
+        other.fit(x, y, batch_size=SAMPLES, verbose=0)  # has conversions of its own
     sent = Counter[str]()
-    for one in conversions(world.trace(seen), converting()):
+    for one in conversions(events, converting(made)):
         if one.ranks:  # of sums it depends on the algorithm
             sent[one.what.partition(" for ")[2]] += one.sent
     expected = Counter[str]()
@@ -60,7 +65,7 @@ def trained() -> dict[str, Any]:
     whole = [why_whole(s, MESH) for s, w in zip(program.sites, program.ways, strict=True) if not w]
     return {
         "sent": dict(sent), "expected": {n: b for n, b in expected.items() if b},
-        "whole": whole, "frame": frames[-1] if frames else None,
+        "whole": whole, "frame": frame[0] if frame else None,
     }  # fmt: skip
 
 

@@ -38,7 +38,6 @@ MOVED_DTYPES = (
 )  # fmt: skip
 
 _scope = threading.local()
-_exchanges: dict[int, Exchange] = {}
 
 
 class Exchange(NamedTuple):
@@ -247,7 +246,7 @@ def move(
             wanted=_ends(wanted, dims),
             **address(over, channel, label),
         )
-    _exchanges[channel] = _moved(pieces, label, over)
+    _note(channel, _moved(pieces, label, over))
     run_when_ready(moved, channel)
     shape = tensor.shape.as_list()
     for dim, (begin, end) in wanted.items():
@@ -406,13 +405,25 @@ def library() -> Any:
 
 def address(over: Communicator | None, channel: int, label: str) -> dict[str, Any]:
     """How an op finds its ranks, and they each other."""
-    _exchanges[channel] = Exchange(label)
+    _note(channel, Exchange(label))
     return _address(over, channel, label)
 
 
-def exchanges() -> dict[int, Exchange]:
-    """By channel, what was last exchanged on it in a graph of this process."""
-    return dict(_exchanges)
+@contextlib.contextmanager
+def noted(exchanges: dict[int, Exchange]) -> Iterator[None]:
+    """Inside, what goes over each channel is added to ``exchanges``."""
+    before = getattr(_scope, "noted", None)
+    _scope.noted = exchanges
+    try:
+        yield
+    finally:
+        _scope.noted = before
+
+
+def _note(channel: int, exchange: Exchange) -> None:
+    exchanges: dict[int, Exchange] | None = getattr(_scope, "noted", None)
+    if exchanges is not None:
+        exchanges[channel] = exchange
 
 
 def _address(over: Communicator | None, channel: int, label: str) -> dict[str, Any]:

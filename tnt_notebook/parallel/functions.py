@@ -53,6 +53,16 @@ News = Callable[[keras.Model, str, Votes, int], None]
 _IN_PLACE, _MADE = "tnt_functions_in_place", "tnt_functions_made"
 
 
+def _noted(step: Callable[[Any], Any], exchanges: dict[int, ops.Exchange]) -> Callable[[Any], Any]:
+    """A step that says what it exchanges, when it is traced."""
+
+    def run(batch: Any) -> Any:
+        with ops.noted(exchanges):
+            return step(batch)
+
+    return run
+
+
 class DistributedFunctions:
     """Makes ``model.train_function`` and its like work on batches of ``(slice, Share)``.
 
@@ -134,7 +144,9 @@ class DistributedFunctions:
             )
         #: Whether layers run on blocks, also where the model is not trained.
         self._is_divided = ranks is not None and ranks.mesh.is_divided
-        train, test, predict = steps
+        #: By channel, what its steps exchange.
+        self.exchanges: dict[int, ops.Exchange] = {}
+        train, test, predict = (_noted(step, self.exchanges) for step in steps)
         steps = (input_timed(train, over), input_timed(test, over), predict)
         # The logs of a distributed step are those of the global batch already.
         ours = (*steps, lambda logs: self.caught_up() or logs or self._last_logs)

@@ -101,6 +101,7 @@ class Looks:
             pipelines, each alone.
         gradients_from: see :func:`~tnt_notebook.telemetry.breakdown.of_step`.
         cut: of a pipeline, the entries of a step trace that say where the model is cut.
+        exchanges: by channel, what its steps exchange, when they have been traced.
     """
 
     def __init__(
@@ -111,10 +112,11 @@ class Looks:
         gradients_from: int = 0,
         schedule: Schedule | None = None,
         cut: Mapping[str, Any] | None = None,
+        exchanges: Mapping[int, ops.Exchange] = {},
     ) -> None:
         self._over, self._phase = over, PHASES.index(phase)
         self._pipelines, self._gradients_from = pipelines, gradients_from
-        self._schedule, self._cut = schedule, cut or {}
+        self._schedule, self._cut, self._exchanged = schedule, cut or {}, exchanges
         self._seen = over.traced()
         self._end_ns: int | None = None  # of the newest step at the last look
         self._is_begun = False
@@ -146,7 +148,7 @@ class Looks:
         converted: list[Conversion] = []
         if chosen is not None:
             step, begin = steps[-1 - chosen.back], int(begins[-1 - chosen.back])
-            on_channels = converting()
+            on_channels = converting(self._exchanged)
             exchanges = self._exchanges(events, begin, int(step["end_ns"]), on_channels)
             within = (events["begin_ns"] >= begin) & (events["end_ns"] <= step["end_ns"])
             converted = conversions(events[within], on_channels)
@@ -290,11 +292,11 @@ class Looks:
         )
 
 
-def converting() -> dict[int, Converting]:
-    """The channels of conversions, as they were traced last."""
+def converting(exchanges: Mapping[int, ops.Exchange]) -> dict[int, Converting]:
+    """The channels of conversions."""
     return {
         channel: Converting(what, one.ranks, one.sent, one.received)
-        for channel, one in ops.exchanges().items()
+        for channel, one in exchanges.items()
         if (what := parsed(one.label))
     }
 

@@ -277,9 +277,12 @@ def _progress(
     over, cut = session.over, functions.pipeline
     if session.mesh is not None and cut is not None:
         ranks, gradients_from = session.mesh.lines([STAGE]), channels.GRADIENTS.first
-        looks = Looks(over, phase, ranks, gradients_from, cut.schedule, cut.described)
+        looks = Looks(
+            over, phase, ranks, gradients_from, cut.schedule, cut.described, functions.exchanges
+        )
     else:
-        looks = Looks(over, phase, [(rank,) for rank in range(over.size)])
+        each = [(rank,) for rank in range(over.size)]
+        looks = Looks(over, phase, each, exchanges=functions.exchanges)
     is_told = session.report is not None and over.rank == 0
     trained = sum(math.prod(v.shape) for v in model.trainable_variables)
     flops = forward_flops(model) if is_told else None
