@@ -158,6 +158,14 @@ def unbatched() -> None:
     tnt.Model(compiled(keras.Sequential(parts))).fit(tf.data.Dataset.range(5), verbose=0)
 
 
+def float8() -> None:
+    model = compiled(keras.Sequential([keras.Input((8,)), keras.layers.Dense(3)]))
+    model.quantize("float8")
+    x, y = classification()
+    tnt.Model(model).predict(x, verbose=0)
+    tnt.Model(model).fit(x, y, verbose=0)
+
+
 #: What is done, the kind of the error, and words of it.
 REFUSED = {
     "not compiled": (
@@ -184,6 +192,7 @@ REFUSED = {
         lambda: tnt.Model(mlp()).train_on_batch(*(part[:0] for part in classification())),
         "DataError", "without samples",
     ),
+    "float8": (float8, "ModelError", "quantized to float8"),
     "unbatched": (unbatched, "DataError", ".batch(n)"),
     "weights by hand": (lambda: fit(compiled(ByHand())), "ModelError", "apply_gradients()"),
     "weights beneath Keras": (

@@ -44,6 +44,18 @@ def optimizers_of(model: keras.Model) -> list[keras.optimizers.Optimizer]:
     return found
 
 
+def refuse_scales(model: keras.Model) -> None:
+    """Raises ModelError where training overwrites variables with what comes as their gradients."""
+    scales = [v.path for v in model.trainable_variables if v.overwrite_with_gradient]
+    if scales:
+        raise ModelError(
+            f"{scales[0]} belongs to a layer that is quantized to float8, whose scales training "
+            "sets by the largest number in a whole batch and in its gradients; ranks see a part "
+            "of a batch each. Train it without quantize('float8'), for instance with the dtype "
+            "policy mixed_bfloat16, or on one process."
+        )
+
+
 def refuse_stateful(model: keras.Model) -> None:
     """Raises ModelError where a layer needs the samples of a batch in their places."""
     stateful = [layer.name for layer in layers_within(model) if getattr(layer, "stateful", False)]

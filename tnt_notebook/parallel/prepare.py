@@ -14,7 +14,13 @@ from tnt_notebook.keras.training import build_symbolically
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.data.adapt import unpack
 from tnt_notebook.parallel.holders import distribute
-from tnt_notebook.parallel.model_state import facts, optimizers_of, refuse_stateful, state_of
+from tnt_notebook.parallel.model_state import (
+    facts,
+    optimizers_of,
+    refuse_scales,
+    refuse_stateful,
+    state_of,
+)
 from tnt_notebook.parallel.session import Session
 
 
@@ -33,6 +39,8 @@ def prepare(
     over, with_loss = session.over, not call.startswith("predict")
     if over.size > 1:
         refuse_stateful(model)
+        if call in ("fit", "train_on_batch"):
+            refuse_scales(model)
     if with_loss and not model.compiled:
         raise ModelError(
             f"The model is not compiled, so {call} has no loss and no optimizer: call "
