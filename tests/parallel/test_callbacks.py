@@ -11,10 +11,11 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tnt_notebook as tnt
 from tests.parallel.models import classification, mlp
-from tests.parallel.outcome import close, compare, train
+from tests.parallel.outcome import close, compare, same_bits, train
 from tnt_notebook import comm
 
 FIT = {"batch_size": 16, "epochs": 4, "verbose": 0}
@@ -168,3 +169,37 @@ def stop_by_clock() -> int:
 def test_a_decision_by_the_clock_is_made_once_for_all_ranks(ranks):
     steps = ranks.run(4, stop_by_clock)
     assert len(set(steps)) == 1
+
+
+def annealed(distributed: bool) -> Any:
+    """A weight of a part of the loss that a callback raises, and one that draws, as the examples of
+    generative models do."""
+    keras.utils.set_random_seed(2)
+    weight, plain = keras.Variable(0.0, trainable=False), tf.Variable(1.0, trainable=False)
+
+    def loss(y: Any, p: Any) -> Any:
+        return keras.losses.mean_squared_error(y, p) * plain + weight * keras.ops.mean(p**2, -1)
+
+    class Anneals(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            weight.assign(0.5 * (epoch + 1))
+            np.random.rand(3), tf.random.normal((2,))
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            plain.assign(1.0 / (batch + 1))
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(20, 4)).astype("float32"), draw.normal(size=(20, 3)).astype("float32")
+    ours = tnt.Model(model) if distributed else model
+    ours.fit(x, y, batch_size=8, epochs=3, shuffle=False, verbose=0, callbacks=[Anneals()])
+    return model.get_weights(), [float(np.random.rand()), float(tf.random.uniform(()))]
+
+
+def test_what_a_callback_assigns_or_draws_is_so_on_all_ranks(ranks):
+    ((alone, _),) = ranks.run(1, annealed, False)
+    (first, drawn), (second, also) = ranks.run(2, annealed, True)
+    close(first, alone)
+    same_bits(first, second)
+    assert drawn == also

@@ -80,9 +80,19 @@ def directly(
             return function(iterator)
         outputs = traced(iterator)
         graph, latest = traced.get_concrete_function(iterator), weakref.ref(iterator)
+        # In the order in which they were met, which graph.variables has not.
+        found = {id(variable.handle): variable for variable in graph.variables}
+        met = (found.get(id(outer)) for outer, _ in graph.graph.captures)
+        run.variables = [one for one in met if one is not None]  # type: ignore[attr-defined]
         return outputs
 
     return run
+
+
+def variables_of(function: Any) -> list[tf.Variable]:
+    """What a function of :func:`directly` reads or assigns, in the order in which it was traced;
+    nothing before its first call, or of others."""
+    return list(getattr(function, "variables", ()))
 
 
 def compiled_as(model: keras.Model) -> Any:

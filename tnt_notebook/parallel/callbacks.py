@@ -2,7 +2,8 @@
 
     rank 0      user's callbacks, progress bar, History      other ranks     History
                         |  stop_training, initial epoch,
-                        |  assigned variables, logs              ^
+                        |  assigned variables, logs, random      ^
+                        |  state
                         +------------- broadcast ---------------+
 
 So files are written once, and a decision that depends on the clock or on chance is made once. All
@@ -20,6 +21,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras.callbacks import Callback, CallbackList, History, ProgbarLogger
 
 from tnt_notebook.comm import World
@@ -27,7 +29,8 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.keras.tensorflow import assignments_recorded
 from tnt_notebook.keras.training import call_in_turn, initial_epoch, set_initial_epoch
-from tnt_notebook.parallel import agreement
+from tnt_notebook.parallel import agreement, seeds
+from tnt_notebook.parallel.holders import broadcast_array
 from tnt_notebook.telemetry import activities
 
 _BATCH_HOOKS = tuple(
@@ -49,7 +52,8 @@ class SharedCallbacks(CallbackList):
 
     Args:
         callbacks: what the user passed; used on rank 0 only.
-        state: variables that a callback may change.
+        state: variables of the model that a callback may change.
+        captured: all that the model's steps use, as a weight of a part of the loss.
         gather: called on every rank to make the model whole on rank 0.
         gathered_when_used: inside it, on rank 0, its argument is called before the first use of
             what is not there.
@@ -67,6 +71,7 @@ class SharedCallbacks(CallbackList):
         callbacks: Any,
         *,
         state: Callable[[], Sequence[keras.Variable]],
+        captured: Callable[[], Sequence[tf.Variable]],
         gather: Callable[[], None],
         gathered_when_used: Callable[[Callable[[], None]], contextlib.AbstractContextManager[None]],
         settle: Callable[[], None],
@@ -78,6 +83,7 @@ class SharedCallbacks(CallbackList):
         steps: int | None,
     ) -> None:
         self._over, self._state, self._watch, self._alone = over, state, watch, alone
+        self._captured = captured
         self._gather, self._gathered_when_used = gather, gathered_when_used
         self._resume, self._settle = resume, settle
         here = over.rank == 0
@@ -126,6 +132,7 @@ class SharedCallbacks(CallbackList):
             self._watch(hook, number, logs)
             return
         touched: set[int] = set()  # of TensorFlow's variables: some callbacks assign those
+        before = seeds.state() if shared and self._over.rank == 0 else None
         lengths = _lengths(self.model)
         train_function = self.model.train_function
         if hook == "on_epoch_end":
@@ -142,7 +149,8 @@ class SharedCallbacks(CallbackList):
                 "between two calls of fit instead."
             )
         if shared:
-            self._share(hook, number, touched, lengths)
+            after = None if before is None else seeds.state()
+            self._share(hook, number, touched, lengths, after if after != before else None)
         if hook == "on_epoch_end":  # with what callbacks have added, as the History has it
             added = _new_row(self.model, lengths).items()
             logs = {**logs, **{name: v for name, v in added if isinstance(v, Real)}}
@@ -153,13 +161,28 @@ class SharedCallbacks(CallbackList):
         agreement.from_rank_0(self._over, None)
         self._gather()
 
-    def _share(self, hook: str, epoch: int, touched: set[int], lengths: dict[str, int]) -> None:
-        """Brings to all ranks what rank 0's callbacks have changed."""
+    def _share(
+        self,
+        hook: str,
+        epoch: int,
+        touched: set[int],
+        lengths: dict[str, int],
+        drawn: seeds.State | None,
+    ) -> None:
+        """Brings to all ranks what rank 0's callbacks have changed.
+
+        Args:
+            drawn: the random state that they have left; None: they have drawn nothing.
+        """
         model, variables = self.model, self._state()
+        known = {id(tensor_of(variable)) for variable in variables}
+        others = [variable for variable in self._captured() if id(variable) not in known]
         changes = {
             "flags": {flag: bool(getattr(model, flag, False)) for flag in _FLAGS},
             "initial_epoch": initial_epoch(model),
             "touched": [i for i, v in enumerate(variables) if id(tensor_of(v)) in touched],
+            "others": [i for i, v in enumerate(others) if id(v) in touched],
+            "random": drawn,
             "logs": _new_row(model, lengths) if hook == "on_epoch_end" else None,
         }
         while (agreed := agreement.from_rank_0(self._over, changes)) is None:
@@ -171,6 +194,10 @@ class SharedCallbacks(CallbackList):
         set_initial_epoch(model, changes["initial_epoch"])
         for i in changes["touched"]:
             agreement.broadcast(self._over, variables[i])
+        for i in changes["others"]:
+            others[i].assign(broadcast_array(self._over, np.asarray(others[i])))
+        if changes["random"] is not None and self._over.rank != 0:
+            seeds.set_state(changes["random"])
         if self._over.rank != 0 and changes["logs"] is not None:
             model.history.on_epoch_end(epoch, changes["logs"])
 

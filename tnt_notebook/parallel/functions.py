@@ -154,6 +154,7 @@ class DistributedFunctions:
         self._theirs: dict[str, Any] = {}
         self._installed = False
         self._made: dict[str, Any] = {}
+        self._traced: dict[str, Any] = {}  # by phase
         self._compiled: Any = None
 
     @property
@@ -266,11 +267,13 @@ class DistributedFunctions:
         model.make_test_function(force=True)
         model.make_predict_function(force=True)
         train = training.directly(model, model.train_step, model.train_function)
+        self._traced = {"fit": train}
         if self._late is None:
             model.train_function = self._watched("fit", train)
         else:
             model.train_function = self._watched_late(self._late, train)
         test = training.directly(model, model.test_step, model.test_function)
+        self._traced["evaluate"] = test
         model.test_function = self._watched("evaluate", test)
         model.predict_function = self._timed(model.predict_function)
         self._made = training.functions_of(model)
@@ -322,6 +325,15 @@ class DistributedFunctions:
     def _record_step(self, phase: str, begin_ns: int, end_ns: int) -> None:
         first, self._is_first = self._is_first, False
         self._over.record_step(begin_ns, end_ns, PHASES.index(phase) | (FIRST if first else 0))
+
+    def captured(self) -> list[tf.Variable]:
+        """The variables that its steps use, in the same order on all ranks, as far as they have
+        been traced; none of a pipeline, whose ranks trace other layers each."""
+        if self.pipeline is not None:
+            return []
+        of_both = (*training.variables_of(self._traced.get("fit")),
+                   *training.variables_of(self._traced.get("evaluate")))  # fmt: skip
+        return list({id(variable): variable for variable in of_both}.values())
 
     def _watched(self, phase: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def run(iterator: Any) -> dict[str, Any]:

@@ -21,9 +21,15 @@ def broadcast_value(over: Communicator, variable: keras.Variable, root: int) -> 
     """The value on rank ``root``, on all ranks, whether they hold it or not. Collective."""
     shape, dtype = tuple(variable.shape), tf.as_dtype(variable.dtype).as_numpy_dtype
     own = np.asarray(variable.value) if over.rank == root else np.empty(shape, dtype)
+    return broadcast_array(over, own, root)
+
+
+def broadcast_array(over: Communicator, own: np.ndarray, root: int = 0) -> np.ndarray:
+    """The array of rank ``root``, on all ranks, each of which has one of that shape and dtype.
+    Collective."""
     # As bytes: the int8 of a quantized layer, and bool, travel too; nothing is added up here.
-    moved = over.broadcast(own.reshape(-1).view(np.uint8), root)
-    return moved.view(dtype).reshape(shape)
+    moved = over.broadcast(np.ascontiguousarray(own).reshape(-1).view(np.uint8), root)
+    return moved.view(own.dtype).reshape(own.shape)
 
 
 def holders_of(over: Communicator, variables: Sequence[keras.Variable]) -> list[list[int]]:

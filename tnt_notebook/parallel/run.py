@@ -244,6 +244,7 @@ def _running(
         with progress.run():
             shared = SharedCallbacks(
                 session.over, model, callbacks, state=lambda: state_of(model),
+                captured=functions.captured,
                 gather=lambda: session.gather(model, [0]),
                 gathered_when_used=functions.gathered_when_used, settle=functions.settle,
                 watch=watch, alone=session.on_this_rank_alone,
