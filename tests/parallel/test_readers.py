@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -369,3 +370,24 @@ def test_what_ranks_have_skipped_is_said_in_a_sentence():
     )
     many = skipped.told([(900, list("abcdefg")), (0, [])])
     assert many.startswith("up to 900 samples") and many.endswith(": a, b, c, d, e, 895 more")
+
+
+def test_columns_of_every_kind_are_read_exactly(tmp_path):
+    arrow, large = pyarrow, 2**53 + 1  # which float64 has not
+    columns = {
+        "whole": (arrow.array([large, None, 3], arrow.int64()), [large, 3]),
+        "list": (arrow.array([[large, 2], [3, None], [5, 6]]), [[large, 2], [5, 6]]),
+        "truth": (arrow.array([True, None, False]), [True, False]),
+        "kind": (arrow.array(["a", "b", "c"]).dictionary_encode(), [b"a", b"c"]),
+        "time": (arrow.array([1, 2, 3], arrow.timestamp("us", "UTC")), [1, 3]),
+        "price": (arrow.array([Decimal("1.25"), None, Decimal("2.5")]), [1.25, 2.5]),
+        "day": (arrow.array([7, 8, 9], arrow.date32()), [7, 9]),
+        "half": (arrow.array(np.arange(3, dtype=np.float16)), [0.0, 2.0]),
+    }
+    table = arrow.table({name: column for name, (column, _) in columns.items()})
+    pyarrow.parquet.write_table(table, tmp_path / "some.parquet")
+    for name, (_, wanted) in columns.items():
+        chosen = [name] if name in ("whole", "list", "truth", "price") else [name, "whole"]
+        rows = tnt.data.parquet(tmp_path / "some.parquet", chosen, damaged="skip")
+        found = [np.asarray(row[name]).tolist() for row in rows.as_numpy_iterator()]
+        assert found[0] == wanted[0] and found[-1] == wanted[-1], name

@@ -37,7 +37,9 @@ def parquet(
         files: a path, paths, or a pattern such as ``"train/*.parquet"``, sorted by name; all have
             the same columns.
         columns: their names; default: all. Numbers, strings, bytes, and lists of numbers that are
-            equally long in all rows. Rows with missing values count as damaged.
+            equally long in all rows. Categories are what they stand for, decimals float64; times
+            and durations int64 in the unit in which they were written, dates in days. Rows with
+            missing values count as damaged.
         shuffle: whether each epoch has all rows of all files in an order of its own. A row group
             can only be read whole, by each rank that wants a row of it; the latest stay in memory,
             up to 256 MB. Where all are more than that, say ``batch``.
@@ -178,6 +180,7 @@ def _spec(handles: Handles, group: Group, names: Sequence[str]) -> dict[str, tf.
 
 def _spec_of_column(name: str, column: Any) -> tf.TensorSpec:
     types = library("pyarrow.types", "Parquet files")
+    column = _basic(column)
     kind, shape = column.type, []
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         kind, value = kind.value_type, column[0].as_py()
@@ -195,6 +198,23 @@ def _spec_of_column(name: str, column: Any) -> tf.TensorSpec:
     )
 
 
+def _basic(column: Any) -> Any:
+    """A column as numbers or strings: categories as what they stand for, decimals as float64, times
+    and durations as whole numbers of the unit in which they were written (days of a date)."""
+    arrow = library("pyarrow", "Parquet files")
+    types = arrow.types
+    kind = column.type
+    if types.is_dictionary(kind):
+        return column.cast(kind.value_type)
+    if types.is_decimal(kind):
+        return column.cast(arrow.float64())
+    if types.is_date32(kind) or types.is_time32(kind):
+        return column.cast(arrow.int32()).cast(arrow.int64())
+    if types.is_temporal(kind):
+        return column.cast(arrow.int64())
+    return column
+
+
 def _read(
     handles: Handles, group: Group, names: Sequence[str], spec: Mapping[str, tf.TensorSpec]
 ) -> dict[str, np.ndarray]:
@@ -205,10 +225,19 @@ def _read(
 
 def _rows(column: Any, spec: tf.TensorSpec) -> np.ndarray:
     """One row each; None where a value is missing."""
-    values = column.to_numpy(zero_copy_only=False)
-    if column.null_count or spec.shape.rank or spec.dtype == tf.string:
+    column = _basic(column)
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    if spec.shape.rank and column.flatten().null_count:
+        values = column.to_pylist()  # a list that lacks a number is missing
+        missing = np.array([value is None or None in value for value in values])
+    else:
+        if column.null_count and spec.dtype != tf.string:
+            # Else whole numbers would go through float64.
+            zero = library("pyarrow", "Parquet files").scalar(0).cast(column.type)
+            column = column.fill_null(zero)
+        values = column.to_numpy(zero_copy_only=False)
+    if missing.any() or spec.shape.rank or spec.dtype == tf.string:
         rows = np.empty(len(values), object)
-        missing = column.is_null().to_numpy(zero_copy_only=False)
         for i, value in enumerate(values):
             rows[i] = None if missing[i] else value
         return rows
