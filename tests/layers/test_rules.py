@@ -105,6 +105,8 @@ MORE = {
     ],
     "numbers": [
         (lambda: L.PReLU(shared_axes=[1]), [(5, 7, 4)], [*SPACE_2D, "channels"]),
+        (lambda: L.Rescaling([1.0, 2, 3, 4, 5, 6], [0.1, 0.2, 0, 0, 0, 1]), [(5, 7, 6)],
+         [*SPACE_2D, "channels"]),
         (lambda: L.Normalization(mean=[1, 2, 3, 4], variance=[4, 3, 2, 1]), [(5, 4)],
          ["width", "channels"]),
         (lambda: L.SpatialDropout2D(0.4, seed=3), [(5, 4, 6)], [*SPACE_2D, "channels"]),

@@ -49,11 +49,36 @@ def _cut(shape: Shape, given: Shape, dim: int) -> Cut | None:
     keras.layers.Add, keras.layers.Average, keras.layers.Dropout, keras.layers.ELU,
     keras.layers.GaussianDropout, keras.layers.GaussianNoise, keras.layers.Identity,
     keras.layers.LeakyReLU, keras.layers.Maximum, keras.layers.Minimum, keras.layers.Multiply,
-    keras.layers.ReLU, keras.layers.Rescaling, keras.layers.Subtract,
+    keras.layers.ReLU, keras.layers.Subtract,
 )  # fmt: skip
 def elementwise(site: Site, parts: int) -> Iterator[Way]:
     if getattr(site.layer, "noise_shape", None) is None:
         yield from cuts(site, parts, site.divisible(site.gives[0], parts))
+
+
+def _run_rescaling(local: Local) -> list[Any]:
+    """Where numbers have their own scales, those of the block."""
+    shape, own = local.site.takes[0], {}
+    for name in ("scale", "offset"):
+        numbers = np.asarray(getattr(local.layer, name))
+        index = [slice(None)] * numbers.ndim
+        for axis, way in local.ways.items():
+            cut = way.takes[0]
+            dim = -1 if cut is None else cut.dim - (len(shape) - numbers.ndim)
+            if cut is not None and dim >= 0 and numbers.shape[dim] != 1:
+                index[dim] = slice(*local.rows(axis, shape[cut.dim]))
+        given = numbers[tuple(index)]
+        # Keras rounds numbers of Python, and not those of NumPy.
+        is_array = isinstance(getattr(local.layer, name), np.ndarray)
+        own[name] = given if is_array else given.tolist()
+    return local.plain(**own)
+
+
+@rule(keras.layers.Rescaling, run=_run_rescaling)
+def rescaling(site: Site, parts: int) -> Iterator[Way]:
+    single = not np.ndim(site.layer.scale) and not np.ndim(site.layer.offset)
+    if single or keras.config.image_data_format() == "channels_last":
+        yield from elementwise(site, parts)
 
 
 @rule(*ELEMENTWISE)
