@@ -505,3 +505,29 @@ def test_a_model_that_is_compiled_again_goes_by_its_new_loss_and_weights(ranks):
     ((losses, weights),) = ranks.run(1, thawed, None)
     for ours, found in ranks.run(2, thawed, ("first",)):
         close((ours, found), (losses, weights))
+
+
+def looked_up(distributed: bool) -> Any:
+    """Vectors of lookups, which say that they are float32 and are int64, go to the second stage; a
+    model that was not compiled predicts."""
+    keras.utils.set_random_seed(1)
+    words, numbers = keras.Input((1,), dtype="string"), keras.Input((1,), dtype="int64")
+    x = layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")(words)
+    y = layers.IntegerLookup(vocabulary=[1, 2], output_mode="count")(numbers)
+    x, y = layers.Dense(4, name="first")(x), layers.Dense(4)(y)
+    model = keras.Model([words, numbers], layers.Dense(2)(layers.Concatenate()([x, y])))
+    pipeline = tnt.Pipeline(stages=2, cut_at=["first"], micro_batches=2)
+    ours = tnt.Model(model, pipeline=pipeline) if distributed else model
+    given = tf.constant([["a"], ["b"], ["?"]] * 4), tf.constant([[1], [2], [3]] * 4, tf.int64)
+    wanted = np.arange(24, dtype="float32").reshape(12, 2) / 24
+    batches = tf.data.Dataset.from_tensor_slices((given, wanted)).batch(6)
+    before = ours.predict(batches.map(lambda x, y: (x,)), verbose=0)
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    ours.fit(batches, verbose=0)
+    return [before, *model.get_weights()]
+
+
+def test_lookups_across_a_cut_and_a_model_that_only_predicts(ranks):
+    (alone,) = ranks.run(1, looked_up, False)
+    for ours in ranks.run(2, looked_up, True):
+        close(ours, alone)

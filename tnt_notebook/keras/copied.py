@@ -19,11 +19,10 @@ class Copier:
     """
 
     def __init__(self, source: Any) -> None:
-        self._versions = source.as_graph_def().versions
-        self._definitions = {node.name: node for node in source.as_graph_def().node}
-        target = tf.compat.v1.get_default_graph()
-        share_functions(source, target)
-        self._target = target
+        definition = source.as_graph_def()
+        self._versions = definition.versions
+        self._definitions = {node.name: node for node in definition.node}
+        share_functions(source, tf.compat.v1.get_default_graph())
 
     def copy(
         self,

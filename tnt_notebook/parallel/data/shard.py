@@ -114,12 +114,15 @@ def _times(tensors: Sequence[Any], is_zipped: bool) -> tuple[tf.Tensor, dict[int
     if len(tensors) == 1 or (None not in known and len(set(known)) == 1):
         return _length(tensors[0]), {}
     fixed = {n for n in known if n is not None}
-    if fixed and not is_zipped and (None in known or len(fixed) > 1):
+    if len(fixed) > 1 and not is_zipped:
         shown = ", ".join("that of the batch" if n is None else str(n) for n in known)
         raise DataError(_WHAT_A_BATCH_IS.format(lengths=shown))
     lengths = [_length(tensor) for tensor in tensors]
     least = functools.reduce(tf.minimum, lengths)
-    fits = tf.reduce_all([length % tf.maximum(least, 1) == 0 for length in lengths])
+    if fixed and not is_zipped:  # what has a length of its own may be no batch
+        fits = tf.reduce_all([length == least for length in lengths])
+    else:
+        fits = tf.reduce_all([length % tf.maximum(least, 1) == 0 for length in lengths])
     with tf.control_dependencies(
         [tf.debugging.Assert(fits, [_WHAT_A_BATCH_IS.format(lengths="see below"), *lengths])]
     ):

@@ -59,6 +59,8 @@ def surveyed(model: keras.Model) -> Graph:
 
     run_symbolically(run, *(_without_numbers(graph, n) for n in graph.inputs))
     graph.shapes = [_shape(graph, n, values[n].shape) for n in range(len(graph.specs))]
+    for value, tensor in values.items():
+        graph.specs[value] = _with_dtype(graph.specs[value], tensor.dtype)
     masks = {n: mask_of(tensor) for n, tensor in values.items()}
     graph.masked = {n: numbers[id(mask)] for n, mask in masks.items() if mask is not None}
     graph.dense = frozenset(n for n, tensor in values.items() if isinstance(tensor, tf.Tensor))
@@ -82,6 +84,14 @@ def surveyed(model: keras.Model) -> Graph:
 def _without_numbers(graph: Graph, value: int) -> keras.KerasTensor:
     spec = graph.specs[value]
     return keras.KerasTensor((_BATCH, *spec.shape[1:]), spec.dtype, sparse=spec.sparse)
+
+
+def _with_dtype(spec: keras.KerasTensor, found: Any) -> keras.KerasTensor:
+    """With the dtype that values have: lookups say another one than they give."""
+    dtype = keras.backend.standardize_dtype(found)
+    if dtype == spec.dtype:
+        return spec
+    return keras.KerasTensor(spec.shape, dtype, sparse=spec.sparse, name=spec.name)
 
 
 def _described(mask: Any, name: str) -> keras.KerasTensor:

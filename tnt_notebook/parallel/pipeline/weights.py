@@ -140,12 +140,17 @@ class Weights:
 
     def _trained_by_each_optimizer(self) -> list[list[keras.Variable]]:
         trainable = [v for v in self._model.trainable_variables if id(v) in self._holders]
-        optimizer = self._model.optimizer
+        optimizer = self._optimizer
         if optimizer is None or not any(map(is_multi, with_inner(optimizer))):
             return [trainable]
         each = [one for one in with_inner(optimizer) if len(with_inner(one)) == 1]
         known = [{id(v) for v in trained_by(one)} for one in each]
         return [[v for v in trainable if id(v) in own] for own in known]
+
+    @property
+    def _optimizer(self) -> keras.optimizers.Optimizer | None:
+        """None of a model that was not compiled, which predicts."""
+        return getattr(self._model, "optimizer", None)
 
     def _find_holders(self) -> dict[int, tuple[int, ...]]:
         """The positions in the pipeline that have a variable of a layer, by its id."""
@@ -189,7 +194,7 @@ class Weights:
         }
         result = [(v, ranks_of[id(v)]) for v in model.variables if id(v) in ranks_of]
         everybody = [*range(self._over.size)]
-        for variable in model.optimizer.variables if model.optimizer else []:
+        for variable in self._optimizer.variables if self._optimizer else []:
             about = slot_of(variable, model.trainable_variables)
             result.append((variable, everybody if about is None else ranks_of[id(about)]))
         return result
