@@ -131,7 +131,7 @@ def test_rules(ranks, family, mesh):
 
 
 def traced(families: list[str]) -> list[list[list[str]]]:
-    keras.utils.clear_session()  # names count on from those of other tests, of which ranks had others
+    keras.utils.clear_session()  # of other tests, whose names count on, ranks have had others
     cases = [case for family in families for case in (CASES | MORE)[family]]
     return [traced_alike(Mesh(a=3), make, shapes) for make, shapes, _ in cases]
 
