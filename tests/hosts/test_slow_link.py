@@ -17,10 +17,10 @@ for how in ("replicas", "pipeline"):
     model = keras.Sequential([keras.Input((512,)), *layers])
     model.compile("sgd", "mse")
     staged = tnt.Pipeline(2, micro_batches=4, cut_at=[layers[2].name])
-    x = np.ones((256, 512), "float32")
+    x = np.ones((6 * 256, 512), "float32")
     frames = []
     with tnt.distributed(report=frames.append, pipeline=staged if how == "pipeline" else None):
-        model.fit(x, x, batch_size=256, epochs=6, verbose=0)
+        model.fit(x, x, batch_size=256, verbose=0)  # in one epoch: input is read ahead
     if frames:
         error = next(f["step_trace"]["clock_error"] for f in frames if "step_trace" in f)
         print(f"LIMIT {how} {error} {telemetry.limit_of(frames)}")
