@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import random
 import signal
 import sys
 import threading
@@ -29,6 +30,18 @@ def install(shell: Any) -> None:
     # same on all ranks, so that it is shown once.
     formatters = shell.display_formatter.formatters
     formatters["text/plain"] = _PlainText(parent=shell.display_formatter)
+
+
+def begin_alike(shell: Any, seed: int) -> None:
+    """Gives Python and NumPy a random state before the first cell, so that ranks which draw without
+    a seed, as a split of data does, draw the same. Not earlier: what starts a rank draws, too."""
+
+    def set_once(info: Any) -> None:
+        shell.events.unregister("pre_run_cell", set_once)
+        random.seed(seed)
+        np.random.seed(seed)
+
+    shell.events.register("pre_run_cell", set_once)
 
 
 class _PlainText(PlainTextFormatter):

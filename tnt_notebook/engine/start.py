@@ -49,6 +49,8 @@ class RankEngine(IPEngine):
     # Tells ipyparallel to call the application by its own name in help and configuration.
     name = "ipengine"
     nanny: Nanny | None = None
+    #: With which random state cells begin, the same on all ranks; None: of a rank that came later.
+    chance: int | None = None
 
     def init_signal(self) -> None:
         """SIGTERM ends a rank at once, and not after its cell: there is nothing to put in order."""
@@ -59,6 +61,8 @@ class RankEngine(IPEngine):
         """Called when the controller has answered: the shell exists from here on."""
         await super().complete_registration(msg, connect, maybe_tunnel)
         cell.install(self.kernel.shell)
+        if self.chance is not None:
+            cell.begin_alike(self.kernel.shell, self.chance)
         fit.install()
 
     def start_nanny(self, control_url: str) -> Any:
@@ -102,7 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
         comm.world()
         comm.survives()  # known from what is hidden now
         if options.seat is None:
-            _share_chance()
+            RankEngine.chance = _shared_chance()
         mpi.hide_launcher()
         sys.excepthook = sys.__excepthook__  # the others outlive this rank, whatever its end
     except TntError as error:
@@ -129,12 +133,10 @@ def main(arguments: list[str] | None = None) -> None:
             raise
 
 
-def _share_chance() -> None:
-    """Gives all ranks the random state of rank 0, so that cells that draw without a seed, as a
-    split of data does, draw the same on all of them. Collective."""
-    (seed,) = comm.world().broadcast(np.array([random.getrandbits(32)], np.int64))
-    random.seed(int(seed))
-    np.random.seed(int(seed))
+def _shared_chance() -> int:
+    """A number drawn by rank 0. Collective."""
+    (number,) = comm.world().broadcast(np.array([random.getrandbits(32)], np.int64))
+    return int(number)
 
 
 def _forget_guard() -> None:
