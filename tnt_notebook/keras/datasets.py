@@ -28,6 +28,9 @@ _HARMLESS = {
     "ReadVariableOp", "StatefulPartitionedCall", "VarHandleOp", "While",
 }  # fmt: skip
 
+#: Functions in Python: what they do between calls is not seen.
+OF_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
+
 
 def name_of(dataset: tf.data.Dataset) -> str:
     """What has made a dataset, as one writes it: ``"map"``, ``"from_tensor_slices"``."""
@@ -103,6 +106,11 @@ def ops_within(dataset: tf.data.Dataset) -> set[str]:
 def state_within(dataset: tf.data.Dataset) -> set[str]:
     """Those of them that keep something from call to call, or draw random numbers."""
     return {node.op for node in _stateful(dataset)}
+
+
+def makes_in_python(dataset: tf.data.Dataset) -> bool:
+    """Whether a function of it, or of what it is made from, runs in Python."""
+    return bool(ops_within(dataset) & OF_PYTHON) or any(map(makes_in_python, inputs_of(dataset)))
 
 
 def state_of_run_within(dataset: tf.data.Dataset) -> set[str]:

@@ -60,6 +60,8 @@ class SharedCallbacks(CallbackList):
         settle: called on every rank when the steps of an epoch have ended.
         watch: called on every rank after each hook, with its name, number (epoch or batch), logs.
         alone: inside it the model works on this rank alone, as callbacks expect it.
+        random: the random state that only callbacks draw from: not what threads draw from that
+            read ahead, at their own pace on each rank.
         resume: called with rank 0's callbacks, on every rank, in place of what they do when the
             first epoch begins: it had begun in an earlier process.
     """
@@ -77,6 +79,7 @@ class SharedCallbacks(CallbackList):
         settle: Callable[[], None],
         watch: Callable[[str, int, dict[str, Any]], None],
         alone: Callable[[], contextlib.AbstractContextManager[None]],
+        random: Callable[[], seeds.State],
         resume: Callable[[Sequence[Callback]], None] | None,
         verbose: Any,
         epochs: int,
@@ -85,7 +88,7 @@ class SharedCallbacks(CallbackList):
         self._over, self._state, self._watch, self._alone = over, state, watch, alone
         self._captured = captured
         self._gather, self._gathered_when_used = gather, gathered_when_used
-        self._resume, self._settle = resume, settle
+        self._resume, self._settle, self._random = resume, settle, random
         here = over.rank == 0
         super().__init__(
             callbacks if here else None, add_history=True, add_progbar=here and verbose != 0,
@@ -132,7 +135,7 @@ class SharedCallbacks(CallbackList):
             self._watch(hook, number, logs)
             return
         touched: set[int] = set()  # of TensorFlow's variables: some callbacks assign those
-        before = seeds.state() if shared and self._over.rank == 0 else None
+        before = self._random() if shared and self._over.rank == 0 else None
         lengths = _lengths(self.model)
         train_function = self.model.train_function
         if hook == "on_epoch_end":
@@ -149,7 +152,7 @@ class SharedCallbacks(CallbackList):
                 "between two calls of fit instead."
             )
         if shared:
-            after = None if before is None else seeds.state()
+            after = None if before is None else self._random()
             self._share(hook, number, touched, lengths, after if after != before else None)
         if hook == "on_epoch_end":  # with what callbacks have added, as the History has it
             added = _new_row(self.model, lengths).items()

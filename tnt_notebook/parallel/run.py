@@ -17,7 +17,7 @@ import keras
 from tnt_notebook.comm import channels
 from tnt_notebook.keras.adapters import without_validation_split
 from tnt_notebook.keras.training import in_order
-from tnt_notebook.parallel import activity, agreement
+from tnt_notebook.parallel import activity, agreement, seeds
 from tnt_notebook.parallel.callbacks import SharedCallbacks
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
@@ -99,7 +99,9 @@ def fit(
         journal = checkpoints.journal.kept_by()
         if checkpoints.start is not None:
             initial_epoch = checkpoints.start.place.epoch
-    running = _running(session, model, "fit", train, callbacks, verbose, epochs, steps, checkpoints)
+    running = _running(
+        session, model, "fit", train, callbacks, verbose, epochs, steps, checkpoints, validation
+    )
     with running as (progress, shared), functions.finalized(), journal:
         history = keras_fit(
             model, train, epochs=epochs, verbose=0, callbacks=shared, validation_data=validation,
@@ -217,8 +219,10 @@ def _running(
     epochs: int,
     steps: int | None,
     checkpoints: FitCheckpoints | None = None,
+    validation: Sharded | None = None,
 ) -> Iterator[tuple[Progress, SharedCallbacks]]:
     """Around Keras's loop, of a model whose functions are in place."""
+    by_python = any(each.is_made_by_python for each in (data, validation) if each is not None)
     functions = session.functions[id(model)]
     progress = _progress(session, model, functions, phase, data, epochs, steps)
     start = checkpoints and checkpoints.start
@@ -248,6 +252,7 @@ def _running(
                 gather=lambda: session.gather(model, [0]),
                 gathered_when_used=functions.gathered_when_used, settle=functions.settle,
                 watch=watch, alone=session.on_this_rank_alone,
+                random=seeds.state_of_operations if by_python else seeds.state,
                 resume=checkpoints.resume if checkpoints and start else None,
                 verbose=0 if session.quiet and verbose == "auto" else verbose, epochs=epochs,
                 steps=steps,

@@ -34,8 +34,12 @@ def seed_tensorflow() -> None:
 
 def state() -> State:
     """The random state of this process, values for JSON."""
-    operations = _encoded(random_state())
-    return {**state_of_input(), "seed": random_seed(), "tensorflow": operations}
+    return {**state_of_input(), **state_of_operations()}
+
+
+def state_of_operations() -> State:
+    """The part of it that TensorFlow draws from."""
+    return {"seed": random_seed(), "tensorflow": _encoded(random_state())}
 
 
 def state_of_input() -> State:
@@ -47,9 +51,10 @@ def state_of_input() -> State:
 def set_state(state: State, anew: bool = False) -> None:
     """Makes a random state, or a part of it, that of this process. ``anew``: also where the seed is
     the same TensorFlow forgets what was drawn with it."""
-    random.setstate(_decoded(state["python"]))
-    name, keys, *rest = state["numpy"]
-    np.random.set_state((name, _numbers(keys), *rest))
+    if "python" in state:
+        random.setstate(_decoded(state["python"]))
+        name, keys, *rest = state["numpy"]
+        np.random.set_state((name, _numbers(keys), *rest))
     if "tensorflow" in state:
         set_random_state(state["seed"], _decoded(state["tensorflow"]), anew)
 

@@ -24,6 +24,7 @@ from tnt_notebook.keras.adapters import (
     numpy_arrays,
     py_dataset_of,
 )  # fmt: skip
+from tnt_notebook.keras.datasets import makes_in_python
 from tnt_notebook.parallel.data.blocks import Blocks, InBlocks, cut_blocks, gathered_block
 from tnt_notebook.parallel.data.fingerprints import (
     fingerprint_of_arrays,
@@ -142,6 +143,14 @@ class Sharded(DataAdapter):
         self.dataset, self.element, self.adapter = dataset, element, adapter
         self.without, self.reading, self.in_blocks = without, reading, in_blocks
         self.fingerprint = fingerprint
+
+    @property
+    def is_made_by_python(self) -> bool:
+        """Whether functions in Python make its batches, ahead of the steps and in threads of their
+        own."""
+        if is_of_tf_data(self.adapter):
+            return makes_in_python(self.adapter.get_tf_dataset())
+        return not is_of_arrays(self.adapter)
 
     def get_tf_dataset(self) -> tf.data.Dataset:
         return self.dataset

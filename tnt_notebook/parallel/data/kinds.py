@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from tnt_notebook.keras.datasets import (
+    OF_PYTHON,
     inputs_of,
     name_of,
     number_of,
@@ -27,9 +28,6 @@ from tnt_notebook.keras.datasets import (
     state_of_run_within,
     state_within,
 )  # fmt: skip
-
-#: Functions in Python: what they do between calls is not seen.
-_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 
 class Keeps(enum.Enum):
@@ -104,7 +102,7 @@ def obstacle(mapped: tf.data.Dataset) -> str:
     state, calls = state_of_run_within(mapped), number_of(mapped, "num_parallel_calls")
     if not state:
         return ""
-    if state <= _PYTHON:
+    if state <= OF_PYTHON:
         # Which sample is computed when is open if several are at a time.
         return "" if calls not in (None, 1) else "map calls Python, one sample after the other"
     drawn = any("Random" in op for op in state)
