@@ -115,8 +115,9 @@ MODELS: dict[str, Callable[[], keras.Model]] = {
 
 def trained(name: str, alone: bool) -> tuple[list[np.ndarray], list[float], list[str]]:
     """Variables after some steps, the last logs, and ops without a rule. Runs on ranks."""
-    floatx = keras.config.floatx()
+    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")  # which remembers floatx where it was asked before
     try:
         keras.utils.set_random_seed(1)
         model = MODELS[name]()
@@ -139,6 +140,7 @@ def trained(name: str, alone: bool) -> tuple[list[np.ndarray], list[float], list
         return values, [float(logs[key]) for key in sorted(logs)], step.without_rule
     finally:
         keras.config.set_floatx(floatx)
+        keras.config.set_dtype_policy(policy)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tnt_notebook.comm import ops, world
 from tnt_notebook.parallel.graph.emission import Here
 from tnt_notebook.parallel.graph.layouts import Rows
-from tnt_notebook.parallel.graph.step import run_together
+from tnt_notebook.parallel.graph.step import Given, run_together
 
 
 def uneven(seed: int, rows: int, size: int) -> list[int]:
@@ -36,10 +36,10 @@ class OnAllRanks:
         @tf.function(autograph=False, input_signature=[*specs, here])
         def together(*given: tf.Tensor) -> Any:
             *batch, numbers = given
-            layouts = [Rows(0)] * len(batch)
+            given = [Given(each, Rows(0)) for each in batch]
             with ops.channels():
-                result, decisions = run_together(
-                    self._traced, batch, layouts, Here(*tf.unstack(numbers)), world()
+                result, _, decisions = run_together(
+                    self._traced, given, Here(*tf.unstack(numbers)), world()
                 )
             self.without_rule = [each.op.type for each in decisions if not each.has_rule]
             return result

@@ -25,7 +25,7 @@ from tnt_notebook.comm.channels import GRAPH, Range
 from tnt_notebook.comm.communicator import Communicator
 from tnt_notebook.comm.current import world
 from tnt_notebook.errors import CommunicationError
-from tnt_notebook.keras.tensorflow import run_independently
+from tnt_notebook.keras.tensorflow import is_independent, run_independently
 from tnt_notebook.telemetry.events import EVENT_KINDS
 
 #: dtypes that can be reduced.
@@ -468,6 +468,25 @@ def run_when_ready(made: tf.Tensor | tf.Operation, channel: int) -> None:
     op = made if isinstance(made, tf.Operation) else made.op
     graph.add_to_collection(_collection(channel), op)
     run_independently(op)
+
+
+def channel_of(op: tf.Operation) -> int | None:
+    """The channel of an exchange in a graph; None: it is none."""
+    attributes = {attribute.name for attribute in op.op_def.attr}
+    return op.get_attr("channel") if {"world", "group", "channel"} <= attributes else None
+
+
+def earlier_than(op: tf.Operation) -> list[tf.Operation]:
+    """What a copy of an exchange has to wait for, in the graph that is traced."""
+    channel = channel_of(op)
+    return [] if channel is None else _earlier(channel)
+
+
+def copied(op: tf.Operation) -> None:
+    """An op of the graph that is traced is a copy, of an exchange perhaps: see run_when_ready."""
+    channel = channel_of(op)
+    if channel is not None and is_independent(op):
+        run_when_ready(op, channel)
 
 
 def _earlier(channel: int) -> list[tf.Operation]:

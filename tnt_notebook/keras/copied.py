@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework import attr_value_pb2, graph_pb2
 
 from tnt_notebook.keras.tensorflow import share_functions
 
@@ -63,6 +63,32 @@ class Copier:
             graph, input_map=mapped, return_elements=[op.name for op in operations], name="step"
         )
         return list(made)
+
+
+#: The attribute of an op that says what it is for: graphs of gradients and of loops keep it.
+_MARK = "_tnt_mark"
+
+
+def marked(tensors: Sequence[tf.Tensor], mark: str) -> list[tf.Tensor]:
+    """The same tensors, of an op that has a mark."""
+    outputs: list[tf.Tensor] = tf.raw_ops.IdentityN(input=list(tensors))
+    outputs[0].op._set_attr(_MARK, attr_value_pb2.AttrValue(s=mark.encode()))
+    return outputs
+
+
+def mark_of(op: tf.Operation) -> str:
+    """The mark of an op; empty: it has none."""
+    value: bytes = op.node_def.attr[_MARK].s if op.type == "IdentityN" else b""
+    return value.decode()
+
+
+def kept_alive(traced: Any) -> None:
+    """Keeps what was traced for as long as there is the graph that is being traced, which has
+    copies of its ops, and uses its variables."""
+    graph = tf.compat.v1.get_default_graph()
+    graph.add_to_collection("tnt_traced", traced)  # functions in Python, too
+    for variable in traced.graph.variables:
+        graph.watch_variable(variable)
 
 
 def captured(graph: Any) -> Iterable[tuple[Any, tf.Tensor]]:

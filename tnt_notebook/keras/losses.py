@@ -50,6 +50,20 @@ def moments_replaced(moments: Callable[..., Any]) -> contextlib.AbstractContextM
     return replaced(nn, "_compute_moments_sync", lambda _, *given: moments(*given))
 
 
+def statistics_replaced(
+    statistics: Callable[..., Any],
+) -> contextlib.AbstractContextManager[None]:
+    """Inside, batch normalization that is not synchronized has mean and variance of a batch from
+    ``statistics(compute, inputs, mask)``, where ``compute`` is what the layer does."""
+
+    def moments(own: Callable[..., Any], layer: Any, inputs: Any, mask: Any) -> Any:
+        if layer.synchronized:
+            return own(layer, inputs, mask)
+        return statistics(lambda x, mask=None: own(layer, x, mask), inputs, mask)
+
+    return replaced(keras.layers.BatchNormalization, "_moments", moments)
+
+
 def own_losses(layer: keras.Layer) -> list[Any]:
     """What a layer's last call has added to the loss, its sublayers' included: activity
     regularization (in Keras 3.10 summed over the samples, in 3.15 their mean) and ``add_loss``. The

@@ -42,6 +42,11 @@ def share_functions(source: Any, target: Any) -> None:
         target._add_function_recursive(function)
 
 
+def is_independent(op: tf.Operation) -> bool:
+    """Whether :func:`run_independently` was told of an op, or of what it is a copy of."""
+    return bool(op.node_def.attr["_independent_side_effects"].b)
+
+
 def run_independently(made: tf.Tensor | tf.Operation) -> None:
     """Takes an op out of the order of a tf.function: there, ops with side effects wait for the one
     that was traced before them. It still runs before its function returns."""

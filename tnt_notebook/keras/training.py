@@ -122,6 +122,11 @@ def in_python(logs: Mapping[str, Any]) -> dict[str, Any]:
     return pythonify_logs(logs)
 
 
+def logs_of_epoch(model: keras.Model, logs: Any) -> Any:
+    """What Keras makes of the logs of the last step: results of metrics, where it has all."""
+    return type(model)._get_metrics_result_or_logs(model, logs)
+
+
 def initial_epoch(model: keras.Model) -> int:
     """The epoch at which ``fit`` begins; a BackupAndRestore changes it."""
     return model._initial_epoch

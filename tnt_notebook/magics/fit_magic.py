@@ -10,7 +10,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from tnt_notebook.choices import EXCHANGES, ON_FAILURE, split_exchange
+from tnt_notebook.choices import BATCH_NORM, EXCHANGES, ON_FAILURE, split_exchange
 from tnt_notebook.errors import MeshError, ScheduleError
 from tnt_notebook.magics.mesh_options import given_layouts, mesh_arguments
 from tnt_notebook.magics.numbering import numbered
@@ -42,6 +42,11 @@ def _listing_exchanges(magic: Callable[..., None]) -> Callable[..., None]:
 )
 @argument("--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time")
 @argument("--exchange", metavar="NAME[:OPTION=VALUE,...]", help=_EXCHANGE)
+@argument(
+    "--batch-norm",
+    choices=BATCH_NORM,
+    help="whose samples batch norm takes its statistics of: the rank's (default), or all",
+)
 @argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
 @pipeline_arguments()
 @mesh_arguments
@@ -108,7 +113,7 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
     check_name(arguments.name)
     options: dict[str, Any] = {
         name: value
-        for name in ("bucket_mb", "timeout", "exchange")
+        for name in ("bucket_mb", "timeout", "exchange", "batch_norm")
         if (value := getattr(arguments, name)) is not None
     }
     if arguments.exchange is not None:

@@ -10,6 +10,8 @@ Each rank changes it by its part of the batch. What one process would have is, b
 ``same``   what every rank has: a count of steps, say. Nothing is exchanged
 =========  ========================================================================================
 
+So it is where ranks do not run a step together: there nothing has to be combined.
+
 Ranks that have no samples of a batch add nothing, and are not asked for their largest or smallest.
 """
 

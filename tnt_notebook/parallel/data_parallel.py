@@ -19,11 +19,14 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, channels, ops
 from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel import together
 from tnt_notebook.parallel.changes import changes_of
 from tnt_notebook.parallel.combine import combine_changes
 from tnt_notebook.parallel.data import Share, samples_of
 from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.apart import where
+from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.interpose import (
     drawn_apart,
     gate,
@@ -31,7 +34,7 @@ from tnt_notebook.parallel.interpose import (
     recorded_assignments,
 )  # fmt: skip
 from tnt_notebook.parallel.late_logs import LateLogs
-from tnt_notebook.parallel.logs import global_logs
+from tnt_notebook.parallel.logs import global_logs, head_of, news_of
 from tnt_notebook.parallel.pool import Pool
 from tnt_notebook.parallel.step import NEWS, Setting, Step
 
@@ -61,6 +64,8 @@ def train_step(
         data, share = batch
         step = setting.step(model, Share(*share))
         with ops.channels(channels.TRAINING):
+            if late is None and states is None and together.is_possible(data):
+                return as_one(step, data)
             with interposed(step):
                 logs = checked_logs(own_step(data))
             check_exchanged(step)
@@ -76,7 +81,23 @@ def train_step(
                 return global_logs(step, logs, of_metrics, setting.votes)
             return late.of_step(step, logs, of_metrics)
 
+    def as_one(step: Step, data: Any) -> dict[str, Any]:
+        logs = _as_one(step, own_step, data, setting.votes)
+        if step.exchange != Allreduce():
+            check_exchanged(step)
+        step.kept.count()
+        return logs
+
     return run if setting.over.size > 1 else run_alone
+
+
+def _as_one(
+    step: Step, own_step: Callable[[Any], Any], data: Any, votes: tf.Variable
+) -> dict[str, Any]:
+    """The step of one process, which ranks run together."""
+    head = head_of(step.share, votes)
+    logs, (sums,) = together.run(step, lambda batch: checked_logs(own_step(batch)), data, head)
+    return {**logs, NEWS: news_of(step, tf.unstack(sums))}
 
 
 def test_step(
@@ -92,6 +113,8 @@ def test_step(
         data, share = batch
         step = setting.step(model, Share(*share))
         with ops.channels(channels.EVALUATION):
+            if together.is_possible(data):
+                return _as_one(step, own_step, data, setting.votes)
             with interposed(step):
                 logs = checked_logs(own_step(data))
             of_metrics, others = changes_of(step, own_step, data, tried)
@@ -127,6 +150,8 @@ def predict_step(
         data, share = batch
         step = setting.step(model, Share(*share))
         with ops.channels(channels.PREDICTION):
+            if together.is_possible(data):
+                return together.run(step, lambda batch: _checked(own_step(batch)), data)[0]
             # Random numbers are those of one process, not of a rank.
             with recorded_assignments(step.record), drawn_apart(0, step.drawn):
                 outputs = own_step(data)
@@ -136,6 +161,12 @@ def predict_step(
             )
 
     return run if setting.over.size > 1 else own_step
+
+
+def _checked(outputs: Any) -> Any:
+    for output in tf.nest.flatten(outputs):
+        check_gathered(output)
+    return outputs
 
 
 def rows_of_all(output: tf.Tensor, share: Share, over: Communicator) -> tf.Tensor:
@@ -148,6 +179,12 @@ def rows_of_all(output: tf.Tensor, share: Share, over: Communicator) -> tf.Tenso
 
 
 def gather_rows(output: tf.Tensor, over: Communicator) -> tf.Tensor:
+    check_gathered(output)
+    return ops.allgather(output, label="allgather of predictions", over=over)
+
+
+def check_gathered(output: Any) -> None:
+    """Raises ModelError for predictions that cannot be brought to all ranks."""
     if isinstance(output, (tf.RaggedTensor, tf.SparseTensor)):
         raise ModelError(
             "Predictions that are ragged or sparse cannot be gathered from the ranks: let the "
@@ -157,7 +194,6 @@ def gather_rows(output: tf.Tensor, over: Communicator) -> tf.Tensor:
         raise ModelError(
             f"Predictions of dtype {output.dtype.name} cannot be gathered from the ranks."
         )
-    return ops.allgather(output, label="allgather of predictions", over=over)
 
 
 def check_exchanged(step: Step) -> None:
@@ -166,7 +202,7 @@ def check_exchanged(step: Step) -> None:
     if trainable and not step.exchanged:
         raise ModelError(
             "train_step passes no gradient to a keras optimizer, so there is nothing that the "
-            "ranks could exchange, and each would train its own model. Use the apply() or "
+            f"exchange {name_of(step.exchange)} could work on. Use the apply() or "
             "apply_gradients() of a keras.optimizers.Optimizer."
         )
 

@@ -20,6 +20,7 @@ from tnt_notebook.keras import training
 from tnt_notebook.keras.absent import brought_when_used, is_lazy
 from tnt_notebook.keras.optimizers import trained_by
 from tnt_notebook.parallel import agreement, data_parallel
+from tnt_notebook.parallel.data import unzipped
 from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.kept import Kept
 from tnt_notebook.parallel.exchange.named import name_of
@@ -53,10 +54,14 @@ News = Callable[[keras.Model, str, Votes, int], None]
 _IN_PLACE, _MADE = "tnt_functions_in_place", "tnt_functions_made"
 
 
-def _noted(step: Callable[[Any], Any], exchanges: dict[int, ops.Exchange]) -> Callable[[Any], Any]:
+def _noted(
+    step: Callable[[Any], Any], exchanges: dict[int, ops.Exchange], in_parts: bool
+) -> Callable[[Any], Any]:
     """A step that says what it exchanges, when it is traced."""
 
     def run(batch: Any) -> Any:
+        if in_parts and type(batch) is tuple:
+            batch = (unzipped(batch[0]), *batch[1:])
         with ops.noted(exchanges):
             return step(batch)
 
@@ -73,6 +78,7 @@ class DistributedFunctions:
         ranks: the mesh along whose axes stages lie and layers are divided; None: there is none.
         layouts: of layers, as far as they are asked for.
         memory: bytes that a rank of a mesh without stages may need.
+        batch_norm: whose samples statistics of batch norm are of: ``"rank"`` or ``"whole"``.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class DistributedFunctions:
         ranks: MeshRanks | None = None,
         layouts: Wanted | None = None,
         memory: float = math.inf,
+        batch_norm: str = "rank",
     ) -> None:
         self.model = model
         vars(model).setdefault(_MADE, []).append(self)
@@ -112,7 +119,15 @@ class DistributedFunctions:
                 f"The exchange {name_of(exchange)} lets ranks train weights of their own, so it "
                 f"needs ranks that have the whole model: take it without {in_parts}."
             )
-        self.setting = setting = Setting(over, exchange, self._votes, Kept(model.variables))
+        if batch_norm == "whole" and (in_parts or self._late or self._states):
+            where = in_parts or f"the exchange {name_of(exchange)}"
+            raise ModelError(
+                f"batch_norm='whole' is not possible with {where}: its ranks do not run a step "
+                "together. Leave it out, or make layers with synchronized=True where that is known."
+            )
+        self.setting = setting = Setting(
+            over, exchange, self._votes, Kept(model.variables), batch_norm=batch_norm
+        )
         if in_parts and exchange.has_owners:
             raise ModelError(
                 f"The exchange {name_of(exchange)} needs ranks that have the whole model: take it "
@@ -146,16 +161,24 @@ class DistributedFunctions:
         self._is_divided = ranks is not None and ranks.mesh.is_divided
         #: By channel, what its steps exchange.
         self.exchanges: dict[int, ops.Exchange] = {}
-        train, test, predict = (_noted(step, self.exchanges) for step in steps)
+        train, test, predict = (_noted(step, self.exchanges, bool(in_parts)) for step in steps)
         steps = (input_timed(train, over), input_timed(test, over), predict)
-        # The logs of a distributed step are those of the global batch already.
-        ours = (*steps, lambda logs: self.caught_up() or logs or self._last_logs)
+        ours = (*steps, self._logs_of_epoch)
         self._ours = dict(zip(training.STEPS, ours, strict=True))
         self._theirs: dict[str, Any] = {}
         self._installed = False
         self._made: dict[str, Any] = {}
         self._traced: dict[str, Any] = {}  # by phase
         self._compiled: Any = None
+
+    def _logs_of_epoch(self, logs: Any) -> Any:
+        """Of the logs of the last step of an epoch, or of an evaluation, those of all of it."""
+        if caught_up := self.caught_up():
+            return caught_up
+        in_parts = self.pipeline is not None or self.mesh is not None
+        if in_parts or not logs:
+            return logs or self._last_logs
+        return training.logs_of_epoch(self.model, logs)
 
     @property
     def holding(self) -> Holding | Weights | MeshWeights | None:
@@ -420,8 +443,16 @@ class DistributedFunctions:
                 exchange.settle(self._no_step(), list(setting.applied.values()))
 
     def seen(self) -> str:
-        """What the exchange has found out on this rank while training, in words for the view."""
-        return self.setting.exchange.seen(self._no_step())
+        """What was found out of training on this rank, in words for the view."""
+        told = self.setting.told
+        said = [self.setting.exchange.seen(self._no_step())]
+        if self.setting.batch_norm == "whole":
+            said.append("batch norm of the whole batch")
+        if told:
+            most = max(told, key=told.__getitem__)
+            others = f" and {len(told) - 1} more" if len(told) > 1 else ""
+            said.append(f"samples are gathered for {most}{others}, {sum(told.values())} B each")
+        return "; ".join(filter(None, said))
 
     def _no_step(self) -> ExchangeStep:
         """What an exchange is told outside of steps."""

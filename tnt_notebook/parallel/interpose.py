@@ -26,12 +26,13 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.errors import ModelError
-from tnt_notebook.keras.losses import moments_replaced, reduction_replaced
+from tnt_notebook.keras.losses import moments_replaced, reduction_replaced, statistics_replaced
 from tnt_notebook.keras.optimizers import classes_with_own_apply, trained_by
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.tensorflow import is_recorded
 from tnt_notebook.parallel.exchange import Applied, Apply
 from tnt_notebook.parallel.exchange.named import name_of
+from tnt_notebook.parallel.graph.marks import for_exchange, of_own_samples
 from tnt_notebook.parallel.losses import global_reduction
 from tnt_notebook.parallel.norm import global_moments
 from tnt_notebook.parallel.step import Step, traced_as
@@ -55,6 +56,16 @@ def interposed(step: Step) -> Iterator[None]:
         interposed_losses(step),
         moments_replaced(global_moments(step)),
     ):
+        yield
+
+
+@contextlib.contextmanager
+def as_one(step: Step) -> Iterator[None]:
+    """Inside, a step is traced that ranks run together: of the functions above only the second is
+    replaced, unless batch norm is to have statistics of a rank's own samples.
+    """
+    by_rank = statistics_replaced(of_own_samples)
+    with gate(step), by_rank if step.batch_norm == "rank" else contextlib.nullcontext():
         yield
 
 
@@ -109,7 +120,7 @@ def _exchange_first(
 ) -> Any:
     if step.applying:  # an optimizer inside another, as in LossScaleOptimizer
         return apply(optimizer, grads, trainable_variables)
-    grads = list(grads)
+    grads = [for_exchange(g) if step.as_one and g is not None else g for g in grads]
     variables = trained_by(optimizer) if trainable_variables is None else list(trainable_variables)
     if len(variables) != len(grads):
         return apply(optimizer, grads, trainable_variables)  # which says so

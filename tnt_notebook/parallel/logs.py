@@ -14,6 +14,7 @@ import tensorflow as tf
 from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.errors import DifferentDataError
 from tnt_notebook.parallel.combine import Change, Part, assign, summand
+from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.data.shard import MODULUS
 from tnt_notebook.parallel.step import NEWS, Step
 
@@ -34,12 +35,24 @@ def global_logs(
     share, changed = step.share, {id(v) for v in step.assigned}
     of_metrics = results(step.model, logs, changed)
     others = {name: value for name, value in logs.items() if name not in of_metrics}
-    head = [*marks_of(share.fingerprint), *tf.unstack(votes)]
+    head = tf.unstack(head_of(share, votes)[0])
     (mark, square, *votes_of_all), means = summed(step.part, head, changes, others, step.scale)
-    same = same_data([mark, square], step.over.size)
-    news = tf.stack([tf.cast(share.total, tf.float64), *votes_of_all, same])
+    news = news_of(step, [mark, square, *votes_of_all])
     found = {**results(step.model, logs, changed), **means}
     return {**{name: found[name] for name in logs}, NEWS: news}
+
+
+def head_of(share: Share, votes: tf.Variable) -> list[tf.Tensor]:
+    """What a rank tells the others beside its logs, a vector of float64."""
+    head = [*marks_of(share.fingerprint), *tf.unstack(votes)]
+    return [tf.stack([tf.cast(value, tf.float64) for value in head])]
+
+
+def news_of(step: Step, sums: Sequence[tf.Tensor]) -> tf.Tensor:
+    """What :data:`NEWS` is, of the sums over ranks of :func:`head_of`."""
+    mark, square, *votes = sums
+    same = same_data([mark, square], step.over.size)
+    return tf.stack([tf.cast(step.share.total, tf.float64), *votes, same])
 
 
 def summed(

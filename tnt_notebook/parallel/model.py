@@ -43,6 +43,9 @@ class Model:
         checkpoint: keeps the state of training, and goes on from it; see ``tnt.Checkpoint``.
         memory_limit: what a rank of a mesh may need for the model, in bytes or as ``"4GB"``;
             layouts are found that keep to it. Default: no limit.
+        batch_norm: whose samples the statistics of ``BatchNormalization`` are of in training:
+            those of the ``"rank"``, or of the ``"whole"`` batch, as on one process, which costs two
+            messages a layer. Layers with ``synchronized=True`` have the latter in any case.
 
     Raises:
         CheckpointError: the folder of checkpoints cannot be used, or holds another run.
@@ -69,6 +72,7 @@ class Model:
         layouts: Layouts | None = None,
         checkpoint: Checkpoint | None = None,
         memory_limit: int | str | None = None,
+        batch_norm: str = "rank",
     ) -> None:
         if isinstance(model, Model):
             model = model.keras_model
@@ -79,13 +83,13 @@ class Model:
             )
         session = Session(
             whole_world(), exchange_of(exchange, bucket_mb), pipeline, mesh, layouts or {},
-            memory_limit=memory_limit,
+            memory_limit=memory_limit, batch_norm=batch_norm,
         )  # fmt: skip
         seeds.synchronise(session.over)
         if checkpoint is not None:
             session.checkpoints = RunCheckpoints(session.over, checkpoint)
         asked = (exchange, bucket_mb, pipeline, mesh, layouts, checkpoint, memory_limit)
-        has_options = any(option is not None for option in asked)
+        has_options = any(option is not None for option in asked) or batch_norm != "rank"
         vars(self).update(keras_model=model, _session=session, _has_options=has_options)
         weakref.finalize(self, session.close)
 

@@ -1,9 +1,10 @@
 """``tnt.ops``: what a training step of one's own says to see the samples of all ranks.
 
-A step that looks at the batch as a whole, such as a contrastive loss against all other samples,
-would see the slice of its rank only. These functions give it the whole, with gradients that are
-those of one process. On one process, and outside of training on ranks, they are the plain functions
-of TensorFlow::
+Where ranks run a step together it needs none of this: the step sees all samples, and these are the
+plain functions of TensorFlow, as on one process and outside of training. Where each rank trains on
+its slice (see "What is promised"), a step that looks at the batch as a whole, such as a contrastive
+loss against all other samples, would see the slice of its rank only. These functions give it the
+whole, with gradients that are those of one process::
 
     def train_step(self, data):
         with tf.GradientTape() as tape:

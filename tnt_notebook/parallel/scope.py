@@ -59,6 +59,7 @@ def distributed(
     mesh: Mesh | None = None,
     layouts: Layouts | None = None,
     memory_limit: int | str | None = None,
+    batch_norm: str = "rank",
     timeout: float | None = None,
     quiet: bool = True,
     checkpoint: Checkpoint | None = None,
@@ -75,6 +76,7 @@ def distributed(
             least.
         memory_limit: what a rank of a mesh may need for the model, in bytes or as ``"4GB"``;
             layouts are found that keep to it. Default: no limit.
+        batch_norm: whose samples statistics of batch norm are of, see ``tnt.Model``.
         timeout: seconds that ranks wait for one message.
         quiet: whether ``verbose="auto"`` prints nothing (there is a live view).
         checkpoint: keeps the state of training, and goes on from it; see ``tnt.Checkpoint``.
@@ -92,7 +94,7 @@ def distributed(
         over.set_timeout(timeout)
     session = Session(
         over, exchange_of(exchange, bucket_mb), pipeline, mesh, layouts or {}, report, quiet,
-        memory_limit=memory_limit,
+        memory_limit=memory_limit, batch_norm=batch_norm,
     )  # fmt: skip
     outer, _current = _current, session
     try:

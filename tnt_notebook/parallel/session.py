@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import keras
 
+from tnt_notebook.choices import BATCH_NORM
 from tnt_notebook.comm import World, stop
 from tnt_notebook.errors import MeshError
 from tnt_notebook.parallel.by_distribution import Division
@@ -54,6 +55,7 @@ class Session:
         fit_as: what to change about each fit.
         division: what a distribution of Keras says, during a call for which one is set.
         memory_limit: what a rank of a mesh may need, in bytes or as ``"4GB"``; None: no limit.
+        batch_norm: whose samples statistics of batch norm are of: ``"rank"`` or ``"whole"``.
     """
 
     over: World
@@ -74,8 +76,11 @@ class Session:
     fit_as: FitAs = field(default_factory=FitAs)
     division: Division | None = None
     memory_limit: int | str | None = None
+    batch_norm: str = "rank"
 
     def __post_init__(self) -> None:
+        if self.batch_norm not in BATCH_NORM:
+            raise ValueError(f"batch_norm is 'rank' or 'whole', not {self.batch_norm!r}")
         self._generation = self.over.generation
         self._ranks: dict[Mesh, MeshRanks] = {}
         self._divided: dict[int, tuple[str, ...]] = {}  # of which models functions were made so
@@ -185,6 +190,7 @@ class Session:
                 self.ranks if self.pipeline is not None or self.over.size > 1 else None,
                 self.layouts,
                 memory_of(self.memory_limit),
+                self.batch_norm,
             )
             self.functions[id(model)] = functions
         functions.install()

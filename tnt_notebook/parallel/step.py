@@ -42,6 +42,10 @@ class Step:
         kept, applied: what the exchange remembers, and the optimizers that it stands around, by id.
         owners: of variables that one rank trains for all, by id.
         given: ids of the gradients that it gave.
+        as_one: whether it is traced as on one process, and ranks run it together: the gradients of
+            ranks are summands then.
+        batch_norm: whose samples statistics of batch norm are of: ``"rank"`` or ``"whole"``.
+        told: for which ops it brings samples together, and how many bytes a sample.
         whole_divisor: of what a loss divides by here, what one process would divide by; None: the
             sum over ranks.
     """
@@ -64,11 +68,17 @@ class Step:
     applied: dict[int, Applied] = field(default_factory=dict)
     owners: dict[int, int] = field(default_factory=dict)
     given: set[int] = field(default_factory=set)
+    as_one: bool = False
+    batch_norm: str = "rank"
+    told: dict[str, int] = field(default_factory=dict)
     whole_divisor: Callable[[Any], Any] | None = None
 
     @property
     def scale(self) -> tf.Tensor:
-        """This rank's part of the global batch, float64; 0 without data."""
+        """By what this rank's gradients count in their sum, float64: its part of the global batch,
+        0 without data; 1 where they are summands."""
+        if self.as_one:
+            return tf.constant(1.0, tf.float64)
         return tf.cast(self.share.local, tf.float64) / tf.cast(self.share.total, tf.float64)
 
     @property
@@ -150,10 +160,12 @@ class Setting:
     kept: Kept
     applied: dict[int, Applied] = field(default_factory=dict)
     owners: dict[int, int] = field(default_factory=dict)
+    batch_norm: str = "rank"
+    told: dict[str, int] = field(default_factory=dict)
 
     def step(self, model: keras.Model, share: Share) -> Step:
         """One that is about to be traced."""
         return Step(
             self.over, self.exchange, model, share, kept=self.kept, applied=self.applied,
-            owners=self.owners,
+            owners=self.owners, batch_norm=self.batch_norm, told=self.told,
         )  # fmt: skip

@@ -7,7 +7,16 @@ from tnt_notebook.parallel.data.blocks import Block, Blocks, InBlocks
 from tnt_notebook.parallel.data.own import own_part
 from tnt_notebook.parallel.data.reading import Reading
 from tnt_notebook.parallel.data.rows import HasRows
-from tnt_notebook.parallel.data.shard import Replica, Share, cut, rows, samples_of, share_of
+from tnt_notebook.parallel.data.shard import (
+    Replica,
+    Share,
+    Zipped,
+    cut,
+    rows,
+    samples_of,
+    share_of,
+    unzipped,
+)
 
 __all__ = [
     "Block",
@@ -18,6 +27,7 @@ __all__ = [
     "Replica",
     "Sharded",
     "Share",
+    "Zipped",
     "cut",
     "own_part",
     "rows",
@@ -25,4 +35,5 @@ __all__ = [
     "sharded",
     "share_of",
     "unpack",
+    "unzipped",
 ]

@@ -33,7 +33,14 @@ from tnt_notebook.parallel.data.fingerprints import (
 from tnt_notebook.parallel.data.own import own_part
 from tnt_notebook.parallel.data.reading import Reading
 from tnt_notebook.parallel.data.rows import HasRows, Rows, with_shares
-from tnt_notebook.parallel.data.shard import Replica, Share, fingerprint_of_indices, shard, share_of
+from tnt_notebook.parallel.data.shard import (
+    Replica,
+    Share,
+    fingerprint_of_indices,
+    shard,
+    share_of,
+    unzipped,
+)
 
 
 def sharded(
@@ -105,7 +112,7 @@ def sharded(
         )  # fmt: skip
 
     dataset, reading = made(0, ())
-    element = dataset.element_spec if over is None else dataset.element_spec[0]
+    element = dataset.element_spec if over is None else unzipped(dataset.element_spec[0])
     return Sharded(
         dataset, element, adapter, lambda skipped: made(skipped, ())[0], reading, in_blocks,
         fingerprint,

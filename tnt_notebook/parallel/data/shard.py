@@ -43,6 +43,17 @@ class Share(NamedTuple):
     fingerprint: Any
 
 
+class Zipped(NamedTuple):
+    """A batch made of several: for each row of the shortest tensor, another may have more."""
+
+    batch: Any
+
+
+def unzipped(data: Any) -> Any:
+    """A batch as it is, or its spec."""
+    return data.batch if isinstance(data, Zipped) else data
+
+
 def share_of(total: Any, rank: int, size: int) -> tuple[Any, Any]:
     """The samples [begin, end) of a global batch that are this rank's (int or tensor)."""
     return total * rank // size, total * (rank + 1) // size
@@ -59,7 +70,8 @@ def shard(batches: tf.data.Dataset, over: Replica, is_zipped: bool = False) -> t
 
     @tf.autograph.experimental.do_not_convert
     def cut_batch(*batch: Any) -> tuple[Any, Share]:
-        return cut(batch if is_tuple else batch[0], over, is_zipped)
+        part, share = cut(batch if is_tuple else batch[0], over, is_zipped)
+        return (Zipped(part) if is_zipped else part), share
 
     return batches.map(cut_batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
@@ -94,8 +106,9 @@ def cut(batch: Any, over: Replica, is_zipped: bool = False) -> tuple[Any, Share]
 
 _WHAT_A_BATCH_IS = (
     "What the dataset yields has tensors of different lengths, {lengths}. Ranks take the same part "
-    "of each, so each has to have one row, or the same number of rows, for every row of the "
-    "shortest: zip datasets that were batched each, or let what is not of samples be a number."
+    "of each, so each has to have one row a sample: zip datasets that were batched each, of which "
+    "one may have several rows for every row of the shortest, or let what is not of samples be a "
+    "number."
 )
 
 
@@ -119,14 +132,16 @@ def _times(tensors: Sequence[Any], is_zipped: bool) -> tuple[tf.Tensor, dict[int
         raise DataError(_WHAT_A_BATCH_IS.format(lengths=shown))
     lengths = [_length(tensor) for tensor in tensors]
     least = functools.reduce(tf.minimum, lengths)
-    if fixed and not is_zipped:  # what has a length of its own may be no batch
-        fits = tf.reduce_all([length == least for length in lengths])
-    else:
+    if is_zipped:
         fits = tf.reduce_all([length % tf.maximum(least, 1) == 0 for length in lengths])
+    else:
+        fits = tf.reduce_all([length == least for length in lengths])
     with tf.control_dependencies(
         [tf.debugging.Assert(fits, [_WHAT_A_BATCH_IS.format(lengths="see below"), *lengths])]
     ):
         least = tf.identity(least)
+    if not is_zipped:
+        return least, {}
     every = zip(tensors, lengths, strict=True)
     return least, {id(t): length // tf.maximum(least, 1) for t, length in every}
 

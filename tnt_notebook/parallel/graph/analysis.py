@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tnt_notebook.keras.copied import mark_of
 from tnt_notebook.parallel.graph import rules  # noqa: F401  (each file puts its rules in the table)
 from tnt_notebook.parallel.graph.counts import numbers
 from tnt_notebook.parallel.graph.inference import inferred
-from tnt_notebook.parallel.graph.layouts import SAME, SIZE, Layout, Rows
+from tnt_notebook.parallel.graph.layouts import OWN, PART, SAME, SIZE, Layout, Rows
 from tnt_notebook.parallel.graph.node import Decision, Facts, Node
+from tnt_notebook.parallel.graph.rules.elements import ALL
 from tnt_notebook.parallel.graph.sizes import depends_on_rows, followed, is_broadcast_known
-from tnt_notebook.parallel.graph.table import RULES
+from tnt_notebook.parallel.graph.table import RULES, Rule
 
 
 class Decided(NamedTuple):
@@ -79,11 +81,11 @@ def of_function(
 
 def _decided(op: tf.Operation, facts: Facts) -> Decided:
     node = Node(op, facts)
-    counts = followed(node)
+    counts = {} if _is_own(node) else followed(node)
     decision, has_rule = _decision(node, counts)
     for output, layout in zip(node.outputs, decision.gives, strict=True):
         facts.layouts[output.name] = layout
-        if not output.shape.is_fully_defined() and (shape := inferred(node)) is not None:
+        if not output.shape.is_fully_defined() and (shape := inferred(node, output)) is not None:
             facts.shapes[output.name] = shape
     for index, found in {**counts, **decision.numbers}.items():
         facts.numbers[node.outputs[index].name] = found
@@ -92,13 +94,48 @@ def _decided(op: tf.Operation, facts: Facts) -> Decided:
 
 def _decision(node: Node, counts: dict[int, np.ndarray]) -> tuple[Decision, bool]:
     makes_lists = any(tensor.dtype == tf.variant for tensor in node.outputs)
-    if node.has and all(has == SAME for has in node.has) and not makes_lists:
+    is_same = node.has and all(has == SAME for has in node.has)
+    if is_same and not makes_lists and not mark_of(node.op):
         return node.whole(), True
     rule = RULES.get(node.type)
+    if _is_own(node):
+        return _own(node, rule), True
     made = (not makes_lists and _of_sizes(node, counts)) or (rule and rule(node))
     if made is None:
         return node.whole(), not node.rows
     return made, True
+
+
+def _is_own(node: Node) -> bool:
+    """Whether an op has what ranks have made of their own samples; its shape may be known."""
+    is_of_shape = node.type in _SIZES and all(t.shape.is_fully_defined() for t in node.inputs)
+    return OWN in node.has and not is_of_shape
+
+
+def _own(node: Node, rule: Rule | None) -> Decision:
+    """Of ops that have values of which each rank has its own."""
+    if node.type == "IdentityN" and rule is not None:
+        made = rule(node)
+        assert made is not None
+        return made
+    if node.op.op_def.is_stateful or any(tensor.dtype == tf.resource for tensor in node.inputs):
+        return node.whole()
+    if node.parts:
+        # Gradients of what a rank has made of its own samples: each op is linear in these.
+        return Decision(node.has, node.each(PART))
+    if not node.rows:
+        wants: list[Layout] = [OWN if has == OWN else SAME for has in node.has]
+        return Decision(wants, node.each(OWN))
+    has, node.has = node.has, [SAME if each == OWN else each for each in node.has]
+    with_rows = rule(node) if rule is not None else None
+    node.has = has
+    if node.type not in ALL or with_rows is None or with_rows.emit is not None:
+        return node.whole()
+    wants = [
+        OWN if each == OWN and want == SAME else want
+        for each, want in zip(has, with_rows.wants, strict=True)
+    ]
+    return Decision(wants, with_rows.gives)
 
 
 #: Ops that give sizes of what they are given.

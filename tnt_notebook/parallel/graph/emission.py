@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+from tnt_notebook.comm import ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.copied import Copier
 from tnt_notebook.parallel.graph.analysis import Decided
-from tnt_notebook.parallel.graph.counts import Count
-from tnt_notebook.parallel.graph.layouts import EMPTY, PART, SAME, SIZE, Layout, Listed, Rows
+from tnt_notebook.parallel.graph.counts import ONE, Count
+from tnt_notebook.parallel.graph.layouts import EMPTY, OWN, PART, SAME, SIZE, Layout, Listed, Rows
 from tnt_notebook.parallel.graph.node import Facts
 
 
@@ -35,7 +36,7 @@ class Meeting(Protocol):
     rank: int
 
     def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
-        """The sums over ranks of values of one dtype."""
+        """The sums over ranks of values."""
 
     def extreme(self, value: tf.Tensor, which: str) -> tf.Tensor:
         """The largest ("max") or smallest ("min") of the ranks, element by element."""
@@ -44,11 +45,24 @@ class Meeting(Protocol):
         """The ranks' values one after another, along the first dimension."""
 
 
+def _anchor(op: tf.Operation) -> tf.Tensor:
+    """A value that is there when an op has run."""
+    if op.outputs:
+        return op.outputs[0]
+    with tf.control_dependencies([op]):
+        return tf.constant(0)
+
+
+def _are_consecutive(rows: Rows) -> bool:
+    """Whether the entries of a sample are next to each other along the first dimension."""
+    return rows.dim == 0 and rows.outer == ONE
+
+
 def meets(has: Layout, wanted: Layout) -> bool:
     """Whether ranks have to tell each other something, so that from one layout the other comes."""
     if isinstance(has, Rows):
         return has != wanted
-    return has == PART and wanted != PART
+    return has in (PART, OWN) and wanted != has
 
 
 def emitted(
@@ -167,21 +181,18 @@ class Emission:
                 self._anchor(control.name)
                 for control in each.op.control_inputs
                 if control.name in self._written
-            ]
+            ] + [_anchor(earlier) for earlier in ops.earlier_than(each.op)]
         waiting, self._waiting = self._waiting, {}
         made = self._copier.copy([each.op for each in waiting.values()], inputs, after)
         for each, copy in zip(waiting.values(), made, strict=True):
             self._written[each.op.name] = copy
+            ops.copied(copy)
             for own, new in zip(each.op.outputs, copy.outputs, strict=True):
                 self._values[own.name] = new
 
     def _anchor(self, name: str) -> tf.Tensor:
         """A value that is there when an op has run."""
-        op = self._written[name]
-        if op.outputs:
-            return op.outputs[0]
-        with tf.control_dependencies([op]):
-            return tf.constant(0)
+        return _anchor(self._written[name])
 
     def own(self, tensor: tf.Tensor) -> tf.Tensor:
         """What this rank has of a value."""
@@ -215,6 +226,8 @@ class Emission:
             whole = self._versions[tensor.name, SAME]  # ranks have met
         if isinstance(want, Rows):
             return self._cut(whole, want, tensor)
+        if want == OWN:
+            return whole
         if want in (PART, Listed(PART)):
             return whole if self._meeting.rank == 0 else tf.zeros_like(whole)
         return whole
@@ -236,18 +249,24 @@ class Emission:
 
     def meet(self, tensors: Sequence[tf.Tensor]) -> None:
         """Makes values whole."""
-        by_dtype: dict[tf.DType, list[tf.Tensor]] = {}
-        for tensor in tensors:
-            if self.facts.layout(tensor) == PART:
-                by_dtype.setdefault(tensor.dtype, []).append(tensor)
-        for parts in by_dtype.values():
-            sums = self._meeting.sums([self.own(tensor) for tensor in parts])
-            for tensor, total in zip(parts, sums, strict=True):
-                self._versions[tensor.name, SAME] = total
+        parts = [each for each in tensors if self.facts.layout(each) in (PART, OWN)]
+        sums = self._meeting.sums([self._summand(each) for each in parts])
+        for tensor, total in zip(parts, sums, strict=True):
+            self._versions[tensor.name, SAME] = tf.cast(total, tensor.dtype)
         for tensor in tensors:
             layout = self.facts.layout(tensor)
             if isinstance(layout, Rows):
                 self._versions[tensor.name, SAME] = self._gathered(self.own(tensor), layout, tensor)
+
+    def _summand(self, tensor: tf.Tensor) -> tf.Tensor:
+        """What a rank adds to the one value that all get."""
+        own = self.own(tensor)
+        if self.facts.layout(tensor) == PART:
+            return own
+        of_all = tf.cast(self.here.rows, tf.float64) / tf.cast(self.here.total, tf.float64)
+        exact = tf.float64 if own.dtype.is_integer or own.dtype == tf.bool else own.dtype
+        added = tf.cast(own, exact) * tf.cast(of_all, exact)
+        return tf.where(self.here.rows > 0, added, tf.zeros_like(added))
 
     def extreme(self, value: tf.Tensor, which: str) -> tf.Tensor:
         """The largest or smallest of the ranks, element by element."""
@@ -255,6 +274,8 @@ class Emission:
 
     def _gathered(self, value: tf.Tensor, rows: Rows, tensor: tf.Tensor) -> tf.Tensor:
         """Of all ranks' samples the whole value."""
+        if _are_consecutive(rows):
+            return self._meeting.gathered(value)
         split, back = self._split(value, rows)
         rank = len(self.facts.shape(tensor) or []) + 2
         order = [rows.dim + 1, *(i for i in range(rank) if i != rows.dim + 1)]
@@ -292,6 +313,9 @@ class Emission:
         return self._taken(whole, rows, first, count)
 
     def _taken(self, whole: tf.Tensor, rows: Rows, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        if _are_consecutive(rows):
+            inner = self.amount(rows.inner)
+            return whole[first * inner : (first + count) * inner]
         split, back = self._split(whole, rows)
         dim = rows.dim + 1
         taken = tf.gather(split, tf.range(first, first + count), axis=dim)

@@ -5,18 +5,28 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
+import tensorflow as tf
+
 from tnt_notebook.parallel.graph.node import Node, Shape
 from tnt_notebook.parallel.graph.rules.elements import ALL
 
 _REDUCED = ("Sum", "Mean", "Max", "Min", "All", "Any", "Prod", "EuclideanNorm")
 
 
-def inferred(node: Node) -> Shape | None:
-    """The shape of the only output of an op; None: not known."""
-    if len(node.outputs) != 1:
-        return None
-    own = node.outputs[0].shape
-    found = _found(node)
+#: Ops whose last output has the shape of their first input; another one has a number for each row.
+_LIKE_FIRST = (
+    "LogSoftmax", "Softmax", "SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits",
+)  # fmt: skip
+
+
+def inferred(node: Node, output: tf.Tensor) -> Shape | None:
+    """The shape of an output of an op; None: not known."""
+    own = output.shape
+    if node.type in _LIKE_FIRST:
+        like = node.facts.shape(node.inputs[0])
+        found = like if like is None or output is node.outputs[-1] else like[:1]
+    else:
+        found = _found(node) if len(node.outputs) == 1 else None
     if found is None or own.rank is None:
         return found
     return [size if size is not None else each for size, each in zip(own, found, strict=True)]

@@ -5,6 +5,8 @@ One process computes one value. Ranks have of it
 - *the same*: each all of it;
 - *rows*: each its samples, along one dimension;
 - *a part*: each a summand; the value is their sum;
+- *its own*: each one that it made of its own samples alone, as batch norm makes statistics by rank;
+  as one value, it is their mean over samples;
 - *a size*: of a shape that has samples in it, each its own. Where it is a shape, that is what a
   rank needs. Where it is a number, it is that of all samples, which is known without a message.
 """
@@ -24,6 +26,11 @@ class Same:
 @dataclass(frozen=True)
 class Part:
     """The value is the sum of what the ranks have."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """Each rank has one of its own samples alone; one value for all is their mean over samples."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +66,12 @@ class Listed:
         element: what ranks have of each of them, if it is not the same; None: there are none yet.
     """
 
-    element: Part | Rows | Size | None
+    element: Part | Own | Rows | Size | None
 
 
-Layout = Same | Part | Size | Rows | Listed
+Layout = Same | Part | Own | Size | Rows | Listed
 
-SAME, PART, SIZE, EMPTY = Same(), Part(), Size(), Listed(None)
+SAME, PART, OWN, SIZE, EMPTY = Same(), Part(), Own(), Size(), Listed(None)
 
 
 def common(one: Layout, other: Layout) -> Layout:

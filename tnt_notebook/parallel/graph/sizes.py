@@ -71,7 +71,7 @@ def _same(node: Node) -> Numbers | None:
 
 
 def _bare(counts: Numbers) -> Numbers:
-    return np.frompyfunc(lambda each: each and each.bare, 1, 1)(counts)
+    return _array(np.frompyfunc(lambda each: each and each.bare, 1, 1)(counts), counts.shape)
 
 
 def _reshaped(node: Node) -> Numbers | None:
@@ -82,10 +82,19 @@ def _reshaped(node: Node) -> Numbers | None:
 
 
 def _pack(node: Node) -> Numbers | None:
-    scalars = [node.counts(i) for i in range(len(node.inputs))]
-    if any(t.shape.rank != 0 for t in node.inputs) or len(scalars) > _MOST:
+    shape = node.inputs[0].shape
+    if len(node.inputs) > _MOST or not shape.is_fully_defined():
         return None
-    return _vector([None if each is None else each.item() for each in scalars])
+    found = [node.counts(i) for i in range(len(node.inputs))]
+    if all(each is None for each in found) and shape.rank:
+        return None
+    alike = [_array(None, tuple(shape)) if each is None else each for each in found]
+    return np.stack(alike, axis=node.attr("axis"))
+
+
+def _transposed(node: Node) -> Numbers | None:
+    counts, order = node.counts(0), node.static(1)
+    return None if counts is None or order is None else np.transpose(counts, order)
 
 
 def _concat(node: Node) -> Numbers | None:
@@ -117,9 +126,10 @@ def _strided_slice(node: Node) -> Numbers | None:
 
 def _slice(node: Node) -> Numbers | None:
     counts, begin, size = node.counts(0), node.static(1), node.static(2)
-    if counts is None or counts.ndim != 1 or begin is None or size is None:
+    if counts is None or begin is None or size is None:
         return None
-    return counts[begin[0] : None if size[0] < 0 else begin[0] + size[0]]
+    pairs = zip(begin, size, strict=True)
+    return counts[tuple(slice(b, None if s < 0 else b + s) for b, s in pairs)]
 
 
 def _gather(node: Node) -> Numbers | None:
@@ -288,6 +298,7 @@ _RULES: dict[str, Callable[[Node], Any]] = {
     **dict.fromkeys(("Identity", "StopGradient", "PreventGradient", "Cast", "EnsureShape"), _same),
     **dict.fromkeys(("Reshape", "ExpandDims", "Squeeze"), _reshaped),
     "Pack": _pack,
+    "Transpose": _transposed,
     "ConcatV2": _concat,
     "StridedSlice": _strided_slice,
     "Slice": _slice,

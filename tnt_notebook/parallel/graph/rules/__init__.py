@@ -6,6 +6,7 @@ from tnt_notebook.parallel.graph.rules import (
     images,
     indexing,
     lists,
+    marks,
     products,
     randoms,
     reductions,
@@ -16,6 +17,6 @@ from tnt_notebook.parallel.graph.rules import (
 )
 
 __all__ = [
-    "control", "elements", "images", "indexing", "lists", "products", "randoms", "reductions",
-    "sequences", "shapes", "slices", "states",
+    "control", "elements", "images", "indexing", "lists", "marks", "products", "randoms",
+    "reductions", "sequences", "shapes", "slices", "states",
 ]  # fmt: skip

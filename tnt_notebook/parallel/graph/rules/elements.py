@@ -91,11 +91,6 @@ def added(node: Node) -> Decision | None:
     return _linear(node, True)
 
 
-@rule("IdentityN")
-def identities(node: Node) -> Decision:
-    return Decision(node.has, node.has)
-
-
 @rule(*MULTIPLIED)
 def multiplied(node: Node) -> Decision | None:
     if not node.rows and len(node.parts) == 1:

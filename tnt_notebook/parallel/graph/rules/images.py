@@ -3,6 +3,7 @@ own of."""
 
 from __future__ import annotations
 
+from tnt_notebook.parallel.graph.counts import is_one
 from tnt_notebook.parallel.graph.layouts import PART, SAME, SIZE, Rows
 from tnt_notebook.parallel.graph.node import Decision, Node
 from tnt_notebook.parallel.graph.table import rule
@@ -18,7 +19,7 @@ _BATCHES = {
     "ResizeNearestNeighborGrad": (0,), "ResizeBicubic": (0,), "ResizeBicubicGrad": (0, 1),
     "ResizeArea": (0,), "ScaleAndTranslate": (0,), "ScaleAndTranslateGrad": (0, 1),
     "AdjustContrastv2": (0,), "AdjustHue": (0,), "AdjustSaturation": (0,), "RGBToHSV": (0,),
-    "HSVToRGB": (0,), "DecodeRaw": (0,),
+    "HSVToRGB": (0,), "DecodeRaw": (0,), "Bucketize": (0,),
     "SparseSoftmaxCrossEntropyWithLogits": (0, 1), "SoftmaxCrossEntropyWithLogits": (0, 1),
     "InTopKV2": (0, 1), "CTCLoss": (),
 }  # fmt: skip
@@ -43,6 +44,19 @@ def of_batches(node: Node) -> Decision | None:
         return None
     wants = [rows[0] if i in indices else SAME for i in range(len(node.inputs))]
     return Decision(wants, node.each(rows[0]))
+
+
+@rule("ImageProjectiveTransformV3")
+def transformed(node: Node) -> Decision | None:
+    """A transformation for each image, or one for all."""
+    has, of_each = node.has[0], node.has[1]
+    if not isinstance(has, Rows) or has.dim != 0:
+        return None
+    dims = node.dims(1)
+    one_for_all = dims is not None and is_one(dims[0])
+    if not one_for_all and not isinstance(of_each, Rows):
+        return None
+    return Decision([has, SAME if one_for_all else has, *node.each(SAME) * 2], [has])
 
 
 @rule(*_TOWARDS_INPUTS)
