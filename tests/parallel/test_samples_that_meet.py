@@ -284,3 +284,58 @@ def test_batch_norm_of_the_whole_batch(ranks):
 @pytest.mark.parametrize("kind", MODELS)
 def test_what_one_process_makes_of_it(ranks, kind):
     compare(ranks, 3, run, kind)
+
+
+def in_python() -> keras.Model:
+    between = keras.Sequential([L.BatchNormalization(), L.Dropout(0.3), Share()])
+    return _model(between, run_eagerly=True, metrics=[f1])
+
+
+class OfWords(keras.Model):
+    """Learns from sentences that are as long as they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = keras.Sequential([L.Input(()), L.Embedding(9, CLASSES)])
+
+    def train_step(self, batch: Any) -> dict[str, Any]:
+        words, y = batch
+        with tf.GradientTape() as tape:
+            means = tf.reduce_mean(words.with_flat_values(self.inner(words.flat_values)), 1)
+            loss = ignoring(y, means)
+        weights = self.inner.trainable_weights
+        self.optimizer.apply(tape.gradient(loss, weights), weights)
+        return {"loss": loss}
+
+
+def of_ragged() -> keras.Model:
+    model = OfWords()
+    model.compile(keras.optimizers.Adam(0.01))
+    return model
+
+
+def of_sparse() -> keras.Model:
+    inputs = keras.Input((8,), sparse=True)
+    model = keras.Model(inputs, L.Dense(CLASSES, "softmax")(L.Dense(FEATURES)(inputs)))
+    model.compile(keras.optimizers.Adam(0.01), ignoring, metrics=[f1])
+    return model
+
+
+def run_input(kind: str, distributed: bool) -> Outcome:
+    x, y = data()
+    draw = np.random.default_rng(1)
+    if kind == "in_python":
+        given = x
+    elif kind == "of_ragged":
+        given = tf.ragged.constant([list(draw.integers(0, 9, n)) for n in draw.integers(1, 5, 30)])
+    else:
+        given = tf.sparse.from_dense(draw.binomial(1, 0.3, (30, 8)).astype("float32"))
+    batches = tf.data.Dataset.from_tensor_slices((given, y)).batch(BATCH)
+    make = {"in_python": in_python, "of_ragged": of_ragged, "of_sparse": of_sparse}[kind]
+    evaluated = None if kind == "of_ragged" else {"x": batches}
+    return train(make, {"x": batches, "epochs": 2}, distributed, evaluated)
+
+
+@pytest.mark.parametrize("kind", ["in_python", "of_ragged", "of_sparse"])
+def test_what_is_computed_whole_on_every_rank(ranks, kind):
+    compare(ranks, 3, run_input, kind)

@@ -21,14 +21,13 @@ from tnt_notebook.comm import Communicator, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel import together
 from tnt_notebook.parallel.changes import changes_of
-from tnt_notebook.parallel.combine import combine_changes
+from tnt_notebook.parallel.combine import Change, combine_changes
 from tnt_notebook.parallel.data import Share, samples_of
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.apart import where
 from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.interpose import (
-    drawn_apart,
     gate,
     interposed,
     recorded_assignments,
@@ -64,7 +63,7 @@ def train_step(
         data, share = batch
         step = setting.step(model, Share(*share))
         with ops.channels(channels.TRAINING):
-            if late is None and states is None and together.is_possible(data):
+            if late is None and states is None:
                 return as_one(step, data)
             with interposed(step):
                 logs = checked_logs(own_step(data))
@@ -95,8 +94,28 @@ def _as_one(
     step: Step, own_step: Callable[[Any], Any], data: Any, votes: tf.Variable
 ) -> dict[str, Any]:
     """The step of one process, which ranks run together."""
+    if tf.executing_eagerly():
+        return _in_python(step, own_step, data, votes)
     head = head_of(step.share, votes)
     logs, (sums,) = together.run(step, lambda batch: checked_logs(own_step(batch)), data, head)
+    return {**logs, NEWS: news_of(step, tf.unstack(sums))}
+
+
+def _in_python(
+    step: Step, own_step: Callable[[Any], Any], data: Any, votes: tf.Variable
+) -> dict[str, Any]:
+    """A step that has no graph: each rank makes the step of one process, with all samples. Weights
+    get the mean of the ranks' gradients, other state is rank 0's: the same bits on all."""
+    batch = together.whole_batch(step, data)
+    step.weight = 1 / step.over.size
+    with gate(step), recorded_assignments(step.record):
+        logs = checked_logs(own_step(batch))
+    trained = {id(v) for v in step.exchanged}
+    assigned = {id(v): v for v in step.assigned if id(v) not in trained}
+    changes = [Change(v, step.before[key], "first") for key, v in assigned.items()]
+    combine_changes(step.part, changes)
+    head = head_of(step.share, votes)
+    (sums,) = ops.allreduce(head, label="allreduce of votes", over=step.over)
     return {**logs, NEWS: news_of(step, tf.unstack(sums))}
 
 
@@ -104,7 +123,6 @@ def test_step(
     setting: Setting, model: keras.Model, own_step: Callable[[Any], Any]
 ) -> Callable[[Any], dict[str, Any]]:
     """The same for evaluation."""
-    tried: set[int] = set()
 
     def run_alone(batch: Any) -> dict[str, Any]:
         return _alone(setting, model, own_step, batch, channels.EVALUATION)[1]
@@ -113,13 +131,7 @@ def test_step(
         data, share = batch
         step = setting.step(model, Share(*share))
         with ops.channels(channels.EVALUATION):
-            if together.is_possible(data):
-                return _as_one(step, own_step, data, setting.votes)
-            with interposed(step):
-                logs = checked_logs(own_step(data))
-            of_metrics, others = changes_of(step, own_step, data, tried)
-            combine_changes(step.part, others)
-            return global_logs(step, logs, of_metrics, setting.votes)
+            return _as_one(step, own_step, data, setting.votes)
 
     return run if setting.over.size > 1 else run_alone
 
@@ -150,15 +162,9 @@ def predict_step(
         data, share = batch
         step = setting.step(model, Share(*share))
         with ops.channels(channels.PREDICTION):
-            if together.is_possible(data):
-                return together.run(step, lambda batch: _checked(own_step(batch)), data)[0]
-            # Random numbers are those of one process, not of a rank.
-            with recorded_assignments(step.record), drawn_apart(0, step.drawn):
-                outputs = own_step(data)
-            combine_changes(step.part, changes_of(step, own_step, data, set())[1])
-            return keras.tree.map_structure(
-                lambda output: rows_of_all(output, step.share, setting.over), outputs
-            )
+            if tf.executing_eagerly():
+                return own_step(together.whole_batch(step, data))
+            return together.run(step, lambda batch: _checked(own_step(batch)), data)[0]
 
     return run if setting.over.size > 1 else own_step
 

@@ -44,6 +44,7 @@ class Step:
         given: ids of the gradients that it gave.
         as_one: whether it is traced as on one process, and ranks run it together: the gradients of
             ranks are summands then.
+        weight: by what gradients count, where that is not the rank's part of the batch.
         batch_norm: whose samples statistics of batch norm are of: ``"rank"`` or ``"whole"``.
         told: for which ops it brings samples together, and how many bytes a sample.
         whole_divisor: of what a loss divides by here, what one process would divide by; None: the
@@ -69,6 +70,7 @@ class Step:
     owners: dict[int, int] = field(default_factory=dict)
     given: set[int] = field(default_factory=set)
     as_one: bool = False
+    weight: float | None = None
     batch_norm: str = "rank"
     told: dict[str, int] = field(default_factory=dict)
     whole_divisor: Callable[[Any], Any] | None = None
@@ -76,9 +78,9 @@ class Step:
     @property
     def scale(self) -> tf.Tensor:
         """By what this rank's gradients count in their sum, float64: its part of the global batch,
-        0 without data; 1 where they are summands."""
-        if self.as_one:
-            return tf.constant(1.0, tf.float64)
+        0 without data; or what it is told."""
+        if self.weight is not None:
+            return tf.constant(self.weight, tf.float64)
         return tf.cast(self.share.local, tf.float64) / tf.cast(self.share.total, tf.float64)
 
     @property

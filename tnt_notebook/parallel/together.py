@@ -10,19 +10,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from tnt_notebook.parallel.data import Zipped, share_of, unzipped
+from tnt_notebook.parallel.data import Zipped, rows, share_of, unzipped
+from tnt_notebook.parallel.data.shard import has_rows, length_of
 from tnt_notebook.parallel.graph.emission import Here
 from tnt_notebook.parallel.graph.layouts import SAME, Rows
-from tnt_notebook.parallel.graph.step import Given, gathered, run_together
+from tnt_notebook.parallel.graph.step import Given, Together, gathered, run_together
 from tnt_notebook.parallel.interpose import as_one
 from tnt_notebook.parallel.step import Step
-
-
-def is_possible(data: Any) -> bool:
-    """Whether a step of this batch can be traced: not where it runs in Python, nor yet of ragged or
-    sparse tensors."""
-    leaves = [leaf for leaf in tf.nest.flatten(unzipped(data)) if leaf is not None]
-    return not tf.executing_eagerly() and all(isinstance(leaf, tf.Tensor) for leaf in leaves)
 
 
 def run(
@@ -32,56 +26,93 @@ def run(
 
     Args:
         own_step: the model's, a function of a batch.
-        data: this rank's samples, or a borrowed one.
+        data: this rank's samples, or a borrowed one. Ragged and sparse tensors are brought
+            together: all ranks compute the same of them.
         summed: of this rank, numbers of which the sums over ranks are wanted.
 
     Returns:
         What the step returns, the same on all ranks, and the sums.
     """
-    batch, share = unzipped(data), step.share
-    leaves = [leaf for leaf in tf.nest.flatten(batch) if leaf is not None]
+    batch = unzipped(data)
     specs = tf.nest.map_structure(lambda leaf: leaf if leaf is None else _spec_of(leaf), batch)
 
     def traced(batch: Any) -> Any:
         # TensorFlow traces a function twice if it makes variables.
-        now = replace(step, as_one=True, exchanged=[])
+        now = replace(step, as_one=True, weight=1.0, exchanged=[])
         with as_one(now):
             outputs = own_step(batch)
         step.exchanged = now.exchanged
         return outputs
 
     function = tf.function(traced, autograph=False).get_concrete_function(specs)
-    has_rows = [leaf.shape.rank != 0 for leaf in leaves]
-    here = Here(tf.cast(step.begin, tf.int64), share.local, share.total)
-    times = [tf.constant(1, tf.int64)] * len(leaves)
-    if isinstance(data, Zipped):
-        here, times = _of_shortest(step, leaves)
-    given = [
-        Given(leaf[: here.rows * n], Rows(0)) if rows else Given(leaf, SAME)
-        for leaf, n, rows in zip(leaves, times, has_rows, strict=True)
-    ]
-    if isinstance(data, Zipped):
-        given = [
-            each._replace(each=n) if rows else each
-            for each, n, rows in zip(given, times, has_rows, strict=True)
-        ]
+    here, own = _own(step, data)
+    meeting = Together(step.over)
+    given: list[Given] = []
+    for leaf, each in own:
+        if isinstance(leaf, tf.Tensor):
+            given.append(Given(leaf, SAME if leaf.shape.rank == 0 else Rows(0), each))
+        else:
+            whole = _whole(leaf, here, each, meeting)
+            given += [Given(part, SAME) for part in tf.nest.flatten(whole, expand_composites=True)]
     outputs, sums, decisions = run_together(function, given, here, step.over, summed)
     step.told.update(gathered(decisions))
     return outputs, sums
 
 
-def _of_shortest(step: Step, leaves: Sequence[tf.Tensor]) -> tuple[Here, list[tf.Tensor]]:
-    """Which rows of the shortest tensor are this rank's, and how many others have for each."""
-    lengths = [tf.shape(leaf, out_type=tf.int64)[0] if leaf.shape.rank else None for leaf in leaves]
+def whole_batch(step: Step, data: Any) -> Any:
+    """The samples of all ranks, of a step that runs in Python."""
+    here, own = _own(step, data)
+    meeting = Together(step.over)
+    found = iter([_whole(leaf, here, each, meeting) for leaf, each in own])
+    batch = unzipped(data)
+    return tf.nest.map_structure(lambda leaf: None if leaf is None else next(found), batch)
+
+
+def _own(step: Step, data: Any) -> tuple[Here, list[tuple[Any, tf.Tensor | None]]]:
+    """Which samples are this rank's; and of each tensor its rows of them, none of a borrowed one,
+    with how many there are for each sample, unless there is one."""
+    leaves = [leaf for leaf in tf.nest.flatten(unzipped(data)) if leaf is not None]
+    here = Here(tf.cast(step.begin, tf.int64), step.share.local, step.share.total)
+    if not isinstance(data, Zipped):
+        return here, [(_rows(leaf, here.rows), None) for leaf in leaves]
+    lengths = [length_of(leaf) if has_rows(leaf) else None for leaf in leaves]
     known = [length for length in lengths if length is not None]
     least = functools.reduce(tf.minimum, known)  # one that is borrowed counts here
-    times = [tf.constant(1, tf.int64) if n is None else n // least for n in lengths]
     share, first = step.share, known[0] // least
     total = share.total // first
     begin, _ = share_of(total, step.over.rank, step.over.size)
-    return Here(begin, share.local // first, total), times
+    here = Here(begin, share.local // first, total)
+    times = [None if length is None else length // least for length in lengths]
+    return here, [
+        (leaf if n is None else _rows(leaf, here.rows * n), n)
+        for leaf, n in zip(leaves, times, strict=True)
+    ]
 
 
-def _spec_of(leaf: tf.Tensor) -> tf.TensorSpec:
+def _rows(leaf: Any, count: tf.Tensor) -> Any:
+    return rows(leaf, tf.zeros_like(count), count) if has_rows(leaf) else leaf
+
+
+def _whole(own: Any, here: Here, each: tf.Tensor | None, meeting: Together) -> Any:
+    """Of the rows of all ranks the whole tensor: dense, ragged or sparse."""
+    if not has_rows(own):
+        return own
+    if isinstance(own, tf.RaggedTensor):
+        lengths = [meeting.gathered(length) for length in own.nested_row_lengths()]
+        return tf.RaggedTensor.from_nested_row_lengths(meeting.gathered(own.flat_values), lengths)
+    if isinstance(own, tf.SparseTensor):
+        rank = own.shape.rank or 1
+        n = 1 if each is None else each
+        to_batch = tf.one_hot(0, rank, dtype=tf.int64)
+        indices = meeting.gathered(own.indices + to_batch * here.first * n)
+        shape = tf.concat([[here.total * n], own.dense_shape[1:]], 0)
+        return tf.SparseTensor(indices, meeting.gathered(own.values), shape)
+    return meeting.gathered(own)
+
+
+def _spec_of(leaf: Any) -> Any:
     shape = leaf.shape if not leaf.shape.rank else [None, *leaf.shape[1:]]
-    return tf.TensorSpec(shape, leaf.dtype)
+    if isinstance(leaf, tf.RaggedTensor):
+        return tf.RaggedTensorSpec(shape, leaf.dtype, leaf.ragged_rank, leaf.row_splits.dtype)
+    kind = tf.SparseTensorSpec if isinstance(leaf, tf.SparseTensor) else tf.TensorSpec
+    return kind(shape, leaf.dtype)

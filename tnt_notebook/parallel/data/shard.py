@@ -83,16 +83,16 @@ def cut(batch: Any, over: Replica, is_zipped: bool = False) -> tuple[Any, Share]
     Args:
         is_zipped: as of :func:`shard`.
     """
-    tensors = [tensor for tensor in _tensors_of(batch) if _has_rows(tensor)]
+    tensors = [tensor for tensor in _tensors_of(batch) if has_rows(tensor)]
     if not tensors:
-        _length(_tensors_of(batch)[0])  # says what is missing
-    total = _length(tensors[0])
+        length_of(_tensors_of(batch)[0])  # says what is missing
+    total = length_of(tensors[0])
     least, times = _times(tensors, is_zipped)
     begin, end = share_of(least, over.rank, over.size)
     stop = tf.maximum(end, begin + 1)  # a rank without data borrows a sample
 
     def slice_leaf(leaf: Any) -> Any:
-        if leaf is None or not _has_rows(leaf):
+        if leaf is None or not has_rows(leaf):
             return leaf
         n = times.get(id(leaf), 1)
         return rows(leaf, begin * n, stop * n)
@@ -112,7 +112,7 @@ _WHAT_A_BATCH_IS = (
 )
 
 
-def _has_rows(leaf: Any) -> bool:
+def has_rows(leaf: Any) -> bool:
     return not isinstance(leaf, tf.Tensor) or leaf.shape.rank != 0
 
 
@@ -125,12 +125,12 @@ def _times(tensors: Sequence[Any], is_zipped: bool) -> tuple[tf.Tensor, dict[int
     """
     known = [tensor.shape[0] if tensor.shape.rank else None for tensor in tensors]
     if len(tensors) == 1 or (None not in known and len(set(known)) == 1):
-        return _length(tensors[0]), {}
+        return length_of(tensors[0]), {}
     fixed = {n for n in known if n is not None}
     if len(fixed) > 1 and not is_zipped:
         shown = ", ".join("that of the batch" if n is None else str(n) for n in known)
         raise DataError(_WHAT_A_BATCH_IS.format(lengths=shown))
-    lengths = [_length(tensor) for tensor in tensors]
+    lengths = [length_of(tensor) for tensor in tensors]
     least = functools.reduce(tf.minimum, lengths)
     if is_zipped:
         fits = tf.reduce_all([length % tf.maximum(least, 1) == 0 for length in lengths])
@@ -148,7 +148,7 @@ def _times(tensors: Sequence[Any], is_zipped: bool) -> tuple[tf.Tensor, dict[int
 
 def samples_of(batch: Any) -> tf.Tensor:
     """How many samples a batch has, int64."""
-    return _length(_tensors_of(batch)[0])
+    return length_of(_tensors_of(batch)[0])
 
 
 def fingerprint_of(total: tf.Tensor, samples: Any) -> tf.Tensor:
@@ -173,7 +173,7 @@ def _tensors_of(batch: Any) -> list[Any]:
     return tensors
 
 
-def _length(tensor: Any) -> tf.Tensor:
+def length_of(tensor: Any) -> tf.Tensor:
     if isinstance(tensor, tf.SparseTensor):
         return tensor.dense_shape[0]
     if isinstance(tensor, tf.RaggedTensor):
