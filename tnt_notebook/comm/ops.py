@@ -476,15 +476,15 @@ def channel_of(op: tf.Operation) -> int | None:
     return op.get_attr("channel") if {"world", "group", "channel"} <= attributes else None
 
 
-def earlier_than(op: tf.Operation) -> list[tf.Operation]:
-    """What a copy of an exchange has to wait for, in the graph that is traced."""
-    channel = channel_of(op)
+def earlier_on(channel: int | None) -> list[tf.Operation]:
+    """What an exchange on a channel has to wait for, in the graph that is traced; what is none
+    (None) for nothing."""
     return [] if channel is None else _earlier(channel)
 
 
-def copied(op: tf.Operation) -> None:
-    """An op of the graph that is traced is a copy, of an exchange perhaps: see run_when_ready."""
-    channel = channel_of(op)
+def copied(op: tf.Operation, channel: int | None) -> None:
+    """An op of the graph that is traced is a copy, of an exchange unless the channel is None: see
+    run_when_ready."""
     if channel is not None and is_independent(op):
         run_when_ready(op, channel)
 

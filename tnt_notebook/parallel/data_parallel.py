@@ -2,11 +2,11 @@
 
     slice of the batch -> the model's train_step ............................ -> logs
                              optimizer.apply: exchange, then the real apply
-                          -> exchange of what the step did to other variables, by their rules
-                          -> exchange of metric states, votes and fingerprints
+                          -> sums over ranks where samples meet, with votes and fingerprints
 
-While the model's step runs (is traced), a few functions of Keras are interposed on: see
-:mod:`tnt_notebook.parallel.interpose`.
+Ranks run it together, see :mod:`tnt_notebook.parallel.together`. Where an exchange lets them train
+apart, each makes its own step instead, while a few functions of Keras are interposed on (see
+:mod:`tnt_notebook.parallel.interpose`), and state combines by rules.
 """
 
 from __future__ import annotations
@@ -64,7 +64,11 @@ def train_step(
         step = setting.step(model, Share(*share))
         with ops.channels(channels.TRAINING):
             if late is None and states is None:
-                return as_one(step, data)
+                logs = _by_all(step, own_step, data, setting.votes)
+                if step.exchange != Allreduce():  # which has nothing to do with weights set by hand
+                    check_exchanged(step)
+                step.kept.count()
+                return logs
             with interposed(step):
                 logs = checked_logs(own_step(data))
             check_exchanged(step)
@@ -80,17 +84,10 @@ def train_step(
                 return global_logs(step, logs, of_metrics, setting.votes)
             return late.of_step(step, logs, of_metrics)
 
-    def as_one(step: Step, data: Any) -> dict[str, Any]:
-        logs = _as_one(step, own_step, data, setting.votes)
-        if step.exchange != Allreduce():
-            check_exchanged(step)
-        step.kept.count()
-        return logs
-
     return run if setting.over.size > 1 else run_alone
 
 
-def _as_one(
+def _by_all(
     step: Step, own_step: Callable[[Any], Any], data: Any, votes: tf.Variable
 ) -> dict[str, Any]:
     """The step of one process, which ranks run together."""
@@ -131,7 +128,7 @@ def test_step(
         data, share = batch
         step = setting.step(model, Share(*share))
         with ops.channels(channels.EVALUATION):
-            return _as_one(step, own_step, data, setting.votes)
+            return _by_all(step, own_step, data, setting.votes)
 
     return run if setting.over.size > 1 else run_alone
 

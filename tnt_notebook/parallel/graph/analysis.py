@@ -81,8 +81,9 @@ def of_function(
 
 def _decided(op: tf.Operation, facts: Facts) -> Decided:
     node = Node(op, facts)
-    counts = {} if _is_own(node) else followed(node)
-    decision, has_rule = _decision(node, counts)
+    is_own = _is_own(node)
+    counts = {} if is_own else followed(node)
+    decision, has_rule = _decision(node, counts, is_own)
     for output, layout in zip(node.outputs, decision.gives, strict=True):
         facts.layouts[output.name] = layout
         if not output.shape.is_fully_defined() and (shape := inferred(node, output)) is not None:
@@ -92,13 +93,13 @@ def _decided(op: tf.Operation, facts: Facts) -> Decided:
     return Decided(op, decision, node.has, has_rule)
 
 
-def _decision(node: Node, counts: dict[int, np.ndarray]) -> tuple[Decision, bool]:
+def _decision(node: Node, counts: dict[int, np.ndarray], is_own: bool) -> tuple[Decision, bool]:
     makes_lists = any(tensor.dtype == tf.variant for tensor in node.outputs)
     is_same = node.has and all(has == SAME for has in node.has)
     if is_same and not makes_lists and not mark_of(node.op):
         return node.whole(), True
     rule = RULES.get(node.type)
-    if _is_own(node):
+    if is_own:
         return _own(node, rule), True
     made = (not makes_lists and _of_sizes(node, counts)) or (rule and rule(node))
     if made is None:

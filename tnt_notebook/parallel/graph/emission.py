@@ -170,6 +170,7 @@ class Emission:
             return
         inputs: dict[str, list[tf.Tensor | None]] = {}
         after: dict[str, list[tf.Tensor]] = {}
+        channels = {name: ops.channel_of(each.op) for name, each in self._waiting.items()}
         for name, each in self._waiting.items():
             inputs[name] = [
                 self._versions[tensor.name, want]
@@ -178,21 +179,17 @@ class Emission:
                 for tensor, want in zip(each.op.inputs, each.decision.wants, strict=True)
             ]
             after[name] = [
-                self._anchor(control.name)
+                _anchor(self._written[control.name])
                 for control in each.op.control_inputs
                 if control.name in self._written
-            ] + [_anchor(earlier) for earlier in ops.earlier_than(each.op)]
+            ] + [_anchor(earlier) for earlier in ops.earlier_on(channels[name])]
         waiting, self._waiting = self._waiting, {}
         made = self._copier.copy([each.op for each in waiting.values()], inputs, after)
         for each, copy in zip(waiting.values(), made, strict=True):
             self._written[each.op.name] = copy
-            ops.copied(copy)
+            ops.copied(copy, channels[each.op.name])
             for own, new in zip(each.op.outputs, copy.outputs, strict=True):
                 self._values[own.name] = new
-
-    def _anchor(self, name: str) -> tf.Tensor:
-        """A value that is there when an op has run."""
-        return _anchor(self._written[name])
 
     def own(self, tensor: tf.Tensor) -> tf.Tensor:
         """What this rank has of a value."""
