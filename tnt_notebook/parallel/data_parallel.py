@@ -27,11 +27,7 @@ from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.apart import where
 from tnt_notebook.parallel.exchange.named import name_of
-from tnt_notebook.parallel.interpose import (
-    gate,
-    interposed,
-    recorded_assignments,
-)  # fmt: skip
+from tnt_notebook.parallel.interpose import gate, in_python, interposed
 from tnt_notebook.parallel.late_logs import LateLogs
 from tnt_notebook.parallel.logs import global_logs, head_of, news_of
 from tnt_notebook.parallel.pool import Pool
@@ -64,11 +60,7 @@ def train_step(
         step = setting.step(model, Share(*share))
         with ops.channels(channels.TRAINING):
             if late is None and states is None:
-                logs = _by_all(step, own_step, data, setting.votes)
-                if step.exchange != Allreduce():  # which has nothing to do with weights set by hand
-                    check_exchanged(step)
-                step.kept.count()
-                return logs
+                return trained_by_all(setting, step, own_step, data)
             with interposed(step):
                 logs = checked_logs(own_step(data))
             check_exchanged(step)
@@ -87,33 +79,46 @@ def train_step(
     return run if setting.over.size > 1 else run_alone
 
 
-def _by_all(
-    step: Step, own_step: Callable[[Any], Any], data: Any, votes: tf.Variable
+def trained_by_all(
+    setting: Setting, step: Step, own_step: Callable[[Any], Any], data: Any
 ) -> dict[str, Any]:
-    """The step of one process, which ranks run together."""
+    """The training step of one process, which ranks run together."""
+    logs = by_all(setting, step, own_step, data)
+    if setting.exchange != Allreduce():  # which has nothing to do with weights set by hand
+        check_exchanged(step)
+    step.kept.count()
+    return logs
+
+
+def by_all(
+    setting: Setting, step: Step, own_step: Callable[[Any], Any], data: Any
+) -> dict[str, Any]:
+    """The step of one process, which ranks run together: those of ``step.over``, each with samples
+    of its own; what they vote for goes to all others as well."""
+    head, is_of_all = head_of(step.share, setting.votes), step.over is setting.over
     if tf.executing_eagerly():
-        return _in_python(step, own_step, data, votes)
-    head = head_of(step.share, votes)
-    logs, (sums,) = together.run(step, lambda batch: checked_logs(own_step(batch)), data, head)
-    return {**logs, NEWS: news_of(step, tf.unstack(sums))}
+        logs, sums = _in_python(step, own_step, data), []
+    else:
+        logs, sums = together.run(
+            step, lambda batch: checked_logs(own_step(batch)), data, head if is_of_all else []
+        )
+    if not sums:
+        sums = ops.allreduce(head, label="allreduce of votes", over=setting.over)
+    return {**logs, NEWS: news_of(step.share, setting.over.size, tf.unstack(sums[0]))}
 
 
-def _in_python(
-    step: Step, own_step: Callable[[Any], Any], data: Any, votes: tf.Variable
-) -> dict[str, Any]:
+def _in_python(step: Step, own_step: Callable[[Any], Any], data: Any) -> dict[str, Any]:
     """A step that has no graph: each rank makes the step of one process, with all samples. Weights
     get the mean of the ranks' gradients, other state is rank 0's: the same bits on all."""
     batch = together.whole_batch(step, data)
     step.weight = 1 / step.over.size
-    with gate(step), recorded_assignments(step.record):
+    with in_python(step):
         logs = checked_logs(own_step(batch))
     trained = {id(v) for v in step.exchanged}
     assigned = {id(v): v for v in step.assigned if id(v) not in trained}
     changes = [Change(v, step.before[key], "first") for key, v in assigned.items()]
     combine_changes(step.part, changes)
-    head = head_of(step.share, votes)
-    (sums,) = ops.allreduce(head, label="allreduce of votes", over=step.over)
-    return {**logs, NEWS: news_of(step, tf.unstack(sums))}
+    return logs
 
 
 def test_step(
@@ -128,7 +133,7 @@ def test_step(
         data, share = batch
         step = setting.step(model, Share(*share))
         with ops.channels(channels.EVALUATION):
-            return _by_all(step, own_step, data, setting.votes)
+            return by_all(setting, step, own_step, data)
 
     return run if setting.over.size > 1 else run_alone
 
@@ -159,11 +164,16 @@ def predict_step(
         data, share = batch
         step = setting.step(model, Share(*share))
         with ops.channels(channels.PREDICTION):
-            if tf.executing_eagerly():
-                return own_step(together.whole_batch(step, data))
-            return together.run(step, lambda batch: _checked(own_step(batch)), data)[0]
+            return predicted_by_all(step, own_step, data)
 
     return run if setting.over.size > 1 else own_step
+
+
+def predicted_by_all(step: Step, own_step: Callable[[Any], Any], data: Any) -> Any:
+    """The outputs of a step that ranks run together, whole on each."""
+    if tf.executing_eagerly():
+        return own_step(together.whole_batch(step, data))
+    return together.run(step, lambda batch: _checked(own_step(batch)), data)[0]
 
 
 def _checked(outputs: Any) -> Any:

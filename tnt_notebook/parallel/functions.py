@@ -119,8 +119,8 @@ class DistributedFunctions:
                 f"The exchange {name_of(exchange)} lets ranks train weights of their own, so it "
                 f"needs ranks that have the whole model: take it without {in_parts}."
             )
-        if batch_norm == "whole" and (in_parts or self._late or self._states):
-            where = in_parts or f"the exchange {name_of(exchange)}"
+        if batch_norm == "whole" and (pipeline is not None or self._late or self._states):
+            where = "a pipeline" if pipeline is not None else f"the exchange {name_of(exchange)}"
             raise ModelError(
                 f"batch_norm='whole' is not possible with {where}: its ranks do not run a step "
                 "together. Leave it out, or make layers with synchronized=True where that is known."
@@ -175,8 +175,7 @@ class DistributedFunctions:
         """Of the logs of the last step of an epoch, or of an evaluation, those of all of it."""
         if caught_up := self.caught_up():
             return caught_up
-        in_parts = self.pipeline is not None or self.mesh is not None
-        if in_parts or not logs:
+        if self.pipeline is not None or not logs:
             return logs or self._last_logs
         return training.logs_of_epoch(self.model, logs)
 

@@ -70,12 +70,22 @@ def as_one(step: Step) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def in_python(step: Step) -> Iterator[None]:
+    """The same for a step that every rank makes whole, in Python."""
+    with gate(step), recorded_assignments(step.record):
+        yield
+
+
+@contextlib.contextmanager
 def gate(step: Step) -> Iterator[None]:
     """Of the functions above, the second: inside, ``step.exchange`` stands around optimizers, and
     the trace says how long these work."""
     with contextlib.ExitStack() as stack:
         for kind in classes_with_own_apply():
             stack.enter_context(replaced(kind, "apply", functools.partial(_exchange_first, step)))
+        if step.within is not None:
+            where_taken = functools.partial(_sum_where_taken, step, step.within)
+            stack.enter_context(replaced(tf.GradientTape, "gradient", where_taken))
         yield
 
 
@@ -120,10 +130,13 @@ def _exchange_first(
 ) -> Any:
     if step.applying:  # an optimizer inside another, as in LossScaleOptimizer
         return apply(optimizer, grads, trainable_variables)
-    grads = [for_exchange(g) if step.as_one and g is not None else g for g in grads]
+    grads = list(grads)
     variables = trained_by(optimizer) if trainable_variables is None else list(trainable_variables)
     if len(variables) != len(grads):
         return apply(optimizer, grads, trainable_variables)  # which says so
+    if step.within is not None:
+        _in_place(step.within, grads, [None if id(v) in step.of_replica else v for v in variables])
+    grads = [for_exchange(g) if step.as_one and g is not None else g for g in grads]
     _exchange(step, grads, [None if id(v) in step.of_batch else v for v in variables])
     step.exchanged.extend(variables)
     given = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
@@ -169,8 +182,7 @@ def _exchange_where_taken(
         found = differentiate(tape, target, sources, *arguments, **keywords)
     finally:
         step.differentiating = False
-    trained = {id(tensor): v for v in step.model.trainable_variables for tensor in (v, v.value)}
-    variables = [trained.get(id(source)) for source in tf.nest.flatten(sources)]
+    variables = _trained(step, sources)
     own = {id(v) for v in variables if v is not None}
     if is_recorded():
         return found  # it is differentiated again
@@ -191,16 +203,53 @@ def _exchange_where_taken(
     return found
 
 
+def _sum_where_taken(
+    step: Step,
+    within: Callable[..., list[Any]],
+    differentiate: Callable[..., Any],
+    tape: tf.GradientTape,
+    target: Any,
+    sources: Any,
+    *arguments: Any,
+    **keywords: Any,
+) -> Any:
+    """Ranks of a replica have parts of gradients; what a step does to them it does to their sum."""
+    if step.differentiating:  # TensorFlow itself, as where activations are computed again
+        return differentiate(tape, target, sources, *arguments, **keywords)
+    step.differentiating = True
+    try:
+        found = differentiate(tape, target, sources, *arguments, **keywords)
+    finally:
+        step.differentiating = False
+    gradients, variables = tf.nest.flatten(found), _trained(step, sources)
+    _in_place(within, gradients, variables)
+    step.of_replica |= {id(v) for v in variables if v is not None}
+    return tf.nest.pack_sequence_as(found, gradients)
+
+
+def _trained(step: Step, sources: Any) -> list[keras.Variable | None]:
+    """The variables of the model among what a gradient is taken of."""
+    trained = {id(tensor): v for v in step.model.trainable_variables for tensor in (v, v.value)}
+    return [trained.get(id(source)) for source in tf.nest.flatten(sources)]
+
+
 def _exchange(step: Step, gradients: list[Any], variables: Sequence[keras.Variable | None]) -> None:
-    """In place, those that are there, of variables that are given."""
+    _in_place(functools.partial(step.exchange.gradients, step.exchanging), gradients, variables)
+    step.given |= {id(g) for g, v in zip(gradients, variables, strict=True) if v is not None}
+
+
+def _in_place(
+    change: Callable[[list[Any], list[keras.Variable]], list[Any]],
+    gradients: list[Any],
+    variables: Sequence[keras.Variable | None],
+) -> None:
+    """Changes those gradients that are there, of variables that are given."""
     pairs = enumerate(zip(gradients, variables, strict=True))
     own = {i: v for i, (gradient, v) in pairs if gradient is not None and v is not None}
     if own:
         given = [gradients[i] for i in own]
-        exchanged = step.exchange.gradients(step.exchanging, given, list(own.values()))
-        for i, gradient in zip(own, exchanged, strict=True):
+        for i, gradient in zip(own, change(given, list(own.values())), strict=True):
             gradients[i] = gradient
-            step.given.add(id(gradient))
 
 
 def _draw_apart(

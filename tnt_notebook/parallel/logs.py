@@ -37,7 +37,7 @@ def global_logs(
     others = {name: value for name, value in logs.items() if name not in of_metrics}
     head = tf.unstack(head_of(share, votes)[0])
     (mark, square, *votes_of_all), means = summed(step.part, head, changes, others, step.scale)
-    news = news_of(step, [mark, square, *votes_of_all])
+    news = news_of(share, step.over.size, [mark, square, *votes_of_all])
     found = {**results(step.model, logs, changed), **means}
     return {**{name: found[name] for name in logs}, NEWS: news}
 
@@ -48,11 +48,10 @@ def head_of(share: Share, votes: tf.Variable) -> list[tf.Tensor]:
     return [tf.stack([tf.cast(value, tf.float64) for value in head])]
 
 
-def news_of(step: Step, sums: Sequence[tf.Tensor]) -> tf.Tensor:
-    """What :data:`NEWS` is, of the sums over ranks of :func:`head_of`."""
+def news_of(share: Share, size: int, sums: Sequence[tf.Tensor]) -> tf.Tensor:
+    """What :data:`NEWS` is, of the sums over so many ranks of :func:`head_of`."""
     mark, square, *votes = sums
-    same = same_data([mark, square], step.over.size)
-    return tf.stack([tf.cast(step.share.total, tf.float64), *votes, same])
+    return tf.stack([tf.cast(share.total, tf.float64), *votes, same_data([mark, square], size)])
 
 
 def summed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -42,11 +42,13 @@ class Step:
         kept, applied: what the exchange remembers, and the optimizers that it stands around, by id.
         owners: of variables that one rank trains for all, by id.
         given: ids of the gradients that it gave.
+        of_replica: ids of variables whose gradients were added up within, where they were taken.
         as_one: whether it is traced as on one process, and ranks run it together: the gradients of
             ranks are summands then.
         weight: by what gradients count, where that is not the rank's part of the batch.
         batch_norm: whose samples statistics of batch norm are of: ``"rank"`` or ``"whole"``.
         told: for which ops it brings samples together, and how many bytes a sample.
+        within: adds up gradients of variables over ranks with the same samples, if there are some.
         whole_divisor: of what a loss divides by here, what one process would divide by; None: the
             sum over ranks.
     """
@@ -69,11 +71,13 @@ class Step:
     applied: dict[int, Applied] = field(default_factory=dict)
     owners: dict[int, int] = field(default_factory=dict)
     given: set[int] = field(default_factory=set)
+    of_replica: set[int] = field(default_factory=set)
     as_one: bool = False
     weight: float | None = None
     batch_norm: str = "rank"
     told: dict[str, int] = field(default_factory=dict)
     whole_divisor: Callable[[Any], Any] | None = None
+    within: Callable[[Sequence[Any], Sequence[keras.Variable]], list[Any]] | None = None
 
     @property
     def scale(self) -> tf.Tensor:

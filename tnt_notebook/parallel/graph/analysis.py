@@ -115,10 +115,8 @@ def _is_own(node: Node) -> bool:
 
 def _own(node: Node, rule: Rule | None) -> Decision:
     """Of ops that have values of which each rank has its own."""
-    if node.type == "IdentityN" and rule is not None:
-        made = rule(node)
-        assert made is not None
-        return made
+    if node.type in _KNOW_OWN and rule is not None:
+        return rule(node) or node.whole()
     if node.op.op_def.is_stateful or any(tensor.dtype == tf.resource for tensor in node.inputs):
         return node.whole()
     if node.parts:
@@ -138,6 +136,9 @@ def _own(node: Node, rule: Rule | None) -> Decision:
     ]
     return Decision(wants, with_rows.gives)
 
+
+#: Ops whose rules know of values of which each rank has its own.
+_KNOW_OWN = ("IdentityN", "TntAllreduce", "TntMove")
 
 #: Ops that give sizes of what they are given.
 _SIZES = ("Shape", "ShapeN", "Size", "VariableShape")

@@ -189,6 +189,8 @@ class Emission:
             self._written[each.op.name] = copy
             ops.copied(copy, channels[each.op.name])
             for own, new in zip(each.op.outputs, copy.outputs, strict=True):
+                if new.shape.rank is None:  # an exchange's
+                    new.set_shape(own.shape)
                 self._values[own.name] = new
 
     def own(self, tensor: tf.Tensor) -> tf.Tensor:

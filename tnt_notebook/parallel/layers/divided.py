@@ -83,10 +83,6 @@ class Divided:
         """The ranks that have the other blocks."""
         return self._ranks.group(self.axes)
 
-    def group_with(self, axis: str) -> Communicator:
-        """The same, and those along another axis."""
-        return self._ranks.group([*self.axes, axis])
-
     @property
     def share(self) -> float:
         """How much of the whole this rank's block is."""

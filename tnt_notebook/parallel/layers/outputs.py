@@ -35,16 +35,18 @@ from tnt_notebook.keras.compiled import (
     sums_replaced,
     values_of_samples_replaced,
 )
-from tnt_notebook.keras.losses import logits_of, reduced
+from tnt_notebook.keras.losses import (
+    logits_of,
+    masked_weights,
+    reduced,
+    reduction_replaced,
+)
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel import whole_batch
 from tnt_notebook.parallel.layers.divided import Divided, Output, Weights
 from tnt_notebook.parallel.layers.moves import total
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.softmax import crossentropy, likeliest, of_block
-from tnt_notebook.parallel.step import Step
-from tnt_notebook.plan.mesh import DATA
 
 
 class Outputs:
@@ -75,17 +77,16 @@ class Outputs:
 
 
 @contextlib.contextmanager
-def taken_in_blocks(step: Step, outputs: Outputs) -> Iterator[None]:
+def taken_in_blocks(outputs: Outputs) -> Iterator[None]:
     """Inside, Keras's losses and the metrics of compile() take blocks where they can."""
     with (
-        replaced(keras.losses.Loss, "__call__", functools.partial(_loss, step, outputs)),
+        replaced(keras.losses.Loss, "__call__", functools.partial(_loss, outputs)),
         metrics_of_outputs_replaced(functools.partial(_update, outputs)),
     ):
         yield
 
 
 def _loss(
-    step: Step,
     outputs: Outputs,
     call: Callable[..., Any],
     loss: keras.Loss,
@@ -97,14 +98,13 @@ def _loss(
     divided = outputs.of(y_pred)
     if divided is not None:
         for found in (_loss_of_numbers, _loss_of_sums, _loss_of_classes):
-            value = found(step, call, loss, divided, y_true, sample_weight)
+            value = found(call, loss, divided, y_true, sample_weight)
             if value is not None:
                 return value
     return call(loss, y_true, outputs.whole(y_pred), sample_weight)
 
 
 def _loss_of_numbers(
-    step: Step,
     call: Callable[..., Any],
     loss: keras.Loss,
     divided: Divided,
@@ -120,23 +120,36 @@ def _loss_of_numbers(
     weights = divided.weights(sample_weight, y_true)
     if labels is None or weights is None or _divides_otherwise(loss, divided, weights):
         return None
-    divisors = []
-    everywhere = divided.group_with(DATA)
+    with reduction_replaced(functools.partial(_reduced, divided, f"loss {loss.name}")):
+        return call(loss, labels, divided.block, weights.tensor)
 
-    def whole_divisor(divisor: tf.Tensor) -> tf.Tensor:
-        label = "allreduce of a loss's divisor"
-        divisors.append(ops.allreduce([divisor], label=label, over=everywhere)[0])
-        return divisors[-1]
 
-    before, step.whole_divisor = step.whole_divisor, whole_divisor
-    try:
-        part = call(loss, labels, divided.block, weights.tensor)
-    finally:
-        step.whole_divisor = before
-    if loss.reduction != "sum" and not divisors:
-        # The mean of this block counts by how much of the whole it is.
-        part *= tf.cast(divided.share, part.dtype)
-    return total(part, divided.group, f"loss {loss.name}")
+def _reduced(
+    divided: Divided,
+    label: str,
+    reduce: Callable[..., Any],
+    values: Any,
+    sample_weight: Any = None,
+    mask: Any = None,
+    reduction: str = "sum",
+    dtype: Any = None,
+) -> tf.Tensor:
+    """Keras's ``reduce_weighted_values``, over all blocks."""
+    divisor = None
+    if reduction == "mean_with_sample_weight" and not (sample_weight is None and mask is None):
+        divisor = masked_weights(sample_weight, mask, values.dtype, reduction)
+    elif reduction != "sum" and mask is not None:
+        divisor = mask
+    if divisor is None:
+        part = reduce(values, sample_weight, mask, reduction, dtype)
+        if reduction != "sum":
+            # The mean of this block counts by how much of the whole it is.
+            part *= tf.cast(divided.share, part.dtype)
+        return total(part, divided.group, label)
+    part = reduce(values, sample_weight, mask, "sum", dtype)
+    here = tf.stop_gradient(tf.reduce_sum(tf.cast(divisor, part.dtype)))
+    whole = total(here, divided.group, f"the divisor of {label}")
+    return tf.math.divide_no_nan(total(part, divided.group, label), whole)
 
 
 def _divides_otherwise(loss: keras.Loss, divided: Divided, weights: Weights) -> bool:
@@ -146,35 +159,27 @@ def _divides_otherwise(loss: keras.Loss, divided: Divided, weights: Weights) -> 
 
 
 def _loss_of_sums(
-    step: Step,
     call: Callable[..., Any],
     loss: keras.Loss,
     divided: Divided,
     y_true: Any,
     sample_weight: Any,
 ) -> tf.Tensor | None:
-    """A loss that is made of sums over all of which there are blocks, as Dice; None if it is none.
-    One that sums over samples, too, sees those of all replicas."""
+    """A loss made of sums over all of which there are blocks, as Dice; None if it is none."""
     labels = divided.labels(y_true, squeezed=True, sparse=False)
     axes = None if labels is None else axes_of_sums(loss, labels.shape.rank)
     if axes is None or not axes.issuperset(divided.rows) or sample_weight is not None:
         return None
 
     def summed(own: Callable[..., Any], *given: Any, **options: Any) -> tf.Tensor:
-        here = total(own(*given, **options), divided.group, f"sum in loss {loss.name}")
-        return whole_batch.total(step, here) if 0 in axes else here
+        return total(own(*given, **options), divided.group, f"sum in loss {loss.name}")
 
     with sums_replaced(summed):
         values = loss.call(*(tf.cast(x, loss.dtype) for x in (labels, divided.block)))
-    before, step.sees_whole = step.sees_whole, 0 in axes
-    try:
-        return reduced(values, None, loss.reduction, loss.dtype)
-    finally:
-        step.sees_whole = before
+    return reduced(values, None, loss.reduction, loss.dtype)
 
 
 def _loss_of_classes(
-    step: Step,
     call: Callable[..., Any],
     loss: keras.Loss,
     divided: Divided,

@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from tnt_notebook.keras.graph import set_mask
 from tnt_notebook.parallel.layers import rules  # noqa: F401  it declares those of Keras's layers
@@ -152,7 +151,7 @@ class Program:
         inputs: Mapping[int, Any],
         ranks: MeshRanks,
         training: bool,
-        over_data: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
+        by_rank: bool = False,
         outputs: Outputs | None = None,
         layouts: Mapping[int, Layout] = {},
     ) -> Any:
@@ -160,7 +159,7 @@ class Program:
 
         Args:
             inputs: of the model, by value.
-            over_data: sums over replicas.
+            by_rank: see :class:`~.rule.Local`.
             outputs: gets those that are in blocks; default: they are gathered.
             layouts: of inputs that are in blocks; all others are whole.
 
@@ -170,7 +169,7 @@ class Program:
         structure = self.graph.output_structure
         every, wanted = range(len(self.ways)), keras.tree.flatten(structure)
         found = self.run_part(
-            inputs, ranks, training, every, wanted, over_data, outputs=outputs, layouts=layouts
+            inputs, ranks, training, every, wanted, by_rank, outputs=outputs, layouts=layouts
         )
         return keras.tree.map_structure(lambda n: found[n], structure)
 
@@ -181,7 +180,7 @@ class Program:
         training: bool,
         calls: range,
         wanted: Sequence[int],
-        over_data: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
+        by_rank: bool = False,
         called: Callable[[Call], None] = lambda call: None,
         outputs: Outputs | None = None,
         layouts: Mapping[int, Layout] = {},
@@ -221,7 +220,7 @@ class Program:
             if ways:
                 rule = rule_of(call.operation)
                 assert rule is not None  # it has given the ways
-                given = rule.run(Local(site, ways, ranks, values, training, over_data))
+                given = rule.run(Local(site, ways, ranks, values, training, by_rank))
             else:
                 call.run(values, training)
                 given = [values[n] for n in call.gives]

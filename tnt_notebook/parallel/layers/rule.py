@@ -117,7 +117,8 @@ class Local:
     Attributes:
         ways: by axis of the mesh, for those along which work is divided.
         values: by number, what the layer takes, as the ways say.
-        over_data: sums over replicas, for statistics of the whole batch.
+        by_rank: whether statistics of batch norm are of each replica's own samples, unless its
+            layer is synchronized.
     """
 
     def __init__(
@@ -127,10 +128,10 @@ class Local:
         ranks: MeshRanks,
         values: dict[int, tf.Tensor],
         training: bool,
-        over_data: Callable[[tf.Tensor], tf.Tensor] = lambda x: x,
+        by_rank: bool = False,
     ) -> None:
         self.site, self.ways, self.ranks = site, ways, ranks
-        self.values, self.training, self.over_data = values, training, over_data
+        self.values, self.training, self.by_rank = values, training, by_rank
 
     @property
     def layer(self) -> Any:

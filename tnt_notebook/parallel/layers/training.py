@@ -1,33 +1,29 @@
 """The train, test and predict steps of a model whose layers are divided over a mesh.
 
     slice of this replica -> the model's own step, with its call on blocks -> outputs, whole
-        -> gradients, added up by groups -> the user's own optimizer on blocks
-        -> exchange of metric states, votes and fingerprints with all ranks
+        -> gradients, added up within the replica, exchanged between replicas
+        -> the user's own optimizer on blocks
 
 All ranks of a replica compute the same loss of the same outputs. So a step is the model's own, as
-in :mod:`tnt_notebook.parallel.data_parallel`, and replicas are what ranks are there.
+in :mod:`tnt_notebook.parallel.data_parallel`, and replicas run it together as ranks do there.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from tnt_notebook.comm import channels, ops
 from tnt_notebook.keras.compiled import outputs_go_to_compiled
 from tnt_notebook.keras.graph import functional_of, takes_any_shape
 from tnt_notebook.keras.replaced import replaced
-from tnt_notebook.parallel.changes import changes_of
-from tnt_notebook.parallel.combine import combine_changes
-from tnt_notebook.parallel.data import Block, InBlocks, Sharded, Share
-from tnt_notebook.parallel.data_parallel import check_exchanged, checked_logs, rows_of_all
-from tnt_notebook.parallel.interpose import drawn_apart, interposed, recorded_assignments
+from tnt_notebook.parallel.data import InBlocks, Sharded, Share
+from tnt_notebook.parallel.data_parallel import by_all, predicted_by_all, trained_by_all
 from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.inputs import input_blocks, layouts_within
@@ -36,8 +32,6 @@ from tnt_notebook.parallel.layers.outputs import Outputs, taken_in_blocks
 from tnt_notebook.parallel.layers.program import Program
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.weights import MeshWeights
-from tnt_notebook.parallel.logs import global_logs
-from tnt_notebook.parallel.norm import sum_over_ranks
 from tnt_notebook.parallel.pipeline.graph import Graph, standardized
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.step import Setting, Step
@@ -75,14 +69,11 @@ class MeshSteps:
         else:
             costs = agreed_costs(setting.over, model, self._graph, samples)
             self._program = chosen(self._graph, mesh, samples, costs, layouts, memory)
-        self._tried: set[int] = set()
-        self._blocks: dict[int, Block] = {}
         self.weights = MeshWeights(model, self._program, ranks, setting.exchange)
 
     def in_blocks(self, data: Sharded) -> Sharded:
         """Input of which this rank gets no more than it needs of each sample."""
         blocks = input_blocks(self._model, self._program, self._ranks, data.element)
-        self._blocks |= {block.leaf: block for block in blocks}
         return data.in_blocks(blocks) if blocks else data
 
     def compiled_again(self) -> None:
@@ -95,88 +86,70 @@ class MeshSteps:
     def train_step(self, own_step: Callable[[Any], Any], batch: Any) -> dict[str, Any]:
         """Logs of a batch, after which the model has learnt from it."""
         data, step = self._begin(batch)
+        own_step = self._on_blocks(own_step, batch, training=True)
         with ops.channels(channels.TRAINING):
-            with self._model_on_blocks(step, own_step, batch, training=True):
-                logs = checked_logs(own_step(data))
-            check_exchanged(step)
-            step.kept.count()
-            return self._logs(step, own_step, self._whole(batch), logs)
+            return trained_by_all(self._setting, step, own_step, data)
 
     def test_step(self, own_step: Callable[[Any], Any], batch: Any) -> dict[str, Any]:
         """Logs of a batch."""
         data, step = self._begin(batch)
+        own_step = self._on_blocks(own_step, batch, training=False)
         with ops.channels(channels.EVALUATION):
-            with self._model_on_blocks(step, own_step, batch, training=False):
-                logs = checked_logs(own_step(data))
-            return self._logs(step, own_step, self._whole(batch), logs)
+            return by_all(self._setting, step, own_step, data)
 
     def predict_step(self, own_step: Callable[[Any], Any], batch: Any) -> Any:
         """The model's outputs for the global batch, on all ranks."""
         data, step = self._begin(batch)
+
+        def predicted(batch: Any) -> Any:
+            with self._model_on_blocks(in_blocks, training=False, outputs=None):
+                return own_step(batch)
+
+        in_blocks = isinstance(batch[0], InBlocks)
         with ops.channels(channels.PREDICTION):
-            with (
-                self._on_blocks(step, batch, training=False),
-                recorded_assignments(step.record),
-                drawn_apart(0, step.drawn),
-            ):
-                outputs = own_step(data)
-            return keras.tree.map_structure(
-                lambda output: rows_of_all(output, step.share, self._data), outputs
-            )
+            return predicted_by_all(step, predicted, data)
 
     def _begin(self, batch: Any) -> tuple[Any, Step]:
         data, share = batch
         if isinstance(data, InBlocks):
             data = data.batch
-        setting = self._setting
-        step = Step(
-            self._data, self.weights.exchange, self._model, Share(*share), kept=setting.kept,
-            applied=setting.applied, owners=setting.owners,
-        )  # fmt: skip
-        return data, step
+        step = self._setting.step(self._model, Share(*share))
+        return data, replace(
+            step, over=self._data, exchange=self.weights.exchange, within=self.weights.summed_within
+        )
 
-    def _whole(self, batch: Any) -> Any:
-        """What a step is given of a batch; in the place of blocks, what whole samples are like."""
-        data, _ = batch
-        if not isinstance(data, InBlocks):
-            return data
-        leaves = keras.tree.flatten(data.batch)
-        for number, block in self._blocks.items():
-            if leaves[number].shape[1:] == block.size:
-                leaves[number] = tf.TensorSpec([None, *block.shape], leaves[number].dtype)
-        return keras.tree.pack_sequence_as(data.batch, leaves)
+    def _on_blocks(
+        self, own_step: Callable[[Any], Any], batch: Any, training: bool
+    ) -> Callable[[Any], Any]:
+        """A step of the model whose layers compute on blocks, and so do losses and metrics where
+        nothing else sees what it returns."""
+        in_blocks = isinstance(batch[0], InBlocks)
+
+        def run(batch: Any) -> Any:
+            with contextlib.ExitStack() as stack:
+                outputs = None
+                if outputs_go_to_compiled(self._model, own_step):
+                    outputs = Outputs(self._ranks)
+                    stack.enter_context(taken_in_blocks(outputs))
+                stack.enter_context(self._model_on_blocks(in_blocks, training, outputs))
+                return own_step(batch)
+
+        return run
 
     @contextlib.contextmanager
     def _model_on_blocks(
-        self, step: Step, own_step: Callable[[Any], Any], batch: Any, training: bool
-    ) -> Iterator[None]:
-        """Around a step of the model: its layers compute on blocks, and so do losses and metrics
-        where nothing else sees what it returns."""
-        with contextlib.ExitStack() as stack:
-            outputs = None
-            if outputs_go_to_compiled(self._model, own_step):
-                outputs = Outputs(self._ranks)
-            stack.enter_context(self._on_blocks(step, batch, training, outputs))
-            stack.enter_context(interposed(step))
-            if outputs is not None:
-                stack.enter_context(taken_in_blocks(step, outputs))
-            yield
-
-    @contextlib.contextmanager
-    def _on_blocks(
-        self, step: Step, batch: Any, training: bool, outputs: Outputs | None = None
+        self, in_blocks: bool, training: bool, outputs: Outputs | None
     ) -> Iterator[None]:
         """Inside, a call of the model computes on blocks, and its optimizer sees whole weights."""
         model, graph, program = self._model, self._graph, self._program
-        in_blocks = isinstance(batch[0], InBlocks)
-        over_data = functools.partial(sum_over_ranks, step)
+        by_rank = self._setting.batch_norm == "rank" and self._data.size > 1
 
         def call(own: Any, called: Any, inputs: Any, training: Any = None, mask: Any = None) -> Any:
             if called is not model:
                 return own(called, inputs, training=training, mask=mask)
             values = standardized(graph, inputs)
             layouts = layouts_within(program, self._ranks, values) if in_blocks else {}
-            return program.run(values, self._ranks, bool(training), over_data, outputs, layouts)
+            return program.run(values, self._ranks, bool(training), by_rank, outputs, layouts)
 
         with contextlib.ExitStack() as stack:
             if program.ways:
@@ -188,19 +161,3 @@ class MeshSteps:
                 trained = model.trainable_variables
                 stack.enter_context(self.weights.seen_as_a_whole(trained))
             yield
-
-    def _logs(
-        self, step: Step, own_step: Callable[[Any], Any], data: Any, logs: dict[str, Any]
-    ) -> dict[str, Any]:
-        of_metrics, others = changes_of(step, own_step, data, self._tried)
-        combine_changes(step.part, others)
-        # Of the ranks of a replica, which have the same, one counts.
-        local = step.share.local
-        if not self._ranks.is_first_beside([DATA]):
-            local = tf.zeros_like(local)
-        setting = self._setting
-        of_all = Step(
-            setting.over, setting.exchange, self._model, step.share._replace(local=local),
-            assigned=step.assigned,
-        )  # fmt: skip
-        return global_logs(of_all, logs, of_metrics, setting.votes)

@@ -1,17 +1,22 @@
-"""The weights of a model on a mesh without stages: gradients are added up over the replicas, and
-over the axes along which ranks use the same of a weight for different parts of the work.
+"""The weights of a model on a mesh without stages: gradients are added up over the axes along which
+ranks of a replica use the same of a weight for different parts of the work, and exchanged between
+replicas.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import keras
+import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, channels, ops
 from tnt_notebook.keras.absent import is_lazy
-from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
+from tnt_notebook.parallel.exchange.allreduce import Allreduce
+from tnt_notebook.parallel.exchange.kept import Kept
 from tnt_notebook.parallel.layers.program import Program
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.weight_blocks import WeightBlocks
@@ -71,17 +76,31 @@ class MeshWeights:
     def groups(
         self, variables: Sequence[keras.Variable]
     ) -> Iterator[tuple[Communicator, list[int], bool]]:
-        """The ranks over which gradients are added up, with the places of the variables."""
+        """The ranks that have the same of the variables: the replicas."""
+        with ops.channels(channels.GRADIENTS.part(0, 8)):
+            yield self._ranks.group([DATA]), [*range(len(variables))], False
+
+    def summed_within(
+        self, gradients: Sequence[Any], variables: Sequence[keras.Variable]
+    ) -> list[Any]:
+        """Gradients of a replica, added up over the axes along which its ranks use the same of a
+        weight for different parts of the work."""
         chosen: dict[tuple[str, ...], list[int]] = {}
-        names = self._ranks.mesh.names
         for i, variable in enumerate(variables):
-            summed = self.blocks.layout_of(variable).summed | {DATA}
-            chosen.setdefault(tuple(n for n in names if n in summed), []).append(i)
+            summed = self.blocks.layout_of(variable).summed
+            axes = tuple(name for name in self._ranks.mesh.names if name in summed)
+            chosen.setdefault(axes, []).append(i)
+        result = list(gradients)
         # Ranks of one line make the same groups, in the same order.
-        order = sorted(chosen)
+        order = sorted(filter(None, chosen))
         for number, axes in enumerate(order):
-            with ops.channels(channels.GRADIENTS.part(number, max(len(order), 8))):
-                yield self._ranks.group(axes), chosen[axes], False
+            with ops.channels(channels.GRADIENTS.part(1 + number, 1 + max(len(order), 7))):
+                of_some = [gradients[i] for i in chosen[axes]], [variables[i] for i in chosen[axes]]
+                for i, gradient in zip(
+                    chosen[axes], _summed(self._ranks.group(axes), *of_some), strict=True
+                ):
+                    result[i] = gradient
+        return result
 
     @contextlib.contextmanager
     def seen_as_a_whole(self, variables: Sequence[keras.Variable]) -> Iterator[None]:
@@ -93,3 +112,18 @@ class MeshWeights:
             self.blocks.norms_of_whole(variables),
         ):
             yield
+
+
+def _summed(
+    over: Communicator, gradients: Sequence[Any], variables: Sequence[keras.Variable]
+) -> list[Any]:
+    """The sums over ranks, for what all of them do alike: steps may differentiate them again."""
+    step = ExchangeStep(over, tf.constant(1.0, tf.float64), Kept([]))
+    if any(isinstance(gradient, tf.IndexedSlices) for gradient in gradients):
+        return Allreduce().gradients(step, gradients, variables)
+
+    @tf.custom_gradient
+    def summed(*own: tf.Tensor) -> Any:
+        return Allreduce().gradients(step, own, variables), lambda *upstream: upstream
+
+    return list(summed(*map(tf.convert_to_tensor, gradients)))

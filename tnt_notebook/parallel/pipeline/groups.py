@@ -40,12 +40,12 @@ class OverGroups(Exchange):
     ) -> list[Any]:
         result = list(gradients)
         for group, chosen, is_shared in self.groups(variables):
-            if group.size == 1 and not self.inner.on_one_rank:
-                continue
             # Of several stages, some may have dense ones, and one process would have had their sum.
             alike = [tf.convert_to_tensor(result[i]) if is_shared else result[i] for i in chosen]
             some = [variables[i] for i in chosen]
-            summed = self.inner.gradients(self._over(step, group), alike, some)
+            summed = alike
+            if group.size > 1 or self.inner.on_one_rank:
+                summed = self.inner.gradients(self._over(step, group), alike, some)
             for i, gradient in zip(chosen, summed, strict=True):
                 result[i] = gradient
                 # Where TensorFlow knows the shape of a gradient, it multiplies it in another order

@@ -3,6 +3,7 @@
 from tnt_notebook.parallel.graph.rules import (
     control,
     elements,
+    exchanges,
     images,
     indexing,
     lists,
@@ -17,6 +18,6 @@ from tnt_notebook.parallel.graph.rules import (
 )
 
 __all__ = [
-    "control", "elements", "images", "indexing", "lists", "marks", "products", "randoms",
-    "reductions", "sequences", "shapes", "slices", "states",
+    "control", "elements", "exchanges", "images", "indexing", "lists", "marks", "products",
+    "randoms", "reductions", "sequences", "shapes", "slices", "states",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.keras.losses import moments_replaced
+from tnt_notebook.parallel.graph.marks import of_own_samples
 from tnt_notebook.parallel.layers.moves import shared, total
 from tnt_notebook.parallel.layers.rule import SAME, Cut, Local, Site, Way, name_of, rule
 from tnt_notebook.parallel.layers.rules.elementwise import cuts
@@ -21,19 +22,24 @@ def _run(local: Local) -> list[Any]:
     axes = [axis for axis, way in local.ways.items() if way.name != "channels"]
     if not axes:
         return local.plain()
-    over = local.over_data if layer.synchronized else lambda x: x
-    moments = moments_by(_summing(local, axes, over))
-    with moments_replaced(moments):
+    moments = moments_by(_summing(local, axes))
+    of_all = layer.synchronized or not local.by_rank
+    with moments_replaced(moments if of_all else _of_own_samples(moments)):
         return local.plain(synchronized=True)
 
 
-def _summing(
-    local: Local, axes: list[str], over: Callable[[tf.Tensor], tf.Tensor]
-) -> Callable[[tf.Tensor], tf.Tensor]:
+def _of_own_samples(moments: Callable[..., Any]) -> Callable[..., Any]:
+    def of_own(x: tf.Tensor, axes: Any, keepdims: bool) -> list[tf.Tensor]:
+        return of_own_samples(lambda own: moments(own, axes, keepdims), x, None)
+
+    return of_own
+
+
+def _summing(local: Local, axes: list[str]) -> Callable[[tf.Tensor], tf.Tensor]:
     group, label = local.group(axes), f"statistics of {local.layer.name}"
 
     def summed(x: tf.Tensor) -> tf.Tensor:
-        return over(shared(total(x, group, label), group, label))
+        return shared(total(x, group, label), group, label)
 
     return summed
 
@@ -77,7 +83,7 @@ def _run_layer(local: Local) -> list[Any]:
         return local.plain()
     given = local.values[local.site.call.takes[0]]
     x, dims = _wide(given), _axes_of(layer, len(given.shape))
-    mean, variance = moments_by(_summing(local, features, lambda x: x))(x, dims, True)
+    mean, variance = moments_by(_summing(local, features))(x, dims, True)
     shape = [x.shape[dim] if dim in dims else 1 for dim in range(len(x.shape))]
     normal = (x - mean) * tf.math.rsqrt(variance + layer.epsilon)
     return [tf.cast(_scaled(normal, layer.gamma, layer.beta, shape), given.dtype)]
@@ -106,7 +112,7 @@ def _run_rms(local: Local) -> list[Any]:
     x, whole = _wide(given), local.site.takes[0][-1]
     assert whole is not None  # it is cut
     squares = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
-    mean = _summing(local, features, lambda x: x)(squares) / whole
+    mean = _summing(local, features)(squares) / whole
     scaled = x * tf.math.rsqrt(mean + layer.epsilon) * tf.cast(layer.scale, x.dtype)
     return [tf.cast(scaled, given.dtype)]
 
@@ -135,7 +141,7 @@ def _run_groups(local: Local) -> list[Any]:
     # Of each sample and group the mean over its block, of which the ranks have other rows.
     by_group = tf.reshape(x, [tf.shape(x)[0], -1, groups, x.shape[-1] // groups])
     whole = math.prod(local.site.takes[0][dim] or 1 for dim in range(1, len(x.shape) - 1))
-    summed = _summing(local, in_space, lambda x: x)
+    summed = _summing(local, in_space)
 
     def mean_of(y: tf.Tensor) -> tf.Tensor:
         return summed(tf.reduce_sum(y, axis=[1, 3], keepdims=True)) / (whole * y.shape[3])

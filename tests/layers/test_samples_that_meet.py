@@ -1,0 +1,100 @@
+"""Code of people's own that looks at several samples of a batch, on a mesh with replicas: what
+ranks make of it is what one process makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+import tnt_notebook as tnt
+from tests.parallel.outcome import Outcome, compare, train
+from tests.parallel.test_samples_that_meet import BATCH, MODELS, data
+from tests.pipeline.models import numbers
+
+L = keras.layers
+PAIRS = {".*dense.*": tnt.Split(columns="model")}
+
+#: Models whose layers are not divided: random layers draw by block where they are.
+WHOLE = ("its own loss and metrics", "dropout and noise")
+
+
+def run(kind: str, distributed: bool) -> Outcome:
+    x, y = data()
+    fit = {"x": x, "y": y, "batch_size": BATCH, "epochs": 2, "shuffle": False}
+    layouts = PAIRS if " " in kind and kind not in WHOLE else None
+    more = {"mesh": tnt.Mesh(data=2, model=2), "layouts": layouts} if distributed else {}
+    evaluated = {"x": x[:18], "y": y[:18], "batch_size": BATCH} if " " in kind else None
+    return train(MODELS[kind], fit, distributed, evaluated, more=more)
+
+
+def normed(distributed: bool) -> Outcome:
+    """Statistics of the samples of all replicas, of which each rank has some rows."""
+    keras.config.set_dtype_policy("float64")
+    try:
+
+        def made() -> keras.Model:
+            inputs = keras.Input((8, 6, 2))
+            y = L.BatchNormalization()(L.Conv2D(4, 3, padding="same", name="conv")(inputs))
+            y = L.BatchNormalization()(L.Conv2D(3, 1)(y))
+            model = keras.Model(inputs, L.GlobalAveragePooling2D()(L.ReLU()(y)))
+            model.compile(keras.optimizers.Adam(0.01, global_clipnorm=0.1), "mse")
+            return model
+
+        x, y = numbers(25, 8, 6, 2), numbers(25, 3, seed=9)
+        fit = {"x": x, "y": y, "batch_size": 9, "epochs": 2}
+        layouts = {"conv|.*norm.*": tnt.Split(height="height")}
+        mesh = tnt.Mesh(data=2, height=2)
+        more = {"mesh": mesh, "layouts": layouts, "batch_norm": "whole"} if distributed else {}
+        return train(made, fit, distributed, {"x": x, "y": y}, more=more)
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
+def test_batch_norm_of_the_whole_batch(ranks):
+    compare(ranks, 4, normed, rtol=1e-6, atol=1e-8)
+
+
+class Clipping(keras.Model):
+    """Whose step clips gradients itself."""
+
+    def train_step(self, batch: Any) -> dict[str, Any]:
+        x, y = batch
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x, y, self(x, training=True))
+        weights = self.trainable_variables
+        clipped, norm = tf.clip_by_global_norm(tape.gradient(loss, weights), 0.1)
+        self.optimizer.apply(clipped, weights)
+        return {"loss": loss, "norm": norm}
+
+
+def clipping(distributed: bool) -> Outcome:
+    def made() -> keras.Model:
+        inputs = keras.Input((8, 6, 2))
+        y = L.Conv2D(3, 1)(L.Conv2D(4, 3, padding="same", name="conv")(inputs))
+        model = Clipping(inputs, L.GlobalAveragePooling2D()(L.ReLU()(y)))
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+        return model
+
+    fit = {"x": numbers(25, 8, 6, 2), "y": numbers(25, 3, seed=9), "batch_size": 9}
+    layouts = {"conv": tnt.Split(height="height")}
+    more = {"mesh": tnt.Mesh(data=2, height=2), "layouts": layouts} if distributed else {}
+    return train(made, fit, distributed, more=more)
+
+
+def test_a_step_clips_the_gradients_of_all_ranks(ranks):
+    compare(ranks, 4, clipping)
+
+
+#: Which rules and others of these have, too.
+LONG = ("labels that lack", "triplets", "a share that is kept", "centred", "remembering", "by_hand")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(n, marks=pytest.mark.thorough) if n in LONG else n for n in MODELS],
+)
+def test_what_one_process_makes_of_it(ranks, kind):
+    compare(ranks, 4, run, kind)
