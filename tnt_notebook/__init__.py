@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = [
     "Checkpoint", "Mesh", "Model", "Pipeline", "Split", "Trace", "combine", "data", "distributed",
-    "keras", "lazy", "load_ipython_extension", "ops", "row_wise", "unload_ipython_extension",
-    "world",
+    "graph", "keras", "lazy", "load_ipython_extension", "ops", "row_wise",
+    "unload_ipython_extension", "world",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tnt_notebook.comm import world
     from tnt_notebook.dashboard.trace import Trace
     from tnt_notebook.keras.absent import lazy
-    from tnt_notebook.parallel import ops
+    from tnt_notebook.parallel import graph, ops
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
     from tnt_notebook.parallel.combine import combine
     from tnt_notebook.parallel.data import readers as data
@@ -53,7 +53,12 @@ _HOME = {
     "row_wise": "parallel.data.row_wise",
     "world": "comm",
 }
-_MODULES = {"data": "parallel.data.readers", "keras": "keras", "ops": "parallel.ops"}
+_MODULES = {
+    "data": "parallel.data.readers",
+    "graph": "parallel.graph",
+    "keras": "keras",
+    "ops": "parallel.ops",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from keras import ops as K
 
 import tnt_notebook as tnt
 from tests.parallel.outcome import close
@@ -84,10 +85,34 @@ def trained(exchange: Any, per_execution: int = 1, callbacks: tuple = ()) -> Any
     ]
 
 
-@pytest.mark.parametrize("per_execution", [1, 4])
-def test_metrics_at_the_end_of_an_epoch_are_those_of_one_process(ranks, per_execution):
+@pytest.mark.parametrize(
+    ("exchange", "per_execution"), [("local:every=1000", 1), ("local:every=1000", 4), ("late", 1)]
+)
+def test_metrics_at_the_end_of_an_epoch_are_those_of_one_process(ranks, exchange, per_execution):
     (alone,) = ranks.run(1, trained, "allreduce", per_execution)
-    for outcome in ranks.run(3, trained, "local:every=1000", per_execution):
+    for outcome in ranks.run(3, trained, exchange, per_execution):
+        close(outcome, alone, 1e-5, 1e-6)
+
+
+def near(y: Any, p: Any) -> Any:
+    """One number for a batch."""
+    found, true = K.cast(p > 0.2, "float32"), K.cast(y > 0.5, "float32")
+    return 2 * K.sum(found * true) / (K.sum(found) + K.sum(true) + 1e-7)
+
+
+def of_whole_batches(exchange: str) -> Any:
+    one = model()
+    loss = lambda y, p: K.sqrt(K.mean(K.square(y - p)))  # noqa: E731
+    one.compile(keras.optimizers.SGD(0.0), loss, metrics=[near, keras.metrics.R2Score()])
+    x, y = data()
+    ours = tnt.Model(one, exchange=exchange)
+    history = ours.fit(x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
+    return [np.array(values) for values in history.history.values()]
+
+
+def test_late_logs_of_whole_batches_are_those_of_one_process(ranks):
+    (alone,) = ranks.run(1, of_whole_batches, "allreduce")
+    for outcome in ranks.run(3, of_whole_batches, "late"):
         close(outcome, alone, 1e-5, 1e-6)
 
 

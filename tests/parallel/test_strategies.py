@@ -508,7 +508,6 @@ def refused(make: Any, exchange: str, stages: int) -> str:
 @pytest.mark.parametrize(
     ("make", "exchange", "stages", "words"),
     [
-        (clipping, "late", 0, "train_step changes the gradients of"),
         (scaled, "late", 0, "compute in mixed_bfloat16"),
         (plain_sgd, "local", 2, "needs ranks that have the whole model"),
         (plain_sgd, "sharded", 2, "needs ranks that have the whole model"),

@@ -324,6 +324,6 @@ def test_activations_are_freed_as_the_schedule_says(tmp_path):
     # What an action needs for itself is nearly the same in all: two activations, of 2 MB.
     for more in (all_of_them, *([peaks(tmp_path, "zb-h1")] if THOROUGH else [])):
         measured, computed = (more - few).T
-        np.testing.assert_allclose(measured, computed, rtol=0.15, atol=9)
+        np.testing.assert_allclose(measured, computed, rtol=0.2, atol=9)
     measured, computed = all_of_them.T
     np.testing.assert_allclose(measured, computed, rtol=0.2)

@@ -32,17 +32,6 @@ def state_of_own_metrics(model: keras.Model) -> Iterator[keras.Variable]:
             yield from metric._variables
 
 
-def needs_trial(model: keras.Model) -> bool:
-    """Whether its gradients may look at several samples at a time: where people's own code computes
-    (a class or a function of theirs, or operations of keras.ops between layers), or layers add to
-    the loss, in Keras 3.10 a sum over samples."""
-    return _may_mix_samples(model) or any(
-        not isinstance(operation, keras.Layer)
-        for layer in layers_within(model)
-        for operation in getattr(layer, "operations", ())
-    )
-
-
 def call_needs_trial(operation: Any) -> bool:
     """The same of one call of a graph."""
     return not isinstance(operation, keras.Layer) or _may_mix_samples(operation)

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context as eager
-from tensorflow.python.eager import record
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
 from tnt_notebook.keras.absent import behind
@@ -55,11 +53,6 @@ def run_independently(made: tf.Tensor | tf.Operation) -> None:
         order.run_independently(made if isinstance(made, tf.Operation) else made.op)
 
 
-def is_recorded() -> bool:
-    """Whether a gradient tape may record what is computed now."""
-    return bool(record.could_possibly_record())
-
-
 def made_while_tracing(value: Any, **options: Any) -> tf.Variable:
     """A variable for what is traced just now; it has its value at once. Where a function makes one
     in the usual way, TensorFlow throws its trace away, and traces all of it again.
@@ -71,19 +64,6 @@ def made_while_tracing(value: Any, **options: Any) -> tf.Variable:
         return tf.Variable(
             value, trainable=False, experimental_enable_variable_lifting=False, **options
         )
-
-
-@contextlib.contextmanager
-def outside_of_tracing() -> Iterator[None]:
-    """Inside, ops run at once, as in ``tf.init_scope``, which would keep tapes from recording."""
-    with tf.init_scope():
-        stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped()
-        pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
-        try:
-            yield
-        finally:
-            if stopped:
-                pywrap_tfe.TFE_Py_TapeSetStopOnThread()
 
 
 @contextlib.contextmanager

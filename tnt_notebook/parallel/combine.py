@@ -68,10 +68,11 @@ class Part(NamedTuple):
 def combine(variable: keras.Variable, rule: str) -> keras.Variable:
     """Says how a variable combines over ranks that each change it by a part of the batch.
 
-    For state that the code of a layer, metric or ``train_step`` assigns: counters, running sums,
-    extremes, statistics. Without it the ``aggregation`` that the variable was made with counts, if
-    it was given one; otherwise the rule is found by a trial before training, and where none makes
-    the ranks equal to one process, training is refused. On one process it changes nothing::
+    For state that the code of a layer, metric or ``train_step`` assigns, counters, running sums,
+    extremes, statistics, where ranks do not run a step together: with exchanges in which they train
+    apart, and in pipelines. Without it the ``aggregation`` that the variable was made with counts,
+    if it was given one; otherwise training is refused, but for metrics that only add up, and in a
+    pipeline a trial finds the rule. On one process it changes nothing::
 
         self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False)
         tnt.combine(self.seen, "sum")
@@ -81,7 +82,7 @@ def combine(variable: keras.Variable, rule: str) -> keras.Variable:
             optimizer nor of one.
         rule: ``"sum"`` (what ranks have added is added up), ``"mean"`` (weighted by samples),
             ``"max"``, ``"min"``, ``"first"`` (rank 0's value) or ``"same"`` (all ranks compute the
-            same, nothing is exchanged; for what is computed of all samples by ``tnt.ops`` too).
+            same, nothing is exchanged).
 
     Returns:
         The variable.
@@ -104,8 +105,7 @@ def combine(variable: keras.Variable, rule: str) -> keras.Variable:
 
 
 def known_rules(model: keras.Model) -> dict[int, str]:
-    """The rules of variables, by id, that need no trial: told, of Keras's own layers and metrics,
-    or found earlier."""
+    """The rules of variables, by id, that are known: told, or of Keras's own layers and metrics."""
     metrics = {id(v): v for v in model.metrics_variables}
     rules = {id(v): "sum" for v in state_of_own_metrics(model)}
     for variable in state_of_own_layers(model):

@@ -5,8 +5,7 @@
                           -> sums over ranks where samples meet, with votes and fingerprints
 
 Ranks run it together, see :mod:`tnt_notebook.parallel.together`. Where an exchange lets them train
-apart, each makes its own step instead, while a few functions of Keras are interposed on (see
-:mod:`tnt_notebook.parallel.interpose`), and state combines by rules.
+apart, each makes its own step instead, of its own samples, and state combines by rules.
 """
 
 from __future__ import annotations
@@ -27,9 +26,10 @@ from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.apart import where
 from tnt_notebook.parallel.exchange.named import name_of
-from tnt_notebook.parallel.interpose import gate, in_python, interposed
+from tnt_notebook.parallel.graph.layouts import PART
+from tnt_notebook.parallel.interpose import apart, gate, in_python, recorded_assignments
 from tnt_notebook.parallel.late_logs import LateLogs
-from tnt_notebook.parallel.logs import global_logs, head_of, news_of
+from tnt_notebook.parallel.logs import head_of, news_of
 from tnt_notebook.parallel.pool import Pool
 from tnt_notebook.parallel.step import NEWS, Setting, Step
 
@@ -48,7 +48,6 @@ def train_step(
         late: takes the logs, where ranks do not exchange them in every step.
         states: of what the step changes itself, where ranks are not the same after every step.
     """
-    tried: set[int] = set()
 
     def run_alone(batch: Any) -> dict[str, Any]:
         step, logs = _alone(setting, model, own_step, batch, channels.TRAINING)
@@ -59,24 +58,58 @@ def train_step(
         data, share = batch
         step = setting.step(model, Share(*share))
         with ops.channels(channels.TRAINING):
-            if late is None and states is None:
-                return trained_by_all(setting, step, own_step, data)
-            with interposed(step):
-                logs = checked_logs(own_step(data))
-            check_exchanged(step)
-            meets = setting.exchange.meets(step.exchanging)
-            step.kept.count()
-            of_metrics, others = changes_of(step, own_step, data, tried)
-            if states is None:
-                combine_changes(step.part, others)
-            else:
-                states.follow(others, step.share)
-                where(tf.convert_to_tensor(meets), states.take)
             if late is None:
-                return global_logs(step, logs, of_metrics, setting.votes)
-            return late.of_step(step, logs, of_metrics)
+                return trained_by_all(setting, step, own_step, data)
+            if states is None:
+                return _trained_late(step, own_step, data, late)
+            return _trained_apart(setting, step, own_step, data, late, states)
 
     return run if setting.over.size > 1 else run_alone
+
+
+def _trained_late(
+    step: Step, own_step: Callable[[Any], Any], data: Any, late: LateLogs
+) -> dict[str, Any]:
+    """The training step of one process, which ranks run together; what it tells comes later."""
+    others: dict[str, Any]
+    kept: list[keras.Variable] = []
+    if tf.executing_eagerly():
+        logs = _in_python(step, own_step, data)
+        others = late.others(logs, {id(v) for v in step.assigned})
+        others = {name: tf.cast(v, tf.float64) / step.over.size for name, v in others.items()}
+    else:
+
+        def told(batch: Any) -> dict[str, Any]:
+            changed: list[keras.Variable] = []
+            with recorded_assignments(changed.append):
+                logs = checked_logs(own_step(batch))
+            return late.others(logs, {id(v) for v in changed})
+
+        others, _ = together.run(step, told, data, kept=kept, returned=PART)
+    check_exchanged(step)
+    step.kept.count()
+    return late.of_parts(step.share, others, kept)
+
+
+def _trained_apart(
+    setting: Setting,
+    step: Step,
+    own_step: Callable[[Any], Any],
+    data: Any,
+    late: LateLogs,
+    states: Pool,
+) -> dict[str, Any]:
+    """The training step of this rank, of its own samples."""
+    with apart(step):
+        logs = checked_logs(own_step(data))
+    check_exchanged(step)
+    meets = setting.exchange.meets(step.exchanging)
+    step.kept.count()
+    of_metrics, others = changes_of(step)
+    states.follow(others, step.share)
+    states.count(step.share)
+    where(tf.convert_to_tensor(meets), states.take)
+    return late.of_step(step, logs, of_metrics)
 
 
 def trained_by_all(
@@ -97,7 +130,7 @@ def by_all(
     of its own; what they vote for goes to all others as well."""
     head, is_of_all = head_of(step.share, setting.votes), step.over is setting.over
     if tf.executing_eagerly():
-        logs, sums = _in_python(step, own_step, data), []
+        logs, sums = _in_python(step, own_step, data), list[tf.Tensor]()
     else:
         logs, sums = together.run(
             step, lambda batch: checked_logs(own_step(batch)), data, head if is_of_all else []
@@ -180,15 +213,6 @@ def _checked(outputs: Any) -> Any:
     for output in tf.nest.flatten(outputs):
         check_gathered(output)
     return outputs
-
-
-def rows_of_all(output: tf.Tensor, share: Share, over: Communicator) -> tf.Tensor:
-    """What all ranks predict: of a sample there may be several rows, or none."""
-    if not isinstance(output, tf.Tensor):
-        return gather_rows(output, over)  # says so
-    # A rank without data has computed on a borrowed sample, and leaves out what came of it.
-    rows = tf.where(share.local > 0, tf.shape(output, out_type=tf.int64)[0], 0)
-    return gather_rows(output[:rows], over)
 
 
 def gather_rows(output: tf.Tensor, over: Communicator) -> tf.Tensor:

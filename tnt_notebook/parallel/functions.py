@@ -109,8 +109,10 @@ class DistributedFunctions:
         self._last_logs: dict[str, float] = {}
         in_parts = "a pipeline" if pipeline is not None else "a mesh" if ranks is not None else ""
         whole = over.size > 1 and not in_parts
-        self._late = LateLogs(over, model, exchange.ahead) if whole and exchange.late_logs else None
-        self._states = Pool(over) if whole and not exchange.keeps_ranks_equal else None
+        apart = whole and not exchange.keeps_ranks_equal
+        self._states = Pool(over) if apart else None
+        is_late = whole and (apart or exchange.late_logs)
+        self._late = LateLogs(over, model, exchange.ahead, not apart) if is_late else None
         for optimizer in optimizers_of(model):
             if why := exchange.refuses(optimizer):
                 raise ModelError(f"The exchange {name_of(exchange)} cannot be used here: {why}.")
@@ -119,7 +121,7 @@ class DistributedFunctions:
                 f"The exchange {name_of(exchange)} lets ranks train weights of their own, so it "
                 f"needs ranks that have the whole model: take it without {in_parts}."
             )
-        if batch_norm == "whole" and (pipeline is not None or self._late or self._states):
+        if batch_norm == "whole" and (pipeline is not None or apart):
             where = "a pipeline" if pipeline is not None else f"the exchange {name_of(exchange)}"
             raise ModelError(
                 f"batch_norm='whole' is not possible with {where}: its ranks do not run a step "
@@ -434,7 +436,8 @@ class DistributedFunctions:
         """What the exchange has left to do, at the end of an epoch. Collective."""
         setting = self.setting
         if self._states is not None and self._states.has_steps:
-            self._states.take()
+            with ops.channels(channels.TRAINING):
+                self._states.take()
         if setting.exchange.settles and setting.applied:
             parts = self.pipeline or self.mesh
             exchange = setting.exchange if parts is None else parts.weights.exchange

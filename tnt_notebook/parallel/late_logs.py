@@ -16,7 +16,15 @@ import tensorflow as tf
 from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.combine import Change
-from tnt_notebook.parallel.logs import check_same_data, marks_of, results, same_data, summed
+from tnt_notebook.parallel.data import Share
+from tnt_notebook.parallel.logs import (
+    check_same_data,
+    marks_of,
+    of_part,
+    results,
+    same_data,
+    summed,
+)
 from tnt_notebook.parallel.meetings import Meetings
 from tnt_notebook.parallel.pool import Pool
 from tnt_notebook.parallel.step import NEWS, Step, Votes
@@ -29,6 +37,7 @@ class LateLogs:
 
     Args:
         ahead: steps by which a rank may be ahead of another.
+        in_parts: whether ranks run steps together, so that each keeps a part of what metrics count.
 
     Attributes:
         in_every_step: whether ranks meet after each step.
@@ -36,13 +45,13 @@ class LateLogs:
         is_behind: whether its metrics are those of this rank only.
     """
 
-    def __init__(self, over: World, model: keras.Model, ahead: int) -> None:
+    def __init__(self, over: World, model: keras.Model, ahead: int, in_parts: bool) -> None:
         self._over, self._model = over, model
         self._pool, self._meetings = Pool(over), Meetings(over, ahead)
+        self._in_parts = in_parts
         self.in_every_step = True
         self.logs: dict[str, Any] = {}
-        self._own: dict[str, Any] = {}  # logs of this rank, of its latest step
-        self._scale = 0.0  # its share of the batch then
+        self._own: dict[str, Any] = {}  # what this rank adds to logs, of its latest step
         self.is_behind, self._begins = False, True
         self.forget()
 
@@ -60,17 +69,40 @@ class LateLogs:
     def of_step(
         self, step: Step, logs: dict[str, Any], changes: Sequence[Change]
     ) -> dict[str, Any]:
-        """What the step returns: the logs of this rank, and as its news the samples of the global
-        batch and the share of this rank, float64."""
+        """What a step returns that each rank makes by itself: what this rank adds to logs that are
+        no results of metrics, and as its news the samples of the global batch."""
         self._pool.follow(changes, step.share)
         # A mean of means is not that of all samples, unless ranks meet after each.
         self._always |= any(change.rule == "mean" for change in changes)
-        self._names, self._changed = list(logs), {id(v) for v in step.assigned}
-        own = results(self._model, logs, self._changed)
-        others = {name: tf.cast(v, tf.float32) for name, v in logs.items() if name not in own}
+        others = self.others(logs, {id(v) for v in step.assigned})
+        self._pool.count(step.share)
+        own = {name: of_part(value, step.scale) for name, value in others.items()}
+        return {**own, NEWS: step.share.total}
+
+    def others(self, logs: dict[str, Any], changed: set[int]) -> dict[str, Any]:
+        """Of the logs of a step that is traced those that are no results of metrics.
+
+        Args:
+            changed: ids of the variables that the step has changed.
+        """
+        self._names, self._changed = list(logs), changed
+        own = results(self._model, logs, changed)
+        others = {name: tf.convert_to_tensor(v) for name, v in logs.items() if name not in own}
         self._others = list(others)
-        news = tf.stack([tf.cast(step.share.total, tf.float64), step.scale])
-        return {**{name: {**own, **others}[name] for name in logs}, NEWS: news}
+        return others
+
+    def of_parts(
+        self, share: Share, others: dict[str, Any], variables: Sequence[keras.Variable]
+    ) -> dict[str, Any]:
+        """The same of a step that ranks run together.
+
+        Args:
+            others: what this rank adds to logs that are no results of metrics.
+            variables: of which each rank keeps a part.
+        """
+        self._pool.keep(variables)
+        self._pool.count(share)
+        return {**others, NEWS: share.total}
 
     # Training -------------------------------------------------------------------------------------
 
@@ -84,13 +116,16 @@ class LateLogs:
         if self._begins or self.in_every_step or not self.is_behind:
             self._begins = False
             self._pool.begin()
+            if self._in_parts and self._over.rank > 0 and not self._model.run_eagerly:
+                # The first rank has all of what metrics have counted, others add to it.
+                for variable in self._model.metrics_variables:
+                    variable.assign(tf.zeros_like(tensor_of(variable)))
 
     def take(self, returned: dict[str, Any]) -> int:
         """Takes what a step has returned; gives the samples of the batch."""
         self._own = dict(returned)
-        samples, self._scale = self._own.pop(NEWS).numpy()
         self.is_behind = True
-        return int(samples)
+        return int(self._own.pop(NEWS))
 
     def step_ended(
         self, step_ns: int, wants: Callable[[], Votes], due_in: Callable[[], float]
@@ -115,7 +150,7 @@ class LateLogs:
 
     def _meet(self, own: Votes, apart: int, keep: bool) -> Votes:
         """Brings the logs up to date, and metrics if they are to keep what they then have."""
-        numbers = tf.constant([*own, apart, self._scale], tf.float64)
+        numbers = tf.constant([*own, apart], tf.float64)
         others = {name: self._own[name] for name in self._others}
         logs, sums, same = self._exchange(numbers, others, keep)
         check_same_data(same)
@@ -126,13 +161,12 @@ class LateLogs:
         return Votes(*votes)
 
     def _exchanged(self, numbers: tf.Tensor, others: dict[str, Any], keep: bool) -> Any:
-        *votes, scale = tf.unstack(numbers)
         pool = self._pool
         counted = [tf.identity(tensor_of(variable)) for variable in pool.variables]
         with ops.channels(channels.TRAINING):
-            head = [*marks_of(pool.seen[2]), *votes]
-            (mark, square, *sums), means = summed(pool.part, head, pool.changes, others, scale)
-        logs = {**results(self._model, self._names, self._changed), **means}
+            head = [*marks_of(pool.seen[2]), *tf.unstack(numbers)]
+            (mark, square, *sums), others = summed(pool.part, head, pool.changes, others)
+        logs = {**results(self._model, self._names, self._changed), **others}
         same = same_data([mark, square], self._over.size)
         if keep:
             pool.begin()

@@ -36,7 +36,8 @@ def global_logs(
     of_metrics = results(step.model, logs, changed)
     others = {name: value for name, value in logs.items() if name not in of_metrics}
     head = tf.unstack(head_of(share, votes)[0])
-    (mark, square, *votes_of_all), means = summed(step.part, head, changes, others, step.scale)
+    others = {name: of_part(value, step.scale) for name, value in others.items()}
+    (mark, square, *votes_of_all), means = summed(step.part, head, changes, others)
     news = news_of(share, step.over.size, [mark, square, *votes_of_all])
     found = {**results(step.model, logs, changed), **means}
     return {**{name: found[name] for name in logs}, NEWS: news}
@@ -58,27 +59,21 @@ def summed(
     part: Part,
     head: Sequence[Any],
     changes: Sequence[Change],
-    others: Mapping[str, Any],
-    scale: tf.Tensor,
+    others: Mapping[str, tf.Tensor],
 ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
     """Gives the states of metrics the values that one process would have. Collective.
 
     Args:
         head: numbers that are summed.
-        others: logs of this rank that are averaged, each scaled by this rank's share of the batch.
+        others: logs that are summed.
 
     Returns:
-        The sums of `head` over ranks, float64, and the means of `others`, float32.
+        The sums over ranks of `head`, float64, and of `others`, float32.
     """
-    others = {name: tf.convert_to_tensor(value) for name, value in others.items()}
     parts = [tf.stack([tf.cast(value, tf.float64) for value in head])]
     own = [tf.reshape(summand(part, change, tf.float64), [-1]) for change in changes]
     parts += own
-    # A NaN of the borrowed sample times 0 would still be a NaN.
-    parts += [
-        tf.reshape(tf.where(scale > 0, tf.cast(value, tf.float64) * scale, 0.0), [-1])
-        for value in others.values()
-    ]
+    parts += [tf.reshape(tf.cast(value, tf.float64), [-1]) for value in others.values()]
     counts = [len(head), *(numbers.shape[0] for numbers in parts[1:])]
     (every,) = ops.allreduce(
         [tf.concat(parts, 0)], label="allreduce of metrics and votes", over=part.over
@@ -90,6 +85,16 @@ def summed(
     return tf.unstack(values[0]), {
         name: tf.cast(tf.reshape(mean, value.shape), tf.float32) for (name, value), mean in means
     }
+
+
+def of_part(value: Any, scale: tf.Tensor) -> tf.Tensor:
+    """What a rank adds to the mean over samples of a value, float64.
+
+    Args:
+        scale: its share of them, float64.
+    """
+    # A NaN of a borrowed sample times 0 would still be a NaN.
+    return tf.where(scale > 0, tf.cast(value, tf.float64) * scale, 0.0)
 
 
 def results(model: keras.Model, logs: Collection[str], changed: set[int]) -> dict[str, Any]:

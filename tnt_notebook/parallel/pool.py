@@ -54,14 +54,22 @@ class Pool:
     @property
     def changes(self) -> list[Change]:
         """What this rank has done since ranks have last had the same."""
-        bases = self._bases
-        return [c._replace(before=bases[key].read_value()) for key, c in self._changes.items()]
+        return [c._replace(before=self._before(c.variable)) for c in self._changes.values()]
+
+    def _before(self, variable: keras.Variable) -> tf.Tensor:
+        base = self._bases.get(id(variable))
+        return tf.zeros_like(tensor_of(variable)) if base is None else base.read_value()
 
     @property
     def part(self) -> Part:
         """That of this rank since then."""
         own, all_, _ = tf.unstack(tf.cast(self.seen, tf.float64))
         return Part(self._over, own / tf.maximum(all_, 1.0), own > 0)
+
+    def keep(self, variables: Sequence[keras.Variable]) -> None:
+        """A step is traced that changes these, of which each rank has a summand."""
+        for variable in variables:
+            self._changes[id(variable)] = Change(variable, None, "sum", always_adds=True)
 
     def follow(self, changes: Sequence[Change], share: Share) -> None:
         """A step is traced that has done this. Without data a rank has done nothing."""
@@ -73,6 +81,9 @@ class Pool:
             self._changes[id(change.variable)] = change._replace(before=None)
             if change.rule != "same":
                 variable.assign(tf.where(share.local > 0, variable, change.before))
+
+    def count(self, share: Share) -> None:
+        """A step is traced."""
         self.seen.assign_add(tf.stack([tf.cast(number, tf.int64) for number in share]))
 
     def begin(self) -> None:

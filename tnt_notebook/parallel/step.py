@@ -34,14 +34,10 @@ class Step:
         before: their values when the step began, by id of the variable.
         drawn: ids of the states of random generators that it draws from.
         exchanged: variables whose gradients have passed the exchange, and an optimizer.
-        of_batch, of_slice: ids of variables whose gradients were exchanged where they were taken,
-            and of those whose gradients were not.
         graph: what the step is traced into.
         applying, differentiating: whether an optimizer works, or a tape, just now.
-        sees_whole: whether a loss is computed of the samples of all ranks just now.
         kept, applied: what the exchange remembers, and the optimizers that it stands around, by id.
         owners: of variables that one rank trains for all, by id.
-        given: ids of the gradients that it gave.
         of_replica: ids of variables whose gradients were added up within, where they were taken.
         as_one: whether it is traced as on one process, and ranks run it together: the gradients of
             ranks are summands then.
@@ -49,8 +45,6 @@ class Step:
         batch_norm: whose samples statistics of batch norm are of: ``"rank"`` or ``"whole"``.
         told: for which ops it brings samples together, and how many bytes a sample.
         within: adds up gradients of variables over ranks with the same samples, if there are some.
-        whole_divisor: of what a loss divides by here, what one process would divide by; None: the
-            sum over ranks.
     """
 
     over: Communicator
@@ -61,22 +55,17 @@ class Step:
     before: dict[int, tf.Tensor] = field(default_factory=dict)
     drawn: set[int] = field(default_factory=set)
     exchanged: list[keras.Variable] = field(default_factory=list)
-    of_batch: set[int] = field(default_factory=set)
-    of_slice: set[int] = field(default_factory=set)
     graph: Any = field(default_factory=tf.compat.v1.get_default_graph)
     applying: bool = False
     differentiating: bool = False
-    sees_whole: bool = False
     kept: Kept = field(default_factory=lambda: Kept([]))
     applied: dict[int, Applied] = field(default_factory=dict)
     owners: dict[int, int] = field(default_factory=dict)
-    given: set[int] = field(default_factory=set)
     of_replica: set[int] = field(default_factory=set)
     as_one: bool = False
     weight: float | None = None
     batch_norm: str = "rank"
     told: dict[str, int] = field(default_factory=dict)
-    whole_divisor: Callable[[Any], Any] | None = None
     within: Callable[[Sequence[Any], Sequence[keras.Variable]], list[Any]] | None = None
 
     @property
@@ -119,29 +108,24 @@ class Step:
                 self.before[id(variable)] = tf.identity(tensor_of(variable))
 
 
-_now: Step | str | None = None
+_no_ops = ""
 
 
 @contextlib.contextmanager
-def traced_as(step: Step | str) -> Iterator[None]:
-    """Inside, this is the step for :func:`current_step`; a text says why there can be none."""
-    global _now
-    before, _now = _now, step
+def without_ops(why: str) -> Iterator[None]:
+    """Inside, :func:`check_ops` says why there are none."""
+    global _no_ops
+    before, _no_ops = _no_ops, why
     try:
         yield
     finally:
-        _now = before
+        _no_ops = before
 
 
-def current_step() -> Step | None:
-    """The step that is traced, of a model that several ranks have whole; None on one.
-
-    Raises:
-        ModelError: there is one, of another kind.
-    """
-    if isinstance(_now, str):
-        raise ModelError(_now)
-    return _now
+def check_ops() -> None:
+    """Raises ModelError where ``tnt.ops`` mean nothing."""
+    if _no_ops:
+        raise ModelError(_no_ops)
 
 
 class Votes(NamedTuple):

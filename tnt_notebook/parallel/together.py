@@ -8,19 +8,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import keras
 import tensorflow as tf
 
+from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.data import Zipped, rows, share_of, unzipped
 from tnt_notebook.parallel.data.shard import has_rows, length_of
 from tnt_notebook.parallel.graph.emission import Here
-from tnt_notebook.parallel.graph.layouts import SAME, Rows
+from tnt_notebook.parallel.graph.layouts import SAME, Layout, Rows
 from tnt_notebook.parallel.graph.step import Given, Together, gathered, run_together
 from tnt_notebook.parallel.interpose import as_one, gate
 from tnt_notebook.parallel.step import Step
 
 
 def run(
-    step: Step, own_step: Callable[[Any], Any], data: Any, summed: Sequence[tf.Tensor] = ()
+    step: Step,
+    own_step: Callable[[Any], Any],
+    data: Any,
+    summed: Sequence[tf.Tensor] = (),
+    kept: list[keras.Variable] | None = None,
+    returned: Layout = SAME,
 ) -> tuple[Any, list[tf.Tensor]]:
     """Traces a step into the function that is being traced, as ranks run it together.
 
@@ -29,9 +36,11 @@ def run(
         data: this rank's samples, or a borrowed one. Ragged and sparse tensors are brought
             together: all ranks compute the same of them.
         summed: of this rank, numbers of which the sums over ranks are wanted.
+        kept: where ranks keep parts of what metrics count: gets the variables.
+        returned: how what it returns is wanted.
 
     Returns:
-        What the step returns, the same on all ranks, and the sums.
+        What the step returns, and the sums.
     """
     batch = unzipped(data)
     if step.over.size == 1:
@@ -57,7 +66,13 @@ def run(
         else:
             whole = _whole(leaf, here, each, meeting)
             given += [Given(part, SAME) for part in tf.nest.flatten(whole, expand_composites=True)]
-    outputs, sums, decisions = run_together(function, given, here, step.over, summed)
+    in_parts = []
+    if kept is not None:
+        kept += step.model.metrics_variables
+        in_parts = [tensor_of(variable) for variable in kept]
+    outputs, sums, decisions = run_together(
+        function, given, here, step.over, summed, in_parts, returned
+    )
     step.told.update(gathered(decisions))
     return outputs, sums
 

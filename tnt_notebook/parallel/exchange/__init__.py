@@ -170,7 +170,6 @@ class Exchange:
         gives_up: the promise that it gives up, in words for a person; empty if it keeps all.
         source: where it is described.
         settles: whether it has something to do at the end of an epoch.
-        delays: whether gradients wait, so that a step may not change those that it was given.
         on_one_rank: whether it is called on one rank, too, where there is nobody to exchange with.
         keeps_ranks_equal: whether weights are the same on all ranks after every step; else they are
             where it says that ranks meet, and after it has settled, and it needs ranks that have
@@ -184,7 +183,6 @@ class Exchange:
     gives_up: ClassVar[str] = ""
     source: ClassVar[str] = ""
     settles: ClassVar[bool] = False
-    delays: ClassVar[bool] = False
     on_one_rank: ClassVar[bool] = False
     keeps_ranks_equal: ClassVar[bool] = True
     late_logs: ClassVar[bool] = False

@@ -49,7 +49,6 @@ class Late(Exchange):
     gives_up: ClassVar[str] = "equality with one process: gradients are of weights some steps old"
     source: ClassVar[str] = "Li et al., Pipe-SGD, NeurIPS 2018"
     settles: ClassVar[bool] = True
-    delays: ClassVar[bool] = True
     late_logs: ClassVar[bool] = True
     on_one_rank: ClassVar[bool] = True
 

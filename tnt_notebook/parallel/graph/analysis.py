@@ -138,7 +138,10 @@ def _own(node: Node, rule: Rule | None) -> Decision:
 
 
 #: Ops whose rules know of values of which each rank has its own.
-_KNOW_OWN = ("IdentityN", "TntAllreduce", "TntMove")
+_KNOW_OWN = (
+    "IdentityN", "TntAllreduce", "TntMove", "AssignVariableOp", "AssignAddVariableOp",
+    "AssignSubVariableOp",
+)  # fmt: skip
 
 #: Ops that give sizes of what they are given.
 _SIZES = ("Shape", "ShapeN", "Size", "VariableShape")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
@@ -12,7 +12,17 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.copied import Copier
 from tnt_notebook.parallel.graph.analysis import Decided
 from tnt_notebook.parallel.graph.counts import ONE, Count
-from tnt_notebook.parallel.graph.layouts import EMPTY, OWN, PART, SAME, SIZE, Layout, Listed, Rows
+from tnt_notebook.parallel.graph.layouts import (
+    EMPTY,
+    OWN,
+    PART,
+    SAME,
+    SIZE,
+    Layout,
+    Listed,
+    Rows,
+    meets,
+)
 from tnt_notebook.parallel.graph.node import Facts
 
 
@@ -33,7 +43,8 @@ class Here(NamedTuple):
 class Meeting(Protocol):
     """How ranks exchange values within a step; the same calls in the same order on all of them."""
 
-    rank: int
+    def first(self, value: tf.Tensor) -> tf.Tensor:
+        """A value that all have, on the first; zeros on others."""
 
     def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         """The sums over ranks of values."""
@@ -58,11 +69,17 @@ def _are_consecutive(rows: Rows) -> bool:
     return rows.dim == 0 and rows.outer == ONE
 
 
-def meets(has: Layout, wanted: Layout) -> bool:
-    """Whether ranks have to tell each other something, so that from one layout the other comes."""
-    if isinstance(has, Rows):
-        return has != wanted
-    return has in (PART, OWN) and wanted != has
+def conversions(
+    decisions: Sequence[Decided], wanted: Sequence[tuple[tf.Tensor, Layout]], facts: Facts
+) -> list[tf.Tensor]:
+    """The values for which ranks have to tell each other something, each once."""
+    needs = [
+        (tensor, want)
+        for each in decisions
+        for tensor, want in zip(each.op.inputs, each.decision.wants, strict=True)
+    ]
+    met = {t.name: t for t, want in [*needs, *wanted] if meets(facts.layout(t), want)}
+    return list(met.values())
 
 
 def emitted(
@@ -78,16 +95,9 @@ def emitted(
     for each in decisions:
         at.setdefault(levels[each.op.name], []).append(each)
     due: dict[int, dict[str, tf.Tensor]] = {}
-    needs = [
-        (tensor, want)
-        for each in decisions
-        for tensor, want in zip(each.op.inputs, each.decision.wants, strict=True)
-    ]
-    for tensor, want in [*needs, *wanted]:
-        has = emission.facts.layout(tensor)
-        if meets(has, want):
-            level = levels.get(tensor.op.name, 0)
-            due.setdefault(level, {})[tensor.name] = tensor
+    for tensor in conversions(decisions, wanted, emission.facts):
+        if not emission.knows(tensor):
+            due.setdefault(levels.get(tensor.op.name, 0), {})[tensor.name] = tensor
     for level in range(max([*at, *due, 0]) + 1):
         for each in at.get(level, []):
             emission.write(each)
@@ -114,6 +124,7 @@ class Emission:
         copier: of the graph that was traced.
         values: what stands for the inputs of that graph, by their names.
         around: of what calls it, where it is a function.
+        known: values that are whole already, by names.
     """
 
     def __init__(
@@ -124,12 +135,23 @@ class Emission:
         meeting: Meeting,
         values: dict[str, tf.Tensor],
         around: Emission | None = None,
+        known: Mapping[str, tf.Tensor] = {},
     ) -> None:
         self.facts, self.here, self._meeting, self._copier = facts, here, meeting, copier
         self._values, self._around = values, around
-        self._versions: dict[tuple[str, Layout], tf.Tensor] = {}
+        self._versions: dict[tuple[str, Layout], tf.Tensor] = {
+            (name, SAME): value for name, value in known.items()
+        }
         self._waiting: dict[str, Decided] = {}
         self._written: dict[str, Any] = {}
+
+    def has_part(self, value: tf.Tensor) -> None:
+        """Of a value beside the step this rank has a part."""
+        self._values[value.name], self.facts.layouts[value.name] = value, PART
+
+    def knows(self, tensor: tf.Tensor) -> bool:
+        """Whether a value is whole already."""
+        return (tensor.name, SAME) in self._versions
 
     def write(self, each: Decided) -> None:
         """Writes an op, in time."""
@@ -228,7 +250,7 @@ class Emission:
         if want == OWN:
             return whole
         if want in (PART, Listed(PART)):
-            return whole if self._meeting.rank == 0 else tf.zeros_like(whole)
+            return self._meeting.first(whole)
         return whole
 
     def inside(

@@ -82,3 +82,10 @@ def common(one: Layout, other: Layout) -> Layout:
     if one in (EMPTY, SAME):
         return other
     return one if other == SAME else SAME
+
+
+def meets(has: Layout, wanted: Layout) -> bool:
+    """Whether ranks have to tell each other something, so that from one layout the other comes."""
+    if isinstance(has, Rows):
+        return has != wanted
+    return has in (PART, OWN) and wanted != has

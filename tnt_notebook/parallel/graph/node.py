@@ -23,12 +23,14 @@ class Decision(NamedTuple):
         emit: what runs in its place, a function of a :class:`~.emission.Emission` and the inputs as
             wanted, that gives the outputs; None: the op itself.
         numbers: that are known of outputs, by their indices.
+        meets: whether ranks tell each other something in what runs.
     """
 
     wants: Sequence[Layout]
     gives: Sequence[Layout]
     emit: Callable[[Any, list[tf.Tensor]], list[tf.Tensor]] | None = None
     numbers: Mapping[int, np.ndarray] = {}
+    meets: bool = False
 
 
 #: They tell apart sizes of the same name in a graph and in those of its functions.

@@ -10,7 +10,7 @@ all samples. Xu et al. ("GSPMD: General and Scalable Parallelization for ML Comp
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -19,7 +19,7 @@ from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.keras.copied import Copier, captured, kept_alive, taken_along
 from tnt_notebook.parallel.graph.analysis import Decided, decided, of_function
 from tnt_notebook.parallel.graph.counts import Count
-from tnt_notebook.parallel.graph.emission import Emission, Here, emitted
+from tnt_notebook.parallel.graph.emission import Emission, Here, Meeting, emitted
 from tnt_notebook.parallel.graph.layouts import PART, SAME, Layout, Rows
 from tnt_notebook.parallel.graph.node import Facts
 
@@ -37,7 +37,10 @@ class Together:
     """How the ranks of a communicator meet within a step."""
 
     def __init__(self, over: Communicator) -> None:
-        self._over, self.rank = over, over.rank
+        self._over = over
+
+    def first(self, value: tf.Tensor) -> tf.Tensor:
+        return value if self._over.rank == 0 else tf.zeros_like(value)
 
     def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         """In one message for what is small, and one each for what is large and waits for itself."""
@@ -88,50 +91,140 @@ class Given(NamedTuple):
     each: tf.Tensor | None = None
 
 
+class Followed(NamedTuple):
+    """A traced step that has been gone through.
+
+    Attributes:
+        inputs: its arguments, without what it takes from around it.
+        returned: what it returns, and in which layout that is wanted.
+    """
+
+    traced: Any
+    inputs: list[tf.Tensor]
+    facts: Facts
+    decisions: list[Decided]
+    returned: list[tuple[tf.Tensor, Layout]]
+
+
+def followed(
+    traced: Any,
+    layouts: Sequence[Layout],
+    kept: Collection[tf.Variable] = (),
+    returned: Layout = SAME,
+    several: Collection[int] = (),
+) -> Followed:
+    """Goes through a traced step.
+
+    Args:
+        traced: a concrete function, traced with sizes of batches left open.
+        layouts: what ranks have of its arguments, flattened.
+        several: the arguments that have more than one row for each sample, by place; how many is
+            the size of a value by the name of :func:`_rows_of`.
+        kept: variables of which each rank keeps a part.
+        returned: how what it returns is wanted.
+    """
+    graph, facts = traced.graph, Facts(of_function)
+    of_parts = {id(variable.handle) for variable in kept}
+    for value, own in captured(graph):
+        facts.layouts[own.name] = PART if id(value) in of_parts else SAME
+    inputs = [tensor for tensor in graph.inputs if tensor.name not in facts.layouts]
+    for place, (own, layout) in enumerate(zip(inputs, layouts, strict=True)):
+        if place in several and isinstance(layout, Rows):
+            layout = Rows(layout.dim, inner=Count(of=(f"{facts.key}{_rows_of(own)}/0",)))
+        facts.layouts[own.name] = layout
+    decisions = decided(_needed(graph), facts)
+    outputs = [(tensor, returned) for tensor in map(_returned, graph.outputs)]
+    return Followed(traced, inputs, facts, decisions, outputs)
+
+
+def written(
+    step: Followed,
+    values: dict[str, tf.Tensor],
+    here: Here,
+    meeting: Meeting,
+    beside: Sequence[tf.Tensor] = (),
+    known: Mapping[str, tf.Tensor] = {},
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    """Writes a step into the function that is being traced.
+
+    Args:
+        values: what stands for its arguments, by their names.
+        here: which samples are this rank's.
+        beside: parts of numbers whose sums are wanted beside, as soon as ranks meet.
+        known: values of the step that are whole already, by names.
+
+    Returns:
+        What it returns, and the sums.
+    """
+    graph = step.traced.graph
+    outside = {own.name: taken_along(value) for value, own in captured(graph)}
+    emission = Emission(
+        step.facts, Copier(graph), here, meeting, {**outside, **values}, known=known
+    )
+    # Under names that no op of the step has.
+    names = {op.name for op in graph.get_operations()}
+    beside = [tf.identity(number, name="beside_the_step") for number in beside]
+    assert not names.intersection(number.op.name for number in beside)
+    for number in beside:
+        emission.has_part(number)
+    wanted = [*step.returned, *((number, SAME) for number in beside)]
+    found = emitted(step.decisions, wanted, emission)
+    kept_alive(step.traced)
+    count = len(step.returned)
+    return found[:count], found[count:]
+
+
 def run_together(
     traced: Any,
     given: Sequence[Given],
     here: Here,
     over: Communicator,
     summed: Sequence[tf.Tensor] = (),
+    kept: Collection[tf.Variable] = (),
+    returned: Layout = SAME,
 ) -> tuple[Any, list[tf.Tensor], list[Decided]]:
-    """Writes a traced step into the function that is being traced.
+    """Goes through a traced step, and writes it into the function that is being traced.
 
     Args:
         traced: a concrete function, traced with sizes of batches left open.
         given: its arguments, flattened.
         here: which samples are this rank's.
         summed: numbers whose sums over ranks are wanted beside, as soon as ranks meet.
+        kept: variables of which each rank keeps a part.
+        returned: how what it returns is wanted.
 
     Returns:
-        What it returns, whole on each rank; the sums; and what was decided of each op.
+        What it returns; the sums; and what was decided of each op.
     """
-    graph, facts, values = traced.graph, Facts(of_function), {}
-    for value, own in captured(graph):
-        values[own.name], facts.layouts[own.name] = taken_along(value), SAME
-    own_inputs = [tensor for tensor in graph.inputs if tensor.name not in values]
-    for own, (value, layout, each) in zip(own_inputs, given, strict=True):
-        values[own.name] = value
-        if each is not None and isinstance(layout, Rows):
-            # The size of a dimension is a number of its own, which has no other place.
-            rows_each = f"{own.name}/rows"
-            values[rows_each] = tf.zeros([each])
-            layout = Rows(layout.dim, inner=Count(of=(f"{facts.key}{rows_each}/0",)))
-        facts.layouts[own.name] = layout
-    operations = [op for op in graph.get_operations() if op.type != "Placeholder"]
-    decisions = decided(operations, facts)
-    emission = Emission(facts, Copier(graph), here, Together(over), values)
-    # Under names that no op of the step has.
-    names = {op.name for op in graph.get_operations()}
-    beside = [tf.identity(number, name="beside_the_step") for number in summed]
-    assert not names.intersection(number.op.name for number in beside)
-    for number in beside:
-        values[number.name], facts.layouts[number.name] = number, PART
-    wanted = [(tensor, SAME) for tensor in (*map(_returned, graph.outputs), *beside)]
-    found = emitted(decisions, wanted, emission)
-    kept_alive(traced)
-    outputs, sums = found[: len(graph.outputs)], found[len(graph.outputs) :]
-    return _packed(traced.structured_outputs, outputs), sums, decisions
+    outside = {own.name for _, own in captured(traced.graph)}
+    inputs = [tensor for tensor in traced.graph.inputs if tensor.name not in outside]
+    values = {own.name: each.value for own, each in zip(inputs, given, strict=True)}
+    several = {i: each.each for i, each in enumerate(given) if each.each is not None}
+    # The size of a dimension is a number of its own, which has no other place.
+    values |= {_rows_of(inputs[i]): tf.zeros([each]) for i, each in several.items()}
+    step = followed(traced, [each.layout for each in given], kept, returned, several)
+    outputs, sums = written(step, values, here, Together(over), summed)
+    return _packed(traced.structured_outputs, outputs), sums, step.decisions
+
+
+def _rows_of(argument: tf.Tensor) -> str:
+    return f"{argument.name}/rows"
+
+
+def _needed(graph: Any) -> list[tf.Operation]:
+    """The ops that a step needs for what it returns, and for what it does beside."""
+    every = [op for op in graph.get_operations() if op.type != "Placeholder"]
+    effects = [op for op in every if op.op_def.is_stateful and op.type != "ReadVariableOp"]
+    needed: set[str] = set()
+    left = [*effects, *(_returned(tensor).op for tensor in graph.outputs)]
+    while left:
+        op = left.pop()
+        if op.name not in needed:
+            needed.add(op.name)
+            left += [tensor.op for tensor in op.inputs]
+            # Nobody waits for a value that nobody needs.
+            left += [each for each in op.control_inputs if each.type != "ReadVariableOp"]
+    return [op for op in every if op.name in needed]
 
 
 def gathered(decisions: Sequence[Decided]) -> dict[str, int]:

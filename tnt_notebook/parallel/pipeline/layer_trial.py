@@ -2,8 +2,7 @@
 of a whole batch, and by which rule does the state combine that it changes?
 
 A layer is called on samples that are drawn by chance, and on two parts of them. All ranks that have
-the layer draw the same. Data parallel ranks try whole steps instead:
-:mod:`tnt_notebook.parallel.trial`.
+the layer draw the same.
 """
 
 from __future__ import annotations
@@ -31,7 +30,12 @@ from tnt_notebook.parallel.drawn import (
     rounding,
 )
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
-from tnt_notebook.parallel.trial import STARTS, chosen_of, fitting_rules
+
+#: From which values variables start: their own, and then where one process had left them, so that
+#: what is done every other step is seen; at last, if they have not changed so far or a rule might
+#: fit by rounding only, what is beyond the values that a batch could have.
+STARTS = (None, None, None, 0.0, -1e3, 1e3)
+_ORDER = ("same", "sum", "mean", "max", "min", "first")
 
 #: Samples of the two parts.
 _COUNTS = np.array([PART, TRIED - PART], np.float64)
@@ -111,7 +115,7 @@ def refuse_mixed_samples(graph: Graph, call: Call, model: keras.Model, training:
             f"The layer {call.name!r} looks at several samples of a batch at a time, or adds a sum "
             "over samples to the loss: in a pipeline it is called on micro-batches, and would not "
             "train as in one process. Write it for each sample alone, and a sum over samples as a "
-            "mean; or train without a pipeline, where tnt.ops gives the samples of all ranks."
+            "mean; or train without a pipeline."
         )
 
 
@@ -165,3 +169,36 @@ def _dense(value: Any) -> Any:
 def _rows(graph: Graph, value: int, rows: np.ndarray) -> Any:
     tensor = tf.constant(rows)
     return tf.sparse.from_dense(tensor) if value in graph.sparse else tensor
+
+
+def fitting_rules(
+    before: np.ndarray,
+    of_parts: np.ndarray,
+    samples: np.ndarray,
+    whole: np.ndarray,
+    rounding: float,
+) -> set[str]:
+    """The rules that make of what parts have left what the whole batch leaves.
+
+    Args:
+        before: the value before, float64 [elements].
+        of_parts: float64 [parts, elements].
+        samples: of each part, float64 [parts].
+        whole: float64 [elements].
+        rounding: how far values may be apart.
+    """
+    having = of_parts[samples > 0]
+    made = {
+        "sum": before + (having - before).sum(0),
+        "mean": np.average(of_parts, axis=0, weights=samples),
+        "max": having.max(0),
+        "min": having.min(0),
+        "first": of_parts[0],
+        "same": of_parts,
+    }
+    return {rule for rule, value in made.items() if (np.abs(value - whole) <= rounding).all()}
+
+
+def chosen_of(fitting: set[str]) -> str:
+    """The rule that is taken where several fit."""
+    return next(rule for rule in _ORDER if rule in fitting)

@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import ops
 from tnt_notebook.parallel.exchange.rows import are_distinct, summed_by_row
+from tnt_notebook.parallel.pipeline.ending import Counted
 from tnt_notebook.parallel.pipeline.messages import Message, Messages
 from tnt_notebook.parallel.pipeline.place import Place, Plan
 from tnt_notebook.parallel.pipeline.stage import StageFunctions
@@ -39,14 +40,12 @@ class MicroBatch:
         rows: samples; scalar, int64.
         inputs: of the model, by value.
         labels: flat tensors that a stage takes beside values; see :class:`StageFunctions`.
-        weight: its part of the loss of the batch; scalar.
         scale: that gradients are multiplied by, against underflow; scalar.
     """
 
     rows: Any
     inputs: Mapping[int, tf.Tensor]
     labels: Sequence[tf.Tensor]
-    weight: Any
     scale: Any = 1.0
 
 
@@ -56,6 +55,7 @@ class PipelineStep:
     Args:
         stages: the functions of this rank's stages, by number.
         micro_batches: as many as the schedule has.
+        counted: what metrics count in it, where the last stage is here.
     """
 
     def __init__(
@@ -64,8 +64,9 @@ class PipelineStep:
         place: Place,
         stages: Mapping[int, StageFunctions],
         micro_batches: Sequence[MicroBatch],
+        counted: Counted | None = None,
     ) -> None:
-        self._schedule, self._place = plan.schedule, place
+        self._schedule, self._place, self.counted = plan.schedule, place, counted
         self.stages, self.micro_batches = stages, micro_batches
         model = next(iter(stages.values())).model
         rows = [batch.rows for batch in micro_batches]
@@ -123,7 +124,7 @@ class PipelineStep:
             made = part.function(*taken)
         values.update(zip(part.gives, made, strict=True))
         if action.kind == "F":
-            self._count_loss(stage, micro, values)
+            self._count_loss(stage, values)
         sent = self._send(stage, micro, values, action.kind == "F") if action.kind != "W" else []
         added = []
         if action.kind in "BW":
@@ -135,10 +136,9 @@ class PipelineStep:
         self._before = [end.op]
         return [values[name] for name in stage.results]
 
-    def _count_loss(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
+    def _count_loss(self, stage: StageFunctions, values: dict[str, Any]) -> None:
         if stage.loss is not None:
-            weight = tf.cast(self.micro_batches[micro].weight, tf.float32)
-            self._loss += tf.cast(values[stage.loss], tf.float32) * weight
+            self._loss += tf.cast(values[stage.loss], tf.float32)
 
     def _take_inputs(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         batch = self.micro_batches[micro]
@@ -162,7 +162,7 @@ class PipelineStep:
         values.update((name, tf.add_n(summands)) for name, summands in parts.items())
         if stage.loss is not None:
             batch, loss = self.micro_batches[micro], values[stage.loss]
-            values[f"d{stage.loss}"] = tf.cast(batch.weight * batch.scale, loss.dtype)
+            values[f"d{stage.loss}"] = tf.cast(batch.scale, loss.dtype)
 
     def _send(
         self, stage: StageFunctions, micro: int, values: dict[str, Any], forward: bool

@@ -207,17 +207,18 @@ class StageFunctions:
 
             with recorded_assignments(record):
                 values, losses = model.forward(tensors[:n], training)
-                given = [values[v] for v in model.stage.gives]
-                finished = finish(model.outputs(values), tensors[n:]) if model.is_last else []
+            given = [values[v] for v in model.stage.gives]
+            finished = finish(model.outputs(values), tensors[n:]) if model.is_last else []
             if predicts:
                 last = finished
             else:
-                losses += finished
+                part = tf.cast(tensors[n], tf.float64) / tf.cast(tensors[n + 1], tf.float64)
+                losses = [*(loss * tf.cast(part, loss.dtype) for loss in losses), *finished]
                 last = [tf.add_n(losses)] if losses else []
             for variable, value in before.values():
                 if id(variable) in own and id(variable) not in drawn:
                     self.state.keep(variable, value, tensors[n], tensors[n + 1])
-                else:  # seeds and metrics; a micro-batch without samples works on a borrowed one
+                else:  # seeds; a micro-batch without samples works on a borrowed one
                     held = tensor_of(variable)
                     held.assign(tf.where(tensors[n] > 0, held.read_value(), value))
             self.state.count()

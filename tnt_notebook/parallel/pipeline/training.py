@@ -10,9 +10,9 @@ model whole again on every rank.
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -20,19 +20,24 @@ import tensorflow as tf
 from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import as_summand, compiled_loss, compiled_metrics, loss_tracker
-from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.combine import Change, combine_changes, known_rules
-from tnt_notebook.parallel.data import Share, rows, samples_of, unpack
+from tnt_notebook.parallel.data import Share, rows, samples_of, share_of, unpack
 from tnt_notebook.parallel.data_parallel import gather_rows
-from tnt_notebook.parallel.interpose import drawn_apart, gate, interposed_losses
+from tnt_notebook.parallel.graph.emission import Here
+from tnt_notebook.parallel.interpose import drawn_apart, gate
 from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.measured import agreed_costs
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.pipeline.cut import agreed_begins, described
-from tnt_notebook.parallel.pipeline.divisors import divisors_of
+from tnt_notebook.parallel.pipeline.ending import (
+    Counted,
+    Ending,
+    MicroBatchHere,
+    check_known,
+)
 from tnt_notebook.parallel.pipeline.graph import standardized, wiring_of
 from tnt_notebook.parallel.pipeline.packing import packed
 from tnt_notebook.parallel.pipeline.place import Place, Plan
@@ -43,8 +48,7 @@ from tnt_notebook.parallel.pipeline.runtime import MicroBatch, PipelineStep
 from tnt_notebook.parallel.pipeline.stage import Division, StageFunctions, stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.weights import Weights
-from tnt_notebook.parallel.step import Setting, Step, traced_as
-from tnt_notebook.parallel.whole_batch import mixes_samples
+from tnt_notebook.parallel.step import Setting, Step, without_ops
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.mesh import DATA, STAGE
 from tnt_notebook.plan.options import Pipeline
@@ -62,6 +66,13 @@ _NO_OPS = (
     "tnt.ops needs the samples of all ranks, and in a pipeline a loss is that of one micro-batch: "
     "train without --pipeline."
 )
+
+
+class Endings(NamedTuple):
+    """What the last stage makes of outputs, in one kind of step."""
+
+    each: Sequence[Ending]
+    counted: Counted
 
 
 class PipelineSteps:
@@ -132,6 +143,7 @@ class PipelineSteps:
     def _compiled(self) -> Weights:
         self._all_stages = stage_models(self._model, self._graph, self._plan.cut, self._division)
         self._functions: dict[Any, dict[int, StageFunctions]] = {}
+        self._endings: dict[Any, Endings] = {}
         return Weights(
             self._setting.over,
             self._setting.exchange,
@@ -228,9 +240,24 @@ class PipelineSteps:
         labels = [] if phase == "predict" else [y, sample_weight]
         labels = keras.tree.map_structure(_dense, labels)
         flat = [leaf for leaf in keras.tree.flatten(labels) if leaf is not None]
-        divisors = self._divisors(share, phase, *labels) if self._is_last and labels else []
+        count, replica = self._plan.schedule.micro_batches, self._ranks.place[DATA]
+        specs = [tf.TensorSpec((), tf.int64)] * 4 + [tf.TensorSpec([None], tf.float64)]
+        specs += [tf.TensorSpec((None, *t.shape[1:]), t.dtype) for t in flat]
+        key = (phase, *((tuple(s.shape), s.dtype) for s in specs))
+        if key not in self._functions:
+            structure = keras.tree.map_structure(lambda leaf: leaf is not None, labels)
+            # They are functions of their own, whatever is traced around them.
+            with tf.init_scope(), drawn_apart(replica, self._drawn):
+                self._functions[key] = self._trace(key, specs, structure)
+        for stage in self._functions[key].values():
+            stage.state.begin()
+        first, _ = share_of(share.total, replica, self._ranks.mesh.along(DATA))
+        known = tf.zeros([0], tf.float64)
+        endings = self._endings.get(key)
+        if endings is not None:
+            endings.counted.begin(is_first=replica == 0)
+            known = self._known(endings, phase, labels, Here(first, share.local, share.total))
         micro_batches = []
-        count = self._plan.schedule.micro_batches
         for k in range(count):
             begin, end = share.local * k // count, share.local * (k + 1) // count
             stop = tf.maximum(end, begin + 1)  # without samples it borrows one
@@ -238,31 +265,29 @@ class PipelineSteps:
                 MicroBatch(
                     stop - begin,
                     {value: packed(rows(t, begin, stop)) for value, t in inputs.items()},
-                    [end - begin, share.total, *divisors, *(t[begin:stop] for t in flat)],
-                    tf.cast(end - begin, tf.float64) / tf.cast(share.total, tf.float64),
+                    [
+                        end - begin,
+                        share.total,
+                        first + begin,
+                        tf.constant(replica * count + k, tf.int64),
+                        known,
+                        *(t[begin:stop] for t in flat),
+                    ],
                     scale,
                 )
             )
-        specs = [tf.TensorSpec((), tf.int64)] * 2
-        specs += [tf.TensorSpec((), tf.float64)] * len(divisors)
-        specs += [tf.TensorSpec((None, *t.shape[1:]), t.dtype) for t in flat]
-        key = (phase, *((tuple(s.shape), s.dtype) for s in specs))
-        if key not in self._functions:
-            structure = keras.tree.map_structure(lambda leaf: leaf is not None, labels)
-            # They are functions of their own, whatever is traced around them.
-            with tf.init_scope(), drawn_apart(self._ranks.place[DATA], self._drawn):
-                self._functions[key] = self._trace(phase, specs, structure, len(divisors))
-        for stage in self._functions[key].values():
-            stage.state.begin()
-        return PipelineStep(self._plan, self._place, self._functions[key], micro_batches)
+        counted = None if endings is None else endings.counted
+        return PipelineStep(self._plan, self._place, self._functions[key], micro_batches, counted)
 
     def _trace(
-        self, phase: str, specs: Sequence[tf.TensorSpec], structure: Any, divisors: int
+        self, key: tuple[Any, ...], specs: Sequence[tf.TensorSpec], structure: Any
     ) -> dict[int, StageFunctions]:
+        phase: str = key[0]
+
         def finish(outputs: Any, labels: list[tf.Tensor]) -> list[tf.Tensor]:
             if phase == "predict":
                 return list(keras.tree.flatten(outputs))
-            return self._finish(structure, outputs, labels, divisors)
+            return self._finish(key, structure, outputs, labels)
 
         kinds = "F"
         if phase == "train":
@@ -289,6 +314,8 @@ class PipelineSteps:
 
     def _combine_state(self, step: PipelineStep, share: Share, phase: str) -> None:
         """Gives what layers change themselves the values that one process would have."""
+        if step.counted is not None:
+            step.counted.end(is_first=self._ranks.place[DATA] == 0)
         peers: Any = self._peers or self._setting.over
         here = Step(peers, self._setting.exchange, self._model, share)
         changes = [c for stage in step.stages.values() for c in stage.state.finish(here)]
@@ -296,49 +323,48 @@ class PipelineSteps:
             with ops.channels(channels.REPLICAS.part(3 + _PHASES.index(phase), 6)):
                 combine_changes(here.part, changes)
 
-    def _divisors(
-        self, share: Share, phase: str, y: Any, sample_weight: Any
-    ) -> Sequence[tf.Tensor]:
-        """What losses divide by in the batch, where there are parts of it: see :mod:`.divisors`."""
-        compute_loss, graph = compiled_loss(self._model), self._graph
-        if compute_loss is None or self._parts == 1:
-            return []
-        outputs = keras.tree.map_structure(graph.spec, graph.output_structure)
-        step = Step(self._setting.over, self._setting.exchange, self._model, share)
-        with traced_as(_NO_OPS), ops.channels(channels.REPLICAS.part(_PHASES.index(phase), 6)):
-            return divisors_of(step, compute_loss, outputs, y, sample_weight, self._peers)
+    def _known(self, endings: Endings, phase: str, labels: Sequence[Any], here: Here) -> tf.Tensor:
+        """What losses and metrics have to know of all of a batch: see :mod:`.ending`."""
+        over = self._ranks.group([DATA])
+        with ops.channels(channels.REPLICAS.part(_PHASES.index(phase), 6)):
+            found = [ending.known_of(labels, here, over) for ending in endings.each]
+        return tf.concat([tf.zeros([0], tf.float64), *itertools.chain(*found)], 0)
 
     def _finish(
-        self, structure: Any, outputs: Any, labels: list[tf.Tensor], divisors: int
+        self, key: tuple[Any, ...], structure: Any, outputs: Any, given: list[tf.Tensor]
     ) -> list[tf.Tensor]:
-        """The compiled loss of a micro-batch; the metrics count it."""
-        known, leaves = iter(labels[2 : 2 + divisors]), iter(labels[2 + divisors :])
-        model = self._model
-        y, sample_weight = keras.tree.map_structure(
-            lambda there: next(leaves) if there else None, structure
-        )
-        share = Share(labels[0], labels[1], tf.constant(0, tf.int64))
-        step = Step(self._setting.over, self._setting.exchange, model, share)
-        step.whole_divisor = lambda own: own if self._parts == 1 else next(known)
-        with traced_as(_NO_OPS), interposed_losses(step), self._refusing_mixed_samples(step):
-            compute_loss, metrics = compiled_loss(model), compiled_metrics(model)
-            loss = None if compute_loss is None else compute_loss(y, outputs, sample_weight)
-            step.whole_divisor = (lambda own: own) if self._parts == 1 else _of_a_metric
+        """The part of the compiled loss that a micro-batch has; the metrics count it."""
+        rows, total, first, number, known, *flat = given
+        leaves, model = iter(flat), self._model
+        labels = keras.tree.map_structure(lambda there: next(leaves) if there else None, structure)
+        micro = MicroBatchHere(Here(first, rows, total), number, self._parts)
+        loss, metrics = compiled_loss(model), compiled_metrics(model)
+        values = keras.tree.flatten(self._graph.output_structure)
+        shapes = [self._graph.spec(value).shape for value in values]
+        endings, parts = list[Ending](), list[tf.Tensor]()
+        with without_ops(_NO_OPS):
+            if loss is not None:
+
+                def lost(outputs: Any, y: Any, sample_weight: Any) -> Any:
+                    return as_summand(model, loss(y, outputs, sample_weight))
+
+                ending = Ending(lost, outputs, shapes, labels)
+                check_known(ending, "The loss", self._parts)
+                parts = ending.of_part(outputs, labels, micro, known[: ending.elements])
+                endings.append(ending)
+            counted = Counted(() if metrics is None else metrics.variables)
             if metrics is not None:
-                metrics.update_state(y, outputs, sample_weight)
-        return [] if loss is None else [as_summand(model, loss)]
 
-    def _refusing_mixed_samples(self, step: Step) -> contextlib.AbstractContextManager[None]:
-        def check(call: Any, loss: Any, y: Any, outputs: Any, sample_weight: Any = None) -> Any:
-            if self._parts > 1 and mixes_samples(step, call, loss, y, outputs):
-                raise ModelError(
-                    f"The loss {loss.name} is no mean over samples, and this pipeline computes it "
-                    f"of {self._parts} parts of a batch, each alone. Train without a pipeline, or "
-                    "with one micro-batch and one replica."
-                )
-            return call(loss, y, outputs, sample_weight)
+                def count(outputs: Any, y: Any, sample_weight: Any) -> None:
+                    metrics.update_state(y, outputs, sample_weight)
 
-        return replaced(keras.losses.Loss, "__call__", check)
+                ending = Ending(count, outputs, shapes, labels, metrics.variables)
+                check_known(ending, "A metric", self._parts)
+                ending.of_part(outputs, labels, micro, known[sum(e.elements for e in endings) :])
+                endings.append(ending)
+                counted.keep()
+        self._endings[key] = Endings(endings, counted)
+        return parts
 
     def _metrics_before(self) -> list[Change]:
         """The states of metrics, which stages are about to change."""
@@ -361,14 +387,6 @@ class PipelineSteps:
         tracker.count.assign_add(tf.cast(counts, tracker.count.dtype))
         step = Step(over, self._setting.exchange, model, Share(counts, *share[1:]))
         return global_logs(step, model.get_metrics_result(), metrics, self._setting.votes)
-
-
-def _of_a_metric(divisor: tf.Tensor) -> tf.Tensor:
-    raise ModelError(
-        "A metric is a loss with a mask, or with reduction='mean_with_sample_weight', and a "
-        "pipeline does not know by what it divides in the whole batch. Leave it to loss=, or give "
-        "a metric of keras.metrics the sample weights by weighted_metrics=."
-    )
 
 
 def _dense(labels: Any) -> Any:

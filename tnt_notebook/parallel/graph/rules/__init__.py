@@ -15,9 +15,10 @@ from tnt_notebook.parallel.graph.rules import (
     shapes,
     slices,
     states,
+    variables,
 )
 
 __all__ = [
     "control", "elements", "exchanges", "images", "indexing", "lists", "marks", "products",
-    "randoms", "reductions", "sequences", "shapes", "slices", "states",
+    "randoms", "reductions", "sequences", "shapes", "slices", "states", "variables",
 ]  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.parallel.graph.layouts import SAME, SIZE, Layout, common
+from tnt_notebook.parallel.graph.layouts import SAME, SIZE, Layout, common, meets
 from tnt_notebook.parallel.graph.node import Decision, Node
 from tnt_notebook.parallel.graph.table import rule
 
@@ -26,7 +26,7 @@ def call(node: Node) -> Decision:
     def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         return emission.inside(graph, facts, decisions, inputs, gives)
 
-    return Decision(node.has, gives, emit)
+    return Decision(node.has, gives, emit, meets=_meets(decisions))
 
 
 @rule("If", "StatelessIf")
@@ -44,7 +44,11 @@ def branches(node: Node) -> Decision:
         chosen = tf.cast(inputs[0], tf.bool)
         return _listed(tf.cond(chosen, lambda: branch(0), lambda: branch(1)))
 
-    return Decision([SAME, *node.has[1:]], gives, emit)
+    meets_within = any(
+        _meets(decisions, facts, zip(graph.outputs, gives, strict=True))
+        for graph, (facts, decisions) in zip(graphs, made, strict=True)
+    )
+    return Decision([SAME, *node.has[1:]], gives, emit, meets=meets_within)
 
 
 @rule("While", "StatelessWhile")
@@ -107,7 +111,19 @@ def loop(node: Node) -> Decision:
         for i, out in enumerate(body.outputs)
         if out.dtype == tf.variant and _are_of_all(facts.numbers.get(out.name))
     }
-    return Decision(layouts, layouts, emit, numbers)
+    meets_within = _meets(asked[1], asked[0], [(condition.outputs[0], SAME)]) or _meets(
+        decisions, facts, zip(body.outputs, layouts, strict=True)
+    )
+    return Decision(layouts, layouts, emit, numbers, meets_within)
+
+
+def _meets(
+    decisions: Sequence[Any], facts: Any = None, returned: Iterable[tuple[Any, Layout]] = ()
+) -> bool:
+    """Whether ranks tell each other something in a function."""
+    return any(
+        each.decision.meets or any(map(meets, each.has, each.decision.wants)) for each in decisions
+    ) or any(meets(facts.layout(tensor), want) for tensor, want in returned)
 
 
 def _are_of_all(counts: np.ndarray | None) -> bool:

@@ -44,6 +44,8 @@ def aligned(node: Node, rank: int | None = None) -> Rows | None:
     """Where the result has rows, if operands are repeated against each other; None: nowhere, or
     their dimensions are not known. Of operands that have rows in other places the first counts."""
     ranks = [node.rank(i) for i in range(len(node.inputs))]
+    if len(ranks) == 1 and node.rows:
+        return node.rows[0][1]
     if any(each is None for each in ranks):
         return None
     rank = max(each or 0 for each in ranks) if rank is None else rank
@@ -100,7 +102,7 @@ def multiplied(node: Node) -> Decision | None:
 
 @rule(*DIVIDED)
 def divided(node: Node) -> Decision | None:
-    if not node.rows and node.parts == [0]:
+    if not node.rows and 0 in node.parts:
         return Decision([PART, SAME], node.each(PART))
     return _linear(node, False)
 

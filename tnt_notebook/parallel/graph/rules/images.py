@@ -4,7 +4,7 @@ own of."""
 from __future__ import annotations
 
 from tnt_notebook.parallel.graph.counts import is_one
-from tnt_notebook.parallel.graph.layouts import PART, SAME, SIZE, Rows
+from tnt_notebook.parallel.graph.layouts import PART, SAME, SIZE, Layout, Rows
 from tnt_notebook.parallel.graph.node import Decision, Node
 from tnt_notebook.parallel.graph.table import rule
 
@@ -42,8 +42,14 @@ def of_batches(node: Node) -> Decision | None:
     rows = [has for i, has in node.rows if i in indices]
     if not rows or any(has.dim != 0 for has in rows):
         return None
-    wants = [rows[0] if i in indices else SAME for i in range(len(node.inputs))]
-    return Decision(wants, node.each(rows[0]))
+    # Where entries of a sample are counted in a run alone, as many of each operand are paired.
+    first = min(rows, key=lambda has: len(has.inner.of))
+    wants: list[Layout] = [SAME] * len(node.inputs)
+    for i in indices:
+        has = node.has[i]
+        counted = isinstance(has, Rows) and has.outer == first.outer and has.inner.of
+        wants[i] = has if counted else first
+    return Decision(wants, node.each(first))
 
 
 @rule("ImageProjectiveTransformV3")

@@ -74,7 +74,7 @@ def extreme(node: Node) -> Decision | None:
             met = met > 0
         return [met]
 
-    return Decision([has, SAME], [SAME], emit)
+    return Decision([has, SAME], [SAME], emit, meets=True)
 
 
 @rule("Prod")

@@ -14,7 +14,6 @@ from tnt_notebook.parallel.graph.marks import of_own_samples
 from tnt_notebook.parallel.layers.moves import shared, total
 from tnt_notebook.parallel.layers.rule import SAME, Cut, Local, Site, Way, name_of, rule
 from tnt_notebook.parallel.layers.rules.elementwise import cuts
-from tnt_notebook.parallel.norm import moments_by
 
 
 def _run(local: Local) -> list[Any]:
@@ -22,7 +21,7 @@ def _run(local: Local) -> list[Any]:
     axes = [axis for axis, way in local.ways.items() if way.name != "channels"]
     if not axes:
         return local.plain()
-    moments = moments_by(_summing(local, axes))
+    moments = _moments_by(_summing(local, axes))
     of_all = layer.synchronized or not local.by_rank
     with moments_replaced(moments if of_all else _of_own_samples(moments)):
         return local.plain(synchronized=True)
@@ -42,6 +41,29 @@ def _summing(local: Local, axes: list[str]) -> Callable[[tf.Tensor], tf.Tensor]:
         return shared(total(x, group, label), group, label)
 
     return summed
+
+
+def _moments_by(summed: Callable[[tf.Tensor], tf.Tensor]) -> Callable[..., Any]:
+    """Mean and variance of parts: in two exchanges, the mean first, then the squared distances from
+    it, which loses no digits where the mean is large.
+
+    Args:
+        summed: the sum over parts.
+    """
+
+    def moments(x: tf.Tensor, axes: Any, keepdims: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        count = tf.cast(tf.size(x), x.dtype)
+        channels = tf.cast(tf.size(tf.reduce_sum(x, axis=axes)), x.dtype)
+        count = summed(count / channels)
+        total = summed(tf.reduce_sum(x, axis=axes, keepdims=True))
+        mean = total / count
+        distance = tf.reduce_sum(tf.square(x - mean), axis=axes, keepdims=True)
+        variance = summed(distance) / count
+        if not keepdims:
+            mean, variance = tf.squeeze(mean, axes), tf.squeeze(variance, axes)
+        return mean, variance
+
+    return moments
 
 
 @rule(keras.layers.BatchNormalization, run=_run)
@@ -83,7 +105,7 @@ def _run_layer(local: Local) -> list[Any]:
         return local.plain()
     given = local.values[local.site.call.takes[0]]
     x, dims = _wide(given), _axes_of(layer, len(given.shape))
-    mean, variance = moments_by(_summing(local, features))(x, dims, True)
+    mean, variance = _moments_by(_summing(local, features))(x, dims, True)
     shape = [x.shape[dim] if dim in dims else 1 for dim in range(len(x.shape))]
     normal = (x - mean) * tf.math.rsqrt(variance + layer.epsilon)
     return [tf.cast(_scaled(normal, layer.gamma, layer.beta, shape), given.dtype)]
