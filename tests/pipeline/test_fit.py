@@ -280,14 +280,15 @@ def in_parts(loss, micro_batches):
     return ""
 
 
-@pytest.mark.parametrize(
-    ("loss", "words"),
-    [
-        ("dice", "The loss dice is no mean over samples"),
-        ("masked by outputs", "a mask that follows from the model's outputs"),
-    ],
-)
-def test_a_loss_of_the_whole_batch_is_refused_where_there_are_parts(ranks, loss, words):
+@pytest.mark.parametrize("loss", ["dice", "masked by outputs"])
+def test_a_loss_of_the_whole_batch_is_refused_where_a_schedule_goes_back_before(ranks, loss):
     assert ranks.run(2, in_parts, loss, 1) == ["", ""]
     first, last = ranks.run(2, in_parts, loss, 2)
-    assert words in last and "rank 1" in first
+    assert "looks at several samples of a batch" in last and "rank 1" in first
+    assert "gpipe" in last
+
+
+@pytest.mark.parametrize(("n", "loss"), [(4, "dice"), (2, "masked by outputs")])
+def test_a_loss_of_the_whole_batch_trains_where_a_schedule_goes_back_after(ranks, n, loss):
+    options = TWO | {"schedule": "gpipe", "micro_batches": 3}
+    compare(ranks, n, mlp, options, ADAM, functools.partial(compiled_with, loss))

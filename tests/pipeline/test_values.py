@@ -474,7 +474,6 @@ OWN_ROWS = "does not have one row per sample: for 1009 samples"
     ("make", "cut_at", "x", "words"),
     [
         (with_text, "lookup", ["a", "B"], "from another stage, whose dtype is string"),
-        (whose_outputs_carry_a_mask, "last", TOKENS, "a mask on its outputs"),
         (whose_output_has_rows_of_its_own, "last", TOKENS, OWN_ROWS),
     ],
 )

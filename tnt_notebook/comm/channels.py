@@ -74,7 +74,7 @@ RANGES = (
     (3072, "a training step", _LARGER),
     (4096, "the gradients of a pipeline", f"{_LARGER} Or ask for fewer stages."),
     (1, "how many samples a pipeline gets", ""),
-    (96, "what replicas of a stage share", "Let layers have less state."),
+    (192, "what replicas of a stage share", "Let layers have less state."),
     (12 * 1024, "values between the stages of a pipeline",
      "Use fewer micro-batches, or cut where fewer layers are connected."),
     (1024, "an evaluation step", _LARGER),

@@ -6,7 +6,8 @@ to it what ranks are to a step that they run together (:mod:`tnt_notebook.parall
     labels and weights of the batch -> [ sums ] -> what is known before the first micro-batch
     outputs of a micro-batch, its labels, what is known -> its part of the loss and of counts
 
-What cannot be known before all outputs are there is refused.
+What can be known only of all outputs is computed of all of them, after the last micro-batch has
+gone forward: metrics under any schedule, a loss under those that go back only then.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -29,7 +30,8 @@ from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.keras.tensorflow import made_while_tracing
 from tnt_notebook.parallel.graph.emission import Here, conversions
 from tnt_notebook.parallel.graph.layouts import PART, SAME, Rows
-from tnt_notebook.parallel.graph.step import Followed, Together, followed, written
+from tnt_notebook.parallel.graph.step import Followed, Together, followed, gathered, written
+from tnt_notebook.plan.schedule import Action
 
 #: Ops that look at no more of a value than its shape.
 _OF_SHAPES = ("OnesLike", "Rank", "Shape", "ShapeN", "Size", "ZerosLike")
@@ -91,7 +93,7 @@ class Ending:
         leaves, given = keras.tree.flatten(outputs), _flat(labels)
         beside = [(mask_of(leaf) is not None, logits_of(leaf) is not None) for leaf in leaves]
 
-        def run(made: Sequence[tf.Tensor], flat: Sequence[tf.Tensor]) -> Any:
+        def run(made: Sequence[Any], flat: Sequence[tf.Tensor]) -> Any:
             tensors, rest = iter(made), iter(flat)
             again = [next(tensors) for _ in beside]
             for leaf, (has_mask, has_logits) in zip(again, beside, strict=True):
@@ -102,15 +104,16 @@ class Ending:
             whole = keras.tree.map_structure(lambda x: None if x is None else next(rest), labels)
             return compute(keras.tree.pack_sequence_as(outputs, again), *whole)
 
-        made = [*map(_spec_of, _with_beside(leaves))]
+        made = [*map(_spec_of, with_beside(leaves))]
         for i, shape in enumerate(shapes):
             made[i] = tf.TensorSpec(made[i].shape.merge_with(shape), made[i].dtype)
         self._specs = made, [*map(_spec_of, given)]
         traced = tf.function(run, autograph=False).get_concrete_function(*self._specs)
         every = (*self._specs[0], *self._specs[1])
-        layouts = [Rows(0) if spec.shape.rank else SAME for spec in every]
+        self._run = run
+        self._layouts = [Rows(0) if spec.shape.rank else SAME for spec in every]
         held = [*map(tensor_of, kept)]
-        self._step: Followed = followed(traced, layouts, held, PART)
+        self._step: Followed = followed(traced, self._layouts, held, PART)
         depending = self._depending()
         met = conversions(self._step.decisions, self._step.returned, self._step.facts)
         self.known = [t for t in met if t.name not in depending and t.shape.is_fully_defined()]
@@ -167,7 +170,7 @@ class Ending:
         rows = micro.here.rows
         values = [
             tensor[:rows] if tensor.shape.rank else tensor
-            for tensor in (*_with_beside(keras.tree.flatten(outputs)), *_flat(labels))
+            for tensor in (*with_beside(keras.tree.flatten(outputs)), *_flat(labels))
         ]
         sizes = [math.prod(tensor.shape) for tensor in self.known]
         begins = [0, *itertools.accumulate(sizes)]
@@ -178,6 +181,50 @@ class Ending:
         found, _ = written(self._step, self._named(values), micro.here, micro, known=whole)
         return found
 
+    def of_all(
+        self, made: Sequence[tf.Tensor], labels: Sequence[Any], all_: All
+    ) -> list[tf.Tensor]:
+        """This replica's part of what is computed of all outputs, in the graph of a step.
+
+        Args:
+            made: :func:`with_beside` of the outputs of this replica's samples.
+            labels: of the same.
+        """
+        all_.note(self._step)
+        values = self._named([*made, *_flat(labels)])
+        return written(self._step, values, all_.here, Together(all_.over))[0]
+
+    def gradients_of_all(
+        self, made: Sequence[tf.Tensor], labels: Sequence[Any], scale: tf.Tensor, all_: All
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """The same of a loss: this replica's part of it, and for each of what is made its gradient,
+        multiplied by a scale."""
+
+        def run(made: Sequence[Any], flat: Sequence[tf.Tensor], scale: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(made)
+                loss = self._run(made, flat)
+                scaled = loss * tf.cast(scale, loss.dtype)
+            return loss, tape.gradient(scaled, made, unconnected_gradients="zero")
+
+        spec = tf.TensorSpec((), scale.dtype)
+        traced = tf.function(run, autograph=False).get_concrete_function(*self._specs, spec)
+        count = len(self._specs[0])
+        step = followed(traced, [*self._layouts, SAME])
+        step = step._replace(
+            returned=[
+                (tensor, PART if i == 0 else self._layouts[i - 1])
+                for i, (tensor, _) in enumerate(step.returned)
+            ]
+        )
+        all_.note(step)
+        values = zip(step.inputs, [*made, *_flat(labels), scale], strict=True)
+        found, _ = written(
+            step, {own.name: value for own, value in values}, all_.here, Together(all_.over)
+        )
+        assert len(found) == 1 + count
+        return found[0], found[1:]
+
     @property
     def elements(self) -> int:
         """How long the vectors are that are known, together."""
@@ -185,6 +232,24 @@ class Ending:
 
     def _named(self, values: Sequence[tf.Tensor]) -> dict[str, tf.Tensor]:
         return {own.name: value for own, value in zip(self._step.inputs, values, strict=True)}
+
+
+class All(NamedTuple):
+    """All samples of a batch.
+
+    Attributes:
+        here: which of them are this replica's.
+        over: the replicas.
+        told: gets, for which ops rows are brought together, and how many bytes a sample.
+    """
+
+    here: Here
+    over: Communicator
+    told: dict[str, int]
+
+    def note(self, step: Followed) -> None:
+        if self.over.size > 1:
+            self.told.update(gathered(step.decisions))
 
 
 class Counted:
@@ -216,17 +281,26 @@ class Counted:
             held.assign(total if is_first else total + before)
 
 
-def check_known(ending: Ending, what: str, parts: int) -> None:
-    """Raises ModelError where something is known only after the last micro-batch."""
-    if ending.unknown and parts > 1:
+def check_goes_back_after(ending: Ending, actions: Sequence[Action], last: int, name: str) -> None:
+    """Raises ModelError where a loss needs all outputs, and a schedule goes back before.
+
+    Args:
+        actions: of the rank of the last stage.
+        last: its number.
+        name: of the schedule.
+    """
+    kinds = [action.kind for action in actions if action.stage == last]
+    backward = next((i for i, kind in enumerate(kinds) if kind != "F"), len(kinds))
+    if ending.unknown and "F" in kinds[backward:]:
         raise ModelError(
-            f"{what} looks at several samples of a batch ({ending.unknown}, as far as its graph "
-            f"tells), and this pipeline computes it of {parts} parts of a batch, each alone. Train "
-            "without a pipeline, or with one micro-batch and one replica."
+            f"The loss looks at several samples of a batch ({ending.unknown}, as far as its graph "
+            "tells), so there is none before all micro-batches have gone forward, and the schedule "
+            f"{name} goes back before. Take --schedule gpipe, tnt.Pipeline(schedule='gpipe'), or "
+            "train without a pipeline."
         )
 
 
-def _with_beside(leaves: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def with_beside(leaves: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Tensors, and what Keras keeps beside them: a mask, and of a softmax what it was made of."""
     beside = [each for leaf in leaves for each in (mask_of(leaf), logits_of(leaf))]
     return [*leaves, *(each for each in beside if each is not None)]

@@ -18,12 +18,6 @@ def check_model(model: keras.Model, graph: Graph, parts: int) -> None:
                 f"{type(model).__name__} has a {name} of its own, and a pipeline runs Keras's: "
                 "train it without a pipeline, or let a loss or metric do what it does."
             )
-    if graph.masked.keys() & set(graph.outputs) and parts > 1:
-        raise ModelError(
-            "The loss is divided by what is known only when the whole batch has gone through the "
-            "model, a mask on its outputs, and a pipeline computes gradients before that. Let a "
-            "layer after the masked ones drop the mask, or use one micro-batch and one replica."
-        )
     whole = [
         layer.name
         for outer in layers_of(graph.calls)

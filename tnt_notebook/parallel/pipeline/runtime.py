@@ -15,7 +15,7 @@ value when the last action that takes it is done.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,6 @@ import tensorflow as tf
 
 from tnt_notebook.comm import ops
 from tnt_notebook.parallel.exchange.rows import are_distinct, summed_by_row
-from tnt_notebook.parallel.pipeline.ending import Counted
 from tnt_notebook.parallel.pipeline.messages import Message, Messages
 from tnt_notebook.parallel.pipeline.place import Place, Plan
 from tnt_notebook.parallel.pipeline.stage import StageFunctions
@@ -49,13 +48,22 @@ class MicroBatch:
     scale: Any = 1.0
 
 
+#: Of a step whose micro-batches have gone forward a part of the loss, and gradients for each.
+WholeLoss = Callable[["PipelineStep"], tuple[tf.Tensor, list[list[tf.Tensor]]]]
+
+
 class PipelineStep:
     """A step of this rank, added to the graph that is being traced.
 
     Args:
         stages: the functions of this rank's stages, by number.
         micro_batches: as many as the schedule has.
-        counted: what metrics count in it, where the last stage is here.
+        whole_loss: of what the last stage has kept of all micro-batches, a part of the loss, and
+            gradients for each; None: it has losses of micro-batches.
+
+    Attributes:
+        results: of each micro-batch, what the last stage gives as it is, if it is here.
+        loss: what this rank's stages add to that of the batch, a scalar, float32.
     """
 
     def __init__(
@@ -64,51 +72,46 @@ class PipelineStep:
         place: Place,
         stages: Mapping[int, StageFunctions],
         micro_batches: Sequence[MicroBatch],
-        counted: Counted | None = None,
+        whole_loss: WholeLoss | None = None,
     ) -> None:
-        self._schedule, self._place, self.counted = plan.schedule, place, counted
+        self._schedule, self._place = plan.schedule, place
         self.stages, self.micro_batches = stages, micro_batches
         model = next(iter(stages.values())).model
         rows = [batch.rows for batch in micro_batches]
         self._messages = Messages(plan, place, model.graph, model.trained, rows)
+        self._whole_loss = whole_loss
+        self.results: dict[int, list[tf.Tensor]] = {}
         self._gradients: dict[int, Any] = {}
-        self._loss: Any = tf.constant(0.0)
+        self.loss: Any = tf.constant(0.0)
         # What functions have taken and given, by stage, micro-batch and name.
         self._values: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
         # What the next call waits for, beside its values. The first: that there is a batch.
         self._before: list[Any] = [tf.convert_to_tensor(micro_batches[0].rows)]
 
-    def train(self) -> tuple[dict[int, Any], Any]:
-        """Adds forward and backward.
-
-        Returns:
-            Gradients by id of the variable, summed over micro-batches, tf.Tensor or
-            tf.IndexedSlices; and what this rank's stages add to the loss of the batch, a scalar,
-            float32.
-        """
+    def train(self) -> dict[int, Any]:
+        """Adds forward and backward. Gives gradients by id of the variable, summed over
+        micro-batches, tf.Tensor or tf.IndexedSlices."""
         self._run(self._schedule.actions[self._place.rank])
-        return self._gradients, self._loss
+        return self._gradients
 
-    def forward(self) -> tuple[Any, list[list[tf.Tensor]]]:
-        """Adds the forward half, for evaluation and prediction: gives the loss as :meth:`train`,
-        and of each micro-batch what the last stage gives, if it is here."""
+    def forward(self) -> None:
+        """Adds the forward half, for evaluation and prediction."""
         micros = range(len(self.micro_batches))
         own = self._schedule.stages_of(self._place.rank)
-        results = self._run([Action("F", number, micro) for number in own for micro in micros])
-        return self._loss, results[-len(micros) :]
+        self._run([Action("F", number, micro) for number in own for micro in micros])
 
-    def _run(self, actions: Sequence[Action]) -> list[list[tf.Tensor]]:
-        """Adds actions; gives of each what its stage predicts, if it does."""
+    def _run(self, actions: Sequence[Action]) -> None:
         self._before = self._messages.post(actions[0], self._before)
-        results = []
         for action, following in zip(actions, [*actions[1:], None], strict=True):
             if following is not None:
                 self._before = self._messages.post(following, self._before)
-            results.append(self._act(action))
-        return results
+            self._act(action)
 
-    def _act(self, action: Action) -> list[tf.Tensor]:
+    def _act(self, action: Action) -> None:
         stage, micro = self.stages[action.stage], action.micro
+        if action.kind in "BI" and stage.model.is_last and self._whole_loss is not None:
+            self._end(stage, self._whole_loss)
+            self._whole_loss = None
         values = self._values[action.stage, micro]
         if action.kind == "F":
             self._take_inputs(stage, micro, values)
@@ -116,7 +119,7 @@ class PipelineStep:
             self._take_gradients(stage, micro, values)
         part = stage.parts[action.kind]
         if action.kind != "F" and not part.gives:
-            return []  # nothing is trained here, nor before
+            return  # nothing is trained here, nor before
         taken = [values[name] for name in part.takes]
         with tf.control_dependencies([*self._before, *taken]):
             begin = ops.clock(over=self._place.over)
@@ -134,11 +137,20 @@ class PipelineStep:
             number = action.stage << 16 | micro | (0 if stage.training else NOT_TRAINING)
             end = ops.clock(begin, EVENT_OF[action.kind], number, self._place.over)
         self._before = [end.op]
-        return [values[name] for name in stage.results]
+        if action.kind == "F" and stage.results:
+            self.results[micro] = [values[name] for name in stage.results]
+
+    def _end(self, stage: StageFunctions, whole_loss: WholeLoss) -> None:
+        """Gives the last stage the gradients of a loss of all outputs."""
+        loss, gradients = whole_loss(self)
+        self.loss += tf.cast(loss, tf.float32)
+        for micro, own in enumerate(gradients):
+            names = (f"d{name}" for name in stage.results)
+            self._values[stage.number, micro].update(zip(names, own, strict=True))
 
     def _count_loss(self, stage: StageFunctions, values: dict[str, Any]) -> None:
         if stage.loss is not None:
-            self._loss += tf.cast(values[stage.loss], tf.float32)
+            self.loss += tf.cast(values[stage.loss], tf.float32)
 
     def _take_inputs(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         batch = self.micro_batches[micro]

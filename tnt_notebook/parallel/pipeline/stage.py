@@ -30,9 +30,9 @@ from tnt_notebook.parallel.pipeline.parts import parts_of
 from tnt_notebook.parallel.pipeline.state import StageState
 from tnt_notebook.plan.partition import Partition, Stage
 
-#: What the last stage does with the model's outputs: gives tensors that it adds up (training,
-#: evaluation), or gives as they are (prediction).
-Finish = Callable[[Any, list[tf.Tensor]], list[tf.Tensor]]
+#: What the last stage does with the model's outputs: gives parts of the loss of a batch, and
+#: tensors as they are.
+Finish = Callable[[Any, list[tf.Tensor]], tuple[list[tf.Tensor], list[tf.Tensor]]]
 
 
 class Division(NamedTuple):
@@ -167,7 +167,7 @@ class StageFunctions:
     Attributes:
         taken, given, labels: names of values and labels; ``d`` before them is their gradient's.
         loss: name of the loss, if the stage adds to it.
-        results: names of what ``finish`` gives in prediction.
+        results: names of what ``finish`` gives as it is.
         state: what layers change themselves, over the micro-batches of a step.
     """
 
@@ -193,10 +193,11 @@ class StageFunctions:
             for call in model.calls:
                 if call_needs_trial(call.operation):
                     refuse_mixed_samples(model.graph, call, model.model, training)
-        last: list[tf.Tensor] = []
+        loss: list[tf.Tensor] = []
+        results: list[tf.Tensor] = []
 
         def forward(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
-            nonlocal last
+            nonlocal loss, results
             before: dict[int, tuple[keras.Variable, tf.Tensor]] = {}
             graph = tf.compat.v1.get_default_graph()
 
@@ -208,13 +209,13 @@ class StageFunctions:
             with recorded_assignments(record):
                 values, losses = model.forward(tensors[:n], training)
             given = [values[v] for v in model.stage.gives]
-            finished = finish(model.outputs(values), tensors[n:]) if model.is_last else []
-            if predicts:
-                last = finished
-            else:
+            parts: list[tf.Tensor] = []
+            if model.is_last:
+                parts, results = finish(model.outputs(values), tensors[n:])
+            if not predicts:
                 part = tf.cast(tensors[n], tf.float64) / tf.cast(tensors[n + 1], tf.float64)
-                losses = [*(loss * tf.cast(part, loss.dtype) for loss in losses), *finished]
-                last = [tf.add_n(losses)] if losses else []
+                losses = [*(own * tf.cast(part, own.dtype) for own in losses), *parts]
+                loss = [tf.add_n(losses)] if losses else []
             for variable, value in before.values():
                 if id(variable) in own and id(variable) not in drawn:
                     self.state.keep(variable, value, tensors[n], tensors[n + 1])
@@ -222,7 +223,7 @@ class StageFunctions:
                     held = tensor_of(variable)
                     held.assign(tf.where(tensors[n] > 0, held.read_value(), value))
             self.state.count()
-            return [*given, *last]
+            return [*given, *loss, *results]
 
         self.parts = parts_of(
             forward,
@@ -236,9 +237,9 @@ class StageFunctions:
         self.taken = {value: f"x{i}" for i, value in enumerate(model.values)}
         self.given = {value: f"y{i}" for i, value in enumerate(model.stage.gives)}
         self.labels = [f"x{n + i}" for i in range(len(labels))]
-        after = [f"y{len(self.given) + i}" for i in range(len(last))]
-        self.loss = after[0] if after and not predicts else None
-        self.results = after if predicts else []
+        after = [f"y{len(self.given) + i}" for i in range(len(loss) + len(results))]
+        self.loss = after[0] if loss else None
+        self.results = after[len(loss) :]
 
     @staticmethod
     def _rule_of(model: StageModel, training: bool, variable: keras.Variable) -> str:

@@ -10,7 +10,6 @@ model whole again on every rank.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
-from tnt_notebook.keras.losses import as_summand, compiled_loss, compiled_metrics, loss_tracker
+from tnt_notebook.keras.losses import loss_tracker
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.combine import Change, combine_changes, known_rules
 from tnt_notebook.parallel.data import Share, rows, samples_of, share_of, unpack
@@ -32,12 +31,8 @@ from tnt_notebook.parallel.layers.measured import agreed_costs
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.pipeline.cut import agreed_begins, described
-from tnt_notebook.parallel.pipeline.ending import (
-    Counted,
-    Ending,
-    MicroBatchHere,
-    check_known,
-)
+from tnt_notebook.parallel.pipeline.ending import All, MicroBatchHere, check_goes_back_after
+from tnt_notebook.parallel.pipeline.endings import Endings, endings_of, joined
 from tnt_notebook.parallel.pipeline.graph import standardized, wiring_of
 from tnt_notebook.parallel.pipeline.packing import packed
 from tnt_notebook.parallel.pipeline.place import Place, Plan
@@ -68,11 +63,13 @@ _NO_OPS = (
 )
 
 
-class Endings(NamedTuple):
-    """What the last stage makes of outputs, in one kind of step."""
+class Made(NamedTuple):
+    """A step that is made, with what ends it where the last stage is here."""
 
-    each: Sequence[Ending]
-    counted: Counted
+    step: PipelineStep
+    endings: Endings | None
+    labels: Sequence[Any]
+    all_: All
 
 
 class PipelineSteps:
@@ -165,8 +162,8 @@ class PipelineSteps:
             one = tf.constant(1.0)
             scale = tf.cast(model.optimizer.scale_loss(one) if model.optimizer else one, tf.float64)
             pipeline_step = self._step(data, share, "train", scale)
-            gradients, loss = pipeline_step.train()
-            self._combine_state(pipeline_step, share, "train")
+            gradients = pipeline_step.step.train()
+            self._end(pipeline_step, share, "train")
             found = self.weights.completed(gradients)
             variables = [v for v in model.trainable_variables if id(v) in found]
             step = self._setting.step(model, share)
@@ -174,33 +171,29 @@ class PipelineSteps:
             with gate(step), self.weights.seen_as_a_whole(variables):
                 model.optimizer.apply([found[id(v)] for v in variables], variables)
             step.kept.count()
-            return self._logs(loss, share, over, before)
+            return self._logs(pipeline_step.step.loss, share, over, before)
 
     def test_step(self, batch: Any) -> dict[str, Any]:
         """Logs of a batch."""
         data, share = self._with_share(batch)
         before = self._metrics_before()
         with ops.channels(channels.EVALUATION):
-            step = self._step(data, share, "test")
-            loss, _ = step.forward()
-            self._combine_state(step, share, "test")
-            return self._logs(loss, share, self._setting.over, before)
+            pipeline_step = self._step(data, share, "test")
+            pipeline_step.step.forward()
+            self._end(pipeline_step, share, "test")
+            return self._logs(pipeline_step.step.loss, share, self._setting.over, before)
 
     def predict_step(self, batch: Any) -> Any:
         """The model's outputs for the global batch, on all ranks."""
         data, share = self._with_share(batch)
         over = self._setting.over
         with ops.channels(channels.PREDICTION):
-            step = self._step(data, share, "predict")
-            _, results = step.forward()
-            self._combine_state(step, share, "predict")
-            outputs = [None] * len(self._graph.outputs)
+            pipeline_step = self._step(data, share, "predict")
+            pipeline_step.step.forward()
+            self._end(pipeline_step, share, "predict")
+            outputs: list[Any] = [None] * len(self._graph.outputs)
             if self._is_last and self._counts:
-                parts = [
-                    [tensor[: micro.labels[0]] for tensor in tensors]
-                    for micro, tensors in zip(step.micro_batches, results, strict=True)
-                ]
-                outputs = [tf.concat(column, 0) for column in zip(*parts, strict=True)]
+                outputs = joined(pipeline_step.step)
             numbers = {
                 value: gather_rows(self._with_shape(value, output), over)
                 for value, output in zip(self._graph.outputs, outputs, strict=True)
@@ -232,7 +225,7 @@ class PipelineSteps:
         data, share = batch
         return data, share_of_pipeline(self._plan, self._place, Share(*share))
 
-    def _step(self, data: Any, share: Share, phase: str, scale: Any = 1.0) -> PipelineStep:
+    def _step(self, data: Any, share: Share, phase: str, scale: Any = 1.0) -> Made:
         inputs, y, sample_weight = {}, None, None
         if data is not None:
             x, y, sample_weight = unpack(data)
@@ -252,11 +245,13 @@ class PipelineSteps:
         for stage in self._functions[key].values():
             stage.state.begin()
         first, _ = share_of(share.total, replica, self._ranks.mesh.along(DATA))
-        known = tf.zeros([0], tf.float64)
-        endings = self._endings.get(key)
+        endings, known = self._endings.get(key), tf.zeros([0], tf.float64)
+        here = Here(first, share.local, share.total)
+        all_ = All(here, self._ranks.group([DATA]), self._setting.told)
         if endings is not None:
             endings.counted.begin(is_first=replica == 0)
-            known = self._known(endings, phase, labels, Here(first, share.local, share.total))
+            with ops.channels(self._channels("known", phase)):
+                known = endings.known(labels, all_)
         micro_batches = []
         for k in range(count):
             begin, end = share.local * k // count, share.local * (k + 1) // count
@@ -276,17 +271,35 @@ class PipelineSteps:
                     scale,
                 )
             )
-        counted = None if endings is None else endings.counted
-        return PipelineStep(self._plan, self._place, self._functions[key], micro_batches, counted)
+
+        def whole_loss(step: PipelineStep) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
+            assert endings is not None
+            with ops.channels(self._channels("loss", phase)):
+                return endings.loss_of_all(step, labels, tf.convert_to_tensor(scale), all_)
+
+        needs_all = endings is not None and endings.loss_is_of_all
+        step = PipelineStep(
+            self._plan, self._place, self._functions[key], micro_batches,
+            whole_loss if needs_all else None,
+        )  # fmt: skip
+        return Made(step, endings, labels, all_)
+
+    def _channels(self, what: str, phase: str) -> channels.Range:
+        """Of what the replicas of a stage tell each other in a step."""
+        kinds = ("known", "loss", "end", "state")
+        number = kinds.index(what) * len(_PHASES) + _PHASES.index(phase)
+        return channels.REPLICAS.part(number, len(kinds) * len(_PHASES))
 
     def _trace(
         self, key: tuple[Any, ...], specs: Sequence[tf.TensorSpec], structure: Any
     ) -> dict[int, StageFunctions]:
         phase: str = key[0]
 
-        def finish(outputs: Any, labels: list[tf.Tensor]) -> list[tf.Tensor]:
+        def finish(
+            outputs: Any, labels: list[tf.Tensor]
+        ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
             if phase == "predict":
-                return list(keras.tree.flatten(outputs))
+                return [], list(keras.tree.flatten(outputs))
             return self._finish(key, structure, outputs, labels)
 
         kinds = "F"
@@ -312,59 +325,38 @@ class PipelineSteps:
                 )
         return functions
 
-    def _combine_state(self, step: PipelineStep, share: Share, phase: str) -> None:
-        """Gives what layers change themselves the values that one process would have."""
-        if step.counted is not None:
-            step.counted.end(is_first=self._ranks.place[DATA] == 0)
+    def _end(self, made: Made, share: Share, phase: str) -> None:
+        """Gives metrics and what layers change themselves the values that one process would
+        have."""
+        step, endings = made.step, made.endings
+        if endings is not None:
+            with ops.channels(self._channels("end", phase)):
+                endings.finish(step, made.labels, made.all_, phase == "train")
+            endings.counted.end(is_first=self._ranks.place[DATA] == 0)
         peers: Any = self._peers or self._setting.over
         here = Step(peers, self._setting.exchange, self._model, share)
         changes = [c for stage in step.stages.values() for c in stage.state.finish(here)]
         if self._peers is not None:
-            with ops.channels(channels.REPLICAS.part(3 + _PHASES.index(phase), 6)):
+            with ops.channels(self._channels("state", phase)):
                 combine_changes(here.part, changes)
-
-    def _known(self, endings: Endings, phase: str, labels: Sequence[Any], here: Here) -> tf.Tensor:
-        """What losses and metrics have to know of all of a batch: see :mod:`.ending`."""
-        over = self._ranks.group([DATA])
-        with ops.channels(channels.REPLICAS.part(_PHASES.index(phase), 6)):
-            found = [ending.known_of(labels, here, over) for ending in endings.each]
-        return tf.concat([tf.zeros([0], tf.float64), *itertools.chain(*found)], 0)
 
     def _finish(
         self, key: tuple[Any, ...], structure: Any, outputs: Any, given: list[tf.Tensor]
-    ) -> list[tf.Tensor]:
-        """The part of the compiled loss that a micro-batch has; the metrics count it."""
+    ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """What the last stage makes of the outputs of a micro-batch."""
         rows, total, first, number, known, *flat = given
-        leaves, model = iter(flat), self._model
+        leaves, schedule = iter(flat), self._plan.schedule
         labels = keras.tree.map_structure(lambda there: next(leaves) if there else None, structure)
-        micro = MicroBatchHere(Here(first, rows, total), number, self._parts)
-        loss, metrics = compiled_loss(model), compiled_metrics(model)
         values = keras.tree.flatten(self._graph.output_structure)
         shapes = [self._graph.spec(value).shape for value in values]
-        endings, parts = list[Ending](), list[tf.Tensor]()
         with without_ops(_NO_OPS):
-            if loss is not None:
-
-                def lost(outputs: Any, y: Any, sample_weight: Any) -> Any:
-                    return as_summand(model, loss(y, outputs, sample_weight))
-
-                ending = Ending(lost, outputs, shapes, labels)
-                check_known(ending, "The loss", self._parts)
-                parts = ending.of_part(outputs, labels, micro, known[: ending.elements])
-                endings.append(ending)
-            counted = Counted(() if metrics is None else metrics.variables)
-            if metrics is not None:
-
-                def count(outputs: Any, y: Any, sample_weight: Any) -> None:
-                    metrics.update_state(y, outputs, sample_weight)
-
-                ending = Ending(count, outputs, shapes, labels, metrics.variables)
-                check_known(ending, "A metric", self._parts)
-                ending.of_part(outputs, labels, micro, known[sum(e.elements for e in endings) :])
-                endings.append(ending)
-                counted.keep()
-        self._endings[key] = Endings(endings, counted)
-        return parts
+            endings = endings_of(self._model, outputs, shapes, labels, self._parts)
+        if endings.loss is not None and endings.loss_is_of_all and key[0] == "train":
+            own = schedule.actions[self._place.rank]
+            check_goes_back_after(endings.loss, own, schedule.stages - 1, schedule.name)
+        self._endings[key] = endings
+        micro = MicroBatchHere(Here(first, rows, total), number, self._parts)
+        return endings.of_part(outputs, labels, micro, known)
 
     def _metrics_before(self) -> list[Change]:
         """The states of metrics, which stages are about to change."""

@@ -1,0 +1,61 @@
+"""Losses and metrics of people's own that look at several samples of a batch, in stages with
+replicas: what ranks make of it is what one process makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import pytest
+
+import tnt_notebook as tnt
+from tests.parallel.outcome import Outcome, compare, train
+from tests.parallel.test_samples_that_meet import (
+    BATCH,
+    CLASSES,
+    FEATURES,
+    data,
+    f1,
+    hard_negatives,
+    ignoring,
+    r2,
+    without_nan,
+)
+
+L, K = keras.layers, keras.ops
+
+
+def rooted(y: Any, p: Any) -> Any:
+    """No mean over samples."""
+    return K.sqrt(ignoring(y, p))
+
+
+#: The loss, the schedule, and what is counted.
+CASES: dict[str, tuple[Any, str, list[Any]]] = {
+    "labels that are ignored": (ignoring, "1f1b", [f1, r2]),
+    "labels that lack": (without_nan, "zb-h1", [rooted]),
+    "a root": (rooted, "gpipe", [f1]),
+    "hard negatives": (hard_negatives, "gpipe", []),
+}
+
+
+def run(case: str, distributed: bool) -> Outcome:
+    loss, schedule, metrics = CASES[case]
+    x, y = data()
+
+    def made() -> keras.Model:
+        inputs = keras.Input((FEATURES,))
+        hidden = L.Dense(FEATURES, "tanh", kernel_regularizer="l2")(inputs)
+        model = keras.Model(inputs, L.Dense(CLASSES, "softmax")(hidden))
+        model.compile(keras.optimizers.Adam(0.01), loss, metrics=list(metrics))
+        return model
+
+    fit = {"x": x, "y": y, "batch_size": BATCH, "epochs": 2, "shuffle": False}
+    pipeline = tnt.Pipeline(stages=2, micro_batches=3, schedule=schedule)
+    evaluated = {"x": x[:18], "y": y[:18], "batch_size": BATCH}
+    return train(made, fit, distributed, evaluated, lambda model: pipeline)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_one_process_makes_of_it(ranks, case):
+    compare(ranks, 4, run, case)
