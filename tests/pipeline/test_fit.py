@@ -251,6 +251,7 @@ LOSSES = {
     "masked by outputs": lambda: Masked(by_outputs=True),
     "divided by weights": lambda: keras.losses.MeanSquaredError("mean_with_sample_weight"),
     "dice": keras.losses.Dice,
+    "hinge": keras.losses.Hinge,  # asks whether all labels are binary
 }
 
 
@@ -259,7 +260,8 @@ def compiled_with(loss):
 
 
 @pytest.mark.parametrize(
-    ("n", "loss"), [(2, "of classes"), (4, "masked by labels"), (2, "divided by weights")]
+    ("n", "loss"),
+    [(2, "of classes"), (4, "masked by labels"), (2, "divided by weights"), (4, "hinge")],
 )
 def test_what_a_loss_divides_by_is_that_of_the_batch(ranks, n, loss):
     compare(ranks, n, mlp, TWO, ADAM, functools.partial(compiled_with, loss))

@@ -115,11 +115,26 @@ class Ending:
         held = [*map(tensor_of, kept)]
         self._step: Followed = followed(traced, self._layouts, held, PART)
         depending = self._depending()
-        met = conversions(self._step.decisions, self._step.returned, self._step.facts)
-        self.known = [t for t in met if t.name not in depending and t.shape.is_fully_defined()]
-        names = {t.name for t in self.known}
-        late = [t.op for t in met if t.name not in names]
-        late += [each.op for each in self._step.decisions if each.decision.meets]
+        step = self._step
+
+        def is_known(tensor: tf.Tensor) -> bool:
+            return tensor.name not in depending and tensor.shape.is_fully_defined()
+
+        met = conversions(step.decisions, step.returned, step.facts)
+        late = [tensor.op for tensor in met if not is_known(tensor)]
+        self.known = [tensor for tensor in met if is_known(tensor)]
+        #: Ops that are made of all samples, with what they give.
+        self._made_before: dict[str, list[tf.Tensor]] = {}
+        for each in step.decisions:
+            given = list(each.op.outputs)
+            if each.decision.meets and all(
+                is_known(own) and gives == SAME
+                for own, gives in zip(given, each.decision.gives, strict=True)
+            ):
+                self._made_before[each.op.name] = given
+                self.known += given
+            elif each.decision.meets:
+                late.append(each.op)
         self.unknown = late[0].type if late else ""
 
     def _depending(self) -> set[str]:
@@ -178,8 +193,11 @@ class Ending:
             own.name: tf.cast(tf.reshape(known[begin : begin + size], own.shape), own.dtype)
             for own, begin, size in zip(self.known, begins, sizes, strict=False)
         }
-        found, _ = written(self._step, self._named(values), micro.here, micro, known=whole)
-        return found
+        before = {own.name for given in self._made_before.values() for own in given}
+        decisions = [e for e in self._step.decisions if e.op.name not in self._made_before]
+        named = self._named(values) | {name: whole[name] for name in before}
+        step = self._step._replace(decisions=decisions)
+        return written(step, named, micro.here, micro, known=whole)[0]
 
     def of_all(
         self, made: Sequence[tf.Tensor], labels: Sequence[Any], all_: All
