@@ -13,9 +13,9 @@ sample alone says (``tf.numpy_function``) may have one, where all such functions
             return None                      # as if there were no rule
         return tnt.graph.Decision(wants=[rows] * len(node.inputs), gives=[rows])
 
-A rule is called once for each op of its kind, while a step is traced. Its node has ``op``, ``inputs``
-and ``outputs``; ``has``, what ranks have of each input (``SAME``, ``PART``, ``OWN``, ``SIZE`` or
-``Rows``); and ``attr(name)``, ``rank(index)`` and ``dims(index)`` of an input. It gives what the op
+A rule is called once for each op of its kind, while a step is traced. Its node has ``op``,
+``inputs`` and ``outputs``; ``has``, what ranks have of each input (``SAME``, ``PART``, ``OWN``,
+``SIZE`` or ``Rows``); and ``attr(name)``, ``rank(index)``, ``dims(index)``. It gives what the op
 wants of each input and what it gives then, or None; ranks must not differ in that. The rules of
 TensorFlow's ops are in ``tnt_notebook/parallel/graph/rules``.
 """
