@@ -156,7 +156,7 @@ def gradients_of_frozen_stages():
     stages = stage_models(model, graph, partition(wiring_of(graph), begins))
     labels = [tf.TensorSpec((), tf.int64)] * 2
     functions = [
-        StageFunctions(stage, labels, lambda y, _: [tf.reduce_mean(y)], "FB", training=True)
+        StageFunctions(stage, labels, lambda y, _: ([tf.reduce_mean(y)], []), "FB", training=True)
         for stage in stages
     ]
     return [[name[:2] for name in function.parts["B"].gives] for function in functions]
