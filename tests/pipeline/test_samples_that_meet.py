@@ -42,6 +42,8 @@ CASES: dict[str, tuple[Any, str, list[Any]]] = {
 def run(case: str, distributed: bool) -> Outcome:
     loss, schedule, metrics = CASES[case]
     x, y = data()
+    if loss is not hard_negatives:  # in the last batch, one replica has no samples
+        x, y = x[:25], y[:25]
 
     def made() -> keras.Model:
         inputs = keras.Input((FEATURES,))

@@ -78,7 +78,7 @@ RANGES = (
     (12 * 1024, "values between the stages of a pipeline",
      "Use fewer micro-batches, or cut where fewer layers are connected."),
     (1024, "an evaluation step", _LARGER),
-    (1024, "a prediction step", "Let the model have fewer outputs."),
+    (928, "a prediction step", "Let the model have fewer outputs."),
     (1, "measurements of allreduce", ""),
     (2048, "conversions inside of the stages of a pipeline",
      "Ask for fewer stages, or for a mesh along which fewer layers are divided."),

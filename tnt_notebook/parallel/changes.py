@@ -49,7 +49,7 @@ def _found(step: Step, variable: keras.Variable, of_metric: bool) -> str:
 
 def only_adds(graph: Any, variable: tf.Variable) -> bool:
     """Whether all that a graph does to a variable is to add to it."""
-    if not isinstance(graph, tf.Graph):
+    if tf.executing_eagerly():
         return False  # in Python nobody can tell
     handle = graph.capture(variable.handle)
     assigning = [op for op in handle.consumers() if op.type.startswith("Assign")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, World
-from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.combine import Part
 from tnt_notebook.parallel.data import Share, share_of
@@ -106,26 +105,6 @@ class Step:
             eager = tf.executing_eagerly()
             with contextlib.nullcontext() if eager else self.graph.as_default():
                 self.before[id(variable)] = tf.identity(tensor_of(variable))
-
-
-_no_ops = ""
-
-
-@contextlib.contextmanager
-def without_ops(why: str) -> Iterator[None]:
-    """Inside, :func:`check_ops` says why there are none."""
-    global _no_ops
-    before, _no_ops = _no_ops, why
-    try:
-        yield
-    finally:
-        _no_ops = before
-
-
-def check_ops() -> None:
-    """Raises ModelError where ``tnt.ops`` mean nothing."""
-    if _no_ops:
-        raise ModelError(_no_ops)
 
 
 class Votes(NamedTuple):

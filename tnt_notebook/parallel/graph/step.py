@@ -112,6 +112,7 @@ def followed(
     kept: Collection[tf.Variable] = (),
     returned: Layout = SAME,
     several: Collection[int] = (),
+    in_parts: bool = False,
 ) -> Followed:
     """Goes through a traced step.
 
@@ -120,10 +121,11 @@ def followed(
         layouts: what ranks have of its arguments, flattened.
         several: the arguments that have more than one row for each sample, by place; how many is
             the size of a value by the name of :func:`_rows_of`.
+        in_parts: see :class:`~.node.Facts`.
         kept: variables of which each rank keeps a part.
         returned: how what it returns is wanted.
     """
-    graph, facts = traced.graph, Facts(of_function)
+    graph, facts = traced.graph, Facts(of_function, in_parts)
     of_parts = {id(variable.handle) for variable in kept}
     for value, own in captured(graph):
         facts.layouts[own.name] = PART if id(value) in of_parts else SAME

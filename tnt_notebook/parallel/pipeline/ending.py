@@ -113,7 +113,8 @@ class Ending:
         self._run = run
         self._layouts = [Rows(0) if spec.shape.rank else SAME for spec in every]
         held = [*map(tensor_of, kept)]
-        self._step: Followed = followed(traced, self._layouts, held, PART)
+        # A loss waits for no sum if it need not.
+        self._step: Followed = followed(traced, self._layouts, held, PART, in_parts=not kept)
         depending = self._depending()
         step = self._step
 
@@ -150,12 +151,12 @@ class Ending:
         """What is known of a batch, in the graph of a step; vectors of float64.
 
         Args:
-            labels: of this replica.
+            labels: of this replica, which has borrowed a sample if it has none.
             over: the replicas.
         """
         if not self.known:
             return []
-        given = _flat(labels)
+        given = _own(_flat(labels), here)
         rows = tf.shape(given[0]) if given else tf.reshape(tf.cast(here.rows, tf.int32), [1])
         values = [*(_zeros(spec, rows) for spec in self._specs[0]), *given]
         step = self._step._replace(
@@ -182,11 +183,8 @@ class Ending:
             outputs, labels: of a micro-batch, which has borrowed a sample if it has none.
             known: see :meth:`known_of`, one vector after another.
         """
-        rows = micro.here.rows
-        values = [
-            tensor[:rows] if tensor.shape.rank else tensor
-            for tensor in (*with_beside(keras.tree.flatten(outputs)), *_flat(labels))
-        ]
+        made = with_beside(keras.tree.flatten(outputs))
+        values = _own([*made, *_flat(labels)], micro.here)
         sizes = [math.prod(tensor.shape) for tensor in self.known]
         begins = [0, *itertools.accumulate(sizes)]
         whole = {
@@ -206,10 +204,10 @@ class Ending:
 
         Args:
             made: :func:`with_beside` of the outputs of this replica's samples.
-            labels: of the same.
+            labels: of this replica, which has borrowed a sample if it has none.
         """
         all_.note(self._step)
-        values = self._named([*made, *_flat(labels)])
+        values = self._named([*made, *_own(_flat(labels), all_.here)])
         return written(self._step, values, all_.here, Together(all_.over))[0]
 
     def gradients_of_all(
@@ -236,7 +234,8 @@ class Ending:
             ]
         )
         all_.note(step)
-        values = zip(step.inputs, [*made, *_flat(labels), scale], strict=True)
+        given = [*made, *_own(_flat(labels), all_.here), scale]
+        values = zip(step.inputs, given, strict=True)
         found, _ = written(
             step, {own.name: value for own, value in values}, all_.here, Together(all_.over)
         )
@@ -322,6 +321,11 @@ def with_beside(leaves: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Tensors, and what Keras keeps beside them: a mask, and of a softmax what it was made of."""
     beside = [each for leaf in leaves for each in (mask_of(leaf), logits_of(leaf))]
     return [*leaves, *(each for each in beside if each is not None)]
+
+
+def _own(tensors: Sequence[tf.Tensor], here: Here) -> list[tf.Tensor]:
+    """Without a borrowed sample."""
+    return [tensor[: here.rows] if tensor.shape.rank else tensor for tensor in tensors]
 
 
 def _flat(labels: Sequence[Any]) -> list[tf.Tensor]:

@@ -43,7 +43,7 @@ from tnt_notebook.parallel.pipeline.runtime import MicroBatch, PipelineStep
 from tnt_notebook.parallel.pipeline.stage import Division, StageFunctions, stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.pipeline.weights import Weights
-from tnt_notebook.parallel.step import Setting, Step, without_ops
+from tnt_notebook.parallel.step import Setting, Step
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.mesh import DATA, STAGE
 from tnt_notebook.plan.options import Pipeline
@@ -55,12 +55,6 @@ from tnt_notebook.plan.schedule import Schedule
 _USUAL_BATCH_SIZE = 32
 
 _PHASES = ("train", "test", "predict")
-
-#: What :mod:`tnt_notebook.parallel.ops` raises.
-_NO_OPS = (
-    "tnt.ops needs the samples of all ranks, and in a pipeline a loss is that of one micro-batch: "
-    "train without --pipeline."
-)
 
 
 class Made(NamedTuple):
@@ -349,8 +343,7 @@ class PipelineSteps:
         labels = keras.tree.map_structure(lambda there: next(leaves) if there else None, structure)
         values = keras.tree.flatten(self._graph.output_structure)
         shapes = [self._graph.spec(value).shape for value in values]
-        with without_ops(_NO_OPS):
-            endings = endings_of(self._model, outputs, shapes, labels, self._parts)
+        endings = endings_of(self._model, outputs, shapes, labels, self._parts)
         if endings.loss is not None and endings.loss_is_of_all and key[0] == "train":
             own = schedule.actions[self._place.rank]
             check_goes_back_after(endings.loss, own, schedule.stages - 1, schedule.name)
