@@ -46,7 +46,7 @@ def run(
     if step.over.size == 1:
         with gate(step):
             return own_step(batch), list(summed)
-    specs = tf.nest.map_structure(lambda leaf: leaf if leaf is None else _spec_of(leaf), batch)
+    specs = tf.nest.map_structure(lambda leaf: leaf if leaf is None else spec_of(leaf), batch)
 
     def traced(batch: Any) -> Any:
         # TensorFlow traces a function twice if it makes variables.
@@ -128,7 +128,8 @@ def _whole(own: Any, here: Here, each: tf.Tensor | None, meeting: Together) -> A
     return meeting.gathered(own)
 
 
-def _spec_of(leaf: Any) -> Any:
+def spec_of(leaf: Any) -> Any:
+    """Of a tensor with samples along its first dimension, for any number of them."""
     shape = leaf.shape if not leaf.shape.rank else [None, *leaf.shape[1:]]
     if isinstance(leaf, tf.RaggedTensor):
         return tf.RaggedTensorSpec(shape, leaf.dtype, leaf.ragged_rank, leaf.row_splits.dtype)

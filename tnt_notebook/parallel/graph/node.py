@@ -49,12 +49,14 @@ class Facts:
         numbers: small arrays of whole numbers, each a :class:`Count` or None; of a list those of
             each of its elements.
         shapes: where TensorFlow knows less: it does not look through gradients of broadcasts.
-        in_parts: whether parts are not to be added up before they are divided. Of a number that is
+        divides_parts: whether parts are not added up before they are divided. Of a number that is
             divided by zero, a part that is zero makes no infinity then.
     """
 
-    def __init__(self, decide: Callable[..., tuple[Facts, Any]], in_parts: bool = False) -> None:
-        self.decide, self.in_parts = decide, in_parts
+    def __init__(
+        self, decide: Callable[..., tuple[Facts, Any]], divides_parts: bool = False
+    ) -> None:
+        self.decide, self.divides_parts = decide, divides_parts
         self.key = f"{next(_keys)}|"
         self.layouts: dict[str, Layout] = {}
         self.numbers: dict[str, np.ndarray] = {}

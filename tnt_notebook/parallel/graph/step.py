@@ -112,7 +112,7 @@ def followed(
     kept: Collection[tf.Variable] = (),
     returned: Layout = SAME,
     several: Collection[int] = (),
-    in_parts: bool = False,
+    divides_parts: bool = False,
 ) -> Followed:
     """Goes through a traced step.
 
@@ -121,11 +121,11 @@ def followed(
         layouts: what ranks have of its arguments, flattened.
         several: the arguments that have more than one row for each sample, by place; how many is
             the size of a value by the name of :func:`_rows_of`.
-        in_parts: see :class:`~.node.Facts`.
+        divides_parts: see :class:`~.node.Facts`.
         kept: variables of which each rank keeps a part.
         returned: how what it returns is wanted.
     """
-    graph, facts = traced.graph, Facts(of_function, in_parts)
+    graph, facts = traced.graph, Facts(of_function, divides_parts)
     of_parts = {id(variable.handle) for variable in kept}
     for value, own in captured(graph):
         facts.layouts[own.name] = PART if id(value) in of_parts else SAME

@@ -31,6 +31,7 @@ from tnt_notebook.keras.tensorflow import made_while_tracing
 from tnt_notebook.parallel.graph.emission import Here, conversions
 from tnt_notebook.parallel.graph.layouts import PART, SAME, Rows
 from tnt_notebook.parallel.graph.step import Followed, Together, followed, gathered, written
+from tnt_notebook.parallel.together import spec_of
 from tnt_notebook.plan.schedule import Action
 
 #: Ops that look at no more of a value than its shape.
@@ -104,17 +105,17 @@ class Ending:
             whole = keras.tree.map_structure(lambda x: None if x is None else next(rest), labels)
             return compute(keras.tree.pack_sequence_as(outputs, again), *whole)
 
-        made = [*map(_spec_of, with_beside(leaves))]
+        made = [*map(spec_of, with_beside(leaves))]
         for i, shape in enumerate(shapes):
             made[i] = tf.TensorSpec(made[i].shape.merge_with(shape), made[i].dtype)
-        self._specs = made, [*map(_spec_of, given)]
+        self._specs = made, [*map(spec_of, given)]
         traced = tf.function(run, autograph=False).get_concrete_function(*self._specs)
         every = (*self._specs[0], *self._specs[1])
         self._run = run
         self._layouts = [Rows(0) if spec.shape.rank else SAME for spec in every]
         held = [*map(tensor_of, kept)]
         # A loss waits for no sum if it need not.
-        self._step: Followed = followed(traced, self._layouts, held, PART, in_parts=not kept)
+        self._step: Followed = followed(traced, self._layouts, held, PART, divides_parts=not kept)
         depending = self._depending()
         step = self._step
 
@@ -330,11 +331,6 @@ def _own(tensors: Sequence[tf.Tensor], here: Here) -> list[tf.Tensor]:
 
 def _flat(labels: Sequence[Any]) -> list[tf.Tensor]:
     return [leaf for leaf in keras.tree.flatten(list(labels)) if leaf is not None]
-
-
-def _spec_of(tensor: Any) -> tf.TensorSpec:
-    shape = tensor.shape if not tensor.shape.rank else [None, *tensor.shape[1:]]
-    return tf.TensorSpec(shape, tensor.dtype)
 
 
 def _zeros(spec: tf.TensorSpec, like: tf.Tensor) -> tf.Tensor:

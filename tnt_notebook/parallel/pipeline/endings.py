@@ -40,11 +40,14 @@ class Endings:
     @property
     def loss_is_of_all(self) -> bool:
         """Whether there is no loss before all outputs are there."""
-        return self.loss is not None and bool(self.loss.unknown) and self.parts > 1
+        return self._is_of_all(self.loss)
 
     @property
     def metrics_are_of_all(self) -> bool:
-        return self.metrics is not None and bool(self.metrics.unknown) and self.parts > 1
+        return self._is_of_all(self.metrics)
+
+    def _is_of_all(self, ending: Ending | None) -> bool:
+        return ending is not None and bool(ending.unknown) and self.parts > 1
 
     def known(self, labels: Sequence[Any], all_: All) -> tf.Tensor:
         """What has to be known of a batch before the first micro-batch; in the graph of a step.
@@ -52,12 +55,11 @@ class Endings:
         Args:
             labels: of this replica.
         """
-        each = []
-        if self.loss is not None and not self.loss_is_of_all:
-            each.append(self.loss)
-        if self.metrics is not None and not self.metrics_are_of_all:
-            each.append(self.metrics)
-        found = [ending.known_of(labels, all_.here, all_.over) for ending in each]
+        found = [
+            ending.known_of(labels, all_.here, all_.over)
+            for ending in (self.loss, self.metrics)
+            if ending is not None and not self._is_of_all(ending)
+        ]
         return tf.concat([tf.zeros([0], tf.float64), *itertools.chain(*found)], 0)
 
     def of_part(
@@ -104,11 +106,13 @@ class Endings:
         Args:
             trains: whether the loss is known already.
         """
-        if self.metrics is not None and self.metrics_are_of_all:
-            self.metrics.of_all(joined(step), labels, all_)
+        of_metrics, of_loss = self.metrics_are_of_all, self.loss_is_of_all and not trains
+        made = joined(step) if of_metrics or of_loss else []
+        if self.metrics is not None and of_metrics:
+            self.metrics.of_all(made, labels, all_)
             self.counted.keep()
-        if self.loss is not None and self.loss_is_of_all and not trains:
-            (loss,) = self.loss.of_all(joined(step), labels, all_)
+        if self.loss is not None and of_loss:
+            (loss,) = self.loss.of_all(made, labels, all_)
             step.loss += tf.cast(loss, tf.float32)
 
 

@@ -102,7 +102,7 @@ def multiplied(node: Node) -> Decision | None:
 
 @rule(*DIVIDED)
 def divided(node: Node) -> Decision | None:
-    stays = node.type == "DivNoNan" or node.facts.in_parts
+    stays = node.type == "DivNoNan" or node.facts.divides_parts
     if not node.rows and (node.parts == [0] or (stays and 0 in node.parts)):
         return Decision([PART, SAME], node.each(PART))
     return _linear(node, False)
