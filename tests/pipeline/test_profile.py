@@ -155,7 +155,7 @@ def kept_by_stages(name, rows):
     for stage in stage_models(model, graph, cut):
         load = load_of(wiring, profile, stage.stage.begin, stage.stage.end)
         functions = StageFunctions(
-            stage, [tf.TensorSpec((), tf.int64)] * 2, square, "FB", training=True
+            stage, [tf.TensorSpec((), tf.int64)] * 3, square, "FB", training=True
         )
         arguments = [sample(graph.spec(v), rows) for v in stage.values]
         values = dict(zip(functions.parts["F"].takes, arguments, strict=False))

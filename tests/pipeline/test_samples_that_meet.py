@@ -21,6 +21,7 @@ from tests.parallel.test_samples_that_meet import (
     r2,
     without_nan,
 )
+from tests.support.cases import THOROUGH
 
 L, K = keras.layers, keras.ops
 
@@ -28,6 +29,15 @@ L, K = keras.layers, keras.ops
 def rooted(y: Any, p: Any) -> Any:
     """No mean over samples."""
     return K.sqrt(ignoring(y, p))
+
+
+class Noisy(L.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seeds = keras.random.SeedGenerator(4)
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return x + 0.1 * keras.random.normal(K.shape(x), seed=self.seeds) if training else x
 
 
 #: The loss, the schedule, and what is counted.
@@ -61,3 +71,26 @@ def run(case: str, distributed: bool) -> Outcome:
 @pytest.mark.parametrize("case", CASES)
 def test_what_one_process_makes_of_it(ranks, case):
     compare(ranks, 4, run, case)
+
+
+def drawing(schedule: str, distributed: bool) -> Outcome:
+    """Layers that draw; one of them twice, in a stage each, and one of someone's own."""
+
+    def made() -> keras.Model:
+        inputs, dropout = keras.Input((FEATURES,)), L.Dropout(0.3)
+        hidden = Noisy()(L.Dense(FEATURES, "tanh")(inputs))
+        hidden = L.Dense(FEATURES, "tanh", name="second")(dropout(hidden))
+        hidden = L.LSTM(4, dropout=0.3)(L.Reshape((FEATURES // 2, 2))(hidden))
+        model = keras.Model(inputs, L.Dense(CLASSES)(dropout(hidden)))
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        return model
+
+    x = data()[0][:25]  # in the last batch, one replica has no samples
+    fit = {"x": x, "y": x[:, :3], "batch_size": BATCH, "epochs": 2, "shuffle": False}
+    pipeline = tnt.Pipeline(stages=2, micro_batches=3, schedule=schedule, cut_at=["second"])
+    return train(made, fit, distributed, pipeline=lambda model: pipeline)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", *["zb-h1", "gpipe"] * THOROUGH])
+def test_what_layers_draw_is_what_one_process_draws(ranks, schedule):
+    compare(ranks, 4, drawing, schedule)

@@ -154,7 +154,7 @@ def gradients_of_frozen_stages():
     graph = surveyed(model)
     begins = begins_of([call.name for call in graph.calls], ["frozen_too", "first", "between"])
     stages = stage_models(model, graph, partition(wiring_of(graph), begins))
-    labels = [tf.TensorSpec((), tf.int64)] * 2
+    labels = [tf.TensorSpec((), tf.int64)] * 3
     functions = [
         StageFunctions(stage, labels, lambda y, _: ([tf.reduce_mean(y)], []), "FB", training=True)
         for stage in stages
@@ -258,7 +258,7 @@ def in_two_stages(make):
     stages = tnt.Model(model, pipeline=tnt.Pipeline(2, 2, cut_at=["last"]))
     try:
         with tnt.distributed():
-            stages.fit(numbers(8, 8), numbers(8, 3), verbose=0)
+            stages.fit(numbers(8, *model.input_shape[1:]), numbers(8, 3), verbose=0)
     except (ModelError, PeerError) as error:
         comm.world().recover()
         return str(error)
@@ -280,7 +280,7 @@ class Penalized(layers.Layer):
 #: Between two layers of a pipeline's first stage, and whether micro-batches may be given to it.
 BETWEEN = {
     "a mean is taken off": (lambda x: x - keras.ops.mean(x, 0, keepdims=True), False),
-    "a sum as a loss": (lambda x: Penalized(keras.ops.sum)(x), False),
+    "a sum as a loss": (lambda x: Penalized(keras.ops.sum)(x), True),
     "a mean as a loss": (lambda x: Penalized(keras.ops.mean)(x), True),
     "a sorted batch": (lambda x: layers.Lambda(lambda x: keras.ops.sort(x, 0))(x), False),
     "a softmax": (lambda x: layers.Lambda(keras.ops.softmax)(x), True),
@@ -305,6 +305,17 @@ def test_what_looks_at_several_samples_is_refused(ranks):
             assert here == there == ""
         else:
             assert "looks at several samples" in here and "rank 0" in there
+
+
+def with_a_norm_in_both() -> keras.Model:
+    inputs, norm = keras.Input((6,)), layers.BatchNormalization()
+    x = layers.Dense(6, name="last")(norm(layers.Dense(6)(inputs)))
+    return keras.Model(inputs, layers.Dense(3)(norm(x)))
+
+
+def test_state_that_two_stages_change_by_samples_is_refused(ranks):
+    for said in ranks.run(2, in_two_stages, with_a_norm_in_both):
+        assert "moving_mean in several stages" in said
 
 
 def with_norm() -> keras.Model:

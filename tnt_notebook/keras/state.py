@@ -32,17 +32,14 @@ def state_of_own_metrics(model: keras.Model) -> Iterator[keras.Variable]:
             yield from metric._variables
 
 
-def call_needs_trial(operation: Any) -> bool:
-    """The same of one call of a graph."""
-    return not isinstance(operation, keras.Layer) or _may_mix_samples(operation)
-
-
-def _may_mix_samples(layer: keras.Layer) -> bool:
-    return any(
+def may_mix_samples(operation: Any) -> bool:
+    """Whether a call of a graph may look at several samples: it is not one of Keras's layers, which
+    make of each sample what that sample alone says."""
+    return not isinstance(operation, keras.Layer) or any(
         not is_of_keras(type(inner))
         or isinstance(inner, keras.layers.Lambda)
         or inner.activity_regularizer is not None
-        for inner in layers_within(layer)
+        for inner in layers_within(operation)
     )
 
 
@@ -60,3 +57,12 @@ def _metrics_within(metrics: list[keras.Metric]) -> Iterator[keras.Metric]:
 def is_of_keras(thing: Any) -> bool:
     """Whether a class or function is Keras's, or this package's."""
     return str(thing.__module__).partition(".")[0] in ("keras", "tnt_notebook")
+
+
+def draws(operation: Any) -> bool:
+    """Whether a layer draws random numbers."""
+    return isinstance(operation, keras.Layer) and any(
+        isinstance(thing, keras.random.SeedGenerator)
+        for layer in layers_within(operation)
+        for thing in vars(layer).values()
+    )

@@ -72,7 +72,7 @@ def combine(variable: keras.Variable, rule: str) -> keras.Variable:
     extremes, statistics, where ranks do not run a step together: with exchanges in which they train
     apart, and in pipelines. Without it the ``aggregation`` that the variable was made with counts,
     if it was given one; otherwise training is refused, but for metrics that only add up, and in a
-    pipeline a trial finds the rule. On one process it changes nothing::
+    pipeline for what its graph tells. On one process it changes nothing::
 
         self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False)
         tnt.combine(self.seen, "sum")

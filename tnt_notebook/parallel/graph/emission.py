@@ -14,6 +14,7 @@ from tnt_notebook.parallel.graph.analysis import Decided
 from tnt_notebook.parallel.graph.counts import ONE, Count
 from tnt_notebook.parallel.graph.layouts import (
     EMPTY,
+    LATER,
     OWN,
     PART,
     SAME,
@@ -232,6 +233,11 @@ class Emission:
         return made
 
     def _converted(self, tensor: tf.Tensor, has: Layout, want: Layout) -> tf.Tensor:
+        if has == LATER:
+            raise ModelError(
+                f"{tensor.op.name} is changed by an operation that does not assign all of it, and "
+                "nothing says how what micro-batches make of it combines: assign it."
+            )
         if isinstance(has, Listed) or (isinstance(want, Listed) and want.element != PART):
             raise ModelError(
                 f"The loop around {tensor.op.name} keeps a list of tensors, of which ranks have "
@@ -241,6 +247,8 @@ class Emission:
         if has == SIZE:
             whole = self._whole_size(tensor)
             self._versions[tensor.name, SAME] = whole
+        elif has == OWN and want == PART:
+            return self._summand(tensor)
         elif has == SAME:
             whole = self.own(tensor)
         else:

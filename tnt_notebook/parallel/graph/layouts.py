@@ -34,6 +34,12 @@ class Own:
 
 
 @dataclass(frozen=True)
+class Later:
+    """A variable of which all ranks have the same until a step has ended: then the sum of what they
+    have assigned."""
+
+
+@dataclass(frozen=True)
 class Size:
     """Numbers made of shapes, in which samples count."""
 
@@ -69,9 +75,10 @@ class Listed:
     element: Part | Own | Rows | Size | None
 
 
-Layout = Same | Part | Own | Size | Rows | Listed
+Layout = Same | Part | Own | Later | Size | Rows | Listed
 
-SAME, PART, OWN, SIZE, EMPTY = Same(), Part(), Own(), Size(), Listed(None)
+SAME, PART, OWN, LATER, SIZE = Same(), Part(), Own(), Later(), Size()
+EMPTY = Listed(None)
 
 
 def common(one: Layout, other: Layout) -> Layout:
@@ -88,4 +95,5 @@ def meets(has: Layout, wanted: Layout) -> bool:
     """Whether ranks have to tell each other something, so that from one layout the other comes."""
     if isinstance(has, Rows):
         return has != wanted
-    return has in (PART, OWN) and wanted != has
+    # Of what each has of its own samples, its share of the mean is a part.
+    return (has == PART and wanted != PART) or (has == OWN and wanted not in (OWN, PART))

@@ -20,7 +20,7 @@ from tnt_notebook.keras.copied import Copier, captured, kept_alive, taken_along
 from tnt_notebook.parallel.graph.analysis import Decided, decided, of_function
 from tnt_notebook.parallel.graph.counts import Count
 from tnt_notebook.parallel.graph.emission import Emission, Here, Meeting, emitted
-from tnt_notebook.parallel.graph.layouts import PART, SAME, Layout, Rows
+from tnt_notebook.parallel.graph.layouts import LATER, PART, SAME, Layout, Rows
 from tnt_notebook.parallel.graph.node import Facts
 
 #: Elements up to which sums travel in one message.
@@ -112,6 +112,7 @@ def followed(
     kept: Collection[tf.Variable] = (),
     returned: Layout = SAME,
     several: Collection[int] = (),
+    later: Collection[tf.Variable] = (),
     divides_parts: bool = False,
 ) -> Followed:
     """Goes through a traced step.
@@ -121,18 +122,20 @@ def followed(
         layouts: what ranks have of its arguments, flattened.
         several: the arguments that have more than one row for each sample, by place; how many is
             the size of a value by the name of :func:`_rows_of`.
+        later: variables that become the sum of what ranks assign, when the step has ended.
         divides_parts: see :class:`~.node.Facts`.
         kept: variables of which each rank keeps a part.
         returned: how what it returns is wanted.
     """
     graph, facts = traced.graph, Facts(of_function, divides_parts)
-    of_parts = {id(variable.handle) for variable in kept}
+    of_variables: dict[int, Layout] = {id(v.handle): PART for v in kept}
+    of_variables |= {id(v.handle): LATER for v in later}
     for value, own in captured(graph):
-        facts.layouts[own.name] = PART if id(value) in of_parts else SAME
+        facts.layouts[own.name] = of_variables.get(id(value), SAME)
     inputs = [tensor for tensor in graph.inputs if tensor.name not in facts.layouts]
     for place, (own, layout) in enumerate(zip(inputs, layouts, strict=True)):
         if place in several and isinstance(layout, Rows):
-            layout = Rows(layout.dim, inner=Count(of=(f"{facts.key}{_rows_of(own)}/0",)))
+            layout = Rows(layout.dim, inner=Count(of=(f"{facts.key}{rows_of(own)}/0",)))
         facts.layouts[own.name] = layout
     decisions = decided(_needed(graph), facts)
     outputs = [(tensor, returned) for tensor in map(_returned, graph.outputs)]
@@ -203,13 +206,14 @@ def run_together(
     values = {own.name: each.value for own, each in zip(inputs, given, strict=True)}
     several = {i: each.each for i, each in enumerate(given) if each.each is not None}
     # The size of a dimension is a number of its own, which has no other place.
-    values |= {_rows_of(inputs[i]): tf.zeros([each]) for i, each in several.items()}
+    values |= {rows_of(inputs[i]): tf.zeros([each]) for i, each in several.items()}
     step = followed(traced, [each.layout for each in given], kept, returned, several)
     outputs, sums = written(step, values, here, Together(over), summed)
     return _packed(traced.structured_outputs, outputs), sums, step.decisions
 
 
-def _rows_of(argument: tf.Tensor) -> str:
+def rows_of(argument: tf.Tensor) -> str:
+    """The name of a value that has as many rows as an argument has for each sample."""
     return f"{argument.name}/rows"
 
 

@@ -182,6 +182,7 @@ class Program:
         wanted: Sequence[int],
         by_rank: bool = False,
         called: Callable[[Call], None] = lambda call: None,
+        run: Callable[[Call, dict[int, Any]], None] | None = None,
         outputs: Outputs | None = None,
         layouts: Mapping[int, Layout] = {},
     ) -> dict[int, Any]:
@@ -191,6 +192,7 @@ class Program:
             inputs: what these take that others make, by value.
             wanted: the values that are to be given.
             called: called after each call, with it.
+            run: makes a call that is not divided; default: its layer does.
             outputs: gets those values that are in blocks; default: they are gathered.
             layouts: of inputs that are in blocks; all others are whole.
 
@@ -222,7 +224,10 @@ class Program:
                 assert rule is not None  # it has given the ways
                 given = rule.run(Local(site, ways, ranks, values, training, by_rank))
             else:
-                call.run(values, training)
+                if run is None:
+                    call.run(values, training)
+                else:
+                    run(call, values)
                 given = [values[n] for n in call.gives]
             for place, (value, tensor) in enumerate(zip(call.gives, given, strict=True)):
                 parts[value] = tensor, layout_of(ways, place)

@@ -44,24 +44,22 @@ class MicroBatchHere:
 
     Attributes:
         here: of all replicas' samples.
-        number: of the micro-batch among those of all replicas; int64, scalar.
-        parts: how many these are.
+        parts: how many micro-batches all replicas have.
     """
 
     here: Here
-    number: tf.Tensor
     parts: int
 
     def first(self, value: tf.Tensor) -> tf.Tensor:
-        return tf.where(self.number == 0, value, tf.zeros_like(value))
+        has_first = (self.here.first == 0) & (self.here.rows > 0)
+        return tf.where(has_first, value, tf.zeros_like(value))
 
     def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         assert not values or self.parts == 1  # others are known, or refused
         return values
 
     def extreme(self, value: tf.Tensor, which: str) -> tf.Tensor:
-        assert self.parts == 1
-        return value
+        return value  # for state that keeps it; others are known, or refused
 
     def gathered(self, value: tf.Tensor) -> tf.Tensor:
         assert self.parts == 1

@@ -7,7 +7,6 @@ stage's loss begins on that stage, with the micro-batch's weight in the batch.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,15 +16,18 @@ import tensorflow as tf
 
 from tnt_notebook.comm import ops
 from tnt_notebook.errors import ModelError
+from tnt_notebook.keras.graph import set_mask
 from tnt_notebook.keras.losses import as_summand, own_losses, weight_losses
-from tnt_notebook.keras.state import call_needs_trial, tensor_of
+from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.combine import known_rules
-from tnt_notebook.parallel.interpose import recorded_assignments
+from tnt_notebook.parallel.graph.emission import Here
+from tnt_notebook.parallel.interpose import drawn_apart, recorded_assignments
 from tnt_notebook.parallel.layers.program import Program
 from tnt_notebook.parallel.layers.ranks import MeshRanks
+from tnt_notebook.parallel.pipeline.ending import MicroBatchHere
 from tnt_notebook.parallel.pipeline.graph import Call, Graph, layers_of, trained_values
-from tnt_notebook.parallel.pipeline.layer_trial import found_rule, refuse_mixed_samples
 from tnt_notebook.parallel.pipeline.packing import unpacked
+from tnt_notebook.parallel.pipeline.part_call import PartCalls, state_of
 from tnt_notebook.parallel.pipeline.parts import parts_of
 from tnt_notebook.parallel.pipeline.state import StageState
 from tnt_notebook.plan.partition import Partition, Stage
@@ -47,10 +49,13 @@ class Division(NamedTuple):
         training: bool,
         calls: range,
         wanted: Sequence[int],
+        run: Callable[[Call, dict[int, Any]], None],
         called: Callable[[Call], None],
     ) -> dict[int, Any]:
         """Makes calls of a stage on blocks; gives what is wanted, whole, beside the values."""
-        found = self.program.run_part(values, self.ranks, training, calls, wanted, called=called)
+        found = self.program.run_part(
+            values, self.ranks, training, calls, wanted, called=called, run=run
+        )
         return values | found
 
 
@@ -63,6 +68,7 @@ class StageModel:
         values: what it is called on: values of earlier stages, then inputs of the model.
         regularized: layers whose weights add to the loss here; a shared layer's only once.
         trained: values of the whole model that gradients flow through.
+        elsewhere: calls of stages before and after it that have state in common with its own.
         division: how its layers are divided over a mesh; None: they are not.
     """
 
@@ -73,6 +79,7 @@ class StageModel:
     is_last: bool
     regularized: tuple[keras.Layer, ...]
     trained: frozenset[int]
+    elsewhere: tuple[Sequence[Call], Sequence[Call]] = (), ()
     division: Division | None = None
 
     @property
@@ -96,8 +103,17 @@ class StageModel:
         """All of its layers', each once."""
         return list({id(v): v for layer in self.layers for v in layer.variables}.values())
 
-    def forward(self, tensors: Sequence[Any], training: bool) -> tuple[dict[int, Any], list[Any]]:
-        """Runs the layers: gives all values, by number, and what the layers add to the loss."""
+    def forward(
+        self,
+        tensors: Sequence[Any],
+        training: bool,
+        run: Callable[[Call, dict[int, Any]], None],
+    ) -> tuple[dict[int, Any], list[Any]]:
+        """Runs the layers: gives all values, by number, and what the layers add to the loss.
+
+        Args:
+            run: makes a call that is not divided.
+        """
         values = {
             value: unpacked(tensor, self.graph.spec(value))
             for value, tensor in zip(self.values, tensors, strict=True)
@@ -110,18 +126,21 @@ class StageModel:
 
         if self.division is None:
             for call in self.calls:
-                call.run(values, training)
+                run(call, values)
                 called(call)
         else:
             wanted = [*self.stage.gives, *(self.graph.outputs if self.is_last else ())]
             calls = range(self.stage.begin, self.stage.end)
-            values = self.division.run(values, training, calls, wanted, called)
+            values = self.division.run(values, training, calls, wanted, run, called)
         for layer in self.regularized:
             losses += weight_losses(layer)
         return values, [as_summand(self.model, loss) for loss in losses]
 
     def outputs(self, values: dict[int, Any]) -> Any:
         """What the model returns, on the last stage."""
+        for value, mask in self.graph.masked.items():
+            if value in self.graph.outputs and mask in values:
+                set_mask(values[value], values[mask])
         return keras.tree.map_structure(lambda n: values[n], self.graph.output_structure)
 
 
@@ -150,7 +169,16 @@ def stage_models(
         own = tuple(layer for layer in layers if id(layer) not in regularized)
         regularized.update(id(layer) for layer in own)
         is_last = number == len(cut.stages) - 1
-        stages.append(StageModel(model, graph, stage, number, is_last, own, trained, division))
+        has = state_of(graph.calls[stage.begin : stage.end])
+        before, after = (
+            [call for call in calls if has & state_of([call])]
+            for calls in (graph.calls[: stage.begin], graph.calls[stage.end :])
+        )
+        stages.append(
+            StageModel(
+                model, graph, stage, number, is_last, own, trained, (before, after), division
+            )
+        )
     return stages
 
 
@@ -159,10 +187,11 @@ class StageFunctions:
 
     Args:
         labels: specs of what ``finish`` takes beside the model's outputs. The first are the number
-            of samples that count, with 0 of which the stage's state stays as it was, and that of
-            the batch, int64.
+            of samples that count, with 0 of which the stage's state stays as it was, that of the
+            batch, and where in it they begin; int64.
         kinds: of the parts: ``"FB"`` or ``"FIW"`` in training, else ``"F"``.
-        drawn: ids of the states of random generators, as far as they are known.
+        number_of_parts: how many micro-batches all replicas have.
+        replica: which of them this one is.
 
     Attributes:
         taken, given, labels: names of values and labels; ``d`` before them is their gradient's.
@@ -181,18 +210,16 @@ class StageFunctions:
         recompute: bool = False,
         training: bool = False,
         predicts: bool = False,
-        drawn: set[int] | None = None,
+        number_of_parts: int = 1,
+        replica: int = 0,
     ) -> None:
         self.model = model
         self.number, self.training = model.number, training
         self.variables = model.trainable_variables()
         n = len(model.values)
-        own, drawn = {id(v) for v in model.variables()}, set() if drawn is None else drawn
-        self.state = StageState(functools.partial(self._rule_of, model, training))
-        with tf.init_scope():
-            for call in model.calls:
-                if call_needs_trial(call.operation):
-                    refuse_mixed_samples(model.graph, call, model.model, training)
+        own, drawn = {id(v) for v in model.variables()}, set[int]()
+        elsewhere = state_of([*model.elsewhere[0], *model.elsewhere[1]])
+        self.state = StageState()
         loss: list[tf.Tensor] = []
         results: list[tf.Tensor] = []
 
@@ -206,19 +233,39 @@ class StageFunctions:
                     with graph.as_default():  # a condition or loop may be traced just now
                         before[id(variable)] = variable, tf.identity(tensor_of(variable))
 
+            here = Here(tensors[n + 2], tensors[n], tensors[n + 1])
+            micro = MicroBatchHere(here, number_of_parts)
+            calls = PartCalls(model.model, model.graph, training, micro, elsewhere)
+
+            def run(call: Call, values: dict[int, Any]) -> None:
+                if not calls.run(call, values):
+                    with drawn_apart(replica, drawn):
+                        call.run(values, training)
+
             with recorded_assignments(record):
-                values, losses = model.forward(tensors[:n], training)
+                calls.repeat(model.elsewhere[0], model.variables())
+                values, losses = model.forward(tensors[:n], training, run)
+                calls.repeat(model.elsewhere[1], model.variables())
             given = [values[v] for v in model.stage.gives]
-            parts: list[tf.Tensor] = []
+            ended: list[tf.Tensor] = []
             if model.is_last:
-                parts, results = finish(model.outputs(values), tensors[n:])
+                ended, results = finish(model.outputs(values), tensors[n:])
             if not predicts:
-                part = tf.cast(tensors[n], tf.float64) / tf.cast(tensors[n + 1], tf.float64)
-                losses = [*(own * tf.cast(part, own.dtype) for own in losses), *parts]
+                share = tf.cast(tensors[n], tf.float64) / tf.cast(tensors[n + 1], tf.float64)
+                losses = [own * tf.cast(share, own.dtype) for own in losses]
+                losses += [*calls.losses, *ended]
                 loss = [tf.add_n(losses)] if losses else []
             for variable, value in before.values():
-                if id(variable) in own and id(variable) not in drawn:
-                    self.state.keep(variable, value, tensors[n], tensors[n + 1])
+                rule = calls.rules.get(id(variable))
+                if id(variable) in elsewhere and rule != "same":
+                    raise ModelError(
+                        f"Layers change {variable.path} in several stages, by what they see of "
+                        "samples, and would not make of it what one process does. Cut where all "
+                        "calls of the layer are in one stage (cut_at), or make several layers."
+                    )
+                if (id(variable) in own or rule) and id(variable) not in drawn:
+                    rule = rule or _known_rule(model.model, variable)
+                    self.state.keep(variable, rule, value, tensors[n], tensors[n + 1])
                 else:  # seeds; a micro-batch without samples works on a borrowed one
                     held = tensor_of(variable)
                     held.assign(tf.where(tensors[n] > 0, held.read_value(), value))
@@ -241,15 +288,12 @@ class StageFunctions:
         self.loss = after[0] if loss else None
         self.results = after[len(loss) :]
 
-    @staticmethod
-    def _rule_of(model: StageModel, training: bool, variable: keras.Variable) -> str:
-        known = known_rules(model.model).get(id(variable))
-        if known is not None:
-            return known
-        with tf.init_scope():
-            call = next(
-                call
-                for call in model.calls
-                if any(v is variable for v in getattr(call.operation, "variables", []))
-            )
-            return found_rule(model.graph, call, variable, training)
+
+def _known_rule(model: keras.Model, variable: keras.Variable) -> str:
+    rule = known_rules(model).get(id(variable))
+    if rule is None:
+        raise ModelError(
+            f"A layer assigns {variable.path}, and nothing says how what micro-batches make of it "
+            "combines. Say so before training: tnt.combine(variable, rule)."
+        )
+    return rule

@@ -4,14 +4,13 @@
     micro-batch k     v -> v_k, which is kept, and v again
     after the step    what v_1, v_2, ... make, and what replicas make of that
 
-Every micro-batch begins with the value from before the step, as every rank does that has the whole
-model. What they make of it combines as over ranks (:mod:`tnt_notebook.parallel.combine`): a count
-of steps counts a step once, and a moving mean moves once.
+Every micro-batch begins with the value from before the step. What they make of it combines as over
+ranks (:mod:`tnt_notebook.parallel.combine`), or each makes a part of what it becomes
+(:mod:`.part_call`): a count of steps counts a step once, and a moving mean moves once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import keras
@@ -33,14 +32,9 @@ class _Kept(NamedTuple):
 
 
 class StageState:
-    """The state of one stage in one kind of step.
+    """The state of one stage in one kind of step."""
 
-    Args:
-        rule_of: says how a variable combines.
-    """
-
-    def __init__(self, rule_of: Callable[[keras.Variable], str]) -> None:
-        self._rule_of = rule_of
+    def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}
         self._number = _made((), tf.int64)
 
@@ -51,24 +45,31 @@ class StageState:
             kept.so_far.assign(tf.fill(kept.so_far.shape, _neutral(kept)))
 
     def keep(
-        self, variable: keras.Variable, before: tf.Tensor, samples: tf.Tensor, total: tf.Tensor
+        self,
+        variable: keras.Variable,
+        rule: str,
+        before: tf.Tensor,
+        samples: tf.Tensor,
+        total: tf.Tensor,
     ) -> None:
         """Keeps what a micro-batch has made of a variable, which gets back its value from before.
         In the graph of a stage.
 
         Args:
+            rule: by which it combines.
             samples: of the micro-batch, which has borrowed one if it is 0; int64.
             total: samples of the batch.
         """
         held = tensor_of(variable)
         if id(variable) not in self._kept:
-            rule = self._rule_of(variable)
             self._kept[id(variable)] = _Kept(variable, rule, _made(held.shape, _dtype(held, rule)))
-        _, rule, so_far = self._kept[id(variable)]
+        so_far = self._kept[id(variable)].so_far
         now, had = tf.cast(held.read_value(), so_far.dtype), so_far.read_value()
         if rule == "mean":
             weight = tf.cast(samples, tf.float64) / tf.cast(total, tf.float64)
             new = tf.where(samples > 0, had + now * tf.cast(weight, now.dtype), had)
+        elif rule == "part":
+            new = tf.where(samples > 0, had + now, had)
         elif rule == "sum":
             new = tf.where(samples > 0, had + now - tf.cast(before, now.dtype), had)
         elif rule in ("max", "min"):
@@ -99,7 +100,10 @@ class StageState:
             if rule in ("mean", "max", "min"):
                 made = tf.where(step.has_data, made, tf.cast(before, made.dtype))
             held.assign(tf.cast(made, held.dtype))
-            changes.append(Change(variable, before, rule))
+            if rule == "part":  # of all replicas
+                changes.append(Change(variable, tf.zeros_like(before), "sum", always_adds=True))
+            else:
+                changes.append(Change(variable, before, rule))
         return changes
 
 

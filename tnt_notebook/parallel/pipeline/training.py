@@ -24,7 +24,7 @@ from tnt_notebook.parallel.combine import Change, combine_changes, known_rules
 from tnt_notebook.parallel.data import Share, rows, samples_of, share_of, unpack
 from tnt_notebook.parallel.data_parallel import gather_rows
 from tnt_notebook.parallel.graph.emission import Here
-from tnt_notebook.parallel.interpose import drawn_apart, gate
+from tnt_notebook.parallel.interpose import gate
 from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.measured import agreed_costs
@@ -107,7 +107,6 @@ class PipelineSteps:
         self._own = schedule.stages_of(position)
         self._place = Place(setting.over, ranks.mesh.line(setting.over.rank, [STAGE]), position)
         self._is_last = schedule.stages - 1 in self._own
-        self._drawn: set[int] = set()  # ids of the states of random generators
         # The ranks that have the same stages, in all replicas.
         self._peers = ranks.group([DATA]) if replicas > 1 else None
         # Of ranks that divide the work of a stage, and have the same metrics, one speaks.
@@ -228,13 +227,13 @@ class PipelineSteps:
         labels = keras.tree.map_structure(_dense, labels)
         flat = [leaf for leaf in keras.tree.flatten(labels) if leaf is not None]
         count, replica = self._plan.schedule.micro_batches, self._ranks.place[DATA]
-        specs = [tf.TensorSpec((), tf.int64)] * 4 + [tf.TensorSpec([None], tf.float64)]
+        specs = [tf.TensorSpec((), tf.int64)] * 3 + [tf.TensorSpec([None], tf.float64)]
         specs += [tf.TensorSpec((None, *t.shape[1:]), t.dtype) for t in flat]
         key = (phase, *((tuple(s.shape), s.dtype) for s in specs))
         if key not in self._functions:
             structure = keras.tree.map_structure(lambda leaf: leaf is not None, labels)
             # They are functions of their own, whatever is traced around them.
-            with tf.init_scope(), drawn_apart(replica, self._drawn):
+            with tf.init_scope():
                 self._functions[key] = self._trace(key, specs, structure)
         for stage in self._functions[key].values():
             stage.state.begin()
@@ -258,7 +257,6 @@ class PipelineSteps:
                         end - begin,
                         share.total,
                         first + begin,
-                        tf.constant(replica * count + k, tf.int64),
                         known,
                         *(t[begin:stop] for t in flat),
                     ],
@@ -309,13 +307,14 @@ class PipelineSteps:
             ):
                 functions[stage.number] = StageFunctions(
                     stage,
-                    specs if stage.is_last else specs[:2],
+                    specs if stage.is_last else specs[:3],
                     finish,
                     kinds,
                     recompute=self._plan.recompute,
                     training=phase == "train",
                     predicts=phase == "predict",
-                    drawn=self._drawn,
+                    number_of_parts=self._parts,
+                    replica=self._ranks.place[DATA],
                 )
         return functions
 
@@ -338,7 +337,7 @@ class PipelineSteps:
         self, key: tuple[Any, ...], structure: Any, outputs: Any, given: list[tf.Tensor]
     ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         """What the last stage makes of the outputs of a micro-batch."""
-        rows, total, first, number, known, *flat = given
+        rows, total, first, known, *flat = given
         leaves, schedule = iter(flat), self._plan.schedule
         labels = keras.tree.map_structure(lambda there: next(leaves) if there else None, structure)
         values = keras.tree.flatten(self._graph.output_structure)
@@ -348,7 +347,7 @@ class PipelineSteps:
             own = schedule.actions[self._place.rank]
             check_goes_back_after(endings.loss, own, schedule.stages - 1, schedule.name)
         self._endings[key] = endings
-        micro = MicroBatchHere(Here(first, rows, total), number, self._parts)
+        micro = MicroBatchHere(Here(first, rows, total), self._parts)
         return endings.of_part(outputs, labels, micro, known)
 
     def _metrics_before(self) -> list[Change]:

@@ -42,7 +42,18 @@ def _place(dims: Sequence[Count], has: Rows, shape: Sequence[Count | None]) -> _
             continue
         found.append((bool(known), _Place(dim, outer, inner)))
     certain = [place for known, place in found if known] or [place for _, place in found]
-    return certain[0] if len(certain) == 1 else None
+    return certain[0] if len(certain) == 1 else None if found else _in_front(has, shape)
+
+
+def _in_front(has: Rows, shape: Sequence[Count | None]) -> _Place | None:
+    """Where samples are one after another before and after, what each has is reshaped by itself,
+    whatever the sizes are that only a run tells: together they are as many as before."""
+    first = shape[0] if shape else None
+    if first is None or first.rows != 1 or first.before not in (None, ONE):
+        return None
+    if has.dim != 0 or has.outer != ONE:
+        return None
+    return _Place(0, ONE, Count(first.factor, first.of))
 
 
 @rule("Reshape")
