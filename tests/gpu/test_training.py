@@ -85,7 +85,8 @@ def devices(model: keras.Model) -> set[str | None]:
 @pytest.mark.parametrize("n", (1, 2, 4))
 @pytest.mark.parametrize("name", MODELS)
 def test_any_number_of_ranks_gives_the_result_of_one_process(ranks, name, n):
-    compare(ranks, n, "float64", data_parallel, name)
+    # Of float64, TensorFlow has cuDNN fill steps that a mask hides with half a number of garbage.
+    compare(ranks, n, "float32" if "mask" in name else "float64", data_parallel, name)
 
 
 @pytest.mark.parametrize("policy", ("float32", "mixed_float16"))

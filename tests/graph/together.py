@@ -20,6 +20,11 @@ def uneven(seed: int, rows: int, size: int) -> list[int]:
     return [0, *sorted(cuts.tolist()), rows]
 
 
+def borrowed(batch: np.ndarray) -> np.ndarray:
+    """What a rank without samples computes, which must not count: where it can be, no numbers."""
+    return np.full_like(batch[:1], np.nan) if batch.dtype.kind == "f" else batch[:1]
+
+
 class OnAllRanks:
     """A function of batches that ranks run together, traced once.
 
@@ -54,4 +59,5 @@ class OnAllRanks:
         """What ranks give of whom each has the samples between two of the cuts."""
         begin, end = cuts[world().rank : world().rank + 2]
         here = tf.constant([begin, end - begin, cuts[-1]], tf.int64)
-        return self._together(*(tf.constant(each[begin:end]) for each in batch), here)
+        given = [each[begin:end] if end > begin else borrowed(each) for each in batch]
+        return self._together(*map(tf.constant, given), here)

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tnt_notebook as tnt
-from tests.parallel.outcome import close
+from tests.parallel.outcome import Outcome, close, compare, train
 from tnt_notebook.errors import DifferentDataError, PeerError
 
 L = keras.layers
@@ -139,3 +139,25 @@ def test_metrics_of_several_numbers(ranks):
     (alone,) = ranks.run(1, measured, False)
     for ours in ranks.run(2, measured, True):
         close(ours, alone)
+
+
+def of_images(distributed: bool) -> Outcome:
+    """The last batch has one sample: of none, TensorFlow's convolutions make wrong shapes, and the
+    gradient of its pooling ends the process."""
+
+    def made() -> keras.Model:
+        model = keras.Sequential([
+            keras.Input((6, 6, 2)), L.Conv2D(4, 3, activation="relu"), L.MaxPooling2D(2),
+            L.DepthwiseConv2D(2), L.GroupNormalization(2), L.Flatten(), L.Dropout(0.2), L.Dense(3),
+        ])  # fmt: skip
+        model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+        return model
+
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(13, 6, 6, 2)).astype("float32")
+    data = {"x": x, "y": draw.normal(size=(13, 3)).astype("float32"), "batch_size": 6}
+    return train(made, data | {"epochs": 2, "shuffle": False}, distributed, data)
+
+
+def test_ranks_without_samples(ranks):
+    compare(ranks, 3, of_images)

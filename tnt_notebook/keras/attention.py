@@ -17,3 +17,8 @@ def projections(layer: keras.Layer) -> tuple[list[Any], Any]:
 def is_gated(layer: keras.Layer) -> bool:
     """Whether a gate, another projection, multiplies what its heads give."""
     return bool(getattr(layer, "_use_gate", False) or getattr(layer, "use_gate", False))
+
+
+def dropout_of(layer: keras.Layer) -> tuple[str, keras.layers.Dropout]:
+    """The name of the attribute that drops scores, and the layer that it is."""
+    return "_dropout_layer", layer._dropout_layer

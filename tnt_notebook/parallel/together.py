@@ -87,12 +87,12 @@ def whole_batch(step: Step, data: Any) -> Any:
 
 
 def _own(step: Step, data: Any) -> tuple[Here, list[tuple[Any, tf.Tensor | None]]]:
-    """Which samples are this rank's; and of each tensor its rows of them, none of a borrowed one,
+    """Which samples are this rank's; and of each tensor its rows of them, or of a borrowed one,
     with how many there are for each sample, unless there is one."""
     leaves = [leaf for leaf in tf.nest.flatten(unzipped(data)) if leaf is not None]
     here = Here(tf.cast(step.begin, tf.int64), step.share.local, step.share.total)
     if not isinstance(data, Zipped):
-        return here, [(_rows(leaf, here.rows), None) for leaf in leaves]
+        return here, [(_rows(leaf, here.computed), None) for leaf in leaves]
     lengths = [length_of(leaf) if has_rows(leaf) else None for leaf in leaves]
     known = [length for length in lengths if length is not None]
     least = functools.reduce(tf.minimum, known)  # one that is borrowed counts here
@@ -102,7 +102,7 @@ def _own(step: Step, data: Any) -> tuple[Here, list[tuple[Any, tf.Tensor | None]
     here = Here(begin, share.local // first, total)
     times = [None if length is None else length // least for length in lengths]
     return here, [
-        (leaf if n is None else _rows(leaf, here.rows * n), n)
+        (leaf if n is None else _rows(leaf, here.computed * n), n)
         for leaf, n in zip(leaves, times, strict=True)
     ]
 
@@ -115,6 +115,7 @@ def _whole(own: Any, here: Here, each: tf.Tensor | None, meeting: Together) -> A
     """Of the rows of all ranks the whole tensor: dense, ragged or sparse."""
     if not has_rows(own):
         return own
+    own = _rows(own, here.rows if each is None else here.rows * each)
     if isinstance(own, tf.RaggedTensor):
         lengths = [meeting.gathered(length) for length in own.nested_row_lengths()]
         return tf.RaggedTensor.from_nested_row_lengths(meeting.gathered(own.flat_values), lengths)

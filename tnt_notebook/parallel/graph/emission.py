@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -28,7 +29,8 @@ from tnt_notebook.parallel.graph.node import Facts
 
 
 class Here(NamedTuple):
-    """Which samples of the batch are this rank's; scalars, int64.
+    """Which samples of the batch are this rank's; scalars, int64. A rank that has none computes one
+    that it has borrowed: not every op computes nothing of nothing.
 
     Attributes:
         first: the number of the first of them.
@@ -40,12 +42,20 @@ class Here(NamedTuple):
     rows: tf.Tensor
     total: tf.Tensor
 
+    @property
+    def computed(self) -> tf.Tensor:
+        """How many this rank computes."""
+        return tf.maximum(self.rows, 1)
+
 
 class Meeting(Protocol):
     """How ranks exchange values within a step; the same calls in the same order on all of them."""
 
     def first(self, value: tf.Tensor) -> tf.Tensor:
         """A value that all have, on the first; zeros on others."""
+
+    def part(self, made: tf.Tensor, has_samples: tf.Tensor) -> tf.Tensor:
+        """What a rank has made of its samples; zeros without."""
 
     def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         """The sums over ranks of values."""
@@ -68,6 +78,13 @@ def _anchor(op: tf.Operation) -> tf.Tensor:
 def _are_consecutive(rows: Rows) -> bool:
     """Whether the entries of a sample are next to each other along the first dimension."""
     return rows.dim == 0 and rows.outer == ONE
+
+
+def _is_part_of_rows(each: Decided | None, index: int) -> bool:
+    """Whether an output of an op is a part that it makes of rows."""
+    if each is None or each.decision.gives[index] != PART:
+        return False
+    return any(isinstance(want, Rows) for want in each.decision.wants)
 
 
 def conversions(
@@ -157,6 +174,8 @@ class Emission:
     def write(self, each: Decided) -> None:
         """Writes an op, in time."""
         decision, op = each.decision, each.op
+        if any(_is_part_of_rows(self._waiting.get(t.op.name), t.value_index) for t in op.inputs):
+            self._flush()
         if decision.emit is None and not any(
             self._is_made(tensor, want)
             for tensor, want in zip(op.inputs, decision.wants, strict=True)
@@ -169,8 +188,8 @@ class Emission:
             return
         with tf.control_dependencies(self._before(op)):
             outputs = decision.emit(self, inputs)
-        for own, made in zip(op.outputs, outputs, strict=True):
-            self._values[own.name] = made
+        for i, (own, made) in enumerate(zip(op.outputs, outputs, strict=True)):
+            self._values[own.name] = self._counted(each, i, made)
         self._written[op.name] = outputs[0].op
 
     def _is_made(self, tensor: tf.Tensor, want: Layout) -> bool:
@@ -211,10 +230,16 @@ class Emission:
         for each, copy in zip(waiting.values(), made, strict=True):
             self._written[each.op.name] = copy
             ops.copied(copy, channels[each.op.name])
-            for own, new in zip(each.op.outputs, copy.outputs, strict=True):
+            for i, (own, new) in enumerate(zip(each.op.outputs, copy.outputs, strict=True)):
                 if new.shape.rank is None:  # an exchange's
                     new.set_shape(own.shape)
-                self._values[own.name] = new
+                self._values[own.name] = self._counted(each, i, new)
+
+    def _counted(self, each: Decided, index: int, made: tf.Tensor) -> tf.Tensor:
+        """What an op has made, where that is a part nothing of a borrowed sample."""
+        if not _is_part_of_rows(each, index):
+            return made
+        return self._meeting.part(made, self.here.rows > 0)
 
     def own(self, tensor: tf.Tensor) -> tf.Tensor:
         """What this rank has of a value."""
@@ -298,11 +323,20 @@ class Emission:
         return tf.where(self.here.rows > 0, added, tf.zeros_like(added))
 
     def extreme(self, value: tf.Tensor, which: str) -> tf.Tensor:
-        """The largest or smallest of the ranks, element by element."""
-        return self._meeting.extreme(value, which)
+        """The largest or smallest of the ranks' samples, element by element."""
+        least = value.dtype.min if which == "max" else value.dtype.max
+        if value.dtype.is_floating:
+            least = -math.inf if which == "max" else math.inf
+        of_none = tf.fill(tf.shape(value), tf.constant(least, value.dtype))
+        return self._meeting.extreme(tf.where(self.here.rows > 0, value, of_none), which)
+
+    def without_borrowed(self, value: tf.Tensor, rows: Rows) -> tf.Tensor:
+        """This rank's rows, none of a borrowed sample."""
+        return self._taken(value, rows, tf.constant(0, tf.int64), self.here.rows)
 
     def _gathered(self, value: tf.Tensor, rows: Rows, tensor: tf.Tensor) -> tf.Tensor:
         """Of all ranks' samples the whole value."""
+        value = self.without_borrowed(value, rows)
         if _are_consecutive(rows):
             return self._meeting.gathered(value)
         split, back = self._split(value, rows)
@@ -329,7 +363,8 @@ class Emission:
 
     def _cut(self, whole: tf.Tensor, rows: Rows, tensor: tf.Tensor) -> tf.Tensor:
         """Of a whole value this rank's samples."""
-        first, count = self.here.first, self.here.rows
+        count = self.here.computed
+        first = tf.minimum(self.here.first, self.here.total - count)
         shape = self.facts.shape(tensor)
         if shape is None or shape[rows.dim] is None:
             # Of a dimension that may be of one entry, which is repeated then, only a run tells.
@@ -362,7 +397,7 @@ class Emission:
         for name in count.of:
             result *= self._size(name)
         for _ in range(count.rows):
-            result *= self.here.total if whole else self.here.rows
+            result *= self.here.total if whole else self.here.computed
         return result
 
     def _size(self, name: str) -> tf.Tensor:

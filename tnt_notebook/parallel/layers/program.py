@@ -24,7 +24,17 @@ from tnt_notebook.parallel.layers.divided import Output
 from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout, splits_of
 from tnt_notebook.parallel.layers.outputs import Outputs
 from tnt_notebook.parallel.layers.ranks import MeshRanks
-from tnt_notebook.parallel.layers.rule import PARTIAL, SAME, Local, Shape, Site, Way, rule_of
+from tnt_notebook.parallel.layers.rule import (
+    PARTIAL,
+    SAME,
+    Draw,
+    Local,
+    Shape,
+    Site,
+    Way,
+    drawn,
+    rule_of,
+)
 from tnt_notebook.parallel.pipeline.graph import Call, Graph
 
 #: By axis of the mesh; without those along which all ranks do the same.
@@ -183,6 +193,7 @@ class Program:
         by_rank: bool = False,
         called: Callable[[Call], None] = lambda call: None,
         run: Callable[[Call, dict[int, Any]], None] | None = None,
+        draw: Draw = drawn,
         outputs: Outputs | None = None,
         layouts: Mapping[int, Layout] = {},
     ) -> dict[int, Any]:
@@ -193,6 +204,7 @@ class Program:
             wanted: the values that are to be given.
             called: called after each call, with it.
             run: makes a call that is not divided; default: its layer does.
+            draw: of what is divided: see :class:`Local`.
             outputs: gets those values that are in blocks; default: they are gathered.
             layouts: of inputs that are in blocks; all others are whole.
 
@@ -222,7 +234,7 @@ class Program:
             if ways:
                 rule = rule_of(call.operation)
                 assert rule is not None  # it has given the ways
-                given = rule.run(Local(site, ways, ranks, values, training, by_rank))
+                given = rule.run(Local(site, ways, ranks, values, training, by_rank, draw))
             else:
                 if run is None:
                     call.run(values, training)

@@ -24,7 +24,6 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import Communicator
-from tnt_notebook.parallel.interpose import drawn_apart
 from tnt_notebook.parallel.layers.boxes import Range, blocks
 from tnt_notebook.parallel.layers.moves import total
 from tnt_notebook.parallel.layers.ranks import MeshRanks
@@ -111,6 +110,15 @@ class Site:
 Ways = Callable[[Site, int], Iterable[Way]]
 
 
+#: Calls a function that draws random numbers on a tensor, a row for each of this replica's samples.
+Draw = Callable[[Callable[[tf.Tensor], tf.Tensor], tf.Tensor], tf.Tensor]
+
+
+def drawn(draw: Callable[[tf.Tensor], tf.Tensor], whole: tf.Tensor) -> tf.Tensor:
+    """The default: in a step that ranks run together, which says what each draws."""
+    return draw(whole)
+
+
 class Local:
     """A call of a layer on this rank's blocks.
 
@@ -119,6 +127,7 @@ class Local:
         values: by number, what the layer takes, as the ways say.
         by_rank: whether statistics of batch norm are of each replica's own samples, unless its
             layer is synchronized.
+        draw: calls what draws random numbers on a value that is whole but for its samples.
     """
 
     def __init__(
@@ -129,7 +138,9 @@ class Local:
         values: dict[int, tf.Tensor],
         training: bool,
         by_rank: bool = False,
+        draw: Draw = drawn,
     ) -> None:
+        self._draw = draw
         self.site, self.ways, self.ranks = site, ways, ranks
         self.values, self.training, self.by_rank = values, training, by_rank
 
@@ -166,18 +177,27 @@ class Local:
         Args:
             instead: attributes that the layer has meanwhile.
         """
-        with changed(self.layer, input_spec=None, **instead), self._drawn_by_block():
+        with changed(self.layer, input_spec=None, **instead):
             self.site.call.run(self.values, self.training)
         return [self.values[n] for n in self.site.call.gives]
 
-    @contextlib.contextmanager
-    def _drawn_by_block(self) -> Iterator[None]:
-        """Random numbers of one block are not those of another."""
-        number = 0
-        for axis in self.ways:
-            number = number * self.ranks.mesh.along(axis) + self.index(axis)
-        with drawn_apart(number << 12):  # 0, too: what is traced must not depend on the rank
-            yield
+    def drawn(
+        self,
+        draw: Callable[[tf.Tensor], tf.Tensor],
+        whole: tf.Tensor,
+        axes: Iterable[tuple[int, str]],
+    ) -> tf.Tensor:
+        """This rank's block of what is made of a whole value and of random numbers, those of one
+        process: all ranks draw all of them.
+
+        Args:
+            whole: of this replica's samples.
+            axes: that cut what is made of it, by dimension.
+        """
+        made, index = self._draw(draw, whole), [slice(None)] * len(whole.shape)
+        for dim, axis in axes:
+            index[dim] = slice(*self.rows(axis, made.shape[dim]))
+        return made[tuple(index)]
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,9 @@ class MicroBatchHere:
         has_first = (self.here.first == 0) & (self.here.rows > 0)
         return tf.where(has_first, value, tf.zeros_like(value))
 
+    def part(self, made: tf.Tensor, has_samples: tf.Tensor) -> tf.Tensor:
+        return tf.where(has_samples, made, tf.zeros_like(made))
+
     def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         assert not values or self.parts == 1  # others are known, or refused
         return values
@@ -155,8 +158,8 @@ class Ending:
         """
         if not self.known:
             return []
-        given = _own(_flat(labels), here)
-        rows = tf.shape(given[0]) if given else tf.reshape(tf.cast(here.rows, tf.int32), [1])
+        given = _flat(labels)
+        rows = tf.shape(given[0]) if given else tf.reshape(tf.cast(here.computed, tf.int32), [1])
         values = [*(_zeros(spec, rows) for spec in self._specs[0]), *given]
         step = self._step._replace(
             decisions=self._needed_for_known(), returned=[(t, SAME) for t in self.known]
@@ -183,7 +186,7 @@ class Ending:
             known: see :meth:`known_of`, one vector after another.
         """
         made = with_beside(keras.tree.flatten(outputs))
-        values = _own([*made, *_flat(labels)], micro.here)
+        values = [*made, *_flat(labels)]
         sizes = [math.prod(tensor.shape) for tensor in self.known]
         begins = [0, *itertools.accumulate(sizes)]
         whole = {
@@ -203,10 +206,10 @@ class Ending:
 
         Args:
             made: :func:`with_beside` of the outputs of this replica's samples.
-            labels: of this replica, which has borrowed a sample if it has none.
+            labels: of the same; of a borrowed sample if it has none.
         """
         all_.note(self._step)
-        values = self._named([*made, *_own(_flat(labels), all_.here)])
+        values = self._named([*made, *_flat(labels)])
         return written(self._step, values, all_.here, Together(all_.over))[0]
 
     def gradients_of_all(
@@ -233,7 +236,7 @@ class Ending:
             ]
         )
         all_.note(step)
-        given = [*made, *_own(_flat(labels), all_.here), scale]
+        given = [*made, *_flat(labels), scale]
         values = zip(step.inputs, given, strict=True)
         found, _ = written(
             step, {own.name: value for own, value in values}, all_.here, Together(all_.over)
@@ -320,11 +323,6 @@ def with_beside(leaves: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Tensors, and what Keras keeps beside them: a mask, and of a softmax what it was made of."""
     beside = [each for leaf in leaves for each in (mask_of(leaf), logits_of(leaf))]
     return [*leaves, *(each for each in beside if each is not None)]
-
-
-def _own(tensors: Sequence[tf.Tensor], here: Here) -> list[tf.Tensor]:
-    """Without a borrowed sample."""
-    return [tensor[: here.rows] if tensor.shape.rank else tensor for tensor in tensors]
 
 
 def _flat(labels: Sequence[Any]) -> list[tf.Tensor]:

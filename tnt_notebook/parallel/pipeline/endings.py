@@ -85,7 +85,7 @@ class Endings:
         """In the graph of a step, when all micro-batches of this replica have gone forward: its
         part of the loss, and of each micro-batch the gradients of what is kept of its outputs."""
         assert self.loss is not None
-        made = joined(step)
+        made = _computed(step)
         loss, gradients = self.loss.gradients_of_all(made, labels, scale, all_)
         own, begin = list[list[tf.Tensor]](), tf.constant(0, tf.int64)
         for number, micro in enumerate(step.micro_batches):
@@ -107,7 +107,7 @@ class Endings:
             trains: whether the loss is known already.
         """
         of_metrics, of_loss = self.metrics_are_of_all, self.loss_is_of_all and not trains
-        made = joined(step) if of_metrics or of_loss else []
+        made = _computed(step) if of_metrics or of_loss else []
         if self.metrics is not None and of_metrics:
             self.metrics.of_all(made, labels, all_)
             self.counted.keep()
@@ -148,8 +148,16 @@ def endings_of(
 
 def joined(step: PipelineStep) -> list[tf.Tensor]:
     """What the last stage has kept of all micro-batches, without borrowed samples."""
-    each = [
-        [tensor[: micro.labels[0]] for tensor in step.results[number]]
-        for number, micro in enumerate(step.micro_batches)
-    ]
+    return _joined(step, [micro.labels[0] for micro in step.micro_batches])
+
+
+def _computed(step: PipelineStep) -> list[tf.Tensor]:
+    """The same; of a replica without samples that of the borrowed one."""
+    first, *others = (micro.labels[0] for micro in step.micro_batches)
+    has_none = first + sum(others) == 0
+    return _joined(step, [first + tf.cast(has_none, first.dtype), *others])
+
+
+def _joined(step: PipelineStep, rows: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    each = [[t[:count] for t in step.results[number]] for number, count in enumerate(rows)]
     return [tf.concat(column, 0) for column in zip(*each, strict=True)]

@@ -12,7 +12,7 @@ that of the batch::
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -94,6 +94,17 @@ class PartCalls:
         for call in filter(self._is_followed, calls):
             one = PartCall(self._model, self._graph, call, self._training, {})
             one.repeat(self._micro, [v for v in variables if one.rules.get(id(v)) == "same"])
+
+    def draw(self, draw: Callable[[tf.Tensor], tf.Tensor], whole: tf.Tensor) -> tf.Tensor:
+        """What a function makes of rows of a micro-batch and of random numbers, for those of a
+        batch."""
+        with recorded_assignments(lambda seeds: self.rules.update({id(seeds): "same"})):
+            spec = tf.TensorSpec([None, *whole.shape[1:]], whole.dtype)
+            traced = tf.function(draw, autograph=False).get_concrete_function(spec)
+        step = followed(traced, [Rows(0)], returned=Rows(0))
+        values = {step.inputs[0].name: whole}
+        ((made,), _) = written(step, values, self._micro.here, self._micro)
+        return tf.ensure_shape(made, [None, *whole.shape[1:]])
 
     def _is_followed(self, call: Call) -> bool:
         """Whether it may look at several samples, or draws by chance."""
@@ -250,20 +261,17 @@ class PartCall:
         """Makes the call, in the graph of a stage; gives its parts of losses of the batch."""
         tensors = [values[n] for n in self._taken]
         named = {own.name: each for own, each in zip(self._step.inputs, tensors, strict=True)}
-        # What a borrowed sample makes of rows is passed over later, as that of other layers.
-        rows = tf.maximum(micro.here.rows, 1)
-        here = micro.here._replace(rows=rows)
         for own, number, tensor in zip(self._step.inputs, self._taken, tensors, strict=True):
             if self._has_several(number):
-                named[rows_of(own)] = tf.zeros([tf.shape(tensor, out_type=tf.int64)[0] // rows])
-        found, _ = written(self._step, named, here, micro)
+                each = tf.shape(tensor, out_type=tf.int64)[0] // micro.here.computed
+                named[rows_of(own)] = tf.zeros([each])
+        found, _ = written(self._step, named, micro.here, micro)
         count = len(self._call.gives)
         given, beside = found[:count], found[count : self._given]
         for i, logits in zip(self._has_logits, beside, strict=True):
             set_logits(given[i], logits)
         values.update(zip(self._call.gives, given, strict=True))
-        has_samples = micro.here.rows > 0
-        return [tf.where(has_samples, loss, tf.zeros_like(loss)) for loss in found[self._given :]]
+        return found[self._given :]
 
 
 def _taken(call: Call) -> list[int]:

@@ -24,6 +24,7 @@ from tnt_notebook.parallel.graph.emission import Here
 from tnt_notebook.parallel.interpose import drawn_apart, recorded_assignments
 from tnt_notebook.parallel.layers.program import Program
 from tnt_notebook.parallel.layers.ranks import MeshRanks
+from tnt_notebook.parallel.layers.rule import Draw
 from tnt_notebook.parallel.pipeline.ending import MicroBatchHere
 from tnt_notebook.parallel.pipeline.graph import Call, Graph, layers_of, trained_values
 from tnt_notebook.parallel.pipeline.packing import unpacked
@@ -51,10 +52,11 @@ class Division(NamedTuple):
         wanted: Sequence[int],
         run: Callable[[Call, dict[int, Any]], None],
         called: Callable[[Call], None],
+        draw: Draw,
     ) -> dict[int, Any]:
         """Makes calls of a stage on blocks; gives what is wanted, whole, beside the values."""
         found = self.program.run_part(
-            values, self.ranks, training, calls, wanted, called=called, run=run
+            values, self.ranks, training, calls, wanted, called=called, run=run, draw=draw
         )
         return values | found
 
@@ -108,11 +110,13 @@ class StageModel:
         tensors: Sequence[Any],
         training: bool,
         run: Callable[[Call, dict[int, Any]], None],
+        draw: Draw,
     ) -> tuple[dict[int, Any], list[Any]]:
         """Runs the layers: gives all values, by number, and what the layers add to the loss.
 
         Args:
             run: makes a call that is not divided.
+            draw: of what is divided, see :class:`~.layers.rule.Local`.
         """
         values = {
             value: unpacked(tensor, self.graph.spec(value))
@@ -131,7 +135,7 @@ class StageModel:
         else:
             wanted = [*self.stage.gives, *(self.graph.outputs if self.is_last else ())]
             calls = range(self.stage.begin, self.stage.end)
-            values = self.division.run(values, training, calls, wanted, run, called)
+            values = self.division.run(values, training, calls, wanted, run, called, draw)
         for layer in self.regularized:
             losses += weight_losses(layer)
         return values, [as_summand(self.model, loss) for loss in losses]
@@ -244,7 +248,7 @@ class StageFunctions:
 
             with recorded_assignments(record):
                 calls.repeat(model.elsewhere[0], model.variables())
-                values, losses = model.forward(tensors[:n], training, run)
+                values, losses = model.forward(tensors[:n], training, run, calls.draw)
                 calls.repeat(model.elsewhere[1], model.variables())
             given = [values[v] for v in model.stage.gives]
             ended: list[tf.Tensor] = []

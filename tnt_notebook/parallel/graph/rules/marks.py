@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tnt_notebook.keras.copied import mark_of
 from tnt_notebook.parallel.graph import marks
-from tnt_notebook.parallel.graph.layouts import OWN, PART, SAME, Layout, Rows
+from tnt_notebook.parallel.graph.layouts import OWN, PART, SAME, Rows
 from tnt_notebook.parallel.graph.node import Decision, Node
 from tnt_notebook.parallel.graph.table import rule
 
@@ -28,8 +28,15 @@ def _exchanged_slices(node: Node) -> Decision:
     """Values, and the rows of a variable that they are for: ranks put theirs one after another."""
     values, rows = node.has
     are_apart = isinstance(values, Rows) and isinstance(rows, Rows) and values == rows
-    wants: list[Layout] = [values, rows] if are_apart else [PART, SAME]
-    return Decision(wants, node.each(SAME))
+    if not are_apart:
+        return Decision([PART, SAME], node.each(SAME))
+
+    def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        return [
+            emission.without_borrowed(each, has) for each, has in zip(inputs, node.has, strict=True)
+        ]
+
+    return Decision(node.has, node.each(SAME), emit)
 
 
 def _entered(node: Node) -> Decision:

@@ -54,7 +54,7 @@ def drawn(node: Node) -> Decision:
         skipped = begin // group
         given["counter"] = _advanced(given["counter"], skipped * steps)
         # A group may belong to two ranks.
-        given["shape"] = [begin - skipped * group + emission.here.rows * each]
+        given["shape"] = [begin - skipped * group + emission.here.computed * each]
         numbers = draw(**given, **typed)[begin - skipped * group :]
         return [tf.reshape(numbers, local)]
 

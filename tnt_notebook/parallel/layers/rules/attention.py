@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import tensorflow as tf
 
-from tnt_notebook.keras.attention import is_gated, projections
+from tnt_notebook.keras.attention import dropout_of, is_gated, projections
 from tnt_notebook.parallel.layers.rule import (
     PARTIAL,
     Local,
@@ -26,11 +27,28 @@ def _run(local: Local) -> list[Any]:
     (query, key, _), output = projections(local.layer)
     bias = output.bias
     heads, shared_heads = int(query.kernel.shape[1]), int(key.kernel.shape[1])
-    with changed(output, bias=None):
+    with changed(output, bias=None), changed(local.layer, **_dropout(local, axes)):
         (summand,) = local.plain(
             _num_heads=heads, num_query_heads=heads, num_key_value_heads=shared_heads
         )
     return [added_once(local, summand, bias, axes)]
+
+
+def _dropout(local: Local, axes: list[str]) -> dict[str, Any]:
+    """In the place of the layer that drops scores of heads: that of all heads, as it is."""
+    name, dropout = dropout_of(local.layer)
+    heads = getattr(local.layer, "num_query_heads", None) or local.layer.num_heads
+
+    def dropped(scores: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+        if not training:
+            return scores
+        shape = tf.shape(scores)
+        whole = tf.ones([shape[0], heads, *tf.unstack(shape[2:])], scores.dtype)
+        whole.set_shape([None, heads, *scores.shape[2:]])
+        kept = local.drawn(lambda x: dropout(x, training=True), whole, [(1, a) for a in axes])
+        return scores * kept
+
+    return {name: dropped}
 
 
 def _of_heads(site: Site) -> Iterator[Way]:

@@ -46,14 +46,12 @@ def _cut(shape: Shape, given: Shape, dim: int) -> Cut | None:
 
 
 @rule(
-    keras.layers.Add, keras.layers.Average, keras.layers.Dropout, keras.layers.ELU,
-    keras.layers.GaussianDropout, keras.layers.GaussianNoise, keras.layers.Identity,
+    keras.layers.Add, keras.layers.Average, keras.layers.ELU, keras.layers.Identity,
     keras.layers.LeakyReLU, keras.layers.Maximum, keras.layers.Minimum, keras.layers.Multiply,
     keras.layers.ReLU, keras.layers.Subtract,
 )  # fmt: skip
 def elementwise(site: Site, parts: int) -> Iterator[Way]:
-    if getattr(site.layer, "noise_shape", None) is None:
-        yield from cuts(site, parts, site.divisible(site.gives[0], parts))
+    yield from cuts(site, parts, site.divisible(site.gives[0], parts))
 
 
 def _run_rescaling(local: Local) -> list[Any]:
@@ -92,29 +90,49 @@ def operation(site: Site, parts: int) -> Iterator[Way]:
 _SINGLE = (int, float, str, np.generic, type(None))
 
 
-def _run_spatial_dropout(local: Local) -> list[Any]:
-    """What is dropped is what one process drops: all ranks draw it of all channels."""
+def _run_noise(local: Local) -> list[Any]:
+    """What is added or multiplied is what the layer makes of zeros or ones."""
     if not local.training:
         return local.plain()
-    value, given = local.site.call.takes[0], local.site.call.gives[0]
-    x, channels = local.values[value], local.site.takes[0][-1]
-    space = [1] * (len(x.shape) - 2)
-    local.values[value] = tf.ones([tf.shape(x)[0], *space, channels], x.dtype)
-    local.site.call.run(local.values, local.training)
-    kept = local.values[given]
-    for axis in local.axes("channels"):
-        begin, end = local.rows(axis, channels)
-        kept = kept[..., begin:end]
-    return [x * kept]
+    call, shape = local.site.call, local.site.takes[0]
+    value, given = call.takes[0], call.gives[0]
+    x, is_added = local.values[value], isinstance(local.layer, keras.layers.GaussianNoise)
+    once = range(1, len(shape) - 1) if isinstance(local.layer, _SPATIAL) else ()
+    sizes = [1 if dim in once else size for dim, size in enumerate(shape)]
+    whole = tf.fill(
+        [tf.shape(x)[dim] if not dim or size is None else size for dim, size in enumerate(sizes)],
+        tf.constant(0 if is_added else 1, x.dtype),
+    )
+    whole.set_shape([None, *sizes[1:]])
+
+    def draw(like: tf.Tensor) -> tf.Tensor:
+        values = {value: like}
+        call.run(values, training=True)
+        return values[given]
+
+    dims = ((way.gives[0], axis) for axis, way in local.ways.items())
+    cut = [(dim, axis) for dim, axis in dims if isinstance(dim, int) and dim not in once]
+    noise = local.drawn(draw, whole, cut)
+    return [x + noise if is_added else x * noise]
+
+
+_SPATIAL = (
+    keras.layers.SpatialDropout1D, keras.layers.SpatialDropout2D, keras.layers.SpatialDropout3D,
+)  # fmt: skip
+
+
+@rule(*_SPATIAL, run=_run_noise)
+def spatial_dropout(site: Site, parts: int) -> Iterator[Way]:
+    if is_channels_last(site) and site.takes[0][-1]:
+        yield from elementwise(site, parts)
 
 
 @rule(
-    keras.layers.SpatialDropout1D, keras.layers.SpatialDropout2D, keras.layers.SpatialDropout3D,
-    run=_run_spatial_dropout,
+    keras.layers.Dropout, keras.layers.GaussianDropout, keras.layers.GaussianNoise, run=_run_noise
 )  # fmt: skip
-def spatial_dropout(site: Site, parts: int) -> Iterator[Way]:
-    if is_channels_last(site) and site.takes[0][-1]:
-        yield from cuts(site, parts, site.divisible(site.gives[0], parts))
+def noise(site: Site, parts: int) -> Iterator[Way]:
+    if getattr(site.layer, "noise_shape", None) is None:
+        yield from elementwise(site, parts)
 
 
 @rule(keras.layers.PReLU)
