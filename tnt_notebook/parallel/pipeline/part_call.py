@@ -31,8 +31,7 @@ from tnt_notebook.keras.losses import (
 from tnt_notebook.keras.state import draws, may_mix_samples, tensor_of
 from tnt_notebook.parallel.combine import RULES, known_rules, told_rule
 from tnt_notebook.parallel.graph.counts import ONE
-from tnt_notebook.parallel.graph.emission import conversions
-from tnt_notebook.parallel.graph.layouts import LATER, PART, SAME, Layout, Rows
+from tnt_notebook.parallel.graph.layouts import LATER, PART, SAME, Layout, Rows, meets
 from tnt_notebook.parallel.graph.marks import of_own_samples
 from tnt_notebook.parallel.graph.step import Followed, followed, rows_of, written
 from tnt_notebook.parallel.interpose import recorded_assignments
@@ -209,16 +208,17 @@ class PartCall:
     def _check(self, assigned: Mapping[int, keras.Variable]) -> None:
         """Raises ModelError where micro-batches would make something else of it than the batch."""
         step, of_state = self._step, set(self.rules.values()) - {"same", "part"}
-        met = [tensor.op for tensor in conversions(step.decisions, step.returned, step.facts)]
-        met += [
+        met = [
             each.op
             for each in step.decisions
-            if each.decision.meets and not (of_state and _is_kept_extreme(each.op))
+            if any(map(meets, each.has, each.decision.wants))
+            or (each.decision.meets and not (of_state and _is_kept_extreme(each.op)))
         ]
         met += [
             tensor.op
             for tensor, want in step.returned
-            if isinstance(want, Rows) and step.facts.layout(tensor) != want
+            if meets(has := step.facts.layout(tensor), want)
+            or (isinstance(want, Rows) and has != want)
         ]
         met += _read_again(step)
         shown = _ancestors(tensor.op for tensor, _ in step.returned)
