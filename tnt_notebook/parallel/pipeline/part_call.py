@@ -19,7 +19,6 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.errors import ModelError
-from tnt_notebook.keras.copied import captured
 from tnt_notebook.keras.losses import (
     as_summand,
     forget_losses,
@@ -31,17 +30,19 @@ from tnt_notebook.keras.losses import (
 from tnt_notebook.keras.state import draws, may_mix_samples, tensor_of
 from tnt_notebook.parallel.combine import RULES, known_rules, told_rule
 from tnt_notebook.parallel.graph.counts import ONE
-from tnt_notebook.parallel.graph.layouts import LATER, PART, SAME, Layout, Rows, meets
+from tnt_notebook.parallel.graph.layouts import PART, SAME, Layout, Rows, meets
 from tnt_notebook.parallel.graph.marks import of_own_samples
 from tnt_notebook.parallel.graph.step import Followed, followed, rows_of, written
 from tnt_notebook.parallel.interpose import recorded_assignments
+from tnt_notebook.parallel.pipeline.assignments import (
+    assigned_in,
+    assigns,
+    extreme_of,
+    is_kept_extreme,
+    read_again,
+)
 from tnt_notebook.parallel.pipeline.ending import MicroBatchHere
 from tnt_notebook.parallel.pipeline.graph import SAMPLES, Call, Graph, layers_of
-
-#: What an op names a value that it passes on.
-_PASSED = ("Identity", "Cast", "EnsureShape", "StopGradient")
-#: Of two values, which the op gives, and which a reduction.
-_EXTREMES = {"Maximum": ("Max", "max"), "Minimum": ("Min", "min")}
 
 
 class PartCalls:
@@ -159,7 +160,7 @@ class PartCall:
         traced = tf.function(run, autograph=False).get_concrete_function(*specs)
         self._given = len(call.gives) + len(self._has_logits)
         assigned = {id(v): v for v in recorded if not v.trainable}
-        at_once = _assigned(traced, assigned.values())
+        at_once = assigned_in(traced, assigned.values())
         known = {k: r for k, r in known_rules(model).items() if k in assigned and k not in at_once}
         told = known | {key: rule for key, v in assigned.items() if (rule := told_rule(v))}
         self.is_native = bool(told)
@@ -196,9 +197,9 @@ class PartCall:
             values = [
                 (each.op, each.has[1])
                 for each in self._step.decisions
-                if each.op.type == "AssignVariableOp" and _holds(self._step, each.op, variable)
+                if each.op.type == "AssignVariableOp" and assigns(self._step, each.op, variable)
             ]
-            kinds = {_extreme_of(op) for op, _ in values}
+            kinds = {extreme_of(op) for op, _ in values}
             if len(kinds) == 1 and (kind := kinds.pop()):
                 rules[key] = kind
             else:
@@ -212,7 +213,7 @@ class PartCall:
             each.op
             for each in step.decisions
             if any(map(meets, each.has, each.decision.wants))
-            or (each.decision.meets and not (of_state and _is_kept_extreme(each.op)))
+            or (each.decision.meets and not (of_state and is_kept_extreme(each.op)))
         ]
         met += [
             tensor.op
@@ -220,7 +221,7 @@ class PartCall:
             if meets(has := step.facts.layout(tensor), want)
             or (isinstance(want, Rows) and has != want)
         ]
-        met += _read_again(step)
+        met += read_again(step)
         shown = _ancestors(tensor.op for tensor, _ in step.returned)
         mixing = next((op for op in met if op.name in shown), None)
         if mixing is not None:
@@ -251,7 +252,7 @@ class PartCall:
             each.op
             for each in self._step.decisions
             if each.op.type == "AssignVariableOp"
-            and any(_holds(self._step, each.op, variable) for variable in variables)
+            and any(assigns(self._step, each.op, variable) for variable in variables)
         ]
         needed = _ancestors(changes)
         decisions = [each for each in self._step.decisions if each.op.name in needed]
@@ -285,65 +286,6 @@ def _spec_of(graph: Graph, number: int, value: tf.Tensor | None) -> tf.TensorSpe
         return spec
     shape = value.shape.merge_with(spec.shape)
     return tf.TensorSpec([None, *shape[1:]], value.dtype)
-
-
-def _assigned(traced: Any, variables: Iterable[keras.Variable]) -> dict[int, keras.Variable]:
-    """The variables that a function assigns, by id."""
-    held = {id(tensor_of(v).handle): v for v in variables}
-    found = {}
-    for value, own in captured(traced.graph):
-        if id(value) in held and any(op.type.startswith("Assign") for op in own.consumers()):
-            found[id(held[id(value)])] = held[id(value)]
-    return found
-
-
-def _holds(step: Followed, op: tf.Operation, variable: keras.Variable) -> bool:
-    """Whether an op assigns a variable."""
-    handle = tensor_of(variable).handle
-    return any(
-        value is handle and own is op.inputs[0] for value, own in captured(step.traced.graph)
-    )
-
-
-def _before(tensor: tf.Tensor) -> tf.Operation:
-    while tensor.op.type in _PASSED:
-        tensor = tensor.op.inputs[0]
-    return tensor.op
-
-
-def _extreme_of(op: tf.Operation) -> str:
-    """Whether an assignment keeps the largest or smallest number that there has been; empty: it
-    does not."""
-    made = _before(op.inputs[1])
-    if made.type not in _EXTREMES:
-        return ""
-    reduction, kind = _EXTREMES[made.type]
-    kinds = {each.type for each in map(_before, made.inputs)}
-    return kind if kinds == {"ReadVariableOp", reduction} else ""
-
-
-def _is_kept_extreme(op: tf.Operation) -> bool:
-    """Whether nothing but a variable that keeps extremes is given what an op makes."""
-    left = [consumer for tensor in op.outputs for consumer in tensor.consumers()]
-    while left:
-        each = left.pop()
-        if each.type in _PASSED or each.type in _EXTREMES:
-            left += [consumer for tensor in each.outputs for consumer in tensor.consumers()]
-        elif each.type != "AssignVariableOp" or not _extreme_of(each):
-            return False
-    return True
-
-
-def _read_again(step: Followed) -> list[tf.Operation]:
-    """Reads of variables after they have been assigned, which give a part of what they hold."""
-    written_to: set[str] = set()
-    found = []
-    for each in step.decisions:
-        if each.op.type == "ReadVariableOp" and each.op.inputs[0].name in written_to:
-            found.append(each.op)
-        if each.op.type == "AssignVariableOp" and each.has[0] == LATER:
-            written_to.add(each.op.inputs[0].name)
-    return found
 
 
 def _ancestors(operations: Iterable[tf.Operation]) -> set[str]:
