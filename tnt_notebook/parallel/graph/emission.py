@@ -336,13 +336,12 @@ class Emission:
 
     def _gathered(self, value: tf.Tensor, rows: Rows, tensor: tf.Tensor) -> tf.Tensor:
         """Of all ranks' samples the whole value."""
-        value = self.without_borrowed(value, rows)
         if _are_consecutive(rows):
-            return self._meeting.gathered(value)
+            return self._meeting.gathered(self.without_borrowed(value, rows))
         split, back = self._split(value, rows)
         rank = len(self.facts.shape(tensor) or []) + 2
         order = [rows.dim + 1, *(i for i in range(rank) if i != rows.dim + 1)]
-        gathered = self._meeting.gathered(tf.transpose(split, order))
+        gathered = self._meeting.gathered(tf.transpose(split, order)[: self.here.rows])
         whole = tf.transpose(gathered, sorted(range(rank), key=order.__getitem__))
         return tf.reshape(whole, back(self.here.total))
 

@@ -10,7 +10,7 @@ all samples. Xu et al. ("GSPMD: General and Scalable Parallelization for ML Comp
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -131,7 +131,7 @@ def followed(
         traced: a concrete function, traced with sizes of batches left open.
         layouts: what ranks have of its arguments, flattened.
         several: the arguments that have more than one row for each sample, by place; how many is
-            the size of a value by the name of :func:`_rows_of`.
+            the size of a value by the name of :func:`rows_of`.
         later: variables that become the sum of what ranks assign, when the step has ended.
         divides_parts: see :class:`~.node.Facts`.
         kept: variables of which each rank keeps a part.
@@ -225,6 +225,17 @@ def run_together(
 def rows_of(argument: tf.Tensor) -> str:
     """The name of a value that has as many rows as an argument has for each sample."""
     return f"{argument.name}/rows"
+
+
+def ancestors(operations: Iterable[tf.Operation]) -> set[str]:
+    """The names of ops, and of those whose values they are computed from."""
+    found, left = set[str](), list(operations)
+    while left:
+        op = left.pop()
+        if op.name not in found:
+            found.add(op.name)
+            left += [tensor.op for tensor in op.inputs]
+    return found
 
 
 def _needed(graph: Any) -> list[tf.Operation]:

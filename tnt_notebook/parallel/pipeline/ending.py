@@ -30,7 +30,14 @@ from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.keras.tensorflow import made_while_tracing
 from tnt_notebook.parallel.graph.emission import Here, conversions
 from tnt_notebook.parallel.graph.layouts import PART, SAME, Rows
-from tnt_notebook.parallel.graph.step import Followed, Together, followed, gathered, written
+from tnt_notebook.parallel.graph.step import (
+    Followed,
+    Together,
+    ancestors,
+    followed,
+    gathered,
+    written,
+)
 from tnt_notebook.parallel.together import spec_of
 from tnt_notebook.plan.schedule import Action
 
@@ -168,12 +175,7 @@ class Ending:
         return [tf.reshape(tf.cast(value, tf.float64), [-1]) for value in found]
 
     def _needed_for_known(self) -> list[Any]:
-        needed, left = set[str](), [tensor.op for tensor in self.known]
-        while left:
-            op = left.pop()
-            if op.name not in needed:
-                needed.add(op.name)
-                left += [tensor.op for tensor in op.inputs]
+        needed = ancestors(tensor.op for tensor in self.known)
         return [each for each in self._step.decisions if each.op.name in needed]
 
     def of_part(

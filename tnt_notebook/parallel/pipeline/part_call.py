@@ -32,7 +32,7 @@ from tnt_notebook.parallel.combine import RULES, known_rules, told_rule
 from tnt_notebook.parallel.graph.counts import ONE
 from tnt_notebook.parallel.graph.layouts import PART, SAME, Layout, Rows, meets
 from tnt_notebook.parallel.graph.marks import of_own_samples
-from tnt_notebook.parallel.graph.step import Followed, followed, rows_of, written
+from tnt_notebook.parallel.graph.step import Followed, ancestors, followed, rows_of, written
 from tnt_notebook.parallel.interpose import recorded_assignments
 from tnt_notebook.parallel.pipeline.assignments import (
     assigned_in,
@@ -168,7 +168,8 @@ class PartCall:
         self._step = self._followed(traced, later.values())
         self.rules = told | self._found(later)
         parts = [v for key, v in later.items() if self.rules[key] == "part"]
-        self._step = self._followed(traced, parts)
+        if len(parts) < len(later):
+            self._step = self._followed(traced, parts)
         self._check(assigned)
 
     def _followed(self, traced: Any, later: Iterable[keras.Variable]) -> Followed:
@@ -222,7 +223,7 @@ class PartCall:
             or (isinstance(want, Rows) and has != want)
         ]
         met += read_again(step)
-        shown = _ancestors(tensor.op for tensor, _ in step.returned)
+        shown = ancestors(tensor.op for tensor, _ in step.returned)
         mixing = next((op for op in met if op.name in shown), None)
         if mixing is not None:
             raise ModelError(
@@ -254,7 +255,7 @@ class PartCall:
             if each.op.type == "AssignVariableOp"
             and any(assigns(self._step, each.op, variable) for variable in variables)
         ]
-        needed = _ancestors(changes)
+        needed = ancestors(changes)
         decisions = [each for each in self._step.decisions if each.op.name in needed]
         written(self._step._replace(decisions=decisions, returned=[]), {}, micro.here, micro)
 
@@ -286,13 +287,3 @@ def _spec_of(graph: Graph, number: int, value: tf.Tensor | None) -> tf.TensorSpe
         return spec
     shape = value.shape.merge_with(spec.shape)
     return tf.TensorSpec([None, *shape[1:]], value.dtype)
-
-
-def _ancestors(operations: Iterable[tf.Operation]) -> set[str]:
-    found, left = set[str](), list(operations)
-    while left:
-        op = left.pop()
-        if op.name not in found:
-            found.add(op.name)
-            left += [tensor.op for tensor in op.inputs]
-    return found
