@@ -294,6 +294,26 @@ def _convolved(choose: random.Random, values: list[Value]) -> Value | None:
     return tf.nn.conv1d(value, kernel, 1, "SAME"), (*shape[:2], 2)
 
 
+def _crossentropy(choose: random.Random, values: list[Value]) -> Value:
+    """Of classes along the last dimension, which may be the samples."""
+    value, shape = _any(choose, values, 2)
+    classes = tf.shape(value)[-1]
+    labels = tf.cast(ops.abs(ops.sum(value, -1)) * 4, tf.int32) % classes
+    if choose.random() < 0.5:
+        made = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, value)
+    else:
+        likely = tf.one_hot(labels, classes, dtype=value.dtype)
+        made = tf.nn.softmax_cross_entropy_with_logits(likely, value)
+    return tf.ensure_shape(made, value.shape[:-1]), shape[:-1]
+
+
+def _likeliest(choose: random.Random, values: list[Value]) -> Value:
+    value, shape = _any(choose, values, 1)
+    axis = choose.randrange(len(shape))
+    found = choose.choice([ops.argmax, ops.argmin])(ops.round(2 * value), axis=axis)
+    return tf.cast(found, tf.float64) / 5, shape[:axis] + shape[axis + 1 :]
+
+
 STEPS_OF: dict[str, Callable[[random.Random, list[Value]], Value | None]] = {
     "sum": _reduced(ops.sum),
     "mean": _reduced(ops.mean),
@@ -332,4 +352,6 @@ STEPS_OF: dict[str, Callable[[random.Random, list[Value]], Value | None]] = {
     "own gradient": _with_own_gradient,
     "part": _part,
     "convolved": _convolved,
+    "crossentropy": _crossentropy,
+    "likeliest": _likeliest,
 }

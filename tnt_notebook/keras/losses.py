@@ -6,27 +6,16 @@ The same from Keras 3.10 to 3.15, where nothing else is said.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 from keras.src.backend.tensorflow import nn
-from keras.src.losses import loss as keras_loss
+from keras.src.trainers import compile_utils
 
 from tnt_notebook.keras.replaced import replaced
-
-
-def reduction_replaced(reduce: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
-    """Inside, losses reduce values by ``reduce``, which gets Keras's function, ``values``,
-    ``sample_weight``, ``mask``, ``reduction`` and ``dtype``."""
-    return replaced(keras_loss, "reduce_weighted_values", reduce)
-
-
-def reduced(values: Any, sample_weight: Any, reduction: str, dtype: Any) -> Any:
-    """The values of a loss as one number."""
-    return keras_loss.reduce_weighted_values(
-        values, sample_weight=sample_weight, mask=None, reduction=reduction, dtype=dtype
-    )
+from tnt_notebook.keras.state import is_of_keras
 
 
 def logits_of(output: Any) -> Any | None:
@@ -37,11 +26,6 @@ def logits_of(output: Any) -> Any | None:
 def set_logits(output: Any, logits: Any) -> None:
     """Says of what a softmax was computed."""
     output._keras_logits = logits
-
-
-def masked_weights(sample_weight: Any, mask: Any, dtype: Any, reduction: str) -> Any:
-    """The weights by whose sum a masked or weighted loss is divided."""
-    return keras_loss.apply_mask(sample_weight, mask, dtype, reduction)
 
 
 def moments_replaced(moments: Callable[..., Any]) -> contextlib.AbstractContextManager[None]:
@@ -101,6 +85,43 @@ def compiled_loss(model: keras.Model) -> Callable[..., Any] | None:
 def compiled_metrics(model: keras.Model) -> keras.Metric | None:
     """The metrics that compile() was given, as one; None without any."""
     return model._compile_metrics
+
+
+def outputs_go_to_compiled(model: keras.Model, own_step: Callable[[Any], Any]) -> bool:
+    """Whether nothing but the losses and metrics of compile() sees what the model returns.
+
+    Args:
+        own_step: the model's ``train_step`` or ``test_step``.
+    """
+    names = ("__call__", "compute_loss", "_compute_loss", "compute_metrics")
+    loss, metrics = model._compile_loss, model._compile_metrics
+    return (
+        is_of_keras(own_step)
+        and all(is_of_keras(getattr(type(model), name)) for name in names)
+        and not any(name in vars(model) for name in names)
+        and model.activity_regularizer is None
+        and loss is not None
+        and bool(loss.built)
+        and (metrics is None or bool(metrics.built))
+    )
+
+
+@contextlib.contextmanager
+def compiled_replaced(loss: Callable[..., Any], metrics: Callable[..., Any]) -> Iterator[None]:
+    """Inside, the loss and the metrics that compile() was given are called by ``loss`` and
+    ``metrics``, which get a function of labels, outputs and weights, and these."""
+
+    def computed(own: Callable[..., Any], one: Any, *given: Any) -> Any:
+        return loss(functools.partial(own, one), *given)
+
+    def counted(own: Callable[..., Any], all_: Any, *given: Any, **named: Any) -> None:
+        metrics(functools.partial(own, all_), *given, **named)
+
+    with (
+        replaced(compile_utils.CompileLoss, "__call__", computed),
+        replaced(compile_utils.CompileMetrics, "update_state", counted),
+    ):
+        yield
 
 
 def loss_tracker(model: keras.Model) -> keras.metrics.Mean:

@@ -12,7 +12,15 @@ from tnt_notebook.keras.copied import mark_of
 from tnt_notebook.parallel.graph import rules  # noqa: F401  (each file puts its rules in the table)
 from tnt_notebook.parallel.graph.counts import numbers
 from tnt_notebook.parallel.graph.inference import inferred
-from tnt_notebook.parallel.graph.layouts import OWN, PART, SAME, SIZE, Layout, Rows
+from tnt_notebook.parallel.graph.layouts import (
+    OWN,
+    PART,
+    SAME,
+    SIZE,
+    Layout,
+    Rows,
+    not_repeated,
+)
 from tnt_notebook.parallel.graph.node import Decision, Facts, Node
 from tnt_notebook.parallel.graph.rules.elements import ALL
 from tnt_notebook.parallel.graph.sizes import depends_on_rows, followed, is_broadcast_known
@@ -67,13 +75,12 @@ def of_function(
     """
     inside = Facts(of_function)
     for own, layout, outer in zip(graph.inputs, layouts, given, strict=True):
-        inside.layouts[own.name] = layout
+        inside.layouts[own.name] = not_repeated(layout)
         if outer is not None:
             if outer.name in facts.numbers:
                 inside.numbers[own.name] = facts.numbers[outer.name]
-            shape = facts.shape(outer)
-            if shape is not None:
-                inside.shapes[own.name] = shape
+            if (sizes := facts.known_sizes(outer)) is not None:
+                inside.sizes[own.name] = sizes
     inputs = {own.op.name for own in graph.inputs}
     operations = [op for op in graph.get_operations() if op.name not in inputs]
     return inside, decided(operations, inside)
@@ -85,9 +92,10 @@ def _decided(op: tf.Operation, facts: Facts) -> Decided:
     counts = {} if is_own else followed(node)
     decision, has_rule = _decision(node, counts, is_own)
     for output, layout in zip(node.outputs, decision.gives, strict=True):
-        facts.layouts[output.name] = layout
-        if not output.shape.is_fully_defined() and (shape := inferred(node, output)) is not None:
-            facts.shapes[output.name] = shape
+        kept = node.type in _KEEP_REPEATED
+        facts.layouts[output.name] = layout if kept else not_repeated(layout)
+        if not output.shape.is_fully_defined() and (sizes := inferred(node, output)) is not None:
+            facts.sizes[output.name] = sizes
     for index, found in {**counts, **decision.numbers}.items():
         facts.numbers[node.outputs[index].name] = found
     return Decided(op, decision, node.has, has_rule)
@@ -142,6 +150,9 @@ _KNOW_OWN = (
     "IdentityN", "TntAllreduce", "TntMove", "AssignVariableOp", "AssignAddVariableOp",
     "AssignSubVariableOp",
 )  # fmt: skip
+
+#: Ops that know of rows that are all alike whether what they give are such rows.
+_KEEP_REPEATED = ALL | {"Fill", "Tile", "BroadcastTo"}
 
 #: Ops that give sizes of what they are given.
 _SIZES = ("Shape", "ShapeN", "Size", "VariableShape")

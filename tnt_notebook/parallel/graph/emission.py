@@ -14,7 +14,6 @@ from tnt_notebook.keras.copied import Copier
 from tnt_notebook.parallel.graph.analysis import Decided
 from tnt_notebook.parallel.graph.counts import ONE, Count
 from tnt_notebook.parallel.graph.layouts import (
-    EMPTY,
     LATER,
     OWN,
     PART,
@@ -23,6 +22,7 @@ from tnt_notebook.parallel.graph.layouts import (
     Layout,
     Listed,
     Rows,
+    is_as,
     meets,
 )
 from tnt_notebook.parallel.graph.node import Facts
@@ -194,7 +194,7 @@ class Emission:
 
     def _is_made(self, tensor: tf.Tensor, want: Layout) -> bool:
         """Whether what an op wants is not what the op before it gives."""
-        return self.facts.layout(tensor) not in (want, EMPTY)
+        return not is_as(self.facts.layout(tensor), want)
 
     def _before(self, op: tf.Operation) -> list[tf.Operation]:
         controls = [each for each in op.control_inputs if each.name in self._waiting]
@@ -250,7 +250,7 @@ class Emission:
     def version(self, tensor: tf.Tensor, want: Layout) -> tf.Tensor:
         """A value as it is wanted."""
         has = self.facts.layout(tensor)
-        if has in (want, EMPTY):
+        if is_as(has, want):
             return self.own(tensor)
         made = self._versions.get((tensor.name, want))
         if made is None:
@@ -329,6 +329,11 @@ class Emission:
             least = -math.inf if which == "max" else math.inf
         of_none = tf.fill(tf.shape(value), tf.constant(least, value.dtype))
         return self._meeting.extreme(tf.where(self.here.rows > 0, value, of_none), which)
+
+    def total(self, value: tf.Tensor) -> tf.Tensor:
+        """The sum of what ranks have made of their samples."""
+        made = self._meeting.sums([self._meeting.part(value, self.here.rows > 0)])[0]
+        return tf.cast(made, value.dtype)
 
     def without_borrowed(self, value: tf.Tensor, rows: Rows) -> tf.Tensor:
         """This rank's rows, none of a borrowed sample."""

@@ -13,7 +13,7 @@ One process computes one value. Ranks have of it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tnt_notebook.parallel.graph.counts import ONE, Count
 
@@ -53,15 +53,22 @@ class Rows:
             ``(o * samples + s) * inner + i`` is of sample ``s``.
         outer: blocks of samples one after another, as a concatenation of batches makes them.
         inner: entries of a sample, as a reshape of (batch, steps) to (batch * steps) makes them.
+        repeated: whether all entries are alike, so that it does not matter in which order they are.
     """
 
     dim: int
     outer: Count = ONE
     inner: Count = ONE
+    repeated: bool = field(default=False, compare=False)
 
     def at(self, dim: int) -> Rows:
         """The same samples along another dimension."""
         return Rows(dim, self.outer, self.inner)
+
+
+def not_repeated(layout: Layout) -> Layout:
+    """The same, if nothing is known of what entries are."""
+    return layout.at(layout.dim) if isinstance(layout, Rows) else layout
 
 
 @dataclass(frozen=True)
@@ -91,9 +98,16 @@ def common(one: Layout, other: Layout) -> Layout:
     return one if other == SAME else SAME
 
 
+def is_as(has: Layout, wanted: Layout) -> bool:
+    """Whether what a rank has is as it is wanted."""
+    if isinstance(has, Rows) and has.repeated and isinstance(wanted, Rows):
+        return has.dim == wanted.dim
+    return has in (wanted, EMPTY)
+
+
 def meets(has: Layout, wanted: Layout) -> bool:
     """Whether ranks have to tell each other something, so that from one layout the other comes."""
     if isinstance(has, Rows):
-        return has != wanted
+        return not is_as(has, wanted)
     # Of what each has of its own samples, its share of the mean is a part.
     return (has == PART and wanted != PART) or (has == OWN and wanted not in (OWN, PART))

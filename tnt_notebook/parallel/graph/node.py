@@ -48,7 +48,9 @@ class Facts:
         layouts: what ranks have of them.
         numbers: small arrays of whole numbers, each a :class:`Count` or None; of a list those of
             each of its elements.
-        shapes: where TensorFlow knows less: it does not look through gradients of broadcasts.
+        sizes: of dimensions, each a :class:`Count` that has no samples in it, or None: where
+            TensorFlow knows less. It does not look through gradients of broadcasts, and has no name
+            for a size that only a run tells.
         divides_parts: whether parts are not added up before they are divided. Of a number that is
             divided by zero, a part that is zero makes no infinity then.
     """
@@ -60,12 +62,13 @@ class Facts:
         self.key = f"{next(_keys)}|"
         self.layouts: dict[str, Layout] = {}
         self.numbers: dict[str, np.ndarray] = {}
-        self.shapes: dict[str, Shape] = {}
+        self.sizes: dict[str, list[Count | None]] = {}
 
     def shape(self, tensor: tf.Tensor) -> Shape | None:
         """Of what a rank has; None: not even of how many dimensions is known."""
-        if tensor.name in self.shapes:
-            return self.shapes[tensor.name]
+        if tensor.name in self.sizes:
+            sizes = self.sizes[tensor.name]
+            return [size.factor if size and size.is_number else None for size in sizes]
         shape: Shape | None = None if tensor.shape.rank is None else tensor.shape.as_list()
         return shape
 
@@ -77,15 +80,22 @@ class Facts:
         shape = self.shape(tensor)
         if shape is None:
             return None
-        layout = self.layouts[tensor.name]
-        return [
-            _samples_between(layout)
-            if isinstance(layout, Rows) and layout.dim == dim
-            else Count(of=(f"{self.key}{tensor.name}/{dim}",))
-            if size is None
-            else number(size)
-            for dim, size in enumerate(shape)
-        ]
+        layout, named = self.layouts[tensor.name], self.sizes.get(tensor.name, [])
+        found = []
+        for dim, size in enumerate(shape):
+            if isinstance(layout, Rows) and layout.dim == dim:
+                found.append(_samples_between(layout))
+            elif size is not None:
+                found.append(number(size))
+            else:
+                own = named[dim] if named else None
+                found.append(own or Count(of=(f"{self.key}{tensor.name}/{dim}",)))
+        return found
+
+    def known_sizes(self, tensor: tf.Tensor) -> list[Count | None] | None:
+        """The same, without those in which samples count."""
+        dims = self.dims(tensor)
+        return None if dims is None else [None if each.rows else each.bare for each in dims]
 
 
 class Node:

@@ -224,6 +224,15 @@ def _stitch(node: Node) -> Numbers | None:
     return _vector([result.get(i) for i in range(max(result) + 1)]) if result else None
 
 
+def _scattered(node: Node) -> Numbers | None:
+    counts, indices, updates = node.counts(0), node.static(1), node.counts(2)
+    if counts is None or counts.ndim != 1 or indices is None or updates is None:
+        return None
+    result = counts.copy()
+    result[indices] = updates.ravel()
+    return result
+
+
 def _inverted(node: Node) -> Numbers | None:
     order = node.static(0)
     return None if order is None else of_constant(np.argsort(order))
@@ -315,6 +324,7 @@ _RULES: dict[str, Callable[[Node], Any]] = {
     "Range": _range,
     "Fill": _fill,
     "DynamicStitch": _stitch,
+    "TensorScatterUpdate": _scattered,
     "InvertPermutation": _inverted,
     "ConcatOffset": _offsets,
     "BroadcastGradientArgs": _broadcast_axes,

@@ -20,7 +20,7 @@ from tnt_notebook.keras.copied import Copier, captured, kept_alive, taken_along
 from tnt_notebook.parallel.graph.analysis import Decided, decided, of_function
 from tnt_notebook.parallel.graph.counts import Count
 from tnt_notebook.parallel.graph.emission import Emission, Here, Meeting, emitted
-from tnt_notebook.parallel.graph.layouts import LATER, PART, SAME, Layout, Rows
+from tnt_notebook.parallel.graph.layouts import LATER, PART, SAME, Layout, Rows, meets
 from tnt_notebook.parallel.graph.node import Facts
 
 #: Elements up to which sums travel in one message.
@@ -124,6 +124,7 @@ def followed(
     several: Collection[int] = (),
     later: Collection[tf.Variable] = (),
     divides_parts: bool = False,
+    alike: Iterable[Sequence[tuple[int, int]]] = (),
 ) -> Followed:
     """Goes through a traced step.
 
@@ -134,6 +135,7 @@ def followed(
             the size of a value by the name of :func:`rows_of`.
         later: variables that become the sum of what ranks assign, when the step has ended.
         divides_parts: see :class:`~.node.Facts`.
+        alike: dimensions of arguments, each group of one size: places, and dimensions of these.
         kept: variables of which each rank keeps a part.
         returned: how what it returns is wanted.
     """
@@ -147,6 +149,11 @@ def followed(
         if place in several and isinstance(layout, Rows):
             layout = Rows(layout.dim, inner=Count(of=(f"{facts.key}{rows_of(own)}/0",)))
         facts.layouts[own.name] = layout
+    for group in alike:
+        sizes = [facts.known_sizes(inputs[place]) or [] for place, _ in group]
+        for (place, dim), own in zip(group, sizes, strict=True):
+            own[dim] = sizes[0][group[0][1]]
+            facts.sizes[inputs[place].name] = own
     decisions = decided(_needed(graph), facts)
     outputs = [(tensor, returned) for tensor in map(_returned, graph.outputs)]
     return Followed(traced, inputs, facts, decisions, outputs)
@@ -259,7 +266,7 @@ def gathered(decisions: Sequence[Decided]) -> dict[str, int]:
     found: dict[str, int] = {}
     for each in decisions:
         for tensor, has, want in zip(each.op.inputs, each.has, each.decision.wants, strict=True):
-            if isinstance(has, Rows) and has != want:
+            if isinstance(has, Rows) and meets(has, want):
                 shape = tensor.shape.as_list() if tensor.shape.rank else []
                 sizes = [n for i, n in enumerate(shape) if i != has.dim and n]
                 where = each.op.name.split("/")[-2:-1]

@@ -20,9 +20,8 @@ import keras
 from tnt_notebook.keras.graph import set_mask
 from tnt_notebook.parallel.layers import rules  # noqa: F401  it declares those of Keras's layers
 from tnt_notebook.parallel.layers.convert import converted
-from tnt_notebook.parallel.layers.divided import Output
 from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout, splits_of
-from tnt_notebook.parallel.layers.outputs import Outputs
+from tnt_notebook.parallel.layers.outputs import Output, Outputs
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.rule import (
     PARTIAL,

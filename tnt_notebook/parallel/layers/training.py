@@ -19,8 +19,8 @@ from typing import Any
 import keras
 
 from tnt_notebook.comm import channels, ops
-from tnt_notebook.keras.compiled import outputs_go_to_compiled
 from tnt_notebook.keras.graph import functional_of, takes_any_shape
+from tnt_notebook.keras.losses import outputs_go_to_compiled
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.data import InBlocks, Sharded, Share
 from tnt_notebook.parallel.data_parallel import by_all, predicted_by_all, trained_by_all
@@ -86,14 +86,14 @@ class MeshSteps:
     def train_step(self, own_step: Callable[[Any], Any], batch: Any) -> dict[str, Any]:
         """Logs of a batch, after which the model has learnt from it."""
         data, step = self._begin(batch)
-        own_step = self._on_blocks(own_step, batch, training=True)
+        own_step = self._on_blocks(own_step, batch, step, training=True)
         with ops.channels(channels.TRAINING):
             return trained_by_all(self._setting, step, own_step, data)
 
     def test_step(self, own_step: Callable[[Any], Any], batch: Any) -> dict[str, Any]:
         """Logs of a batch."""
         data, step = self._begin(batch)
-        own_step = self._on_blocks(own_step, batch, training=False)
+        own_step = self._on_blocks(own_step, batch, step, training=False)
         with ops.channels(channels.EVALUATION):
             return by_all(self._setting, step, own_step, data)
 
@@ -119,7 +119,7 @@ class MeshSteps:
         )
 
     def _on_blocks(
-        self, own_step: Callable[[Any], Any], batch: Any, training: bool
+        self, own_step: Callable[[Any], Any], batch: Any, step: Step, training: bool
     ) -> Callable[[Any], Any]:
         """A step of the model whose layers compute on blocks, and so do losses and metrics where
         nothing else sees what it returns."""
@@ -129,7 +129,7 @@ class MeshSteps:
             with contextlib.ExitStack() as stack:
                 outputs = None
                 if outputs_go_to_compiled(self._model, own_step):
-                    outputs = Outputs(self._ranks)
+                    outputs = Outputs(self._ranks, step.told)
                     stack.enter_context(taken_in_blocks(outputs))
                 stack.enter_context(self._model_on_blocks(in_blocks, training, outputs))
                 return own_step(batch)

@@ -14,11 +14,12 @@ from tnt_notebook.parallel.graph.rules import (
     sequences,
     shapes,
     slices,
+    softmax,
     states,
     variables,
 )
 
 __all__ = [
     "control", "elements", "exchanges", "images", "indexing", "lists", "marks", "products",
-    "randoms", "reductions", "sequences", "shapes", "slices", "states", "variables",
+    "randoms", "reductions", "sequences", "shapes", "slices", "softmax", "states", "variables",
 ]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tnt_notebook.parallel.graph.counts import is_one
 from tnt_notebook.parallel.graph.layouts import EMPTY, PART, SAME, Layout, Listed, Rows, common
 from tnt_notebook.parallel.graph.node import Decision, Node
@@ -36,21 +38,22 @@ OTHERS = (
 
 #: All that compute element by element.
 ALL = frozenset(
-    (*ADDED, *MULTIPLIED, *DIVIDED, *OTHERS, "Cast", "SelectV2", "ZerosLike", "OnesLike")
+    (*ADDED, *MULTIPLIED, *DIVIDED, *OTHERS, "Cast", "Select", "SelectV2", "ZerosLike", "OnesLike")
 )
 
 
 def aligned(node: Node, rank: int | None = None) -> Rows | None:
     """Where the result has rows, if operands are repeated against each other; None: nowhere, or
-    their dimensions are not known. Of operands that have rows in other places the first counts."""
+    their dimensions are not known. Of operands that have rows in other places the first counts, and
+    none that is the same for each sample."""
     ranks = [node.rank(i) for i in range(len(node.inputs))]
     if len(ranks) == 1 and node.rows:
         return node.rows[0][1]
     if any(each is None for each in ranks):
         return None
     rank = max(each or 0 for each in ranks) if rank is None else rank
-    found = [has.at(rank - (ranks[i] or 0) + has.dim) for i, has in node.rows]
-    return min(found, key=lambda rows: rows.dim, default=None)
+    found = [replace(has, dim=rank - (ranks[i] or 0) + has.dim) for i, has in node.rows]
+    return min(found, key=lambda rows: (rows.repeated, rows.dim), default=None)
 
 
 def operand(node: Node, index: int, result: Rows, rank: int) -> Layout:
@@ -69,7 +72,9 @@ def of_rows(node: Node) -> Decision | None:
         return None
     rank = max(node.rank(i) or 0 for i in range(len(node.inputs)))
     wants = [operand(node, i, result, rank) for i in range(len(node.inputs))]
-    return Decision(wants, node.each(result))
+    with_rows = [has for has, want in zip(node.has, wants, strict=True) if want != SAME]
+    alike = all(isinstance(has, Rows) and has.repeated for has in with_rows)
+    return Decision(wants, node.each(replace(result, repeated=alike)))
 
 
 def _linear(node: Node, summed: bool) -> Decision | None:
@@ -120,8 +125,8 @@ def select(node: Node) -> Decision | None:
         return Decision([SAME, PART, PART], node.each(PART))
     if node.type == "Select" and node.rows and node.rank(0) != node.rank(1):
         # The condition has one entry for each first index of the others.
-        rows = node.rows[0][1]
-        return Decision([rows] * 3, node.each(rows)) if rows.dim == 0 else None
+        rows = node.rows[0][1].at(0)
+        return Decision([rows] * 3, node.each(rows)) if node.rows[0][1].dim == 0 else None
     return _linear(node, False)
 
 

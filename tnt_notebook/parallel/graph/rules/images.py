@@ -20,7 +20,6 @@ _BATCHES = {
     "ResizeArea": (0,), "ScaleAndTranslate": (0,), "ScaleAndTranslateGrad": (0, 1),
     "AdjustContrastv2": (0,), "AdjustHue": (0,), "AdjustSaturation": (0,), "RGBToHSV": (0,),
     "HSVToRGB": (0,), "DecodeRaw": (0,), "Bucketize": (0,),
-    "SparseSoftmaxCrossEntropyWithLogits": (0, 1), "SoftmaxCrossEntropyWithLogits": (0, 1),
     "InTopKV2": (0, 1), "CTCLoss": (),
 }  # fmt: skip
 
@@ -38,7 +37,7 @@ _TOWARDS_FILTERS = (
 
 @rule(*_BATCHES)
 def of_batches(node: Node) -> Decision | None:
-    indices = _BATCHES[node.type]
+    indices = _BATCHES.get(node.type, (0, 1))
     rows = [has for i, has in node.rows if i in indices]
     if not rows or any(has.dim != 0 for has in rows):
         return None

@@ -12,8 +12,8 @@ from tnt_notebook.parallel.graph.node import Decision, Node
 from tnt_notebook.parallel.graph.table import rule
 
 
-def _kept(node: Node, has: Rows, axes: list[int], keep_dims: bool) -> Decision:
-    """Samples are not among what is reduced."""
+def without(node: Node, has: Rows, axes: list[int], keep_dims: bool) -> Decision:
+    """Of an op that reduces dimensions which have no samples."""
     gone = 0 if keep_dims else sum(axis < has.dim for axis in axes)
     return Decision([has, SAME], [has.at(has.dim - gone)])
 
@@ -27,7 +27,7 @@ def summed(node: Node) -> Decision | None:
         return None
     if has.dim in axes:
         return Decision([has, SAME], [PART])
-    return _kept(node, has, axes, node.attr("keep_dims"))
+    return without(node, has, axes, node.attr("keep_dims"))
 
 
 @rule("Mean")
@@ -39,7 +39,7 @@ def mean(node: Node) -> Decision | None:
         return None
     keep_dims = node.attr("keep_dims")
     if has.dim not in axes:
-        return _kept(node, has, axes, keep_dims)
+        return without(node, has, axes, keep_dims)
     dims = node.dims(0)
     count = product(dims[axis] for axis in axes) if dims else None
     if count is None:
@@ -60,7 +60,7 @@ def extreme(node: Node) -> Decision | None:
         return None
     keep_dims = node.attr("keep_dims")
     if has.dim not in axes:
-        return _kept(node, has, axes, keep_dims)
+        return without(node, has, axes, keep_dims)
     dtype = node.inputs[0].dtype
     largest = node.type in ("Max", "Any")
     if dtype != tf.bool and not (dtype.is_floating or dtype in (tf.int32, tf.int64)):
@@ -81,7 +81,7 @@ def extreme(node: Node) -> Decision | None:
 def multiplied(node: Node) -> Decision | None:
     has, axes = node.has[0], node.axes(1, of=0)
     if isinstance(has, Rows) and axes is not None and has.dim not in axes:
-        return _kept(node, has, axes, node.attr("keep_dims"))
+        return without(node, has, axes, node.attr("keep_dims"))
     return None
 
 
@@ -91,17 +91,9 @@ def half_of_squares(node: Node) -> Decision | None:
     return Decision([has], [PART]) if isinstance(has, Rows) else None
 
 
-@rule("ArgMax", "ArgMin")
-def index_of_extreme(node: Node) -> Decision | None:
-    has, axes = node.has[0], node.axes(1, of=0)
-    if not isinstance(has, Rows) or axes is None or has.dim in axes:
-        return None
-    return _kept(node, has, axes, False)
-
-
 @rule("EuclideanNorm")
 def norm(node: Node) -> Decision | None:
     has, axes = node.has[0], node.axes(1, of=0)
     if isinstance(has, Rows) and axes is not None and has.dim not in axes:
-        return _kept(node, has, axes, node.attr("keep_dims"))
+        return without(node, has, axes, node.attr("keep_dims"))
     return None

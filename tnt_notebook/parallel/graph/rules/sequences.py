@@ -41,7 +41,7 @@ def _last(node: Node, count: int, linear: bool = False) -> Decision | None:
     return _apart_from(node, dims, linear)
 
 
-@rule("Softmax", "LogSoftmax", "TopKV2", "TopK", "InTopK")
+@rule("TopKV2", "TopK", "InTopK")
 def along_the_last(node: Node) -> Decision | None:
     return _last(node, 1)
 

@@ -71,7 +71,7 @@ def reshape(node: Node) -> Decision | None:
         # As far as tracing has told.
         wanted: list[Count | None] = [None if size is None else number(size) for size in sizes]
     else:
-        wanted = _resolved(shape.tolist(), dims)
+        wanted = resolved(shape.tolist(), dims)
     place = _place(dims, has, wanted)
     if place is None:
         return None
@@ -94,10 +94,10 @@ def _samples(place: _Place) -> Count:
     return size
 
 
-def _resolved(shape: list[Count | None], dims: Sequence[Count]) -> list[Count | None]:
+def resolved(shape: list[Count | None], dims: Sequence[Count] | None) -> list[Count | None]:
     """A shape without the -1 that stands for what is left."""
     open_ = [i for i, size in enumerate(shape) if size is not None and size.factor < 0]
-    if len(open_) != 1:
+    if len(open_) != 1 or dims is None:
         return shape
     rest = product([size for i, size in enumerate(shape) if i != open_[0]])
     whole = product(dims)
@@ -280,11 +280,11 @@ def _repeated(
     if count is None or count.rows != 1 or (dim >= new and not is_one(dims[dim - new])):
         return None
     entries = count.bare.over(Count(rows=1))
-    outer = count.before or (ONE if is_one(entries) else None)
-    inner = entries.over(outer) if entries is not None and outer is not None else None
-    if outer is None or inner is None:
+    outer = count.before or ONE
+    inner = entries.over(outer) if entries is not None else None
+    if inner is None:
         return None
-    return Decision([SAME, SIZE], [Rows(dim, outer, inner)])
+    return Decision([SAME, SIZE], [Rows(dim, outer, inner, repeated=True)])
 
 
 @rule("Fill")
