@@ -7,7 +7,8 @@ same from Keras 3.10 to 3.15.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -115,3 +116,70 @@ class Block:
 def _assign(variable: tf.Variable, value: tf.Tensor) -> None:
     """Without a look at the shape that was there."""
     tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
+
+
+class TensorLike(tf.__internal__.types.Tensor):
+    """What TensorFlow and Keras take for a tensor, which ``made()`` makes where they look at it."""
+
+    def __init__(self, shape: tf.TensorShape, dtype: tf.DType) -> None:
+        self._shape, self._dtype = shape, dtype
+
+    def made(self) -> tf.Tensor:
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        return self._shape
+
+    @property
+    def dtype(self) -> tf.DType:
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._shape.rank
+
+    def get_shape(self) -> tf.TensorShape:
+        return self._shape
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> tf.Tensor:
+        return tf.convert_to_tensor(self.made(), dtype, name=name)
+
+
+def _overloaded(name: str) -> Any:
+    def operator(self: TensorLike, *operands: Any) -> Any:
+        return getattr(tf.convert_to_tensor(self), name)(*operands)
+
+    return operator
+
+
+for _name in tf.Tensor.OVERLOADABLE_OPERATORS:
+    setattr(TensorLike, _name, _overloaded(_name))
+
+
+class Shown:
+    """Variables that show others what they do not have.
+
+    Args:
+        values: what they show, and of which shape.
+    """
+
+    def __init__(self, values: Sequence[tuple[keras.Variable, Any, tuple[int, ...]]]) -> None:
+        self._other, self._is_on = values, False
+
+    @contextlib.contextmanager
+    def turned(self, on: bool) -> Iterator[None]:
+        """Inside, they show it, or they do not."""
+        was_on = self._is_on
+        self._turn(on)
+        try:
+            yield
+        finally:
+            self._turn(was_on)
+
+    def _turn(self, on: bool) -> None:
+        if on != self._is_on:
+            own = [(v, v._value, v._shape) for v, _, _ in self._other]
+            for variable, value, shape in self._other:
+                variable._value, variable._shape = value, shape
+            self._other, self._is_on = own, on

@@ -26,7 +26,7 @@ from tnt_notebook.keras.optimizers import classes_with_own_apply, trained_by
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.exchange import Applied, Apply
 from tnt_notebook.parallel.graph.marks import for_exchange, of_own_samples
-from tnt_notebook.parallel.step import Step
+from tnt_notebook.parallel.step import Step, Within
 from tnt_notebook.parallel.timed import timed
 
 #: Any odd number far from the seeds people choose: the streams of two ranks must not meet.
@@ -102,12 +102,26 @@ def _exchange_first(
 ) -> Any:
     if step.applying:  # an optimizer inside another, as in LossScaleOptimizer
         return apply(optimizer, grads, trainable_variables)
-    grads = list(grads)
+    with contextlib.nullcontext() if step.within is None else step.within.at_work():
+        return _exchanged(step, apply, optimizer, list(grads), trainable_variables)
+
+
+def _exchanged(
+    step: Step,
+    apply: Callable[..., Any],
+    optimizer: Any,
+    grads: list[Any],
+    trainable_variables: Any,
+) -> Any:
     variables = trained_by(optimizer) if trainable_variables is None else list(trainable_variables)
     if len(variables) != len(grads):
         return apply(optimizer, grads, trainable_variables)  # which says so
     if step.within is not None:
-        _in_place(step.within, grads, [None if id(v) in step.of_replica else v for v in variables])
+        taken = [v if id(v) in step.of_replica else None for v in variables]
+        _in_place(step.within.block, grads, taken)
+        _in_place(step.within.summed, grads, [
+            None if id(v) in step.of_replica else v for v in variables
+        ])  # fmt: skip
     grads = [for_exchange(g) if step.as_one and g is not None else g for g in grads]
     _in_place(functools.partial(step.exchange.gradients, step.exchanging), grads, variables)
     step.exchanged.extend(variables)
@@ -126,7 +140,7 @@ def _exchange_first(
 
 def _sum_where_taken(
     step: Step,
-    within: Callable[..., list[Any]],
+    within: Within,
     differentiate: Callable[..., Any],
     tape: tf.GradientTape,
     target: Any,
@@ -139,11 +153,13 @@ def _sum_where_taken(
         return differentiate(tape, target, sources, *arguments, **keywords)
     step.differentiating = True
     try:
-        found = differentiate(tape, target, sources, *arguments, **keywords)
+        with within.at_work():
+            found = differentiate(tape, target, sources, *arguments, **keywords)
     finally:
         step.differentiating = False
     gradients, variables = tf.nest.flatten(found), _trained(step, sources)
-    _in_place(within, gradients, variables)
+    _in_place(within.summed, gradients, variables)
+    _in_place(within.whole, gradients, variables)
     step.of_replica |= {id(v) for v in variables if v is not None}
     return tf.nest.pack_sequence_as(found, gradients)
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import keras
 import tensorflow as tf
@@ -21,6 +21,23 @@ from tnt_notebook.parallel.exchange.kept import Kept
 #: The key under which a step returns, beside its logs, [samples of the global batch, the votes,
 #: whether all ranks read the same batch], float64; on one rank the samples alone.
 NEWS = "__tnt_news__"
+
+
+class Within(Protocol):
+    """What ranks with the same samples do with weights and their gradients while a step is traced:
+    they have blocks of them, or add gradients up."""
+
+    def at_work(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, weights are what this rank has of them."""
+
+    def summed(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
+        """Gradients of this rank, added up."""
+
+    def whole(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
+        """Those of blocks, as a step's own code sees them."""
+
+    def block(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
+        """Those of blocks, of what such code made of them."""
 
 
 @dataclass
@@ -43,7 +60,7 @@ class Step:
         weight: by what gradients count, where that is not the rank's part of the batch.
         batch_norm: whose samples statistics of batch norm are of: ``"rank"`` or ``"whole"``.
         told: for which ops it brings samples together, and how many bytes a sample.
-        within: adds up gradients of variables over ranks with the same samples, if there are some.
+        within: what ranks with the same samples do with weights, if there are some.
     """
 
     over: Communicator
@@ -65,7 +82,7 @@ class Step:
     weight: float | None = None
     batch_norm: str = "rank"
     told: dict[str, int] = field(default_factory=dict)
-    within: Callable[[Sequence[Any], Sequence[keras.Variable]], list[Any]] | None = None
+    within: Within | None = None
 
     @property
     def scale(self) -> tf.Tensor:

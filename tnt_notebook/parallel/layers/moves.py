@@ -83,11 +83,11 @@ def gathered(x: tf.Tensor, move: Move) -> tf.Tensor:
     """``fetch`` of everything, for work that all ranks do alike: then all have the same gradient,
     and each keeps that of its block."""
 
-    @tf.custom_gradient
-    def moved(x: tf.Tensor) -> _Differentiated:
-        return _fetched(x, move, move.label), lambda dy: _cut(dy, move.have[move.over.rank])
-
-    return moved(x)
+    return _in_turn(
+        x,
+        lambda x: _fetched(x, move, move.label),
+        lambda dy: _cut(dy, move.have[move.over.rank]),
+    )
 
 
 def sliced(x: tf.Tensor, move: Move) -> tf.Tensor:
@@ -122,11 +122,7 @@ def shared(x: tf.Tensor, over: Communicator, label: str) -> tf.Tensor:
 def total(x: tf.Tensor, over: Communicator, label: str) -> tf.Tensor:
     """The sum of what ranks have, for work that all do alike."""
 
-    @tf.custom_gradient
-    def summed(x: tf.Tensor) -> _Differentiated:
-        return _sum(x, over, label), tf.identity
-
-    return summed(x)
+    return _in_turn(x, lambda x: _sum(x, over, label), tf.identity)
 
 
 def _there_and_back(
@@ -142,9 +138,23 @@ def _there_and_back(
     def moved(x: tf.Tensor) -> _Differentiated:
         def differentiated(dy: tf.Tensor) -> tf.Tensor:
             with gradient.used():
-                return back(dy)
+                return _in_turn(dy, back, there)
 
         return there(x), differentiated
+
+    return moved(x)
+
+
+def _in_turn(
+    x: tf.Tensor,
+    there: Callable[[tf.Tensor], tf.Tensor],
+    back: Callable[[tf.Tensor], tf.Tensor],
+) -> tf.Tensor:
+    """Applies one of two functions of which each is the other's gradient."""
+
+    @tf.custom_gradient
+    def moved(x: tf.Tensor) -> _Differentiated:
+        return there(x), lambda dy: _in_turn(dy, back, there)
 
     return moved(x)
 

@@ -71,6 +71,12 @@ class Outputs:
         self._known[id(output.block)] = output
         return output.block
 
+    def whole(self, y_pred: Any) -> Any:
+        """The same, gathered."""
+        return keras.tree.map_structure(
+            lambda leaf: self._known[id(leaf)].whole() if id(leaf) in self._known else leaf, y_pred
+        )
+
     def of(self, leaves: Sequence[Any]) -> list[Output | None]:
         """What is known of outputs; None of those that are whole."""
         return [self._known.get(id(leaf)) for leaf in leaves]
@@ -98,6 +104,9 @@ def _loss(
             loss = call.run(compute, tensors)
         return [loss, *tape.gradient(loss, taken, unconnected_gradients="zero")]
 
+    traced = call.traced(run)
+    if traced.graph.trainable_variables:  # the loss looks at weights, and has gradients to these
+        return compute(y, outputs.whole(y_pred), sample_weight)
     floating = [i for i in range(call.count) if call.tensors[i].dtype.is_floating]
     gives = [None, *floating]
 
@@ -106,7 +115,7 @@ def _loss(
         tensors = list(call.tensors)
         for i, tensor in zip(floating, taken, strict=True):
             tensors[i] = tensor
-        loss, *gradients = call.together(run, tensors, gives)
+        loss, *gradients = call.together(traced, tensors, gives)
 
         def gradient(upstream: tf.Tensor) -> list[tf.Tensor]:
             return [each * tf.cast(upstream, each.dtype) for each in gradients]
@@ -129,7 +138,7 @@ def _count(
         call.run(compute, tensors)
         return []
 
-    call.together(run, call.tensors, [])
+    call.together(call.traced(run), call.tensors, [])
 
 
 @dataclass(frozen=True)
@@ -167,8 +176,17 @@ class _Call:
         )
         return compute(y, keras.tree.pack_sequence_as(y_pred, again), sample_weight)
 
+    def traced(self, function: _Function, passed: int = 0) -> Any:
+        """A function of such tensors, for any rows along the axes that are not passed."""
+        axes = [*self.sizes][passed:]
+        specs = [
+            _spec_of(tensor, [dims[axis] for axis in axes if axis in dims])
+            for tensor, dims in zip(self.tensors, self.splits, strict=True)
+        ]
+        return tf.function(function, autograph=False).get_concrete_function(*specs)
+
     def together(
-        self, function: _Function, tensors: Sequence[tf.Tensor], gives: Sequence[int | None]
+        self, traced: Any, tensors: Sequence[tf.Tensor], gives: Sequence[int | None]
     ) -> list[tf.Tensor]:
         """What a function makes of whole tensors.
 
@@ -176,14 +194,10 @@ class _Call:
             gives: for each that it returns, which tensor's layout it has; None: all have the same.
         """
         axes = [*self.sizes]
-        for i in range(len(axes)):
-            specs = [
-                _spec_of(tensor, [dims[a] for a in axes[i:] if a in dims])
-                for tensor, dims in zip(tensors, self.splits, strict=True)
-            ]
-            traced = tf.function(function, autograph=False).get_concrete_function(*specs)
-            function = functools.partial(self._along, axes[i:], traced, gives)
-        return function(*tensors)
+        for passed in range(1, len(axes)):
+            function = functools.partial(self._along, axes[passed - 1 :], traced, gives)
+            traced = self.traced(function, passed)
+        return self._along(axes[-1:], traced, gives, *tensors)
 
     def _along(
         self, axes: Sequence[str], traced: Any, gives: Sequence[int | None], *tensors: tf.Tensor

@@ -115,7 +115,7 @@ class MeshSteps:
             data = data.batch
         step = self._setting.step(self._model, Share(*share))
         return data, replace(
-            step, over=self._data, exchange=self.weights.exchange, within=self.weights.summed_within
+            step, over=self._data, exchange=self.weights.exchange, within=self.weights
         )
 
     def _on_blocks(
@@ -149,7 +149,8 @@ class MeshSteps:
                 return own(called, inputs, training=training, mask=mask)
             values = standardized(graph, inputs)
             layouts = layouts_within(program, self._ranks, values) if in_blocks else {}
-            return program.run(values, self._ranks, bool(training), by_rank, outputs, layouts)
+            with self.weights.at_work():
+                return program.run(values, self._ranks, bool(training), by_rank, outputs, layouts)
 
         with contextlib.ExitStack() as stack:
             if program.ways:
@@ -160,4 +161,5 @@ class MeshSteps:
             if training:
                 trained = model.trainable_variables
                 stack.enter_context(self.weights.seen_as_a_whole(trained))
+            stack.enter_context(self.weights.blocks.seen_whole())
             yield

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tnt_notebook.comm import Communicator, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.absent import create, waits_for_value
-from tnt_notebook.keras.blocks import Block
+from tnt_notebook.keras.blocks import Block, Shown
 from tnt_notebook.keras.losses import weight_losses_replaced
 from tnt_notebook.keras.optimizers import clip_norms_replaced, with_inner
 from tnt_notebook.parallel import agreement
@@ -25,6 +25,7 @@ from tnt_notebook.parallel.layers.boxes import blocks
 from tnt_notebook.parallel.layers.moves import total
 from tnt_notebook.parallel.layers.program import WeightLayout
 from tnt_notebook.parallel.layers.ranks import MeshRanks
+from tnt_notebook.parallel.layers.whole import Whole, WholeVariable, bringing
 from tnt_notebook.parallel.model_state import optimizers_of
 from tnt_notebook.plan.mesh import STAGE, Mesh
 
@@ -59,6 +60,7 @@ class WeightBlocks:
         self._refuse_optimizers()
         self._blocks: dict[int, Block] = {} if before is None else before._blocks
         self._in_blocks = False
+        self._shown = Shown([])
 
     def layout_of(self, variable: keras.Variable) -> WeightLayout:
         """Of a weight, or of what an optimizer keeps of one."""
@@ -225,6 +227,56 @@ class WeightBlocks:
         squares = {id(v): functools.partial(square_of_whole, n) for n, v in enumerate(cut)}
         return clip_norms_replaced(squares, variables) if cut else contextlib.nullcontext()
 
+    @contextlib.contextmanager
+    def seen_whole(self) -> Iterator[None]:
+        """Inside, weights are whole for those who look at them: see :mod:`.whole`."""
+        before, self._shown = self._shown, Shown([*self._wholes()])
+        try:
+            with self._shown.turned(True):
+                yield
+        finally:
+            self._shown = before
+
+    def at_work(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, they are the blocks that this rank has: for layers and optimizers."""
+        return self._shown.turned(False)
+
+    def whole_of(self, variable: keras.Variable, block: Any) -> Any:
+        """Of what is cut as a variable the whole, for those who look at it."""
+        layout = self.layout_of(variable)
+        if not layout.splits:
+            return block
+        shape, bring = self._bringing(variable, f"the gradient of {variable.path}")
+        return Whole(block, shape, bring)
+
+    def block_of(self, variable: keras.Variable, whole: Any) -> Any:
+        """This rank's block of such a whole, or of what was made of it."""
+        layout = self.layout_of(variable)
+        if not layout.splits:
+            return whole
+        if isinstance(whole, Whole):
+            return whole.block
+        return tf.convert_to_tensor(whole)[self._blocks[id(variable)].index]
+
+    def _wholes(self) -> Iterator[tuple[keras.Variable, Any, tuple[int, ...]]]:
+        """Of weights that are cut, or for whose gradients ranks add up theirs."""
+        for variable in self._model.variables:
+            layout = self.layout_of(variable)
+            count = self._ranks.mesh.along_all(layout.summed) if variable.trainable else 1
+            if layout.splits or count > 1:
+                shape, bring = self._bringing(variable, variable.path, count)
+                index = self._blocks[id(variable)].index if layout.splits else ()
+                yield variable, WholeVariable(variable.value, shape, bring, index), tuple(shape)
+
+    def _bringing(
+        self, variable: keras.Variable, label: str, count: int = 1
+    ) -> tuple[tf.TensorShape, Callable[[tf.Tensor], tf.Tensor]]:
+        """The shape of the whole, and what makes it of a block."""
+        layout, block = self.layout_of(variable), self._blocks.get(id(variable))
+        shape = variable.shape if block is None else block.whole_shape
+        index = () if block is None else block.index
+        return tf.TensorShape(shape), bringing(layout, index, self._ranks, label, count)
+
     def regularized_as_a_whole(self) -> contextlib.AbstractContextManager[None]:
         """Inside, regularizers count each number of a weight once, however many ranks have it."""
 
@@ -232,7 +284,8 @@ class WeightBlocks:
             layout = self.layout_of(variable)
             cutting = set(layout.axes.values())
             once = self._ranks.mesh.along_all(layout.summed)
-            loss = regularizer(_with_gradient_over(variable, once))
+            with self.at_work():
+                loss = regularizer(_with_gradient_over(variable, once))
             if not cutting:
                 return loss
             return total(loss, self._ranks.group(cutting), f"regularization of {variable.path}")

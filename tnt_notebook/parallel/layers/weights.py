@@ -80,9 +80,16 @@ class MeshWeights:
         with ops.channels(channels.GRADIENTS.part(0, 8)):
             yield self._ranks.group([DATA]), [*range(len(variables))], False
 
-    def summed_within(
-        self, gradients: Sequence[Any], variables: Sequence[keras.Variable]
-    ) -> list[Any]:
+    def at_work(self) -> contextlib.AbstractContextManager[None]:
+        return self.blocks.at_work()
+
+    def whole(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
+        return list(map(self.blocks.whole_of, variables, gradients))
+
+    def block(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
+        return list(map(self.blocks.block_of, variables, gradients))
+
+    def summed(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
         """Gradients of a replica, added up over the axes along which its ranks use the same of a
         weight for different parts of the work."""
         chosen: dict[tuple[str, ...], list[int]] = {}
