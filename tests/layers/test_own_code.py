@@ -1,5 +1,5 @@
-"""Steps that look at weights and gradients which a mesh cuts, or of which its ranks have parts: what
-they compute is what one process computes."""
+"""Steps that look at weights and gradients which a mesh cuts, or of which its ranks have parts:
+what they compute is what one process computes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import tnt_notebook as tnt
-from tests.parallel.outcome import Outcome, compare, train
+from tests.parallel.outcome import Outcome, close, compare, train
 from tests.pipeline.models import numbers
 from tests.support.cases import THOROUGH
 
@@ -89,7 +89,9 @@ class Stepping(keras.Model):
         super().__init__(**given)
         self.seed = seed
         self.averages = [
-            self.add_weight(shape=tuple(w.shape), initializer="zeros", trainable=False, name=f"a{i}")
+            self.add_weight(
+                shape=tuple(w.shape), initializer="zeros", trainable=False, name=f"a{i}"
+            )
             for i, w in enumerate(self.trainable_variables)
         ]
 
@@ -112,7 +114,9 @@ class Stepping(keras.Model):
                 weight.assign(tf.clip_by_value(weight - 0.01 * weight, -0.4, 0.4))
         for average, weight in zip(self.averages, weights, strict=True):
             average.assign(0.9 * average + 0.1 * weight)
-        return logs | {"moved": tf.add_n([tf.norm(w - a) for w, a in zip(weights, self.averages, strict=True)])}
+        return logs | {
+            "moved": tf.add_n([tf.norm(w - a) for w, a in zip(weights, self.averages, strict=True)])
+        }
 
     def _loss(self, choose: random.Random, x: Any, y: Any) -> Any:
         kind = choose.choice(["call", "layers", "penalty"])
@@ -150,35 +154,77 @@ MESHES: dict[str, tuple[Any, ...]] = {
     "weights": (dense, tnt.Mesh(model=2), {"a": COLUMNS, "b": tnt.Split(rows="model")}),
     "weights, unevenly": (dense, tnt.Mesh(model=3), {"a": COLUMNS, "b": COLUMNS}),
     "space": (convolutional, tnt.Mesh(height=2), {"a|b": HEIGHT}),
-    "weights, with replicas": (
-        dense, tnt.Mesh(data=2, model=2), {"a": COLUMNS, "b": tnt.Split(rows="model")},
-    ),
-}  # fmt: skip
-SEEDS = 12 if THOROUGH else 2
+}
+MESHES["weights, with replicas"] = (dense, tnt.Mesh(data=2, model=2), MESHES["weights"][2])
+MESHES["space, with replicas"] = (convolutional, tnt.Mesh(data=2, height=2), {"a|b": HEIGHT})
+SEEDS = 12 if THOROUGH else 1
 
 
-def stepped(name: str, seed: int, distributed: bool) -> Outcome:
-    make, mesh, layouts = MESHES[name]
+def trained(
+    make: Callable[[], keras.Model], optimizer: Callable[[], Any], given: Sequence[Any], on: bool
+) -> Outcome:
+    """In float64, with the mesh and the layouts that are given, or alone."""
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
     try:
 
         def made() -> keras.Model:
-            model = make(seed)
-            model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+            model = make()
+            model.compile(optimizer(), "mse")
             return model
 
-        model = make(seed)
+        model = make()
         x, y = (numbers(11, *shape[1:]) for shape in (model.input_shape, model.output_shape))
         fit = {"x": x, "y": y, "batch_size": 6, "epochs": 2, "validation_data": (x, y)}
-        more = {"mesh": mesh, "layouts": layouts} if distributed else {}
-        return train(made, fit, distributed, more=more)
+        mesh, layouts = given
+        return train(made, fit, on, more={"mesh": mesh, "layouts": layouts})
     finally:
         keras.config.set_floatx("float32")
         keras.config.set_dtype_policy("float32")
+
+
+def stepped(name: str, seed: int, distributed: bool) -> Outcome:
+    make, *given = MESHES[name]
+
+    def optimizer() -> keras.Optimizer:
+        return keras.optimizers.SGD(0.1, momentum=0.9)
+
+    return trained(lambda: make(seed), optimizer, given, distributed)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("name", MESHES)
 def test_steps_see_whole_weights_and_gradients(ranks, name, seed):
     compare(ranks, MESHES[name][1].size, stepped, name, seed, rtol=1e-8, atol=1e-10)
+
+
+class Scaling(keras.optimizers.SGD):
+    """Steps as long as weights are (You et al., "Large Batch Training of Convolutional
+    Networks")."""
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        by = tf.norm(variable) / (tf.norm(tf.convert_to_tensor(gradient)) + 1e-6)
+        super().update_step(tf.convert_to_tensor(gradient) * by, variable, learning_rate)
+
+
+OPTIMIZERS: dict[str, Callable[[], keras.Optimizer]] = {
+    "Lamb": lambda: keras.optimizers.Lamb(0.01, global_clipnorm=0.1, weight_decay=0.01),
+    "Adafactor": lambda: keras.optimizers.Adafactor(0.05, use_ema=True),
+    "of one's own": lambda: Scaling(0.05, momentum=0.9, gradient_accumulation_steps=2),
+}
+
+
+def words() -> keras.Model:
+    x = keras.Input((4,))
+    y = L.Flatten()(L.Embedding(9, 6, name="a")(ops.cast(ops.abs(x) * 4, "int32") % 9))
+    return keras.Model(x, L.Dense(6, name="b")(y))
+
+
+def with_optimizer(name: str, distributed: bool) -> Outcome:
+    return trained(words, OPTIMIZERS[name], MESHES["weights"][1:], distributed)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_that_look_at_whole_weights(ranks, name):
+    ours, theirs = compare(ranks, 2, with_optimizer, name, rtol=1e-8, atol=1e-10)
+    close(ours.optimizer, theirs.optimizer, 1e-8, 1e-10)

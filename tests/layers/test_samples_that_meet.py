@@ -3,11 +3,8 @@ ranks make of it is what one process makes of it."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import pytest
-import tensorflow as tf
 
 import tnt_notebook as tnt
 from tests.parallel.outcome import Outcome, compare, train
@@ -55,37 +52,6 @@ def normed(distributed: bool) -> Outcome:
 
 def test_batch_norm_of_the_whole_batch(ranks):
     compare(ranks, 4, normed, rtol=1e-6, atol=1e-8)
-
-
-class Clipping(keras.Model):
-    """Whose step clips gradients itself."""
-
-    def train_step(self, batch: Any) -> dict[str, Any]:
-        x, y = batch
-        with tf.GradientTape() as tape:
-            loss = self.compute_loss(x, y, self(x, training=True))
-        weights = self.trainable_variables
-        clipped, norm = tf.clip_by_global_norm(tape.gradient(loss, weights), 0.1)
-        self.optimizer.apply(clipped, weights)
-        return {"loss": loss, "norm": norm}
-
-
-def clipping(distributed: bool) -> Outcome:
-    def made() -> keras.Model:
-        inputs = keras.Input((8, 6, 2))
-        y = L.Conv2D(3, 1)(L.Conv2D(4, 3, padding="same", name="conv")(inputs))
-        model = Clipping(inputs, L.GlobalAveragePooling2D()(L.ReLU()(y)))
-        model.compile(keras.optimizers.Adam(0.01), "mse")
-        return model
-
-    fit = {"x": numbers(25, 8, 6, 2), "y": numbers(25, 3, seed=9), "batch_size": 9}
-    layouts = {"conv": tnt.Split(height="height")}
-    more = {"mesh": tnt.Mesh(data=2, height=2), "layouts": layouts} if distributed else {}
-    return train(made, fit, distributed, more=more)
-
-
-def test_a_step_clips_the_gradients_of_all_ranks(ranks):
-    compare(ranks, 4, clipping)
 
 
 #: Which rules and others of these have, too.

@@ -126,7 +126,7 @@ def _exchanged(
     _in_place(functools.partial(step.exchange.gradients, step.exchanging), grads, variables)
     step.exchanged.extend(variables)
     given = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
-    own = Apply(optimizer, apply)
+    own = Apply(optimizer, apply if step.within is None else step.within.applying(apply))
     state = list(optimizer.variables)
     step.applied[id(optimizer)] = Applied(own, [v for _, v in given], state)
     step.applying = True

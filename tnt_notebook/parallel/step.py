@@ -30,6 +30,9 @@ class Within(Protocol):
     def at_work(self) -> contextlib.AbstractContextManager[None]:
         """Inside, weights are what this rank has of them."""
 
+    def applying(self, apply: Callable[..., Any]) -> Callable[..., Any]:
+        """What stands for an optimizer's ``apply``, and is given the gradients of blocks."""
+
     def summed(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
         """Gradients of this rank, added up."""
 

@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, channels, ops
-from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.absent import create, waits_for_value
 from tnt_notebook.keras.blocks import Block, Shown
+from tnt_notebook.keras.initial import Index
 from tnt_notebook.keras.losses import weight_losses_replaced
 from tnt_notebook.keras.optimizers import clip_norms_replaced, with_inner
 from tnt_notebook.parallel import agreement
@@ -25,7 +25,7 @@ from tnt_notebook.parallel.layers.boxes import blocks
 from tnt_notebook.parallel.layers.moves import total
 from tnt_notebook.parallel.layers.program import WeightLayout
 from tnt_notebook.parallel.layers.ranks import MeshRanks
-from tnt_notebook.parallel.layers.whole import Whole, WholeVariable, bringing
+from tnt_notebook.parallel.layers.whole import Whole, WholeVariable, block_of, bringing
 from tnt_notebook.parallel.model_state import optimizers_of
 from tnt_notebook.plan.mesh import STAGE, Mesh
 
@@ -44,9 +44,6 @@ class WeightBlocks:
     Args:
         layouts: of its weights, by id; those of what optimizers keep follow.
         before: whose blocks stay where they are.
-
-    Raises:
-        ModelError: an optimizer needs whole weights, and some are cut.
     """
 
     def __init__(
@@ -57,7 +54,6 @@ class WeightBlocks:
         before: WeightBlocks | None = None,
     ) -> None:
         self._model, self._layouts, self._ranks = model, layouts, ranks
-        self._refuse_optimizers()
         self._blocks: dict[int, Block] = {} if before is None else before._blocks
         self._in_blocks = False
         self._shown = Shown([])
@@ -97,18 +93,14 @@ class WeightBlocks:
         """All variables that are cut."""
         return [block.variable for block, _ in self._cut]
 
-    def _refuse_optimizers(self) -> None:
-        cut = [v.path for v in self._model.trainable_variables if self.layout_of(v).splits]
-        for optimizer in optimizers_of(self._model) if cut else []:
-            for one in with_inner(optimizer):
-                known = getattr(keras.optimizers, type(one).__name__, None) is type(one)
-                if not known or type(one).__name__ not in _ELEMENTWISE:
-                    raise ModelError(
-                        f"The optimizer {type(one).__name__} may look at whole weights, and on "
-                        f"this mesh {cut[0]} is cut. Take one of "
-                        f"{', '.join(sorted(_ELEMENTWISE)[:-2])}, or a mesh whose axes cut space "
-                        "(depth, height, width) and no weights."
-                    )
+    @property
+    def looking_at_whole(self) -> keras.optimizers.Optimizer | None:
+        """The optimizer that may look at more than a number at a time of a weight that is cut;
+        None: there is none."""
+        if not any(self.layout_of(v).splits for v in self._model.trainable_variables):
+            return None
+        every = [one for own in optimizers_of(self._model) for one in with_inner(own)]
+        return next((one for one in every if not _is_elementwise(one)), None)
 
     def part(self, has: Callable[[keras.Variable], bool] = lambda variable: True) -> None:
         """Leaves to each rank its blocks, of what it has. Local; cheap if it is so already."""
@@ -241,41 +233,49 @@ class WeightBlocks:
         """Inside, they are the blocks that this rank has: for layers and optimizers."""
         return self._shown.turned(False)
 
+    def seen_whole_again(self) -> contextlib.AbstractContextManager[None]:
+        """Inside :meth:`at_work`, weights and what optimizers keep are whole after all."""
+        return self._shown.turned(True)
+
     def whole_of(self, variable: keras.Variable, block: Any) -> Any:
-        """Of what is cut as a variable the whole, for those who look at it."""
+        """Of the gradient of a block that of the whole, for those who look at it."""
         layout = self.layout_of(variable)
         if not layout.splits:
             return block
-        shape, bring = self._bringing(variable, f"the gradient of {variable.path}")
-        return Whole(block, shape, bring)
+        shape, index, bring = self._bringing(variable, f"the gradient of {variable.path}")
+        if not isinstance(block, tf.IndexedSlices) or 0 in layout.axes:
+            return Whole(block, shape, index, bring)
+        values = Whole(block.values, tf.TensorShape([None, *shape[1:]]), index, bring)
+        return tf.IndexedSlices(values, block.indices, tf.constant(shape.as_list()))
 
     def block_of(self, variable: keras.Variable, whole: Any) -> Any:
-        """This rank's block of such a whole, or of what was made of it."""
+        """This rank's block of such a gradient, or of what was made of it."""
         layout = self.layout_of(variable)
         if not layout.splits:
             return whole
-        if isinstance(whole, Whole):
-            return whole.block
-        return tf.convert_to_tensor(whole)[self._blocks[id(variable)].index]
+        index = self._blocks[id(variable)].index
+        if not isinstance(whole, tf.IndexedSlices) or 0 in layout.axes:
+            return block_of(whole, index)
+        shape = tf.constant(variable.shape.as_list())
+        return tf.IndexedSlices(block_of(whole.values, index), whole.indices, shape)
 
     def _wholes(self) -> Iterator[tuple[keras.Variable, Any, tuple[int, ...]]]:
         """Of weights that are cut, or for whose gradients ranks add up theirs."""
-        for variable in self._model.variables:
+        for variable in self._variables:
             layout = self.layout_of(variable)
             count = self._ranks.mesh.along_all(layout.summed) if variable.trainable else 1
             if layout.splits or count > 1:
-                shape, bring = self._bringing(variable, variable.path, count)
-                index = self._blocks[id(variable)].index if layout.splits else ()
-                yield variable, WholeVariable(variable.value, shape, bring, index), tuple(shape)
+                shape, index, bring = self._bringing(variable, variable.path, count)
+                yield variable, WholeVariable(variable.value, shape, index, bring), tuple(shape)
 
     def _bringing(
         self, variable: keras.Variable, label: str, count: int = 1
-    ) -> tuple[tf.TensorShape, Callable[[tf.Tensor], tf.Tensor]]:
-        """The shape of the whole, and what makes it of a block."""
+    ) -> tuple[tf.TensorShape, Index, Callable[[tf.Tensor], tf.Tensor]]:
+        """The shape of the whole, what cuts the block out of it, and what makes it of a block."""
         layout, block = self.layout_of(variable), self._blocks.get(id(variable))
         shape = variable.shape if block is None else block.whole_shape
         index = () if block is None else block.index
-        return tf.TensorShape(shape), bringing(layout, index, self._ranks, label, count)
+        return tf.TensorShape(shape), index, bringing(layout, index, self._ranks, label, count)
 
     def regularized_as_a_whole(self) -> contextlib.AbstractContextManager[None]:
         """Inside, regularizers count each number of a weight once, however many ranks have it."""
@@ -291,6 +291,11 @@ class WeightBlocks:
             return total(loss, self._ranks.group(cutting), f"regularization of {variable.path}")
 
         return weight_losses_replaced(loss_of)
+
+
+def _is_elementwise(optimizer: keras.optimizers.Optimizer) -> bool:
+    name = type(optimizer).__name__
+    return name in _ELEMENTWISE and getattr(keras.optimizers, name, None) is type(optimizer)
 
 
 def index_of(shape: Sequence[int], layout: WeightLayout, ranks: MeshRanks) -> tuple[slice, ...]:

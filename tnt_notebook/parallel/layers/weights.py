@@ -6,7 +6,7 @@ replicas.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -80,6 +80,17 @@ class MeshWeights:
         with ops.channels(channels.GRADIENTS.part(0, 8)):
             yield self._ranks.group([DATA]), [*range(len(variables))], False
 
+    def applying(self, apply: Callable[..., Any]) -> Callable[..., Any]:
+        """An optimizer's ``apply`` that is given the gradients of blocks."""
+        if self.blocks.looking_at_whole is None:
+            return apply
+
+        def applied(optimizer: Any, gradients: list[Any], variables: list[keras.Variable]) -> Any:
+            with self.blocks.seen_whole_again():
+                return apply(optimizer, self.whole(gradients, variables), variables)
+
+        return applied
+
     def at_work(self) -> contextlib.AbstractContextManager[None]:
         return self.blocks.at_work()
 
@@ -114,6 +125,9 @@ class MeshWeights:
         """Inside, an optimizer that is given the gradients of blocks clips them by the norm of the
         whole, and leaves a step out if any gradient of any rank is not finite."""
         over, model = self._ranks.over, self._model
+        if self.blocks.looking_at_whole is not None:
+            yield
+            return
         with (
             seen_as_a_whole(over, model.optimizer, variables, self.blocks.counts),
             self.blocks.norms_of_whole(variables),

@@ -17,11 +17,13 @@ import tensorflow as tf
 from tnt_notebook.comm import ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.blocks import TensorLike
+from tnt_notebook.keras.initial import Index
 from tnt_notebook.parallel.layers.program import WeightLayout
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 
-#: What cuts this rank's block out of the whole.
-Index = tuple[slice, ...]
+#: What Keras and TensorFlow ask of a variable that is the same of its block: by the first,
+#: optimizers know the variables that they were built for.
+_OF_BLOCKS = ("_unique_id", "name", "device", "trainable", "graph", "op")
 
 
 class Whole(TensorLike):
@@ -30,17 +32,24 @@ class Whole(TensorLike):
     Args:
         block: a tensor, IndexedSlices or a tf.Variable.
         shape: of the whole.
+        index: cuts the block out of it.
         bring: makes the whole of a tensor that is the block.
     """
 
     def __init__(
-        self, block: Any, shape: tf.TensorShape, bring: Callable[[tf.Tensor], tf.Tensor]
+        self,
+        block: Any,
+        shape: tf.TensorShape,
+        index: Index,
+        bring: Callable[[tf.Tensor], tf.Tensor],
     ) -> None:
         super().__init__(shape, block.dtype)
-        self.block, self._bring = block, bring
+        self.block, self._index, self._bring = block, index, bring
 
     def made(self) -> tf.Tensor:
-        return self._bring(tf.convert_to_tensor(self.block))
+        whole = self._bring(tf.convert_to_tensor(self.block))
+        whole.set_shape(self.shape)
+        return whole
 
 
 class WholeVariable(Whole):
@@ -48,30 +57,46 @@ class WholeVariable(Whole):
 
     _should_act_as_resource_variable = True
 
-    def __init__(
-        self,
-        block: tf.Variable,
-        shape: tf.TensorShape,
-        bring: Callable[[tf.Tensor], tf.Tensor],
-        index: Index,
-    ) -> None:
-        super().__init__(block, shape, bring)
-        self._index = index
-
     @property
     def handle(self) -> tf.Tensor:
         return self.block.handle
 
     def assign(self, value: Any) -> None:
-        self.block.assign(tf.convert_to_tensor(value, self.dtype)[self._index])
+        self.block.assign(block_of(value, self._index))
+
+    def assign_add(self, value: Any) -> None:
+        self.block.assign_add(block_of(value, self._index))
+
+    def assign_sub(self, value: Any) -> None:
+        self.block.assign_sub(block_of(value, self._index))
+
+    def scatter_update(self, slices: tf.IndexedSlices) -> None:
+        self.block.scatter_update(self._rows_of(slices))
+
+    def scatter_add(self, slices: tf.IndexedSlices) -> None:
+        self.block.scatter_add(self._rows_of(slices))
+
+    def scatter_sub(self, slices: tf.IndexedSlices) -> None:
+        self.block.scatter_sub(self._rows_of(slices))
+
+    def _rows_of(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
+        """Slices of the whole, of which there are none where its rows are cut."""
+        return tf.IndexedSlices(block_of(slices.values, self._index), slices.indices)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name in _OF_BLOCKS:
+            return getattr(self.block, name)
+        if name.startswith("_"):
             raise AttributeError(name)
         raise ModelError(
-            f"A step's own code uses {name!r} of the tf.Variable inside {self.block.name}, of which "
-            "each rank has a block: read or assign the keras.Variable."
+            f"A step's own code uses {name!r} of the tf.Variable inside {self.block.name}, of "
+            "which each rank has a block: read or assign the keras.Variable."
         )
+
+
+def block_of(whole: Any, index: Index) -> Any:
+    """This rank's block of a whole that was brought together, or of what was made of one."""
+    return whole.block if isinstance(whole, Whole) else tf.convert_to_tensor(whole)[index]
 
 
 def bringing(

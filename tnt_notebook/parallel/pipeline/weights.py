@@ -62,6 +62,13 @@ class Weights:
     ) -> None:
         self._over, self._model = over, model
         self.blocks = WeightBlocks(model, layouts, ranks)
+        if (optimizer := self.blocks.looking_at_whole) is not None:
+            raise ModelError(
+                f"The optimizer {type(optimizer).__name__} may look at whole weights, and in "
+                f"stages on this mesh {self.blocks.cut_variables[0].path} is cut. Take Adam or "
+                "another that treats each number by itself, a mesh without stages, or one whose "
+                "axes cut space (depth, height, width) and no weights."
+            )
         self.exchange = OverGroups(exchange, self.groups, self.seen_as_a_whole)
         self._stages, self._rank_of, self._ranks = stages, rank_of, ranks
         self._position = ranks.place[STAGE]
