@@ -40,6 +40,7 @@ from tnt_notebook.parallel.pool import Pool
 from tnt_notebook.parallel.step import NEWS, Setting, Votes
 from tnt_notebook.parallel.timed import input_timed
 from tnt_notebook.plan.options import Pipeline
+from tnt_notebook.sizes import size
 from tnt_notebook.telemetry.events import FIRST, PHASES
 
 #: Asked before each step of "fit" or "evaluate": what this rank votes for, 0 or 1 each.
@@ -454,6 +455,10 @@ class DistributedFunctions:
             most = max(told, key=told.__getitem__)
             others = f" and {len(told) - 1} more" if len(told) > 1 else ""
             said.append(f"samples are gathered for {most}{others}, {sum(told.values())} B each")
+        if self.mesh is not None and (brought := self.mesh.weights.blocks.brought):
+            first = next(iter(brought))
+            others = f" and {len(brought) - 1} more" if len(brought) > 1 else ""
+            said.append(f"{first}{others} are made whole ({size(sum(brought.values()))} a step)")
         return "; ".join(filter(None, said))
 
     def _no_step(self) -> ExchangeStep:

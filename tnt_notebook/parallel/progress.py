@@ -126,15 +126,15 @@ class Progress:
         self._recorder.breakdown(parts, step_s)
         sent = None if look.sent is None else look.sent / self._per_execution
         self._recorder.seen(look.step, look.memory, look.energy, look.rate, self._flops, sent)
-        if self._exchange:
-            self._recorder.exchange("; ".join(filter(None, self._about_exchange(sent))))
+        if about := "; ".join(filter(None, self._about_exchange(sent))):
+            self._recorder.exchange(about)
         found = sum(len(row["kinds"]) for row in look.step["rows"]) if look.step else 0
         shown = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found
         self._next_look = time.monotonic() + max(LOOK_S, shown / _BYTES_PER_S)
 
     def _about_exchange(self, sent: float | None) -> Iterator[str]:
         yield self._exchange
-        if sent is not None and self._by_allreduce:
+        if self._exchange and sent is not None and self._by_allreduce:
             whole = size(self._by_allreduce)
             yield (
                 f"each rank sends {size(sent)} a step, and {whole} by allreduce in float32"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -44,6 +45,9 @@ class WeightBlocks:
     Args:
         layouts: of its weights, by id; those of what optimizers keep follow.
         before: whose blocks stay where they are.
+
+    Attributes:
+        brought: what steps bring together, and how many bytes each is.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class WeightBlocks:
         self._blocks: dict[int, Block] = {} if before is None else before._blocks
         self._in_blocks = False
         self._shown = Shown([])
+        self.brought: dict[str, int] = {}
 
     def layout_of(self, variable: keras.Variable) -> WeightLayout:
         """Of a weight, or of what an optimizer keeps of one."""
@@ -275,7 +280,14 @@ class WeightBlocks:
         layout, block = self.layout_of(variable), self._blocks.get(id(variable))
         shape = variable.shape if block is None else block.whole_shape
         index = () if block is None else block.index
-        return tf.TensorShape(shape), index, bringing(layout, index, self._ranks, label, count)
+        bring = bringing(layout, index, self._ranks, label, count)
+
+        def brought(own: tf.Tensor) -> tf.Tensor:
+            if layout.splits:
+                self.brought[label] = math.prod(map(int, shape)) * own.dtype.size
+            return bring(own)
+
+        return tf.TensorShape(shape), index, brought
 
     def regularized_as_a_whole(self) -> contextlib.AbstractContextManager[None]:
         """Inside, regularizers count each number of a weight once, however many ranks have it."""
