@@ -228,3 +228,29 @@ def with_optimizer(name: str, distributed: bool) -> Outcome:
 def test_optimizers_that_look_at_whole_weights(ranks, name):
     ours, theirs = compare(ranks, 2, with_optimizer, name, rtol=1e-8, atol=1e-10)
     close(ours.optimizer, theirs.optimizer, 1e-8, 1e-10)
+
+
+def of_a_weight(distributed: bool) -> Outcome:
+    """A loss that looks at a weight, and has a number for each sample, of outputs in blocks."""
+
+    def made() -> keras.Model:
+        x = keras.Input((6, 5, 3))
+        y = L.Conv2D(4, 3, padding="same", name="a")(x)
+        model = keras.Model(x, L.Conv2D(2, 3, padding="same", name="b")(y))
+        kernel = model.layers[1].kernel
+
+        class OfAWeight(keras.losses.Loss):
+            def call(self, y_true: Any, y_pred: Any) -> Any:
+                off = ops.mean(ops.square(y_true - y_pred), axis=(1, 2, 3))
+                return off * (1 + ops.sum(ops.square(kernel)))
+
+        model.compile(keras.optimizers.SGD(0.01), OfAWeight(reduction=None))
+        return model
+
+    x, y = numbers(11, 6, 5, 3), numbers(11, 6, 5, 2)
+    more = {"mesh": tnt.Mesh(height=2), "layouts": {"a|b": HEIGHT}} if distributed else {}
+    return train(made, {"x": x, "y": y, "batch_size": 6, "epochs": 2}, distributed, more=more)
+
+
+def test_a_loss_that_looks_at_weights(ranks):
+    compare(ranks, 2, of_a_weight)

@@ -30,7 +30,7 @@ TICK_S = 0.05
 INTERRUPT_AFTER_S = 5.0  # a rank raised, and another does not end although it was freed
 FREED_AFTER_S = 1.0  # a person wants an end: who waited has answered by then, the others have not
 TOLD_AFTER_S = 0.5  # a rank died: MPI has told the others by then, if it knows
-GIVE_UP_AFTER_S = 10.0
+GIVE_UP_AFTER_S = 20.0  # on a busy machine, a rank needs some of that to get to its next line
 OUTPUT_WAIT_S = 2.0  # an answer may overtake the last output
 
 
@@ -142,7 +142,7 @@ class Execution:
         Raises:
             RanksDied: a rank of the cluster left meanwhile.
             RanksStuck: a rank raised, or `abort` was called, and others could not be freed within
-                ten seconds.
+                twenty seconds.
             Abandoned: Ctrl-C twice.
             ClusterError: ``timeout`` seconds have passed.
         """

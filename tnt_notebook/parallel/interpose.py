@@ -117,11 +117,10 @@ def _exchanged(
     if len(variables) != len(grads):
         return apply(optimizer, grads, trainable_variables)  # which says so
     if step.within is not None:
-        taken = [v if id(v) in step.of_replica else None for v in variables]
-        _in_place(step.within.block, grads, taken)
-        _in_place(step.within.summed, grads, [
-            None if id(v) in step.of_replica else v for v in variables
-        ])  # fmt: skip
+        own_code = [v if id(v) in step.of_replica else None for v in variables]
+        others = [None if id(v) in step.of_replica else v for v in variables]
+        _in_place(step.within.block, grads, own_code)
+        _in_place(step.within.summed, grads, others)
     grads = [for_exchange(g) if step.as_one and g is not None else g for g in grads]
     _in_place(functools.partial(step.exchange.gradients, step.exchanging), grads, variables)
     step.exchanged.extend(variables)

@@ -105,7 +105,9 @@ def _loss(
         return [loss, *tape.gradient(loss, taken, unconnected_gradients="zero")]
 
     traced = call.traced(run)
-    if traced.graph.trainable_variables:  # the loss looks at weights, and has gradients to these
+    # A loss that looks at weights has gradients to these, one without a reduction has one for each
+    # of its numbers.
+    if traced.graph.trainable_variables or traced.outputs[0].shape.rank != 0:
         return compute(y, outputs.whole(y_pred), sample_weight)
     floating = [i for i in range(call.count) if call.tensors[i].dtype.is_floating]
     gives = [None, *floating]

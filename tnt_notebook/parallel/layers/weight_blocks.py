@@ -62,16 +62,20 @@ class WeightBlocks:
         self._in_blocks = False
         self._shown = Shown([])
         self.brought: dict[str, int] = {}
+        # Of variables that are no weights, which stay alive so that no other gets the id.
+        self._others: dict[int, tuple[keras.Variable, WeightLayout]] = {}
 
     def layout_of(self, variable: keras.Variable) -> WeightLayout:
         """Of a weight, or of what an optimizer keeps of one."""
         own = self._layouts.get(id(variable))
         if own is not None:
             return own
-        about = slot_of(variable, self._model.trainable_variables)
-        if about is None or len(about.shape) != len(variable.shape):
-            return _WHOLE
-        return self._layouts.get(id(about), _WHOLE)
+        if id(variable) not in self._others:
+            about = slot_of(variable, self._model.trainable_variables)
+            alike = about is not None and tuple(about.shape) == tuple(variable.shape)
+            layout = self._layouts.get(id(about), _WHOLE) if alike else _WHOLE
+            self._others[id(variable)] = variable, layout
+        return self._others[id(variable)][1]
 
     @property
     def _variables(self) -> list[keras.Variable]:
@@ -238,14 +242,10 @@ class WeightBlocks:
         """Inside, they are the blocks that this rank has: for layers and optimizers."""
         return self._shown.turned(False)
 
-    def seen_whole_again(self) -> contextlib.AbstractContextManager[None]:
-        """Inside :meth:`at_work`, weights and what optimizers keep are whole after all."""
-        return self._shown.turned(True)
-
     def whole_of(self, variable: keras.Variable, block: Any) -> Any:
         """Of the gradient of a block that of the whole, for those who look at it."""
         layout = self.layout_of(variable)
-        if not layout.splits:
+        if not layout.splits or block is None:
             return block
         shape, index, bring = self._bringing(variable, f"the gradient of {variable.path}")
         if not isinstance(block, tf.IndexedSlices) or 0 in layout.axes:

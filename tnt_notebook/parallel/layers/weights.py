@@ -86,7 +86,7 @@ class MeshWeights:
             return apply
 
         def applied(optimizer: Any, gradients: list[Any], variables: list[keras.Variable]) -> Any:
-            with self.blocks.seen_whole_again():
+            with self.blocks.seen_whole():
                 return apply(optimizer, self.whole(gradients, variables), variables)
 
         return applied
