@@ -254,3 +254,32 @@ def of_a_weight(distributed: bool) -> Outcome:
 
 def test_a_loss_that_looks_at_weights(ranks):
     compare(ranks, 2, of_a_weight)
+
+
+class Private(keras.Model):
+    """Each sample's gradient is clipped by itself (Abadi et al., "Deep Learning with Differential
+    Privacy")."""
+
+    def train_step(self, batch: Any) -> dict[str, Any]:
+        x, y = batch
+        weights = self.trainable_variables
+        with tf.GradientTape() as tape:
+            losses = tf.reduce_mean(tf.square(self(x, training=True) - y), -1)
+        each = tape.jacobian(losses, weights)
+        flat = [tf.reshape(g, (tf.shape(x)[0], -1)) for g in each]
+        by = tf.minimum(tf.constant(1, x.dtype), 0.1 / tf.norm(tf.concat(flat, 1), axis=1))
+        count = tf.cast(tf.shape(x)[0], x.dtype)
+        self.optimizer.apply([tf.einsum("i...,i->...", g, by) / count for g in each], weights)
+        return {"loss": tf.reduce_mean(losses), "clipped": tf.reduce_mean(by)}
+
+
+def private(distributed: bool) -> Outcome:
+    def make() -> keras.Model:
+        x = keras.Input((8,))
+        return Private(x, L.Dense(6, name="b")(L.Dense(9, "tanh", name="a")(x)))
+
+    return trained(make, keras.optimizers.SGD, MESHES["weights"][1:], distributed)
+
+
+def test_gradients_of_each_sample(ranks):
+    compare(ranks, 2, private, rtol=1e-8, atol=1e-10)

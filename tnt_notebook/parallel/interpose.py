@@ -4,7 +4,7 @@
 ``Optimizer.apply``              the gate that all gradients pass: the exchange takes them, and
                                  lets the optimizer apply what it gives
 ``GradientTape.gradient``        on a mesh: ranks of a replica have parts of gradients, which are
-                                 added up where they are taken
+                                 added up where they are taken; ``jacobian`` takes one at a time
 ``Variable.assign``              where ranks train apart, and in Python: recorded
 ``SeedGenerator.next``           where ranks train apart: every rank draws other random numbers
 ``BatchNormalization._moments``  where ranks run a step together, and statistics are by rank: marked
@@ -68,6 +68,8 @@ def gate(step: Step) -> Iterator[None]:
         if step.within is not None:
             where_taken = functools.partial(_sum_where_taken, step, step.within)
             stack.enter_context(replaced(tf.GradientTape, "gradient", where_taken))
+            for name in ("jacobian", "batch_jacobian"):
+                stack.enter_context(replaced(tf.GradientTape, name, _one_after_another))
         yield
 
 
@@ -161,6 +163,19 @@ def _sum_where_taken(
     _in_place(within.whole, gradients, variables)
     step.of_replica |= {id(v) for v in variables if v is not None}
     return tf.nest.pack_sequence_as(found, gradients)
+
+
+def _one_after_another(
+    differentiate: Callable[..., Any],
+    tape: tf.GradientTape,
+    target: Any,
+    sources: Any,
+    unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
+    parallel_iterations: int | None = None,
+    experimental_use_pfor: bool = True,
+) -> Any:
+    """Many gradients, of which each is exchanged as one is: no two can be on their way at once."""
+    return differentiate(tape, target, sources, unconnected_gradients, 1, False)
 
 
 def _trained(step: Step, sources: Any) -> list[keras.Variable | None]:
