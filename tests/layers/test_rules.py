@@ -20,6 +20,10 @@ def attending(layer: keras.Layer) -> Callable[[Any], Any]:
     return lambda x: layer(x, x, use_causal_mask=True)
 
 
+def masked_by_heads(layer: keras.Layer) -> Callable[[Any], Any]:
+    return lambda both: layer(both[0], both[0], attention_mask=both[1])
+
+
 #: Of each family layers, the shapes of what they take, and the ways along one axis of two ranks.
 CASES = {
     "dense": [
@@ -64,11 +68,13 @@ CASES = {
         (lambda: L.EinsumDense("abde,dec->abc", (5, 6), bias_axes="c"), [(5, 4, 3)],
          ["dim 1", "rows", "rows", "columns"]),
         (lambda: attending(L.MultiHeadAttention(4, 3, dropout=0.3, seed=3)), [(5, 6)], ["heads"]),
+        (lambda: masked_by_heads(L.MultiHeadAttention(4, 3)), [(5, 6), (4, 5, 5)], ["heads"]),
         (lambda: attending(L.GroupQueryAttention(3, 8, 4)), [(5, 6)], ["heads"]),
         (lambda: L.Embedding(7, 6), [(5,)], ["columns", "rows", "dim 1"]),
     ],
     "others": [
         (lambda: L.BatchNormalization(), [(8, 7, 4)], [*SPACE_2D, "channels"]),
+        (lambda: L.BatchNormalization(axis=1), [(4, 6)], ["channels", "channels"]),
         (lambda: L.Add(), [(8, 7, 4), (8, 7, 4)], [*SPACE_2D, "channels"]),
         (lambda: L.Multiply(), [(8, 7, 4), (1, 1, 4)], [*SPACE_2D, "channels"]),
         (lambda: L.Concatenate(), [(8, 7, 4), (8, 7, 3)], SPACE_2D),

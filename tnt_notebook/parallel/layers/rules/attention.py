@@ -12,7 +12,9 @@ import tensorflow as tf
 from tnt_notebook.keras.attention import dropout_of, is_gated, projections
 from tnt_notebook.parallel.layers.rule import (
     PARTIAL,
+    Cut,
     Local,
+    Shape,
     Site,
     Way,
     added_once,
@@ -37,7 +39,7 @@ def _run(local: Local) -> list[Any]:
 def _dropout(local: Local, axes: list[str]) -> dict[str, Any]:
     """In the place of the layer that drops scores of heads: that of all heads, as it is."""
     name, dropout = dropout_of(local.layer)
-    heads = getattr(local.layer, "num_query_heads", None) or local.layer.num_heads
+    heads = _heads_of(local.layer)
 
     def dropped(scores: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         if not training:
@@ -60,7 +62,18 @@ def _of_heads(site: Site) -> Iterator[Way]:
         weights[id(one.kernel)] = 1
         if one.bias is not None:
             weights[id(one.bias)] = 0
-    yield Way("heads", [None] * len(site.takes), [PARTIAL], weights)
+    yield Way("heads", [_by_heads(site, shape) for shape in site.takes], [PARTIAL], weights)
+
+
+def _by_heads(site: Site, shape: Shape) -> Cut | None:
+    """How a mask is cut that says something else of each head: it has a dimension more."""
+    is_mask = len(shape) > len(site.takes[0])
+    return Cut(1) if is_mask and shape[1] == _heads_of(site.layer) else None
+
+
+def _heads_of(layer: Any) -> int:
+    """How many heads queries have."""
+    return int(getattr(layer, "num_query_heads", None) or layer.num_heads)
 
 
 @rule(keras.layers.MultiHeadAttention, run=_run)

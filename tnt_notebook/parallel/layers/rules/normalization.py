@@ -18,7 +18,8 @@ from tnt_notebook.parallel.layers.rules.elementwise import cuts
 
 def _run(local: Local) -> list[Any]:
     layer = local.layer
-    axes = [axis for axis, way in local.ways.items() if way.name != "channels"]
+    mean = id(layer.moving_mean)
+    axes = [axis for axis, way in local.ways.items() if way.weights[mean] == SAME]
     if not axes:
         return local.plain()
     moments = _moments_by(_summing(local, axes))
