@@ -31,12 +31,14 @@ def _last(node: Node) -> int | None:
     return None if rank is None else rank - 1
 
 
-def _away(emission: Any, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """How far each class is from the largest of all, and the sum of powers of all."""
+def _powers(emission: Any, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """How far each class is from the largest of all, its power of that, and the sum of all ranks'
+    powers."""
     if logits.dtype in (tf.float16, tf.bfloat16):
         logits = tf.cast(logits, tf.float32)
     away = logits - emission.extreme(tf.reduce_max(logits, -1, keepdims=True), "max")
-    return away, emission.total(tf.reduce_sum(tf.exp(away), -1, keepdims=True))
+    powers = tf.exp(away)
+    return away, powers, emission.total(tf.reduce_sum(powers, -1, keepdims=True))
 
 
 @rule("Softmax", "LogSoftmax")
@@ -46,8 +48,8 @@ def softmax(node: Node) -> Decision | None:
         return along_the_last(node)
 
     def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
-        away, powers = _away(emission, inputs[0])
-        made = away - tf.math.log(powers) if node.type == "LogSoftmax" else tf.exp(away) / powers
+        away, powers, total = _powers(emission, inputs[0])
+        made = away - tf.math.log(total) if node.type == "LogSoftmax" else powers / total
         return [tf.cast(made, inputs[0].dtype)]
 
     return Decision([has], [has], emit, meets=True)
@@ -63,12 +65,12 @@ def crossentropy(node: Node) -> Decision | None:
 
     def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         logits, labels = inputs
-        away, powers = _away(emission, logits)
+        away, powers, total = _powers(emission, logits)
         if is_sparse:
             labels = _as_likelihoods(emission, labels, logits)
         labels = tf.cast(labels, away.dtype)
-        loss = tf.reduce_sum(labels * (tf.math.log(powers) - away), -1)
-        gradient = tf.exp(away) / powers - labels
+        loss = tf.reduce_sum(labels * (tf.math.log(total) - away), -1)
+        gradient = powers / total - labels
         return [tf.cast(loss, logits.dtype), tf.cast(gradient, logits.dtype)]
 
     gives: list[Layout] = [PART, has]
