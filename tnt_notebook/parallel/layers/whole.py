@@ -44,7 +44,7 @@ class Whole(TensorLike):
         bring: Callable[[tf.Tensor], tf.Tensor],
     ) -> None:
         super().__init__(shape, block.dtype)
-        self.block, self._index, self._bring = block, index, bring
+        self.block, self.index, self._bring = block, index, bring
 
     def made(self) -> tf.Tensor:
         whole = self._bring(tf.convert_to_tensor(self.block))
@@ -62,13 +62,13 @@ class WholeVariable(Whole):
         return self.block.handle
 
     def assign(self, value: Any) -> None:
-        self.block.assign(block_of(value, self._index))
+        self.block.assign(block_of(value, self.index))
 
     def assign_add(self, value: Any) -> None:
-        self.block.assign_add(block_of(value, self._index))
+        self.block.assign_add(block_of(value, self.index))
 
     def assign_sub(self, value: Any) -> None:
-        self.block.assign_sub(block_of(value, self._index))
+        self.block.assign_sub(block_of(value, self.index))
 
     def scatter_update(self, slices: tf.IndexedSlices) -> None:
         self.block.scatter_update(self._rows_of(slices))
@@ -81,7 +81,7 @@ class WholeVariable(Whole):
 
     def _rows_of(self, slices: tf.IndexedSlices) -> tf.IndexedSlices:
         """Slices of the whole, of which there are none where its rows are cut."""
-        return tf.IndexedSlices(block_of(slices.values, self._index), slices.indices)
+        return tf.IndexedSlices(block_of(slices.values, self.index), slices.indices)
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_BLOCKS:
@@ -96,7 +96,8 @@ class WholeVariable(Whole):
 
 def block_of(whole: Any, index: Index) -> Any:
     """This rank's block of a whole that was brought together, or of what was made of one."""
-    return whole.block if isinstance(whole, Whole) else tf.convert_to_tensor(whole)[index]
+    is_of_block = isinstance(whole, Whole) and whole.index == index
+    return whole.block if is_of_block else tf.convert_to_tensor(whole)[index]
 
 
 def bringing(
