@@ -119,13 +119,12 @@ def _assign(variable: tf.Variable, value: tf.Tensor) -> None:
 
 
 class TensorLike(tf.__internal__.types.Tensor):
-    """What TensorFlow and Keras take for a tensor, which ``made()`` makes where they look at it."""
+    """What TensorFlow and Keras take for a tensor, which ``make()`` makes where they look at it."""
 
-    def __init__(self, shape: tf.TensorShape, dtype: tf.DType) -> None:
-        self._shape, self._dtype = shape, dtype
-
-    def made(self) -> tf.Tensor:
-        raise NotImplementedError
+    def __init__(
+        self, shape: tf.TensorShape, dtype: tf.DType, make: Callable[[], tf.Tensor]
+    ) -> None:
+        self._shape, self._dtype, self._make = shape, dtype, make
 
     @property
     def shape(self) -> tf.TensorShape:
@@ -143,7 +142,7 @@ class TensorLike(tf.__internal__.types.Tensor):
         return self._shape
 
     def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> tf.Tensor:
-        return tf.convert_to_tensor(self.made(), dtype, name=name)
+        return tf.convert_to_tensor(self._make(), dtype, name=name)
 
 
 def _overloaded(name: str) -> Any:

@@ -15,9 +15,7 @@ from tnt_notebook.parallel.graph.rules.shapes import resolved
 #: Of dimensions.
 Sizes = list[Count | None]
 
-_REDUCED = (
-    "Sum", "Mean", "Max", "Min", "All", "Any", "Prod", "EuclideanNorm",
-)  # fmt: skip
+_REDUCED = ("Sum", "Mean", "Max", "Min", "All", "Any", "Prod", "EuclideanNorm")
 
 
 #: Ops whose last output has the shape of their first input; another one has a number for each row.

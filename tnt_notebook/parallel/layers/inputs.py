@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tnt_notebook.keras.graph import functional_of, places_of_inputs
 from tnt_notebook.parallel.data import Block, Blocks, unpack
-from tnt_notebook.parallel.layers.boxes import Range, blocks
+from tnt_notebook.parallel.layers.boxes import Range
 from tnt_notebook.parallel.layers.layout import Layout
 from tnt_notebook.parallel.layers.program import Program, demand_of, shape_of
 from tnt_notebook.parallel.layers.ranks import MeshRanks
@@ -81,7 +81,7 @@ def _box(layout: Layout, shape: Shape, ranks: MeshRanks) -> tuple[tuple[int, Ran
     for dim, axis in layout.splits:
         size = shape[dim]
         assert size is not None  # or no rule would cut it
-        result.append((dim, blocks(size, ranks.mesh.along(axis))[ranks.place[axis]]))
+        result.append((dim, ranks.rows(size, axis)))
     return tuple(result)
 
 

@@ -86,7 +86,7 @@ def gathered(x: tf.Tensor, move: Move) -> tf.Tensor:
     return _in_turn(
         x,
         lambda x: _fetched(x, move, move.label),
-        lambda dy: _cut(dy, move.have[move.over.rank]),
+        lambda dy: cut(dy, move.have[move.over.rank]),
     )
 
 
@@ -95,14 +95,14 @@ def sliced(x: tf.Tensor, move: Move) -> tf.Tensor:
 
     return _there_and_back(
         x,
-        lambda x: _cut(x, move.have[move.over.rank]),
+        lambda x: cut(x, move.have[move.over.rank]),
         lambda dy: _fetched(dy, move, move.back),
     )
 
 
 def rows_of(x: tf.Tensor, dim: int, rows: Range, size: int, fill: float) -> tf.Tensor:
     """Rows of what is whole, filled beyond its ends."""
-    inside = _cut(x, {dim: common(rows, (0, size))})
+    inside = cut(x, {dim: common(rows, (0, size))})
     return padded(inside, {dim: beyond(rows, size)}, fill)
 
 
@@ -175,7 +175,8 @@ def _deposited(dy: tf.Tensor, move: Move, label: str) -> tf.Tensor:
     return ops.move(dy, pieces, move.need[rank], move.have[rank], 0.0, label, move.over)
 
 
-def _cut(x: tf.Tensor, box: Box) -> tf.Tensor:
+def cut(x: tf.Tensor, box: Box) -> tf.Tensor:
+    """Some rows of what is whole."""
     index = [slice(None)] * len(x.shape)
     for dim, (begin, end) in box.items():
         index[dim] = slice(begin, end)

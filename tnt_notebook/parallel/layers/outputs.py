@@ -30,8 +30,8 @@ from tnt_notebook.parallel.graph import layouts
 from tnt_notebook.parallel.graph.emission import Here
 from tnt_notebook.parallel.graph.layouts import SAME, Rows
 from tnt_notebook.parallel.graph.step import Together, followed, gathered, written
-from tnt_notebook.parallel.layers.boxes import blocks
 from tnt_notebook.parallel.layers.layout import Layout
+from tnt_notebook.parallel.layers.moves import cut
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 
 #: Of tensors, as a function of these: a flat list of tensors, all that it returns.
@@ -207,7 +207,7 @@ class _Call:
         """The same of what ranks along the first of some axes have together."""
         axis, *others = axes
         ranks = self.outputs.ranks
-        rows = blocks(self.sizes[axis], ranks.mesh.along(axis))[ranks.place[axis]]
+        rows = ranks.rows(self.sizes[axis], axis)
         numbers = (rows[0], rows[1] - rows[0], self.sizes[axis])
         here = Here(*(tf.constant(number, tf.int64) for number in numbers))
         has: list[layouts.Layout] = [
@@ -226,8 +226,8 @@ class _Call:
     def _alike(self, axes: Sequence[str]) -> list[list[tuple[int, int]]]:
         """Which dimensions of tensors are of one size: that of samples, and those that axes cut."""
         samples = [(i, 0) for i, tensor in enumerate(self.tensors) if tensor.shape.rank]
-        cut = [[(i, dims[a]) for i, dims in enumerate(self.splits) if a in dims] for a in axes]
-        return [samples, *cut]
+        others = [[(i, dims[a]) for i, dims in enumerate(self.splits) if a in dims] for a in axes]
+        return [samples, *others]
 
 
 def _call_of(outputs: Outputs, y: Any, y_pred: Any, sample_weight: Any) -> _Call | None:
@@ -255,9 +255,10 @@ def _call_of(outputs: Outputs, y: Any, y_pred: Any, sample_weight: Any) -> _Call
     for leaf in keras.tree.flatten((y, sample_weight)):
         if leaf is not None:
             whole = tf.convert_to_tensor(leaf)
-            cut = _alike(whole, known, sizes)
-            tensors.append(_block(whole, cut, outputs.ranks))
-            splits.append(cut)
+            dims = _alike(whole, known, sizes)
+            box = {dim: outputs.ranks.rows(sizes[axis], axis) for axis, dim in dims.items()}
+            tensors.append(cut(whole, box))
+            splits.append(dims)
     arguments = y, keras.tree.pack_sequence_as(y_pred, leaves), sample_weight
     return _Call(outputs, arguments, tensors, splits, sizes, count)
 
@@ -274,14 +275,6 @@ def _alike(
     return found
 
 
-def _block(whole: tf.Tensor, cut: dict[str, int], ranks: MeshRanks) -> tf.Tensor:
-    index = [slice(None)] * (whole.shape.rank or 0)
-    for axis, dim in cut.items():
-        rows = blocks(int(whole.shape[dim]), ranks.mesh.along(axis))[ranks.place[axis]]
-        index[dim] = slice(*rows)
-    return whole[tuple(index)]
-
-
 def _dims(output: Output | None) -> dict[str, int]:
     return {} if output is None else output.layout.dims
 
@@ -290,7 +283,7 @@ def _sizes(output: Output) -> dict[str, int]:
     return {axis: size for dim, axis in output.layout.splits if (size := output.shape[dim])}
 
 
-def _spec_of(tensor: tf.Tensor, cut: Sequence[int]) -> tf.TensorSpec:
+def _spec_of(tensor: tf.Tensor, opened: Sequence[int]) -> tf.TensorSpec:
     """Of any number of samples, and of rows of what is cut."""
-    shape = [None if i in (0, *cut) else n for i, n in enumerate(tensor.shape)]
+    shape = [None if i in (0, *opened) else n for i, n in enumerate(tensor.shape)]
     return tf.TensorSpec(shape, tensor.dtype)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Collection
 
 from tnt_notebook.comm import Communicator, World
+from tnt_notebook.parallel.layers.boxes import Range, blocks
 from tnt_notebook.plan.mesh import Mesh
 
 
@@ -34,6 +35,10 @@ class MeshRanks:
     def group(self, names: Collection[str]) -> Communicator:
         """The ranks that differ from this one along some axes alone."""
         return self._groups[frozenset(names)]
+
+    def rows(self, size: int, axis: str) -> Range:
+        """This rank's, of so many that an axis cuts."""
+        return blocks(size, self.mesh.along(axis))[self.place[axis]]
 
     def is_first_beside(self, names: Collection[str]) -> bool:
         """Whether it is the first along all other axes: of ranks that have the same, one speaks."""

@@ -43,10 +43,10 @@ class Whole(TensorLike):
         index: Index,
         bring: Callable[[tf.Tensor], tf.Tensor],
     ) -> None:
-        super().__init__(shape, block.dtype)
+        super().__init__(shape, block.dtype, self._made)
         self.block, self.index, self._bring = block, index, bring
 
-    def made(self) -> tf.Tensor:
+    def _made(self) -> tf.Tensor:
         whole = self._bring(tf.convert_to_tensor(self.block))
         whole.set_shape(self.shape)
         return whole

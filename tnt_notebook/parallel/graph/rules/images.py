@@ -3,6 +3,8 @@ own of."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tnt_notebook.parallel.graph.counts import is_one
 from tnt_notebook.parallel.graph.layouts import PART, SAME, SIZE, Layout, Rows
 from tnt_notebook.parallel.graph.node import Decision, Node
@@ -37,7 +39,11 @@ _TOWARDS_FILTERS = (
 
 @rule(*_BATCHES)
 def of_batches(node: Node) -> Decision | None:
-    indices = _BATCHES.get(node.type, (0, 1))
+    return along_the_first(node, _BATCHES[node.type])
+
+
+def along_the_first(node: Node, indices: Sequence[int]) -> Decision | None:
+    """Of an op whose inputs with these indices have samples along their first dimension."""
     rows = [has for i, has in node.rows if i in indices]
     if not rows or any(has.dim != 0 for has in rows):
         return None

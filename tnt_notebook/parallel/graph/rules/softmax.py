@@ -14,7 +14,7 @@ import tensorflow as tf
 from tnt_notebook.parallel.graph.counts import ONE
 from tnt_notebook.parallel.graph.layouts import PART, SAME, Layout, Rows
 from tnt_notebook.parallel.graph.node import Decision, Node
-from tnt_notebook.parallel.graph.rules.images import of_batches
+from tnt_notebook.parallel.graph.rules.images import along_the_first
 from tnt_notebook.parallel.graph.rules.reductions import without
 from tnt_notebook.parallel.graph.rules.sequences import along_the_last
 from tnt_notebook.parallel.graph.table import rule
@@ -59,7 +59,7 @@ def softmax(node: Node) -> Decision | None:
 def crossentropy(node: Node) -> Decision | None:
     has, is_sparse = _divided(node, 1), node.type.startswith("Sparse")
     if has is None:
-        return of_batches(node)
+        return along_the_first(node, (0, 1))
     if is_sparse and (has.outer, has.inner) != (ONE, ONE):
         return None
 
