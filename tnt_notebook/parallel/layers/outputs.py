@@ -270,7 +270,8 @@ def _alike(
     others, these would only be gathered again."""
     found: dict[str, int] = {}
     for axis, dim in ((a, d) for output in known for a, d in _dims(output).items()):
-        if axis not in found and dim < (whole.shape.rank or 0) and whole.shape[dim] == sizes[axis]:
+        is_free = axis not in found and dim not in found.values()  # two heads may be cut otherwise
+        if is_free and dim < (whole.shape.rank or 0) and whole.shape[dim] == sizes[axis]:
             found[axis] = dim
     return found
 
