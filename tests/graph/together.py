@@ -44,7 +44,7 @@ class OnAllRanks:
             given = [Given(each, Rows(0)) for each in batch]
             with ops.channels():
                 result, _, decisions = run_together(
-                    self._traced, given, Here(*tf.unstack(numbers)), world()
+                    self._traced, given, Here.of(*tf.unstack(numbers)), world()
                 )
             self.without_rule = [each.op.type for each in decisions if not each.has_rule]
             return result

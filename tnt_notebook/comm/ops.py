@@ -470,10 +470,16 @@ def run_when_ready(made: tf.Tensor | tf.Operation, channel: int) -> None:
     run_independently(op)
 
 
+#: Of kinds of ops, whether they are exchanges: to ask TensorFlow for each op takes long.
+_has_channel: dict[str, bool] = {}
+
+
 def channel_of(op: tf.Operation) -> int | None:
     """The channel of an exchange in a graph; None: it is none."""
-    attributes = {attribute.name for attribute in op.op_def.attr}
-    return op.get_attr("channel") if {"world", "group", "channel"} <= attributes else None
+    if op.type not in _has_channel:
+        attributes = {attribute.name for attribute in op.op_def.attr}
+        _has_channel[op.type] = {"world", "group", "channel"} <= attributes
+    return op.get_attr("channel") if _has_channel[op.type] else None
 
 
 def earlier_on(channel: int | None) -> list[tf.Operation]:

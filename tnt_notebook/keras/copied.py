@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2, graph_pb2
+from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2
 
 from tnt_notebook.keras.tensorflow import share_functions
 
@@ -28,18 +28,25 @@ class Copier:
         self,
         operations: Sequence[tf.Operation],
         inputs: Mapping[str, Sequence[tf.Tensor | None]],
-        after: Mapping[str, Sequence[tf.Tensor]],
-    ) -> list[tf.Operation]:
+        after: Mapping[str, Sequence[tf.Tensor]] = {},
+        chosen: Mapping[str, Sequence[int]] = {},
+        condition: tf.Tensor | None = None,
+    ) -> list[tuple[tf.Operation, list[tf.Tensor]]]:
         """Copies ops that may use each other's results.
 
         Args:
             inputs: of each op, by name, what it gets for each of its inputs; None: what the copy of
                 the op gives that gave it.
             after: of each op, by name, values that have to be there before it runs.
+            chosen: of each op, by name, outputs that are zeros unless ``condition`` holds.
+
+        Returns:
+            The copies, and what they give.
         """
         graph = graph_pb2.GraphDef(versions=self._versions)
         here = {op.name for op in operations}
         mapped: dict[str, tf.Tensor] = {}
+        instead: dict[str, str] = {}
         for op in operations:
             node = graph.node.add()
             node.CopyFrom(self._definitions[op.name])
@@ -47,22 +54,64 @@ class Copier:
             names = []
             for own, given in zip(op.inputs, inputs[op.name], strict=True):
                 if given is None:
-                    names.append(own.name)
+                    names.append(instead.get(own.name, own.name))
                 else:
                     key = f"given{len(mapped)}"
                     mapped[f"{key}:0"] = taken_along(given)  # a loop takes from around it
                     names.append(key)
             names += [f"^{each.name}" for each in op.control_inputs if each.name in here]
-            for value in after[op.name]:
+            for value in after.get(op.name, ()):
                 key = f"^before{len(mapped)}"
                 mapped[key] = value
                 names.append(key)
             del node.input[:]
             node.input.extend(names)
+            for index in chosen.get(op.name, ()):
+                mapped["condition:0"] = taken_along(condition)
+                nodes = list(_or_zeros(op.outputs[index], "condition"))
+                graph.node.extend(nodes)
+                instead[op.outputs[index].name] = f"{nodes[-1].name}:0"
+        outputs = [instead.get(own.name, own.name) for op in operations for own in op.outputs]
         made = tf.graph_util.import_graph_def(
-            graph, input_map=mapped, return_elements=[op.name for op in operations], name="step"
+            graph,
+            input_map=mapped,
+            return_elements=[op.name for op in operations] + outputs,
+            name="step",
         )
-        return list(made)
+        given = iter(made[len(operations) :])
+        return [
+            (copy, [next(given) for _ in op.outputs])
+            for op, copy in zip(operations, made, strict=False)
+        ]
+
+
+#: Elements up to which a choice looks at the numbers.
+_SMALL = 1 << 12
+
+
+def _or_zeros(value: tf.Tensor, condition: str) -> Iterator[node_def_pb2.NodeDef]:
+    """Ops of which the last gives a value, or zeros unless a condition holds."""
+    dtype = attr_value_pb2.AttrValue(type=value.dtype.as_datatype_enum)
+    name = f"{value.op.name}/of_samples_{value.value_index}"
+
+    def node(op: str, *inputs: str) -> node_def_pb2.NodeDef:
+        made = node_def_pb2.NodeDef(name=f"{name}/{op}", op=op, input=inputs)
+        made.attr["T"].CopyFrom(dtype)
+        return made
+
+    size = value.shape.num_elements()
+    if size is None or size <= _SMALL:
+        zero = node_def_pb2.NodeDef(name=f"{name}/zero", op="Const", attr={"dtype": dtype})
+        zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, value.dtype, ()))
+        yield zero
+        yield node("SelectV2", condition, value.name, zero.name)
+        return
+    # Without a look at the numbers, which would take as long as to copy them.
+    switch = node("Switch", value.name, condition)
+    zeros = node("ZerosLike", switch.name)
+    merge = node("Merge", zeros.name, f"{switch.name}:1")
+    merge.attr["N"].i = 2
+    yield from (switch, zeros, merge)
 
 
 #: The attribute of an op that says what it is for: graphs of gradients and of loops keep it.

@@ -90,7 +90,7 @@ def _own(step: Step, data: Any) -> tuple[Here, list[tuple[Any, tf.Tensor | None]
     """Which samples are this rank's; and of each tensor its rows of them, or of a borrowed one,
     with how many there are for each sample, unless there is one."""
     leaves = [leaf for leaf in tf.nest.flatten(unzipped(data)) if leaf is not None]
-    here = Here(tf.cast(step.begin, tf.int64), step.share.local, step.share.total)
+    here = Here.of(tf.cast(step.begin, tf.int64), step.share.local, step.share.total)
     if not isinstance(data, Zipped):
         return here, [(_rows(leaf, here.computed), None) for leaf in leaves]
     lengths = [length_of(leaf) if has_rows(leaf) else None for leaf in leaves]
@@ -99,7 +99,7 @@ def _own(step: Step, data: Any) -> tuple[Here, list[tuple[Any, tf.Tensor | None]
     share, first = step.share, known[0] // least
     total = share.total // first
     begin, _ = share_of(total, step.over.rank, step.over.size)
-    here = Here(begin, share.local // first, total)
+    here = Here.of(begin, share.local // first, total)
     times = [None if length is None else length // least for length in lengths]
     return here, [
         (leaf if n is None else _rows(leaf, here.computed * n), n)

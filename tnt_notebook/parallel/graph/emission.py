@@ -36,16 +36,19 @@ class Here(NamedTuple):
         first: the number of the first of them.
         rows: how many they are.
         total: how many all ranks have.
+        computed: how many this rank computes.
+        has_samples: whether any is this rank's.
     """
 
     first: tf.Tensor
     rows: tf.Tensor
     total: tf.Tensor
+    computed: tf.Tensor
+    has_samples: tf.Tensor
 
-    @property
-    def computed(self) -> tf.Tensor:
-        """How many this rank computes."""
-        return tf.maximum(self.rows, 1)
+    @classmethod
+    def of(cls, first: tf.Tensor, rows: tf.Tensor, total: tf.Tensor) -> Here:
+        return cls(first, rows, total, tf.maximum(rows, 1), rows > 0)
 
 
 class Meeting(Protocol):
@@ -53,9 +56,6 @@ class Meeting(Protocol):
 
     def first(self, value: tf.Tensor) -> tf.Tensor:
         """A value that all have, on the first; zeros on others."""
-
-    def part(self, made: tf.Tensor, has_samples: tf.Tensor) -> tf.Tensor:
-        """What a rank has made of its samples; zeros without."""
 
     def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         """The sums over ranks of values."""
@@ -80,11 +80,15 @@ def _are_consecutive(rows: Rows) -> bool:
     return rows.dim == 0 and rows.outer == ONE
 
 
-def _is_part_of_rows(each: Decided | None, index: int) -> bool:
-    """Whether an output of an op is a part that it makes of rows."""
-    if each is None or each.decision.gives[index] != PART:
-        return False
-    return any(isinstance(want, Rows) for want in each.decision.wants)
+def _emptied(each: Decided) -> list[int]:
+    """Which outputs of an op are zeros where a rank has no samples: parts that are made of rows,
+    and what a rule says."""
+    decision = each.decision
+    if decision.of_samples:
+        return list(range(len(decision.gives)))
+    if not any(isinstance(want, Rows) for want in decision.wants):
+        return []
+    return [index for index, gives in enumerate(decision.gives) if gives == PART]
 
 
 def conversions(
@@ -117,7 +121,7 @@ def emitted(
         if not emission.knows(tensor):
             due.setdefault(levels.get(tensor.op.name, 0), {})[tensor.name] = tensor
     for level in range(max([*at, *due, 0]) + 1):
-        for each in at.get(level, []):
+        for each in _in_waves(at.get(level, []), emission):
             emission.write(each)
         emission.meet(list(due.get(level, {}).values()))
     emission.finish()
@@ -133,6 +137,21 @@ def _levels(decisions: Sequence[Decided], facts: Facts) -> dict[str, int]:
             before.append(levels.get(tensor.op.name, 0) + meets(has, want))
         levels[each.op.name] = max(before, default=0)
     return levels
+
+
+def _in_waves(decisions: Sequence[Decided], emission: Emission) -> list[Decided]:
+    """The same ops, so that few times copies have to be written before what uses them: each time
+    TensorFlow looks at all ops that there are."""
+    copies = {each.op.name: each for each in decisions if each.decision.emit is None}
+    waves: dict[str, int] = {}
+    for each in decisions:
+        is_copied = emission.is_copied(each)
+        before = [op.name for op in (*(t.op for t in each.op.inputs), *each.op.control_inputs)]
+        waves[each.op.name] = max(
+            (waves[name] + (name in copies and not is_copied) for name in before if name in waves),
+            default=0,
+        )
+    return sorted(decisions, key=lambda each: (waves[each.op.name], emission.is_copied(each)))
 
 
 class Emission:
@@ -162,6 +181,7 @@ class Emission:
         }
         self._waiting: dict[str, Decided] = {}
         self._written: dict[str, Any] = {}
+        self._shares: dict[tf.DType, tf.Tensor] = {}
 
     def has_part(self, value: tf.Tensor) -> None:
         """Of a value beside the step this rank has a part."""
@@ -174,12 +194,7 @@ class Emission:
     def write(self, each: Decided) -> None:
         """Writes an op, in time."""
         decision, op = each.decision, each.op
-        if any(_is_part_of_rows(self._waiting.get(t.op.name), t.value_index) for t in op.inputs):
-            self._flush()
-        if decision.emit is None and not any(
-            self._is_made(tensor, want)
-            for tensor, want in zip(op.inputs, decision.wants, strict=True)
-        ):
+        if self.is_copied(each):
             self._waiting[op.name] = each
             return
         inputs = [self.version(t, w) for t, w in zip(op.inputs, decision.wants, strict=True)]
@@ -188,9 +203,17 @@ class Emission:
             return
         with tf.control_dependencies(self._before(op)):
             outputs = decision.emit(self, inputs)
-        for i, (own, made) in enumerate(zip(op.outputs, outputs, strict=True)):
-            self._values[own.name] = self._counted(each, i, made)
+        for i in _emptied(each):
+            outputs[i] = self._of_samples(outputs[i])
+        self._values |= {own.name: made for own, made in zip(op.outputs, outputs, strict=True)}
         self._written[op.name] = outputs[0].op
+
+    def is_copied(self, each: Decided) -> bool:
+        """Whether an op is copied, and takes what those before it give."""
+        return each.decision.emit is None and not any(
+            self._is_made(tensor, want)
+            for tensor, want in zip(each.op.inputs, each.decision.wants, strict=True)
+        )
 
     def _is_made(self, tensor: tf.Tensor, want: Layout) -> bool:
         """Whether what an op wants is not what the op before it gives."""
@@ -226,20 +249,21 @@ class Emission:
                 if control.name in self._written
             ] + [_anchor(earlier) for earlier in ops.earlier_on(channels[name])]
         waiting, self._waiting = self._waiting, {}
-        made = self._copier.copy([each.op for each in waiting.values()], inputs, after)
-        for each, copy in zip(waiting.values(), made, strict=True):
+        made = self._copier.copy(
+            [each.op for each in waiting.values()], inputs, after,
+            {name: _emptied(each) for name, each in waiting.items()}, self.here.has_samples,
+        )  # fmt: skip
+        for each, (copy, outputs) in zip(waiting.values(), made, strict=True):
             self._written[each.op.name] = copy
             ops.copied(copy, channels[each.op.name])
-            for i, (own, new) in enumerate(zip(each.op.outputs, copy.outputs, strict=True)):
+            for own, new in zip(each.op.outputs, outputs, strict=True):
                 if new.shape.rank is None:  # an exchange's
                     new.set_shape(own.shape)
-                self._values[own.name] = self._counted(each, i, new)
+                self._values[own.name] = new
 
-    def _counted(self, each: Decided, index: int, made: tf.Tensor) -> tf.Tensor:
-        """What an op has made, where that is a part nothing of a borrowed sample."""
-        if not _is_part_of_rows(each, index):
-            return made
-        return self._meeting.part(made, self.here.rows > 0)
+    def _of_samples(self, made: tf.Tensor) -> tf.Tensor:
+        """What a rank has made of its samples; zeros of a borrowed one."""
+        return tf.where(self.here.has_samples, made, tf.zeros((), made.dtype))
 
     def own(self, tensor: tf.Tensor) -> tf.Tensor:
         """What this rank has of a value."""
@@ -317,10 +341,16 @@ class Emission:
         own = self.own(tensor)
         if self.facts.layout(tensor) == PART:
             return own
-        of_all = tf.cast(self.here.rows, tf.float64) / tf.cast(self.here.total, tf.float64)
         exact = tf.float64 if own.dtype.is_integer or own.dtype == tf.bool else own.dtype
-        added = tf.cast(own, exact) * tf.cast(of_all, exact)
-        return tf.where(self.here.rows > 0, added, tf.zeros_like(added))
+        # Zero where this rank has no samples, whatever it has made of a borrowed one.
+        return tf.math.multiply_no_nan(tf.cast(own, exact), self._share(exact))
+
+    def _share(self, dtype: tf.DType) -> tf.Tensor:
+        """This rank's share of the samples."""
+        if dtype not in self._shares:
+            of_all = tf.cast(self.here.rows, tf.float64) / tf.cast(self.here.total, tf.float64)
+            self._shares[dtype] = tf.cast(of_all, dtype)
+        return self._shares[dtype]
 
     def extreme(self, value: tf.Tensor, which: str) -> tf.Tensor:
         """The largest or smallest of the ranks' samples, element by element."""
@@ -328,11 +358,11 @@ class Emission:
         if value.dtype.is_floating:
             least = -math.inf if which == "max" else math.inf
         of_none = tf.fill(tf.shape(value), tf.constant(least, value.dtype))
-        return self._meeting.extreme(tf.where(self.here.rows > 0, value, of_none), which)
+        return self._meeting.extreme(tf.where(self.here.has_samples, value, of_none), which)
 
     def total(self, value: tf.Tensor) -> tf.Tensor:
         """The sum of what ranks have made of their samples."""
-        made = self._meeting.sums([self._meeting.part(value, self.here.rows > 0)])[0]
+        made = self._meeting.sums([self._of_samples(value)])[0]
         return tf.cast(made, value.dtype)
 
     def without_borrowed(self, value: tf.Tensor, rows: Rows) -> tf.Tensor:
@@ -423,6 +453,6 @@ class Emission:
         op = tensor.op
         wants = [SAME if has == SIZE else has for has in map(self.facts.layout, op.inputs)]
         inputs = [self.version(each, want) for each, want in zip(op.inputs, wants, strict=True)]
-        (copy,) = self._copier.copy([op], {op.name: inputs}, {op.name: []})
-        made: tf.Tensor = copy.outputs[tensor.value_index]
+        ((_, outputs),) = self._copier.copy([op], {op.name: inputs})
+        made: tf.Tensor = outputs[tensor.value_index]
         return made

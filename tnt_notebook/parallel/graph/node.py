@@ -24,6 +24,7 @@ class Decision(NamedTuple):
             wanted, that gives the outputs; None: the op itself.
         numbers: that are known of outputs, by their indices.
         meets: whether ranks tell each other something in what runs.
+        of_samples: whether it gives zeros where a rank has no samples, and computes a borrowed one.
     """
 
     wants: Sequence[Layout]
@@ -31,6 +32,7 @@ class Decision(NamedTuple):
     emit: Callable[[Any, list[tf.Tensor]], list[tf.Tensor]] | None = None
     numbers: Mapping[int, np.ndarray] = {}
     meets: bool = False
+    of_samples: bool = False
 
 
 #: They tell apart sizes of the same name in a graph and in those of its functions.

@@ -42,16 +42,6 @@ class Together:
     def first(self, value: tf.Tensor) -> tf.Tensor:
         return value if self._over.rank == 0 else tf.zeros_like(value)
 
-    def part(self, made: tf.Tensor, has_samples: tf.Tensor) -> tf.Tensor:
-        size = made.shape.num_elements()
-        if size is None or size <= _SMALL:
-            return tf.raw_ops.SelectV2(condition=has_samples, t=made, e=tf.zeros((), made.dtype))
-        # Without a look at the numbers, which would take as long as to copy them.
-        of_none, of_some = tf.raw_ops.Switch(data=made, pred=has_samples)
-        chosen, _ = tf.raw_ops.Merge(inputs=[tf.raw_ops.ZerosLike(x=of_none), of_some])
-        chosen.set_shape(made.shape)
-        return chosen
-
     def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         """In one message for what is small, and one each for what is large and waits for itself."""
         sent, groups = [], dict[str, list[int]]()

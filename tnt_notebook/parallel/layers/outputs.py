@@ -209,7 +209,7 @@ class _Call:
         ranks = self.outputs.ranks
         rows = ranks.rows(self.sizes[axis], axis)
         numbers = (rows[0], rows[1] - rows[0], self.sizes[axis])
-        here = Here(*(tf.constant(number, tf.int64) for number in numbers))
+        here = Here.of(*(tf.constant(number, tf.int64) for number in numbers))
         has: list[layouts.Layout] = [
             Rows(dims[axis]) if axis in dims else SAME for dims in self.splits
         ]

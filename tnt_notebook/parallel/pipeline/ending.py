@@ -61,9 +61,6 @@ class MicroBatchHere:
         has_first = (self.here.first == 0) & (self.here.rows > 0)
         return tf.where(has_first, value, tf.zeros_like(value))
 
-    def part(self, made: tf.Tensor, has_samples: tf.Tensor) -> tf.Tensor:
-        return tf.where(has_samples, made, tf.zeros_like(made))
-
     def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         assert not values or self.parts == 1  # others are known, or refused
         return values

@@ -237,7 +237,7 @@ class StageFunctions:
                     with graph.as_default():  # a condition or loop may be traced just now
                         before[id(variable)] = variable, tf.identity(tensor_of(variable))
 
-            here = Here(tensors[n + 2], tensors[n], tensors[n + 1])
+            here = Here.of(tensors[n + 2], tensors[n], tensors[n + 1])
             micro = MicroBatchHere(here, number_of_parts)
             calls = PartCalls(model.model, model.graph, training, micro, elsewhere)
 

@@ -239,7 +239,7 @@ class PipelineSteps:
             stage.state.begin()
         first, _ = share_of(share.total, replica, self._ranks.mesh.along(DATA))
         endings, known = self._endings.get(key), tf.zeros([0], tf.float64)
-        here = Here(first, share.local, share.total)
+        here = Here.of(first, share.local, share.total)
         all_ = All(here, self._ranks.group([DATA]), self._setting.told)
         if endings is not None:
             endings.counted.begin(is_first=replica == 0)
@@ -347,7 +347,7 @@ class PipelineSteps:
             own = schedule.actions[self._place.rank]
             check_goes_back_after(endings.loss, own, schedule.stages - 1, schedule.name)
         self._endings[key] = endings
-        micro = MicroBatchHere(Here(first, rows, total), self._parts)
+        micro = MicroBatchHere(Here.of(first, rows, total), self._parts)
         return endings.of_part(outputs, labels, micro, known)
 
     def _metrics_before(self) -> list[Change]:

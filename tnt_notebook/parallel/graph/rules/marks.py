@@ -45,11 +45,7 @@ def _entered(node: Node) -> Decision:
 
 def _left(node: Node) -> Decision:
     """A rank without samples has made nothing: zeros, so that it adds nothing."""
-
-    def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
-        return [tf.where(emission.here.rows > 0, each, tf.zeros_like(each)) for each in inputs]
-
-    return Decision(node.has, node.each(OWN), emit)
+    return Decision(node.has, node.each(OWN), of_samples=True)
 
 
 def _gradient_of_entered(node: Node) -> Decision:
