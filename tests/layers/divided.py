@@ -61,7 +61,7 @@ def _tried(mesh: Mesh, make: Callable[[], keras.Layer], shapes: Any) -> list[lis
         dy = tf.constant(rng.normal(size=y.shape))
         product = tf.reduce_sum(y * dy)
     gx, gw = tape.gradient(product, [x, [v.value for v in model.trainable_variables]])
-    expected = [gx, [tf.convert_to_tensor(gradient) for gradient in gw]]
+    expected = [gx, [_dense(*each) for each in zip(model.trainable_variables, gw, strict=True)]]
     after = model.get_weights()
     names = []
     for combination in itertools.product(*each):
@@ -115,6 +115,11 @@ def traced_alike(mesh: Mesh, make: Callable[[], keras.Layer], shapes: Any) -> li
     return result
 
 
+def _dense(variable: keras.Variable, gradient: Any) -> tf.Tensor:
+    """Zeros of a weight that this call does not use."""
+    return tf.zeros_like(variable.value) if gradient is None else tf.convert_to_tensor(gradient)
+
+
 def _described(op: tf.Operation) -> str:
     names = op.node_def.attr
     return f"{op.type} {names['channel'].i} {names['label'].s}" if "channel" in names else op.type
@@ -139,10 +144,10 @@ def _compare(
                 product = tf.reduce_sum(y * dy)
             of_x, of_weights = tape.gradient(product, [x, [v.value for v in trained]])
             of_weights = [
-                ops.allreduce([tf.convert_to_tensor(g)], over=ranks.group(layouts[id(v)].summed))[0]
+                ops.allreduce([_dense(v, g)], over=ranks.group(layouts[id(v)].summed))[0]
                 if layouts[id(v)].summed
-                else tf.convert_to_tensor(g)
-                for g, v in zip(of_weights, trained, strict=True)
+                else _dense(v, g)
+                for v, g in zip(trained, of_weights, strict=True)
             ]
         after = [np.asarray(v.value) for v in model.weights]
     finally:

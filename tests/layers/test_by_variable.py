@@ -119,6 +119,15 @@ def test_a_weight_that_two_keys_are_of_is_refused_as_by_keras():
         asked(mlp(), {"mlp/first/.*": (None,), ".*kernel": (None, "model")})
 
 
+@pytest.mark.parametrize("tie_weights", [True, False])
+def test_the_embedding_of_a_language_model_is_cut_by_words(tie_weights):
+    """As Gemma and Llama say it."""
+    words = keras.Input((5,), dtype="int32")
+    embedding = L.ReversibleEmbedding(7, 6, tie_weights=tie_weights, name="token_embedding")
+    model = keras.Model(words, embedding(L.Dense(6)(embedding(words)), reverse=True))
+    asked(model, {"token_embedding/embeddings": ("model", None)})
+
+
 class Own(keras.Layer):
     """Has no rule."""
 

@@ -24,6 +24,10 @@ def masked_by_heads(layer: keras.Layer) -> Callable[[Any], Any]:
     return lambda both: layer(both[0], both[0], attention_mask=both[1])
 
 
+def reverse(layer: keras.Layer) -> Callable[[Any], Any]:
+    return lambda x: layer(x, reverse=True)
+
+
 #: Of each family layers, the shapes of what they take, and the ways along one axis of two ranks.
 CASES = {
     "dense": [
@@ -71,6 +75,12 @@ CASES = {
         (lambda: masked_by_heads(L.MultiHeadAttention(4, 3)), [(5, 6), (4, 5, 5)], ["heads"]),
         (lambda: attending(L.GroupQueryAttention(3, 8, 4)), [(5, 6)], ["heads"]),
         (lambda: L.Embedding(7, 6), [(5,)], ["columns", "rows", "dim 1"]),
+        (lambda: L.Embedding(7, 6, mask_zero=True), [(5,)], ["columns", "rows", "dim 1"]),
+        (lambda: reverse(L.ReversibleEmbedding(7, 6, logit_soft_cap=3.0)), [(5, 6)],
+         ["dim 1", "rows", "columns"]),
+        (lambda: reverse(L.ReversibleEmbedding(7, 6, tie_weights=False)), [(5, 6)],
+         ["dim 1", "rows", "columns", *2 * ["dim 1"], *2 * ["rows"], *2 * ["columns"],
+          *2 * ["whole"]]),
     ],
     "others": [
         (lambda: L.BatchNormalization(), [(8, 7, 4)], [*SPACE_2D, "channels"]),

@@ -1,16 +1,20 @@
-"""Embeddings by columns, and by rows: of an id that is in another rank's rows a rank has zeros."""
+"""Embeddings by columns, and by rows: of an id that is in another rank's rows a rank has zeros.
+Reversible ones give logits, too: by rows of the embeddings, a rank has those of its ids."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tnt_notebook.parallel.layers.boxes import blocks
+from tnt_notebook.parallel.layers.moves import total
 from tnt_notebook.parallel.layers.rule import (
     PARTIAL,
+    SAME,
     Cut,
     Gives,
     Local,
@@ -31,8 +35,9 @@ def _run(local: Local) -> list[Any]:
     begin, end = blocks(layer.input_dim, local.ranks.mesh.along(axis))[local.index(axis)]
     here = tf.logical_and(ids >= begin, ids < end)
     local.values[value] = tf.where(here, ids - begin, 0)
-    (found,) = local.plain()
-    return [tf.where(here[..., None], found, tf.zeros_like(found))]
+    found, *masks = local.plain()
+    found = tf.where(here[..., None], found, tf.zeros_like(found))
+    return [found, *(tf.not_equal(ids, 0) for _ in masks)]
 
 
 @rule(keras.layers.Embedding, run=_run)
@@ -41,12 +46,64 @@ def embedding(site: Site, parts: int) -> Iterator[Way]:
     if is_adapted(layer):
         return
     weight, last = id(layer.embeddings), len(given) - 1
-    others: list[Gives] = [None] * (len(site.gives) - 1)
+    masks: list[Gives] = [None] * (len(site.gives) - 1)
     if layer.output_dim >= parts:
-        yield Way("columns", [None], [last, *others], {weight: 1})
-    if others:
-        return  # the mask is made of all ids
+        yield Way("columns", [None], [last, *masks], {weight: 1})
     if layer.input_dim >= parts:
-        yield Way("rows", [None], [PARTIAL], {weight: 0})
+        yield Way("rows", [None], [PARTIAL, *masks], {weight: 0})
     for dim in site.divisible(given[:-1], parts):
-        yield Way(f"dim {dim}", [Cut(dim)], [dim])
+        yield Way(f"dim {dim}", [Cut(dim)], [dim, *(dim for _ in masks)])
+
+
+def _is_reversed(site: Site) -> bool:
+    """Whether a call gives logits: embedded ids have a dimension more than ids."""
+    return len(site.takes[0]) == len(site.gives[0])
+
+
+def _run_reversible(local: Local) -> list[Any]:
+    if not _is_reversed(local.site):
+        return _run(local)
+    columns, layer = local.axes("columns"), local.layer
+    if not columns or layer.logit_soft_cap is None:
+        return local.plain()
+    (summand,) = local.plain(logit_soft_cap=None)
+    logits = total(summand, local.group(columns), f"product of {layer.name}")
+    return [tf.tanh(logits / layer.logit_soft_cap) * layer.logit_soft_cap]
+
+
+def _reversible(site: Site, parts: int) -> Iterator[Way]:
+    """Without tied weights it has some for each direction: a call leaves those of the other one as
+    they are cut."""
+    layer, embeddings = site.layer, site.layer.embeddings
+    if is_adapted(layer):
+        return
+    backward = embeddings if layer.tie_weights else layer.reverse_embeddings
+    back = _is_reversed(site)
+    ways = list(_reversed(site, parts, backward) if back else embedding(site, parts))
+    yield from ways
+    if not layer.tie_weights:
+        used, other = (backward, embeddings) if back else (embeddings, backward)
+        takes: list[Cut | None] = [None] * len(site.takes)
+        gives: list[Gives] = [None] * len(site.gives)
+        for way in [*ways, Way("whole", takes, gives, {id(used): SAME})]:
+            for dim in (0, 1):
+                if other.shape[dim] >= parts:
+                    yield replace(way, weights={**way.weights, id(other): dim})
+
+
+def _reversed(site: Site, parts: int, weight: keras.Variable) -> Iterator[Way]:
+    layer, given = site.layer, site.gives[0]
+    last, rows = len(given) - 1, 0 if layer.tie_weights else 1
+    masks: list[Cut | None] = [None] * (len(site.takes) - 1)
+    others: list[Gives] = [None] * (len(site.gives) - 1)
+    for dim in site.divisible(given[:-1], parts):
+        yield Way(f"dim {dim}", [Cut(dim), *masks], [dim, *others])
+    if layer.input_dim >= parts:
+        yield Way("rows", [None, *masks], [last, *others], {id(weight): rows})
+    if layer.output_dim >= parts:
+        gives = PARTIAL if layer.logit_soft_cap is None else None
+        yield Way("columns", [Cut(last), *masks], [gives, *others], {id(weight): 1 - rows})
+
+
+if hasattr(keras.layers, "ReversibleEmbedding"):  # not in the oldest Keras
+    rule(keras.layers.ReversibleEmbedding, run=_run_reversible)(_reversible)
