@@ -79,8 +79,8 @@ CASES = {
         (lambda: reverse(L.ReversibleEmbedding(7, 6, logit_soft_cap=3.0)), [(5, 6)],
          ["dim 1", "rows", "columns"]),
         (lambda: reverse(L.ReversibleEmbedding(7, 6, tie_weights=False)), [(5, 6)],
-         ["dim 1", "rows", "columns", *2 * ["dim 1"], *2 * ["rows"], *2 * ["columns"],
-          *2 * ["whole"]]),
+         ["dim 1", "rows", "columns", *3 * ["dim 1"], *3 * ["rows"], *3 * ["columns"],
+          *3 * ["whole"]]),
     ],
     "others": [
         (lambda: L.BatchNormalization(), [(8, 7, 4)], [*SPACE_2D, "channels"]),

@@ -59,7 +59,7 @@ def demand_of(ways: Ways, place: int) -> Demand:
     return Demand(
         splits_of({cut.dim: axis for axis, cut in cuts.items()}),
         tuple((cut.dim, cut.rows) for cut in cuts.values() if cut.rows is not None),
-        frozenset(ways),
+        frozenset(axis for axis, way in ways.items() if way.divides),
         next((ways[axis].fill for axis, cut in cuts.items() if cut.rows is not None), 0.0),
         tuple(sorted(around.items())),
     )

@@ -74,6 +74,8 @@ class Way:
         weights: by id of the weight, the dimension that is cut, or :data:`SAME`. The gradients of
             all others are added up.
         fill: what stands beyond the ends of rows.
+        divides: whether each rank does a part of the work; not where all do the same, beside
+            weights that are cut for other calls.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Way:
     gives: Sequence[Gives]
     weights: Mapping[int, int | Literal["same"]] = field(default_factory=dict)
     fill: float = 0.0
+    divides: bool = True
 
 
 @dataclass(frozen=True)

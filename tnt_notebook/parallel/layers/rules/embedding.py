@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -85,10 +85,11 @@ def _reversible(site: Site, parts: int) -> Iterator[Way]:
         used, other = (backward, embeddings) if back else (embeddings, backward)
         takes: list[Cut | None] = [None] * len(site.takes)
         gives: list[Gives] = [None] * len(site.gives)
-        for way in [*ways, Way("whole", takes, gives, {id(used): SAME})]:
-            for dim in (0, 1):
-                if other.shape[dim] >= parts:
-                    yield replace(way, weights={**way.weights, id(other): dim})
+        whole = Way("whole", takes, gives, {id(used): SAME}, divides=False)
+        cuts: list[int | Literal["same"]] = [d for d in (0, 1) if other.shape[d] >= parts]
+        for way in [*ways, whole]:
+            for cut in [SAME, *cuts]:
+                yield replace(way, weights={**way.weights, id(other): cut})
 
 
 def _reversed(site: Site, parts: int, weight: keras.Variable) -> Iterator[Way]:
