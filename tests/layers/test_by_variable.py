@@ -12,7 +12,8 @@ from tnt_notebook.errors import MeshError
 from tnt_notebook.keras.distribution import Devices
 from tnt_notebook.parallel.by_distribution import Division, division_by, mesh_of
 from tnt_notebook.parallel.layers.choose import chosen
-from tnt_notebook.parallel.layers.program import Program
+from tnt_notebook.parallel.layers.program import Program, site_of
+from tnt_notebook.parallel.layers.rule import ways_of
 from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.mesh import Mesh
 
@@ -136,6 +137,14 @@ class Own(keras.Layer):
 
     def call(self, x: Any) -> Any:
         return x * self.scale
+
+
+def test_steps_whose_layer_adds_to_the_loss_are_not_divided():
+    adds = L.Dense(3, activity_regularizer="l2")
+    inner = keras.Sequential([keras.Input((4,)), keras.Sequential([keras.Input((4,)), adds])])
+    model = keras.Sequential([keras.Input((6, 4)), L.TimeDistributed(inner)])
+    graph = surveyed(model)
+    assert ways_of(site_of(graph, graph.calls[0]), "model", 2) == []
 
 
 def test_a_layer_without_a_rule_is_whole_and_says_so():

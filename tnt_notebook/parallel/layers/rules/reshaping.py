@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from tnt_notebook.keras.graph import layers_within
 from tnt_notebook.keras.state import is_of_keras
 from tnt_notebook.parallel.layers.boxes import Range, blocks
 from tnt_notebook.parallel.layers.rule import (
@@ -98,9 +99,14 @@ def repeat_vector(site: Site, parts: int) -> Iterator[Way]:
 
 @rule(keras.layers.TimeDistributed)
 def time_distributed(site: Site, parts: int) -> Iterator[Way]:
-    """Some of the steps each, where the layer inside keeps nothing from step to step."""
+    """Some of the steps each, where the layer inside keeps nothing from step to step, and what is
+    inside of that adds nothing to the loss."""
     (taken, *masks), inner = site.takes, site.layer.layer
-    if masks or len(site.gives) > 1 or not is_of_keras(type(inner)):
+    adds = any(
+        each.activity_regularizer is not None or not is_of_keras(type(each))
+        for each in layers_within(inner, itself=False)
+    )
+    if masks or len(site.gives) > 1 or adds or not is_of_keras(type(inner)):
         return
     if not inner.non_trainable_variables and 1 in site.divisible(taken, parts):
         yield Way(name_of(len(taken), 1), [Cut(1)], [1])
