@@ -421,14 +421,19 @@ def trained_on_sparse(options):
     if options is not None and "stages" in options:
         in_stages = functools.partial(pipeline_of, options=options)
     distributed = options is not None
+    more = options if options is not None and "mesh" in options else None
     given = {"x": [tf.sparse.to_dense(x[0]).numpy(), counts, x[2]], "y": numbers(SAMPLES, 3)}
-    return outcome.train(model, {"x": data, "epochs": 2}, distributed, given, in_stages)
+    return outcome.train(model, {"x": data, "epochs": 2}, distributed, given, in_stages, more)
+
+
+COLUMNS = {"dense.*": tnt.Split(columns="model")}
 
 
 @pytest.mark.parametrize(
     ("n", "options"),
     [
         (4, {"cut_at": ("second",), "stages": 2, "recompute": True}),
+        (2, {"mesh": tnt.Mesh(model=2), "layouts": COLUMNS}),
         *[(3, {}), (2, {"stages": 2})] * THOROUGH,
     ],
 )

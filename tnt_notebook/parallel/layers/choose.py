@@ -157,13 +157,15 @@ def options(site: Site, mesh: Mesh, layouts: Wanted | None = None) -> list[Ways]
                 if all(axis in ways and ways[axis].name == way for axis, way in wanted.items())
             ]
             if not fitting:
+                names = {
+                    axis: dict.fromkeys(w[axis].name for w in every if axis in w) for axis in wanted
+                }
                 found = "; ".join(
-                    f"{axis}: {', '.join(dict.fromkeys(w[axis].name for w in every if axis in w))}"
-                    for axis in wanted
+                    f"{axis}: {', '.join(ways)}" for axis, ways in names.items() if ways
                 )
                 raise MeshError(
                     f"The layer {site.call.name} cannot be divided by {split} on the mesh {mesh}. "
-                    f"It can be along {found.rstrip(': ') or 'no axis'}."
+                    f"It can be along {found or 'no axis'}."
                 )
             every = fitting
     return every

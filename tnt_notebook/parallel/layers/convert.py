@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import tensorflow as tf
 
@@ -30,13 +31,13 @@ from tnt_notebook.telemetry.conversions import label_of
 
 
 def converted(
-    x: tf.Tensor,
+    x: Any,
     shape: Sequence[int | None],
     layout: Layout,
     demand: Demand,
     ranks: MeshRanks,
     label: str,
-) -> tf.Tensor:
+) -> Any:
     """A value as a layer takes it, from this rank's part of it.
 
     Args:
@@ -44,6 +45,8 @@ def converted(
         shape: of the whole value; known of dimensions that are cut.
         label: the layer that takes it, for messages and the view.
     """
+    if isinstance(x, tf.SparseTensor):  # an input of the model, which all ranks take whole
+        return x
     work = _Conversion(x, shape, ranks, label, demand, layout.partial, layout.axes)
     work.add_up()
     work.gather()

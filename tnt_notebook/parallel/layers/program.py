@@ -48,7 +48,10 @@ def shape_of(graph: Graph, value: int) -> Shape:
 def site_of(graph: Graph, call: Call) -> Site:
     """A call as rules see it."""
     takes = tuple(shape_of(graph, value) for value in call.takes)
-    return Site(call, takes, tuple(shape_of(graph, value) for value in call.gives))
+    gives = tuple(shape_of(graph, value) for value in call.gives)
+    sparse = frozenset(place for place, value in enumerate(call.takes) if value in graph.sparse)
+    made = graph.sparse.difference(graph.inputs)
+    return Site(call, takes, gives, sparse, made.isdisjoint((*call.takes, *call.gives)))
 
 
 def demand_of(ways: Ways, place: int) -> Demand:

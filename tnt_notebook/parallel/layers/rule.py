@@ -93,11 +93,16 @@ class Site:
     Attributes:
         call: of which ``layer`` is the layer.
         takes, gives: shapes of the values, of masks after the others.
+        whole: places of values that are taken whole in any case: sparse inputs of the model.
+        can_divide: whether the work can be divided; not if a layer makes sparse values of it, or
+            takes those of another one.
     """
 
     call: Call
     takes: tuple[Shape, ...]
     gives: tuple[Shape, ...]
+    whole: frozenset[int] = frozenset()
+    can_divide: bool = True
 
     @property
     def layer(self) -> Any:
@@ -241,7 +246,9 @@ def ways_of(site: Site, axis: str, parts: int) -> list[Way]:
     """All ways to divide a call along an axis: where the name of the axis is that of a dimension,
     this one is cut. Empty if there is none."""
     found, layer = rule_of(site.layer), site.layer
-    if found is None or getattr(layer, "activity_regularizer", None) is not None:
+    if found is None or not site.can_divide:
+        return []
+    if getattr(layer, "activity_regularizer", None) is not None:
         return []
     if not is_of_keras(getattr(layer, "activation", None)):
         return []  # a function of one's own may look at everything
@@ -250,6 +257,8 @@ def ways_of(site: Site, axis: str, parts: int) -> list[Way]:
         cut = _cut_by(site, way)
         named = bool(cut) and all(name_of(len(shape), dim) == axis for shape, dim in cut)
         sizes_known = all(shape[dim] for shape, dim in cut)
+        if any(way.takes[place] is not None for place in site.whole):
+            continue
         if sizes_known and (axis not in SPATIAL_NAMES or named) and _cuts_apart(layer, way):
             result.append(way)
     return result
