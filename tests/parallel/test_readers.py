@@ -25,6 +25,7 @@ from tests.parallel.outcome import same_bits
 from tests.parallel.test_input import check
 from tnt_notebook.errors import DataError
 from tnt_notebook.parallel.data import Replica, own_part, skipped
+from tnt_notebook.parallel.data.fingerprints import fingerprint_of_sources
 from tnt_notebook.parallel.data.readers import damage
 from tnt_notebook.parallel.data.readers.order import Blocks, numbers_of
 from tnt_notebook.parallel.data.readers.samples import Source, dataset_of
@@ -154,6 +155,24 @@ def test_text_and_other_orders_of_bytes(tmp_path):
     assert [row["text"] for row in rows] == ["é".encode(), b"abc"]
     with pytest.raises(tf.errors.OpError, match="row 1 of .*column number has no value there"):
         list(tnt.data.parquet(tmp_path / "some.parquet"))
+
+
+def test_text_of_any_length(tmp_path):
+    """As h5py and Zarr write it unless they are told otherwise."""
+    words = ["é", "abc", ""]
+    with h5py.File(tmp_path / "some.h5", "w") as file:
+        file["words"] = words
+        file.create_dataset("ragged", (2,), h5py.vlen_dtype(np.int32))
+    group = zarr.open_group(tmp_path / "some.zarr", mode="w")
+    group.create_array("words", shape=(3,), dtype=str)[:] = np.array(words, object)
+    written = [word.encode() for word in words]
+    for rows in (
+        tnt.data.hdf5(tmp_path / "some.h5", "words"), tnt.data.zarr(tmp_path / "some.zarr", "words")
+    ):  # fmt: skip
+        assert [*rows.as_numpy_iterator()] == written
+        assert fingerprint_of_sources(rows) == fingerprint_of_sources(rows)
+    with pytest.raises(DataError, match="ragged in .* holds object, of which no tensor"):
+        tnt.data.hdf5(tmp_path / "some.h5", "ragged")
 
 
 def counted(read_by: list[int], count: int = 50) -> Source:

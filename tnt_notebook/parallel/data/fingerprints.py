@@ -27,7 +27,8 @@ def fingerprint_of(array: np.ndarray) -> str:
     found = hashlib.blake2b(f"{array.shape} {array.dtype}".encode(), digest_size=8)
     for begin in np.unique(begins):
         piece = flat[begin : begin + _NUMBERS]
-        found.update(repr(piece.tolist()).encode() if piece.dtype == object else piece.tobytes())
+        is_text = piece.dtype.kind in "OT"  # of which the bytes are places in memory
+        found.update(repr(piece.tolist()).encode() if is_text else piece.tobytes())
     return found.hexdigest()
 
 

@@ -13,7 +13,7 @@ from tnt_notebook.errors import DataError
 from tnt_notebook.parallel.data.readers.handles import Handles
 from tnt_notebook.parallel.data.readers.optional import library
 from tnt_notebook.parallel.data.readers.paths import existing
-from tnt_notebook.parallel.data.readers.rows import Table, runs_of, table
+from tnt_notebook.parallel.data.readers.rows import TEXT, Table, runs_of, table
 from tnt_notebook.parallel.data.readers.samples import Damaged
 
 #: Of compressed chunks, so much stays in memory for each file: h5py's own 1 MB holds few.
@@ -32,7 +32,7 @@ def hdf5(
     Args:
         file: its path.
         datasets: their names in it, such as "images" or "scans/7/labels": each with one sample a
-            row, shape (samples, ...); all have as many rows.
+            row, shape (samples, ...); all have as many rows. Of numbers, or of strings.
         shuffle: whether each epoch has all samples in an order of its own. In a file that was
             written in chunks of many rows each of them is then read, and decompressed, many times:
             write chunks of one row, or a few.
@@ -58,7 +58,7 @@ def hdf5(
     handles = Handles(opened, lambda open_file: open_file.close())
     try:
         with opened(path) as open_file:
-            tables = [_table(handles, open_file, path, name, h5py.Dataset) for name in datasets]
+            tables = [_table(handles, open_file, path, name, h5py) for name in datasets]
             names = sorted(open_file)
     except OSError as error:
         raise DataError(f"{path} cannot be read as HDF5: {error}.") from error
@@ -67,13 +67,14 @@ def hdf5(
     return table(tables, shuffle, seed, damaged)
 
 
-def _table(handles: Handles, open_file: Any, path: str, name: str, kind: Any) -> Table:
+def _table(handles: Handles, open_file: Any, path: str, name: str, h5py: Any) -> Table:
     found = open_file.get(name)
-    if not isinstance(found, kind):
+    if not isinstance(found, h5py.Dataset):
         raise DataError(f"{path} has no dataset {name}; it has {', '.join(sorted(open_file))}.")
     rows = _reader(handles, path, name)
+    dtype = found.dtype if h5py.check_string_dtype(found.dtype) is None else TEXT
     return Table(
-        f"{name} in {path}", found.shape, found.dtype, rows,
+        f"{name} in {path}", found.shape, dtype, rows,
         lambda numbers, block: rows(numbers, block.index),
     )  # fmt: skip
 

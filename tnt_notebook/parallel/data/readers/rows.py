@@ -24,13 +24,17 @@ from tnt_notebook.parallel.data.readers.samples import (
 _AT_ONCE_BYTES, _AT_ONCE = 1 << 20, 128
 
 
+#: Strings of any length: arrays of such are of objects, or of NumPy's own kind of them.
+TEXT = np.dtype("S")
+
+
 class Table(NamedTuple):
     """An array that lies in a file.
 
     Attributes:
         name: of it, for errors.
         shape: (samples, ...).
-        dtype: of NumPy.
+        dtype: of NumPy; :data:`TEXT` of strings of any length.
         rows: those of these numbers (int64, ascending, each once).
         blocks: the same, of each row a block.
     """
@@ -120,12 +124,14 @@ def _for_tensor(rows: np.ndarray) -> np.ndarray:
     """In this machine's order of bytes, and text in UTF-8."""
     if rows.dtype.kind == "U":
         return np.char.encode(rows, "utf-8")
+    if rows.dtype.kind in "OT":
+        return rows.astype(object)
     return rows.astype(rows.dtype.newbyteorder("="), copy=False)
 
 
 def bytes_of(each: Table) -> int:
-    """Bytes of a row."""
-    return int(np.prod(each.shape[1:], dtype=np.int64)) * each.dtype.itemsize
+    """Bytes of a row; of a string of any length those that it is found by."""
+    return int(np.prod(each.shape[1:], dtype=np.int64)) * (each.dtype.itemsize or 8)
 
 
 def at_once(bytes_of_sample: int) -> int:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tnt_notebook.errors import DataError
 from tnt_notebook.parallel.data.readers.optional import library
 from tnt_notebook.parallel.data.readers.paths import existing
-from tnt_notebook.parallel.data.readers.rows import Table, table
+from tnt_notebook.parallel.data.readers.rows import TEXT, Table, table
 from tnt_notebook.parallel.data.readers.samples import Damaged
 
 
@@ -26,7 +26,7 @@ def zarr(
     Args:
         store: its path, a folder or a ``.zip``.
         arrays: their names in it: each with one sample a row, shape (samples, ...); all have as
-            many rows. None: the store is an array itself.
+            many rows. Of numbers, or of strings. None: the store is an array itself.
         shuffle: whether each epoch has all samples in an order of its own. In a store that was
             written in chunks of many rows each of them is then read, and decompressed, many times:
             write chunks of one row, or a few.
@@ -63,7 +63,8 @@ def zarr(
 
 
 def _table(name: str, array: Any) -> Table:
+    # Zarr has strings and bytes of any length, and no other objects.
     return Table(
-        name, array.shape, array.dtype, lambda rows: array.oindex[rows],
-        lambda rows, block: array.oindex[(rows, *block.index)],
+        name, array.shape, TEXT if array.dtype.kind in "OT" else array.dtype,
+        lambda rows: array.oindex[rows], lambda rows, block: array.oindex[(rows, *block.index)],
     )  # fmt: skip
