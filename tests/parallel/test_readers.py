@@ -401,12 +401,22 @@ def test_columns_of_every_kind_are_read_exactly(tmp_path):
         "time": (arrow.array([1, 2, 3], arrow.timestamp("us", "UTC")), [1, 3]),
         "price": (arrow.array([Decimal("1.25"), None, Decimal("2.5")]), [1.25, 2.5]),
         "day": (arrow.array([7, 8, 9], arrow.date32()), [7, 9]),
+        "lists": (arrow.array([[[1, 2]], [[3, None]], [[5, 6]]]), [[[1, 2]], [[5, 6]]]),
+        "words": (arrow.array([["a", "b"], None, ["c", "d"]]), [[b"a", b"b"], [b"c", b"d"]]),
+        "ragged": (arrow.array([[large], [3, None], [5, 6]]), [[large], [5, 6]]),
         "half": (arrow.array(np.arange(3, dtype=np.float16)), [0.0, 2.0]),
     }
     table = arrow.table({name: column for name, (column, _) in columns.items()})
     pyarrow.parquet.write_table(table, tmp_path / "some.parquet")
     for name, (_, wanted) in columns.items():
-        chosen = [name] if name in ("whole", "list", "truth", "price") else [name, "whole"]
-        rows = tnt.data.parquet(tmp_path / "some.parquet", chosen, damaged="skip")
+        lacks_one = table.column(name).combine_chunks()[1].as_py() in (None, [3, None], [[3, None]])
+        chosen = [name] if lacks_one else [name, "whole"]
+        how = {"ragged": [name]} if name == "ragged" else {}
+        rows = tnt.data.parquet(tmp_path / "some.parquet", chosen, damaged="skip", **how)
         found = [np.asarray(row[name]).tolist() for row in rows.as_numpy_iterator()]
         assert found[0] == wanted[0] and found[-1] == wanted[-1], name
+    pyarrow.parquet.write_table(arrow.table({"a": [[1], [2, 3]]}), tmp_path / "uneven.parquet")
+    with pytest.raises(tf.errors.OpError, match=r'row 1 of .* can be read with ragged=\["a"\]'):
+        list(tnt.data.parquet(tmp_path / "uneven.parquet"))
+    with pytest.raises(DataError, match="half is no column of lists of numbers"):
+        tnt.data.parquet(tmp_path / "some.parquet", ragged=["half"])

@@ -30,16 +30,17 @@ def parquet(
     seed: int | None = None,
     damaged: Damaged = "raise",
     batch: int | None = None,
+    ragged: Sequence[str] = (),
 ) -> tf.data.Dataset:
     """Rows of Parquet files, read by row group.
 
     Args:
         files: a path, paths, or a pattern such as ``"train/*.parquet"``, sorted by name; all have
             the same columns.
-        columns: their names; default: all. Numbers, strings, bytes, and lists of numbers that are
-            equally long in all rows. Categories are what they stand for, decimals float64; times
-            and durations int64 in the unit in which they were written, dates in days. Rows with
-            missing values count as damaged.
+        columns: their names; default: all. Numbers, strings, bytes, and lists of them, or of such
+            lists, that are equally long in all rows. Categories are what they stand for, decimals
+            float64; times and durations int64 in the unit in which they were written, dates in
+            days. Rows with missing values count as damaged.
         shuffle: whether each epoch has all rows of all files in an order of its own. A row group
             can only be read whole, by each rank that wants a row of it; the latest stay in memory,
             up to 256 MB. Where all are more than that, say ``batch``.
@@ -51,9 +52,10 @@ def parquet(
             whole row groups of its own. That is another order, the same for every number of ranks:
             a batch has samples of 16 places, and shuffled are the row groups, and the samples
             within each.
+        ragged: names of columns that are lists of numbers of any length.
 
     Returns:
-        Dicts by column: scalars, or tensors of shape (length,) of lists.
+        Dicts by column: scalars, or tensors of shape (length,) of lists, (None,) of ragged ones.
 
     Raises:
         DataError: pyarrow is not installed, a file is missing or damaged, has other columns, or
@@ -88,7 +90,7 @@ def parquet(
     if not len(ends) or not ends[-1]:
         raise DataError(f"There are no rows in {footers[0][0]}, and in no other file either.")
     handles = Handles(arrow.ParquetFile, lambda opened: opened.close())
-    spec = _spec(handles, next(group for group in groups if group.rows), names)
+    spec, inner = _spec(handles, next(group for group in groups if group.rows), names, ragged)
     blocks = None if batch is None else Blocks(ends, batch)
     at_least = 1 if batch is None else STREAMS + 2
     kept = Kept(lambda group: _read(handles, group, names, spec), at_least)
@@ -103,9 +105,14 @@ def parquet(
             if any(value is None for value in picked):
                 raise DataError(f"column {name} has no value there")
             kind = spec[name]
-            dtype = object if kind.dtype == tf.string else kind.dtype.as_numpy_dtype
-            leaves.append(np.array(picked, dtype).reshape(len(picked), *kind.shape))
+            if name in inner:
+                dtype = inner[name].as_numpy_dtype
+                picked = [np.asarray(value, dtype).tobytes() for value in picked]
+            leaves.append(_as_array(name, picked, kind))
         return leaves
+
+    def with_ragged(row: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return row | {name: tf.io.decode_raw(row[name], dtype) for name, dtype in inner.items()}
 
     def where(number: int) -> str:
         group = groups[int(np.searchsorted(ends, number, "right"))]
@@ -113,7 +120,8 @@ def parquet(
         return f"row {number - (int(ends[first]) - groups[first].rows)} of {group.file}"
 
     source = Source(int(ends[-1]), spec, read, where, _AT_ONCE, blocks)
-    return dataset_of(source, shuffle, seed, damaged)
+    rows = dataset_of(source, shuffle, seed, damaged)
+    return rows.map(with_ragged, tf.data.AUTOTUNE, deterministic=True) if inner else rows
 
 
 class Group(NamedTuple):
@@ -170,23 +178,31 @@ def _columns(footers: Sequence[Any], columns: Sequence[str] | None) -> list[str]
     return names
 
 
-def _spec(handles: Handles, group: Group, names: Sequence[str]) -> dict[str, tf.TensorSpec]:
-    """Of a row: lists are as long in all rows as in the first."""
+def _spec(
+    handles: Handles, group: Group, names: Sequence[str], ragged: Sequence[str]
+) -> tuple[dict[str, tf.TensorSpec], dict[str, tf.DType]]:
+    """Of a row: lists are as long in all rows as in the first. Ragged ones are strings of their
+    bytes; of what kind of numbers these are."""
     with handles.of(group.file) as opened:
         batches = opened.iter_batches(1, [group.number], names, use_threads=False)
         first = next(iter(batches))
-    return {name: _spec_of_column(name, first.column(name)) for name in names}
+    spec = {name: _spec_of_column(name, first.column(name)) for name in names}
+    for name in ragged:
+        if name not in spec or spec[name].shape.rank != 1 or spec[name].dtype == tf.string:
+            raise DataError(f"ragged={list(ragged)}: {name} is no column of lists of numbers.")
+    inner = {name: spec[name].dtype for name in ragged}
+    return spec | {name: tf.TensorSpec((), tf.string) for name in ragged}, inner
 
 
 def _spec_of_column(name: str, column: Any) -> tf.TensorSpec:
     types = library("pyarrow.types", "Parquet files")
     column = _basic(column)
-    kind, shape = column.type, []
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        kind, value = kind.value_type, column[0].as_py()
+    kind, shape, value = column.type, [], column[0].as_py()
+    while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         if value is None:
             raise DataError(f"Column {name} has no value in its first row, so no length is known.")
-        shape = [len(value)]
+        shape.append(len(value))
+        kind, value = kind.value_type, value[0] if value else None
     strings = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
     if any(test(kind) for test in strings):
         return tf.TensorSpec(shape, tf.string)
@@ -194,8 +210,24 @@ def _spec_of_column(name: str, column: Any) -> tf.TensorSpec:
         return tf.TensorSpec(shape, tf.as_dtype(kind.to_pandas_dtype()))
     raise DataError(
         f"Column {name} is {column.type}, of which no tensor is made here: name others, columns="
-        "[...], or write numbers, strings, bytes, or lists of numbers that are equally long."
+        "[...], or write numbers, strings, bytes, or lists of these."
     )
+
+
+def _as_array(name: str, values: Sequence[Any], spec: tf.TensorSpec) -> np.ndarray:
+    dtype = object if spec.dtype == tf.string else spec.dtype.as_numpy_dtype
+    try:
+        return np.array(values, dtype).reshape(len(values), *spec.shape)
+    except ValueError:
+        raise DataError(
+            f"column {name} has a list there that is not as long as others, {tuple(spec.shape)}; "
+            f'of numbers such lists can be read with ragged=["{name}"]'
+        ) from None
+
+
+def _lacks_some(value: Any) -> bool:
+    """Whether a list, or one of those in it, lacks a value."""
+    return value is None or (isinstance(value, list) and any(map(_lacks_some, value)))
 
 
 def _basic(column: Any) -> Any:
@@ -226,17 +258,20 @@ def _read(
 def _rows(column: Any, spec: tf.TensorSpec) -> np.ndarray:
     """One row each; None where a value is missing."""
     column = _basic(column)
+    types = library("pyarrow.types", "Parquet files")
     missing = column.is_null().to_numpy(zero_copy_only=False)
-    if spec.shape.rank and column.flatten().null_count:
-        values = column.to_pylist()  # a list that lacks a number is missing
-        missing = np.array([value is None or None in value for value in values])
+    if types.is_nested(column.type) and (
+        types.is_nested(column.type.value_type) or column.flatten().null_count
+    ):
+        values = column.to_pylist()
+        missing = np.array([_lacks_some(value) for value in values])
     else:
-        if column.null_count and spec.dtype != tf.string:
+        if column.null_count and not types.is_nested(column.type) and spec.dtype != tf.string:
             # Else whole numbers would go through float64.
             zero = library("pyarrow", "Parquet files").scalar(0).cast(column.type)
             column = column.fill_null(zero)
         values = column.to_numpy(zero_copy_only=False)
-    if missing.any() or spec.shape.rank or spec.dtype == tf.string:
+    if missing.any() or types.is_nested(column.type) or spec.dtype == tf.string:
         rows = np.empty(len(values), object)
         for i, value in enumerate(values):
             rows[i] = None if missing[i] else value
