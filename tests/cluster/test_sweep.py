@@ -70,6 +70,23 @@ def test_trials_give_what_a_fit_gives_and_leave_nothing(pair: Cluster):
     pair.run("assert not {'model', 'width', 'rate'} & {*globals()}")
 
 
+def test_trials_train_as_fits_do(cluster: Cluster, tmp_path):
+    """In two stages, with checkpoints of their own."""
+    options = {
+        "pipeline": {"stages": 2, "micro_batches": 2},
+        "checkpoint": {"folder": str(tmp_path), "every_s": None},
+    }
+    space = {"width": Choice((2, 4)), "rate": Choice((0.1,))}
+    sweep = cluster.sweep(CELL, task(space, each=2, options=options)).wait(WAIT_S)
+    assert sweep.error is None and set(sweep.frame()["state"]) == {"complete"}
+    for trial in (0, 1):
+        assert any((tmp_path / f"trial-{trial}").iterdir())
+    set_before = CELL.replace("import keras", "width, rate = 4, 0.1\nimport keras")
+    fit = cluster.fit(set_before, {}).wait(WAIT_S)
+    found = sweep.frame().set_index("width").loc[4, "val_loss"]
+    assert found == pytest.approx(fit.history["val_loss"][-1], rel=1e-5)
+
+
 def test_a_group_is_a_world_and_an_expression_can_judge(cluster: Cluster):
     cell = "import tnt_notebook as tnt\n" + CELL + "\nworld = tnt.world()"
     objective = Objective("size", True, expression="world.allreduce(np.ones(1))[0] * width")

@@ -19,6 +19,7 @@ def test_a_sweep_in_a_cell(shell_with_ranks):
     assert "--each 3: the cluster has 2 ranks" in typed(
         shell, f"%%tnt_sweep rate=0..1 --each 3\n{CELL}"
     )
+    assert "--mesh: " in typed(shell, f"%%tnt_sweep rate=0..1 --each 2 --mesh model=3\n{CELL}")
     shown = typed(shell, f"{line.replace('loss', 'f1:max')}\n{CELL}")
     assert "ModelError: The fit of the cell does not report f1. It reports loss: name" in shown
     assert "rates has failed" not in typed(shell, "1")  # it was raised
@@ -27,4 +28,4 @@ def test_a_sweep_in_a_cell(shell_with_ranks):
 def test_help_in_a_cell_of_one_line(shell):
     shown = typed(shell, "%%tnt_sweep -h")
     assert "%%tnt_sweep: Runs ordinary Keras code again and again" in shown
-    assert "--each R" in shown and len(shown.splitlines()) < 40
+    assert "--each R" in shown and len(shown.splitlines()) < 80

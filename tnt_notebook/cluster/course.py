@@ -182,7 +182,7 @@ class Course:
                     asked = self._study.ask()
                     if asked is None:
                         return
-                    trial = Trial(asked, group, self._study, self._task.objective, self._changed)
+                    trial = Trial(asked, group, self._study, self._task, self._changed)
                     self._trials.append(trial)
                 self._changed()
                 if not self._carry_out(trial, engines, several):

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from tnt_notebook.cluster import groups
@@ -18,7 +19,7 @@ from tnt_notebook.cluster.fit import STOP_WITHIN_S
 from tnt_notebook.errors import ModelError, RankError
 from tnt_notebook.protocol import Call, Published
 from tnt_notebook.sweep.board import Row, TrialState
-from tnt_notebook.sweep.space import Objective
+from tnt_notebook.sweep.space import Task
 from tnt_notebook.sweep.study import Asked, Study
 from tnt_notebook.telemetry import Frame, State, archive
 from tnt_notebook.telemetry.kept_ribbon import Known
@@ -29,6 +30,7 @@ class Trial:
 
     Args:
         ranks: that train it.
+        task: of the sweep.
         changed: called when there is something new to show; from any thread.
 
     Attributes:
@@ -42,7 +44,7 @@ class Trial:
         asked: Asked,
         ranks: Sequence[int],
         study: Study,
-        objective: Objective,
+        task: Task,
         changed: Callable[[], None],
     ) -> None:
         self.number, self.settings = asked
@@ -50,7 +52,8 @@ class Trial:
         self.state: TrialState = "running"
         self.value: float | None = None
         self.error = ""
-        self._study, self._objective, self._changed = study, objective, changed
+        self._study, self._objective, self._changed = study, task.objective, changed
+        self._options = task.options
         self._began, self._ended = time.time(), 0.0
         self._values: list[float] = []
         self._start = 0.0  # of the fit of the cell that runs
@@ -82,12 +85,13 @@ class Trial:
         folder = archive.new_folder(f"{title}-{self.number}")
         kept = {
             "title": f"{title}-{self.number}", "folder": str(folder), "kernel": os.getpid(),
-            "options": {"settings": self.settings}, "ranks": len(self.ranks),
+            "options": {"settings": self.settings, **self._options}, "ranks": len(self.ranks),
         }  # fmt: skip
         try:
             execution = groups.begin(
                 engines, self.ranks, Call.RUN_TRIAL, cell, self.settings,
-                self._objective.expression, {}, kept, on_data=self._on_data, on_tick=self._on_tick,
+                self._objective.expression, self._own_options(cell), kept,
+                on_data=self._on_data, on_tick=self._on_tick,
             )  # fmt: skip
             several.add(execution)
             with self._lock:
@@ -111,6 +115,15 @@ class Trial:
             known = Known(began=self._began, ended=self._ended, marks=[])
             state = "failed" if self.state == "failed" else ended
             archive.conclude(folder, state, self.error, known)
+
+    def _own_options(self, cell: str) -> dict[str, Any]:
+        """Those of its fits: checkpoints are in a folder of its own, and of its settings."""
+        options = dict(self._options)
+        if "checkpoint" in options:
+            said = options["checkpoint"]
+            folder = str(Path(said["folder"]) / f"trial-{self.number}")
+            options["checkpoint"] = {**said, "folder": folder, "run": f"{cell}\n{self.settings}"}
+        return options
 
     def stop(self, state: TrialState = "stopped") -> None:
         """Asks its ranks to end after their current step; returns at once."""

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from tnt_notebook.choices import BATCH_NORM, EXCHANGES, ON_FAILURE, split_exchange
-from tnt_notebook.errors import MeshError, ScheduleError
-from tnt_notebook.magics.mesh_options import given_layouts, mesh_arguments
+from tnt_notebook.choices import EXCHANGES, ON_FAILURE
+from tnt_notebook.magics.fit_options import check_ranks, fit_arguments, fit_options
 from tnt_notebook.magics.numbering import numbered
-from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.progress import noninteractive
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.magics.syntax import check_syntax
-from tnt_notebook.plan.mesh import STAGE, Mesh
-from tnt_notebook.plan.options import Pipeline
-
-_EXCHANGE = (
-    "what ranks do with their gradients (default: allreduce), one of those above, as in "
-    "late:warmup=100; or a variable of the ranks that says so"
-)
 
 
 def _listing_exchanges(magic: Callable[..., None]) -> Callable[..., None]:
@@ -40,24 +30,8 @@ def _listing_exchanges(magic: Callable[..., None]) -> Callable[..., None]:
 @argument(
     "--wait", action="store_true", help="return when it has ended (TNT_NONINTERACTIVE=1: always)"
 )
-@argument("--bucket-mb", type=float, metavar="X", help="MiB of gradients exchanged at a time")
-@argument("--exchange", metavar="NAME[:OPTION=VALUE,...]", help=_EXCHANGE)
-@argument(
-    "--batch-norm",
-    choices=BATCH_NORM,
-    help="whose samples batch norm takes its statistics of: the rank's (default), or all",
-)
 @argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
-@pipeline_arguments()
-@mesh_arguments
-@argument("--checkpoint", metavar="DIR", help="keeps the state of training there now and then")
-@argument("--every", type=float, metavar="S", help="seconds between two (default: 600)")
-@argument(
-    "--resume",
-    choices=["auto", "yes", "no"],
-    help="what to do with what DIR holds: go on if it is of this cell and has not ended (auto, "
-    "default), go on in any case, or begin anew",
-)
+@fit_arguments("keeps the state of training there now and then")
 @argument(
     "--on-failure",
     choices=ON_FAILURE,
@@ -111,23 +85,12 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         ...             # goes on after ranks have died, or the time of a job was over
     """
     check_name(arguments.name)
-    options: dict[str, Any] = {
-        name: value
-        for name in ("bucket_mb", "timeout", "exchange", "batch_norm")
-        if (value := getattr(arguments, name)) is not None
-    }
-    if arguments.exchange is not None:
-        check_exchange(arguments.exchange, arguments.bucket_mb)
-    mesh, beside = _mesh(arguments)
-    options |= beside
-    if (pipeline := given_pipeline(arguments)) is not None:
-        options["pipeline"] = pipeline
-    kept, goes_on = _checkpoint(arguments)
-    options |= kept
+    options = fit_options(arguments)
+    if arguments.timeout is not None:
+        options["timeout"] = arguments.timeout
+    goes_on = _going_on(arguments)
     cluster = session.cluster
-    if mesh is not None:
-        _check_mesh(mesh, pipeline, cluster.ranks)
-        options["mesh"] = str(mesh)
+    check_ranks(options, cluster.ranks)
     check_syntax(cell)
     if said := cluster.survivors:
         print(said)
@@ -138,62 +101,9 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         fit.wait()
 
 
-def _mesh(arguments: Namespace) -> tuple[Mesh | None, dict[str, Any]]:
-    """What --mesh says, and what is said beside it to the ranks; a mesh with stages is that of a
-    pipeline, also without --pipeline."""
-    layouts = given_layouts(arguments)
-    if arguments.mesh is None:
-        return None, {}
-    try:
-        mesh = Mesh.parsed(arguments.mesh)
-    except MeshError as error:
-        raise UsageError(f"--mesh: {error}") from None
-    said: dict[str, Any] = {"layouts": layouts} if layouts else {}
-    if STAGE in mesh.names and arguments.stages is None:
-        arguments.stages = mesh.along(STAGE)
-    if arguments.stages is None and arguments.memory_limit is not None:
-        # That of a pipeline is what its cut keeps to.
-        said["memory_limit"], arguments.memory_limit = arguments.memory_limit, None
-    return mesh, said
-
-
-def _check_mesh(mesh: Mesh, pipeline: dict[str, Any] | None, ranks: int) -> None:
-    try:
-        if pipeline is None:
-            mesh.of(ranks)
-        else:
-            Pipeline(**pipeline).mesh_of(ranks, mesh)
-    except (MeshError, ScheduleError) as error:
-        raise UsageError(f"--mesh: {error}") from None
-
-
-def check_exchange(text: str, bucket_mb: float | None = None) -> None:
-    """Refuses what ``--exchange`` cannot say."""
-    name, said = split_exchange(text)
-    if bucket_mb is not None:
-        raise UsageError(f"--bucket-mb beside --exchange: say --exchange {name}:bucket_mb=...")
-    if name not in EXCHANGES:
-        if not name.isidentifier():
-            raise UsageError(f"--exchange {text!r}: it is one of {', '.join(EXCHANGES)}, or a "
-                             "variable of the cells on the ranks")  # fmt: skip
-        return
-    options = EXCHANGES[name][1]
-    for key, value in said.items():
-        if key not in options or value is None:
-            option = key if value is None else f"{key}={value}"
-            takes = ", ".join(f"{one}=..." for one in options)
-            raise UsageError(
-                f"--exchange {text!r}: {name} has no option {option!r}, it takes {takes}"
-            )
-
-
-def _checkpoint(arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What --checkpoint and its like say: to the ranks, and to what happens when they die."""
+def _going_on(arguments: Any) -> dict[str, Any]:
+    """What happens when ranks die."""
     on_failure, restarts = arguments.on_failure or "stop", arguments.restarts
-    if arguments.checkpoint is None:
-        for name in ("every", "resume"):
-            if getattr(arguments, name) is not None:
-                raise UsageError(f"--{name}: only with --checkpoint, which says where")
     if restarts is not None and restarts < 0:
         raise UsageError(f"--restarts must be at least 0, not {restarts}")
     if restarts and arguments.checkpoint is None and on_failure == "stop":
@@ -204,18 +114,4 @@ def _checkpoint(arguments: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         raise UsageError("--on-failure shrink: a mesh needs all its ranks; use restart")
     if restarts is None:
         restarts = 0 if on_failure == "stop" else 3
-    goes_on = {"on_failure": on_failure, "restarts": restarts}
-    if arguments.checkpoint is None:
-        return {}, goes_on
-    folder = _folder(arguments.checkpoint)
-    resume = {"yes": True, "no": False}.get(arguments.resume)
-    return {"checkpoint": {"folder": folder, "every_s": arguments.every, "resume": resume}}, goes_on
-
-
-def _folder(named: str) -> str:
-    try:
-        if named.strip():
-            return str(Path(named).expanduser().absolute())
-    except RuntimeError:  # ~somebody who is not there
-        pass
-    raise UsageError(f"--checkpoint {named!r}: no folder can have this name")
+    return {"on_failure": on_failure, "restarts": restarts}

@@ -12,6 +12,7 @@ from pathlib import Path
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
+from tnt_notebook.magics.fit_options import check_ranks, fit_arguments, fit_options
 from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.progress import noninteractive
 from tnt_notebook.magics.session import Session, check_name
@@ -62,6 +63,7 @@ def duration(text: str) -> float:
 @argument("--seed", type=int, metavar="N", help="of the sampler")
 @argument("--timeout", type=duration, metavar="T", help="ends the sweep after 90s, 10m or 1.5h")
 @argument("--study", metavar="FILE", help="keeps the study there, and goes on with what it holds")
+@fit_arguments("keeps the state of each trial there, in a folder of its own, now and then")
 @argument("--name", default="sweep", help="variable that gets the handle (default: sweep)")
 @argument(
     "--wait", action="store_true", help="return when it has ended (TNT_NONINTERACTIVE=1: always)"
@@ -97,6 +99,9 @@ def tnt_sweep(session: Session, arguments: Namespace, cell: str) -> None:
         %%tnt_sweep depth=1..4 dropout=0..0.5:0.1 --sampler grid --pruner median
         ...
 
+        %%tnt_sweep units=64|128 --each 4 --pipeline 2 --exchange late:warmup=100
+        ...             # each trial as %%tnt_fit would train it, on 4 ranks
+
         %%tnt_sweep rate=log(1e-4,1) --value "score(model)" --objective score:max --study a.journal
         ...             # with the same file it goes on where it was
     """
@@ -126,7 +131,9 @@ def _task(arguments: Namespace) -> Task:
         space, _objective(arguments), _TRIALS if arguments.trials is None else arguments.trials,
         arguments.each, arguments.sampler, arguments.pruner, arguments.seed, arguments.timeout,
         None if arguments.study is None else _file(arguments.study),
+        fit_options(arguments),
     )  # fmt: skip
+    check_ranks(task.options, task.each)
     if task.sampler == "grid":
         task.check()
         asked = arguments.trials or task.points()

@@ -12,7 +12,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
-from tnt_notebook.magics.fit_magic import check_exchange
+from tnt_notebook.magics.fit_options import check_exchange
 from tnt_notebook.magics.lists import rank_list
 from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments

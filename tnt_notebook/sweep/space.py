@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,8 @@ class Task:
         seed: of the sampler.
         timeout_s: seconds after which the sweep ends.
         file: where the study is kept; None: in memory.
+        options: of the fits of each trial, as of :func:`tnt_notebook.engine.fit.run_fit_cell`. The
+            folder of its checkpoints is one in that which is given.
     """
 
     space: Mapping[str, Setting]
@@ -139,6 +141,7 @@ class Task:
     seed: int | None = None
     timeout_s: float | None = None
     file: Path | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
         """Refuses what cannot be.
