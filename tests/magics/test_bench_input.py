@@ -53,7 +53,7 @@ def test_loaders_and_datasets_of_the_cells(shell_with_ranks):
 
 
 def test_a_notebook_keeps_table_and_figure_also_when_interrupted(notebook):
-    cell = notebook.begin("%tnt_bench input --formats jpeg --calls 1,2 --seconds 300")
+    cell = notebook.begin("%tnt_bench input --formats jpeg --calls 1,2 --seconds 60")
     notebook.messages_until(cell, lambda messages: "0 of 7: synthetic" in shown(messages))
     notebook.manager.interrupt_kernel()
     messages = notebook.messages_until(cell, ended, 120)
