@@ -78,9 +78,9 @@ class Copier:
             return_elements=[op.name for op in operations] + outputs,
             name="step",
         )
-        given = iter(made[len(operations) :])
+        found = iter(made[len(operations) :])
         return [
-            (copy, [next(given) for _ in op.outputs])
+            (copy, [next(found) for _ in op.outputs])
             for op, copy in zip(operations, made, strict=False)
         ]
 

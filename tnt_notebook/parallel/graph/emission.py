@@ -142,16 +142,20 @@ def _levels(decisions: Sequence[Decided], facts: Facts) -> dict[str, int]:
 def _in_waves(decisions: Sequence[Decided], emission: Emission) -> list[Decided]:
     """The same ops, so that few times copies have to be written before what uses them: each time
     TensorFlow looks at all ops that there are."""
-    copies = {each.op.name: each for each in decisions if each.decision.emit is None}
+    waiting = {each.op.name for each in decisions if each.decision.emit is None}
     waves: dict[str, int] = {}
+    places: list[tuple[int, bool]] = []
     for each in decisions:
         is_copied = emission.is_copied(each)
         before = [op.name for op in (*(t.op for t in each.op.inputs), *each.op.control_inputs)]
-        waves[each.op.name] = max(
-            (waves[name] + (name in copies and not is_copied) for name in before if name in waves),
+        wave = max(
+            (waves[name] + (name in waiting and not is_copied) for name in before if name in waves),
             default=0,
         )
-    return sorted(decisions, key=lambda each: (waves[each.op.name], emission.is_copied(each)))
+        waves[each.op.name] = wave
+        places.append((wave, is_copied))
+    order = sorted(range(len(decisions)), key=places.__getitem__)
+    return [decisions[i] for i in order]
 
 
 class Emission:

@@ -257,9 +257,8 @@ def ways_of(site: Site, axis: str, parts: int) -> list[Way]:
         cut = _cut_by(site, way)
         named = bool(cut) and all(name_of(len(shape), dim) == axis for shape, dim in cut)
         sizes_known = all(shape[dim] for shape, dim in cut)
-        if any(way.takes[place] is not None for place in site.whole):
-            continue
-        if sizes_known and (axis not in SPATIAL_NAMES or named) and _cuts_apart(layer, way):
+        fits = sizes_known and all(way.takes[place] is None for place in site.whole)
+        if fits and (axis not in SPATIAL_NAMES or named) and _cuts_apart(layer, way):
             result.append(way)
     return result
 

@@ -58,7 +58,7 @@ class MicroBatchHere:
     parts: int
 
     def first(self, value: tf.Tensor) -> tf.Tensor:
-        has_first = (self.here.first == 0) & (self.here.rows > 0)
+        has_first = (self.here.first == 0) & self.here.has_samples
         return tf.where(has_first, value, tf.zeros_like(value))
 
     def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:

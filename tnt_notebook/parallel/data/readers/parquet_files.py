@@ -260,18 +260,17 @@ def _rows(column: Any, spec: tf.TensorSpec) -> np.ndarray:
     column = _basic(column)
     types = library("pyarrow.types", "Parquet files")
     missing = column.is_null().to_numpy(zero_copy_only=False)
-    if types.is_nested(column.type) and (
-        types.is_nested(column.type.value_type) or column.flatten().null_count
-    ):
+    is_list = types.is_nested(column.type)
+    if is_list and (types.is_nested(column.type.value_type) or column.flatten().null_count):
         values = column.to_pylist()
         missing = np.array([_lacks_some(value) for value in values])
     else:
-        if column.null_count and not types.is_nested(column.type) and spec.dtype != tf.string:
+        if column.null_count and not is_list and spec.dtype != tf.string:
             # Else whole numbers would go through float64.
             zero = library("pyarrow", "Parquet files").scalar(0).cast(column.type)
             column = column.fill_null(zero)
         values = column.to_numpy(zero_copy_only=False)
-    if missing.any() or types.is_nested(column.type) or spec.dtype == tf.string:
+    if missing.any() or is_list or spec.dtype == tf.string:
         rows = np.empty(len(values), object)
         for i, value in enumerate(values):
             rows[i] = None if missing[i] else value
