@@ -21,8 +21,8 @@ Magic = Callable[..., Any]
 
 _RESUME = {"auto": None, "yes": True, "no": False}
 _EXCHANGE = (
-    "what ranks do with their gradients (default: allreduce), one of those that %%tnt_fit? lists, "
-    "as in late:warmup=100; or a variable of the ranks that says so"
+    "what ranks do with their gradients (default: allreduce), one of those that %%%%tnt_fit? "
+    "lists, as in late:warmup=100; or a variable of the ranks that says so"
 )
 
 
