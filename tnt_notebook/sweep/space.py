@@ -128,8 +128,8 @@ class Task:
         seed: of the sampler.
         timeout_s: seconds after which the sweep ends.
         file: where the study is kept; None: in memory.
-        options: of the fits of each trial, as of :func:`tnt_notebook.engine.fit.run_fit_cell`. The
-            folder of its checkpoints is one in that which is given.
+        options: of the fits of each trial, those of ``%%tnt_fit``. The folder of its checkpoints is
+            one in that which is given.
     """
 
     space: Mapping[str, Setting]
