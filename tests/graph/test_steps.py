@@ -151,3 +151,24 @@ def test_a_step_is_that_of_one_process(ranks, name):
             np.testing.assert_allclose(many, one, rtol=1e-9, atol=1e-10)
         np.testing.assert_allclose(own_logs, logs, rtol=1e-9)
         assert not without_rule
+
+
+def waiting() -> tuple[int, int]:
+    """How many gradients of a large weight are chosen by whether a rank has samples, and for how
+    many ops these wait beside what they choose from. Runs on ranks."""
+    weight, seen = tf.Variable(tf.ones((ROWS, 1024))), tf.Variable(0.0)
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        seen.assign_add(1.0)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((x @ weight) ** 2)
+        return tape.gradient(loss, weight)
+
+    both = OnAllRanks(step, [tf.TensorSpec((None, ROWS))])
+    both.together([np.ones((3, ROWS), np.float32)], [0, 1, 3])
+    chosen = [op for op in both.operations() if op.type == "Merge"]
+    return len(chosen), sum(len(op.control_inputs) for op in chosen)
+
+
+def test_a_gradient_waits_for_nothing_that_it_is_not_made_of(ranks):
+    assert ranks.run(2, waiting) == [(1, 0), (1, 0)]

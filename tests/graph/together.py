@@ -51,6 +51,11 @@ class OnAllRanks:
 
         self._together = together
 
+    def operations(self) -> list[tf.Operation]:
+        """Of the graph that ranks run."""
+        found: list[tf.Operation] = self._together.get_concrete_function().graph.get_operations()
+        return found
+
     def alone(self, batch: Sequence[np.ndarray]) -> Any:
         """What one process gives."""
         return self._traced(*map(tf.constant, batch))

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2
 
-from tnt_notebook.keras.tensorflow import share_functions
+from tnt_notebook.keras.tensorflow import run_independently, share_functions
 
 
 class Copier:
@@ -78,6 +78,12 @@ class Copier:
             return_elements=[op.name for op in operations] + outputs,
             name="step",
         )
+        chosen_here = set(instead.values())
+        for name, output in zip(outputs, made[len(operations) :], strict=True):
+            if name in chosen_here and output.op.type == "Merge":
+                # TensorFlow would have it wait for all that has an effect and was written before
+                # it, exchanges among that.
+                run_independently(output)
         found = iter(made[len(operations) :])
         return [
             (copy, [next(found) for _ in op.outputs])
