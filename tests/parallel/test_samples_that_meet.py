@@ -106,6 +106,20 @@ class OfMasked(L.Layer):
         return K.reshape(normed, (-1, FEATURES))
 
 
+class Placed(L.Layer):
+    """Looks rows of a weight up by positions, which are of no sample, and of another one by both:
+    an optimizer squares each slice that it is given."""
+
+    def build(self, shape: Any) -> None:
+        self.places, self.both = L.Embedding(3, 2), L.Embedding(4, 2)
+
+    def call(self, x: Any) -> Any:
+        places = tf.range(3)
+        words = K.cast(x[:, ::2] > 0, "int32")
+        steps = K.reshape(x, (-1, 3, 2)) + self.places(places)
+        return K.reshape(steps * self.both(places + 1) + self.both(words), (-1, FEATURES))
+
+
 def _model(between: Any = None, loss: Any = ignoring, **more: Any) -> keras.Model:
     inputs = keras.Input((FEATURES,))
     x = L.Dense(FEATURES, "tanh")(inputs)
@@ -253,6 +267,7 @@ MODELS: dict[str, Callable[[], keras.Model]] = {
     "batch norm under a mask": lambda: _model(OfMasked()),
     "dropout and noise": lambda: _model(lambda x: L.GaussianNoise(0.2)(L.Dropout(0.4)(x))),
     "centred": lambda: _model(L.Lambda(lambda x: x - K.mean(x, 0))),
+    "rows of no sample": lambda: _model(Placed()),
     "its own loss and metrics": ratio,
     **{
         step.__name__: stepping(step)

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import pytest
+import tensorflow as tf
 
 import tnt_notebook as tnt
 from tests.parallel.outcome import Outcome, compare, train
@@ -40,6 +41,16 @@ class Noisy(L.Layer):
         return x + 0.1 * keras.random.normal(K.shape(x), seed=self.seeds) if training else x
 
 
+class Positions(L.Layer):
+    """Rows of a weight that are of no sample: each comes once, and not in every micro-batch."""
+
+    def build(self, shape: Any) -> None:
+        self.places = L.Embedding(3, 2)
+
+    def call(self, x: Any) -> Any:
+        return K.reshape(K.reshape(x, (-1, 3, 2)) + self.places(tf.range(3)), (-1, FEATURES))
+
+
 #: The loss, the schedule, and what is counted.
 CASES: dict[str, tuple[Any, str, list[Any]]] = {
     "labels that are ignored": (ignoring, "1f1b", [f1, r2]),
@@ -58,6 +69,7 @@ def run(case: str, distributed: bool) -> Outcome:
     def made() -> keras.Model:
         inputs = keras.Input((FEATURES,))
         hidden = L.Dense(FEATURES, "tanh", kernel_regularizer="l2")(inputs)
+        hidden = Positions()(hidden)
         model = keras.Model(inputs, L.Dense(CLASSES, "softmax")(hidden))
         model.compile(keras.optimizers.Adam(0.01), loss, metrics=list(metrics))
         return model

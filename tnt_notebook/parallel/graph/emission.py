@@ -369,6 +369,10 @@ class Emission:
         made = self._meeting.sums([self._of_samples(value)])[0]
         return tf.cast(made, value.dtype)
 
+    def on_first(self, value: tf.Tensor) -> tf.Tensor:
+        """A value that all ranks have, on the first; zeros on others."""
+        return self._meeting.first(value)
+
     def without_borrowed(self, value: tf.Tensor, rows: Rows) -> tf.Tensor:
         """This rank's rows, none of a borrowed sample."""
         return self._taken(value, rows, tf.constant(0, tf.int64), self.here.rows)

@@ -29,7 +29,8 @@ def _exchanged_slices(node: Node) -> Decision:
     values, rows = node.has
     are_apart = isinstance(values, Rows) and isinstance(rows, Rows) and values == rows
     if not are_apart:
-        return Decision([PART, SAME], node.each(SAME))
+        # Slices of no samples, as of positions: one process has them once, and so do all ranks.
+        return Decision([SAME, SAME], node.each(SAME), _of_first)
 
     def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         return [
@@ -37,6 +38,11 @@ def _exchanged_slices(node: Node) -> Decision:
         ]
 
     return Decision(node.has, node.each(SAME), emit)
+
+
+def _of_first(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+    count = emission.on_first(tf.shape(inputs[1], tf.int64)[0])
+    return [each[:count] for each in inputs]
 
 
 def _entered(node: Node) -> Decision:
