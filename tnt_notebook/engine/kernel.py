@@ -24,6 +24,7 @@ from ipyparallel.engine.kernel import IPythonParallelKernel
 from IPython.utils.process import system  # type: ignore[attr-defined]
 
 from tnt_notebook.comm import world
+from tnt_notebook.engine.interrupts import lose_none
 from tnt_notebook.engine.outlet import Outlet, shortened
 from tnt_notebook.errors import NoInputError
 
@@ -127,6 +128,7 @@ class RankKernel(IPythonParallelKernel):
 
 def install() -> None:
     """Makes this the kernel of the engine that is to be started."""
+    lose_none()
     app.Kernel = RankKernel
 
 
