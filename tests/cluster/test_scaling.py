@@ -28,9 +28,17 @@ def test_more_than_there_is_is_refused_before_anything_begins(pair: Cluster):
     with pytest.raises(StudyError, match=r"--ranks 1,4: the cluster has 2 ranks. Name fewer, or "):
         scaling.check(pair, Question((1, 4)))
     pipeline = {"pipeline": {"stages": 2}}
-    with pytest.raises(StudyError, match="--pipeline 2: 1 rank cannot form pipelines of 2. Let"):
+    with pytest.raises(StudyError, match="--ranks 1: 1 rank cannot form pipelines of 2"):
         scaling.check(pair, Question((1, 2), options=pipeline))
     scaling.check(pair, Question((1, 2)))
+
+
+def test_a_mesh_is_studied_without_a_plan(pair: Cluster):
+    options = {"mesh": "model=1"}
+    found = Measured(Question((1, 2), modes=("strong",), rounds=1, options=options))
+    scaling.measure(pair, TRAIN.format(epochs=2), found, lambda line: None, lambda: None)
+    assert [run.ranks for run in found.runs] == [1, 2] and found.complete
+    assert found.trained_bytes == 4 * 5 and "planned by %tnt_plan --mesh" in found.unplanned
 
 
 def test_what_was_measured_outlives_an_interrupt_and_a_death(pair: Cluster, tmp_path: Path):

@@ -7,6 +7,7 @@ import pytest
 from tests.magics.notebook import PLOTLY, ended, shown
 from tests.magics.test_commands import typed
 from tests.support.cells import TRAIN
+from tnt_notebook.magics.fit_options import typed_so
 from tnt_notebook.magics.training_magic import target
 from tnt_notebook.telemetry.scaling import Target
 
@@ -18,7 +19,8 @@ REFUSED = {
     "--ranks 0,2": "UsageError: --ranks: how many, 1 or more, as in 1,2,4",
     "--ranks 2": "UsageError: --ranks 2: at least two numbers, to compare: 1,2,4",
     "--ranks 1,2,4": "StudyError: --ranks 1,2,4: the cluster has 2 ranks.",
-    "--ranks 1,2 --pipeline 2": "StudyError: --pipeline 2: 1 rank cannot form pipelines of 2",
+    "--ranks 1,2 --pipeline 2": "StudyError: --ranks 1: 1 rank cannot form pipelines of 2 stages",
+    "--ranks 1,2 --mesh model=2": "StudyError: --ranks 1: The mesh model=2 needs a multiple of 2",
     "--rounds 0": "UsageError: --rounds must be at least 1, not 0",
     "--steps 1": "UsageError: --steps must be at least 2, not 1",
     "--steps 9 --until loss=0.1": "UsageError: --steps: not with --until, which says when",
@@ -72,6 +74,16 @@ def test_a_study_in_a_cell_and_its_report(shell_with_ranks, tmp_path: Path, monk
     assert "%%tnt_bench training --ranks 1,2 --rounds 1 --watts 5\nimport keras" in report
     assert "2 on 1 host" in report and study.runs[0]["logs"]["loss"] > 0
     assert study.networks[2]["latency_s"] > 0 and not study.found.unplanned
+
+
+def test_what_was_typed_of_a_fit_is_typed_again():
+    assert typed_so({
+        "exchange": "late:steps=2", "mesh": "data=2,model=2", "memory_limit": "4GB",
+        "layouts": {"dense.*": {"columns": "model"}}, "pipeline": {"stages": 2, "recompute": True},
+    }) == [
+        "--exchange late:steps=2", "--mesh data=2,model=2", "--layout dense.*:columns=model",
+        "--pipeline 2", "--recompute", "--memory-limit 4GB",
+    ]  # fmt: skip
 
 
 def test_a_target_is_read_as_it_is_written():

@@ -18,7 +18,15 @@ from tnt_notebook.cluster.execution import Execution, RanksDied
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.ranks import Ranks
-from tnt_notebook.errors import ModelError, RankError, StudyError, TntError
+from tnt_notebook.errors import (
+    MeshError,
+    ModelError,
+    RankError,
+    ScheduleError,
+    StudyError,
+    TntError,
+)
+from tnt_notebook.plan.options import mesh_of
 from tnt_notebook.protocol import Call, Published
 from tnt_notebook.telemetry import Frame, State, archive
 from tnt_notebook.telemetry.kept_ribbon import Known
@@ -39,12 +47,11 @@ def check(cluster: Ranks, question: Question) -> None:
             f"{number(there, 'rank', 'ranks')}. Name fewer, or start more: %tnt_cluster start -n "
             f"{question.ranks[-1]}"
         )
-    stages = question.options.get("pipeline", {}).get("stages", 1)
-    if odd := [ranks for ranks in question.ranks if ranks % stages]:
-        raise StudyError(
-            f"--pipeline {stages}: {odd[0]} {number(odd[0], 'rank', 'ranks')} cannot form "
-            f"pipelines of {stages}. Let --ranks be multiples of {stages}."
-        )
+    for ranks in question.ranks:
+        try:
+            mesh_of(question.options, ranks)
+        except (MeshError, ScheduleError) as error:
+            raise StudyError(f"--ranks {ranks}: {error}") from None
 
 
 def measure(
@@ -168,8 +175,7 @@ class _Course:
                 (r, run.batch * r // question.least if m == "weak" else run.batch) for r, m in turns
             ]
             self._tell("planning")
-            pipeline = question.options.get("pipeline")
-            plan = self._call(group[:1], Call.EXPECT, pipeline, asked)[group[0]]
+            plan = self._call(group[:1], Call.EXPECT, question.options, asked)[group[0]]
             known = {t: s for t, s in zip(turns, plan["steps"], strict=True) if s is not None}
             found.steps.update(known)
             found.trained_bytes = plan["trained_bytes"]

@@ -70,11 +70,11 @@ def exchange(bytes: int) -> dict[str, Any]:
         return next(fit for fit in fits if fit["algorithm"] == wanted)
 
 
-def expect(pipeline: dict[str, Any] | None, asked: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def expect(options: dict[str, Any], asked: Sequence[tuple[int, int]]) -> dict[str, Any]:
     """What ``%tnt_plan`` would say of the model that was trained last; on one rank.
 
     Args:
-        pipeline: keyword arguments of ``tnt_notebook.Pipeline``; None: the model is not cut.
+        options: of the fits, as of :func:`tnt_notebook.engine.fit.run_fit_cell`.
         asked: numbers of ranks, and samples of a global batch.
 
     Returns:
@@ -89,7 +89,10 @@ def expect(pipeline: dict[str, Any] | None, asked: Sequence[tuple[int, int]]) ->
         return {"steps": [None] * len(asked), "trained_bytes": 0, "refused": "no fit was done"}
     trained = sum(math.prod(v.shape) * v.value.dtype.size for v in _model.trainable_variables)
     answer: dict[str, Any] = {"steps": [], "trained_bytes": trained}
-    cut = Pipeline(**(pipeline or {"stages": 1, "micro_batches": 1}))
+    if "mesh" in options:
+        refused = "a mesh is planned by %tnt_plan --mesh"
+        return {**answer, "steps": [None] * len(asked), "refused": refused}
+    cut = Pipeline(**options.get("pipeline", {"stages": 1, "micro_batches": 1}))
     for ranks, batch in asked:
         try:
             step: float | None = Planner(_model, batch, ranks).plan(cut).step_s

@@ -18,7 +18,8 @@ ACTIONS = {
         which="WORKLOAD",
         flags=(
             "--ranks", "--strong", "--weak", "--rounds", "--steps", "--until", "--watts",
-            "--exchange", *(flag for flag, _ in OPTIONS.values()), "--report", "--force", "--name",
+            "--exchange", "--bucket-mb", "--batch-norm", "--mesh", "--layout",
+            *(flag for flag, _ in OPTIONS.values()), "--report", "--force", "--name",
         ),
     ),
     "rules": Action("which algorithm is taken when; measures nothing"),

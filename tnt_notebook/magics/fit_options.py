@@ -15,7 +15,7 @@ from tnt_notebook.errors import MeshError, ScheduleError
 from tnt_notebook.magics.mesh_options import given_layouts, mesh_arguments
 from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.plan.mesh import STAGE, Mesh
-from tnt_notebook.plan.options import Pipeline
+from tnt_notebook.plan.options import OPTIONS, mesh_of
 
 Magic = Callable[..., Any]
 
@@ -26,12 +26,8 @@ _EXCHANGE = (
 )
 
 
-def fit_arguments(checkpoint: str) -> Callable[[Magic], Magic]:
-    """Declares them as arguments of a magic.
-
-    Args:
-        checkpoint: what ``--checkpoint`` does.
-    """
+def distribution_arguments(magic: Magic) -> Magic:
+    """Declares how a fit is distributed as arguments of a magic."""
     declared: list[Callable[[Magic], Magic]] = [
         argument("--bucket-mb", type=float, metavar="X",
                  help="MiB of gradients exchanged at a time"),
@@ -41,22 +37,13 @@ def fit_arguments(checkpoint: str) -> Callable[[Magic], Magic]:
                  "or all"),
         pipeline_arguments(),
         mesh_arguments,
-        argument("--checkpoint", metavar="DIR", help=checkpoint),
-        argument("--every", type=float, metavar="S", help="seconds between two (default: 600)"),
-        argument("--resume", choices=[*_RESUME],
-                 help="what to do with what DIR holds: go on if it is of this cell and has not "
-                 "ended (auto, default), go on in any case, or begin anew"),
     ]  # fmt: skip
-
-    def on(magic: Magic) -> Magic:
-        for one in reversed(declared):
-            magic = one(magic)
-        return magic
-
-    return on
+    for one in reversed(declared):
+        magic = one(magic)
+    return magic
 
 
-def fit_options(arguments: Namespace) -> dict[str, Any]:
+def distribution_options(arguments: Namespace) -> dict[str, Any]:
     """What was typed of them, as :func:`tnt_notebook.engine.fit.run_fit_cell` takes it.
 
     Raises:
@@ -75,6 +62,56 @@ def fit_options(arguments: Namespace) -> dict[str, Any]:
         options["pipeline"] = pipeline
     if mesh is not None:
         options["mesh"] = str(mesh)
+    return options
+
+
+def typed_so(options: Mapping[str, Any]) -> list[str]:
+    """What to type for such options."""
+    words = [
+        f"--{name.replace('_', '-')} {options[name]}"
+        for name in ("bucket_mb", "exchange", "batch_norm", "mesh")
+        if isinstance(options.get(name), (str, float))
+    ]
+    for layers, ways in options.get("layouts", {}).items():
+        words.append(f"--layout {layers}:{','.join(f'{way}={axis}' for way, axis in ways.items())}")
+    limit = {k: options[k] for k in ("memory_limit",) if k in options}
+    for name, value in {**options.get("pipeline", {}), **limit}.items():
+        flag = OPTIONS[name][0]
+        said = ",".join(value) if isinstance(value, (list, tuple)) else value
+        words.append(flag if value is True else f"{flag} {said}")
+    return words
+
+
+def fit_arguments(checkpoint: str) -> Callable[[Magic], Magic]:
+    """Declares those of a fit as arguments of a magic.
+
+    Args:
+        checkpoint: what ``--checkpoint`` does.
+    """
+    declared: list[Callable[[Magic], Magic]] = [
+        distribution_arguments,
+        argument("--checkpoint", metavar="DIR", help=checkpoint),
+        argument("--every", type=float, metavar="S", help="seconds between two (default: 600)"),
+        argument("--resume", choices=[*_RESUME],
+                 help="what to do with what DIR holds: go on if it is of this cell and has not "
+                 "ended (auto, default), go on in any case, or begin anew"),
+    ]  # fmt: skip
+
+    def on(magic: Magic) -> Magic:
+        for one in reversed(declared):
+            magic = one(magic)
+        return magic
+
+    return on
+
+
+def fit_options(arguments: Namespace) -> dict[str, Any]:
+    """What was typed of them, as :func:`distribution_options` gives it.
+
+    Raises:
+        UsageError: it cannot be.
+    """
+    options = distribution_options(arguments)
     if arguments.checkpoint is not None:
         options["checkpoint"] = {
             "folder": _folder(arguments.checkpoint),
@@ -108,15 +145,11 @@ def _mesh(arguments: Namespace) -> tuple[Mesh | None, dict[str, Any]]:
 
 def check_ranks(options: Mapping[str, Any], ranks: int) -> None:
     """Refuses stages and meshes that so many ranks do not fill."""
-    pipeline, mesh = options.get("pipeline"), options.get("mesh")
-    axes = None if mesh is None else Mesh.parsed(mesh)
     try:
-        if pipeline is not None:
-            Pipeline(**pipeline).mesh_of(ranks, axes)
-        elif axes is not None:
-            axes.of(ranks)
+        mesh_of(options, ranks)
     except (MeshError, ScheduleError) as error:
-        raise UsageError(f"{'--pipeline' if axes is None else '--mesh'}: {error}") from None
+        flag = "--pipeline" if options.get("mesh") is None else "--mesh"
+        raise UsageError(f"{flag}: {error}") from None
 
 
 def check_exchange(text: str, bucket_mb: float | None = None) -> None:

@@ -12,14 +12,16 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
-from tnt_notebook.magics.fit_options import check_exchange
+from tnt_notebook.magics.fit_options import (
+    distribution_arguments,
+    distribution_options,
+    typed_so,
+)
 from tnt_notebook.magics.lists import rank_list
 from tnt_notebook.magics.numbering import numbered
-from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.magics.syntax import check_syntax
 from tnt_notebook.magics.workloads import CELLS
-from tnt_notebook.plan.options import OPTIONS
 from tnt_notebook.telemetry.scaling import Measured, Mode, Question, Target
 
 Magic = Callable[..., Any]
@@ -67,11 +69,7 @@ def training_arguments(magic: Magic) -> Magic:
             "--watts", type=float, metavar="W",
             help="of a rank: estimates energy where nobody counts it",
         ),
-        argument(
-            "--exchange", metavar="NAME[:OPTION=VALUE,...]",
-            help="what ranks do with their gradients, as of a fit (default: allreduce)",
-        ),
-        pipeline_arguments(),
+        distribution_arguments,
         argument(
             "--report", nargs="?", const="", metavar="FILE",
             help="an HTML file with all of it (without FILE of a new name)",
@@ -131,15 +129,9 @@ def _question(arguments: Namespace, there: int) -> Question:
         modes.append("strong")
     if arguments.weak or not arguments.strong:
         modes.append("weak")
-    options: dict[str, Any] = {}
-    if arguments.exchange is not None:
-        check_exchange(arguments.exchange)
-        options["exchange"] = arguments.exchange
-    if (pipeline := given_pipeline(arguments)) is not None:
-        options["pipeline"] = pipeline
     return Question(
         tuple(ranks), tuple(modes), arguments.rounds or _ROUNDS, arguments.steps, arguments.until,
-        arguments.watts, options,
+        arguments.watts, distribution_options(arguments),
     )  # fmt: skip
 
 
@@ -160,14 +152,8 @@ def _cell(session: Session, which: str | None, cell: str | None) -> tuple[str, d
 
     known = session.shell.user_ns.get(which) if which else session.last_fit
     if isinstance(known, Fit):
-        if "mesh" in known.options:
-            raise UsageError(
-                f"{which or 'the last fit'} had the mesh {known.options['mesh']}, and a study "
-                "measures replicas and pipelines alone as yet: begin a cell with %%tnt_bench "
-                "training to measure its code without the mesh"
-            )
-        ways = ("exchange", "bucket_mb", "timeout", "pipeline")
-        return known.cell, {name: v for name, v in known.options.items() if name in ways}
+        left = ("checkpoint",)  # of which a study has no use
+        return known.cell, {name: v for name, v in known.options.items() if name not in left}
     if which is None:
         raise UsageError(
             "there is no cell to train: begin one with %%tnt_bench training, train one with "
@@ -214,11 +200,6 @@ def _command(question: Question, cell: str) -> str:
     if (until := question.until) is not None:
         way = "max" if until.maximise else "min"
         words.append(f"--until {until.metric}={until.value:g}:{way}")
-    if isinstance(exchange := question.options.get("exchange"), str):
-        words.append(f"--exchange {exchange}")
-    for name, value in question.options.get("pipeline", {}).items():
-        flag = OPTIONS[name][0]
-        said = ",".join(value) if isinstance(value, (list, tuple)) else value
-        words.append(flag if value is True else f"{flag} {said}")
+    words += typed_so(question.options)
     code = re.sub(r"\A\s*# %%tnt_\w+\n", "", cell).strip("\n")
     return f"%%tnt_bench training {' '.join(words)}\n{code}"

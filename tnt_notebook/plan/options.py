@@ -6,7 +6,7 @@ completion.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
@@ -15,6 +15,7 @@ from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.family import Maker
 from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
 from tnt_notebook.sizes import parsed_size
+from tnt_notebook.words import ranks as counted
 
 #: Who lies on neighbouring ranks: the stages of a pipeline, or the replicas of a stage.
 Placement = Literal["pipeline", "replicas"]
@@ -144,8 +145,8 @@ class Pipeline:
             return mesh.of(ranks)
         if mesh is None and ranks % self.stages:
             raise ScheduleError(
-                f"{ranks} ranks cannot form pipelines of {self.stages} stages: the number of ranks "
-                f"must be a multiple of {self.stages}."
+                f"{counted(ranks)} cannot form pipelines of {self.stages} stages: the number of "
+                f"ranks must be a multiple of {self.stages}."
             )
         inner = dict(mesh.axes) if mesh is not None else {}
         data = {DATA: inner.pop(DATA)} if DATA in inner else {}
@@ -163,3 +164,20 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     f.name: (f.metadata["flag"] or f"--{f.name.replace('_', '-')}", dict(f.metadata["argument"]))
     for f in fields(Pipeline)
 }
+
+
+def mesh_of(options: Mapping[str, Any], ranks: int) -> Mesh | None:
+    """The mesh on which so many ranks run a fit; None: all have the whole model.
+
+    Args:
+        options: of the fit: ``pipeline``, keyword arguments of :class:`Pipeline`, and ``mesh``, as
+            it is typed.
+
+    Raises:
+        MeshError, ScheduleError: the ranks do not fill it.
+    """
+    text = options.get("mesh")
+    axes = None if text is None else Mesh.parsed(text)
+    if (pipeline := options.get("pipeline")) is not None:
+        return Pipeline(**pipeline).mesh_of(ranks, axes)
+    return None if axes is None else axes.of(ranks)

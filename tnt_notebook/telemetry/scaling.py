@@ -54,7 +54,7 @@ class Question:
         steps: of each fit; None: as the cell says.
         until: ends each fit, and is what the time to solution is of.
         watts: of a rank: makes an estimate of energy where nobody counts it.
-        options: of the fits, as ``%%tnt_fit`` has them: exchange, pipeline.
+        options: of the fits, as ``%%tnt_fit`` has them: exchange, pipeline, mesh.
     """
 
     ranks: tuple[int, ...]
