@@ -87,10 +87,10 @@ def changes_of_distribution() -> tuple[Any, ...]:
         with distribution("layers on two ranks").scope():
             assert kd.distribution().batch_dim_name == "batch"
             losses = [model.train_on_batch(x, y)]
-            ways = [*session.functions[id(model)].mesh._program.ways]
+            ways = [*session.functions[id(model)].placement.layers.program.ways]
         with kd.DataParallel().scope():
             losses.append(model.train_on_batch(x, y))
-            assert session.functions[id(model)].mesh is None
+            assert session.functions[id(model)].placement.layers is None
         losses.append(model.train_on_batch(x, y))
     assert kd.distribution() is None
     return losses, [{axis: way.name for axis, way in way.items()} for way in ways], mlp_alone()

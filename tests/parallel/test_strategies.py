@@ -59,14 +59,14 @@ class Steps(keras.callbacks.Callback):
     on_epoch_end = on_train_batch_end
 
 
-def steps_of(exchange: Any) -> list[np.ndarray]:
+def steps_of(exchange: Any, mesh: tnt.Mesh | None = None) -> list[np.ndarray]:
     keras.utils.set_random_seed(1)
     model = chain(
         keras.Input((24,)), layers.Dense(12, use_bias=False), loss="mse", metrics=None,
         optimizer=keras.optimizers.SGD(RATE),
     )  # fmt: skip
     start, steps = model.get_weights()[0], Steps()
-    wrapped = tnt.Model(model, exchange=exchange)
+    wrapped = tnt.Model(model, exchange=exchange, mesh=mesh)
     wrapped.fit(
         *data(), batch_size=BATCH, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=[steps]
     )
@@ -99,6 +99,16 @@ CASES = [
 def test_each_step_is_that_of_the_reference(ranks, text, n):
     start, *steps = ranks.run(n, steps_of, text)[0]
     for ours, theirs in zip(steps, reference(text, start, n), strict=True):
+        close(ours, theirs, 1e-4, 1e-5)
+
+
+ON_MESHES = ["local:every=3,from_step=2", "late:steps=2", "server:staleness=1", "gossip", "elastic"]
+
+
+@pytest.mark.parametrize("text", ON_MESHES[: None if THOROUGH else 2])
+def test_replicas_of_a_mesh_do_what_ranks_do(ranks, text):
+    start, *steps = ranks.run(4, steps_of, text, tnt.Mesh(model=2))[0]
+    for ours, theirs in zip(steps, reference(text, start, 2), strict=True):
         close(ours, theirs, 1e-4, 1e-5)
 
 
@@ -280,14 +290,16 @@ def scaled() -> keras.Model:
     return mlp(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)))
 
 
-def trained(make: Any, exchange: Any, stages: int = 0) -> list[np.ndarray]:
+def trained(
+    make: Any, exchange: Any, stages: int = 0, mesh: tnt.Mesh | None = None
+) -> list[np.ndarray]:
     keras.utils.set_random_seed(1)
     model = make()
     x, y = classification()
     if make is embedding:
         x = np.random.default_rng(1).integers(0, 30, (len(y), 4))
     pipeline = tnt.Pipeline(stages, micro_batches=2) if stages else None
-    wrapped = tnt.Model(model, exchange=exchange, pipeline=pipeline)
+    wrapped = tnt.Model(model, exchange=exchange, pipeline=pipeline, mesh=mesh)
     wrapped.fit(x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0, validation_split=0.2)
     return model.get_weights()
 
@@ -301,10 +313,18 @@ def test_late_is_the_same_on_any_number_of_ranks(ranks, make, n, stages):
         close(weights, alone, 2e-5, 2e-6)
 
 
-@pytest.mark.parametrize(("make", "n"), [(embedding, 2), (averaged, 3), (scaled, 2)])
-def test_sharded_is_the_same_as_one_process(ranks, make, n):
+@pytest.mark.parametrize(
+    ("make", "n", "stages", "mesh"),
+    [
+        (embedding, 2, 0, None), (averaged, 3, 0, None), (scaled, 2, 0, None),
+        (averaged, 4, 0, tnt.Mesh(model=2)), (averaged, 4, 2, None),
+        *[(embedding, 4, 2, None), (scaled, 4, 2, None), (scaled, 4, 0, tnt.Mesh(model=2))]
+        * THOROUGH,
+    ],
+)  # fmt: skip
+def test_sharded_is_the_same_as_one_process(ranks, make, n, stages, mesh):
     (alone,) = ranks.run(1, trained, make, None)
-    for weights in ranks.run(n, trained, make, "sharded:small_kb=0"):
+    for weights in ranks.run(n, trained, make, "sharded:small_kb=0", stages, mesh):
         close(weights, alone, 2e-5, 2e-6)
 
 
@@ -509,8 +529,7 @@ def refused(make: Any, exchange: str, stages: int) -> str:
     ("make", "exchange", "stages", "words"),
     [
         (scaled, "late", 0, "compute in mixed_bfloat16"),
-        (plain_sgd, "local", 2, "needs ranks that have the whole model"),
-        (plain_sgd, "sharded", 2, "needs ranks that have the whole model"),
+        (plain_sgd, "local", 2, "needs ranks that have all layers"),
     ],
 )
 def test_what_an_exchange_cannot_do_is_refused(ranks, make, exchange, stages, words):

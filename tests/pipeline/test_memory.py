@@ -249,7 +249,7 @@ cut = [model.layers[layers // 2].name]
 trained = tnt.Model(model, pipeline=tnt.Pipeline(2, micro_batches, schedule, cut_at=cut))
 trained.fit(x, x, batch_size=micro_batches * rows, verbose=0)
 functions = trained._session.functions_of(model)
-stages = next(iter(functions.pipeline._functions.values()))
+stages = next(iter(functions.placement._functions.values()))
 data = iter(shard(tf.data.Dataset.from_tensors((x, x)), Replica(0, 1)).repeat())
 
 

@@ -26,8 +26,9 @@ from tnt_notebook.keras.optimizers import classes_with_own_apply, trained_by
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.exchange import Applied, Apply
 from tnt_notebook.parallel.graph.marks import for_exchange, of_own_samples
-from tnt_notebook.parallel.step import Step, Within
+from tnt_notebook.parallel.step import Step
 from tnt_notebook.parallel.timed import timed
+from tnt_notebook.parallel.weights import Weights
 
 #: Any odd number far from the seeds people choose: the streams of two ranks must not meet.
 _SEED_STRIDE = 0x9E3779B1
@@ -127,7 +128,7 @@ def _exchanged(
     _in_place(functools.partial(step.exchange.gradients, step.exchanging), grads, variables)
     step.exchanged.extend(variables)
     given = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
-    own = Apply(optimizer, apply if step.within is None else step.within.applying(apply))
+    own = Apply(optimizer, apply if step.weights is None else step.weights.applying(apply))
     state = list(optimizer.variables)
     step.applied[id(optimizer)] = Applied(own, [v for _, v in given], state)
     step.applying = True
@@ -141,7 +142,7 @@ def _exchanged(
 
 def _sum_where_taken(
     step: Step,
-    within: Within,
+    within: Weights,
     differentiate: Callable[..., Any],
     tape: tf.GradientTape,
     target: Any,

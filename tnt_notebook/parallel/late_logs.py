@@ -13,7 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import World, channels, ops
+from tnt_notebook.comm import Communicator, World, channels, ops
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.combine import Change
 from tnt_notebook.parallel.data import Share
@@ -36,6 +36,7 @@ class LateLogs:
     """Of the training steps of one model.
 
     Args:
+        over: the replicas, of which each counts.
         ahead: steps by which a rank may be ahead of another.
         in_parts: whether ranks run steps together, so that each keeps a part of what metrics count.
 
@@ -45,26 +46,23 @@ class LateLogs:
         is_behind: whether its metrics are those of this rank only.
     """
 
-    def __init__(self, over: World, model: keras.Model, ahead: int, in_parts: bool) -> None:
-        self._over, self._model = over, model
-        self._pool, self._meetings = Pool(over), Meetings(over, ahead)
+    def __init__(
+        self, world: World, over: Communicator, model: keras.Model, ahead: int, in_parts: bool
+    ) -> None:
+        self._world, self._over, self._model = world, over, model
+        self._pool, self._meetings = Pool(over), Meetings(world, ahead)
         self._in_parts = in_parts
         self.in_every_step = True
         self.logs: dict[str, Any] = {}
         self._own: dict[str, Any] = {}  # what this rank adds to logs, of its latest step
         self.is_behind, self._begins = False, True
-        self.forget()
-
-    # A step is traced -----------------------------------------------------------------------------
-
-    def forget(self) -> None:
-        """The steps are traced anew, for other metrics perhaps."""
-        self._pool.forget()
         self._names: list[str] = []
         self._others: list[str] = []  # of them, those that are no results of metrics
         self._changed: set[int] = set()
         self._always = False
         self._exchange = tf.function(self._exchanged, autograph=False)
+
+    # A step is traced -----------------------------------------------------------------------------
 
     def of_step(
         self, step: Step, logs: dict[str, Any], changes: Sequence[Change]
@@ -165,9 +163,10 @@ class LateLogs:
         counted = [tf.identity(tensor_of(variable)) for variable in pool.variables]
         with ops.channels(channels.TRAINING):
             head = [*marks_of(pool.seen[2]), *tf.unstack(numbers)]
-            (mark, square, *sums), others = summed(pool.part, head, pool.changes, others)
+            votes = None if self._over is self._world else self._world
+            (mark, square, *sums), others = summed(pool.part, head, pool.changes, others, votes)
         logs = {**results(self._model, self._names, self._changed), **others}
-        same = same_data([mark, square], self._over.size)
+        same = same_data([mark, square], self._world.size)
         if keep:
             pool.begin()
         else:

@@ -60,12 +60,14 @@ def summed(
     head: Sequence[Any],
     changes: Sequence[Change],
     others: Mapping[str, tf.Tensor],
+    head_over: Communicator | None = None,
 ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
     """Gives the states of metrics the values that one process would have. Collective.
 
     Args:
         head: numbers that are summed.
         others: logs that are summed.
+        head_over: over which ranks the head is, if not those that have parts.
 
     Returns:
         The sums over ranks of `head`, float64, and of `others`, float32.
@@ -79,6 +81,8 @@ def summed(
         [tf.concat(parts, 0)], label="allreduce of metrics and votes", over=part.over
     )
     values = tf.split(every, counts)
+    if head_over is not None:
+        (values[0],) = ops.allreduce([parts[0]], label="allreduce of votes", over=head_over)
     states = zip(changes, values[1 : 1 + len(changes)], strict=True)
     assign(part, changes, {id(change.variable): value for change, value in states})
     means = zip(others.items(), values[1 + len(changes) :], strict=True)

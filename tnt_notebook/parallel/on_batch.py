@@ -86,8 +86,7 @@ def _begin(session: Session, model: keras.Model, call: str, batch: Any) -> Any:
     if id(model) not in session.functions:
         prepare(session, model, call, keras.tree.map_structure(_spec, batch))
         session.ran(Run(call, model))
-    session.functions_of(model)
-    if not session.reads(model):
+    if not session.functions_of(model).placement.reads:
         return tf.constant(0, tf.int64)
     return cut(batch, session.replica) if session.replica else batch
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from tnt_notebook.comm import World
+from tnt_notebook.comm import Communicator
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.keras.tensorflow import made_while_tracing
 from tnt_notebook.parallel.combine import Change, Part, combine_changes
@@ -30,17 +30,12 @@ class Pool:
             and of the fingerprints of the batches; int64.
     """
 
-    def __init__(self, over: World) -> None:
+    def __init__(self, over: Communicator) -> None:
         self._over = over
         self._bases: dict[int, tf.Variable] = {}
         self._changes: dict[int, Change] = {}
         with tf.device("/CPU:0"):
             self.seen = tf.Variable(tf.zeros(3, tf.int64), trainable=False, name="tnt_seen")
-
-    def forget(self) -> None:
-        """The steps are traced anew, for other variables perhaps."""
-        self._bases.clear()
-        self._changes.clear()
 
     @property
     def has_steps(self) -> bool:

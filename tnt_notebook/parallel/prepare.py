@@ -46,7 +46,7 @@ def prepare(
             f"The model is not compiled, so {call} has no loss and no optimizer: call "
             "model.compile(optimizer, loss) before it."
         )
-    apart = over.size > 1 and session.mesh is not None and any(map(is_lazy, model.variables))
+    apart = session.in_blocks and any(map(is_lazy, model.variables))
     in_parts = session.pipeline is not None or (session.exchange.has_owners and over.size > 1)
     in_parts |= apart
     if in_parts and with_loss and all(map(is_built, layers_within(model))):

@@ -32,7 +32,6 @@ from tnt_notebook.parallel.model_state import state_of
 from tnt_notebook.parallel.prepare import prepare
 from tnt_notebook.parallel.progress import Progress
 from tnt_notebook.parallel.session import Run, Session
-from tnt_notebook.plan.mesh import STAGE
 from tnt_notebook.telemetry import Phase, activities
 
 Method = Callable[..., Any]
@@ -68,7 +67,7 @@ def fit(
         )
     train = sharded(
         session.replica, x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight,
-        _copies(session),
+        not session.in_blocks,
     )  # fmt: skip
     validation = None
     if validation_data is not None:
@@ -77,7 +76,7 @@ def fit(
             *unpack(validation_data),
             batch_size=validation_batch_size or batch_size,
             steps_per_epoch=validation_steps,
-            copies=_copies(session),
+            copies=not session.in_blocks,
         )
     epochs, steps_per_epoch = session.fit_as.length(
         epochs, initial_epoch, steps_per_epoch, steps_per_epoch or train.steps
@@ -86,8 +85,8 @@ def fit(
     prepare(session, model, "fit", train.element, epochs=epochs, steps=steps)
     _check_same(session, train, validation)
     functions = session.functions_of(model, train.batch_size)
-    train = _as_needed(session, model, train)
-    validation = validation and _as_needed(session, model, validation)
+    train = functions.placement.as_needed(train)
+    validation = validation and functions.placement.as_needed(validation)
     checkpoints, journal = None, contextlib.nullcontext()
     if session.checkpoints is not None:
         checkpoints = FitCheckpoints(session.checkpoints, functions, train, validation, epochs)
@@ -102,7 +101,7 @@ def fit(
     running = _running(
         session, model, "fit", train, callbacks, verbose, epochs, steps, checkpoints, validation
     )
-    with running as (progress, shared), functions.finalized(), journal:
+    with running as (progress, shared), functions.weights.finalized(), journal:
         history = keras_fit(
             model, train, epochs=epochs, verbose=0, callbacks=shared, validation_data=validation,
             shuffle=False, initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch,
@@ -131,7 +130,7 @@ def evaluate(
     return_dict: bool,
 ) -> Any:
     """``keras.Model.evaluate``; every rank evaluates its slices, and all get the whole result."""
-    copies = _copies(session)
+    copies = not session.in_blocks
     data = sharded(session.replica, x, y, sample_weight, batch_size, steps, copies=copies)
     given = (data, verbose, steps, callbacks)
     logs, stopped = _without_gradients(
@@ -155,7 +154,7 @@ def predict(
     """``keras.Model.predict``; every rank computes its slices, and all get all outputs."""
     data = sharded(
         session.replica, x, batch_size=batch_size, steps_per_epoch=steps,
-        copies=_copies(session),
+        copies=not session.in_blocks,
     )  # fmt: skip
     outputs, stopped = _without_gradients(
         session, model, keras_predict, "predict", data, verbose, steps, callbacks
@@ -179,10 +178,10 @@ def _without_gradients(
     steps_known = steps or data.steps
     prepare(session, model, phase, data.element, steps=steps_known)
     _check_same(session, data)
-    session.functions_of(model, data.batch_size)
+    functions = session.functions_of(model, data.batch_size)
     running = _running(session, model, phase, data, callbacks, verbose, 1, steps_known)
     with running as (progress, shared):
-        data = _as_needed(session, model, data)
+        data = functions.placement.as_needed(data)
         result = keras_method(model, data, steps=steps, verbose=0, callbacks=shared, **more)
     session.gather(model)
     return result, progress.stopped
@@ -194,18 +193,6 @@ def _check_same(session: Session, *given: Sharded | None) -> None:
     if session.over.size > 1:
         marks = ["" if data is None else data.fingerprint() for data in given]
         check_same_samples(session.over, "; ".join(marks))
-
-
-def _copies(session: Session) -> bool:
-    """Whether arrays may be copied whole: not where ranks take blocks of samples."""
-    return session.mesh is None or session.pipeline is not None
-
-
-def _as_needed(session: Session, model: keras.Model, data: Sharded) -> Sharded:
-    divided = session.functions[id(model)].mesh
-    if divided is not None:
-        return divided.in_blocks(data)
-    return data if session.reads(model) else data.unread()
 
 
 @contextlib.contextmanager
@@ -241,7 +228,7 @@ def _running(
             functions.epoch_begins()
         if hook == "on_epoch_end":
             when = f"at the end of epoch {number + 1}"
-            functions.check_identical(when)
+            functions.weights.check_identical(when)
 
     activities.begin("trace")
     try:
@@ -250,7 +237,7 @@ def _running(
                 session.over, model, callbacks, state=lambda: state_of(model),
                 captured=functions.captured,
                 gather=lambda: session.gather(model, [0]),
-                gathered_when_used=functions.gathered_when_used, settle=functions.settle,
+                gathered_when_used=functions.weights.gathered_when_used, settle=functions.settle,
                 watch=watch, alone=session.on_this_rank_alone,
                 random=seeds.state_of_operations if by_python else seeds.state,
                 resume=checkpoints.resume if checkpoints and start else None,
@@ -280,12 +267,12 @@ def _progress(
     epochs: int,
     steps: int | None,
 ) -> Progress:
-    over, cut = session.over, functions.pipeline
-    if session.mesh is not None and cut is not None:
-        ranks, gradients_from = session.mesh.lines([STAGE]), channels.GRADIENTS.first
+    over, stages = session.over, functions.placement.stages
+    if stages is not None:
         looks = Looks(
-            over, phase, ranks, gradients_from, cut.schedule, cut.described, functions.exchanges
-        )
+            over, phase, stages.lines, channels.GRADIENTS.first, stages.schedule, stages.described,
+            functions.exchanges,
+        )  # fmt: skip
     else:
         each = [(rank,) for rank in range(over.size)]
         looks = Looks(over, phase, each, exchanges=functions.exchanges)
@@ -300,5 +287,5 @@ def _progress(
         exchange=described(functions.setting.exchange) if phase == "fit" else "",
         input=str(data.reading),
         seen=functions.seen if phase == "fit" else str,
-        by_allreduce=0.0 if cut is not None else 8 * trained * (over.size - 1) / over.size,
+        by_allreduce=0.0 if stages is not None else 8 * trained * (over.size - 1) / over.size,
     )  # fmt: skip

@@ -20,15 +20,15 @@ def save(
     does what it does on one process, and may be the only one that does; of a file that several
     write at once, whoever reads sees one whole."""
     functions = session.functions.get(id(model))
-    holding = functions.holding if functions else None
-    if holding is None or not holding.stay_apart:
+    weights = functions.weights if functions else None
+    if weights is None or not weights.stay_apart:
         _save_whole(session, model, keras_save, **arguments)
         return
-    holding.gather([0])
+    weights.gather([0])
     if session.over.rank == 0:
         keras_save(model, **arguments)
-    holding.part()
-    holding.gather()  # to nobody: it stays apart
+    weights.part()
+    weights.gather()  # to nobody: it stays apart
     agreement.agree(session.over, {"call": "save"})  # it is written when this returns
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import weakref
 from collections.abc import Iterable, Iterator, MutableMapping
@@ -22,8 +23,9 @@ from tnt_notebook.parallel.fit_as import FitAs
 from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.ranks import MeshRanks
+from tnt_notebook.parallel.placement import Placement, placed
 from tnt_notebook.parallel.progress import Progress, Report
-from tnt_notebook.parallel.step import Votes
+from tnt_notebook.parallel.step import Setting, Votes
 from tnt_notebook.plan.hints import memory_of
 from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
 from tnt_notebook.plan.options import Pipeline
@@ -134,32 +136,34 @@ class Session:
             self._remove_functions()
 
     @property
-    def ranks(self) -> MeshRanks | None:
-        """The mesh at work; None where all ranks train the whole model. Collective when first asked
-        for."""
-        if self.mesh is not None and self.mesh not in self._ranks:
-            self._ranks[self.mesh] = MeshRanks(self.over, self.mesh)
-        return None if self.mesh is None else self._ranks[self.mesh]
+    def whole_mesh(self) -> Mesh:
+        """The ranks as a mesh, that of whole copies too."""
+        return Mesh(**{DATA: self.over.size}) if self.mesh is None else self.mesh
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether ranks may need blocks of samples alone."""
+        return self.whole_mesh.is_divided and self.pipeline is None
+
+    @property
+    def ranks(self) -> MeshRanks:
+        """The mesh at work. Collective when first asked for."""
+        mesh = self.whole_mesh
+        if mesh not in self._ranks:
+            self._ranks[mesh] = MeshRanks(self.over, mesh)
+        return self._ranks[mesh]
 
     @property
     def replicas(self) -> list[Replica]:
         """Of the replicas of the model that share the data, the one of each rank."""
-        size, mesh = self.over.size, self.mesh
-        if mesh is None:
-            return [Replica(rank, size) for rank in range(size)]
-        places = (mesh.place(rank) for rank in range(size))
+        mesh = self.whole_mesh
+        places = (mesh.place(rank) for rank in range(mesh.size))
         return [Replica(place[DATA], mesh.along(DATA)) for place in places]
 
     @property
     def replica(self) -> Replica | None:
         """The one of this rank; ``None`` if there is no other rank."""
         return self.replicas[self.over.rank] if self.over.size > 1 else None
-
-    def reads(self, model: keras.Model) -> bool:
-        """Whether this rank needs the batches: in the middle of a pipeline it does not. Of a model
-        whose functions are in place."""
-        cut = self.functions[id(model)].pipeline
-        return cut is None or cut.reads
 
     @contextlib.contextmanager
     def on_this_rank_alone(self) -> Iterator[None]:
@@ -179,29 +183,26 @@ class Session:
             if self.division is not None and self.mesh is None:
                 self.division.layouts.check_whole()
             functions = DistributedFunctions(
-                model,
-                self.over,
-                self.exchange,
-                self._wants,
-                self._take_news,
-                self._due_in,
-                self.pipeline,
-                batch_size,
-                self.ranks if self.pipeline is not None or self.over.size > 1 else None,
-                self.layouts,
-                memory_of(self.memory_limit),
-                self.batch_norm,
-            )
+                model, self._wants, self._take_news, self._due_in,
+                functools.partial(self._placed, model, batch_size),
+            )  # fmt: skip
             self.functions[id(model)] = functions
         functions.install()
         return functions
+
+    def _placed(self, model: keras.Model, batch_size: int | None) -> Placement:
+        setting = Setting.of(self.over, self.exchange, model, self.batch_norm)
+        return placed(
+            setting, model, self.ranks, self.pipeline, self.layouts, batch_size,
+            memory_of(self.memory_limit),
+        )  # fmt: skip
 
     def gather(self, model: keras.Model, ranks: Iterable[int] | None = None) -> None:
         """Makes the model whole, where each rank trains a part of it: on some ranks, or on all
         unless it was built with ``tnt.lazy()``. Collective."""
         functions = self.functions.get(id(model))
-        if functions is not None and functions.holding is not None:
-            functions.holding.gather(ranks)
+        if functions is not None:
+            functions.weights.gather(ranks)
 
     def ran(self, run: Run) -> None:
         """Adds a run. The last model that was trained is kept, and the last that has run."""

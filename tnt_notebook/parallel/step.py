@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -18,29 +18,12 @@ from tnt_notebook.parallel.data import Share, share_of
 from tnt_notebook.parallel.exchange import Applied, Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.kept import Kept
 
+if TYPE_CHECKING:
+    from tnt_notebook.parallel.weights import Weights
+
 #: The key under which a step returns, beside its logs, [samples of the global batch, the votes,
 #: whether all ranks read the same batch], float64; on one rank the samples alone.
 NEWS = "__tnt_news__"
-
-
-class Within(Protocol):
-    """What ranks with the same samples do with weights and their gradients while a step is traced:
-    they have blocks of them, or add gradients up."""
-
-    def at_work(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, weights are what this rank has of them."""
-
-    def applying(self, apply: Callable[..., Any]) -> Callable[..., Any]:
-        """What stands for an optimizer's ``apply``, and is given the gradients of blocks."""
-
-    def summed(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
-        """Gradients of this rank, added up."""
-
-    def whole(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
-        """Those of blocks, as a step's own code sees them."""
-
-    def block(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> list[Any]:
-        """Those of blocks, of what such code made of them."""
 
 
 @dataclass
@@ -56,14 +39,13 @@ class Step:
         graph: what the step is traced into.
         applying, differentiating: whether an optimizer works, or a tape, just now.
         kept, applied: what the exchange remembers, and the optimizers that it stands around, by id.
-        owners: of variables that one rank trains for all, by id.
         of_replica: ids of variables whose gradients were added up within, where they were taken.
         as_one: whether it is traced as on one process, and ranks run it together: the gradients of
             ranks are summands then.
         weight: by what gradients count, where that is not the rank's part of the batch.
         batch_norm: whose samples statistics of batch norm are of: ``"rank"`` or ``"whole"``.
         told: for which ops it brings samples together, and how many bytes a sample.
-        within: what ranks with the same samples do with weights, if there are some.
+        weights: what this rank has of them; None: all, and it trains alone.
     """
 
     over: Communicator
@@ -79,13 +61,12 @@ class Step:
     differentiating: bool = False
     kept: Kept = field(default_factory=lambda: Kept([]))
     applied: dict[int, Applied] = field(default_factory=dict)
-    owners: dict[int, int] = field(default_factory=dict)
     of_replica: set[int] = field(default_factory=set)
     as_one: bool = False
     weight: float | None = None
     batch_norm: str = "rank"
     told: dict[str, int] = field(default_factory=dict)
-    within: Within | None = None
+    weights: Weights | None = None
 
     @property
     def scale(self) -> tf.Tensor:
@@ -104,6 +85,16 @@ class Step:
     def exchanging(self) -> ExchangeStep:
         """What the exchange is told of it."""
         return ExchangeStep(self.over, self.scale, self.kept, owners=self.owners)
+
+    @property
+    def owners(self) -> Mapping[int, int]:
+        """Of variables that one rank trains for all, by id, its place among the replicas."""
+        return {} if self.weights is None else self.weights.owners
+
+    @property
+    def within(self) -> Weights | None:
+        """The weights, where ranks with the same samples divide them or the work."""
+        return self.weights if self.weights is not None and self.weights.divided else None
 
     @property
     def begin(self) -> tf.Tensor:
@@ -148,13 +139,31 @@ class Setting:
     votes: tf.Variable
     kept: Kept
     applied: dict[int, Applied] = field(default_factory=dict)
-    owners: dict[int, int] = field(default_factory=dict)
     batch_norm: str = "rank"
     told: dict[str, int] = field(default_factory=dict)
 
-    def step(self, model: keras.Model, share: Share) -> Step:
-        """One that is about to be traced."""
+    @classmethod
+    def of(cls, over: World, exchange: Exchange, model: keras.Model, batch_norm: str) -> Setting:
+        """Of a model of which nothing has been trained."""
+        with tf.device("/CPU:0"):
+            none = tf.zeros(len(Votes._fields), tf.float64)
+            votes = tf.Variable(none, trainable=False, name="tnt_votes")
+        return cls(over, exchange, votes, Kept(model.variables), batch_norm=batch_norm)
+
+    def step(
+        self, model: keras.Model, share: Share, over: Communicator, weights: Weights | None = None
+    ) -> Step:
+        """One that is about to be traced.
+
+        Args:
+            over: the replicas.
+        """
         return Step(
-            self.over, self.exchange, model, share, kept=self.kept, applied=self.applied,
-            owners=self.owners, batch_norm=self.batch_norm, told=self.told,
+            over, self.exchange if weights is None else weights.exchange, model, share,
+            kept=self.kept, applied=self.applied, batch_norm=self.batch_norm, told=self.told,
+            weights=weights,
         )  # fmt: skip
+
+    def anew(self) -> Setting:
+        """That of a model that has been compiled again."""
+        return replace(self, applied={}, told={})

@@ -44,7 +44,7 @@ class FitCheckpoints:
         validation: Sharded | None,
         epochs: int,
     ) -> None:
-        if functions.holding is not None and run.options.in_memory:
+        if not functions.weights.is_whole and run.options.in_memory:
             raise CheckpointError(
                 "In a pipeline, on a mesh and with the exchange sharded no rank has all that is "
                 "trained, so snapshots in memory would not be of use. Keep checkpoints in a folder."
@@ -71,7 +71,8 @@ class FitCheckpoints:
         start = self.start
         if start is None or not start.place.ended:
             return None
-        restore(start, self._run.over, self._model, absent=self._functions.set_blocks_aside())
+        aside = self._functions.weights.set_blocks_aside()
+        restore(start, self._run.over, self._model, absent=aside)
         self.journal.replay(Position.of_json(start.state.position), lambda taken: None)
         seeds.set_state(start.state.random)
         self._say(f"Fit {start.place.fit} had ended; the model is as it was then.")
@@ -83,7 +84,7 @@ class FitCheckpoints:
         assert start is not None
         left_out = restore(
             start, self._run.over, self._model, callbacks, self._exchange(),
-            self._functions.set_blocks_aside(),
+            self._functions.weights.set_blocks_aside(),
         )  # fmt: skip
         self._epoch, self._step = start.place.epoch, start.place.step
         self._functions.resume(start.state.logs)
@@ -142,7 +143,7 @@ class FitCheckpoints:
         logs = in_python(self._functions.caught_up()) or logs
         if not self._functions.setting.exchange.keeps_ranks_equal:
             self._functions.settle()
-        self._functions.join_blocks()
+        self._functions.weights.join_blocks()
         writers = self._owners() if run.options.folder is not None else []
         in_memory = run.options.in_memory
         wanted = None if in_memory else [rank == run.over.rank for rank in writers]
@@ -152,7 +153,7 @@ class FitCheckpoints:
                 in_memory, self._exchange(),
             )  # fmt: skip
             run.keep(snapshot, writers)
-        self._functions.set_blocks_aside()
+        self._functions.weights.set_blocks_aside()
 
     def _exchange(self) -> tuple[str, Kept]:
         setting = self._functions.setting
@@ -161,8 +162,7 @@ class FitCheckpoints:
     def _owners(self) -> list[int]:
         """The rank that writes each variable."""
         variables, size = state_of(self._model), self._run.over.size
-        holding = self._functions.holding
-        holders = {id(v): ranks for v, ranks in holding.holders()} if holding else {}
+        holders = {id(v): ranks for v, ranks in self._functions.weights.holders()}
         return owners(
             [math.prod(v.shape) * tf.as_dtype(v.dtype).size for v in variables],
             [holders.get(id(v), range(size)) for v in variables],

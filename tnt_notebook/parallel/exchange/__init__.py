@@ -94,11 +94,12 @@ class ExchangeStep:
     """What an exchange is told of the step that is traced.
 
     Attributes:
-        over: the ranks that exchange: all, or, in a pipeline, those that train the same weights.
+        over: the ranks that exchange: all, or, in a pipeline and on a mesh, those that train the
+            same weights.
         scale: this rank's share of the global batch, a float64 scalar: those of all ranks add up to
             1, and it is 0 where a rank has no data.
         notes: what an exchange notes for its later calls in the same step.
-        owners: of the variables that one rank trains for all, by id; see
+        owners: of the variables that one rank trains for all, by id, its rank in ``over``; see
             :attr:`Exchange.has_owners`.
         by_group: while it settles in a pipeline, gives the steps of all groups of ranks that train
             the same weights, each with the places of its variables; see :meth:`groups`.
@@ -171,9 +172,9 @@ class Exchange:
         source: where it is described.
         settles: whether it has something to do at the end of an epoch.
         on_one_rank: whether it is called on one rank, too, where there is nobody to exchange with.
-        keeps_ranks_equal: whether weights are the same on all ranks after every step; else they are
-            where it says that ranks meet, and after it has settled, and it needs ranks that have
-            the whole model.
+        keeps_ranks_equal: whether weights are the same on all replicas after every step; else they
+            are where it says that ranks meet, and after it has settled, and it cannot be taken in
+            stages.
         late_logs: whether metrics and votes, to stop for instance, may be some steps late: ranks
             then exchange them a few times a second, and not in every step.
         has_owners: whether one rank trains a variable for all, and it alone keeps what optimizers

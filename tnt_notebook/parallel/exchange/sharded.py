@@ -23,7 +23,6 @@ from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.exchange import Apply, Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.buckets import MIB, BucketSizes, plan
-from tnt_notebook.parallel.parted import seen_as_a_whole
 
 
 @dataclass(frozen=True)
@@ -94,13 +93,7 @@ class Sharded(Exchange):
         rank = step.over.rank
         trained = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
         own = [(g, v) for g, v in trained if step.owners.get(id(v), rank) == rank]
-        with seen_as_a_whole(
-            step.over,
-            apply.optimizer,
-            [v for _, v in own],
-            lambda v: step.owners.get(id(v), 0) == rank,
-        ):
-            apply([g for g, _ in own], [v for _, v in own])
+        apply([g for g, _ in own], [v for _, v in own])
         self._share(step, [v for _, v in trained if id(v) in step.owners])
 
     def _share(self, step: ExchangeStep, variables: Sequence[keras.Variable]) -> None:

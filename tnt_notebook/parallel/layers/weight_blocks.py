@@ -67,7 +67,7 @@ class WeightBlocks:
 
     def layout_of(self, variable: keras.Variable) -> WeightLayout:
         """Of a weight, or of what an optimizer keeps of one."""
-        own = self._layouts.get(id(variable))
+        own = self._layouts.get(id(variable)) if self._layouts else _WHOLE
         if own is not None:
             return own
         if id(variable) not in self._others:
@@ -116,7 +116,7 @@ class WeightBlocks:
         if not self._in_blocks:
             self._in_blocks = True
             for block, _ in self._cut:
-                if has(block.variable):
+                if has(block.variable) or block.is_aside:
                     block.cut()
 
     def join(self) -> None:

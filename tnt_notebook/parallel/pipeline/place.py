@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tnt_notebook.comm import World
 from tnt_notebook.plan.partition import Partition
@@ -26,3 +28,17 @@ class Plan:
     cut: Partition
     schedule: Schedule
     recompute: bool = False
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What is seen of a model that is cut into stages.
+
+    Attributes:
+        lines: the ranks of each pipeline, in its order.
+        described: what step traces say of the cut.
+    """
+
+    lines: Sequence[Sequence[int]]
+    schedule: Schedule
+    described: Mapping[str, Any]

@@ -4,13 +4,14 @@
         -> exchange with the ranks that have the same weights -> the user's own optimizer
         -> exchange of metric states, votes and fingerprints with all ranks
 
-Each rank changes the weights of its own stages only; :meth:`.Holding.gather` makes the
-model whole again on every rank.
+Each rank changes the weights of its own stages only; :meth:`.Weights.gather` makes the model whole
+again on every rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -21,8 +22,7 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import loss_tracker
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.combine import Change, combine_changes, known_rules
-from tnt_notebook.parallel.data import Share, rows, samples_of, share_of, unpack
-from tnt_notebook.parallel.data_parallel import gather_rows
+from tnt_notebook.parallel.data import Sharded, Share, rows, samples_of, share_of, unpack, unzipped
 from tnt_notebook.parallel.graph.emission import Here
 from tnt_notebook.parallel.interpose import gate
 from tnt_notebook.parallel.layers.by_variable import Wanted
@@ -35,24 +35,22 @@ from tnt_notebook.parallel.pipeline.ending import All, MicroBatchHere, check_goe
 from tnt_notebook.parallel.pipeline.endings import Endings, endings_of, joined
 from tnt_notebook.parallel.pipeline.graph import standardized, wiring_of
 from tnt_notebook.parallel.pipeline.packing import packed
-from tnt_notebook.parallel.pipeline.place import Place, Plan
+from tnt_notebook.parallel.pipeline.place import Place, Plan, Stages
+from tnt_notebook.parallel.pipeline.positions import positions_of
 from tnt_notebook.parallel.pipeline.predict import profile_of_rank
 from tnt_notebook.parallel.pipeline.readers import ranks_without_data, share_of_pipeline
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.runtime import MicroBatch, PipelineStep
 from tnt_notebook.parallel.pipeline.stage import Division, StageFunctions, stage_models
 from tnt_notebook.parallel.pipeline.survey import surveyed
-from tnt_notebook.parallel.pipeline.weights import Weights
+from tnt_notebook.parallel.replicas import gather_rows
 from tnt_notebook.parallel.step import Setting, Step
+from tnt_notebook.parallel.weights import Weights
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.mesh import DATA, STAGE
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import partition
 from tnt_notebook.plan.profile import Profile, recomputing
-from tnt_notebook.plan.schedule import Schedule
-
-#: The batch size for which a cut is found where it is not known.
-_USUAL_BATCH_SIZE = 32
 
 _PHASES = ("train", "test", "predict")
 
@@ -68,7 +66,15 @@ class Made(NamedTuple):
 
 class PipelineSteps:
     """The steps of one model. Made on all ranks at once. A rank that does not read is given
-    anything in the place of batches."""
+    anything in the place of batches.
+
+    Attributes:
+        weights: what this rank has of them.
+        reads: whether this rank needs the batches.
+        stages: what is seen of the cut.
+    """
+
+    late = None
 
     def __init__(
         self,
@@ -76,10 +82,10 @@ class PipelineSteps:
         model: keras.Model,
         pipeline: Pipeline,
         ranks: MeshRanks,
-        layouts: Wanted | None = None,
-        batch_size: int | None = None,
+        layouts: Wanted | None,
+        batch_size: int,
     ) -> None:
-        self._setting, self._model, self._ranks = setting, model, ranks
+        self._model, self._ranks = model, ranks
         self._graph = surveyed(model)
         replicas, position = ranks.mesh.along(DATA), ranks.place[STAGE]
         self._parts = pipeline.micro_batches * replicas
@@ -87,7 +93,7 @@ class PipelineSteps:
         schedule = make(
             pipeline.schedule, pipeline.stages, pipeline.micro_batches, pipeline.stages_per_rank
         )
-        expected = pipeline.rows_of(batch_size or _USUAL_BATCH_SIZE, replicas)
+        expected = pipeline.rows_of(batch_size, replicas)
 
         def profiled() -> Profile:
             profile, _ = profile_of_rank(model, self._graph, expected, ranks.mesh, layouts)
@@ -102,8 +108,9 @@ class PipelineSteps:
                 f"{channels.EDGES.remedy}"
             )
         self._plan = Plan(cut, schedule, pipeline.recompute)
-        #: What step traces say of the cut.
-        self.described = described(self._graph, pipeline, cut)
+        self.stages = Stages(
+            ranks.mesh.lines([STAGE]), schedule, described(self._graph, pipeline, cut)
+        )
         self._own = schedule.stages_of(position)
         self._place = Place(setting.over, ranks.mesh.line(setting.over.rank, [STAGE]), position)
         self._is_last = schedule.stages - 1 in self._own
@@ -117,38 +124,43 @@ class PipelineSteps:
             program = chosen(self._graph, ranks.mesh, expected, costs, layouts)
             self._division = Division(program, ranks)
         self.reads = position not in ranks_without_data(self._plan)
-        self.weights = self._compiled()
+        self._begin(setting)
 
-    @property
-    def schedule(self) -> Schedule:
-        """Of the training steps."""
-        return self._plan.schedule
-
-    def compiled_again(self) -> None:
-        """Goes by the model's loss, metrics and trainable weights as they are now. Collective."""
+    def compiled_again(self) -> PipelineSteps:
+        """Those of the model with the loss, metrics and trainable weights that it has now.
+        Collective."""
         check_model(self._model, self._graph, self._parts)
         self.weights.gather()
-        self.weights = self._compiled()
+        anew = copy.copy(self)
+        anew._begin(self.setting.anew())
+        return anew
 
-    def _compiled(self) -> Weights:
+    def _begin(self, setting: Setting) -> None:
+        self.setting = setting
         self._all_stages = stage_models(self._model, self._graph, self._plan.cut, self._division)
         self._functions: dict[Any, dict[int, StageFunctions]] = {}
         self._endings: dict[Any, Endings] = {}
-        return Weights(
-            self._setting.over,
-            self._setting.exchange,
-            self._model,
-            self._all_stages,
-            self._plan.schedule.rank_of,
-            self._ranks,
-            self._division.program.weights if self._division else {},
-        )
+        rank_of = self._plan.schedule.rank_of
+        positions, stands_in = positions_of(self._model, self._all_stages, rank_of)
+        self._stands_in_for = stands_in.get(self._place.rank, [])
+        layouts = self._division.program.weights if self._division else {}
+        self.weights = Weights(setting.exchange, self._model, self._ranks, layouts, positions)
+
+    def as_needed(self, data: Sharded) -> Sharded:
+        """Input, of which some ranks need nothing."""
+        return data if self.reads else data.unread()
+
+    def epoch_begins(self) -> None:
+        """Replicas are the same after each step."""
+
+    def settle(self) -> None:
+        """They have nothing to combine."""
 
     # Steps --------------------------------------------------------------------------------
 
-    def train_step(self, batch: Any) -> dict[str, Any]:
+    def train_step(self, _: Callable[[Any], Any], batch: Any) -> dict[str, Any]:
         """Logs of a batch, after which the own stages have learnt from it."""
-        model, over = self._model, self._setting.over
+        model, over = self._model, self.setting.over
         data, share = self._with_share(batch)
         before = self._metrics_before()
         with ops.channels(channels.TRAINING):
@@ -157,16 +169,16 @@ class PipelineSteps:
             pipeline_step = self._step(data, share, "train", scale)
             gradients = pipeline_step.step.train()
             self._end(pipeline_step, share, "train")
-            found = self.weights.completed(gradients)
+            found = {id(v): tf.zeros_like(v.value) for v in self._stands_in_for} | gradients
             variables = [v for v in model.trainable_variables if id(v) in found]
-            step = self._setting.step(model, share)
-            step.exchange = self.weights.exchange
-            with gate(step), self.weights.seen_as_a_whole(variables):
+            replicas = self._ranks.group([DATA])
+            step = self.setting.step(model, share, replicas, self.weights)
+            with gate(step):
                 model.optimizer.apply([found[id(v)] for v in variables], variables)
             step.kept.count()
             return self._logs(pipeline_step.step.loss, share, over, before)
 
-    def test_step(self, batch: Any) -> dict[str, Any]:
+    def test_step(self, _: Callable[[Any], Any], batch: Any) -> dict[str, Any]:
         """Logs of a batch."""
         data, share = self._with_share(batch)
         before = self._metrics_before()
@@ -174,12 +186,12 @@ class PipelineSteps:
             pipeline_step = self._step(data, share, "test")
             pipeline_step.step.forward()
             self._end(pipeline_step, share, "test")
-            return self._logs(pipeline_step.step.loss, share, self._setting.over, before)
+            return self._logs(pipeline_step.step.loss, share, self.setting.over, before)
 
-    def predict_step(self, batch: Any) -> Any:
+    def predict_step(self, _: Callable[[Any], Any], batch: Any) -> Any:
         """The model's outputs for the global batch, on all ranks."""
         data, share = self._with_share(batch)
-        over = self._setting.over
+        over = self.setting.over
         with ops.channels(channels.PREDICTION):
             pipeline_step = self._step(data, share, "predict")
             pipeline_step.step.forward()
@@ -201,14 +213,14 @@ class PipelineSteps:
             if output is not None:
                 row = tf.shape(output, tf.int64)[1:]
             label = "allreduce of the shape of predictions"
-            (row,) = ops.allreduce([row], reduction="max", label=label, over=self._setting.over)
+            (row,) = ops.allreduce([row], reduction="max", label=label, over=self.setting.over)
             shape = tf.concat([[0], row], 0)
         return tf.zeros(shape, self._graph.specs[value].dtype) if output is None else output
 
     # Parts of a step ----------------------------------------------------------------------
 
     def _with_share(self, batch: Any) -> tuple[Any, Share]:
-        if self._setting.over.size == 1:
+        if self.setting.over.size == 1:
             count = samples_of(batch)
             return batch, Share(count, count, tf.constant(0, tf.int64))
         if not self.reads:
@@ -216,7 +228,7 @@ class PipelineSteps:
             with tf.control_dependencies([batch]):
                 return None, share_of_pipeline(self._plan, self._place)
         data, share = batch
-        return data, share_of_pipeline(self._plan, self._place, Share(*share))
+        return unzipped(data), share_of_pipeline(self._plan, self._place, Share(*share))
 
     def _step(self, data: Any, share: Share, phase: str, scale: Any = 1.0) -> Made:
         inputs, y, sample_weight = {}, None, None
@@ -240,7 +252,7 @@ class PipelineSteps:
         first, _ = share_of(share.total, replica, self._ranks.mesh.along(DATA))
         endings, known = self._endings.get(key), tf.zeros([0], tf.float64)
         here = Here.of(first, share.local, share.total)
-        all_ = All(here, self._ranks.group([DATA]), self._setting.told)
+        all_ = All(here, self._ranks.group([DATA]), self.setting.told)
         if endings is not None:
             endings.counted.begin(is_first=replica == 0)
             with ops.channels(self._channels("known", phase)):
@@ -326,8 +338,8 @@ class PipelineSteps:
             with ops.channels(self._channels("end", phase)):
                 endings.finish(step, made.labels, made.all_, phase == "train")
             endings.counted.end(is_first=self._ranks.place[DATA] == 0)
-        peers: Any = self._peers or self._setting.over
-        here = Step(peers, self._setting.exchange, self._model, share)
+        peers: Any = self._peers or self.setting.over
+        here = Step(peers, self.setting.exchange, self._model, share)
         changes = [c for stage in step.stages.values() for c in stage.state.finish(here)]
         if self._peers is not None:
             with ops.channels(self._channels("state", phase)):
@@ -369,8 +381,8 @@ class PipelineSteps:
         total = tf.cast(share.total, tf.float32)
         tracker.total.assign_add(tf.cast(loss * total, tracker.total.dtype))
         tracker.count.assign_add(tf.cast(counts, tracker.count.dtype))
-        step = Step(over, self._setting.exchange, model, Share(counts, *share[1:]))
-        return global_logs(step, model.get_metrics_result(), metrics, self._setting.votes)
+        step = Step(over, self.setting.exchange, model, Share(counts, *share[1:]))
+        return global_logs(step, model.get_metrics_result(), metrics, self.setting.votes)
 
 
 def _dense(labels: Any) -> Any:

@@ -1,8 +1,9 @@
-"""An exchange in a pipeline: over each group of ranks that train the same weights, by itself."""
+"""An exchange where ranks have different weights: over each group that has the same, by itself."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -24,15 +25,17 @@ class OverGroups(Exchange):
     """What `inner` does, over the groups of ranks that have the same weights.
 
     Attributes:
+        replicas: the ranks that have the same place in each replica.
+        own_channels: of the optimizer of a number in a step: inside, channels that ranks with
+            other weights do not count.
         scaled: whether a rank's share of the batch is still to be taken into account; gradients of
             a pipeline have their weight in the batch already.
-        seen_as_a_whole: inside, an optimizer that is given the gradients of these variables sees
-            those of other ranks, where it has to.
     """
 
     inner: Exchange
     groups: Groups
-    seen_as_a_whole: Callable[[Sequence[keras.Variable]], AbstractContextManager[None]]
+    replicas: Communicator
+    own_channels: Callable[[int], AbstractContextManager[None]]
     scaled: bool = False
 
     def gradients(
@@ -61,19 +64,19 @@ class OverGroups(Exchange):
         gradients: Sequence[Any],
         variables: Sequence[keras.Variable],
     ) -> None:
-        self.inner.apply(step, apply, gradients, variables)
+        number = next(step.notes.setdefault("applied", itertools.count()))
+        with self.own_channels(number):
+            step = dataclasses.replace(step, over=self.replicas)
+            self.inner.apply(step, apply, gradients, variables)
 
     def settle(self, step: ExchangeStep, applied: Sequence[Applied]) -> None:
-        everything = [v for one in applied for v in one.variables]
-
         def by_group(
             variables: Sequence[keras.Variable],
         ) -> Iterator[tuple[ExchangeStep, list[int]]]:
             for group, chosen, _ in self.groups(variables):
                 yield self._over(step, group), chosen
 
-        with self.seen_as_a_whole(everything):
-            self.inner.settle(dataclasses.replace(step, by_group=by_group), applied)
+        self.inner.settle(dataclasses.replace(step, by_group=by_group), applied)
 
     def _over(self, step: ExchangeStep, group: Communicator) -> ExchangeStep:
         scale = step.scale if self.scaled else tf.constant(1.0, tf.float64)
