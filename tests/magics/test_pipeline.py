@@ -102,4 +102,4 @@ def test_stages_on_a_mesh_in_a_cell(shell_with_ranks):
     for a, b in zip(alone.model.get_weights(), meshed.model.get_weights(), strict=True):
         assert abs(a - b).max() < 1e-5
     shown = typed(shell, "%tnt_bench training --ranks 1,2 meshed")
-    assert "UsageError: meshed had the mesh stage=1,model=2, and a study" in shown
+    assert "StudyError: --ranks 1: The mesh stage=1,model=2 needs a multiple of 2 ranks" in shown

@@ -126,7 +126,8 @@ def check_same_data(same: Any) -> None:
         raise DifferentDataError(
             "The ranks read different batches. The input must be the same on all ranks, each takes "
             "its slice of it: call keras.utils.set_random_seed(...) before shuffling or generating "
-            "it, and let it not depend on the rank."
+            "it, leave num_parallel_calls out of a map() that draws random numbers (its calls "
+            "draw in an order of chance), and let it not depend on the rank."
         )
 
 

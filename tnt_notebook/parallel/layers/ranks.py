@@ -20,9 +20,11 @@ class MeshRanks:
     def __init__(self, over: World, mesh: Mesh) -> None:
         self.over, self.mesh = over, mesh
         self.place = mesh.place(over.rank)
+        # Each rank by itself is no group that ranks with whole copies need: they make none.
+        fewest = 0 if len(mesh.names) > 1 else 1
         self._groups = {
             frozenset(names): self._made(names)
-            for count in range(len(mesh.names) + 1)
+            for count in range(fewest, len(mesh.names) + 1)
             for names in itertools.combinations(mesh.names, count)
         }
 
