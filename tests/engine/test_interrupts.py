@@ -38,6 +38,6 @@ def test_none_is_lost_in_a_destructor():
     with process:
         assert process.stdout is not None
         for _ in process.stdout:
-            time.sleep(0.01)
+            time.sleep(0.01)  # else the signal would find the print, and no destructor
             process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
