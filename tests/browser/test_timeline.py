@@ -288,7 +288,7 @@ def test_no_sweep_where_motion_is_not_wanted(lab: Lab, open_notebook: Open):
     assert canvas(notebook).get_attribute("data-sweep") is None
     notebook.page.emulate_media(reduced_motion="no-preference")
     wait_for_another_step(notebook)
-    expect(canvas(notebook)).to_have_attribute("data-sweep", "done")
+    expect(canvas(notebook)).to_have_attribute("data-sweep", "done", timeout=30_000)
 
 
 MANY = (
@@ -334,5 +334,7 @@ def test_64_ranks_are_smooth_and_cheap(
 
 
 def wait_for_another_step(notebook: Notebook) -> None:
+    """Than the one it shows; where it shows none yet, than the first."""
+    expect(canvas(notebook)).to_have_attribute("aria-label", re.compile("Last step"), timeout=30_000)
     label = canvas(notebook).get_attribute("aria-label") or ""
     expect(canvas(notebook)).not_to_have_attribute("aria-label", label, timeout=30_000)

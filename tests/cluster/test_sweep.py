@@ -175,12 +175,15 @@ def test_an_abort_ends_trials_amid_a_call(pair: Cluster, tmp_path):
     pair.run("import tnt_notebook as tnt; assert tnt.world().gather_numbers(1) == [1, 1]")
 
 
+#: The first three trials wait, so that a rank dies before others have done the rest.
+GATE = "\nimport os, time\nwhile width < 4 and os.path.exists({!r}): time.sleep(0.01)\n"
+
+
 def test_a_rank_that_dies_fails_its_trial_only(cluster: Cluster):
     """Two groups go on; then the rank is started again, and three do the rest."""
-    wait = "\nimport os, time\nwhile width < 4 and os.path.exists({!r}): time.sleep(0.01)\n"
     gate = cluster.folder.path / "gate"
     gate.touch()
-    cell = wait.format(str(gate)) + CELL.replace("rate", "0.1")
+    cell = GATE.format(str(gate)) + CELL.replace("rate", "0.1")
     sweep = cluster.sweep(cell, task({"width": Range(1, 7)}))
     eventually(lambda: running(sweep, 3), 60)
     dies = sweep.board.rows[1].ranks[0]
@@ -201,8 +204,13 @@ def test_a_rank_that_dies_fails_its_trial_only(cluster: Cluster):
 
 def test_a_rank_that_lacks_names_is_left_out(cluster: Cluster):
     cluster.run("mine = 3")
-    cell = "\nimport os, signal\nif width == 2: os.kill(os.getpid(), signal.SIGKILL)\nmine\n"
-    sweep = cluster.sweep(cell + CELL.replace("rate", "0.1"), task({"width": Range(1, 6)}))
+    gate = cluster.folder.path / "gate"
+    gate.touch()
+    dies = "\nimport os, signal\nif width == 2: os.kill(os.getpid(), signal.SIGKILL)\nmine\n"
+    cell = dies + GATE.format(str(gate)) + CELL.replace("rate", "0.1")
+    sweep = cluster.sweep(cell, task({"width": Range(1, 6)}))
+    eventually(lambda: len(sweep.board.rows) == 3 and sweep.board.rows[1].error, 60)
+    gate.unlink()
     sweep.wait(WAIT_S)
     dead = sweep.board.rows[1].ranks[0]
     by_state = {row.state for row in sweep.board.rows}
