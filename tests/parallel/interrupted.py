@@ -38,6 +38,12 @@ class BreakOff(keras.callbacks.Callback):
     def __init__(self, folder: str | None, at: int) -> None:
         super().__init__()
         self._folder, self._at, self.count = folder, at, 0
+        self._before = self._there()
+
+    def _there(self) -> set[str]:
+        """The checkpoints on disk."""
+        names = os.listdir(self._folder) if self._folder and os.path.isdir(self._folder) else []
+        return {name for name in names if name.startswith("step-")}
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self.count += 1
@@ -45,8 +51,7 @@ class BreakOff(keras.callbacks.Callback):
             stop.checkpoint.set()
         if self.count == self._at + 2:
             if self._folder is not None:
-                folder = self._folder
-                eventually(lambda: any(n.startswith("step-") for n in os.listdir(folder)))
+                eventually(lambda: self._there() - self._before)
             raise BrokenOffError
 
 
