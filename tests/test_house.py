@@ -29,6 +29,7 @@ ROOMS = {
 #: Single files of another room that a room may know.
 FILES = {
     ("comm", "telemetry.events"),  # which number each kind of event has
+    ("comm", "telemetry.exchanges"),  # what goes over a channel
     ("comm", "keras.tensorflow"),  # how it traces
 }
 

@@ -14,9 +14,8 @@ from tnt_notebook.parallel.layers.foresight import layout_in_words, planned_conv
 from tnt_notebook.parallel.layers.layout import Layout
 from tnt_notebook.parallel.layers.measured import agreed_costs
 from tnt_notebook.parallel.link import measured_link
-from tnt_notebook.parallel.looks import converting
 from tnt_notebook.parallel.pipeline.survey import surveyed
-from tnt_notebook.telemetry.conversions import conversions
+from tnt_notebook.telemetry.conversions import conversions, converting
 
 L = keras.layers
 MESH, SAMPLES = tnt.Mesh(height=2), 4

@@ -33,26 +33,27 @@ class BreakOff(keras.callbacks.Callback):
 
     Args:
         at: step of the run, from 1; the step after it still runs.
+        checkpoints: how many it asks for, each when the one before is on disk.
     """
 
-    def __init__(self, folder: str | None, at: int) -> None:
+    def __init__(self, folder: str | None, at: int, checkpoints: int = 1) -> None:
         super().__init__()
-        self._folder, self._at, self.count = folder, at, 0
-        self._before = self._there()
-
-    def _there(self) -> set[str]:
-        """The checkpoints on disk."""
-        names = os.listdir(self._folder) if self._folder and os.path.isdir(self._folder) else []
-        return {name for name in names if name.startswith("step-")}
+        self._folder, self._at, self._checkpoints, self.count = folder, at, checkpoints, 0
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self.count += 1
-        if self.count == self._at:
+        written, since = divmod(self.count - self._at, 3)
+        if since == 0 and written >= 0:
             stop.checkpoint.set()
-        if self.count == self._at + 2:
+        if since == 2 and written >= 0:
             if self._folder is not None:
-                eventually(lambda: self._there() - self._before)
-            raise BrokenOffError
+                eventually(lambda: self._on_disk() > written)
+            if written + 1 == self._checkpoints:
+                raise BrokenOffError
+
+    def _on_disk(self) -> int:
+        assert self._folder is not None
+        return sum(name.startswith("step-") for name in os.listdir(self._folder))
 
 
 @dataclass
@@ -152,13 +153,14 @@ def run(
     stages: int = 0,
     exchange: str | None = None,
     mesh: tnt.Mesh | None = None,
+    checkpoints: int = 1,
     **options: Any,
 ) -> Result | str:
     """Runs a cell, as in a new process.
 
     Args:
         folder: of checkpoints; ``None``: it keeps none.
-        break_at: see `BreakOff`.
+        break_at, checkpoints: see `BreakOff`.
         stages: of a pipeline; 0: without.
         exchange: see ``tnt.Model``.
         mesh: along whose axis ``model`` dense layers are cut by columns.
@@ -178,7 +180,7 @@ def run(
         checkpoint = tnt.Checkpoint(folder, **options)
         if not (folder and Path(folder, "run.json").exists()) and options.get("resume") is not True:
             keras.utils.set_random_seed(1)
-    callbacks = [] if break_at is None else [BreakOff(folder, break_at)]
+    callbacks = [] if break_at is None else [BreakOff(folder, break_at, checkpoints)]
     try:
         pipeline = tnt.Pipeline(stages, micro_batches=2) if stages else None
         layouts = {"dense.*": tnt.Split(columns="model")} if mesh else None

@@ -1,39 +1,17 @@
 """Which exchanges are conversions, and what is said of them."""
 
-import pytest
-
 from tests.telemetry.by_hand import events, step_of
 from tnt_notebook.telemetry.boxes import boxes_of_step
 from tnt_notebook.telemetry.collectives import collectives
-from tnt_notebook.telemetry.conversions import Converting, conversions, label_of, on, parsed
+from tnt_notebook.telemetry.conversions import conversions, converting, on
+from tnt_notebook.telemetry.exchanges import Exchange, Purpose
 from tnt_notebook.telemetry.step_trace import Box, words_of
 
-
-@pytest.mark.parametrize(
-    ("label", "what"),
-    [
-        (label_of("halo exchange", "conv2d_1"), "halo exchange for conv2d_1"),
-        ("gradient of all-to-all for dense", "gradient of all-to-all for dense"),
-        ("gradient of slice for dense", "gradient of slice for dense"),
-        ("allreduce of sum for the outputs", "sum for the outputs"),
-        ("allreduce of gradient of sum for dense", "gradient of sum for dense"),
-        ("allreduce of product of dense_1", "product of dense_1"),
-        ("allreduce of gradient of statistics of norm", "gradient of statistics of norm"),
-        ("allreduce of bucket 3 (conv2d/kernel)", ""),
-        ("allreduce of batch-norm statistics", ""),
-        ("sum of 3 tensors on their owners", ""),
-        ("gather of everything", ""),
-        ("send", ""),
-    ],
-)
-def test_labels_tell_what_converts(label, what):
-    assert parsed(label) == what
-
-
+CONVERTS = Purpose.CONVERSION
 CHANNELS = {
-    7: Converting("halo exchange for conv", (1, 3), 0.25, 0.5),
-    8: Converting("sum for dense"),
-    9: Converting("gather for dense", (2,), 0.0, 1.0),
+    7: Exchange("halo exchange for conv", CONVERTS, (1, 3), 0.25, 0.5),
+    8: Exchange("sum for dense", CONVERTS),
+    9: Exchange("gather for dense", CONVERTS, (2,), 0.0, 1.0),
 }  # fmt: skip
 
 
@@ -50,6 +28,7 @@ def test_collectives_of_their_channels_are_conversions():
         *exchanged(9, 170, 175), *exchanged(10, 190, 196), ("step", 90, 200),
     )  # fmt: skip
     made["bytes"] = 8192
+    assert converting(CHANNELS | {10: Exchange("allreduce of bucket 0")}) == CHANNELS
     found = conversions(made, CHANNELS)
     spans = [(100, 140), (150, 160), (170, 175), (180, 190)]
     assert [(one.begin_ns, one.end_ns) for one in found] == spans

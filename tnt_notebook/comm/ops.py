@@ -27,6 +27,7 @@ from tnt_notebook.comm.current import world
 from tnt_notebook.errors import CommunicationError
 from tnt_notebook.keras.tensorflow import is_independent, run_independently
 from tnt_notebook.telemetry.events import EVENT_KINDS
+from tnt_notebook.telemetry.exchanges import Exchange, Purpose
 
 #: dtypes that can be reduced.
 DTYPES = (tf.float32, tf.float64, tf.bfloat16, tf.float16, tf.int32, tf.int64)
@@ -38,22 +39,6 @@ MOVED_DTYPES = (
 )  # fmt: skip
 
 _scope = threading.local()
-
-
-class Exchange(NamedTuple):
-    """What goes over a channel.
-
-    Attributes:
-        label: what it is for.
-        ranks: of a move, those of the world with which this rank exchanges.
-        sent, received: of what it gives and gets, the part that comes to other ranks, and from
-            them.
-    """
-
-    label: str
-    ranks: tuple[int, ...] = ()
-    sent: float = 1.0
-    received: float = 1.0
 
 
 @contextlib.contextmanager
@@ -85,6 +70,7 @@ def allreduce(
     label: str = "",
     over: Communicator | None = None,
     wire: tf.DType | str | None = None,
+    purpose: Purpose = Purpose.OTHER,
 ) -> list[tf.Tensor]:
     """The element-wise reduction over ranks of ``scale * tensor``, for a bucket of tensors.
 
@@ -98,6 +84,7 @@ def allreduce(
             other ops.
         wire: the float dtype in which elements travel and are reduced; default: that of the
             tensors. ``tf.bfloat16`` halves what float32 gradients send, and rounds them.
+        purpose: what it is for, for the view.
 
     Returns:
         Tensors of the same shapes and dtype, with the same bits on all ranks.
@@ -109,7 +96,7 @@ def allreduce(
             wire=tensors[0].dtype if wire is None else tf.as_dtype(wire),
             scale=tf.cast(scale, tf.float64),
             reduction=reduction,
-            **address(over, channel, label or f"allreduce of {len(tensors)} tensors"),
+            **address(over, channel, label or f"allreduce of {len(tensors)} tensors", purpose),
         )
     run_when_ready(reduced[0], channel)
     return reduced
@@ -213,6 +200,7 @@ def move(
     fill: float = 0.0,
     label: str = "",
     over: Communicator | None = None,
+    purpose: Purpose = Purpose.OTHER,
 ) -> tf.Tensor:
     """From what each rank has of an array to what it needs, in one exchange: a gather, a halo
     exchange, an all-to-all of blocks; pieces that overlap are added up.
@@ -226,6 +214,7 @@ def move(
         given: the box of ``tensor``.
         wanted: the box of the result.
         fill: what the result has where no piece comes to it.
+        purpose: what it is for, for the view.
 
     Returns:
         A tensor of the dtype, and of the shape but for the dimensions of the boxes.
@@ -246,7 +235,7 @@ def move(
             wanted=_ends(wanted, dims),
             **address(over, channel, label),
         )
-    _note(channel, _moved(pieces, label, over))
+    _note(channel, _moved(pieces, label, purpose, over))
     run_when_ready(moved, channel)
     shape = tensor.shape.as_list()
     for dim, (begin, end) in wanted.items():
@@ -255,7 +244,9 @@ def move(
     return moved
 
 
-def _moved(pieces: Sequence[tuple[int, int, Box]], label: str, over: Communicator) -> Exchange:
+def _moved(
+    pieces: Sequence[tuple[int, int, Box]], label: str, purpose: Purpose, over: Communicator
+) -> Exchange:
     """What this rank does of a move."""
     rank = over.rank
     sizes = [(s, t, math.prod(e - b for b, e in box.values())) for s, t, box in pieces]
@@ -265,7 +256,7 @@ def _moved(pieces: Sequence[tuple[int, int, Box]], label: str, over: Communicato
     others = {t for s, t, _ in sizes if s == rank} | {s for s, t, _ in sizes if t == rank}
     ranks = sorted(over.members[other] for other in others - {rank})
     parts = (1 - kept / whole if whole else 0.0 for whole in (given, got))
-    return Exchange(label, tuple(ranks), *parts)
+    return Exchange(label, purpose, tuple(ranks), *parts)
 
 
 def _ends(box: Box, dims: Sequence[int]) -> list[int]:
@@ -403,9 +394,11 @@ def library() -> Any:
     return loaded
 
 
-def address(over: Communicator | None, channel: int, label: str) -> dict[str, Any]:
+def address(
+    over: Communicator | None, channel: int, label: str, purpose: Purpose = Purpose.OTHER
+) -> dict[str, Any]:
     """How an op finds its ranks, and they each other."""
-    _note(channel, Exchange(label))
+    _note(channel, Exchange(label, purpose))
     return _address(over, channel, label)
 
 

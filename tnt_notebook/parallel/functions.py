@@ -26,6 +26,7 @@ from tnt_notebook.parallel.timed import input_timed
 from tnt_notebook.parallel.weights import Weights
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry.events import FIRST, PHASES
+from tnt_notebook.telemetry.exchanges import Exchange
 
 #: Asked before each step of "fit" or "evaluate": what this rank votes for, 0 or 1 each.
 Wants = Callable[[str], Votes]
@@ -39,7 +40,7 @@ News = Callable[[keras.Model, str, Votes, int], None]
 _IN_PLACE, _MADE = "tnt_functions_in_place", "tnt_functions_made"
 
 
-def _noted(step: Callable[[Any], Any], exchanges: dict[int, ops.Exchange]) -> Callable[[Any], Any]:
+def _noted(step: Callable[[Any], Any], exchanges: dict[int, Exchange]) -> Callable[[Any], Any]:
     """A step that says what it exchanges, when it is traced."""
 
     def run(batch: Any) -> Any:
@@ -94,7 +95,7 @@ class DistributedFunctions:
         self._own_steps = model.train_step, model.test_step, model.predict_step
         self.placement = place()
         self._over = self.placement.setting.over
-        self.exchanges: dict[int, ops.Exchange] = {}
+        self.exchanges: dict[int, Exchange] = {}
         self._theirs: dict[str, Any] = {}
         self._installed = False
         self._made: dict[str, Any] = {}

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tnt_notebook.comm import World, channels, ops
+from tnt_notebook.comm import World, channels
 from tnt_notebook.comm.clocks import Clocks
 from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.meters import Rapl, gpu, memory
@@ -32,8 +32,9 @@ from tnt_notebook.telemetry.activities import Activities
 from tnt_notebook.telemetry.boxes import BOX, boxes_of_step
 from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, of_step
 from tnt_notebook.telemetry.collectives import arrivals, collectives, with_last
-from tnt_notebook.telemetry.conversions import Conversion, Converting, conversions, on, parsed
+from tnt_notebook.telemetry.conversions import Conversion, conversions, converting, on
 from tnt_notebook.telemetry.events import PHASES, exchange_rate, sent_bytes
+from tnt_notebook.telemetry.exchanges import Exchange
 from tnt_notebook.telemetry.frame import Phase
 from tnt_notebook.telemetry.sampling import evenly, spread
 from tnt_notebook.telemetry.step_trace import Box, StepTrace, Which, of_boxes
@@ -112,7 +113,7 @@ class Looks:
         gradients_from: int = 0,
         schedule: Schedule | None = None,
         cut: Mapping[str, Any] | None = None,
-        exchanges: Mapping[int, ops.Exchange] = {},
+        exchanges: Mapping[int, Exchange] = {},
     ) -> None:
         self._over, self._phase = over, PHASES.index(phase)
         self._pipelines, self._gradients_from = pipelines, gradients_from
@@ -290,15 +291,6 @@ class Looks:
             **self._cut,
             **({"conversions": list(words)} if words else {}),
         )
-
-
-def converting(exchanges: Mapping[int, ops.Exchange]) -> dict[int, Converting]:
-    """The channels of conversions."""
-    return {
-        channel: Converting(what, one.ranks, one.sent, one.received)
-        for channel, one in exchanges.items()
-        if (what := parsed(one.label))
-    }
 
 
 def _packed(boxes: np.ndarray, converted: Sequence[str]) -> bytes:

@@ -1,57 +1,22 @@
 """Conversions in a trace: values on their way from the layout of one layer to that of another.
 
-An exchange says what it is for in its label, and its events have its channel. So the labels of the
+An exchange says what it is for when its op is made, and its events have its channel. So the
 channels of a step tell which collectives are conversions::
 
     channel 17   halo exchange for conv2d_1      copy_in, exchange, copy_out
-    channel 18   allreduce of sum for dense          copy_in, exchange, copy_out
+    channel 18   sum for dense                   copy_in, exchange, copy_out
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry.events import is_of, union
-
-#: What conversions do; and what layers add up whose work is divided.
-_LABEL = re.compile(
-    r"(?:allreduce of )?((?:gradient of )?"
-    r"(?:(?:halo exchange|all-to-all|gather|reduce-scatter|slice|sum) for"
-    r"|(?:product|statistics) of) .+)"
-)
-
-
-def label_of(what: str, layer: str) -> str:
-    """Of an exchange for a layer."""
-    return f"{what} for {layer}"
-
-
-def parsed(label: str) -> str:
-    """What a label says of a conversion; empty where it is of none."""
-    found = _LABEL.fullmatch(label)
-    return found[1] if found else ""
-
-
-class Converting(NamedTuple):
-    """What goes over a channel, that converts.
-
-    Attributes:
-        what: as in ``halo exchange for conv2d_1``.
-        ranks: with which this rank exchanges; none: with all of a group.
-        sent, received: of what it gives and gets, the part that comes to other ranks, and from
-            them.
-    """
-
-    what: str
-    ranks: tuple[int, ...] = ()
-    sent: float = 1.0
-    received: float = 1.0
+from tnt_notebook.telemetry.exchanges import Exchange
 
 
 @dataclass(frozen=True)
@@ -80,17 +45,22 @@ class Conversion:
         return f"{self.what}, {moved}, with rank{'s' * (len(self.ranks) > 1)} {others}"
 
 
+def converting(channels: Mapping[int, Exchange]) -> dict[int, Exchange]:
+    """The channels of conversions."""
+    return {channel: one for channel, one in channels.items() if one.converts}
+
+
 def on(some: np.ndarray, channels: Iterable[int]) -> np.ndarray:
     """Which of some events or collectives are on one of these channels."""
     return np.isin(some["channel"], np.fromiter(channels, np.uint32))
 
 
-def conversions(events: np.ndarray, channels: Mapping[int, Converting]) -> list[Conversion]:
+def conversions(events: np.ndarray, channels: Mapping[int, Exchange]) -> list[Conversion]:
     """Those of a rank, from when it has what it gives until it has what it needs.
 
     Args:
         events: of one rank.
-        channels: those of conversions.
+        channels: what goes over each, conversions alone: see :func:`converting`.
     """
     found = []
     own = events[on(events, channels)]
@@ -103,7 +73,7 @@ def conversions(events: np.ndarray, channels: Mapping[int, Converting]) -> list[
             sent = round(about.sent * int(begin["bytes"]))
             received = round(about.received * int(end["bytes"]))
             span = int(begin["begin_ns"]), int(end["end_ns"])
-            found.append(Conversion(about.what, *span, sent, received, about.ranks))
+            found.append(Conversion(about.label, *span, sent, received, about.ranks))
     return sorted(found, key=lambda one: one.begin_ns)
 
 

@@ -24,7 +24,7 @@ from tnt_notebook.parallel.layers.program import (
     weight_layouts,
 )
 from tnt_notebook.parallel.layers.rule import Site
-from tnt_notebook.parallel.layers.traffic import Traffic, numbers_of, traffic_of
+from tnt_notebook.parallel.layers.traffic import Traffic, allreduced, numbers_of, traffic_of
 from tnt_notebook.parallel.pipeline.graph import Graph, trained_values
 from tnt_notebook.plan.mesh import DATA, Mesh
 
@@ -197,9 +197,9 @@ class Estimate:
         for place, value in enumerate(site.call.gives):
             axes = [axis for axis, way in ways.items() if way.gives[place] is None]
             if axes and value in self._learning:
-                shape, ranks = site.gives[place], self.mesh.along_all(axes)
-                block = numbers_of(shape, self.samples, self.mesh, layout_of(ways, place).axes)
-                sent = 2 * block * (ranks - 1) / ranks
+                cut = layout_of(ways, place).axes
+                block = numbers_of(site.gives[place], self.samples, self.mesh, cut)
+                sent = allreduced(block, axes, self.mesh)
                 found.append(Traffic(SUM_INSIDE, tuple(axes), sent, 0.0))
         return found
 

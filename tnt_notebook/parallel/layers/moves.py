@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.parallel.layers.boxes import Box, Piece, Range, beyond, common, pieces
+from tnt_notebook.telemetry.exchanges import Purpose
 
 #: A tensor, and how its gradient is computed.
 _Differentiated = tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]
@@ -36,7 +37,6 @@ class Move:
     Attributes:
         have: of each rank; together they have everything once.
         need: of each rank.
-        sizes: of the dimensions that boxes are about.
         over: the ranks.
         label: what moves, for messages.
         fill: what stands beyond the ends of a dimension.
@@ -44,7 +44,6 @@ class Move:
 
     have: Sequence[Box]
     need: Sequence[Box]
-    sizes: dict[int, int]
     over: Communicator
     label: str
     fill: float = 0.0
@@ -160,19 +159,21 @@ def _in_turn(
 
 
 def _sum(x: tf.Tensor, over: Communicator, label: str) -> tf.Tensor:
-    (result,) = ops.allreduce([x], label=f"allreduce of {label}", over=over)
+    (result,) = ops.allreduce([x], label=label, over=over, purpose=Purpose.CONVERSION)
     result.set_shape(x.shape)
     return result
 
 
 def _fetched(x: tf.Tensor, move: Move, label: str) -> tf.Tensor:
     rank, pieces = move.over.rank, [(p.source, p.target, p.box) for p in move.pieces]
-    return ops.move(x, pieces, move.have[rank], move.need[rank], move.fill, label, move.over)
+    have, need = move.have[rank], move.need[rank]
+    return ops.move(x, pieces, have, need, move.fill, label, move.over, Purpose.CONVERSION)
 
 
 def _deposited(dy: tf.Tensor, move: Move, label: str) -> tf.Tensor:
     rank, pieces = move.over.rank, [(p.target, p.source, p.box) for p in move.pieces]
-    return ops.move(dy, pieces, move.need[rank], move.have[rank], 0.0, label, move.over)
+    have, need = move.have[rank], move.need[rank]
+    return ops.move(dy, pieces, need, have, 0.0, label, move.over, Purpose.CONVERSION)
 
 
 def cut(x: tf.Tensor, box: Box) -> tf.Tensor:

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.parallel.layers.moves import shared, total
+from tnt_notebook.telemetry.exchanges import Purpose
 
 
 def softmax(
@@ -36,7 +37,9 @@ def softmax(
 
 def _largest(x: tf.Tensor, dims: Sequence[int], over: Communicator, label: str) -> tf.Tensor:
     here = tf.stop_gradient(tf.reduce_max(x, axis=dims, keepdims=True))
-    (found,) = ops.allreduce([here], reduction="max", label=f"largest: {label}", over=over)
+    (found,) = ops.allreduce(
+        [here], reduction="max", label=f"largest of {label}", over=over, purpose=Purpose.CONVERSION
+    )
     found.set_shape(here.shape)
     return tf.stop_gradient(found)
 

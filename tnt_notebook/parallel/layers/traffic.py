@@ -1,4 +1,4 @@
-"""What conversions move, in numbers: the same steps as in :mod:`.convert`, without tensors."""
+"""What conversions move, in numbers: the steps of :mod:`.conversion`, counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tnt_notebook.parallel.layers.boxes import Box, Range, blocks, common
+from tnt_notebook.parallel.layers.boxes import Box, Range, pieces
+from tnt_notebook.parallel.layers.conversion import Kind, Step, conversion_of
 from tnt_notebook.parallel.layers.layout import Demand, Layout
 from tnt_notebook.plan.mesh import Mesh
 
@@ -16,7 +17,7 @@ UNKNOWN = 64
 
 @dataclass(frozen=True)
 class Traffic:
-    """One step of a conversion.
+    """What ranks exchange in one step of a conversion, or inside of a layer.
 
     Attributes:
         what: "sum", "reduce-scatter", "gather", "slice", "halo exchange" or "all-to-all".
@@ -65,147 +66,53 @@ def sizes_of(shape: Sequence[int | None], samples: int) -> list[int]:
     ]
 
 
+def allreduced(numbers: float, axes: Collection[str], mesh: Mesh) -> float:
+    """What a rank sends of so many numbers that are added up along some axes."""
+    ranks = mesh.along_all(axes)
+    return 2 * numbers * (ranks - 1) / ranks
+
+
 def traffic_of(
     shape: Sequence[int | None], samples: int, layout: Layout, demand: Demand, mesh: Mesh
 ) -> list[Traffic]:
-    """What is done to a value of one layout for a layer that takes it in another; nothing where
-    they fit."""
-    return _Conversion(shape, samples, layout, demand, mesh).steps()
+    """What a conversion sends, step by step; nothing where layout and demand fit."""
+    sizes = sizes_of(shape, samples)
+    counted = (_counted(step, sizes, mesh) for step in conversion_of(sizes, layout, demand, mesh))
+    return [one for one in counted if one.messages]
 
 
-class _Conversion:
-    def __init__(
-        self,
-        shape: Sequence[int | None],
-        samples: int,
-        layout: Layout,
-        demand: Demand,
-        mesh: Mesh,
-    ) -> None:
-        self._sizes = sizes_of(shape, samples)
-        self._layout, self._demand, self._mesh = layout, demand, mesh
-        self._axes, self._rows = layout.axes, dict(demand.rows)
-        self._here = math.prod(self._sizes) / mesh.along_all([*self._axes.values()])
-        self._found: list[Traffic] = []
+def _counted(step: Step, sizes: Sequence[int], mesh: Mesh) -> Traffic:
+    # Of the dimensions that are not exchanged, each rank has its block, or all.
+    others = [size if dim not in step.sizes else 1 for dim, size in enumerate(sizes)]
+    rows = {dim: own for dim, own in step.rows.items() if dim not in step.sizes}
+    numbers = numbers_of(others, 1, mesh, dict(step.cut), rows)
+    if step.kind in (Kind.SUM, Kind.SHARE):
+        sent = allreduced(numbers, step.axes, mesh)
+        there, back = (sent, 0.0) if step.kind is Kind.SUM else (0.0, sent)
+    else:
+        gives, gets = _most_sent(step.have, step.need), _most_sent(step.need, step.have)
+        there, back = (numbers * times for times in _DIRECTIONS[step.kind](gives, gets))
+    return Traffic(step.kind.words, step.axes, there, back)
 
-    def steps(self) -> list[Traffic]:
-        self._add_up()
-        added_up = self._gather()
-        self._share(added_up)
-        self._slice()
-        self._exchange()
-        return self._found
 
-    def _add(self, what: str, axes: Sequence[str], there: float, back: float) -> None:
-        self._found.append(Traffic(what, tuple(axes), there, back))
-
-    def _add_up(self) -> None:
-        wanted, rest = self._demand.dims, set(self._layout.partial)
-        for axis in self._mesh.names:
-            dim = wanted.get(axis)
-            if axis in rest and dim is not None and dim not in self._axes:
-                others = self._mesh.along(axis) - 1
-                self._here /= others + 1
-                self._add("reduce-scatter", [axis], self._here * others, self._here * others)
-                self._axes[dim] = axis
-                rest.discard(axis)
-        if rest:
-            self._add("sum", sorted(rest), self._allreduced(rest), 0.0)
-
-    def _gather(self) -> set[str]:
-        """Gives the axes over which gradients are added up already."""
-        added_up = set()
-        wanted, then = self._demand.dims, self._demand.axes
-        for dim, axis in sorted(self._axes.items()):
-            gives_way = then.get(dim, axis) not in self._axes.values()
-            if axis not in wanted or gives_way:
-                sent = self._here * (self._mesh.along(axis) - 1)
-                divides = axis in self._demand.divides and axis not in wanted
-                self._add("gather", [axis], sent, sent if divides else 0.0)
-                self._here *= self._mesh.along(axis)
-                del self._axes[dim]
-                added_up |= {axis} if divides else set()
-        return added_up
-
-    def _share(self, added_up: set[str]) -> None:
-        cut = {*self._demand.dims, *self._axes.values()}
-        axes = (self._demand.divides - cut - added_up) | {axis for _, axis in self._overlapping()}
-        if axes:
-            self._add("sum", sorted(axes), 0.0, self._allreduced(axes))
-
-    def _slice(self) -> None:
-        overlapping, now = dict(self._overlapping()), set(self._axes.values())
-        for dim, axis in self._demand.splits:
-            if axis in now:
-                continue
-            others = self._mesh.along(axis) - 1
-            self._here /= others + 1
-            if dim in overlapping:
-                del self._rows[dim]
-            else:
-                self._add("slice", [axis], 0.0, self._here * others)
-            self._axes[dim] = axis
-
-    def _exchange(self) -> None:
-        wanted = self._demand.axes
-        moved = {d for d in self._axes.keys() | wanted.keys() if self._axes.get(d) != wanted.get(d)}
-        halos = {d for d, rows in self._rows.items() if list(rows) != self._blocks(d, wanted[d])}
-        dims = moved | halos
-        if not dims:
-            return
-        names = sorted({axes[d] for axes in (self._axes, wanted) for d in dims if d in axes})
-        have = self._boxes(names, self._axes, dims, {})
-        need = self._boxes(names, wanted, dims, self._rows)
-        others = {d: size for d, size in enumerate(self._sizes) if d not in dims}
-        cut = self._mesh.along_all([axis for d, axis in self._axes.items() if d in others])
-        sent = math.prod(others.values()) / cut * _most_sent(have, need)
-        self._add("all-to-all" if moved else "halo exchange", names, sent, sent)
-
-    def _allreduced(self, axes: Collection[str]) -> float:
-        ranks = self._mesh.along_all(axes)
-        return 2 * self._here * (ranks - 1) / ranks
-
-    def _overlapping(self) -> list[tuple[int, str]]:
-        now = set(self._axes.values())
-        return [
-            (dim, axis)
-            for dim, axis in self._demand.splits
-            if dim in self._rows
-            and axis not in now
-            and list(self._rows[dim]) != self._blocks(dim, axis)
-        ]
-
-    def _blocks(self, dim: int, axis: str) -> list[Range]:
-        return blocks(self._sizes[dim], self._mesh.along(axis))
-
-    def _boxes(
-        self,
-        names: Sequence[str],
-        axes: Mapping[int, str],
-        dims: set[int],
-        rows: Mapping[int, Sequence[Range]],
-    ) -> list[Box]:
-        """Of each rank along some axes, its box of these dimensions."""
-        result: list[Box] = []
-        for rank in self._mesh.line(0, names):
-            place = self._mesh.place(rank)
-            box = {}
-            for dim in sorted(dims):
-                axis = axes.get(dim)
-                of_all = rows.get(dim) or (self._blocks(dim, axis) if axis else ())
-                box[dim] = of_all[place[axis]] if axis else (0, self._sizes[dim])
-            result.append(box)
-        return result
+#: By kind of step, from what ranks give that go from what they have to what they need, and the
+#: other way: what they send of the value, and of its gradient.
+_DIRECTIONS = {
+    Kind.REDUCE_SCATTER: lambda gives, gets: (gets, gives),
+    Kind.GATHER: lambda gives, gets: (gives, 0),
+    Kind.GATHER_TO_DIVIDE: lambda gives, gets: (gives, gets),
+    Kind.SLICE: lambda gives, gets: (0, gives),
+    Kind.ROWS: lambda gives, gets: (0, 0),
+    Kind.HALO: lambda gives, gets: (gives, gets),
+    Kind.ALL_TO_ALL: lambda gives, gets: (gives, gets),
+    Kind.PAD: lambda gives, gets: (0, 0),
+}
 
 
 def _most_sent(have: Sequence[Box], need: Sequence[Box]) -> int:
     """The most numbers that a rank has and others need."""
-    most = 0
-    for source, there in enumerate(have):
-        sent = 0
-        for target, wanted in enumerate(need):
-            if target != source:
-                shared = (common(there[dim], rows) for dim, rows in wanted.items())
-                sent += math.prod(end - begin for begin, end in shared)
-        most = max(most, sent)
-    return most
+    sent = [0] * len(have)
+    for piece in pieces(have, need):
+        if piece.source != piece.target:
+            sent[piece.source] += math.prod(end - begin for begin, end in piece.box.values())
+    return max(sent, default=0)

@@ -21,6 +21,7 @@ from tnt_notebook.parallel.layers.rule import (
     rule,
 )
 from tnt_notebook.parallel.layers.rules.convolution import cuts_in_space, run_in_space, windows
+from tnt_notebook.telemetry.exchanges import Purpose
 
 _LOWEST = float("-inf")
 
@@ -105,14 +106,15 @@ def _run_global_max(local: Local) -> list[Any]:
     @tf.custom_gradient
     def largest(x: tf.Tensor) -> Any:
         here = tf.reduce_max(x, axis=dims, keepdims=True)
-        label = f"largest of {layer.name}"
-        (found,) = ops.allreduce([here], reduction="max", label=label, over=over)
+        label, why = f"largest of {layer.name}", Purpose.CONVERSION
+        (found,) = ops.allreduce([here], reduction="max", label=label, over=over, purpose=why)
 
         def gradient(dy: tf.Tensor) -> tf.Tensor:
             # As TensorFlow has it: all that are the largest have a part of it.
             same = tf.cast(tf.equal(x, found), dy.dtype)
             own = tf.reduce_sum(same, axis=dims, keepdims=True)
-            (count,) = ops.allreduce([own], label=f"gradient of {label}", over=over)
+            back = f"gradient of {label}"
+            (count,) = ops.allreduce([own], label=back, over=over, purpose=why)
             return same * (dy / count)
 
         return found, gradient
