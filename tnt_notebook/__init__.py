@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
-    "Checkpoint", "Mesh", "Model", "Pipeline", "Split", "Trace", "combine", "data", "distributed",
-    "graph", "keras", "lazy", "load_ipython_extension", "ops", "row_wise",
+    "Checkpoint", "Cut", "Mesh", "Model", "Pipeline", "Split", "Trace", "Way", "combine", "data",
+    "distributed", "graph", "keras", "lazy", "load_ipython_extension", "ops", "row_wise", "rule",
     "unload_ipython_extension", "world",
 ]  # fmt: skip
 
@@ -36,21 +36,25 @@ if TYPE_CHECKING:
     from tnt_notebook.parallel.combine import combine
     from tnt_notebook.parallel.data import readers as data
     from tnt_notebook.parallel.data.row_wise import row_wise
+    from tnt_notebook.parallel.layers.rule import Cut, Way, rule
     from tnt_notebook.parallel.model import Model
     from tnt_notebook.parallel.scope import distributed
     from tnt_notebook.plan import Mesh, Pipeline, Split
 
 _HOME = {
     "Checkpoint": "parallel.checkpoint.config",
+    "Cut": "parallel.layers.rule",
     "Mesh": "plan",
     "Model": "parallel.model",
     "Pipeline": "plan",
     "Split": "plan",
     "Trace": "dashboard.trace",
+    "Way": "parallel.layers.rule",
     "combine": "parallel.combine",
     "distributed": "parallel.scope",
     "lazy": "keras.absent",
     "row_wise": "parallel.data.row_wise",
+    "rule": "parallel.layers.rule",
     "world": "comm",
 }
 _MODULES = {

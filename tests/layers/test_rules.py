@@ -8,8 +8,14 @@ from typing import Any
 import keras
 import pytest
 
+import tnt_notebook as tnt
 from tests.layers.divided import traced_alike, ways_tried
+from tests.layers.own_rules import Centred, Gain, Product
 from tests.support.cases import latin
+from tnt_notebook.errors import MeshError
+from tnt_notebook.parallel.layers.program import site_of
+from tnt_notebook.parallel.layers.rule import Cut, Way, ways_of
+from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.mesh import Mesh
 
 L = keras.layers
@@ -113,6 +119,11 @@ MORE = {
         (lambda: L.UpSampling2D(2, interpolation="bilinear"), [(7, 5, 4)],
          [*SPACE_2D, "channels"]),
     ],
+    "of one's own": [
+        (Gain, [(5, 6)], ["dim 1", "dim 2"]),
+        (Product, [(5, 6)], ["columns", "rows"]),
+        (Centred, [(5, 6)], ["dim 1", "channels"]),
+    ],
     "places": [
         (lambda: L.Reshape((12, 5, 6)), [(12, 30)], ["width"]),
         (lambda: L.Reshape((3, 5, 12)), [(15, 2, 6)], ["width"]),
@@ -163,3 +174,39 @@ def test_what_is_traced_does_not_depend_on_the_rank(ranks):
             for ops_here, ops_there in zip(one, many, strict=True):
                 found = difflib.unified_diff(ops_here, ops_there, lineterm="", n=2)
                 assert ops_here == ops_there, "\n".join(found)
+
+
+#: What a rule says of a layer that takes and gives [samples, 5, 6] and has a weight of 6 numbers.
+WRONG = {
+    "of 2 values that it takes": lambda layer: Way("w", [None, None], [None]),
+    "of 0 values that it gives": lambda layer: Way("w", [None], []),
+    "that cuts dimension 0 of (None, 5, 6), which is that of the samples": (
+        lambda layer: Way("w", [Cut(0)], [0])
+    ),
+    "that cuts dimension 3 of (None, 5, 6), which is not there": (
+        lambda layer: Way("w", [Cut(3)], [None])
+    ),
+    "with rows of 1 ranks, and there are 2": lambda layer: Way("w", [Cut(1, ((0, 3),))], [1]),
+    "of a weight that it does not have": lambda layer: Way("w", [None], [1], {7: 0}),
+    "gain/gain, which has (6,)": lambda layer: Way("w", [None], [2], {id(layer.gain): 1}),
+}
+
+
+@pytest.mark.parametrize("why", WRONG)
+def test_a_rule_that_is_wrong_is_told_in_a_sentence(why):
+    class Wrong(Gain):
+        def call(self, x: Any) -> Any:
+            return super().call(x)
+
+    tnt.rule(Wrong)(lambda site, parts: [WRONG[why](site.layer)])
+    model = keras.Sequential([keras.Input((5, 6)), Wrong(name="gain")])
+    graph = surveyed(model)
+    with pytest.raises(MeshError) as raised:
+        ways_of(site_of(graph, graph.calls[0]), "a", 2)
+    assert "The rule of Wrong has for gain the way 'w' " in str(raised.value)
+    assert why in str(raised.value)
+
+
+def test_a_rule_is_of_classes():
+    with pytest.raises(TypeError, match=r"@tnt.rule\(MyLayer\)"):
+        tnt.rule(lambda site, parts: [])  # type: ignore[arg-type]

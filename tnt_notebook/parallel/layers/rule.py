@@ -2,20 +2,42 @@
 
 A rule gives ways. A way says which dimension of each value that the layer takes is cut, which of
 those that it gives, and which of its weights; what is not cut is whole on every rank. Along several
-axes a layer has a way each. A rule is a function of a ``Site``; a family of layers is a file::
+axes a layer has a way each. A rule is a function of a `Site`, and of how many ranks there are along
+an axis::
 
-    @rule(keras.layers.Rescaling)
-    def rescaling(site, parts):
+    @tnt.rule(Gain)                             # a layer of a cell, with a factor for each channel
+    def gain(site, parts):
+        last = len(site.gives[0]) - 1
         for dim in site.divisible(site.gives[0], parts):
-            yield Way(f"dim {dim}", takes=[Cut(dim)], gives=[dim])
+            weights = {id(site.layer.gain): 0} if dim == last else {}
+            yield tnt.Way(f"dim {dim}", takes=[tnt.Cut(dim)], gives=[dim], weights=weights)
 
-What a layer computes of its blocks is what it computes of whole values; where it is not, the rule
-has a function that does it, given ``Local``.
+A layer is called on its blocks as on whole values. Where that is not what it would compute of the
+whole, the rule has a function that does it, given `Local`: here for one that takes the mean over
+channels away::
+
+    def without_mean(local):
+        axes = local.axes("channels")           # those of the mesh that cut channels
+        if not axes:
+            return local.plain()
+        (value,) = local.site.call.takes
+        x, channels = local.values[value], local.site.takes[0][-1]
+        return [x - local.summed(tf.reduce_sum(x, -1, keepdims=True), axes) / channels]
+
+    @tnt.rule(Centred, run=without_mean)
+    def centred(site, parts):
+        last = len(site.gives[0]) - 1
+        if last in site.divisible(site.gives[0], parts):
+            yield tnt.Way("channels", takes=[tnt.Cut(last)], gives=[last])
+
+Weights and values are cut into nearly equal blocks, and gradients come out as those of one process:
+those of a weight that is cut belong to its block, all others are added up over the ranks.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -24,8 +46,9 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import Communicator
+from tnt_notebook.errors import MeshError
 from tnt_notebook.parallel.layers.boxes import Range, blocks
-from tnt_notebook.parallel.layers.moves import total
+from tnt_notebook.parallel.layers.moves import shared, total
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.pipeline.graph import Call
 
@@ -179,6 +202,19 @@ class Local:
         """The ranks along some axes."""
         return self.ranks.group(list(axes))
 
+    def total(self, summand: tf.Tensor, axes: Iterable[str], what: str = "product") -> tf.Tensor:
+        """The sum over the ranks along some axes, for work that all of them do alike.
+
+        Args:
+            what: it is, of this layer, for messages and the view.
+        """
+        return total(summand, self.group(axes), f"{what} of {self.layer.name}")
+
+    def summed(self, part: tf.Tensor, axes: Iterable[str], what: str = "statistics") -> tf.Tensor:
+        """The same for work that they divide: their gradients are added up, too."""
+        over, label = self.group(axes), f"{what} of {self.layer.name}"
+        return shared(total(part, over, label), over, label)
+
     def plain(self, **instead: Any) -> list[Any]:
         """What the layer itself makes of the blocks.
 
@@ -219,11 +255,17 @@ _rules: dict[type, Rule] = {}
 
 def rule(*kinds: type, run: Callable[[Local], list[Any]] = Local.plain) -> Callable[[Ways], Ways]:
     """Declares the rule of some classes of layers: a function of a ``Site`` and of how many
-    ranks there are along an axis, which gives ways.
+    ranks there are along an axis, which gives ways. It holds for classes that inherit their
+    ``call``, too; the rule that was declared last counts.
 
     Args:
         run: computes the call on this rank's blocks; default: the layer itself does.
+
+    Raises:
+        TypeError: it is given something else than classes.
     """
+    if not kinds or not all(inspect.isclass(kind) for kind in kinds):
+        raise TypeError("tnt.rule takes the classes of layers: @tnt.rule(MyLayer).")
 
     def declared(ways: Ways) -> Ways:
         for kind in kinds:
@@ -254,6 +296,7 @@ def ways_of(site: Site, axis: str, parts: int) -> list[Way]:
         return []  # a function of one's own may look at everything
     result = []
     for way in found.ways(site, parts):
+        _check(site, way, parts)
         cut = _cut_by(site, way)
         named = bool(cut) and all(name_of(len(shape), dim) == axis for shape, dim in cut)
         sizes_known = all(shape[dim] for shape, dim in cut)
@@ -261,6 +304,34 @@ def ways_of(site: Site, axis: str, parts: int) -> list[Way]:
         if fits and (axis not in SPATIAL_NAMES or named) and _cuts_apart(layer, way):
             result.append(way)
     return result
+
+
+def _check(site: Site, way: Way, parts: int) -> None:
+    """Raises MeshError if a way is none of this call."""
+    layer = site.layer
+    weights = {id(v): v for v in getattr(layer, "variables", ())}
+    values = [("takes", site.takes, way.takes), ("gives", site.gives, way.gives)]
+    for does, shapes, said in values:
+        if len(shapes) != len(said):
+            raise _wrong(layer, way, f"of {len(said)} values that it {does}: it {does} {shapes}")
+    for shape, dim in _cut_by(site, way):
+        if not 0 < dim < len(shape):
+            why = "that of the samples, which the axis data cuts" if dim == 0 else "not there"
+            raise _wrong(layer, way, f"that cuts dimension {dim} of {shape}, which is {why}")
+    for cut in way.takes:
+        if cut is not None and cut.rows is not None and len(cut.rows) != parts:
+            raise _wrong(layer, way, f"with rows of {len(cut.rows)} ranks, and there are {parts}")
+    for which, where in way.weights.items():
+        if which not in weights:
+            raise _wrong(layer, way, "of a weight that it does not have: they are named by id()")
+        if where != SAME and where not in range(len(weights[which].shape)):
+            path, shape = weights[which].path, tuple(weights[which].shape)
+            raise _wrong(layer, way, f"that cuts dimension {where} of {path}, which has {shape}")
+
+
+def _wrong(layer: Any, way: Way, what: str) -> MeshError:
+    kind = type(layer).__name__
+    return MeshError(f"The rule of {kind} has for {layer.name} the way {way.name!r} {what}.")
 
 
 def _cuts_apart(layer: Any, way: Way) -> bool:
@@ -305,7 +376,7 @@ def summed_up(
     layer = local.layer
     if ends_in_sum(layer):
         return added_once(local, summand, bias, axes)
-    result = total(summand, local.group(axes), f"product of {layer.name}")
+    result = local.total(summand, axes)
     if bias is not None:
         result += tf.cast(bias, result.dtype)
     return activated(result)

@@ -11,7 +11,6 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.parallel.layers.boxes import blocks
-from tnt_notebook.parallel.layers.moves import total
 from tnt_notebook.parallel.layers.rule import (
     PARTIAL,
     SAME,
@@ -67,7 +66,7 @@ def _run_reversible(local: Local) -> list[Any]:
     if not columns or layer.logit_soft_cap is None:
         return local.plain()
     (summand,) = local.plain(logit_soft_cap=None)
-    logits = total(summand, local.group(columns), f"product of {layer.name}")
+    logits = local.total(summand, columns)
     return [tf.tanh(logits / layer.logit_soft_cap) * layer.logit_soft_cap]
 
 

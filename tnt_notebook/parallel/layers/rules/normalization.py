@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +12,6 @@ import tensorflow as tf
 
 from tnt_notebook.keras.losses import moments_replaced
 from tnt_notebook.parallel.graph.marks import of_own_samples
-from tnt_notebook.parallel.layers.moves import shared, total
 from tnt_notebook.parallel.layers.rule import SAME, Cut, Local, Site, Way, name_of, rule
 from tnt_notebook.parallel.layers.rules.elementwise import cuts
 
@@ -22,7 +22,7 @@ def _run(local: Local) -> list[Any]:
     axes = [axis for axis, way in local.ways.items() if way.weights[mean] == SAME]
     if not axes:
         return local.plain()
-    moments = _moments_by(_summing(local, axes))
+    moments = _moments_over(local, axes)
     of_all = layer.synchronized or not local.by_rank
     with moments_replaced(moments if of_all else _of_own_samples(moments)):
         return local.plain(synchronized=True)
@@ -35,22 +35,11 @@ def _of_own_samples(moments: Callable[..., Any]) -> Callable[..., Any]:
     return of_own
 
 
-def _summing(local: Local, axes: list[str]) -> Callable[[tf.Tensor], tf.Tensor]:
-    group, label = local.group(axes), f"statistics of {local.layer.name}"
-
-    def summed(x: tf.Tensor) -> tf.Tensor:
-        return shared(total(x, group, label), group, label)
-
-    return summed
-
-
-def _moments_by(summed: Callable[[tf.Tensor], tf.Tensor]) -> Callable[..., Any]:
-    """Mean and variance of parts: in two exchanges, the mean first, then the squared distances from
-    it, which loses no digits where the mean is large.
-
-    Args:
-        summed: the sum over parts.
+def _moments_over(local: Local, of: list[str]) -> Callable[..., Any]:
+    """Mean and variance of parts that ranks along some axes of the mesh have: in two exchanges, the
+    mean first, then the squared distances from it, which loses no digits where the mean is large.
     """
+    summed = functools.partial(local.summed, axes=of)
 
     def moments(x: tf.Tensor, axes: Any, keepdims: bool) -> tuple[tf.Tensor, tf.Tensor]:
         count = tf.cast(tf.size(x), x.dtype)
@@ -106,7 +95,7 @@ def _run_layer(local: Local) -> list[Any]:
         return local.plain()
     given = local.values[local.site.call.takes[0]]
     x, dims = _wide(given), _axes_of(layer, len(given.shape))
-    mean, variance = _moments_by(_summing(local, features))(x, dims, True)
+    mean, variance = _moments_over(local, features)(x, dims, True)
     shape = [x.shape[dim] if dim in dims else 1 for dim in range(len(x.shape))]
     normal = (x - mean) * tf.math.rsqrt(variance + layer.epsilon)
     return [tf.cast(_scaled(normal, layer.gamma, layer.beta, shape), given.dtype)]
@@ -135,7 +124,7 @@ def _run_rms(local: Local) -> list[Any]:
     x, whole = _wide(given), local.site.takes[0][-1]
     assert whole is not None  # it is cut
     squares = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
-    mean = _summing(local, features)(squares) / whole
+    mean = local.summed(squares, features) / whole
     scaled = x * tf.math.rsqrt(mean + layer.epsilon) * tf.cast(layer.scale, x.dtype)
     return [tf.cast(scaled, given.dtype)]
 
@@ -164,7 +153,7 @@ def _run_groups(local: Local) -> list[Any]:
     # Of each sample and group the mean over its block, of which the ranks have other rows.
     by_group = tf.reshape(x, [tf.shape(x)[0], -1, groups, x.shape[-1] // groups])
     whole = math.prod(local.site.takes[0][dim] or 1 for dim in range(1, len(x.shape) - 1))
-    summed = _summing(local, in_space)
+    summed = functools.partial(local.summed, axes=in_space)
 
     def mean_of(y: tf.Tensor) -> tf.Tensor:
         return summed(tf.reduce_sum(y, axis=[1, 3], keepdims=True)) / (whole * y.shape[3])
