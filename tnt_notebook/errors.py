@@ -60,14 +60,20 @@ class RankError(TntError):
         rendered: lines that a notebook shows in place of a local traceback.
         whole: all that the error says, in paragraphs, and the line of the cell in which it was
             raised, for who does not show ``rendered``; default: the message.
+        kinds: the names of the classes of what ranks have raised.
     """
 
     def __init__(
-        self, message: str, rendered: list[str] | None = None, whole: str | None = None
+        self,
+        message: str,
+        rendered: list[str] | None = None,
+        whole: str | None = None,
+        kinds: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(message)
         self.rendered = rendered
         self.whole = whole or message
+        self.kinds = kinds
 
     @property
     def traceback(self) -> str:

@@ -518,7 +518,13 @@ def clipping() -> keras.Model:
     return model
 
 
-def refused(make: Any, exchange: str, stages: int) -> str:
+class Contradictory(Exchange):
+    """Weights have an owner, and are other ones on each rank."""
+
+    has_owners, keeps_ranks_equal = True, False
+
+
+def refused(make: Any, exchange: Any, stages: int) -> str:
     with pytest.raises(ModelError) as raised:
         trained(make, exchange, stages)
     tnt.world().recover()
@@ -530,6 +536,7 @@ def refused(make: Any, exchange: str, stages: int) -> str:
     [
         (scaled, "late", 0, "compute in mixed_bfloat16"),
         (plain_sgd, "local", 2, "needs ranks that have all layers"),
+        (plain_sgd, Contradictory(), 0, "it can do one of these"),
     ],
 )
 def test_what_an_exchange_cannot_do_is_refused(ranks, make, exchange, stages, words):

@@ -227,7 +227,7 @@ class Course:
         """Whether it failed for want of what cells had left on ranks before they died: it is no
         fault of its settings, and would happen to all trials there."""
         fresh = sorted(self._fresh & {*trial.ranks})
-        if not fresh or "NameError" not in str(error):
+        if not fresh or NameError.__name__ not in error.kinds:
             return False
         self._left_out.update(trial.ranks)
         self.note(

@@ -11,7 +11,14 @@ from ipyparallel.error import RemoteError
 
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.error_text import in_a_line, told
-from tnt_notebook.errors import ClusterError, DeathError, RankError, StalledError, StuckError
+from tnt_notebook.errors import (
+    ClusterError,
+    DeathError,
+    PeerError,
+    RankError,
+    StalledError,
+    StuckError,
+)
 from tnt_notebook.words import number
 
 _TRACEBACKS = 3  # shown in full; of more different errors the first line
@@ -40,7 +47,7 @@ class Failure:
     @property
     def freed(self) -> bool:
         """This rank did not fail by itself: it was freed from waiting for one that did."""
-        return self.ename == "PeerError"
+        return self.ename == PeerError.__name__
 
     @property
     def whole(self) -> str:
@@ -111,7 +118,8 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
     # Interrupts alone are of a person, or of an error of another rank.
     waited = any(_WAITED.search(failure.evalue) for failure in failures.values())
     stalled = waited and all(map(_stalled, failures.values()))
-    return (StalledError if stalled else RankError)(message, rendered, whole)
+    kinds = frozenset(failure.ename for failure in failures.values())
+    return (StalledError if stalled else RankError)(message, rendered, whole, kinds)
 
 
 def _stalled(failure: Failure) -> bool:

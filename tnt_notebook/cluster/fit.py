@@ -372,9 +372,10 @@ class Fit(Handle):
         if self._joins:
             self._read_kept()
         if execution.failures:
-            if {failure.ename for failure in execution.failures.values()} == {"SuspendedError"}:
+            error = rank_error(execution.failures)
+            if error.kinds == {SuspendedError.__name__}:
                 raise SuspendedError(next(iter(execution.failures.values())).evalue)
-            raise rank_error(execution.failures)
+            raise error
         self._result = execution.answers[min(execution.answers)]
         self.state = "stopped" if self._result["stopped"] else "finished"
 

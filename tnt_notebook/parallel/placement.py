@@ -72,6 +72,11 @@ def _check(setting: Setting, model: keras.Model, pipeline: Pipeline | None) -> N
     for optimizer in optimizers_of(model):
         if why := exchange.refuses(optimizer):
             raise ModelError(f"The exchange {name_of(exchange)} cannot be used here: {why}.")
+    if exchange.has_owners and not exchange.keeps_ranks_equal:
+        raise ModelError(
+            f"The exchange {name_of(exchange)} has one rank train a variable for all, and lets "
+            "replicas train weights of their own: it can do one of these."
+        )
     if in_stages and not exchange.keeps_ranks_equal:
         raise ModelError(
             f"The exchange {name_of(exchange)} lets replicas train weights of their own, so it "
