@@ -97,7 +97,7 @@ def test_a_run_from_its_beginning_to_the_saved_notebook(notebook: Notebook, lab:
     expect(live.locator(".tnt-pill")).to_have_text("running")
     expect(live.locator(".tnt-number")).to_have_text([re.compile(r"^\d\.\d+$")] * 2)
     account = live.locator(".tnt-run .tnt-account")
-    expect(account).to_have_text(re.compile(r"^[\d.]+ s: .*training [\d.]+ s"), timeout=15_000)
+    expect(account).to_have_text(re.compile(r"^[\d.]+ s: .*training [\d.]+ s"))
     ribbon = live.locator(".tnt-run-canvas")
     expect(ribbon).to_have_attribute("aria-label", re.compile(r"^The whole run on 4 ranks, 0:"))
     expect(live.locator(".tnt-when")).to_have_text(re.compile(r"^\d+:\d\d · .* left$"))
@@ -167,7 +167,7 @@ def test_a_browser_that_was_closed_meanwhile_finds_the_end_too(lab: Lab, open_no
     notebook.run(1)
     expect(notebook.prompt(1)).to_have_text("[*]:")
     notebook.page.close()
-    eventually(lambda: not lab.is_busy(), 60)
+    eventually(lambda: not lab.is_busy())
     expect_left_behind(open_notebook("closed.ipynb"))
 
 
@@ -322,7 +322,7 @@ def test_the_whole_run_by_pointer_and_keyboard(notebook: Notebook):
 def test_a_kernel_that_is_gone_is_said_to_be_until_another_takes_over(notebook: Notebook):
     expect_to_move(notebook)
     notebook.restart_kernel()
-    expect(card(notebook).locator(".tnt-pill")).to_have_text("connection lost", timeout=20_000)
+    expect(card(notebook).locator(".tnt-pill")).to_have_text("connection lost")
     expect(card(notebook).locator(".tnt-error:visible")).to_contain_text("%tnt_cluster attach")
     expect(card(notebook).get_by_role("button", name="Stop MLP on digits")).to_be_disabled()
     notebook.screenshot("lost-light", card(notebook))
@@ -339,7 +339,7 @@ def test_many_ranks_have_a_thin_row_each(lab: Lab, open_notebook: Open):
     lab.write("many.ipynb", [START.format(ranks=64, epochs=4), END])
     notebook = open_notebook("many.ipynb")
     notebook.run_and_wait(0)
-    expect(notebook.page.locator(".tnt-where")).to_contain_text("epoch 2 of 4", timeout=30_000)
+    expect(notebook.page.locator(".tnt-where")).to_contain_text("epoch 2 of 4")
     canvas = card(notebook).locator(".tnt-run-canvas")
     canvas.hover(position={"x": 300, "y": 106 + 3 * 17 + 1})
     words = card(notebook).locator(".tnt-run .tnt-tip div").first

@@ -80,7 +80,7 @@ def test_a_pipeline_of_three_ranks(lab: Lab, open_notebook: Open, three_ranks: s
 
     def moves() -> None:
         heading.scroll_into_view_if_needed()  # a card out of sight does not draw
-        expect(heading).not_to_have_text(heading.inner_text(), timeout=30_000)
+        expect(heading).not_to_have_text(heading.inner_text())
 
     moves()
     notebook.save()

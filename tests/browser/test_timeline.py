@@ -191,7 +191,7 @@ def test_the_playhead_goes_back_to_an_earlier_step(still: Notebook):
     said = heading.inner_text()
     expect(live).to_have_attribute("aria-pressed", "false")
     still.screenshot("playhead", still.page.locator(".tnt-card"))
-    expect(still.page.locator(".tnt-where")).to_contain_text("epoch 6", timeout=20_000)
+    expect(still.page.locator(".tnt-where")).to_contain_text("epoch 6")
     expect(heading).to_have_text(said)  # the run goes on, the playhead stays
     for which in ("median", "slowest"):
         button = still.page.get_by_role("button", name=which, exact=True)
@@ -288,7 +288,7 @@ def test_no_sweep_where_motion_is_not_wanted(lab: Lab, open_notebook: Open):
     assert canvas(notebook).get_attribute("data-sweep") is None
     notebook.page.emulate_media(reduced_motion="no-preference")
     wait_for_another_step(notebook)
-    expect(canvas(notebook)).to_have_attribute("data-sweep", "done", timeout=30_000)
+    expect(canvas(notebook)).to_have_attribute("data-sweep", "done")
 
 
 MANY = (
@@ -339,4 +339,4 @@ def wait_for_another_step(notebook: Notebook) -> None:
         "aria-label", re.compile("Last step"), timeout=30_000
     )
     label = canvas(notebook).get_attribute("aria-label") or ""
-    expect(canvas(notebook)).not_to_have_attribute("aria-label", label, timeout=30_000)
+    expect(canvas(notebook)).not_to_have_attribute("aria-label", label)

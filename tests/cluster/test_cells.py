@@ -314,7 +314,7 @@ thread.start()
         shown.append(capsys.readouterr().out)
         return all(f"rank 1: {text}\n" in "".join(shown) for text in texts)
 
-    eventually(lambda: seen("a thread", "a task", "unfinished"), 20)
+    eventually(lambda: seen("a thread", "a task", "unfinished"))
 
 
 def test_a_busy_rank_shows_busy(cluster, tmp_path):

@@ -77,7 +77,7 @@ def kill(cluster: Cluster, rank: int) -> None:
 def test_the_others_live_and_go_on_with_cells_and_fits(cluster, capsys):
     cluster.run("from tnt_notebook import comm; mine = comm.rank() * 10")
     fit = cluster.fit(CELL.format(epochs=100_000, pause=0), {})
-    eventually(lambda: fit.frames, 60)
+    eventually(lambda: fit.frames)
     begin = time.monotonic()
     kill(cluster, 1)
     signal_9 = r"rank 1 died on \S+ \(SIGKILL, signal 9: often out of memory\). ranks 0,2 live"
@@ -269,10 +269,10 @@ def test_a_rank_that_hangs_is_named_after_the_time_that_was_said(pair, impatient
         on_failure="restart", restarts=1,
     )  # fmt: skip
     for attempt in range(2):
-        eventually(lambda: fit.frames and any(tmp_path.iterdir()), 60)
+        eventually(lambda: fit.frames and any(tmp_path.iterdir()))
         os.kill(pair.status()[1].pid, signal.SIGSTOP)
         if attempt == 0:  # it goes on by itself
-            eventually(lambda: "all ranks were started again, from" in capsys.readouterr().out, 60)
+            eventually(lambda: "all ranks were started again, from" in capsys.readouterr().out)
     with pytest.raises(ClusterError, match="waited 6 s for rank 1") as raised:
         fit.wait(120)
     assert "Rank 1 was here:\n(it did not say: it is stopped" in str(raised.value)
@@ -291,7 +291,7 @@ def test_a_fit_goes_on_and_its_result_is_that_of_an_undisturbed_one(cluster, tmp
         fit = cluster.fit(
             CELL.format(epochs=6, pause=0.05), options, on_failure=on_failure, restarts=1
         )
-        eventually(lambda fit=fit: len(fit.history.get("loss", [])) >= 2, 60)
+        eventually(lambda fit=fit: len(fit.history.get("loss", [])) >= 2)
         kill(cluster, victim)
         fit.wait(120)
         assert fit.state == "finished"

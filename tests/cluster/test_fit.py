@@ -49,7 +49,7 @@ def test_what_each_rank_did_is_told_at_once_and_kept(cluster):
     cell = f"import time\n{CELL}".replace("epochs={epochs}", f"epochs=2, callbacks=[{slow}]")
     cell += "\nmodel.evaluate(x, y)"
     fit = cluster.fit(cell, {})
-    eventually(lambda: len(known(fit)) == 3, 30)
+    eventually(lambda: len(known(fit)) == 3)
     assert not any(frame["step"] for frame in fit.frames)  # all ranks tell before the first step
     assert fit.wait(60).state == "finished"
     for ribbon in (known(fit), kept := ribbon_of(read(fit.folder)).ranks):
@@ -87,7 +87,7 @@ def test_its_cell_may_await(cluster, capsys):
 
 def test_stop_ends_it_after_the_current_step(cluster):
     fit = cluster.fit(CELL.format(epochs=100_000), {})
-    eventually(lambda: fit.history.get("loss"), 60)
+    eventually(lambda: fit.history.get("loss"))
     assert fit.frames and {row.state for row in cluster.status()} == {"busy"}
     with pytest.raises(TimeoutError, match="still runs"):
         fit.wait(0.01)
@@ -114,7 +114,7 @@ model.predict(batches())
 def test_stop_ends_loops_without_fit(cluster, loop):
     going = "going = lambda: globals().update(steps=globals().get('steps', 0) + 1)\n"
     fit = cluster.fit(CELL.rpartition("model.fit")[0] + going + LOOPS[loop], {})
-    eventually(lambda: fit.state == "running", 60)
+    eventually(lambda: fit.state == "running")
     time.sleep(1)  # in the loop, or while TensorFlow loads: a stop is heard in both
     fit.stop()
     assert fit.wait(30).state == "stopped"
@@ -149,9 +149,9 @@ def stuck(cluster: Cluster, file: Path, code: str) -> Fit:
     """A fit of which rank 1 is stuck, and the others wait for it."""
     fit = cluster.fit(STUCK.format(file=str(file)) + code, {})
     if not code.startswith("hang"):
-        eventually(lambda: len(fit.frames) > 2, 60)
+        eventually(lambda: len(fit.frames) > 2)
         file.with_suffix(".go").touch()
-    eventually(file.exists, 60)
+    eventually(file.exists)
     time.sleep(1)  # batches that were read before are used up
     return fit
 
@@ -197,7 +197,7 @@ def test_cells_and_fits_wait_for_the_fit_before_them(cluster, capsys):
 def test_a_rank_that_raises_ends_it_everywhere(cluster, capsys):
     bad = "from tnt_notebook import comm\nif comm.rank() == 1: raise ValueError('bad shard')\n"
     fit = cluster.fit(bad + CELL.format(epochs=1), {})
-    eventually(lambda: fit.state == "failed", 60)
+    eventually(lambda: fit.state == "failed")
     assert fit.unseen.startswith("fit has failed: rank 1: ValueError: bad shard (its card")
     with pytest.raises(RankError, match="rank 1: ValueError: bad shard") as raised:
         fit.wait(30)

@@ -123,12 +123,12 @@ def test_a_person_ends_one_or_all_and_a_file_goes_on(pair: Cluster, tmp_path):
     space = {"width": Range(1, 8)}
     asked = task(space, SCORE, trials=4, file=tmp_path / "a.journal")
     sweep = pair.sweep(ENDLESS, asked)
-    eventually(lambda: len([row for row in running(sweep, 2) if row.epoch]) == 2, 60)
+    eventually(lambda: len([row for row in running(sweep, 2) if row.epoch]) == 2)
     sweep.stop(0)
-    eventually(lambda: 2 in [row.number for row in running(sweep, 2)], 60)
+    eventually(lambda: 2 in [row.number for row in running(sweep, 2)])
     with pytest.raises(ValueError, match="trial 0 of sweep does not run"):
         sweep.stop(0)
-    eventually(lambda: [row.state for row in pair.status()] == ["busy", "busy"], 60)
+    eventually(lambda: [row.state for row in pair.status()] == ["busy", "busy"])
     assert pair.busy
     sweep.stop()
     sweep.wait(60)
@@ -168,7 +168,7 @@ def test_its_time_is_over(pair: Cluster):
 def test_an_abort_ends_trials_amid_a_call(pair: Cluster, tmp_path):
     wait = f"open(f'{tmp_path}/{{width}}', 'w'); __import__('time').sleep(600); logs['score']"
     sweep = pair.sweep(ENDLESS.replace("logs['score']", wait), task({"width": Range(1, 6)}, SCORE))
-    eventually(lambda: len(os.listdir(tmp_path)) == 2, 60)
+    eventually(lambda: len(os.listdir(tmp_path)) == 2)
     sweep.abort()
     sweep.wait(60)
     assert sweep.state == "stopped" and {r.state for r in sweep.board.rows} == {"cut off"}
@@ -185,12 +185,12 @@ def test_a_rank_that_dies_fails_its_trial_only(cluster: Cluster):
     gate.touch()
     cell = GATE.format(str(gate)) + CELL.replace("rate", "0.1")
     sweep = cluster.sweep(cell, task({"width": Range(1, 7)}))
-    eventually(lambda: running(sweep, 3), 60)
+    eventually(lambda: running(sweep, 3))
     dies = sweep.board.rows[1].ranks[0]
     killer = threading.Thread(target=os.kill, args=(cluster.status()[dies].pid, signal.SIGKILL))
     killer.start()
     killer.join()
-    eventually(lambda: sweep.board.rows[1].error, 60)
+    eventually(lambda: sweep.board.rows[1].error)
     assert len(running(sweep, 2)) == 2
     gate.unlink()
     sweep.wait(WAIT_S)
@@ -209,7 +209,7 @@ def test_a_rank_that_lacks_names_is_left_out(cluster: Cluster):
     dies = "\nimport os, signal\nif width == 2: os.kill(os.getpid(), signal.SIGKILL)\nmine\n"
     cell = dies + GATE.format(str(gate)) + CELL.replace("rate", "0.1")
     sweep = cluster.sweep(cell, task({"width": Range(1, 6)}))
-    eventually(lambda: len(sweep.board.rows) == 3 and sweep.board.rows[1].error, 60)
+    eventually(lambda: len(sweep.board.rows) == 3 and sweep.board.rows[1].error)
     gate.unlink()
     sweep.wait(WAIT_S)
     dead = sweep.board.rows[1].ranks[0]

@@ -78,7 +78,7 @@ def test_the_gpu_gets_the_memory_of_a_killed_rank_back_and_the_others_are_told(
         both = gpu.used()
         with pytest.raises(ClusterError, match="rank 1 died"):
             cluster.run(DIE)
-        eventually(lambda: gpu.used() <= both - HELD, 30)
+        eventually(lambda: gpu.used() <= both - HELD)
         capsys.readouterr()
         cluster.run("print(float(tf.reduce_max(held + 1)))")
         assert capsys.readouterr().out == "rank 0: 1.0\n"

@@ -79,4 +79,4 @@ def test_start_train_and_lose_a_host(rack, tmp_path, event):
         notebook.communicate()
     assert list(clusters.iterdir()) == []
     for host in rack[:2]:
-        eventually(lambda host=host: not os.path.lexists(f"/proc/{host.pid}/root{segments}"), 40)
+        eventually(lambda host=host: not os.path.lexists(f"/proc/{host.pid}/root{segments}"))

@@ -83,6 +83,6 @@ def test_ranks_in_the_job_of_the_server_and_in_their_own(slurm, hub_of_jobs, bro
         notebook.run_and_wait(JOB)
         expect(notebook.outputs(JOB)).to_contain_text(f"ranks 0-1: in job {server + 1}")
     hub_of_jobs.stop_server("alice")
-    eventually(lambda: running(slurm) == [], 30)
-    eventually(lambda: left(hub_of_jobs, "alice") == [], 20)
+    eventually(lambda: running(slurm) == [])
+    eventually(lambda: left(hub_of_jobs, "alice") == [])
     assert not list(hub_of_jobs.host.home("alice").glob(".local/share/tnt_notebook/clusters/*"))

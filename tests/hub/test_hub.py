@@ -80,5 +80,5 @@ def test_two_users_start_train_and_stop(hub, browser):
     for user in ("alice", "bob"):  # he has not stopped his ranks
         hub.stop_server(user)
         with contextlib.suppress(AssertionError):
-            eventually(lambda user=user: left(hub, user) == [], 20)
+            eventually(lambda user=user: left(hub, user) == [])
         assert left(hub, user) == []

@@ -123,7 +123,7 @@ def test_a_run_that_goes_on_elsewhere_is_followed_to_its_end(shell):
     for frame in frames[5:]:
         writer.write(frame)
     writer.close()
-    following.join(10)
+    following.join(60)
     assert not following.is_alive()
 
 
@@ -133,7 +133,7 @@ def test_unloading_ends_what_follows(shell):
     typed(shell, "%tnt_trace show")
     following = follower()
     shell.run_line_magic("unload_ext", "tnt_notebook")
-    following.join(10)
+    following.join(60)
     assert not following.is_alive()
     writer.close()
     shell.run_line_magic("load_ext", "tnt_notebook")
@@ -167,7 +167,7 @@ def test_a_notebook_shows_its_last_run_and_those_of_others(notebook):
 def test_a_killed_kernel_leaves_the_frames_of_its_run(own_notebook):
     notebook = own_notebook
     notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
-    eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()), 60)
+    eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()))
     (run,) = archive.listed()
     assert (run.state, run.title, run.ranks) == ("running", "long", 2)
     marker = cluster_id(notebook)
@@ -176,7 +176,7 @@ def test_a_killed_kernel_leaves_the_frames_of_its_run(own_notebook):
     eventually(lambda: len(read(run.folder)) > before + 3, 20)  # it goes on without its kernel
     for pid in processes_of(marker):
         os.kill(pid, signal.SIGKILL)
-    eventually(lambda: archive.about(run.folder).state != "running", 20)
+    eventually(lambda: archive.about(run.folder).state != "running")
     assert archive.about(run.folder).state == "ended without a word"
     frames = read(run.folder)
     assert len(frames) > 3 and frames[-1]["state"] == "running" and frames[-1]["step"] > 0
@@ -185,13 +185,13 @@ def test_a_killed_kernel_leaves_the_frames_of_its_run(own_notebook):
 
 def test_a_new_kernel_follows_a_run_of_another(notebook, shell):
     notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
-    eventually(lambda: archive.listed(), 60)
+    eventually(lambda: archive.listed())
     assert typed(shell, "%tnt_trace show") == "long: live view of 2 ranks\n"
     following = follower()
     assert "running" in typed(shell, "%tnt_trace list")
     assert "still runs, and is kept" in typed(shell, "%tnt_trace remove last")
     archive.request_stop(archive.find())  # what the Stop button does
-    following.join(20)
+    following.join(60)
     assert not following.is_alive()
     assert archive.find().state == "stopped"
     assert notebook.run("print(long.wait().state)") == "stopped\n"
@@ -199,7 +199,7 @@ def test_a_new_kernel_follows_a_run_of_another(notebook, shell):
 
 def test_a_rank_that_dies_leaves_its_frames_and_the_reason(notebook):
     notebook.run("%%tnt_fit --name long" + TRAIN.format(epochs=1_000_000))
-    eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()), 60)
+    eventually(lambda: any(len(read(run.folder)) > 3 for run in archive.listed()))
     notebook.run("from tnt_notebook.magics import sessions")
     notebook.run("pid = sessions[get_ipython()].cluster.status()[1].pid")
     notebook.run("import os, signal; os.kill(pid, signal.SIGKILL)")

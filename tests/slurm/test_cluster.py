@@ -40,7 +40,7 @@ def test_start_train_attach_restart_stop(slurm):
         assert [row.state for row in cluster.status()] == ["idle", "idle"]
         cluster.run("import os; ours = os.environ['SLURM_JOB_ID']")
         fit = cluster.fit(TRAIN.format(epochs=100_000), {})
-        eventually(lambda: fit.frames, 60)
+        eventually(lambda: fit.frames)
 
         cluster.let_go()
         with pytest.raises(ClusterError):
@@ -49,7 +49,7 @@ def test_start_train_attach_restart_stop(slurm):
         cluster = Cluster.attach(cluster_id)
         joined = cluster.begun_fit()
         assert joined is not None
-        eventually(lambda: len(joined.frames) > 3, 20)
+        eventually(lambda: len(joined.frames) > 3)
         joined.stop()
         assert joined.wait(60).state == "stopped"
         assert cluster.pull("ours") == str(job)
@@ -129,7 +129,7 @@ class Slow(keras.callbacks.Callback):
 """
         kept = {"checkpoint": {"folder": str(tmp_path / "kept"), "every_s": 600}}
         fit = cluster.fit(slow + cell, kept, restarts=1)
-        eventually(lambda: len(fit.history.get("loss", [])) > 1, 60)
+        eventually(lambda: len(fit.history.get("loss", [])) > 1)
         # What Slurm sends before a time limit, as the script asks for.
         slurm.run(["scancel", "--batch", "--signal=USR1", str(job)], check=True)
         fit.wait(120)
@@ -141,7 +141,7 @@ class Slow(keras.callbacks.Callback):
         assert slurm.jobs()[job].state == "COMPLETED"
 
         fit = cluster.fit(TRAIN.format(epochs=100_000), {})
-        eventually(lambda: fit.frames, 60)
+        eventually(lambda: fit.frames)
         slurm.cancel(job + 1)
         why = f"(?s)died.*Slurm says: job {job + 1} has ended: it was cancelled"
         with pytest.raises(ClusterError, match=why):
@@ -158,8 +158,8 @@ sys.stdin.read()
 """
     with program(owns) as owner:
         cluster_id, job = owner.stdout.readline().split()
-    eventually(lambda: slurm.jobs()[int(job)].state == "COMPLETED", 30)
-    eventually(lambda: not processes_of(cluster_id) and not left(), 30)
+    eventually(lambda: slurm.jobs()[int(job)].state == "COMPLETED")
+    eventually(lambda: not processes_of(cluster_id) and not left())
 
 
 NOTEBOOK = """

@@ -62,7 +62,7 @@ def test_a_run_over_two_jobs_ends_as_one_that_was_not_broken_off(slurm, tmp_path
     beside = submit(slurm, whole, 0.0)
     job = submit(slurm, parts, 0.25)
     steps = parts / "steps"
-    eventually(lambda: steps.exists() and len(steps.read_text().splitlines()) > 10, 60)
+    eventually(lambda: steps.exists() and len(steps.read_text().splitlines()) > 10)
     # What Slurm sends before a time limit, as the script asks for.
     slurm.run(["scancel", "--batch", "--signal=USR2", str(job)], check=True)
     slurm.wait(job, "PENDING", seconds=30)

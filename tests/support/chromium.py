@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = ("no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync",
          "disable-background-networking", "disable-component-update")  # fmt: skip
+
+#: A page may take long to draw on a machine that runs three tests at a time.
+expect.set_options(timeout=30_000)
 
 
 @contextmanager
