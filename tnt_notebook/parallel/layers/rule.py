@@ -262,9 +262,9 @@ def rule(*kinds: type, run: Callable[[Local], list[Any]] = Local.plain) -> Calla
         run: computes the call on this rank's blocks; default: the layer itself does.
 
     Raises:
-        TypeError: it is given something else than classes.
+        TypeError: it is given a function, or nothing.
     """
-    if not kinds or not all(inspect.isclass(kind) for kind in kinds):
+    if not kinds or any(map(inspect.isfunction, kinds)):
         raise TypeError("tnt.rule takes the classes of layers: @tnt.rule(MyLayer).")
 
     def declared(ways: Ways) -> Ways:
