@@ -246,7 +246,7 @@ def test_instances_of_classes_that_the_other_side_lacks_are_named(cluster, monke
     with pytest.raises(ClusterError, match="do not know OfNotebook, which this notebook has def"):
         cluster.push({"one": here()})
     cluster.run("class OfRanks: pass\none = OfRanks()")
-    with pytest.raises(ClusterError, match="'one' of rank 2 is of a kind that this notebook does"):
+    with pytest.raises(ClusterError, match="'one' of rank 2 has a type that this notebook does"):
         cluster.pull("one", 2)
     cluster.run("class OfNotebook: pass")
     cluster.push({"one": here()})

@@ -63,7 +63,7 @@ def refused(options):
 @pytest.mark.parametrize(
     ("n", "options", "message"),
     [
-        (1, {}, "One rank has nobody to exchange with"),
+        (1, {}, "A single rank has no peer to exchange with"),
         (2, {"algorithms": ["rign"]}, "Algorithm 'rign' is not one of ring, "),
         (2, {"algorithms": ["hierarchical"]}, "'hierarchical' does not fit 2 ranks on 1 node(s)"),
         (2, {"dtype": "int8"}, "dtype 'int8' is not one of float32, "),

@@ -134,7 +134,7 @@ def test_what_cannot_be_divided_is_refused(ranks):
     said = ranks.run(2, refusals)[0]
     expected = (
         "needs 6 ranks, and there are 2", "first cannot be divided by Split", "no axis 'other'",
-        "No layer has a name like 'third'", "Layouts are of a mesh",
+        "No layer has a name like 'third'", "layouts needs a mesh",
     )  # fmt: skip
     assert len(said) == len(expected)
     for text, part in zip(said, expected, strict=True):

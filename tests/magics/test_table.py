@@ -33,5 +33,5 @@ def test_a_line_says_how_ranks_exchange_and_why():
         "ranks exchange by mpi, with 2 progress threads each: it was asked for"
     )
     assert links_line(Links("none", "there is one rank", 1), 1) == (
-        "one rank has nobody to exchange with"
+        "a single rank has no peer to exchange with"
     )

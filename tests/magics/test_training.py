@@ -26,7 +26,7 @@ REFUSED = {
     "--steps 9 --until loss=0.1": "UsageError: --steps: not with --until, which says when",
     "--until loss": "argument --until: 'loss': write METRIC=VALUE, as val_accuracy=0.9",
     "--exchange late:step=1": "late has no option 'step=1', it takes steps=...",
-    "--watts -1": "UsageError: --watts -1: a rank takes more than nothing",
+    "--watts -1": "UsageError: --watts -1: a rank needs more than 0 watts",
     "--force": "UsageError: --force: only with --report",
     "--report there.html": "UsageError: --report there.html: it is there; --force replaces",
     "--report no/a.html": "UsageError: --report no/a.html: there is no folder",

@@ -195,7 +195,7 @@ def test_a_run_that_has_ended_is_not_trained_again_by_accident(ranks, tmp_path):
     where = str(tmp_path)
     expected = ranks.run(2, cell, "plain", where)
     said = ranks.run(2, refused, "plain", where, {})
-    assert said[0] == said[1] and "has come to its end" in said[0] and "resume=False" in said[0]
+    assert said[0] == said[1] and "has ended" in said[0] and "resume=False" in said[0]
     asked_for = ranks.run(2, cell, "plain", where, None, {"resume": True})
     assert_equal(asked_for[0], expected[0])
     assert "Fit 1 had ended" in ranks.output()

@@ -102,7 +102,7 @@ def test_runs_are_found_by_a_part_of_their_id():
     assert archive.find("last").folder == second
     assert archive.find(first.name).folder == first
     assert archive.find("digits").folder == archive.find(first.name[-4:]).folder == first
-    with pytest.raises(TraceError, match="2 runs are meant by '2': "):
+    with pytest.raises(TraceError, match="'2' matches 2 runs: "):
         archive.find("2")
     with pytest.raises(TraceError, match="No run 'x-files' is kept"):
         archive.find("x-files")

@@ -82,7 +82,7 @@ class Engines:
                 f"Cluster {record.id} is kept on {record.host}: attach to it from a notebook there."
             )
         if record.state != "ready":
-            raise ClusterError(f"Cluster {record.id} has not come to its start.")
+            raise ClusterError(f"Cluster {record.id} has not finished starting.")
         engines = cls(record, known.folder, Lease.take(record.plan, force))
         try:
             if not records.runs(record.controller):
@@ -98,7 +98,7 @@ class Engines:
             engines.lost = set(gone)
             if gone and not (engines.survives and engines.living):
                 raise ClusterError(
-                    f"Of cluster {record.id} {ranks_label(gone)} died meanwhile. %tnt_cluster stop "
+                    f"{ranks_label(gone)} of cluster {record.id} died. %tnt_cluster stop "
                     f"{record.id} removes the rest.\n\n{engines.last_words(gone)[1]}"
                 )
         except BaseException:

@@ -167,9 +167,9 @@ class Lease:
                 self._process.wait()
         if left:
             raise ClusterError(
-                f"Of the cluster {', '.join(map(str, left))} cannot be ended. Processes that do "
-                "not even end by SIGKILL wait for a device or a file system, and a job that stays "
-                "is the batch system's: ask the machine's operator."
+                f"The cluster has ended, except for {', '.join(map(str, left))}. A process that "
+                "survives SIGKILL waits for a device or a file system, and a job that stays "
+                "belongs to the batch system: ask the machine's operator."
             )
 
     def _own(self, force: bool) -> None:

@@ -235,7 +235,7 @@ class Ranks:
             return deserialize_object(answer["value"])[0]
         except Exception as error:  # whatever a stranger's class raises as it is read
             raise ClusterError(
-                f"{name!r} of rank {rank} is of a kind that this notebook does not know "
+                f"{name!r} of rank {rank} has a type that this notebook does not know "
                 f"({type(error).__name__}: {error}). Define or import it here too, or pull plain "
                 "data: numbers, lists, dicts, arrays."
             ) from None

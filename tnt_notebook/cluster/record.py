@@ -122,7 +122,7 @@ def find(text: str | None) -> Known:
     if not meant:
         hint = f" There is: {ids}." if ids else " None is running."
         raise ClusterError(f"There is no cluster {what}.{hint} %tnt_cluster list shows more.")
-    raise ClusterError(f"There are {len(meant)} clusters {what}: {ids}. Say which one.")
+    raise ClusterError(f"There are {len(meant)} clusters {what}: {ids}. Name one.")
 
 
 def notebook() -> str:
@@ -179,4 +179,4 @@ def end(known: Known) -> None:
     if known.kept is not None:
         lease.Lease.take(record.plan).release()
     elif left := warden.end(record.plan):
-        raise ClusterError(f"Of cluster {record.id} {', '.join(map(str, left))} cannot be ended.")
+        raise ClusterError(f"{', '.join(map(str, left))} of cluster {record.id} cannot be ended.")

@@ -70,8 +70,8 @@ def wait_for_ranks(
             raise ClusterError(_ended(engines, dead))
         if waited > asked.timeout_s:
             raise ClusterError(
-                f"{far} within {asked.timeout_s:g} s. Where they are slow to begin, --timeout S "
-                f"gives them longer; fewer of them begin sooner.\n{engines.start_output()}"
+                f"{far} within {asked.timeout_s:g} s. If they start slowly, raise --timeout; "
+                f"fewer ranks start faster.\n{engines.start_output()}"
             )
         time.sleep(_POLL_S)
 

@@ -154,7 +154,7 @@ class _Course:
             if run is None:
                 raise ModelError(
                     "The last fit of the cell has fewer than two steps in an epoch, and the first "
-                    "one of an epoch does not count: let it have more data, or smaller batches."
+                    "one of an epoch does not count: give it more data, or smaller batches."
                 )
             state = "finished"
         except TntError as failure:

@@ -166,7 +166,7 @@ class Trial:
             does = f"The cell trains nothing that reports {name}"
         return ModelError(
             f"{does}: name one of those with --objective, give the model that metric (and "
-            "validation data, for one of validation), or say --value EXPRESSION."
+            "validation data, for one of validation), or pass --value EXPRESSION."
         )
 
     # In the thread that waits -----------------------------------------------------------------

@@ -74,4 +74,4 @@ def _check_own(folder: Path) -> None:
     """Somebody else may have made a folder of this name before."""
     status = folder.lstat()
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise OSError(f"{folder} is there and belongs to somebody else, or is open to others")
+        raise OSError(f"{folder} exists and belongs to another user, or is open to others")

@@ -76,7 +76,7 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         ...             # two replicas; halves of each image on two ranks
 
         %%tnt_fit --mesh model=2 --layout conv.*:filters=model --layout dense:columns=model
-        ...             # these layers so, the others as costs least
+        ...             # these layers so, the others the cheapest way
 
         %%tnt_fit --exchange late:warmup=100
         ...             # gradients are applied a step late, and exchanged meanwhile

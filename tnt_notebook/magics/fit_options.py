@@ -156,7 +156,7 @@ def check_exchange(text: str, bucket_mb: float | None = None) -> None:
     """Refuses what ``--exchange`` cannot say."""
     name, said = split_exchange(text)
     if bucket_mb is not None:
-        raise UsageError(f"--bucket-mb beside --exchange: say --exchange {name}:bucket_mb=...")
+        raise UsageError(f"--bucket-mb with --exchange: write --exchange {name}:bucket_mb=...")
     if name not in EXCHANGES:
         if not name.isidentifier():
             raise UsageError(f"--exchange {text!r}: it is one of {', '.join(EXCHANGES)}, or a "

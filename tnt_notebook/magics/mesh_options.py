@@ -32,8 +32,8 @@ def mesh_arguments(magic: Magic) -> Magic:
         "--mesh",
         metavar="AXIS=N,...",
         help="ranks along named axes: data divides batches, stage cuts the model into stages, "
-        "depth, height and width divide samples in space, any other axis the work of layers as "
-        "costs least; data may be left out",
+        "depth, height and width divide samples in space, any other axis the work of layers, in "
+        "the cheapest way found; data may be left out",
     )(magic)
 
 

@@ -109,7 +109,7 @@ def status_table(rows: Sequence[RankStatus]) -> str:
 def links_line(links: Links, ranks: int) -> str:
     """How ranks reach each other, and why, in a sentence."""
     if ranks == 1:
-        return "one rank has nobody to exchange with"
+        return "a single rank has no peer to exchange with"
     lanes = "" if links.lanes == 1 else f", with {links.lanes} progress threads each"
     return f"ranks exchange by {links.by}{lanes}: {links.reason}"
 

@@ -67,7 +67,7 @@ def training_arguments(magic: Magic) -> Magic:
         ),
         argument(
             "--watts", type=float, metavar="W",
-            help="of a rank: estimates energy where nobody counts it",
+            help="watts per rank, to estimate energy where no counter exists",
         ),
         distribution_arguments,
         argument(
@@ -121,7 +121,7 @@ def _question(arguments: Namespace, there: int) -> Question:
     if arguments.steps is not None and arguments.until is not None:
         raise UsageError("--steps: not with --until, which says when a fit ends")
     if arguments.watts is not None and not 0 < arguments.watts < 1e6:
-        raise UsageError(f"--watts {arguments.watts:g}: a rank takes more than nothing, in watts")
+        raise UsageError(f"--watts {arguments.watts:g}: a rank needs more than 0 watts")
     if arguments.force and arguments.report is None:
         raise UsageError("--force: only with --report")
     modes: list[Mode] = []
@@ -138,7 +138,7 @@ def _question(arguments: Namespace, there: int) -> Question:
 def _powers(there: int) -> list[int]:
     """1, 2, 4 and so on, and all that there are."""
     if there < 2:
-        raise UsageError("one rank has nobody to scale with: %tnt_cluster start -n 4")
+        raise UsageError("a study needs at least two ranks: %tnt_cluster start -n 4")
     return sorted({there, *(1 << i for i in range(there.bit_length()) if 1 << i <= there)})
 
 

@@ -38,9 +38,9 @@ def agree(over: World, facts: dict[str, Any]) -> None:
         for key in reference.keys() | theirs.keys():
             if theirs.get(key) != reference.get(key):
                 raise DisagreementError(
-                    f"The ranks want to {calls[0]} differently: "
+                    f"Ranks called {calls[0]} with different arguments: "
                     + _difference(key, reference.get(key), theirs.get(key), rank)
-                    + " Let the cell do the same on every rank."
+                    + " Make sure that the cell does the same on every rank."
                 )
 
 
@@ -107,8 +107,8 @@ def check_identical(over: Communicator, variables: Sequence[keras.Variable], whe
         if odd:
             raise DivergenceError(
                 f"{variable.path} is not the same on rank(s) {odd} as on rank {having[0]} {when}. "
-                "Something changes it beside the optimizer: a callback, or code that depends on "
-                "the rank."
+                "Something other than the optimizer changes it: a callback, or code that depends "
+                "on the rank."
             )
 
 

@@ -127,7 +127,7 @@ def check_same_data(same: Any) -> None:
             "The ranks read different batches. The input must be the same on all ranks, each takes "
             "its slice of it: call keras.utils.set_random_seed(...) before shuffling or generating "
             "it, leave num_parallel_calls out of a map() that draws random numbers (its calls "
-            "draw in an order of chance), and let it not depend on the rank."
+            "draw in a random order), and make sure that it does not depend on the rank."
         )
 
 

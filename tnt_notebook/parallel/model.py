@@ -39,7 +39,7 @@ class Model:
         pipeline: cuts the model into stages, each on a rank of its own; see ``tnt.Pipeline``.
         mesh: divides the work inside of layers along its axes; see ``tnt.Mesh``.
         layouts: by a regular expression for names of layers, how these are to be divided: see
-            ``tnt.Split``. Default: as costs least.
+            ``tnt.Split``. Default: the cheapest layouts found.
         checkpoint: keeps the state of training, and goes on from it; see ``tnt.Checkpoint``.
         memory_limit: what a rank of a mesh may need for the model, in bytes or as ``"4GB"``;
             layouts are found that keep to it. Default: no limit.

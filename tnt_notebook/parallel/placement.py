@@ -80,7 +80,7 @@ def _check(setting: Setting, model: keras.Model, pipeline: Pipeline | None) -> N
     if in_stages and not exchange.keeps_ranks_equal:
         raise ModelError(
             f"The exchange {name_of(exchange)} lets replicas train weights of their own, so it "
-            "needs ranks that have all layers: take it without a pipeline."
+            "needs ranks that have all layers: use it without a pipeline."
         )
     is_apart = setting.over.size > 1 and not exchange.keeps_ranks_equal
     if setting.batch_norm == "whole" and (in_stages or is_apart):

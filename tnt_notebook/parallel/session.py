@@ -87,11 +87,11 @@ class Session:
         self._ranks: dict[Mesh, MeshRanks] = {}
         self._divided: dict[int, tuple[str, ...]] = {}  # of which models functions were made so
         if self.layouts and self.mesh is None:
-            raise MeshError("Layouts are of a mesh: give it, too, as in mesh=tnt.Mesh(model=2).")
+            raise MeshError("layouts needs a mesh: add one, as in mesh=tnt.Mesh(model=2).")
         if self.memory_limit is not None and (self.mesh is None or self.pipeline is not None):
             raise MeshError(
-                "memory_limit is of a mesh: give it, too, as in mesh=tnt.Mesh(model=2); of a "
-                "pipeline it is an option of tnt.Pipeline."
+                "memory_limit needs a mesh: add one, as in mesh=tnt.Mesh(model=2); for a pipeline "
+                "it is an option of tnt.Pipeline."
             )
         memory_of(self.memory_limit)  # says what is no size
         if self.pipeline is None and self.mesh is not None and STAGE in self.mesh.names:

@@ -123,6 +123,6 @@ def begins_of(names: Sequence[str], cut_at: Sequence[str]) -> list[int]:
         begins.append(list(names).index(name))
     if 0 in begins:
         raise ModelError(
-            f"cut_at names {names[0]!r}, with which the model begins: nothing is before it."
+            f"cut_at names {names[0]!r}, the first layer of the model: no stage can end before it."
         )
     return sorted(set(begins))

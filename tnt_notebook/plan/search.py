@@ -59,8 +59,8 @@ def best_begins(
         most = max(load(a, b).bytes(held[stage]) for stage, (a, b) in bounds)
         needs = stages_per_rank * most
         raise ModelError(
-            f"No cut into {stages} stages fits into {size(limit_bytes)} a rank: the one that needs "
-            f"least takes {size(needs)}. {LESS_MEMORY}"
+            f"No cut into {stages} stages fits into {size(limit_bytes)} a rank: even the "
+            f"smallest needs {size(needs)}. {LESS_MEMORY}"
         )
     return begins
 

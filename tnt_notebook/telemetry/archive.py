@@ -119,7 +119,7 @@ def find(text: str = "last") -> RunInfo:
     if not matching:
         raise TraceError(f"No run {text!r} is kept. %tnt_trace list shows those that are.")
     names = ", ".join(run.id for run in matching[:3]) + (", ..." if len(matching) > 3 else "")
-    raise TraceError(f"{len(matching)} runs are meant by {text!r}: {names}. Write more of the id.")
+    raise TraceError(f"{text!r} matches {len(matching)} runs: {names}. Write more of the id.")
 
 
 def new_folder(title: str, total_bytes: int = TOTAL_BYTES) -> Path:

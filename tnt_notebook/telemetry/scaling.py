@@ -53,7 +53,7 @@ class Question:
         rounds: how often each is measured.
         steps: of each fit; None: as the cell says.
         until: ends each fit, and is what the time to solution is of.
-        watts: of a rank: makes an estimate of energy where nobody counts it.
+        watts: per rank, to estimate energy where no counter exists.
         options: of the fits, as ``%%tnt_fit`` has them: exchange, pipeline, mesh.
     """
 

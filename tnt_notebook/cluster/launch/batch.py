@@ -156,7 +156,7 @@ def submit(system: System, script: Path) -> str:
             )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ClusterError(
-            f"{command[0]} did not answer within {_SUBMIT_S:.0f} s. Is the batch system well?"
+            f"{command[0]} did not answer within {_SUBMIT_S:.0f} s. Is the batch system running?"
         ) from None
     said = "\n".join(filter(None, (run.stdout.strip(), run.stderr.strip())))
     if run.returncode != 0:

@@ -64,7 +64,7 @@ def possible(over: World, question: Question) -> list[str]:
         ValueError: the question makes no sense among these ranks.
     """
     if over.size < 2:
-        raise ValueError("One rank has nobody to exchange with: start at least two.")
+        raise ValueError("A single rank has no peer to exchange with: start at least two.")
     if question.dtype not in DTYPES:
         raise ValueError(f"dtype {question.dtype!r} is not one of {', '.join(DTYPES)}.")
     if question.max_bytes < KB:

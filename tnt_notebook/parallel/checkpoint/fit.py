@@ -47,7 +47,7 @@ class FitCheckpoints:
         if not functions.weights.is_whole and run.options.in_memory:
             raise CheckpointError(
                 "In a pipeline, on a mesh and with the exchange sharded no rank has all that is "
-                "trained, so snapshots in memory would not be of use. Keep checkpoints in a folder."
+                "trained, so snapshots in memory would be useless. Keep checkpoints in a folder."
             )
         self._run, self._functions, self._model = run, functions, functions.model
         self.callbacks: Sequence[keras.callbacks.Callback] = ()
@@ -57,8 +57,8 @@ class FitCheckpoints:
         goes_on = self.start is not None and not self.start.place.ended
         if self.start is not None and goes_on and self.start.place.epoch >= epochs:
             raise CheckpointError(
-                f"The checkpoint is of {self.start.place}, and this fit has {epochs} epochs. Run "
-                "what was run before, or name another folder for this."
+                f"The checkpoint is of {self.start.place}, and this fit has {epochs} epochs. "
+                "Rerun the original cell, or name another folder for this one."
             )
         position = Position.of_json(self.start.state.position) if self.start else None
         self.journal = Journal(train, validation, position if goes_on else None)

@@ -105,16 +105,16 @@ def _goes_on_unknown(where: Path, options: Checkpoint) -> bool:
     names = folder.whole(where)
     if not names:
         return False
-    missing = f"{where} holds checkpoints ({', '.join(names[-3:])}), but not run.json, which says "
+    missing = f"{where} holds checkpoints ({', '.join(names[-3:])}), but not run.json, which "
     if options.resume is None:
         raise CheckpointError(
-            f"{missing}of which run they are. Bring it back; or say resume=True (--resume yes) to "
-            "go on from the newest, resume=False (--resume no) to remove them and begin anew; or "
+            f"{missing}identifies their run. Restore it; or pass resume=True (--resume yes) to go "
+            "on from the newest, or resume=False (--resume no) to remove them and begin anew; or "
             "name another folder."
         )
     print(
-        f"{missing}from which random numbers the run began. It goes on from the newest; what is "
-        "drawn outside of training may differ.",
+        f"{missing}says from which random numbers the run began. It goes on from the newest; what "
+        "is drawn outside of training may differ.",
         flush=True,
     )
     return True
@@ -128,7 +128,7 @@ def _check_run(where: Path, about: dict[str, Any], options: Checkpoint) -> None:
     )
     if about["ended"]:
         raise CheckpointError(
-            f"The run of {when} whose checkpoints are in {where} has come to its end. {choice}."
+            f"The run of {when} whose checkpoints are in {where} has ended. {choice}."
         )
     if about["run"] != run_of(options):
         raise CheckpointError(

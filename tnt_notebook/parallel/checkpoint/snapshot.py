@@ -205,7 +205,7 @@ def _restore_exchange(snapshot: Snapshot, over: World, name: str, kept: Kept) ->
     if then["name"] != name:
         raise CheckpointError(
             f"The checkpoint of {snapshot.place} is of the exchange {then['name']}, which has kept "
-            f"something, and this fit has {name}. Ask for the one that was, or begin anew."
+            f"something, and this fit has {name}. Ask for that one, or begin anew."
         )
     of_ranks: dict[int, dict[str, np.ndarray]] = {}
     for path in snapshot.arrays:
@@ -243,8 +243,8 @@ def _check_same(then: list[list[Any]], now: Sequence[keras.Variable], place: Pla
         i = next(i for i, pair in enumerate(zip(layout, own, strict=True)) if pair[0] != pair[1])
         what = f"{then[i][0]} was {layout[i]}, and {now[i].path} is {own[i]}"
     raise CheckpointError(
-        f"The checkpoint of {place} is of another model: {what}. Run what was run before, or name "
-        "another folder for this."
+        f"The checkpoint of {place} is of another model: {what}. Rerun the original cell, or name "
+        "another folder for this one."
     )
 
 

@@ -138,7 +138,7 @@ def _root(to: str | os.PathLike[str] | None) -> Path:
         raise DataError(f"Nothing can be staged in {root.parent}: {error.strerror}.") from error
     known = root.lstat()
     if known.st_uid != os.getuid() or known.st_mode & 0o077 or root.is_symlink():
-        raise DataError(f"{root} is not for you alone: remove it, or name another folder, to=...")
+        raise DataError(f"{root} is open to other users: remove it, or name another folder, to=...")
     return root
 
 
