@@ -34,46 +34,46 @@ EXCHANGES: dict[str, tuple[str, dict[str, str]]] = {
         {"wire": "bfloat16 or float16, rounded: half the bytes", "bucket_mb": "MiB at a time"},
     ),
     "sharded": (
-        "as allreduce, but one rank alone trains a weight, and keeps the optimizer's state of it",
-        {"bucket_mb": "MiB at a time", "small_kb": "weights that all ranks train, to so many KiB"},
+        "as allreduce, but one rank alone trains each weight, and keeps its optimizer state",
+        {"bucket_mb": "MiB at a time", "small_kb": "all ranks train weights up to this many KiB"},
     ),
     "late": (
-        "as allreduce, applied a step late: the exchange is hidden behind a whole step",
+        "as allreduce, but applied a step late: the exchange is hidden behind a whole step",
         {
-            "steps": "how late (1)", "warmup": "steps without delay at the begin (0)",
-            "wire": "as of allreduce", "bucket_mb": "as of allreduce",
+            "steps": "how late (1)", "warmup": "steps without delay at the start (0)",
+            "wire": "as for allreduce", "bucket_mb": "as for allreduce",
         },
     ),
     "qsgd": (
-        "gradients in a few bits an element, rounded by chance",
+        "gradients in a few bits per element, rounded at random",
         {"bits": "2, 4 or 8 (4)"},
     ),
     "onebit": (
-        "the signs of gradients, and means; what that leaves out is added to the next ones",
+        "the signs of gradients, and means; what this leaves out is added to the next gradients",
         {},
     ),
     "topk": (
-        "the largest elements of gradients; the others are added to the next ones",
-        {"ratio": "of the elements (0.01)"},
+        "the largest elements of gradients; the others are added to the next gradients",
+        {"ratio": "share of the elements (0.01)"},
     ),
     "powersgd": (
-        "gradients as matrices of low rank; what that leaves out is added to the next ones",
+        "gradients as matrices of low rank; what this leaves out is added to the next gradients",
         {"rank": "of the matrices (2)"},
     ),
     "local": (
-        "each rank trains by itself, and takes the mean of all weights now and then",
-        {"every": "steps between two (8)", "from_step": "steps before it begins (0)"},
+        "each rank trains on its own; from time to time, all take the mean of their weights",
+        {"every": "steps between two means (8)", "from_step": "steps before this begins (0)"},
     ),
     "elastic": (
-        "each rank trains by itself, and is drawn to a common centre",
-        {"every": "steps between two moves (4)", "beta": "how far, with all ranks (0.9)"},
+        "each rank trains on its own, and is pulled towards a common centre",
+        {"every": "steps between two moves (4)", "beta": "how far, for all ranks together (0.9)"},
     ),
     "gossip": (
-        "each rank trains by itself, and takes the mean with one other rank beside each step",
+        "each rank trains on its own, and takes the mean with one other rank during each step",
         {"partner": "rotating, or random (rotating)"},
     ),
     "server": (
-        "each rank trains by itself, on weights that ranks serve: none waits for a slower one",
+        "each rank trains on its own, on weights that the ranks serve: none waits for a slower one",
         {"staleness": "steps that a rank may be ahead of another (4)"},
     ),
 }  # fmt: skip

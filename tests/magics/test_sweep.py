@@ -27,5 +27,5 @@ def test_a_sweep_in_a_cell(shell_with_ranks):
 
 def test_help_in_a_cell_of_one_line(shell):
     shown = typed(shell, "%%tnt_sweep -h")
-    assert "%%tnt_sweep: Runs ordinary Keras code again and again" in shown
+    assert "%%tnt_sweep: Runs ordinary Keras code repeatedly" in shown
     assert "--each R" in shown and len(shown.splitlines()) < 80

@@ -148,12 +148,12 @@ class Request:
     """
 
     ranks: int = _option(
-        int, "ranks; not needed where nodes or an allocation say it", "N", default=1, flag="-n",
+        int, "ranks; not needed if nodes or an allocation set them", "N", default=1, flag="-n",
         site=False, allowed=_COUNT["allowed"], must=f"a cluster has 1 to {MAX_RANKS} ranks",
     )  # fmt: skip
     launcher: str = _option(
         str,
-        "what starts the ranks (without it this machine; inside of a job the nodes of that job)",
+        "what starts the ranks (default: this machine, or inside a job the nodes of that job)",
         default="local", choices=LAUNCHERS,
     )  # fmt: skip
     nodes: int | None = _option(int, "nodes", "M", **_COUNT)
@@ -163,7 +163,7 @@ class Request:
         allowed=lambda n: n >= 0, must="the number of GPUs per node cannot be negative",
     )  # fmt: skip
     cores: int | None = _option(
-        int, "cores per rank (without it each gets its part of the node's cores)", "C", **_COUNT
+        int, "cores per rank (default: an equal share of the node's cores)", "C", **_COUNT
     )
     time: str | None = _option(
         str, "time limit of a job: 90 (minutes), 30m, 12h, 2d, 1:30:00, 1-12:00:00", "T", **_JOBS,
@@ -171,72 +171,74 @@ class Request:
         must="write minutes (90), hours (12h) or days-hours:minutes:seconds (1-12:00:00)",
     )  # fmt: skip
     partition: str | None = _option(str, "partition or queue of a job", "Q", **_JOBS, **_NAME)
-    account: str | None = _option(str, "account or project that pays", "A", **_JOBS, **_NAME)
+    account: str | None = _option(str, "account or project to charge", "A", **_JOBS, **_NAME)
     modules: tuple[str, ...] = _option(
         tuple,
-        "modules to load before the ranks begin; if one cannot be loaded, none begins",
+        "modules to load before the ranks start; if one cannot be loaded, no rank starts",
         "M1,M2", **_NAME,
     )  # fmt: skip
     env: dict[str, str] = _option(  # noqa: RUF009
-        dict, 'variable of the ranks; with a blank: "K=two words"; repeat it for more', "K=V",
+        dict,
+        'environment variable of the ranks; quote blanks: "K=two words"; repeat it for more', "K=V",
         repeated=True, allowed=_is_variable, must="write it as NAME=VALUE, on one line",
     )  # fmt: skip
     extra: tuple[str, ...] = _option(
         tuple,
-        'option as the batch system writes it, "--qos=high"; without one, for mpiexec; repeat it',
+        'option for the batch system, "--qos=high" (without one, for mpiexec); repeat it for more',
         "OPTION", repeated=True, allowed=_is_options, must="it must be options on one line",
     )  # fmt: skip
     hostfile: str | None = _option(
-        str, "hosts of --launcher ssh, a line for each: node1 slots=4", "FILE", launchers=("ssh",)
+        str, "hosts for --launcher ssh, one per line: node1 slots=4", "FILE", launchers=("ssh",)
     )
     interface: str | None = _option(
-        str, "network interface, or address, by which ranks reach this host; found out without it",
+        str, "network interface or address at which ranks reach this host (default: detected)",
         "I",
     )  # fmt: skip
     keep: float = _option(
         float,
-        "how long ranks live on that nobody owns (without it 15 minutes after a kernel's "
-        "restart or crash, and not after its shutdown)",
+        "how long ranks without an owner live on (default: 15 minutes after a kernel's restart or "
+        "crash, not at all after its shutdown)",
         "HOURS", default=0.25, **_HOURS,
     )  # fmt: skip
     timeout: float | None = _option(
-        float, "seconds until ranks that were launched must answer (60, in a job 180; on this "
-        "machine 15 more for each further rank on a core)", "S",
+        float, "seconds in which launched ranks must answer (default: 60, in a job 180; on this "
+        "machine, 15 more for each additional rank per core)", "S",
         allowed=lambda s: s > 0, must="it must be a number of seconds above 0",
     )  # fmt: skip
     transport: str | None = _option(
         str, "how ranks reach each other: shm is shared memory, mpi is MPI, gpi is GPI-2 between "
-        "nodes; auto (without it) is shared memory within a node, and MPI between nodes",
+        "nodes; auto (default) is shared memory within a node, and MPI between nodes",
         site=False, choices=tuple(TRANSPORTS), variable=protocol.TRANSPORT,
     )  # fmt: skip
     lanes: int | None = _option(
-        int, "progress threads of a rank (1 without it)", "L", site=False, variable=protocol.LANES,
+        int, "progress threads per rank (default: 1)", "L", site=False, variable=protocol.LANES,
         allowed=_is_lanes, must=f"a rank has 1 to {MAX_LANES} progress threads",
     )  # fmt: skip
     link: float | None = _option(
-        float, "emulates a slow network: each rank sends so many Mbit/s, as from a host of its own",
+        float, "emulates a slow network: each rank sends this many Mbit/s, as if on its own host",
         "MBIT", site=False, variable=protocol.LINK,
         allowed=is_rate, must="it must be a number of Mbit/s above 0",
     )  # fmt: skip
     preload: str = _option(
         str, "what ranks load in the background once they answer: Keras, so that the first fit "
-        "need not wait for it, or nothing, where cells set variables that TensorFlow reads as it "
-        "loads",
+        "need not wait for it, or nothing, if cells set environment variables that TensorFlow "
+        "reads when it loads",
         default="keras", choices=("keras", "nothing"),
     )  # fmt: skip
     ssh: str | None = _option(
-        str, "program that reaches hosts as ssh does", "PROGRAM", typed=False, launchers=("ssh",)
+        str, "program to call in place of ssh", "PROGRAM", typed=False, launchers=("ssh",)
     )
     queue_hours: float = _option(
-        float, "how long a job may wait in its queue", "HOURS", typed=False, default=24.0, **_JOBS,
+        float, "how long a job may wait in the queue", "HOURS", typed=False, default=24.0, **_JOBS,
         **_HOURS,
     )  # fmt: skip
     fit_hours: float = _option(
-        float, "how long a fit may go on when the notebook's kernel has ended", "HOURS",
+        float, "how long a fit may continue after the notebook's kernel has ended", "HOURS",
         typed=False, default=168.0, **_HOURS,
     )  # fmt: skip
     silence: float = _option(
-        float, "seconds without a sign of life until a rank on another host counts as dead", "S",
+        float,
+        "seconds without a sign of life after which a rank on another host counts as dead", "S",
         typed=False, default=2.5, allowed=lambda s: s >= 1, must="it must be 1 or more",
         launchers=LAUNCHERS[1:],
     )  # fmt: skip

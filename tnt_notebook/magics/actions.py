@@ -24,9 +24,9 @@ class Actions:
 
 OF: dict[str, Actions] = {
     "tnt_cluster": Actions(
-        "ranks that cells run on: what to do with them", cluster_actions.ACTIONS
+        "starts, monitors and stops the ranks that cells run on", cluster_actions.ACTIONS
     ),
-    "tnt_bench": Actions("measures on the running ranks: what", bench_actions.ACTIONS),
+    "tnt_bench": Actions("measures what the running ranks can do", bench_actions.ACTIONS),
 }
 
 _NONE: Mapping[str, Action] = {}

@@ -8,13 +8,13 @@ from tnt_notebook.plan.options import OPTIONS
 
 ACTIONS = {
     "allreduce": Action(
-        "how fast the ranks exchange, by size and algorithm",
+        "how fast the ranks exchange data, by size and algorithm",
         flags=(
             "--max-mb", "--dtype", "--algorithms", "--in-place", "--rounds", "--save", "--name",
         ),
     ),
     "training": Action(
-        "how a cell scales, on more and more of the ranks",
+        "how a cell scales with the number of ranks",
         which="WORKLOAD",
         flags=(
             "--ranks", "--strong", "--weak", "--rounds", "--steps", "--until", "--watts",
@@ -22,9 +22,9 @@ ACTIONS = {
             *(flag for flag, _ in OPTIONS.values()), "--report", "--force", "--name",
         ),
     ),
-    "rules": Action("which algorithm is taken when; measures nothing"),
+    "rules": Action("which algorithm is used when; measures nothing"),
     "input": Action(
-        "what loaders deliver to the ranks, by format and storage; or a dataset of yours",
+        "what loaders, by format and storage, or your own dataset deliver to the ranks",
         "DATASET",
         (*FLAGS, "--name"),
     ),

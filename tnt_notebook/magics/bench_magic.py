@@ -22,30 +22,30 @@ from tnt_notebook.magics.workloads import CELLS
     "which",
     nargs="?",
     metavar="WHICH",
-    help="input: a dataset on the ranks; training: a fit of this notebook (without it the last), "
+    help="input: a dataset on the ranks; training: a fit of this notebook (default: the last), "
     f"or one of {', '.join(CELLS)}",
 )
-@argument("--max-mb", type=float, metavar="M", help="MB of the largest vector (16 without it)")
-@argument("--dtype", choices=DTYPES, help="of the elements (float32 without it)")
+@argument("--max-mb", type=float, metavar="M", help="MB of the largest vector (default: 16)")
+@argument("--dtype", choices=DTYPES, help="data type (default: float32)")
 @argument(
     "--algorithms",
     type=name_list,
     metavar="A",
-    help="which: ring,direct (without it all that fit these ranks)",
+    help="algorithms: ring,direct (default: all that suit these ranks)",
 )
 @argument(
     "--in-place",
     action="store_true",
-    help="in memory that the ranks of a node share, rather than from one array into another",
+    help="in memory that the ranks of a node share, instead of from one array into another",
 )
 @argument(
     "--rounds", type=int, metavar="N",
-    help="turns of each algorithm (21 without it), or fits on each number of ranks (3)",
+    help="turns of each algorithm (default: 21), or fits on each number of ranks (default: 3)",
 )  # fmt: skip
 @argument(
     "--save",
     action="store_true",
-    help="keep the fastest as rules for as many ranks, now and whenever ranks are started",
+    help="save the fastest as rules for this number of ranks, now and whenever ranks are started",
 )
 @training_arguments
 @input_arguments
@@ -53,40 +53,40 @@ from tnt_notebook.magics.workloads import CELLS
 def tnt_bench(session: Session, arguments: Namespace, cell: str | None = None) -> None:
     """Measures what the running ranks can do.
 
-    allreduce: how fast they exchange, by all algorithms, in interleaved rounds, by size. Shows
-    times, bandwidth, the limit, and which algorithm is the fastest where. rules: shows which
-    algorithm is taken when. training: how a cell scales, on more and more of the ranks, with the
-    plan's prediction beside it; as a cell magic it has the code to train. Interrupt ends a
-    measurement, and leaves what was measured.
+    allreduce: how fast they exchange data, by size, with all algorithms in interleaved rounds. It
+    shows times, bandwidth, the limit, and which algorithm is fastest at which size. rules: shows
+    which algorithm is used when. training: how a cell scales with the number of ranks, compared
+    with the plan's prediction; as a cell magic, it is followed by the code to train. Interrupt ends
+    a measurement, and keeps what was measured.
 
     input: samples/s that loaders deliver when all ranks read at the same time: generated images,
-    by format, storage (local; and throttled, as a file server is), parallel calls and prefetch,
-    beside synthetic ones; which ranks that feeds, what limits it, and what to do. With the name of
-    a tf.data.Dataset or PyDataset on the ranks: what that delivers, as fit would read it, and where
-    its time goes.
+    by format, storage (local, and throttled like a file server), parallel calls and prefetch,
+    compared with synthetic ones; how many ranks that feeds, what limits it, and what to do. With
+    the name of a tf.data.Dataset or PyDataset on the ranks: what it delivers, as fit would read it,
+    and where its time goes.
 
-    The result is in the variable ``bench``, or what --name says; of allreduce::
+    The result is in the variable ``bench``, or the one that --name sets; for allreduce::
 
         bench.rows      # a dict for each algorithm and size: bytes, median_s, ...
         bench.best      # the fastest algorithm by size
         bench.fits      # latency and rate of each algorithm
         bench.figure    # the figure, for plotly
 
-    Of training::
+    For training::
 
         bench.rows      # a dict for each number of ranks and mode: efficiency, solution_s, ...
         bench.figure    # throughput, efficiency, where a step goes
-        bench.report("scaling.html")    # one file, to be opened anywhere
+        bench.report("scaling.html")    # one file that opens anywhere
 
-    Of input ``bench.rows`` has a dict for each loader: format, storage, calls, prefetch,
-    samples_per_s, limit, feeds; of a dataset ``bench`` is such a dict.
+    For input, ``bench.rows`` has a dict for each loader: format, storage, calls, prefetch,
+    samples_per_s, limit, feeds; for a dataset, ``bench`` is such a dict.
 
     Examples::
 
         %tnt_bench allreduce
         %tnt_bench allreduce --max-mb 64 --algorithms ring,direct --in-place
-        %tnt_bench allreduce --save    # the ranks take the fastest from now on
-        %tnt_bench rules               # which algorithm is taken when
+        %tnt_bench allreduce --save    # the ranks use the fastest from now on
+        %tnt_bench rules               # which algorithm is used when
 
         %%tnt_bench training --ranks 1,2,4 --report scaling.html
         model = ...     # ordinary Keras code, as for %%tnt_fit

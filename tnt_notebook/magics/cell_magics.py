@@ -14,12 +14,12 @@ from tnt_notebook.magics.syntax import check_syntax
 
 
 @magic_arguments("%tnt")
-@argument("--ranks", type=rank_list, metavar="R", help="where: 0,2-3 (without it everywhere)")
+@argument("--ranks", type=rank_list, metavar="R", help="which ranks: 0,2-3 (default: all)")
 def tnt(session: Session, arguments: Namespace, cell: str) -> None:
     """Runs the cell on the ranks, and shows their output while it runs.
 
-    Lines come in rank order, identical ones once ("ranks 0-3: ..."). When a rank raises, the
-    others are freed, and the error is raised here. Interrupt reaches the ranks.
+    Lines are shown in rank order, identical ones once ("ranks 0-3: ..."). When a rank raises an
+    error, the others are freed, and the error is raised here. Interrupts reach the ranks.
 
     Examples::
 
@@ -38,7 +38,7 @@ def tnt(session: Session, arguments: Namespace, cell: str) -> None:
 @magic_arguments()
 @argument("names", nargs="+", metavar="NAME", help="variables of this notebook")
 def tnt_push(session: Session, arguments: Namespace) -> None:
-    """Copies variables of the notebook to all ranks.
+    """Copies variables from the notebook to all ranks.
 
     Examples::
 
@@ -52,10 +52,10 @@ def tnt_push(session: Session, arguments: Namespace) -> None:
 
 
 @magic_arguments()
-@argument("names", nargs="+", metavar="NAME", help="variables of the ranks' cells")
-@argument("--rank", type=int, default=0, metavar="R", help="whose (rank 0 without it)")
+@argument("names", nargs="+", metavar="NAME", help="variables on the ranks")
+@argument("--rank", type=int, default=0, metavar="R", help="rank to copy from (default: 0)")
 def tnt_pull(session: Session, arguments: Namespace) -> None:
-    """Copies variables of a rank into the notebook.
+    """Copies variables from a rank into the notebook.
 
     A Keras History comes without its model: ``history.history`` has the numbers.
 

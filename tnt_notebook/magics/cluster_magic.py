@@ -33,14 +33,13 @@ _HEADERS = ("id", "ranks", "launcher", "host", "began", "owner", "state")
 @start_arguments
 @argument("--dry-run", action="store_true", help="show the script or command, start nothing")
 @argument("--missing", action="store_true", help="restart: only ranks that have died")
-@argument("--force", action="store_true", help="attach: take it from an owner that lives")
+@argument("--force", action="store_true", help="attach: take it over even if its owner is alive")
 def tnt_cluster(session: Session, arguments: Namespace) -> None:
-    """Starts, watches, finds again and stops the ranks that cells run on.
+    """Starts, monitors, reattaches to and stops the ranks that cells run on.
 
-    The ranks are MPI processes, each on cores of its own where there are enough. They belong to
-    this notebook: when its kernel is shut down, they end. When it is restarted, or crashes, they
-    live on for a while, and attach brings them back: with their variables, and with the view of a
-    fit that goes on.
+    The ranks are MPI processes, each on its own cores if there are enough. They belong to this
+    notebook: when its kernel is shut down, they end. When it is restarted or crashes, they live on
+    for a while, and attach brings them back, with their variables and the view of a running fit.
 
     Examples::
 
@@ -48,11 +47,11 @@ def tnt_cluster(session: Session, arguments: Namespace) -> None:
         %tnt_cluster start -n 8 --gpus 4   # two ranks per GPU
         %tnt_cluster start --launcher ssh --hostfile hosts.txt
         %tnt_cluster start --launcher slurm --nodes 2 --per-node 4 --gpus 4 --time 12h
-        %tnt_cluster start --launcher slurm -n 8 --dry-run      # the script, and no job
-        %tnt_cluster status                # a line for each rank, and how they exchange
+        %tnt_cluster start --launcher slurm -n 8 --dry-run      # shows the script, starts no job
+        %tnt_cluster status                # a line for each rank, and how ranks exchange data
         %tnt_cluster logs 2                # what rank 2 wrote, without TensorFlow's banner
-        %tnt_cluster restart               # the same again, variables on the ranks are lost
-        %tnt_cluster list                  # all clusters of yours
+        %tnt_cluster restart               # the same ranks again; variables on them are lost
+        %tnt_cluster list                  # all your clusters
         %tnt_cluster attach                # after a restart of the kernel
         %tnt_cluster detach --keep 8       # leaves it for another notebook
         %tnt_cluster stop

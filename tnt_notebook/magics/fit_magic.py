@@ -28,39 +28,41 @@ def _listing_exchanges(magic: Callable[..., None]) -> Callable[..., None]:
 @magic_arguments("%tnt_fit")
 @argument("--name", default="fit", help="variable that gets the handle (default: fit)")
 @argument(
-    "--wait", action="store_true", help="return when it has ended (TNT_NONINTERACTIVE=1: always)"
+    "--wait",
+    action="store_true",
+    help="return only when it has ended (always with TNT_NONINTERACTIVE=1)",
 )
-@argument("--timeout", type=float, metavar="S", help="seconds a rank may let the others wait")
-@fit_arguments("keeps the state of training there now and then")
+@argument("--timeout", type=float, metavar="S", help="seconds a rank may keep the others waiting")
+@fit_arguments("saves the state of training there at intervals")
 @argument(
     "--on-failure",
     choices=ON_FAILURE,
-    help="when a rank dies: end the fit (default), go on with the others, or with new ones",
+    help="when a rank dies: end the fit (default), continue with the others, or with new ones",
 )
 @argument(
     "--restarts",
     type=int,
     metavar="N",
-    help="how often to go on after ranks have died or their job has ended (default: 3 with "
+    help="how often to continue after ranks have died or their job has ended (default: 3 with "
     "--on-failure, else 0)",
 )
 @_listing_exchanges
 def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
     """Runs ordinary Keras code with every fit, evaluate and predict distributed over all ranks.
 
-    Returns at once: training goes on in the ranks, the live view follows it, and the notebook
-    stays free. Cells for the ranks wait until it ends.
+    Returns at once: the training runs on the ranks, the live view follows it, and the notebook
+    stays free. Further cells for the ranks wait until it ends.
 
-    The handle is in the variable ``fit``, or what --name says::
+    The handle is in the variable ``fit``, or the one that --name sets::
 
         fit.wait()      # until it ends; raises what the ranks raised
         fit.stop()      # ends it after the current step; so does the notebook's interrupt
-        fit.abort()     # ends it at once, wherever ranks are; so does a second interrupt
+        fit.abort()     # ends it at once, whatever the ranks are doing; so does a second interrupt
         fit.history     # loss and metrics by epoch, also while it runs
         fit.model       # the trained Keras model, here in the notebook
         fit.error       # what went wrong, or None
         fit.plot_breakdown()    # where the time of a step went, and what limits it
-        fit.trace       # all that was measured: plot, save("run.json"), to_pandas(), compare
+        fit.trace       # everything that was measured: plot, save("run.json"), to_pandas(), compare
 
     Examples::
 
@@ -70,19 +72,19 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         model.fit(x, y, epochs=3, validation_split=0.1)
 
         %%tnt_fit --pipeline 2 --micro-batches 16 --schedule zb-h1
-        ...             # on 8 ranks: 4 replicas of a model that is cut in two
+        ...             # on 8 ranks: 4 replicas of a model that is cut into two stages
 
         %%tnt_fit --mesh data=2,height=2
-        ...             # two replicas; halves of each image on two ranks
+        ...             # two replicas; each image is halved between two ranks
 
         %%tnt_fit --mesh model=2 --layout conv.*:filters=model --layout dense:columns=model
-        ...             # these layers so, the others the cheapest way
+        ...             # these layers as given, the others in the cheapest way
 
         %%tnt_fit --exchange late:warmup=100
-        ...             # gradients are applied a step late, and exchanged meanwhile
+        ...             # gradients are applied one step late, and exchanged in the meantime
 
         %%tnt_fit --checkpoint run7 --every 300 --restarts 5
-        ...             # goes on after ranks have died, or the time of a job was over
+        ...             # continues after ranks have died, or the time of a job is over
     """
     check_name(arguments.name)
     options = fit_options(arguments)

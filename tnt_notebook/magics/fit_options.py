@@ -21,8 +21,8 @@ Magic = Callable[..., Any]
 
 _RESUME = {"auto": None, "yes": True, "no": False}
 _EXCHANGE = (
-    "what ranks do with their gradients (default: allreduce), one of those that %%%%tnt_fit? "
-    "lists, as in late:warmup=100; or a variable of the ranks that says so"
+    "what ranks do with their gradients (default: allreduce): one of the exchanges that "
+    "%%%%tnt_fit? lists, as in late:warmup=100, or a variable on the ranks that holds one"
 )
 
 
@@ -33,8 +33,8 @@ def distribution_arguments(magic: Magic) -> Magic:
                  help="MiB of gradients exchanged at a time"),
         argument("--exchange", metavar="NAME[:OPTION=VALUE,...]", help=_EXCHANGE),
         argument("--batch-norm", choices=BATCH_NORM,
-                 help="whose samples batch norm takes its statistics of: the rank's (default), "
-                 "or all"),
+                 help="samples for batch-norm statistics: those of the rank (default), or of the "
+                 "whole batch"),
         pipeline_arguments(),
         mesh_arguments,
     ]  # fmt: skip
@@ -91,10 +91,11 @@ def fit_arguments(checkpoint: str) -> Callable[[Magic], Magic]:
     declared: list[Callable[[Magic], Magic]] = [
         distribution_arguments,
         argument("--checkpoint", metavar="DIR", help=checkpoint),
-        argument("--every", type=float, metavar="S", help="seconds between two (default: 600)"),
+        argument("--every", type=float, metavar="S",
+                 help="seconds between checkpoints (default: 600)"),
         argument("--resume", choices=[*_RESUME],
-                 help="what to do with what DIR holds: go on if it is of this cell and has not "
-                 "ended (auto, default), go on in any case, or begin anew"),
+                 help="what to do with a run in DIR: resume it if it is an unfinished run of this "
+                 "cell (auto, default), resume it in any case, or start over"),
     ]  # fmt: skip
 
     def on(magic: Magic) -> Magic:

@@ -18,7 +18,7 @@ Magic = Callable[..., Any]
 
 _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--formats": {
-        "type": name_list, "metavar": "F", "help": f"of files: {','.join(FORMATS)} (default: all)",
+        "type": name_list, "metavar": "F", "help": f"formats: {','.join(FORMATS)} (default: all)",
     },
     "--storages": {
         "type": name_list, "metavar": "S", "help": "local,throttled (default: both)",
@@ -26,17 +26,21 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     "--calls": {"type": number_list, "metavar": "N", "help": "parallel calls (default: 1,4,16)"},
     "--prefetch": {"type": number_list, "metavar": "N", "help": "batches ahead (default: 0,2)"},
     "--latency": {
-        "type": float, "metavar": "MS", "help": "of an open or a read, throttled (default: 1 ms)",
+        "type": float, "metavar": "MS",
+        "help": "delay of each open or read in throttled storage (default: 1 ms)",
     },
     "--bandwidth": {
-        "type": float, "metavar": "MB/S", "help": "of a node, throttled (default: 100)",
+        "type": float, "metavar": "MB/S",
+        "help": "bandwidth of throttled storage per node (default: 100)",
     },
-    "--side": {"type": int, "metavar": "PX", "help": "of the images (default: 128 pixels)"},
+    "--side": {"type": int, "metavar": "PX", "help": "side of the images (default: 128 pixels)"},
     "--need": {
         "type": float, "metavar": "N",
-        "help": "samples/s that training consumes (default: as the last fit of this notebook)",
+        "help": "samples/s that training consumes (default: those of this notebook's last fit)",
     },
-    "--seconds": {"type": float, "metavar": "S", "help": "of measuring, in all (default: 20)"},
+    "--seconds": {
+        "type": float, "metavar": "S", "help": "seconds to measure in total (default: 20)",
+    },
 }  # fmt: skip
 
 #: Of these, what says something to a dataset of one's own.

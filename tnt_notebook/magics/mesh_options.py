@@ -25,8 +25,8 @@ def mesh_arguments(magic: Magic) -> Magic:
         "--layout",
         action="append",
         metavar="LAYERS:WAY=AXIS,...",
-        help="how layers are to be divided, by a regular expression for their names, as in "
-        f"'conv.*:filters=model'; ways are {', '.join(WAYS)}; several times for several",
+        help="how to divide the layers whose names match a regular expression, as in "
+        f"'conv.*:filters=model'; ways are {', '.join(WAYS)}; repeat it for more",
     )(magic)
     return argument(
         "--mesh",

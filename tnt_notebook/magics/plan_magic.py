@@ -18,53 +18,58 @@ _SCHEDULE = "1f1b"
 
 
 @magic_arguments()
-@argument("model", nargs="?", default="model", help="its name on the ranks (default: model)")
+@argument(
+    "model", nargs="?", default="model", help="name of the model on the ranks (default: model)"
+)
 @pipeline_arguments(
-    stages={"help": "ranks of a pipeline (default: all)"},
+    stages={"help": "ranks in a pipeline (default: all)"},
     schedule={
         "choices": [*FAMILIES, "all"],
         "default": _SCHEDULE,
-        "help": "order of work (default: 1f1b); all: compares them",
+        "help": "order of work (default: 1f1b); all compares them",
     },
     placement=None,
 )
 @mesh_arguments
-@argument("--ranks", type=int, metavar="N", help="of a mesh, as if there were so many")
-@argument("--batch-size", type=int, default=32, metavar="N", help="of a batch (default: 32)")
-@argument("--input", metavar="DATASET", help="its name on the ranks: what it delivers counts")
+@argument("--ranks", type=int, metavar="N", help="plan a mesh for this many ranks")
+@argument("--batch-size", type=int, default=32, metavar="N", help="samples per batch (default: 32)")
+@argument(
+    "--input", metavar="DATASET", help="dataset on the ranks: the plan counts what it delivers"
+)
 @argument("--name", default="plan", help="variable that gets the result (default: plan)")
 def tnt_plan(session: Session, arguments: Namespace) -> None:
-    """Says what to expect of a model in a pipeline, and where it would be cut, or on a mesh, and
-    how its layers would be divided, before training.
+    """Shows, before training, what to expect of a model in a pipeline and where it would be cut, or
+    on a mesh and how its layers would be divided.
 
-    Rank 0 measures how long each layer takes, once: what it knows it need not measure again. A
-    table of the stages and a timeline of a step follow from that. The model is one that a cell
-    of %%tnt or %%tnt_fit has made on the ranks. More ranks than there are can be planned for.
-    What TensorFlow takes between layers, and the exchange between replicas, are not in it.
-    With --input all ranks measure for a moment what a dataset delivers, as fit would read it: which
-    ranks map what, and a step as long as its input takes, if that is longer.
+    Rank 0 measures how long each layer takes, only once: the times are kept. A table of the stages
+    and a timeline of a step follow from them. The model is one that a %%tnt or %%tnt_fit cell has
+    created on the ranks. You can plan for more ranks than there are. The time that TensorFlow
+    spends between layers and the exchange between replicas are not included. With --input, all
+    ranks briefly measure what a dataset delivers, as fit would read it: the plan shows which ranks
+    map what, and a step lasts as long as its input takes, if that is longer.
 
-    With --mesh it says, layer by layer, how the work is divided, the layout of what a layer gives,
-    what is exchanged before it, how long it takes on one rank and on the mesh, and what a rank
-    needs for it; and which layers all ranks compute alike, and why. What ranks exchange with is
-    measured among those that there are. --ranks plans for others. With --memory-limit layouts are
-    chosen that fit. Where the mesh has an axis stage, or --pipeline stands beside it, both are
-    shown: stages whose work is divided along the other axes, and layers, for a micro-batch.
+    With --mesh, it shows for each layer how the work is divided, the layout of the output, what is
+    exchanged before the layer, how long it takes on one rank and on the mesh, and how much memory
+    a rank needs for it; also which layers all ranks compute in full, and why. The link between
+    ranks is measured among the ranks that exist; --ranks plans for another number. With
+    --memory-limit, the layouts are chosen to fit. If the mesh has an axis stage, or with
+    --pipeline, both are shown: stages whose work is divided along the other axes, and layers, for
+    a micro-batch.
 
-    The result is in the variable ``plan``, or what --name says; with --schedule all it is a
-    list of them::
+    The result is in the variable ``plan``, or the one that --name sets; with --schedule all, it is
+    a list of plans::
 
         plan.step_s, plan.bubble, plan.samples_per_s, plan.speedup
         plan.stages[0].memory.activations     # bytes
-        plan.rank_bytes                       # what each rank needs
+        plan.rank_bytes                       # memory that each rank needs
 
     With --mesh::
 
         plan.step_s, plan.alone_s, plan.speedup, plan.conversions_s
         plan.layers[0].layout, plan.layers[0].conversions, plan.layers[0].mesh_s
         plan.weights, plan.activations, plan.rank_bytes     # of each rank
-        plan.whole                                          # what all ranks compute alike
-        plan.layouts                                        # with stages: that of a micro-batch
+        plan.whole                                          # layers that all ranks compute in full
+        plan.layouts                                        # with stages: the plan of a micro-batch
 
     Examples::
 

@@ -39,55 +39,62 @@ def duration(text: str) -> float:
     nargs="+",
     type=setting,
     metavar="NAME=VALUES",
-    help="variables that the cell finds set: width=64|128, layers=1..4, dropout=0..0.5:0.1, "
+    help="variables set before the cell runs: width=64|128, layers=1..4, dropout=0..0.5:0.1, "
     "rate=log(1e-4,1e-1)",
 )
-@argument("--each", type=int, default=1, metavar="R", help="ranks that train a trial (default: 1)")
-@argument("--trials", type=int, metavar="N", help=f"how many (default: {_TRIALS}; of a grid, all)")
+@argument("--each", type=int, default=1, metavar="R", help="ranks per trial (default: 1)")
+@argument("--trials", type=int, metavar="N", help=f"how many (default: {_TRIALS}; for a grid, all)")
 @argument(
     "--objective",
     metavar="METRIC[:max|min]",
-    help="what trials are judged by, of the history of the cell's last fit (default: val_loss:min)",
+    help="what trials are judged by, from the history of the cell's last fit (default: "
+    "val_loss:min)",
 )
 @argument(
-    "--epoch", choices=["last", "best"], default="last", help="whose value counts (default: last)"
+    "--epoch", choices=["last", "best"], default="last", help="epoch that counts (default: last)"
 )
 @argument(
     "--value",
     metavar="EXPRESSION",
-    help="what the objective is instead: a variable of the cell, or an expression of its names, "
-    "when it has run",
+    help="use as the objective instead: a variable of the cell, or an expression of its names, "
+    "evaluated after the cell has run",
 )
-@argument("--sampler", choices=[*SAMPLERS], default="tpe", help="how settings are chosen (tpe)")
-@argument("--pruner", choices=[*PRUNERS], default="none", help="which trials end early (none)")
-@argument("--seed", type=int, metavar="N", help="of the sampler")
+@argument(
+    "--sampler", choices=[*SAMPLERS], default="tpe", help="how settings are chosen (default: tpe)"
+)
+@argument(
+    "--pruner", choices=[*PRUNERS], default="none", help="which trials end early (default: none)"
+)
+@argument("--seed", type=int, metavar="N", help="seed of the sampler")
 @argument("--timeout", type=duration, metavar="T", help="ends the sweep after 90s, 10m or 1.5h")
-@argument("--study", metavar="FILE", help="keeps the study there, and goes on with what it holds")
-@fit_arguments("keeps the state of each trial there, in a folder of its own, now and then")
+@argument("--study", metavar="FILE", help="keeps the study there, and continues what it holds")
+@fit_arguments("saves the state of each trial there at intervals, in a separate folder")
 @argument("--name", default="sweep", help="variable that gets the handle (default: sweep)")
 @argument(
-    "--wait", action="store_true", help="return when it has ended (TNT_NONINTERACTIVE=1: always)"
+    "--wait",
+    action="store_true",
+    help="return only when it has ended (always with TNT_NONINTERACTIVE=1)",
 )
 def tnt_sweep(session: Session, arguments: Namespace, cell: str) -> None:
-    """Runs ordinary Keras code again and again with other settings, several trials at a time, each
+    """Runs ordinary Keras code repeatedly with different settings, several trials at a time, each
     distributed over a part of the ranks; Optuna chooses the settings.
 
-    Returns at once: trials go on in the ranks, the live view has a row for each, and buttons that
-    stop one or all. Settings are variables that the cell finds set. A trial leaves no variables
-    on the ranks. A rank that dies fails its trial only.
+    Returns at once: the trials run on the ranks; the live view has a row for each, and buttons that
+    stop one or all. Settings are variables that are set before the cell runs. A trial leaves no
+    variables on the ranks. A rank that dies fails only its own trial.
 
-    The handle is in the variable ``sweep``, or what --name says::
+    The handle is in the variable ``sweep``, or the one that --name sets::
 
         sweep.best      # the best trial so far: .settings, .value, .number
         sweep.frame()   # all trials, for pandas
         sweep.figure()  # parallel coordinates, for plotly
-        sweep.stop(3)   # ends trial 3 after its current step; sweep.stop() all; so does interrupt
+        sweep.stop(3)   # ends trial 3 after its current step; sweep.stop() or an interrupt: all
         sweep.wait()    # until it ends
-        sweep.study     # Optuna's own
+        sweep.study     # Optuna's study
 
-    Samplers: tpe looks near those that were good so far, random takes any, grid all combinations,
-    cmaes a normal distribution that moves to the best. Pruners end trials that are worse than
-    others at the same epoch: median, hyperband, halving.
+    Samplers: tpe searches near those that were good so far, random at random; grid tries all
+    combinations; cmaes draws from a normal distribution that moves to the best. Pruners end trials
+    that are worse than others at the same epoch: median, hyperband, halving.
 
     Examples::
 
@@ -103,7 +110,7 @@ def tnt_sweep(session: Session, arguments: Namespace, cell: str) -> None:
         ...             # each trial as %%tnt_fit would train it, on 4 ranks
 
         %%tnt_sweep rate=log(1e-4,1) --value "score(model)" --objective score:max --study a.journal
-        ...             # with the same file it goes on where it was
+        ...             # with the same file, it continues where it was
     """
     check_name(arguments.name)
     task = _task(arguments)

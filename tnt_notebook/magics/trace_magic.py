@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 @argument(
     "action",
     choices=["list", "show", "export", "compare", "remove"],
-    help="what to do with runs that are kept",
+    help="what to do with saved runs",
 )
 @argument(
     "runs",
     nargs="*",
     metavar="ID",
-    help="which: as the list shows it, a part of that, or last (without it: the last run of"
-    " this notebook, else the latest)",
+    help="ID as list shows it, a part of it, or last (default: the last run of this notebook, else "
+    "the latest)",
 )
 @argument("--to", type=Path, metavar="FILE", help="for export: run.json, or run.csv")
 @argument("--all", action="store_true", help="for list and remove: all runs")
 @argument("--name", default="trace", help="variable that gets the result (default: trace)")
 def tnt_trace(session: Session, arguments: Namespace) -> None:
-    """Lists, shows, exports and compares runs: each %%tnt_fit keeps its own on disk while it
+    """Lists, shows, exports and compares runs: each %%tnt_fit saves its run to disk while it
     trains, where it outlives ranks and kernel.
 
-    show: summary and figure; a run that still goes on, of this notebook before its kernel was
-    restarted or of another one, is followed to its end. export: for https://ui.perfetto.dev, or
-    a table. Runs are removed with remove, and the oldest when all together pass 512 MB.
+    show: summary and figure; a run in progress, from this notebook before its kernel was restarted
+    or from another one, is followed to its end. export: for https://ui.perfetto.dev, or as a table.
+    Runs are deleted by remove, and the oldest when all together exceed 512 MB.
 
-    The run is in the variable ``trace``, or what --name says; of compare, a list::
+    The run is in the variable ``trace``, or the one that --name sets; for compare, it is a list::
 
         trace.plot_timeline()       # the median step; also plot_throughput, plot_breakdown
-        trace.to_pandas()           # a row for each box of the steps that were looked at
+        trace.to_pandas()           # a row for each box of the recorded steps
         trace.save("run.json")
 
     Examples::

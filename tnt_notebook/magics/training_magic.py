@@ -49,21 +49,22 @@ def training_arguments(magic: Magic) -> Magic:
     declared = (
         argument(
             "--ranks", type=rank_list, metavar="R",
-            help="numbers of ranks: 1,2,4 (without it powers of two, and all)",
+            help="numbers of ranks: 1,2,4 (default: powers of two, and all)",
         ),
         argument(
-            "--strong", action="store_true", help="with the same batch for all (both without it)"
+            "--strong", action="store_true",
+            help="strong scaling, with the same batch for all (default: both)",
         ),
         argument(
             "--weak", action="store_true",
-            help="with a batch_size that grows with the ranks (both without it)",
+            help="weak scaling, with a batch_size that grows with the ranks (default: both)",
         ),
         argument(
-            "--steps", type=int, metavar="N", help="of each fit (without it as the cell says)"
+            "--steps", type=int, metavar="N", help="steps of each fit (default: as the cell sets)"
         ),
         argument(
             "--until", type=target, metavar="METRIC=VALUE",
-            help="ends each fit at val_accuracy=0.9, or perplexity=20:min: the time to solution",
+            help="end each fit at val_accuracy=0.9, or perplexity=20:min: the time to solution",
         ),
         argument(
             "--watts", type=float, metavar="W",
@@ -72,9 +73,9 @@ def training_arguments(magic: Magic) -> Magic:
         distribution_arguments,
         argument(
             "--report", nargs="?", const="", metavar="FILE",
-            help="an HTML file with all of it (without FILE of a new name)",
+            help="write an HTML report (without FILE, under a new name)",
         ),
-        argument("--force", action="store_true", help="replaces a report that is there"),
+        argument("--force", action="store_true", help="replace an existing report"),
     )  # fmt: skip
     for one in reversed(declared):
         magic = one(magic)

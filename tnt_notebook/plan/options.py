@@ -62,7 +62,7 @@ class Pipeline:
         )
     )
     micro_batches: int = field(
-        default=8, metadata=_typed(type=int, metavar="M", help="parts of a batch (default: 8)")
+        default=8, metadata=_typed(type=int, metavar="M", help="parts of each batch (default: 8)")
     )
     schedule: str | Maker = field(
         default="1f1b",
@@ -71,7 +71,9 @@ class Pipeline:
     stages_per_rank: int | None = field(
         default=None,
         metadata=_typed(
-            type=int, metavar="V", help=f"of {_OF_ANY_STAGES} (default: its usual number)"
+            type=int,
+            metavar="V",
+            help=f"parts of the model per rank, with {_OF_ANY_STAGES} (default: the usual number)",
         ),
     )
     cut_at: Sequence[str] | Literal["auto"] = field(
@@ -82,19 +84,21 @@ class Pipeline:
     )
     recompute: bool = field(
         default=False,
-        metadata=_typed(action="store_true", help="less memory: compute activations again"),
+        metadata=_typed(action="store_true", help="recompute activations, to save memory"),
     )
     placement: Placement = field(
         default="pipeline",
         metadata=_typed(
             choices=get_args(Placement),
-            help="who are neighbours: the stages of a pipeline (default), or replicas of a stage",
+            help="neighbouring ranks: the stages of a pipeline (default), or replicas of a stage",
         ),
     )
     memory_limit: int | str | None = field(
         default=None,
         metadata=_typed(
-            type=parsed_size, metavar="X", help="of a rank: 4GB; cut or layouts fit it"
+            type=parsed_size,
+            metavar="X",
+            help="memory limit of a rank, as in 4GB, which the cut or the layouts must fit",
         ),
     )
 
