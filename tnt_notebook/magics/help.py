@@ -62,7 +62,8 @@ def _rows(parser: argparse.ArgumentParser) -> list[Row]:
         value = action.metavar or "|".join(map(str, action.choices or ()))
         if action.nargs != 0:
             value = value or (action.dest.upper() if action.option_strings else action.dest)
-        rows.append((" ".join([*action.option_strings, str(value)]).strip(), action.help or ""))
+        said = (action.help or "").replace("%%", "%")  # as argparse reads it
+        rows.append((" ".join([*action.option_strings, str(value)]).strip(), said))
     return rows
 
 
