@@ -46,7 +46,7 @@ def test_stages_begin_with_named_layers():
     assert begins_of(names, ["c", "conv2_block1"]) == [1, 4]
     with pytest.raises(ModelError, match=r"names 'conv2_blok1', .* Is it 'conv2_block1'\?"):
         begins_of(names, ["conv2_blok1"])
-    with pytest.raises(ModelError, match="'a', with which the model begins"):
+    with pytest.raises(ModelError, match="'a', the first layer of the model"):
         begins_of(names, ["a"])
 
 
