@@ -335,8 +335,6 @@ def test_64_ranks_are_smooth_and_cheap(
 
 def wait_for_another_step(notebook: Notebook) -> None:
     """Than the one it shows; where it shows none yet, than the first."""
-    expect(canvas(notebook)).to_have_attribute(
-        "aria-label", re.compile("Last step"), timeout=30_000
-    )
+    expect(canvas(notebook)).to_have_attribute("aria-label", re.compile("Last step"))
     label = canvas(notebook).get_attribute("aria-label") or ""
     expect(canvas(notebook)).not_to_have_attribute("aria-label", label)

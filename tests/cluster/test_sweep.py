@@ -175,8 +175,13 @@ def test_an_abort_ends_trials_amid_a_call(pair: Cluster, tmp_path):
     pair.run("import tnt_notebook as tnt; assert tnt.world().gather_numbers(1) == [1, 1]")
 
 
-#: The first three trials wait, so that a rank dies before others have done the rest.
-GATE = "\nimport os, time\nwhile width < 4 and os.path.exists({!r}): time.sleep(0.01)\n"
+#: The first three trials wait, so that a rank dies before others have done the rest; not for ever,
+#: where the test fails before it opens the gate.
+GATE = """
+import os, time
+end = time.monotonic() + 60
+while width < 4 and os.path.exists({!r}) and time.monotonic() < end: time.sleep(0.01)
+"""
 
 
 def test_a_rank_that_dies_fails_its_trial_only(cluster: Cluster):

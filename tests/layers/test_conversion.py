@@ -124,6 +124,7 @@ def sent_by_ops(
         ranks = Ranks(mesh, rank)
         with tf.Graph().as_default() as graph, ops.channels():
             x = tf.zeros(block(shape, layout, ranks))
+            # Of MeshRanks, which is made by ranks that are there, these are what it asks for.
             y = converted(x, shape, layout, demand, ranks, "value")  # type: ignore[arg-type]
             of_value = graph.get_operations()
             tf.gradients(y, x)

@@ -209,4 +209,4 @@ def test_a_rule_that_is_wrong_is_told_in_a_sentence(why):
 
 def test_a_rule_is_of_classes():
     with pytest.raises(TypeError, match=r"@tnt.rule\(MyLayer\)"):
-        tnt.rule(lambda site, parts: [])  # type: ignore[arg-type]
+        tnt.rule(lambda site, parts: [])  # type: ignore[arg-type]  # as @tnt.rule without classes

@@ -207,7 +207,7 @@ def _ready(slurm: Slurm) -> Slurm:
         return run.stdout.split() == ["idle"] * len(slurm.nodes)
 
     try:
-        eventually(idle)
+        eventually(idle, 20)
     except AssertionError:
         raise AssertionError(f"Slurm did not start within 20 s:\n{slurm.log()}") from None
     return slurm

@@ -172,4 +172,4 @@ def test_a_thousand_runs_are_listed_quickly():
         writer.close()
     began = time.monotonic()
     assert len(archive.listed()) == 1000
-    assert time.monotonic() - began < 20  # not all of what they have written is read
+    assert time.monotonic() - began < 2

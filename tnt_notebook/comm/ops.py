@@ -233,7 +233,7 @@ def move(
             pieces=[n for source, to, box in pieces for n in (source, to, *_ends(box, dims))],
             given=_ends(given, dims),
             wanted=_ends(wanted, dims),
-            **address(over, channel, label),
+            **_address(over, channel, label),
         )
     _note(channel, _moved(pieces, label, purpose, over))
     run_when_ready(moved, channel)

@@ -90,8 +90,8 @@ def _counted(step: Step, sizes: Sequence[int], mesh: Mesh) -> Traffic:
         sent = allreduced(numbers, step.axes, mesh)
         there, back = (sent, 0.0) if step.kind is Kind.SUM else (0.0, sent)
     else:
-        gives, gets = _most_sent(step.have, step.need), _most_sent(step.need, step.have)
-        there, back = (numbers * times for times in _DIRECTIONS[step.kind](gives, gets))
+        most = _DIRECTIONS[step.kind](*_most_moved(step.have, step.need))
+        there, back = (numbers * moved for moved in most)
     return Traffic(step.kind.words, step.axes, there, back)
 
 
@@ -109,10 +109,12 @@ _DIRECTIONS = {
 }
 
 
-def _most_sent(have: Sequence[Box], need: Sequence[Box]) -> int:
-    """The most numbers that a rank has and others need."""
-    sent = [0] * len(have)
+def _most_moved(have: Sequence[Box], need: Sequence[Box]) -> tuple[int, int]:
+    """The most numbers that a rank has and others need, and that one needs and others have."""
+    given, got = [0] * len(have), [0] * len(need)
     for piece in pieces(have, need):
         if piece.source != piece.target:
-            sent[piece.source] += math.prod(end - begin for begin, end in piece.box.values())
-    return max(sent, default=0)
+            numbers = math.prod(end - begin for begin, end in piece.box.values())
+            given[piece.source] += numbers
+            got[piece.target] += numbers
+    return max(given, default=0), max(got, default=0)
