@@ -76,6 +76,11 @@ class RankError(TntError):
         self.kinds = kinds
 
     @property
+    def interrupted(self) -> bool:
+        """Whether ranks raised because a person has pressed interrupt."""
+        return self.kinds - {PeerError.__name__} == {KeyboardInterrupt.__name__}
+
+    @property
     def traceback(self) -> str:
         """``rendered`` as plain text."""
         return without_colours("\n".join(self.rendered or []))
@@ -117,6 +122,10 @@ class PeerError(TntError):
 
 class CommunicationError(TntError):
     """A collective could not complete: time-out, mismatch between ranks, transport failure."""
+
+
+class TimedOutError(CommunicationError):
+    """A collective waited too long for another rank."""
 
 
 class RulesError(TntError):

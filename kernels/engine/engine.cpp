@@ -191,7 +191,7 @@ bool Engine::help(Bucket& bucket, std::chrono::nanoseconds limit) {
 
 Failure Engine::finish(Bucket& bucket) {
   Failure failure = std::move(bucket.failure);
-  bucket.failure.clear();
+  bucket.failure = {};
   if (failure.empty()) {
     release(bucket);
     return failure;
@@ -208,7 +208,7 @@ Failure Engine::finish(Bucket& bucket) {
 
 void Engine::close() {
   // First: a thread that ends must find the reason, and nothing may be started after it.
-  fail("communication is closed", 0);
+  fail({"communication is closed"}, 0);
   if (closing_.exchange(true)) return;
   for (auto& lane : lanes_) wake(*lane);
   for (auto& lane : lanes_) lane->thread.join();

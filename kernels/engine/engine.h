@@ -139,7 +139,7 @@ class Engine {
   void send_notices(Lane& lane);
   void take_notices(Lane& lane);
   std::string obituary(const PeerDied& death) const;
-  void fail(const std::string& reason, std::uint32_t tell_as);  // 0: the others need not be told
+  void fail(Failure failure, std::uint32_t tell_as);  // 0: the others need not be told
   void fail_operations(Lane& lane);
   void end(Lane& lane, Bucket& bucket, const Failure& failure);
   void call_done(Bucket& bucket);

@@ -24,7 +24,7 @@ void gather(std::shared_ptr<Engine> engine, std::shared_ptr<const Group> group,
                               done = std::move(done)](const Failure& failure) {
     const auto alive = owner.lock();
     if (!failure.empty() || alive == nullptr)
-      return done(failure.empty() ? "communication is closed" : failure);
+      return done(failure.empty() ? Failure{"communication is closed"} : failure);
     try {
       std::vector<std::size_t> offsets{0};
       for (std::size_t i = 0; i < size; ++i) offsets.push_back(offsets.back() + (*sizes)[i]);
@@ -41,10 +41,10 @@ void gather(std::shared_ptr<Engine> engine, std::shared_ptr<const Group> group,
       alive->start(blocks, done);
     } catch (const std::exception& error) {
       // Out of memory for the blocks: the other ranks wait in them.
-      const Failure reason =
+      const std::string reason =
           "rank " + std::to_string(alive->rank()) + ": " + error.what() + " in " + label;
       alive->abort(reason);
-      done(reason);
+      done({reason});
     }
   };
   engine->start(bucket, gather_blocks);

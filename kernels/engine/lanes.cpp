@@ -49,11 +49,11 @@ bool Engine::move(Lane& lane) {
     // What the others are to hear of the failure may still wait for room on its way.
     if (lane.failed) lane.transport->sends_done();
   } catch (const PeerDied& death) {
-    fail(obituary(death), abort_kind);
+    fail({obituary(death)}, abort_kind);
   } catch (const Stalled& error) {
-    fail("rank " + std::to_string(rank()) + ": " + error.what(), stalled_kind);
+    fail({"rank " + std::to_string(rank()) + ": " + error.what(), true}, stalled_kind);
   } catch (const std::exception& error) {
-    fail("rank " + std::to_string(rank()) + ": " + error.what(), abort_kind);
+    fail({"rank " + std::to_string(rank()) + ": " + error.what()}, abort_kind);
   }
   if (failed_ && !lane.failed) {
     fail_operations(lane);
@@ -91,7 +91,7 @@ void Engine::move_operations(Lane& lane, bool& progressed) {
 // By the thread that holds the turn, once for each lane.
 void Engine::fail_operations(Lane& lane) {
   lane.failed = true;
-  const Failure reason = failure();
+  const Failure failed = failure();
   lane.take_started();  // nothing is added from here on: submit() looks at failed_ under its lock
   try {
     lane.transport->cancel_receives();
@@ -102,12 +102,12 @@ void Engine::fail_operations(Lane& lane) {
     if (peer == rank()) continue;
     try {
       send_notices(lane);
-      if (tell_as_ != 0) lane.transport->notify(peer, tell_as_, reason);
+      if (tell_as_ != 0) lane.transport->notify(peer, tell_as_, failed.reason);
     } catch (const TransportError&) {
       // The link to this peer is what failed; the others must hear of it all the same.
     }
   }
-  for (Bucket* bucket : lane.active) end(lane, *bucket, reason);
+  for (Bucket* bucket : lane.active) end(lane, *bucket, failed);
   lane.active.clear();
 }
 

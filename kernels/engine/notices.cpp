@@ -35,7 +35,7 @@ void Engine::set_places(std::vector<std::string> places) {
 }
 
 void Engine::abort(const std::string& reason) {
-  fail(reason.substr(0, Transport::max_notice_bytes), abort_kind);
+  fail({reason.substr(0, Transport::max_notice_bytes)}, abort_kind);
 }
 
 Failure Engine::failure() const {
@@ -67,13 +67,13 @@ void Engine::send_notices(Lane& lane) {
 void Engine::take_notices(Lane& lane) {
   Notice notice;
   while (!failed_ && lane.transport->take_notice(notice)) {
-    if (notice.kind == abort_kind) return fail(notice.payload, 0);
+    if (notice.kind == abort_kind) return fail({notice.payload}, 0);
     if (notice.kind == stalled_kind) {
       std::string reason = std::move(notice.payload);
       for (const Bucket* bucket : lane.active)
         if (const std::string awaited = bucket->execution.awaited(); !awaited.empty())
           reason += "\nrank " + std::to_string(rank()) + " itself waits for " + awaited;
-      return fail(reason, 0);
+      return fail({std::move(reason), true}, 0);
     }
     std::lock_guard lock(mutex_);
     inbox_.push_back(std::move(notice));
@@ -88,11 +88,11 @@ std::string Engine::obituary(const PeerDied& death) const {
   return "rank " + std::to_string(death.peer) + " has died" + place + death.noticed;
 }
 
-void Engine::fail(const std::string& reason, std::uint32_t tell_as) {
+void Engine::fail(Failure failure, std::uint32_t tell_as) {
   {
     std::lock_guard lock(mutex_);
     if (failure_.empty()) {
-      failure_ = reason;
+      failure_ = std::move(failure);
       tell_as_ = tell_as;
     }
   }

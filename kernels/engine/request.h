@@ -14,8 +14,13 @@
 
 namespace tnt {
 
-// Empty: it worked. Otherwise a sentence that says what failed, and where.
-using Failure = std::string;
+// What ended an operation; empty: it worked.
+struct Failure {
+  std::string reason;    // a sentence: what failed, and where
+  bool stalled = false;  // a message was waited for too long, on this rank or on another
+
+  bool empty() const { return reason.empty(); }
+};
 using Done = std::function<void(const Failure&)>;
 
 // Ranks that take part in a collective: all of the world, or some of them.

@@ -65,7 +65,7 @@ Request Server::message(int from, int to, Way way) const {
 // their numbers are others with each other rank.
 void Server::start(int from, int to, Way way, Request request, Done done) {
   const auto engine = engine_.lock();
-  if (engine == nullptr) return done("communication is closed");
+  if (engine == nullptr) return done({"communication is closed"});
   const int ranks = among_->size(), kind = (way == Way::answer ? 2 : 0) + (from < to ? 0 : 1);
   post(engine, first_channel_ + kind * ranks + (from + to) % ranks, std::move(request),
        std::move(done));

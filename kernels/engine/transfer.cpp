@@ -41,13 +41,13 @@ void post(const std::shared_ptr<Engine>& engine, std::uint32_t channel, Request 
                        [owner = std::weak_ptr<Engine>(engine), request = std::move(request),
                         done = std::move(done)](Bucket* bucket) mutable {
                          const auto alive = owner.lock();
-                         if (alive == nullptr) return done("communication is closed");
+                         if (alive == nullptr) return done({"communication is closed"});
                          if (bucket == nullptr) return done(alive->failure());
                          bucket->request = std::move(request);
                          try {
                            alive->start_and_help(*bucket, done, std::chrono::nanoseconds(0));
                          } catch (const std::exception& error) {
-                           done(error.what());
+                           done({error.what()});
                          }
                        });
 }

@@ -15,8 +15,8 @@ namespace {
 constexpr auto signals_every = std::chrono::milliseconds(50);
 
 // Waits for a request that has been filled. Raises what a signal handler raises; the operation is
-// then still under way.
-Failure wait(Engine& engine, Bucket& bucket) {
+// then still under way. What it gives is empty, or says what failed.
+std::string wait(Engine& engine, Bucket& bucket) {
   engine.begin(bucket);
   while (true) {
     {
@@ -25,7 +25,7 @@ Failure wait(Engine& engine, Bucket& bucket) {
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
-  return engine.finish(bucket);
+  return engine.finish(bucket).reason;
 }
 
 // The memory of an array, or none for None. It is contiguous, or a ValueError says whose is not.
@@ -80,7 +80,7 @@ class Operation {
 
   bool is_busy(const Engine& engine) const { return engine.is_busy(channel_); }
 
-  Failure run(Engine& engine, nb::handle input, nb::handle output) const {
+  std::string run(Engine& engine, nb::handle input, nb::handle output) const {
     const Memory from(input, false, "input"), to(output, true, "output");
     if (from.begin() != to.begin() && from.begin() < to.end() && to.begin() < from.end())
       throw nb::value_error("the output overlaps the input without being the same memory");
@@ -119,7 +119,7 @@ class SharedBucket {
   bool is_busy() const { return engine_->is_busy(channel_); }
   std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(memory_); }
 
-  Failure allreduce(int reduction, double scale, const std::string& algorithm) {
+  std::string allreduce(int reduction, double scale, const std::string& algorithm) {
     Bucket& bucket = engine_->take(channel_);
     Request& request = bucket.request;
     request.type = request.wire = type_;

@@ -27,7 +27,7 @@ enum DataType : int {
   TF_BFLOAT16 = 14,
   TF_HALF = 19,
 };
-enum Code : int { TF_OK = 0, TF_ABORTED = 10, TF_INTERNAL = 13 };
+enum Code : int { TF_OK = 0, TF_DEADLINE_EXCEEDED = 4, TF_ABORTED = 10, TF_INTERNAL = 13 };
 
 // clang-format off
 #define TNT_TF_FUNCTIONS(F) \

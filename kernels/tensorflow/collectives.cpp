@@ -68,7 +68,7 @@ TensorOwner empty_output(TF_OpKernelContext* context, int index, DataType type) 
 // The next call on the kernel may begin before done() returns.
 void finish(OfBucket& kernel, const Failure& failure) {
   kernel.tensors.clear();
-  if (!failure.empty()) fail(kernel.context, TF_ABORTED, failure);
+  if (!failure.empty()) fail(kernel.context, failure);
   const std::function<void()> done = std::move(kernel.done);
   kernel.done = nullptr;
   done();
@@ -168,7 +168,7 @@ void allgather(Address& address, TF_OpKernelContext* context, const Callback& do
     return static_cast<void*>(nullptr);
   };
   const auto finished = [context, done, owner, output](const Failure& failure) {
-    if (!failure.empty()) fail(context, TF_ABORTED, failure);
+    if (!failure.empty()) fail(context, failure);
     done();
   };
   gather(engine, engine->find_group(address.group), address.channel, address.label,

@@ -41,6 +41,10 @@ inline void fail(TF_OpKernelContext* context, Code code, const std::string& mess
   TF_OpKernelContext_Failure(context, status.get());
 }
 
+inline void fail(TF_OpKernelContext* context, const Failure& failure) {
+  fail(context, failure.stalled ? TF_DEADLINE_EXCEEDED : TF_ABORTED, failure.reason);
+}
+
 inline TensorOwner input(TF_OpKernelContext* context, int index) {
   TF_Tensor* tensor = nullptr;
   const StatusOwner status = new_status();

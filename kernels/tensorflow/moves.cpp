@@ -240,7 +240,7 @@ void finish(Move& kernel, const Failure& failure) {
   if (failure.empty())
     add_summands(kernel);
   else
-    fail(kernel.context, TF_ABORTED, failure);
+    fail(kernel.context, failure);
   const Callback done = std::move(kernel.done);
   clear(kernel);
   done();

@@ -73,7 +73,7 @@ Done then(TF_OpKernelContext* context, const Callback& done, Next next) {
   return [context, done, next](const Failure& failure) {
     try {
       if (!failure.empty())
-        fail(context, TF_ABORTED, failure);
+        fail(context, failure);
       else
         next();
     } catch (const std::exception& error) {

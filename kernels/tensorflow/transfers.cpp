@@ -138,7 +138,7 @@ void make_room(Transfer& kernel, TF_OpKernelContext* context, const Callback& do
 void give(TF_OpKernelContext* context, Arrival& arrival) {
   const StatusOwner status = new_status();
   if (!arrival.failure.empty())
-    TF_SetStatus(status.get(), TF_ABORTED, arrival.failure.c_str());
+    fail(context, arrival.failure);
   else
     TF_SetOutput(context, 0, arrival.tensor.get(), status.get());
   if (TF_GetCode(status.get()) != TF_OK) TF_OpKernelContext_Failure(context, status.get());

@@ -17,10 +17,10 @@ constexpr double link_mbit_per_s = 100'000;
 }  // namespace
 
 Done Pending::done() {
-  return [promise = promise_](const Failure& failure) { promise->set_value(failure); };
+  return [promise = promise_](const Failure& failure) { promise->set_value(failure.reason); };
 }
 
-Failure Pending::wait() {
+std::string Pending::wait() {
   if (outcome_.wait_for(patience) != std::future_status::ready)
     throw CheckFailed("a collective did not end");
   return outcome_.get();
@@ -100,13 +100,13 @@ void start(Engine& engine, std::uint32_t channel, Pending& pending, const Fill& 
   engine.start(bucket, pending.done());
 }
 
-Failure call(Engine& engine, std::uint32_t channel, const Fill& fill, Way way) {
+std::string call(Engine& engine, std::uint32_t channel, const Fill& fill, Way way) {
   Bucket& bucket = engine.take(channel);
   fill(bucket.request);
   if (way == Way::waited) {
     engine.begin(bucket);
     if (!engine.help(bucket, patience)) throw CheckFailed("a collective did not end");
-    return engine.finish(bucket);
+    return engine.finish(bucket).reason;
   }
   Pending pending;
   if (way == Way::helped)
@@ -123,7 +123,7 @@ Fill barrier_of(const std::string& label) {
   };
 }
 
-Failure barrier_and_wait(Engine& engine, const std::string& label) {
+std::string barrier_and_wait(Engine& engine, const std::string& label) {
   return call(engine, 0, barrier_of(label));
 }
 

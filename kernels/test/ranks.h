@@ -19,12 +19,13 @@ constexpr auto patience = std::chrono::seconds(120);
 class Pending {
  public:
   Done done();
-  Failure wait();
+  std::string wait();
   bool ended() { return outcome_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
 
  private:
-  std::shared_ptr<std::promise<Failure>> promise_ = std::make_shared<std::promise<Failure>>();
-  std::future<Failure> outcome_ = promise_->get_future();
+  std::shared_ptr<std::promise<std::string>> promise_ =
+      std::make_shared<std::promise<std::string>>();
+  std::future<std::string> outcome_ = promise_->get_future();
 };
 
 // What joins the ranks: messages only; one node that shares memory; nodes of two ranks each;
@@ -65,7 +66,7 @@ using Fill = std::function<void(Request&)>;
 void start(Engine& engine, std::uint32_t channel, Pending& pending, const Fill& fill);
 
 // The same, and waits.
-Failure call(Engine& engine, std::uint32_t channel, const Fill& fill, Way way = Way::started);
+std::string call(Engine& engine, std::uint32_t channel, const Fill& fill, Way way = Way::started);
 
 // Values of a request: what it reads, and where it writes.
 template <class T>
@@ -94,12 +95,13 @@ auto allreduce_of(std::vector<T>& values, Type type, Reduction reduction,
 }
 
 template <class T>
-Failure allreduce_in_place(Engine& engine, Type type, Reduction reduction, std::vector<T>& values,
-                           std::uint32_t channel = 0, Way way = Way::started) {
+std::string allreduce_in_place(Engine& engine, Type type, Reduction reduction,
+                               std::vector<T>& values, std::uint32_t channel = 0,
+                               Way way = Way::started) {
   return call(engine, channel, allreduce_of(values, type, reduction), way);
 }
 
 Fill barrier_of(const std::string& label);
-Failure barrier_and_wait(Engine& engine, const std::string& label = "barrier");
+std::string barrier_and_wait(Engine& engine, const std::string& label = "barrier");
 
 }  // namespace tnt::test

@@ -77,7 +77,7 @@ TEST(ranks_that_mean_other_flows_are_told) {
         give(request, input);
         take(request, output);
       };
-      const Failure failure = call(engine, 0, fill);
+      const std::string failure = call(engine, 0, fill);
       CHECK_CONTAINS(failure, "is in another operation: here halo of conv (alltoallv of ");
       CHECK_CONTAINS(failure, "All ranks must make the same calls in the same order");
     });

@@ -134,7 +134,7 @@ def wait_in_vain():
 @pytest.mark.parametrize("world", [None, {"transport": "mpi"}], ids=str)
 def test_a_wait_ends_with_an_error_that_names_the_rank_and_the_operation(ranks, world):
     (kind, text), (peer_kind, peer_text) = ranks.run(2, wait_in_vain, world=world)
-    assert kind == "CommunicationError" and "for rank 1 in barrier" in text
+    assert kind == "TimedOutError" and "for rank 1 in barrier" in text
     assert peer_kind == "PeerError" and "for rank 1 in barrier" in peer_text
 
 

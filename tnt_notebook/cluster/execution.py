@@ -30,7 +30,9 @@ TICK_S = 0.05
 INTERRUPT_AFTER_S = 5.0  # a rank raised, and another does not end although it was freed
 FREED_AFTER_S = 1.0  # a person wants an end: who waited has answered by then, the others have not
 TOLD_AFTER_S = 0.5  # a rank died: MPI has told the others by then, if it knows
-GIVE_UP_AFTER_S = 20.0  # on a busy machine, a rank needs some of that to get to its next line
+#: Before variables are lost. A rank may wait for a file system, and IPython takes long to tell what
+#: goes wrong within TensorFlow, where many share a core.
+GIVE_UP_AFTER_S = 60.0
 OUTPUT_WAIT_S = 2.0  # an answer may overtake the last output
 
 
@@ -142,7 +144,7 @@ class Execution:
         Raises:
             RanksDied: a rank of the cluster left meanwhile.
             RanksStuck: a rank raised, or `abort` was called, and others could not be freed within
-                twenty seconds.
+                a minute.
             Abandoned: Ctrl-C twice.
             ClusterError: ``timeout`` seconds have passed.
         """

@@ -18,14 +18,14 @@ from tnt_notebook.errors import (
     RankError,
     StalledError,
     StuckError,
+    TimedOutError,
 )
 from tnt_notebook.words import number
 
 _TRACEBACKS = 3  # shown in full; of more different errors the first line
 _LINES = 12  # of a rank's calls
+_INTERRUPTED = KeyboardInterrupt.__name__
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):")
-#: Of a time-out, see ``kernels/engine/execution.cpp``.
-_WAITED = re.compile(r"\bwaited \d+ s for ")
 #: Neither code of a cell nor of a file of the user's.
 _LIBRARY = re.compile(r'File "[^"]*(/site-packages/|/lib/python\d|/tnt_notebook/|<frozen )')
 
@@ -89,7 +89,7 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
         if not failures[rank].freed:
             alike.setdefault((failures[rank].ename, failures[rank].told), []).append(rank)
     # Who was interrupted, since it did not end, has not failed first.
-    alike = dict(sorted(alike.items(), key=lambda one: one[0][0] == "KeyboardInterrupt"))
+    alike = dict(sorted(alike.items(), key=lambda one: one[0][0] == _INTERRUPTED))
     freed = [rank for rank in sorted(failures) if failures[rank].freed]
     if not alike:  # all were freed, by a rank outside this cell
         alike = {(failures[freed[0]].ename, failures[freed[0]].told): freed}
@@ -116,17 +116,10 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
     message = f"{who}: {text}{besides}"
     whole = "\n\n".join(filter(None, [f"{who}: {failure.told}{besides}", failure.line]))
     # Interrupts alone are of a person, or of an error of another rank.
-    waited = any(_WAITED.search(failure.evalue) for failure in failures.values())
-    stalled = waited and all(map(_stalled, failures.values()))
     kinds = frozenset(failure.ename for failure in failures.values())
+    timed_out = TimedOutError.__name__
+    stalled = timed_out in kinds and kinds <= {timed_out, PeerError.__name__, _INTERRUPTED}
     return (StalledError if stalled else RankError)(message, rendered, whole, kinds)
-
-
-def _stalled(failure: Failure) -> bool:
-    """Whether a rank has waited too long for another one, or was freed or interrupted after it."""
-    told = failure.ename in ("CommunicationError", "AbortedError")  # the latter from an op
-    timed_out = told and _WAITED.search(failure.evalue)
-    return bool(timed_out) or failure.freed or failure.ename == "KeyboardInterrupt"
 
 
 def death_error(

@@ -249,4 +249,4 @@ class _Watch:
 
 def interrupted(error: TntError) -> bool:
     """Whether ranks raised because a person has pressed interrupt."""
-    return isinstance(error, RankError) and "KeyboardInterrupt" in str(error)
+    return isinstance(error, RankError) and error.interrupted

@@ -127,6 +127,11 @@ class Communicator:
         """Why communication has ended, or ``None``."""
         return self._connection.failure
 
+    @property
+    def failed_here(self) -> bool:
+        """Whether that is an error that this rank has raised, and told the others."""
+        return self._connection.failed_here
+
     def abort(self, reason: str) -> None:
         """Ends all waiting on all ranks of the world: their collectives raise PeerError with
         ``reason``."""

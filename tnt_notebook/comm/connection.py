@@ -15,7 +15,7 @@ import numpy as np
 
 from tnt_notebook.choices import TRANSPORTS, is_rate
 from tnt_notebook.comm import _kernels, channels, links, mpi
-from tnt_notebook.errors import CommunicationError, PeerError
+from tnt_notebook.errors import CommunicationError, PeerError, TimedOutError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -161,6 +161,14 @@ class Connection:
         """Why communication has ended, or ``None``."""
         return self.engine.failure or None
 
+    @property
+    def failed_here(self) -> bool:
+        """Whether communication has ended by an error that this rank has raised."""
+        return not self.engine.stalled and self._names_this_rank()
+
+    def _names_this_rank(self) -> bool:
+        return self.engine.failure.startswith(f"rank {self.rank}:")
+
     def abort(self, reason: str) -> None:
         """Ends all waiting on all ranks: their collectives raise PeerError with ``reason``."""
         whole_letters = reason.encode(errors="replace")[: _kernels.max_notice_bytes]
@@ -169,8 +177,9 @@ class Connection:
     def error(self, label: str) -> Exception:
         """The exception that says why ``label`` did not complete on this rank."""
         reason = self.failure or "communication is closed"
-        if reason.startswith(f"rank {self.rank}:"):
-            return CommunicationError(f"{reason} ({label})")
+        if self._names_this_rank():
+            kind = TimedOutError if self.engine.stalled else CommunicationError
+            return kind(f"{reason} ({label})")
         return PeerError(f"rank {self.rank} was freed from waiting in {label}, because {reason}")
 
 

@@ -35,9 +35,8 @@ def run(cluster: Cluster, question: dict[str, Any]) -> Bench:
     try:
         answers = cluster.call(Call.MEASURE, question, on_data=view.take, report=view.status.update)
     except RankError as error:
-        interrupted = "KeyboardInterrupt" in str(error)
-        view.end(view.bench, "interrupted" if interrupted else "failed")
-        if interrupted:
+        view.end(view.bench, "interrupted" if error.interrupted else "failed")
+        if error.interrupted:
             raise Interrupted(view.bench) from None
         raise
     answer = answers[min(answers)]

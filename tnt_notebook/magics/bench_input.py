@@ -74,7 +74,7 @@ def run(cluster: Cluster, question: dict[str, Any], need: float | None, need_of:
             Call.MEASURE_LOADERS, question, on_data=view.take, report=view.status.update
         )
     except RankError as error:
-        if "KeyboardInterrupt" in str(error):
+        if error.interrupted:
             view.end("interrupted", view.so_far)
             raise Interrupted(view.so_far) from None
         view.end("failed", view.so_far)

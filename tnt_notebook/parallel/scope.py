@@ -231,7 +231,7 @@ def _errors_told(over: World, method: str) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        if over.failure and not over.failure.startswith(f"rank {over.rank}:"):
+        if over.failure and not over.failed_here:
             told = over.error(method)
             _free_peers(over, told)
             raise told from None
