@@ -12,12 +12,14 @@ from typing import Any
 from tests.campaign.faults import Fault
 from tests.campaign.person import Person, person
 from tests.campaign.trainings import TIMEOUT_S, Training
+from tnt_notebook.cluster.execution import GIVE_UP_AFTER_S
 from tnt_notebook.cluster.output import ranks_label
 
 #: Seconds within which the notebook has to say what happened, beside those that the fit takes when
 #: nothing happens. Ranks that are stuck are waited for (``--timeout``), and interrupted twice in
 #: vain; ranks that are started again load TensorFlow.
-WITHIN_S = {"stuck": TIMEOUT_S + 30.0, "restart": TIMEOUT_S + 60.0}
+_STUCK_S = TIMEOUT_S + GIVE_UP_AFTER_S + 10.0
+WITHIN_S = {"stuck": _STUCK_S, "restart": _STUCK_S + 30.0}
 ELSE_WITHIN_S = 15.0
 #: What of these is allowed on a machine whose load is larger than this, more: that of four clusters
 #: on two cores.
