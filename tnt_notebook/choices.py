@@ -79,10 +79,6 @@ EXCHANGES: dict[str, tuple[str, dict[str, str]]] = {
 }  # fmt: skip
 
 
-#: Whose samples statistics of batch norm are of.
-BATCH_NORM = ("rank", "whole")
-
-
 def split_exchange(text: str) -> tuple[str, dict[str, str | None]]:
     """``late:steps=1`` as its name and its options; None where an option has no value."""
     name, _, said = text.partition(":")

@@ -13,7 +13,6 @@ from tests.campaign.faults import Fault
 from tests.campaign.person import Person, person
 from tests.campaign.trainings import TIMEOUT_S, Training
 from tnt_notebook.cluster.execution import GIVE_UP_AFTER_S
-from tnt_notebook.cluster.output import ranks_label
 
 #: Seconds within which the notebook has to say what happened, beside those that the fit takes when
 #: nothing happens. Ranks that are stuck are waited for (``--timeout``), and interrupted twice in
@@ -206,8 +205,13 @@ def _judge(row: Row, verdict: Verdict) -> None:
 
 def _mend(person: Person, row: Row, verdict: Verdict) -> None:
     """What the notebook says to do when ranks are missing: one restart, and all answer."""
-    answers = "%%tnt\nfrom tnt_notebook import comm\nprint('world of', comm.world().size)"
-    whole = f"{ranks_label(range(row.training.ranks))}: world of {row.training.ranks}\n"
+    ranks = row.training.ranks
+    # Said by one of them: what several say is in one line only where they say it at a time.
+    answers = (
+        "%%tnt\nfrom tnt_notebook import comm\nnumbers = comm.world().gather_numbers(comm.rank())\n"
+        f"if comm.rank() == {ranks - 1}: print('answered:', *numbers)"
+    )
+    whole = f"rank {ranks - 1}: answered: {' '.join(map(str, range(ranks)))}\n"
     said = person.type(answers)
     if said == whole:
         return

@@ -58,7 +58,7 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_pull x", "NoClusterError"),
         ("%%tnt_fit --exchange 3x\n1", "'3x': it is one of allreduce, sharded, late, qsgd"),
         ("%%tnt_fit --exchange late:step=1\n1", "late has no option 'step=1', it takes steps=..."),
-        ("%%tnt_fit --exchange late --bucket-mb 1\n1", "write --exchange late:bucket_mb=..."),
+        ("%%tnt_fit --exchange late --bucket-mb 1\n1", "Give one of exchange, bucket_mb"),
         ("%%tnt_fit --name 3x\n1", "UsageError: --name 3x: a variable cannot have this name"),
         ("%%tnt_fit --name for\n1", "UsageError: --name for: a variable cannot have this name"),
         ("%%tnt_fit --name ''\n1", "UsageError: --name : a variable cannot have this name"),

@@ -19,7 +19,7 @@ from tnt_notebook.comm import ops
 from tnt_notebook.comm.channels import TRAINING
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.exchange.buckets import BucketSizes, plan
-from tnt_notebook.parallel.exchange.named import exchange_of
+from tnt_notebook.plan.fit_options import FitOptions
 from tnt_notebook.telemetry.events import EVENT_KINDS
 
 
@@ -122,4 +122,4 @@ def test_what_a_model_was_given_holds_in_a_cell_too(ranks):
     for calls, said in ranks.run(2, exchanged_in_a_cell):
         assert calls and "is no pipeline, but the cell asks for one" in said
     with pytest.raises(ValueError, match="one of exchange, bucket_mb"):
-        exchange_of("allreduce", 1)
+        FitOptions(exchange="allreduce", bucket_mb=1)

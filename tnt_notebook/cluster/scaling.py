@@ -26,7 +26,7 @@ from tnt_notebook.errors import (
     StudyError,
     TntError,
 )
-from tnt_notebook.plan.options import mesh_of
+from tnt_notebook.plan.fit_options import FitOptions
 from tnt_notebook.protocol import Call, Published
 from tnt_notebook.telemetry import Frame, State, archive
 from tnt_notebook.telemetry.kept_ribbon import Known
@@ -49,7 +49,7 @@ def check(cluster: Ranks, question: Question) -> None:
         )
     for ranks in question.ranks:
         try:
-            mesh_of(question.options, ranks)
+            FitOptions.of(question.options).mesh_of(ranks)
         except (MeshError, ScheduleError) as error:
             raise StudyError(f"--ranks {ranks}: {error}") from None
 

@@ -11,8 +11,8 @@ from tnt_notebook.dashboard.saved import PLOTLY, Bundle
 from tnt_notebook.dashboard.scaling_figure import figure_of
 from tnt_notebook.dashboard.scaling_report import Report, write
 from tnt_notebook.dashboard.wording import plural, rate
+from tnt_notebook.plan.fit_options import FitOptions
 from tnt_notebook.plan.mesh import DATA
-from tnt_notebook.plan.options import mesh_of
 from tnt_notebook.plan.scaling import Network, expected_step_s, ranks_of_a_core
 from tnt_notebook.telemetry.scaling import Measured, Mode, Run, as_json, of_turn, rows_of
 
@@ -199,7 +199,7 @@ def _expected(found: Measured, row: dict[str, Any]) -> dict[str, float | None]:
     else:
         samples = batches * least / ranks  # of a rank
         then, now = found.steps.get((least, mode)), found.steps.get((ranks, mode))
-        mesh = mesh_of(found.question.options, ranks)
+        mesh = FitOptions.of(found.question.options).mesh_of(ranks)
         stages = 1 if mesh is None else mesh.size // mesh.along(DATA)  # ranks that share a replica
         network = found.networks.get(ranks) if ranks > stages else None
         step = expected_step_s(

@@ -54,9 +54,9 @@ def run_fit_cell(
 
     Args:
         cell: ordinary Keras code.
-        options: keyword arguments of ``tnt_notebook.distributed``; those of a pipeline and of
-            checkpoints as dicts, a mesh as text, layouts as
-            :func:`tnt_notebook.plan.hints.parsed_hints` gives them; and ``fit_as``, of a study,
+        options: keyword arguments of ``tnt_notebook.distributed``, those of checkpoints as a dict,
+            the others as :meth:`tnt_notebook.plan.fit_options.FitOptions.of` takes them; and
+            ``fit_as``, of a study,
             what :class:`tnt_notebook.parallel.fit_as.FitAs` takes.
         kept: where and as what rank 0 keeps the frames on disk: keyword arguments of
             :func:`tnt_notebook.telemetry.run_writer.begin`, with the folder as text.
@@ -115,26 +115,18 @@ def _run(
     from tnt_notebook.parallel.exchange.named import exchange_of
     from tnt_notebook.parallel.fit_as import FitAs
     from tnt_notebook.parallel.scope import distributed
-    from tnt_notebook.plan import Mesh, Pipeline
-    from tnt_notebook.plan.hints import layouts_of
+    from tnt_notebook.plan.fit_options import FitOptions
 
     activities.begin("build")
     shell = get_ipython()
     options = dict(options)
     result, stopped = None, False
     try:
-        if "pipeline" in options:
-            options = {**options, "pipeline": Pipeline(**options["pipeline"])}
-        if "mesh" in options:
-            options = {**options, "mesh": Mesh.parsed(options["mesh"])}
-        if "layouts" in options:
-            options = {**options, "layouts": layouts_of(options["layouts"])}
-        if "exchange" in options:
-            found = exchange_of(options["exchange"], own=shell.user_ns.get)
-            options = {**options, "exchange": found}
+        options |= vars(FitOptions.of(options))
+        if options["exchange"] is not None:
+            options["exchange"] = exchange_of(options["exchange"], own=shell.user_ns.get)
         if "checkpoint" in options:
-            said = Checkpoint(**{"run": cell, **options["checkpoint"]})
-            options = {**options, "checkpoint": said}
+            options["checkpoint"] = Checkpoint(**{"run": cell, **options["checkpoint"]})
         as_study = FitAs(**options.pop("fit_as", {}))
         with _kept(kept) as report, distributed(report=report, **options) as session:
             session.fit_as = as_study

@@ -10,75 +10,69 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
-from tnt_notebook.choices import BATCH_NORM, EXCHANGES, split_exchange
+from tnt_notebook.choices import EXCHANGES, split_exchange
 from tnt_notebook.errors import MeshError, ScheduleError
-from tnt_notebook.magics.mesh_options import given_layouts, mesh_arguments
-from tnt_notebook.magics.pipeline import given_pipeline, pipeline_arguments
+from tnt_notebook.magics.mesh_options import given_layouts
+from tnt_notebook.magics.option_tables import arguments_of, given
+from tnt_notebook.plan.fit_options import TYPED, FitOptions
 from tnt_notebook.plan.mesh import STAGE, Mesh
-from tnt_notebook.plan.options import OPTIONS, mesh_of
+from tnt_notebook.plan.options import OPTIONS
 
 Magic = Callable[..., Any]
 
 _RESUME = {"auto": None, "yes": True, "no": False}
-_EXCHANGE = (
-    "what ranks do with their gradients (default: allreduce): one of the exchanges that "
-    "%%%%tnt_fit? lists, as in late:warmup=100, or a variable on the ranks that holds one"
-)
 
 
 def distribution_arguments(magic: Magic) -> Magic:
     """Declares how a fit is distributed as arguments of a magic."""
-    declared: list[Callable[[Magic], Magic]] = [
-        argument("--bucket-mb", type=float, metavar="X",
-                 help="MiB of gradients exchanged at a time"),
-        argument("--exchange", metavar="NAME[:OPTION=VALUE,...]", help=_EXCHANGE),
-        argument("--batch-norm", choices=BATCH_NORM,
-                 help="samples for batch-norm statistics: those of the rank (default), or of the "
-                 "whole batch"),
-        pipeline_arguments(),
-        mesh_arguments,
-    ]  # fmt: skip
-    for one in reversed(declared):
-        magic = one(magic)
-    return magic
+    return arguments_of({**TYPED, **OPTIONS})(magic)
 
 
 def distribution_options(arguments: Namespace) -> dict[str, Any]:
-    """What was typed of them, as :func:`tnt_notebook.engine.fit.run_fit_cell` takes it.
+    """What was typed of them, as :meth:`tnt_notebook.plan.fit_options.FitOptions.of` takes it.
 
     Raises:
         UsageError: it cannot be.
     """
-    options = {
-        name: value
-        for name in ("bucket_mb", "exchange", "batch_norm")
-        if (value := getattr(arguments, name)) is not None
-    }
+    options, pipeline = given(TYPED, arguments), given(OPTIONS, arguments)
     if arguments.exchange is not None:
-        check_exchange(arguments.exchange, arguments.bucket_mb)
-    mesh, beside = _mesh(arguments)
-    options |= beside
-    if (pipeline := given_pipeline(arguments)) is not None:
+        check_exchange(arguments.exchange)
+    if layouts := given_layouts(arguments):
+        options["layouts"] = layouts
+    try:
+        if arguments.mesh is not None:
+            mesh = Mesh.parsed(arguments.mesh)
+            options["mesh"] = str(mesh)
+            if STAGE in mesh.names:  # it is that of a pipeline, also without --pipeline
+                pipeline.setdefault("stages", mesh.along(STAGE))
+            elif "stages" not in pipeline and "memory_limit" in pipeline:
+                options["memory_limit"] = pipeline.pop("memory_limit")
+    except MeshError as error:
+        raise UsageError(f"--mesh: {error}") from None
+    if pipeline and "stages" not in pipeline:
+        flags = ", ".join(OPTIONS[name][0] for name in pipeline)
+        raise UsageError(f"{flags}: only with --pipeline, which says on how many ranks")
+    if pipeline:
         options["pipeline"] = pipeline
-    if mesh is not None:
-        options["mesh"] = str(mesh)
+    try:
+        FitOptions.of(options)
+    except (MeshError, ScheduleError, ValueError) as error:
+        raise UsageError(str(error)) from None
     return options
 
 
 def typed_so(options: Mapping[str, Any]) -> list[str]:
     """What to type for such options."""
-    words = [
-        f"--{name.replace('_', '-')} {options[name]}"
-        for name in ("bucket_mb", "exchange", "batch_norm", "mesh")
-        if isinstance(options.get(name), (str, float))
-    ]
-    for layers, ways in options.get("layouts", {}).items():
-        words.append(f"--layout {layers}:{','.join(f'{way}={axis}' for way, axis in ways.items())}")
-    limit = {k: options[k] for k in ("memory_limit",) if k in options}
-    for name, value in {**options.get("pipeline", {}), **limit}.items():
-        flag = OPTIONS[name][0]
-        said = ",".join(value) if isinstance(value, (list, tuple)) else value
-        words.append(flag if value is True else f"{flag} {said}")
+    said = {**options, **options.get("pipeline", {})}
+    words = []
+    for name, (flag, _) in {**TYPED, **OPTIONS}.items():
+        if name == "layouts":
+            for layers, ways in said.get(name, {}).items():
+                axes = ",".join(f"{way}={axis}" for way, axis in ways.items())
+                words.append(f"{flag} {layers}:{axes}")
+        elif (value := said.get(name)) is not None:
+            typed = ",".join(value) if isinstance(value, (list, tuple)) else value
+            words.append(flag if value is True else f"{flag} {typed}")
     return words
 
 
@@ -125,39 +119,18 @@ def fit_options(arguments: Namespace) -> dict[str, Any]:
     return options
 
 
-def _mesh(arguments: Namespace) -> tuple[Mesh | None, dict[str, Any]]:
-    """What --mesh says, and what is said beside it to the ranks; a mesh with stages is that of a
-    pipeline, also without --pipeline."""
-    layouts = given_layouts(arguments)
-    if arguments.mesh is None:
-        return None, {}
-    try:
-        mesh = Mesh.parsed(arguments.mesh)
-    except MeshError as error:
-        raise UsageError(f"--mesh: {error}") from None
-    said: dict[str, Any] = {"layouts": layouts} if layouts else {}
-    if STAGE in mesh.names and arguments.stages is None:
-        arguments.stages = mesh.along(STAGE)
-    if arguments.stages is None and arguments.memory_limit is not None:
-        # That of a pipeline is what its cut keeps to.
-        said["memory_limit"], arguments.memory_limit = arguments.memory_limit, None
-    return mesh, said
-
-
 def check_ranks(options: Mapping[str, Any], ranks: int) -> None:
     """Refuses stages and meshes that so many ranks do not fill."""
     try:
-        mesh_of(options, ranks)
+        FitOptions.of(options).mesh_of(ranks)
     except (MeshError, ScheduleError) as error:
         flag = "--pipeline" if options.get("mesh") is None else "--mesh"
         raise UsageError(f"{flag}: {error}") from None
 
 
-def check_exchange(text: str, bucket_mb: float | None = None) -> None:
+def check_exchange(text: str) -> None:
     """Refuses what ``--exchange`` cannot say."""
     name, said = split_exchange(text)
-    if bucket_mb is not None:
-        raise UsageError(f"--bucket-mb with --exchange: write --exchange {name}:bucket_mb=...")
     if name not in EXCHANGES:
         if not name.isidentifier():
             raise UsageError(f"--exchange {text!r}: it is one of {', '.join(EXCHANGES)}, or a "

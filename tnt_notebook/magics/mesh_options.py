@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic_arguments import argument
 
 from tnt_notebook.errors import MeshError
 from tnt_notebook.plan.hints import WAYS, parsed_hints
 from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
 from tnt_notebook.plan.options import Pipeline
 
-Magic = Callable[..., Any]
-
 #: Axes whose names mean something; any other name will do, as model.
 AXES = ("data", "stage", "depth", "height", "width", "model")
-
-
-def mesh_arguments(magic: Magic) -> Magic:
-    """Declares them as arguments of a magic."""
-    magic = argument(
-        "--layout",
-        action="append",
-        metavar="LAYERS:WAY=AXIS,...",
-        help="how to divide the layers whose names match a regular expression, as in "
-        f"'conv.*:filters=model'; ways are {', '.join(WAYS)}; repeat it for more",
-    )(magic)
-    return argument(
-        "--mesh",
-        metavar="AXIS=N,...",
-        help="ranks along named axes: data divides batches, stage cuts the model into stages, "
-        "depth, height and width divide samples in space, any other axis the work of layers, in "
-        "the cheapest way found; data may be left out",
-    )(magic)
 
 
 def planned_mesh(text: str, asked: int | None, there: int, stages: int | None = None) -> Mesh:
@@ -64,7 +42,7 @@ def given_layouts(arguments: Any) -> dict[str, dict[str, str]]:
     Raises:
         UsageError: it says nothing that can be meant, or there is no ``--mesh``.
     """
-    texts = arguments.layout or []
+    texts = arguments.layouts or []
     if texts and arguments.mesh is None:
         raise UsageError("--layout: only with --mesh, which says along which axes")
     try:

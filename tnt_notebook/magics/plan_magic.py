@@ -7,10 +7,11 @@ from argparse import Namespace
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from tnt_notebook.magics.mesh_options import given_layouts, mesh_arguments, planned_mesh
-from tnt_notebook.magics.pipeline import given, pipeline_arguments
+from tnt_notebook.magics.mesh_options import given_layouts, planned_mesh
+from tnt_notebook.magics.option_tables import arguments_of, given
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.plan.families import FAMILIES
+from tnt_notebook.plan.fit_options import TYPED
 from tnt_notebook.plan.mesh import STAGE, Mesh
 from tnt_notebook.plan.options import OPTIONS
 
@@ -21,7 +22,8 @@ _SCHEDULE = "1f1b"
 @argument(
     "model", nargs="?", default="model", help="name of the model on the ranks (default: model)"
 )
-@pipeline_arguments(
+@arguments_of(
+    OPTIONS,
     stages={"help": "ranks in a pipeline (default: all)"},
     schedule={
         "choices": [*FAMILIES, "all"],
@@ -30,7 +32,7 @@ _SCHEDULE = "1f1b"
     },
     placement=None,
 )
-@mesh_arguments
+@arguments_of({name: TYPED[name] for name in ("mesh", "layouts")})
 @argument("--ranks", type=int, metavar="N", help="plan a mesh for this many ranks")
 @argument("--batch-size", type=int, default=32, metavar="N", help="samples per batch (default: 32)")
 @argument(
@@ -104,7 +106,7 @@ def _plan_stages(
     compares = arguments.schedule == "all"
     if compares and arguments.stages_per_rank is not None:
         raise UsageError("--stages-per-rank goes with one schedule, and not with all")
-    options = given(arguments)
+    options = given(OPTIONS, arguments)
     options.setdefault("stages", mesh.along(STAGE) if mesh else session.cluster.ranks)
     del options["schedule"]
     schedules = tuple(FAMILIES) if compares else (arguments.schedule,)
@@ -120,7 +122,7 @@ def _plan_mesh(session: Session, arguments: Namespace, layouts: dict[str, dict[s
 
     if arguments.ranks is not None and arguments.ranks < 1:
         raise UsageError(f"--ranks must be at least 1, not {arguments.ranks}")
-    cluster, options = session.cluster, given(arguments)
+    cluster, options = session.cluster, given(OPTIONS, arguments)
     stages = options.get("stages")
     mesh = planned_mesh(arguments.mesh, arguments.ranks, cluster.ranks, stages)
     if STAGE in mesh.names:

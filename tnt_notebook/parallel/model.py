@@ -12,11 +12,9 @@ from tnt_notebook.keras.graph import within_call
 from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
-from tnt_notebook.parallel.exchange.named import Given, exchange_of
 from tnt_notebook.parallel.scope import METHODS, call, current_session, whole_world
 from tnt_notebook.parallel.session import Session
-from tnt_notebook.plan.mesh import Layouts, Mesh
-from tnt_notebook.plan.options import Pipeline
+from tnt_notebook.plan.fit_options import FitOptions, takes_fit_options
 
 _NO_LAYER = (
     "A tnt.Model trains a Keras model on all ranks; it is no layer, and cannot be cloned or be a "
@@ -24,6 +22,7 @@ _NO_LAYER = (
 )
 
 
+@takes_fit_options
 class Model:
     """Wraps a Keras model; ``fit``, ``evaluate``, ``predict`` and ``*_on_batch`` use all ranks.
 
@@ -33,19 +32,8 @@ class Model:
 
     Args:
         model: any Keras model, compiled or not.
-        exchange: what ranks do with their gradients: a name with options, as ``"late:steps=1"``,
-            an :class:`~tnt_notebook.parallel.exchange.Exchange`, or a function. Default: allreduce.
-        bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
-        pipeline: cuts the model into stages, each on a rank of its own; see ``tnt.Pipeline``.
-        mesh: divides the work inside of layers along its axes; see ``tnt.Mesh``.
-        layouts: by a regular expression for names of layers, how these are to be divided: see
-            ``tnt.Split``. Default: the cheapest layouts found.
         checkpoint: keeps the state of training, and goes on from it; see ``tnt.Checkpoint``.
-        memory_limit: what a rank of a mesh may need for the model, in bytes or as ``"4GB"``;
-            layouts are found that keep to it. Default: no limit.
-        batch_norm: whose samples the statistics of ``BatchNormalization`` are of in training:
-            those of the ``"rank"``, or of the ``"whole"`` batch, as on one process, which costs two
-            messages a layer. Layers with ``synchronized=True`` have the latter in any case.
+        options: of :class:`FitOptions`.
 
     Raises:
         CheckpointError: the folder of checkpoints cannot be used, or holds another run.
@@ -65,14 +53,9 @@ class Model:
     def __init__(
         self,
         model: keras.Model,
-        exchange: Given | None = None,
-        bucket_mb: float | None = None,
-        pipeline: Pipeline | None = None,
-        mesh: Mesh | None = None,
-        layouts: Layouts | None = None,
+        *,
         checkpoint: Checkpoint | None = None,
-        memory_limit: int | str | None = None,
-        batch_norm: str = "rank",
+        **options: Any,
     ) -> None:
         if isinstance(model, Model):
             model = model.keras_model
@@ -81,15 +64,11 @@ class Model:
                 f"tnt.Model wraps a keras.Model, not a {type(model).__name__}. Is it a tf_keras "
                 "model? Keras 2 is not supported."
             )
-        session = Session(
-            whole_world(), exchange_of(exchange, bucket_mb), pipeline, mesh, layouts or {},
-            memory_limit=memory_limit, batch_norm=batch_norm,
-        )  # fmt: skip
+        session = Session(whole_world(), FitOptions(**options))
         seeds.synchronise(session.over)
         if checkpoint is not None:
             session.checkpoints = RunCheckpoints(session.over, checkpoint)
-        asked = (exchange, bucket_mb, pipeline, mesh, layouts, checkpoint, memory_limit)
-        has_options = any(option is not None for option in asked) or batch_norm != "rank"
+        has_options = checkpoint is not None or session.options != FitOptions()
         vars(self).update(keras_model=model, _session=session, _has_options=has_options)
         weakref.finalize(self, session.close)
 

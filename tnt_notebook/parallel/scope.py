@@ -24,11 +24,9 @@ from tnt_notebook.parallel.by_distribution import division_by
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.data.readers import damage
-from tnt_notebook.parallel.exchange.named import Given, exchange_of
 from tnt_notebook.parallel.progress import Report
 from tnt_notebook.parallel.session import Session
-from tnt_notebook.plan.mesh import Layouts, Mesh
-from tnt_notebook.plan.options import Pipeline
+from tnt_notebook.plan.fit_options import FitOptions, takes_fit_options
 
 #: The methods of keras.Model that run distributed inside a session, and who runs them.
 METHODS = {
@@ -50,36 +48,24 @@ ops.library()  # a TensorFlow that does not fit is found out before any training
 by_keras.install(comm.rank, lambda: comm.world().size)
 
 
+@takes_fit_options
 @contextlib.contextmanager
 def distributed(
     report: Report | None = None,
-    exchange: Given | None = None,
-    bucket_mb: float | None = None,
-    pipeline: Pipeline | None = None,
-    mesh: Mesh | None = None,
-    layouts: Layouts | None = None,
-    memory_limit: int | str | None = None,
-    batch_norm: str = "rank",
+    *,
     timeout: float | None = None,
     quiet: bool = True,
     checkpoint: Checkpoint | None = None,
+    **options: Any,
 ) -> Iterator[Session]:
     """Ordinary Keras code in this block trains over all ranks. Every rank must enter it.
 
     Args:
         report: called on rank 0 with a frame a few times a second.
-        exchange: what ranks do with their gradients, see ``tnt.Model``; default: allreduce.
-        bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
-        pipeline: cuts models into stages; default: every rank has the whole model.
-        mesh: divides the work inside of layers along its axes, see ``tnt.Mesh``.
-        layouts: of layers that are to be divided so, by pattern of their names; default: as costs
-            least.
-        memory_limit: what a rank of a mesh may need for the model, in bytes or as ``"4GB"``;
-            layouts are found that keep to it. Default: no limit.
-        batch_norm: whose samples statistics of batch norm are of, see ``tnt.Model``.
         timeout: seconds that ranks wait for one message.
         quiet: whether ``verbose="auto"`` prints nothing (there is a live view).
         checkpoint: keeps the state of training, and goes on from it; see ``tnt.Checkpoint``.
+        options: of :class:`FitOptions`.
 
     Raises:
         CheckpointError: the folder of checkpoints cannot be used, or holds another run.
@@ -92,10 +78,7 @@ def distributed(
     usual_timeout = over.timeout_s
     if timeout is not None:
         over.set_timeout(timeout)
-    session = Session(
-        over, exchange_of(exchange, bucket_mb), pipeline, mesh, layouts or {}, report, quiet,
-        memory_limit=memory_limit, batch_norm=batch_norm,
-    )  # fmt: skip
+    session = Session(over, FitOptions(**options), report, quiet)
     outer, _current = _current, session
     try:
         agreement.agree(over, {"call": "begin"})

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 
 import keras
 
-from tnt_notebook.choices import BATCH_NORM
 from tnt_notebook.comm import World, stop
 from tnt_notebook.errors import MeshError
 from tnt_notebook.parallel.by_distribution import Division
 from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.data import Replica
-from tnt_notebook.parallel.exchange import Exchange
+from tnt_notebook.parallel.exchange.named import exchange_of
 from tnt_notebook.parallel.fit_as import FitAs
 from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.layers.by_variable import Wanted
@@ -26,9 +25,9 @@ from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.placement import Placement, placed
 from tnt_notebook.parallel.progress import Progress, Report
 from tnt_notebook.parallel.step import Setting, Votes
+from tnt_notebook.plan.fit_options import FitOptions
 from tnt_notebook.plan.hints import memory_of
-from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
-from tnt_notebook.plan.options import Pipeline
+from tnt_notebook.plan.mesh import DATA, Mesh
 
 
 @dataclass
@@ -56,15 +55,10 @@ class Session:
         checkpoints, fit_checkpoints: of this run, if it keeps any; of the fit that is running.
         fit_as: what to change about each fit.
         division: what a distribution of Keras says, during a call for which one is set.
-        memory_limit: what a rank of a mesh may need, in bytes or as ``"4GB"``; None: no limit.
-        batch_norm: whose samples statistics of batch norm are of: ``"rank"`` or ``"whole"``.
     """
 
     over: World
-    exchange: Exchange
-    pipeline: Pipeline | None = None
-    mesh: Mesh | None = None
-    layouts: Wanted = field(default_factory=dict)
+    options: FitOptions
     report: Report | None = None
     quiet: bool = False
     runs: list[Run] = field(default_factory=list)
@@ -77,29 +71,15 @@ class Session:
     fit_checkpoints: FitCheckpoints | None = None
     fit_as: FitAs = field(default_factory=FitAs)
     division: Division | None = None
-    memory_limit: int | str | None = None
-    batch_norm: str = "rank"
 
     def __post_init__(self) -> None:
-        if self.batch_norm not in BATCH_NORM:
-            raise ValueError(f"batch_norm is 'rank' or 'whole', not {self.batch_norm!r}")
+        self.exchange = exchange_of(self.options.exchange, self.options.bucket_mb)
+        self.pipeline = self.options.pipeline
+        self.mesh = self.options.mesh_of(self.over.size)
+        self.layouts: Wanted = self.options.layouts or {}
         self._generation = self.over.generation
         self._ranks: dict[Mesh, MeshRanks] = {}
         self._divided: dict[int, tuple[str, ...]] = {}  # of which models functions were made so
-        if self.layouts and self.mesh is None:
-            raise MeshError("layouts needs a mesh: add one, as in mesh=tnt.Mesh(model=2).")
-        if self.memory_limit is not None and (self.mesh is None or self.pipeline is not None):
-            raise MeshError(
-                "memory_limit needs a mesh: add one, as in mesh=tnt.Mesh(model=2); for a pipeline "
-                "it is an option of tnt.Pipeline."
-            )
-        memory_of(self.memory_limit)  # says what is no size
-        if self.pipeline is None and self.mesh is not None and STAGE in self.mesh.names:
-            self.pipeline = Pipeline(stages=self.mesh.along(STAGE))
-        if self.pipeline is not None:
-            self.mesh = self.pipeline.mesh_of(self.over.size, self.mesh)
-        elif self.mesh is not None:
-            self.mesh = self.mesh.of(self.over.size)
 
     @contextlib.contextmanager
     def divided(self, model: keras.Model, division: Division | None) -> Iterator[None]:
@@ -191,10 +171,10 @@ class Session:
         return functions
 
     def _placed(self, model: keras.Model, batch_size: int | None) -> Placement:
-        setting = Setting.of(self.over, self.exchange, model, self.batch_norm)
+        setting = Setting.of(self.over, self.exchange, model, self.options.batch_norm)
         return placed(
             setting, model, self.ranks, self.pipeline, self.layouts, batch_size,
-            memory_of(self.memory_limit),
+            memory_of(self.options.memory_limit),
         )  # fmt: skip
 
     def gather(self, model: keras.Model, ranks: Iterable[int] | None = None) -> None:

@@ -6,19 +6,20 @@ completion.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from tnt_notebook.errors import MeshError, ScheduleError
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.family import Maker
+from tnt_notebook.plan.hints import memory_of
 from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
 from tnt_notebook.sizes import parsed_size
 from tnt_notebook.words import ranks as counted
 
-#: Who lies on neighbouring ranks: the stages of a pipeline, or the replicas of a stage.
-Placement = Literal["pipeline", "replicas"]
+#: What lies on neighbouring ranks: the stages of a pipeline, or the replicas of a stage.
+Neighbours = Literal["pipeline", "replicas"]
 
 _OF_ANY_STAGES = " or ".join(name for name, family in FAMILIES.items() if family.any_stages)
 
@@ -27,7 +28,7 @@ def _names(text: str) -> list[str]:
     return text.split(",")
 
 
-def _typed(flag: str = "", **argument: Any) -> dict[str, Any]:
+def typed(flag: str = "", **argument: Any) -> dict[str, Any]:
     """How a field is typed in the notebook: its flag, by default ``--`` and its name, and what
     argparse takes of it."""
     return {"flag": flag, "argument": argument}
@@ -57,20 +58,20 @@ class Pipeline:
     """
 
     stages: int = field(
-        metadata=_typed(
+        metadata=typed(
             "--pipeline", type=int, metavar="P", help="cut the model into stages on P ranks"
         )
     )
     micro_batches: int = field(
-        default=8, metadata=_typed(type=int, metavar="M", help="parts of each batch (default: 8)")
+        default=8, metadata=typed(type=int, metavar="M", help="parts of each batch (default: 8)")
     )
     schedule: str | Maker = field(
         default="1f1b",
-        metadata=_typed(choices=tuple(FAMILIES), help="order of work (default: 1f1b)"),
+        metadata=typed(choices=tuple(FAMILIES), help="order of work (default: 1f1b)"),
     )
     stages_per_rank: int | None = field(
         default=None,
-        metadata=_typed(
+        metadata=typed(
             type=int,
             metavar="V",
             help=f"parts of the model per rank, with {_OF_ANY_STAGES} (default: the usual number)",
@@ -78,24 +79,24 @@ class Pipeline:
     )
     cut_at: Sequence[str] | Literal["auto"] = field(
         default="auto",
-        metadata=_typed(
+        metadata=typed(
             type=_names, metavar="LAYERS", help="layers that begin a stage: conv3,conv5"
         ),
     )
     recompute: bool = field(
         default=False,
-        metadata=_typed(action="store_true", help="recompute activations, to save memory"),
+        metadata=typed(action="store_true", help="recompute activations, to save memory"),
     )
-    placement: Placement = field(
+    placement: Neighbours = field(
         default="pipeline",
-        metadata=_typed(
-            choices=get_args(Placement),
+        metadata=typed(
+            choices=get_args(Neighbours),
             help="neighbouring ranks: the stages of a pipeline (default), or replicas of a stage",
         ),
     )
     memory_limit: int | str | None = field(
         default=None,
-        metadata=_typed(
+        metadata=typed(
             type=parsed_size,
             metavar="X",
             help="memory limit of a rank, as in 4GB, which the cut or the layouts must fit",
@@ -108,21 +109,17 @@ class Pipeline:
                 "A pipeline has at least one stage and one micro-batch, not "
                 f"{self.stages} and {self.micro_batches}."
             )
-        if self.placement not in get_args(Placement):
+        if self.placement not in get_args(Neighbours):
             raise ScheduleError(f"placement is 'pipeline' or 'replicas', not {self.placement!r}.")
         try:
-            possible = self.limit_bytes > 0
-        except ValueError as error:
-            raise ScheduleError(f"memory_limit {error}.") from None
-        if not possible:
-            raise ScheduleError(f"memory_limit is a number of bytes, not {self.memory_limit}.")
+            memory_of(self.memory_limit)
+        except MeshError as error:
+            raise ScheduleError(str(error)) from None
 
     @property
     def limit_bytes(self) -> float:
         """Bytes that a rank may need; infinite without a limit."""
-        if isinstance(self.memory_limit, str):
-            return parsed_size(self.memory_limit)
-        return float("inf") if self.memory_limit is None else self.memory_limit
+        return memory_of(self.memory_limit)
 
     def mesh_of(self, ranks: int, mesh: Mesh | None = None) -> Mesh:
         """The mesh of such pipelines: with an axis ``stage``, and ``data`` for their replicas.
@@ -163,25 +160,17 @@ class Pipeline:
         return -(-batch_size // (replicas * self.micro_batches))
 
 
-#: How each option is typed, by the name of its field: its flag, and its argument of argparse.
-OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    f.name: (f.metadata["flag"] or f"--{f.name.replace('_', '-')}", dict(f.metadata["argument"]))
-    for f in fields(Pipeline)
-}
+#: How options are typed, by name: flag, and argument of argparse.
+Typed = dict[str, tuple[str, dict[str, Any]]]
 
 
-def mesh_of(options: Mapping[str, Any], ranks: int) -> Mesh | None:
-    """The mesh on which so many ranks run a fit; None: all have the whole model.
+def declared(options: Any) -> Typed:
+    """How the fields of a dataclass are typed that say it by :func:`typed`."""
+    return {
+        f.name: (f.metadata["flag"] or f"--{f.name.replace('_', '-')}", f.metadata["argument"])
+        for f in fields(options)
+        if f.metadata
+    }
 
-    Args:
-        options: of the fit: ``pipeline``, keyword arguments of :class:`Pipeline`, and ``mesh``, as
-            it is typed.
 
-    Raises:
-        MeshError, ScheduleError: the ranks do not fill it.
-    """
-    text = options.get("mesh")
-    axes = None if text is None else Mesh.parsed(text)
-    if (pipeline := options.get("pipeline")) is not None:
-        return Pipeline(**pipeline).mesh_of(ranks, axes)
-    return None if axes is None else axes.of(ranks)
+OPTIONS: Typed = declared(Pipeline)

@@ -56,19 +56,14 @@ def exchange_of(
 
     Args:
         given: ``"late:steps=1"``, an :class:`Exchange`, a subclass of it, or a function.
-        bucket_mb: of the allreduce.
+        bucket_mb: of the allreduce by default.
         own: gives what a person has by a name that is none of ours, or None.
 
     Raises:
-        ValueError: there is no such exchange, it has no such option, or both are given.
+        ValueError: there is no such exchange, or it has no such option.
     """
     if given is None:
         return Allreduce(bucket_mb=bucket_mb)
-    if bucket_mb is not None:
-        raise ValueError(
-            "bucket_mb is for the default exchange; others take it as an option, as in "
-            "late:bucket_mb=4. Give one of exchange, bucket_mb."
-        )
     return _of_text(given, own) if isinstance(given, str) else _of_object(given)
 
 

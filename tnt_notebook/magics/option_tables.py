@@ -1,4 +1,4 @@
-"""The options of a pipeline as arguments of magics, and what was typed of them."""
+"""Tables of options as arguments of magics, and what was typed of them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
-from tnt_notebook.plan.options import OPTIONS
+from tnt_notebook.plan.options import Typed
 
 Magic = Callable[..., Any]
 
 
-def pipeline_arguments(**instead: dict[str, Any] | None) -> Callable[[Magic], Magic]:
-    """Declares all options of :class:`~tnt_notebook.plan.Pipeline` as arguments of a magic.
+def arguments_of(table: Typed, **instead: dict[str, Any] | None) -> Callable[[Magic], Magic]:
+    """Declares all options of a table as arguments of a magic.
 
     Args:
         instead: by option, what is declared otherwise than there; None leaves the option out.
     """
 
     def declared(magic: Magic) -> Magic:
-        for name, (flag, said) in reversed(OPTIONS.items()):
+        for name, (flag, said) in reversed(table.items()):
             if (other := instead.get(name, {})) is not None:
                 said = {**said, **other}
                 if "type" in said:
@@ -33,33 +33,20 @@ def pipeline_arguments(**instead: dict[str, Any] | None) -> Callable[[Magic], Ma
     return declared
 
 
-def given(arguments: Any) -> dict[str, Any]:
-    """The options that were typed, as :class:`~tnt_notebook.plan.Pipeline` takes them.
+def given(table: Typed, arguments: Any) -> dict[str, Any]:
+    """The options that were typed, by their names.
 
     Raises:
         UsageError: a number is less than 1.
     """
     options = {}
-    for name, (flag, _) in OPTIONS.items():
+    for name, (flag, _) in table.items():
         value = getattr(arguments, name, None)
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise UsageError(f"{flag} must be at least 1, not {value}")
         if value is not None and value is not False:
             options[name] = value
     return options
-
-
-def given_pipeline(arguments: Any) -> dict[str, Any] | None:
-    """The same, or None without a pipeline.
-
-    Raises:
-        UsageError: options without ``--pipeline``.
-    """
-    options = given(arguments)
-    if options and "stages" not in options:
-        flags = ", ".join(OPTIONS[name][0] for name in options)
-        raise UsageError(f"{flags}: only with --pipeline, which says on how many ranks")
-    return options or None
 
 
 def _parser(kind: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -1,0 +1,153 @@
+"""How fits are distributed over the ranks: each option declared once, as a field of
+:class:`FitOptions`.
+
+From these come their checks, the keyword arguments of ``tnt.Model`` and ``tnt.distributed`` with
+their documentation, and the arguments of ``%%tnt_fit``, ``%%tnt_sweep`` and ``%tnt_bench training``
+with their help.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from tnt_notebook.errors import MeshError
+from tnt_notebook.plan.hints import WAYS, layouts_of, memory_of
+from tnt_notebook.plan.mesh import STAGE, Layouts, Mesh
+from tnt_notebook.plan.options import Pipeline, declared, typed
+
+#: Whose samples the statistics of batch norm are of.
+BatchNorm = Literal["rank", "whole"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """How fits are distributed over the ranks; without options, all of them train whole copies.
+
+    Args:
+        exchange: what ranks do with their gradients: a name with options, as ``"late:steps=1"``,
+            an :class:`~tnt_notebook.parallel.exchange.Exchange`, or a function. Default: allreduce.
+        bucket_mb: size of a bucket of gradients in MiB, for the default exchange.
+        batch_norm: whose samples the statistics of ``BatchNormalization`` are of in training:
+            those of the ``"rank"``, or of the ``"whole"`` batch, as on one process, which costs two
+            messages a layer. Layers with ``synchronized=True`` have the latter in any case.
+        pipeline: cuts models into stages, each on a rank of its own; see ``tnt.Pipeline``.
+        mesh: divides the work inside layers along its axes; see ``tnt.Mesh``.
+        layouts: how layers are divided, by a regular expression for their names; see
+            ``tnt.Split``. Default: the cheapest layouts found.
+        memory_limit: what a rank of a mesh may need for the model, in bytes or as ``"4GB"``;
+            layouts are found that keep to it. Default: no limit.
+    """
+
+    exchange: Any = field(
+        default=None,
+        metadata=typed(
+            metavar="NAME[:OPTION=VALUE,...]",
+            help="what ranks do with their gradients (default: allreduce): one of the exchanges "
+            "that %%%%tnt_fit? lists, as in late:warmup=100, or a variable on the ranks that holds "
+            "one",
+        ),
+    )
+    bucket_mb: float | None = field(
+        default=None,
+        metadata=typed(type=float, metavar="X", help="MiB of gradients exchanged at a time"),
+    )
+    batch_norm: BatchNorm = field(
+        default="rank",
+        metadata=typed(
+            choices=get_args(BatchNorm),
+            help="samples for batch-norm statistics: those of the rank (default), or of the whole "
+            "batch",
+        ),
+    )
+    pipeline: Pipeline | None = None
+    mesh: Mesh | None = field(
+        default=None,
+        metadata=typed(
+            metavar="AXIS=N,...",
+            help="ranks along named axes: data divides batches, stage cuts the model into stages, "
+            "depth, height and width divide samples in space, any other axis the work of layers, "
+            "in the cheapest way found; data may be left out",
+        ),
+    )
+    layouts: Layouts | None = field(
+        default=None,
+        metadata=typed(
+            "--layout",
+            action="append",
+            metavar="LAYERS:WAY=AXIS,...",
+            help="how to divide the layers whose names match a regular expression, as in "
+            f"'conv.*:filters=model'; ways are {', '.join(WAYS)}; repeat it for more",
+        ),
+    )
+    memory_limit: int | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_norm not in get_args(BatchNorm):
+            raise ValueError(f"batch_norm is 'rank' or 'whole', not {self.batch_norm!r}")
+        if self.exchange is not None and self.bucket_mb is not None:
+            raise ValueError(
+                "bucket_mb is for the default exchange; others take it as an option, as in "
+                "late:bucket_mb=4. Give one of exchange, bucket_mb."
+            )
+        if self.layouts and self.mesh is None:
+            raise MeshError("layouts needs a mesh: add one, as in mesh=tnt.Mesh(model=2).")
+        if self.memory_limit is not None and (self.mesh is None or self.pipeline is not None):
+            raise MeshError(
+                "memory_limit needs a mesh: add one, as in mesh=tnt.Mesh(model=2); for a pipeline "
+                "it is an option of tnt.Pipeline."
+            )
+        memory_of(self.memory_limit)  # says what is no size
+        if self.pipeline is None and self.mesh is not None and STAGE in self.mesh.names:
+            stages = Pipeline(self.mesh.along(STAGE), memory_limit=self.memory_limit)
+            object.__setattr__(self, "pipeline", stages)
+            object.__setattr__(self, "memory_limit", None)  # that is what its cut keeps to
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> FitOptions:
+        """What plain data says: a pipeline by its keyword arguments, a mesh as it is typed, layouts
+        as :func:`~tnt_notebook.plan.hints.parsed_hints` gives them; what else is there is left.
+
+        Raises:
+            MeshError, ScheduleError, ValueError: it cannot be.
+        """
+        said = {f.name: data[f.name] for f in fields(cls) if data.get(f.name) is not None}
+        for name, read in _READ.items():
+            if name in said:
+                said[name] = read(said[name])
+        return cls(**said)
+
+    def mesh_of(self, ranks: int) -> Mesh | None:
+        """The mesh on which so many ranks run a fit; None: all have the whole model.
+
+        Raises:
+            MeshError, ScheduleError: the ranks do not fill it.
+        """
+        if self.pipeline is not None:
+            return self.pipeline.mesh_of(ranks, self.mesh)
+        return None if self.mesh is None else self.mesh.of(ranks)
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "pipeline": lambda options: Pipeline(**options), "mesh": Mesh.parsed, "layouts": layouts_of,
+}  # fmt: skip
+
+#: Those that are typed; of a pipeline, see ``tnt_notebook.plan.options.OPTIONS``.
+TYPED = declared(FitOptions)
+
+_HERE = "        options: of :class:`FitOptions`.\n"
+
+
+def takes_fit_options(taker: Any) -> Any:
+    """Decorates what takes them as keyword arguments, ``**options``: signature and docstring tell
+    of each. The docstring has a line ``options: of :class:`FitOptions`.`` where they belong."""
+    signature = inspect.signature(taker)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    options = inspect.signature(FitOptions).parameters.values()
+    taker.__signature__ = signature.replace(parameters=[*own, *options])
+    _, _, about = (FitOptions.__doc__ or "").partition("Args:\n")
+    assert _HERE in taker.__doc__
+    taker.__doc__ = taker.__doc__.replace(_HERE, f"{about.rstrip()}\n")
+    return taker
