@@ -47,6 +47,48 @@ NOT_YET = {
     ("cluster.trained_model", "keras"): "registers our layers before a model of the ranks is read"
 }
 
+#: Folders that know each other both ways, where one should be below the other. Nothing is to be
+#: added; what holds goes.
+BOTH_WAYS = {
+    ("cluster", "cluster.launch"),
+    ("parallel", "parallel.checkpoint"),
+    ("parallel", "parallel.exchange"),
+    ("parallel", "parallel.layers"),
+    ("parallel", "parallel.pipeline"),
+    ("parallel.data", "parallel.data.readers"),
+    ("parallel.graph", "parallel.graph.rules"),
+    ("parallel.layers", "parallel.layers.rules"),
+}
+
+#: Lines of a file, and those of the files that have more. Nothing is to be added, and none grows.
+MOST_LINES = 300
+LONG = {
+    "cluster/engines.py": 409,
+    "cluster/execution.py": 350,
+    "cluster/fit.py": 445,
+    "cluster/ranks.py": 362,
+    "comm/communicator.py": 359,
+    "comm/ops.py": 509,
+    "parallel/data/own.py": 318,
+    "parallel/data/readers/staging.py": 324,
+    "parallel/functions.py": 336,
+    "parallel/graph/emission.py": 466,
+    "parallel/graph/rules/shapes.py": 302,
+    "parallel/graph/sizes.py": 340,
+    "parallel/layers/choose.py": 322,
+    "parallel/layers/rule.py": 447,
+    "parallel/layers/weight_blocks.py": 361,
+    "parallel/looks.py": 344,
+    "parallel/pipeline/ending.py": 338,
+    "parallel/pipeline/stage.py": 303,
+    "parallel/pipeline/training.py": 389,
+    "parallel/replicas.py": 306,
+    "parallel/weights.py": 351,
+    "plan/prediction.py": 306,
+    "telemetry/recorder.py": 310,
+    "warden.py": 530,
+}
+
 
 class Use(NamedTuple):
     """A line that makes a file depend on another; both named as a reader would."""
@@ -140,6 +182,24 @@ def test_no_file_needs_itself_through_others(uses):
     assert not a_circle(uses), _lines(a_circle(uses))
 
 
+def test_folders_know_each_other_one_way(every_use):
+    known = {(_folder(use.user), _folder(use.used)) for use in every_use}
+    both = {(a, b) for a, b in known if a < b and (b, a) in known}
+    assert both == BOTH_WAYS, f"more: {both - BOTH_WAYS}; mended: {BOTH_WAYS - both}"
+
+
+def test_a_file_is_short():
+    package = CHECKOUT / "tnt_notebook"
+    lines = {
+        str(path.relative_to(package)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in package.rglob("*.py")
+    }
+    long = {name: count for name, count in lines.items() if count > MOST_LINES}
+    grown = {name: count for name, count in long.items() if count > LONG.get(name, 0)}
+    assert not grown, f"Divide them by ideas: {grown}"
+    assert long.keys() == LONG.keys(), f"short now: {LONG.keys() - long.keys()}"
+
+
 def test_the_backend_is_known_to_comm_alone(uses):
     others = [u for u in uses if u.used == "comm._kernels" and not u.user.startswith("comm.")]
     assert not others, _lines(others)
@@ -187,6 +247,11 @@ def _name(path: Path, package: Path) -> str:
     """``comm.world`` of ``comm/world.py``, ``comm`` of its ``__init__.py``; "" of the package."""
     parts = path.relative_to(package).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _folder(name: str) -> str:
+    is_folder = CHECKOUT.joinpath("tnt_notebook", *name.split(".")).is_dir()
+    return name if is_folder else name.rpartition(".")[0]
 
 
 def _imports(path: Path, files: Mapping[str, Path]) -> Iterator[tuple[str, int]]:

@@ -12,11 +12,11 @@ import tensorflow as tf
 from tnt_notebook import comm
 from tnt_notebook.comm import channels, ops
 from tnt_notebook.keras.blocks import Block
+from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.program import Program, fit_together, site_of
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.rule import Way, ways_of
 from tnt_notebook.parallel.layers.weight_blocks import index_of
-from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.mesh import Mesh
 
 SAMPLES = 2

@@ -7,10 +7,10 @@ import pytest
 
 from tests.layers.networks import transformer
 from tnt_notebook.errors import MeshError
+from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.choose import chosen, cost, options, spent_on
 from tnt_notebook.parallel.layers.costs import Costs, Estimate
 from tnt_notebook.parallel.layers.program import Program, site_of
-from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.mesh import Mesh, Split
 
 L = keras.layers

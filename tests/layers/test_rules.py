@@ -13,9 +13,9 @@ from tests.layers.divided import traced_alike, ways_tried
 from tests.layers.own_rules import Centred, Gain, Product
 from tests.support.cases import latin
 from tnt_notebook.errors import MeshError
+from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.program import site_of
 from tnt_notebook.parallel.layers.rule import Cut, Way, ways_of
-from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.mesh import Mesh
 
 L = keras.layers

@@ -13,7 +13,7 @@ from tests.pipeline.training import ADAM, SAMPLES, compare, cut_evenly, refused
 from tests.support.cases import THOROUGH, latin
 from tnt_notebook import comm
 from tnt_notebook.errors import ModelError, PeerError
-from tnt_notebook.parallel.pipeline.graph import graph_of
+from tnt_notebook.parallel.layer_graph.graph import graph_of
 from tnt_notebook.plan.families import FAMILIES
 
 SGD = ("SGD", {"learning_rate": 0.05, "momentum": 0.9})

@@ -6,7 +6,7 @@ from keras import layers
 
 from tests.pipeline.models import nested
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.pipeline.graph import graph_of
+from tnt_notebook.parallel.layer_graph.graph import graph_of
 
 
 def test_nested_models_are_opened_up():

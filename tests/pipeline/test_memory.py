@@ -18,7 +18,7 @@ from tests.pipeline.test_values import with_few_weights
 from tests.support.cases import THOROUGH
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.absent import is_here
-from tnt_notebook.parallel.pipeline.parts import Part
+from tnt_notebook.parallel.layer_graph.parts import Part
 from tnt_notebook.parallel.pipeline.stage import StageFunctions
 from tnt_notebook.plan.schedule import Action
 

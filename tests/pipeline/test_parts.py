@@ -8,7 +8,7 @@ from keras import layers
 
 from tests.pipeline.models import numbers, residual
 from tests.support.cases import latin
-from tnt_notebook.parallel.pipeline.parts import parts_of
+from tnt_notebook.parallel.layer_graph.parts import parts_of
 
 
 def dense() -> keras.Model:

@@ -12,11 +12,11 @@ import tensorflow as tf
 from keras import layers
 
 from tests.pipeline.models import MODELS, numbers
-from tnt_notebook.parallel.pipeline.graph import wiring_of
-from tnt_notebook.parallel.pipeline.profile import profile_of, slots_of
+from tnt_notebook.parallel.layer_graph.graph import wiring_of
+from tnt_notebook.parallel.layer_graph.profile import profile_of, slots_of
+from tnt_notebook.parallel.layer_graph.survey import surveyed
+from tnt_notebook.parallel.layer_graph.timing import sample
 from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
-from tnt_notebook.parallel.pipeline.survey import surveyed
-from tnt_notebook.parallel.pipeline.timing import sample
 from tnt_notebook.plan import measurements
 from tnt_notebook.plan.measurements import MOST_ENTRIES, Measured
 from tnt_notebook.plan.partition import partition

@@ -12,10 +12,10 @@ import tnt_notebook as tnt
 from tests.parallel.outcome import close
 from tests.pipeline.models import mlp, numbers, several_inputs_and_outputs
 from tnt_notebook.errors import DifferentDataError
-from tnt_notebook.parallel.pipeline.graph import wiring_of
+from tnt_notebook.parallel.layer_graph.graph import wiring_of
+from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.pipeline.place import Plan
 from tnt_notebook.parallel.pipeline.readers import ranks_without_data
-from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.partition import partition
 

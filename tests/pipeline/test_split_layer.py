@@ -12,8 +12,8 @@ from keras import layers
 import tnt_notebook as tnt
 from tests.pipeline.training import compare, refused
 from tnt_notebook.errors import ModelError
+from tnt_notebook.parallel.layer_graph.graph import graph_of, wiring_of
 from tnt_notebook.parallel.pipeline.cut import begins_said, described
-from tnt_notebook.parallel.pipeline.graph import graph_of, wiring_of
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.partition import partition
 

@@ -18,9 +18,9 @@ from tests.pipeline.training import ADAM, SAMPLES, compare, pipeline_of, refused
 from tests.support.cases import THOROUGH
 from tnt_notebook import comm
 from tnt_notebook.errors import ModelError, PeerError
-from tnt_notebook.parallel.pipeline.graph import wiring_of
+from tnt_notebook.parallel.layer_graph.graph import wiring_of
+from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.pipeline.stage import StageFunctions, stage_models
-from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.partition import begins_of, partition
 
 

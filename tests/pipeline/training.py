@@ -13,7 +13,7 @@ from tests.parallel import outcome
 from tests.parallel.outcome import Outcome, close, train
 from tests.pipeline.models import batch_for, numbers, several_inputs_and_outputs
 from tnt_notebook.errors import ModelError, ScheduleError
-from tnt_notebook.parallel.pipeline.graph import graph_of
+from tnt_notebook.parallel.layer_graph.graph import graph_of
 from tnt_notebook.plan.families import FAMILIES
 
 SAMPLES = 25  # in batches of 10 the last is smaller than the others

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tnt_notebook.magics.action import Action
 from tnt_notebook.magics.input_options import FLAGS
+from tnt_notebook.plan.fit_options import TYPED
 from tnt_notebook.plan.options import OPTIONS
 
 ACTIONS = {
@@ -18,8 +19,8 @@ ACTIONS = {
         which="WORKLOAD",
         flags=(
             "--ranks", "--strong", "--weak", "--rounds", "--steps", "--until", "--watts",
-            "--exchange", "--bucket-mb", "--batch-norm", "--mesh", "--layout",
-            *(flag for flag, _ in OPTIONS.values()), "--report", "--force", "--name",
+            *(flag for flag, _ in (*TYPED.values(), *OPTIONS.values())),
+            "--report", "--force", "--name",
         ),
     ),
     "rules": Action("which algorithm is used when; measures nothing"),

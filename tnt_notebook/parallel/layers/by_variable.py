@@ -20,10 +20,10 @@ import keras
 from tnt_notebook.errors import MeshError
 from tnt_notebook.keras import distribution as by_keras
 from tnt_notebook.keras.graph import layers_within
+from tnt_notebook.parallel.layer_graph.graph import Graph
 from tnt_notebook.parallel.layers.layout import Layout, Splits, splits_of
 from tnt_notebook.parallel.layers.program import Ways, shape_of, weight_layouts
 from tnt_notebook.parallel.layers.rule import Site, rule_of
-from tnt_notebook.parallel.pipeline.graph import Graph
 from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
 
 #: So many ways of a layer are named where it has none that is asked for.

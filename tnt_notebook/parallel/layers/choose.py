@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tnt_notebook.errors import MeshError
+from tnt_notebook.parallel.layer_graph.graph import Graph
 from tnt_notebook.parallel.layers.by_variable import ByVariable, Wanted
 from tnt_notebook.parallel.layers.costs import Costs, Estimate, Spent, Taken
 from tnt_notebook.parallel.layers.layout import WHOLE, Layout
@@ -32,7 +33,6 @@ from tnt_notebook.parallel.layers.program import (
     weights_of,
 )
 from tnt_notebook.parallel.layers.rule import Site, ways_of
-from tnt_notebook.parallel.pipeline.graph import Graph
 from tnt_notebook.plan.mesh import Mesh
 from tnt_notebook.sizes import size as in_words
 

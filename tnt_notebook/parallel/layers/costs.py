@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tnt_notebook.parallel.layer_graph.graph import Graph, trained_values
 from tnt_notebook.parallel.layers.layout import Demand, Layout
 from tnt_notebook.parallel.layers.program import (
     Ways,
@@ -25,7 +26,6 @@ from tnt_notebook.parallel.layers.program import (
 )
 from tnt_notebook.parallel.layers.rule import Site
 from tnt_notebook.parallel.layers.traffic import Traffic, allreduced, numbers_of, traffic_of
-from tnt_notebook.parallel.pipeline.graph import Graph, trained_values
 from tnt_notebook.plan.mesh import DATA, Mesh
 
 

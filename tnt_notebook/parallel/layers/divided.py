@@ -19,6 +19,8 @@ import keras
 from tnt_notebook.keras.graph import functional_of, takes_any_shape
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.data import InBlocks, Sharded
+from tnt_notebook.parallel.layer_graph.graph import Graph, standardized
+from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.inputs import input_blocks, layouts_within
@@ -27,8 +29,6 @@ from tnt_notebook.parallel.layers.outputs import Outputs
 from tnt_notebook.parallel.layers.program import Program
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.weight_blocks import WeightBlocks
-from tnt_notebook.parallel.pipeline.graph import Graph, standardized
-from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.mesh import DATA
 
 

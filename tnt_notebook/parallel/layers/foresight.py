@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import keras
 
+from tnt_notebook.parallel.layer_graph.profile import Report, measured_of
+from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen, spent_on
 from tnt_notebook.parallel.layers.costs import Costs, Estimate
@@ -28,8 +30,6 @@ from tnt_notebook.parallel.layers.rule import (
     ways_of,
 )
 from tnt_notebook.parallel.layers.traffic import Traffic
-from tnt_notebook.parallel.pipeline.profile import Report, measured_of
-from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.layouts import ConversionPlan, LayerPlan, LinkPlan, MeshPlan
 from tnt_notebook.plan.measurements import Link, Measured
 from tnt_notebook.plan.mesh import DATA, Mesh

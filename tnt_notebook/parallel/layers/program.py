@@ -18,6 +18,7 @@ from typing import Any
 import keras
 
 from tnt_notebook.keras.graph import set_mask
+from tnt_notebook.parallel.layer_graph.graph import Call, Graph
 from tnt_notebook.parallel.layers import rules  # noqa: F401  it declares those of Keras's layers
 from tnt_notebook.parallel.layers.convert import converted
 from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout, splits_of
@@ -34,7 +35,6 @@ from tnt_notebook.parallel.layers.rule import (
     drawn,
     rule_of,
 )
-from tnt_notebook.parallel.pipeline.graph import Call, Graph
 
 #: By axis of the mesh; without those along which all ranks do the same.
 Ways = Mapping[str, Way]

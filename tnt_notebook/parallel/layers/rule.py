@@ -47,10 +47,10 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator
 from tnt_notebook.errors import MeshError
+from tnt_notebook.parallel.layer_graph.graph import Call
 from tnt_notebook.parallel.layers.boxes import Range, blocks
 from tnt_notebook.parallel.layers.moves import shared, total
 from tnt_notebook.parallel.layers.ranks import MeshRanks
-from tnt_notebook.parallel.pipeline.graph import Call
 
 #: In the place of a dimension: what a rank gives is a summand of the whole.
 PARTIAL: Literal["partial"] = "partial"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tnt_notebook.comm import channels, ops
-from tnt_notebook.parallel.pipeline.graph import Graph
+from tnt_notebook.parallel.layer_graph.graph import Graph
 from tnt_notebook.parallel.pipeline.place import Place, Plan
 from tnt_notebook.plan.partition import Edge
 from tnt_notebook.plan.schedule import Action

@@ -34,6 +34,7 @@ from tnt_notebook.parallel.graph.layouts import PART, SAME, Layout, Rows, meets
 from tnt_notebook.parallel.graph.marks import of_own_samples
 from tnt_notebook.parallel.graph.step import Followed, ancestors, followed, rows_of, written
 from tnt_notebook.parallel.interpose import recorded_assignments
+from tnt_notebook.parallel.layer_graph.graph import SAMPLES, Call, Graph, layers_of
 from tnt_notebook.parallel.pipeline.assignments import (
     assigned_in,
     assigns,
@@ -42,7 +43,6 @@ from tnt_notebook.parallel.pipeline.assignments import (
     read_again,
 )
 from tnt_notebook.parallel.pipeline.ending import MicroBatchHere
-from tnt_notebook.parallel.pipeline.graph import SAMPLES, Call, Graph, layers_of
 
 
 class PartCalls:

@@ -6,19 +6,19 @@ import functools
 
 import keras
 
-from tnt_notebook.parallel.layers.by_variable import Wanted
-from tnt_notebook.parallel.layers.foresight import foreseen
-from tnt_notebook.parallel.pipeline.cut import best_cut
-from tnt_notebook.parallel.pipeline.graph import Graph, wiring_of
-from tnt_notebook.parallel.pipeline.profile import (
+from tnt_notebook.parallel.layer_graph.graph import Graph, wiring_of
+from tnt_notebook.parallel.layer_graph.profile import (
     Report,
     measured_of,
     profile_from,
     profile_of,
 )
+from tnt_notebook.parallel.layer_graph.survey import surveyed
+from tnt_notebook.parallel.layers.by_variable import Wanted
+from tnt_notebook.parallel.layers.foresight import foreseen
+from tnt_notebook.parallel.pipeline.cut import best_cut
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.stage import stage_models
-from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.measurements import Link

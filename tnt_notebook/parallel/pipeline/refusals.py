@@ -6,7 +6,7 @@ import keras
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.graph import layers_within
-from tnt_notebook.parallel.pipeline.graph import Graph, layers_of
+from tnt_notebook.parallel.layer_graph.graph import Graph, layers_of
 
 
 def check_model(model: keras.Model, graph: Graph, parts: int) -> None:

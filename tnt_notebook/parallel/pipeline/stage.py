@@ -22,14 +22,14 @@ from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.combine import known_rules
 from tnt_notebook.parallel.graph.emission import Here
 from tnt_notebook.parallel.interpose import drawn_apart, recorded_assignments
+from tnt_notebook.parallel.layer_graph.graph import Call, Graph, layers_of, trained_values
+from tnt_notebook.parallel.layer_graph.packing import unpacked
+from tnt_notebook.parallel.layer_graph.parts import parts_of
 from tnt_notebook.parallel.layers.program import Program
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.rule import Draw
 from tnt_notebook.parallel.pipeline.ending import MicroBatchHere
-from tnt_notebook.parallel.pipeline.graph import Call, Graph, layers_of, trained_values
-from tnt_notebook.parallel.pipeline.packing import unpacked
 from tnt_notebook.parallel.pipeline.part_call import PartCalls, state_of
-from tnt_notebook.parallel.pipeline.parts import parts_of
 from tnt_notebook.parallel.pipeline.state import StageState
 from tnt_notebook.plan.partition import Partition, Stage
 

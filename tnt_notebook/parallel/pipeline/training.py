@@ -25,6 +25,9 @@ from tnt_notebook.parallel.combine import Change, combine_changes, known_rules
 from tnt_notebook.parallel.data import Sharded, Share, rows, samples_of, share_of, unpack, unzipped
 from tnt_notebook.parallel.graph.emission import Here
 from tnt_notebook.parallel.interpose import gate
+from tnt_notebook.parallel.layer_graph.graph import standardized, wiring_of
+from tnt_notebook.parallel.layer_graph.packing import packed
+from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.measured import agreed_costs
@@ -33,8 +36,6 @@ from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.pipeline.cut import agreed_begins, described
 from tnt_notebook.parallel.pipeline.ending import All, MicroBatchHere, check_goes_back_after
 from tnt_notebook.parallel.pipeline.endings import Endings, endings_of, joined
-from tnt_notebook.parallel.pipeline.graph import standardized, wiring_of
-from tnt_notebook.parallel.pipeline.packing import packed
 from tnt_notebook.parallel.pipeline.place import Place, Plan, Stages
 from tnt_notebook.parallel.pipeline.positions import positions_of
 from tnt_notebook.parallel.pipeline.predict import profile_of_rank
@@ -42,7 +43,6 @@ from tnt_notebook.parallel.pipeline.readers import ranks_without_data, share_of_
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.runtime import MicroBatch, PipelineStep
 from tnt_notebook.parallel.pipeline.stage import Division, StageFunctions, stage_models
-from tnt_notebook.parallel.pipeline.survey import surveyed
 from tnt_notebook.parallel.replicas import gather_rows
 from tnt_notebook.parallel.step import Setting, Step
 from tnt_notebook.parallel.weights import Weights

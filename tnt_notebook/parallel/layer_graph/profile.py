@@ -22,8 +22,8 @@ import tensorflow as tf
 from tnt_notebook.keras.absent import is_here, stand_ins
 from tnt_notebook.keras.graph import layers_within
 from tnt_notebook.keras.optimizers import trained_by
-from tnt_notebook.parallel.pipeline.graph import Call, Graph, trained_values
-from tnt_notebook.parallel.pipeline.timing import inputs_of, measure, with_rows
+from tnt_notebook.parallel.layer_graph.graph import Call, Graph, trained_values
+from tnt_notebook.parallel.layer_graph.timing import inputs_of, measure, with_rows
 from tnt_notebook.plan import measurements
 from tnt_notebook.plan.measurements import Measured
 from tnt_notebook.plan.profile import Profile, Variable

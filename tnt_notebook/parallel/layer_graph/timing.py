@@ -15,9 +15,9 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.keras.losses import forget_losses
-from tnt_notebook.parallel.pipeline.graph import Call, Graph
-from tnt_notebook.parallel.pipeline.packing import packed, unpacked
-from tnt_notebook.parallel.pipeline.parts import Part, is_differentiable, parts_of
+from tnt_notebook.parallel.layer_graph.graph import Call, Graph
+from tnt_notebook.parallel.layer_graph.packing import packed, unpacked
+from tnt_notebook.parallel.layer_graph.parts import Part, is_differentiable, parts_of
 from tnt_notebook.plan.measurements import Measured
 
 #: The fastest of so many runs counts, after one that warms up; fewer where one takes long, and more

@@ -28,8 +28,8 @@ from tnt_notebook.keras.graph import (
     set_mask,
     standardized_inputs,
 )
-from tnt_notebook.parallel.pipeline.packing import packed_spec
-from tnt_notebook.parallel.pipeline.parts import is_differentiable
+from tnt_notebook.parallel.layer_graph.packing import packed_spec
+from tnt_notebook.parallel.layer_graph.parts import is_differentiable
 from tnt_notebook.plan.partition import Wiring
 
 #: The size of an axis: :data:`SAMPLES`, as many as there are samples; None, not known before.
