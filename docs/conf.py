@@ -27,7 +27,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!tnt_notebook\.).*"),
     # Types of inner rooms, which signatures name.
     (r"py:class", r"tnt_notebook\.(cluster|comm|telemetry)\.\w+\.\w+"),
-    (r"py:class", r"tnt_notebook\.parallel\.pipeline\.graph\.Call"),
+    (r"py:class", r"tnt_notebook\.parallel\.layer_graph\.graph\.Call"),
     (r"py:class", r"tnt_notebook\.protocol\.\w+"),
     # What docstrings name for those who read the code.
     (r"py:(data|mod)", r"tnt_notebook\..*"),
