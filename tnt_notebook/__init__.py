@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from tnt_notebook.keras.absent import lazy
     from tnt_notebook.parallel import graph, ops
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
-    from tnt_notebook.parallel.combine import combine
     from tnt_notebook.parallel.data import readers as data
     from tnt_notebook.parallel.data.row_wise import row_wise
     from tnt_notebook.parallel.layers.rule import Cut, Way, rule
-    from tnt_notebook.parallel.model import Model
-    from tnt_notebook.parallel.scope import distributed
+    from tnt_notebook.parallel.step.combine import combine
+    from tnt_notebook.parallel.training.model import Model
+    from tnt_notebook.parallel.training.scope import distributed
     from tnt_notebook.plan import Mesh, Pipeline, Split
 
 _HOME = {
     "Checkpoint": "parallel.checkpoint.config",
     "Cut": "parallel.layers.rule",
     "Mesh": "plan",
-    "Model": "parallel.model",
+    "Model": "parallel.training.model",
     "Pipeline": "plan",
     "Split": "plan",
     "Trace": "dashboard.trace",
     "Way": "parallel.layers.rule",
-    "combine": "parallel.combine",
-    "distributed": "parallel.scope",
+    "combine": "parallel.step.combine",
+    "distributed": "parallel.training.scope",
     "lazy": "keras.absent",
     "row_wise": "parallel.data.row_wise",
     "rule": "parallel.layers.rule",

@@ -13,7 +13,7 @@ import numpy as np
 import tnt_notebook as tnt
 from tests.benchmarks.fits import epochs, mlp, samples
 from tests.benchmarks.rounds import interleaved
-from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
+from tnt_notebook.parallel.training.fit_checkpoints import FitCheckpoints
 
 STEPS, BATCH, WIDTH = 150, 64, 2048
 ROUNDS, SECONDS = 15, 90.0

@@ -41,7 +41,7 @@ sys.stdin.read()
 UNTIL_LOADED = """
 import os, sys, time
 end = time.monotonic() + 60
-while "tnt_notebook.parallel.run" not in sys.modules:
+while "tnt_notebook.parallel.training.run" not in sys.modules:
     assert time.monotonic() < end
     time.sleep(0.01)
 import tensorflow, keras

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import tnt_notebook as tnt
 from tests.gpu.nvml import Device
-from tnt_notebook.parallel import meters
+from tnt_notebook.parallel.observe import meters
 from tnt_notebook.telemetry import Frame, energy_of, memory_of
 
 MIB = 1 << 20

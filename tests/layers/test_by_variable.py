@@ -10,11 +10,11 @@ import pytest
 from tests.layers.mapped import GRID, MIXED, layout_map, mixed, mlp
 from tnt_notebook.errors import MeshError
 from tnt_notebook.keras.distribution import Devices
-from tnt_notebook.parallel.by_distribution import Division, division_by, mesh_of
 from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.program import Program, site_of
 from tnt_notebook.parallel.layers.rule import ways_of
+from tnt_notebook.parallel.training.by_distribution import Division, division_by, mesh_of
 from tnt_notebook.plan.mesh import Mesh
 
 L, kd = keras.layers, keras.distribution

@@ -13,8 +13,8 @@ from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.costs import Estimate
 from tnt_notebook.parallel.layers.foresight import layout_in_words, planned_conversions, why_whole
 from tnt_notebook.parallel.layers.layout import Layout
+from tnt_notebook.parallel.layers.link import measured_link
 from tnt_notebook.parallel.layers.measured import agreed_costs
-from tnt_notebook.parallel.link import measured_link
 from tnt_notebook.telemetry.conversions import conversions, converting
 
 L = keras.layers

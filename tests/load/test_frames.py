@@ -22,7 +22,7 @@ MAY_GROW = 100 << 20  # bytes; all frames would take more than 1 GB, for what th
 CELL = """
 import keras, numpy as np, pathlib, time
 from tnt_notebook import comm
-from tnt_notebook.parallel.scope import current_session
+from tnt_notebook.parallel.training.scope import current_session
 from tnt_notebook.telemetry import Recorder
 
 seen, report, begin = pathlib.Path({seen!r}), current_session().report, time.time() - 100_000

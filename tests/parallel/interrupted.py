@@ -19,7 +19,7 @@ from tests.parallel.outcome import close, same_bits
 from tests.support.waiting import eventually
 from tnt_notebook.comm import stop
 from tnt_notebook.errors import PeerError
-from tnt_notebook.parallel.model_state import state_of
+from tnt_notebook.parallel.consistency.model_state import state_of
 
 BATCH = 10  # five batches an epoch
 

@@ -6,7 +6,7 @@ import keras
 import pytest
 from keras import layers
 
-from tnt_notebook.parallel.flops import forward_flops
+from tnt_notebook.parallel.observe.flops import forward_flops
 
 
 def test_of_layers_counted_by_hand():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tnt_notebook.parallel.meters import Rapl, memory
+from tnt_notebook.parallel.observe.meters import Rapl, memory
 
 RANGE = 1000
 

@@ -160,5 +160,5 @@ def test_the_frame_of_a_thousand_ranks_is_bounded():
     some = [Box(rank, "C", 0, 0, *time) for rank in range(0, ranks, 51) for time in times]
     trace = step_of(*some, pipeline=1, ranks=ranks)
     recorder.seen(trace, memory=[3 << 30] * ranks, energy=1e6, rate=1e9, flops=1e9)
-    assert len(json.dumps(recorder.frame(10.0))) < 90_000  # every 17 s, see parallel/progress.py
+    assert len(json.dumps(recorder.frame(10.0))) < 90_000  # every 17 s, see observe/progress.py
     assert len(json.dumps(recorder.frame(10.1))) < 25_000  # those between

@@ -31,7 +31,7 @@ from tnt_notebook.telemetry import Frame, State, activities, run_writer
 from tnt_notebook.telemetry.activities import Activities
 
 if TYPE_CHECKING:
-    from tnt_notebook.parallel.session import Run
+    from tnt_notebook.parallel.training.session import Run
 
 _TOUCH_S = 20.0
 _LOOK_S = 1.0
@@ -57,7 +57,7 @@ def run_fit_cell(
         options: keyword arguments of ``tnt_notebook.distributed``, those of checkpoints as a dict,
             the others as :meth:`tnt_notebook.plan.fit_options.FitOptions.of` takes them; and
             ``fit_as``, of a study,
-            what :class:`tnt_notebook.parallel.fit_as.FitAs` takes.
+            what :class:`tnt_notebook.parallel.training.fit_as.FitAs` takes.
         kept: where and as what rank 0 keeps the frames on disk: keyword arguments of
             :func:`tnt_notebook.telemetry.run_writer.begin`, with the folder as text.
 
@@ -113,8 +113,8 @@ def _run(
     preload.finish()
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
     from tnt_notebook.parallel.exchange.named import exchange_of
-    from tnt_notebook.parallel.fit_as import FitAs
-    from tnt_notebook.parallel.scope import distributed
+    from tnt_notebook.parallel.training.fit_as import FitAs
+    from tnt_notebook.parallel.training.scope import distributed
     from tnt_notebook.plan.fit_options import FitOptions
 
     activities.begin("build")

@@ -128,7 +128,7 @@ def measure_link() -> dict[str, float]:
     Returns:
         ``latency_s`` and ``bytes_per_s``, and among how many ``ranks``; nothing of one rank.
     """
-    from tnt_notebook.parallel.link import measured_link
+    from tnt_notebook.parallel.layers.link import measured_link
 
     over = comm.world()
     try:

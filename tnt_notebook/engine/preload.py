@@ -22,9 +22,9 @@ from tnt_notebook import comm
 from tnt_notebook.engine import control_group, import_gate
 from tnt_notebook.sizes import size
 
-#: With it come Keras, TensorFlow, and all of a fit but ``parallel.scope``: that tries an op, for
-#: which TensorFlow takes its devices, and can be configured no more.
-FIT = "tnt_notebook.parallel.run"
+#: With it come Keras, TensorFlow, and all of a fit but ``parallel.training.scope``: that tries an
+#: op, for which TensorFlow takes its devices, and can be configured no more.
+FIT = "tnt_notebook.parallel.training.run"
 
 _BYTES = 300 << 20  # that a rank has for itself once it is loaded; what ranks share comes on top
 #: Variables that these libraries may read while they are loaded.

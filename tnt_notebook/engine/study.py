@@ -110,7 +110,7 @@ def machine() -> dict[str, Any]:
     import numpy as np
     import tensorflow as tf
 
-    from tnt_notebook.parallel import meters
+    from tnt_notebook.parallel.observe import meters
 
     world = comm.world()
     gpus = [tf.config.experimental.get_device_details(one).get("device_name", "GPU")

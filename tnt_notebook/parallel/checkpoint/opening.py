@@ -12,9 +12,9 @@ from typing import Any
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import CheckpointError
-from tnt_notebook.parallel import agreement, seeds
 from tnt_notebook.parallel.checkpoint import folder
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
+from tnt_notebook.parallel.consistency import agreement, seeds
 
 #: Of what is kept; another number where files mean something else than before.
 FORMAT = 2

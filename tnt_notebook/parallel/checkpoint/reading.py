@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from tnt_notebook.comm import World
-from tnt_notebook.parallel import agreement
 from tnt_notebook.parallel.checkpoint import files, folder
 from tnt_notebook.parallel.checkpoint.files import MANIFEST, Arrays, Damaged
 from tnt_notebook.parallel.checkpoint.snapshot import Place, Snapshot, State
+from tnt_notebook.parallel.consistency import agreement
 
 
 def load(where: Path) -> Snapshot:

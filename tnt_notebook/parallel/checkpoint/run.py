@@ -16,13 +16,13 @@ from typing import Any
 
 from tnt_notebook.comm import World, stop
 from tnt_notebook.errors import CheckpointError
-from tnt_notebook.parallel import agreement, seeds
 from tnt_notebook.parallel.checkpoint import folder
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.opening import opened, run_of
 from tnt_notebook.parallel.checkpoint.reading import newest
 from tnt_notebook.parallel.checkpoint.snapshot import Snapshot
 from tnt_notebook.parallel.checkpoint.writer import Writer
+from tnt_notebook.parallel.consistency import agreement, seeds
 
 
 @dataclass

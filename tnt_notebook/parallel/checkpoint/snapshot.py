@@ -17,12 +17,12 @@ import numpy as np
 from tnt_notebook.comm import World
 from tnt_notebook.errors import CheckpointError
 from tnt_notebook.keras.absent import is_here
-from tnt_notebook.parallel import agreement, seeds
 from tnt_notebook.parallel.checkpoint import callback_state
 from tnt_notebook.parallel.checkpoint.files import dtype_of
 from tnt_notebook.parallel.checkpoint.position import Position
+from tnt_notebook.parallel.consistency import agreement, seeds
+from tnt_notebook.parallel.consistency.model_state import state_of
 from tnt_notebook.parallel.exchange.kept import Kept
-from tnt_notebook.parallel.model_state import state_of
 
 
 class Place(NamedTuple):
@@ -64,7 +64,7 @@ class State:
         history, epochs: what Keras's History has.
         stopped: whether this fit was ended early, by a request.
         callbacks: see :mod:`.callback_state`; of rank 0's.
-        position, random: see :mod:`.position` and :mod:`tnt_notebook.parallel.seeds`.
+        position, random: see :mod:`.position` and :mod:`tnt_notebook.parallel.consistency.seeds`.
         exchange: its name, and the rules of what it has kept.
     """
 

@@ -29,7 +29,7 @@ from tnt_notebook.parallel.exchange.apart import (
     trained,
     values,
 )
-from tnt_notebook.parallel.timed import tell_waiting, tell_when_ready
+from tnt_notebook.parallel.exchange.timed import tell_waiting, tell_when_ready
 
 #: How partners are chosen.
 PARTNERS = ("rotating", "random")

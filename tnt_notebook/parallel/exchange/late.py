@@ -32,7 +32,7 @@ from tnt_notebook.parallel.exchange.parts import (
     read,
 )
 from tnt_notebook.parallel.exchange.rows import are_distinct, summed_by_row
-from tnt_notebook.parallel.timed import tell_when_ready
+from tnt_notebook.parallel.exchange.timed import tell_when_ready
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.graph import mask_of, run_symbolically
+from tnt_notebook.parallel.consistency.model_state import refuse_stateful
 from tnt_notebook.parallel.layer_graph.graph import SAMPLES, Call, Dimension, Graph, graph_of
-from tnt_notebook.parallel.model_state import refuse_stateful
 
 #: Samples of the batch without numbers: what no function of it is by accident.
 _BATCH = 1009

@@ -9,11 +9,11 @@ from typing import Any
 import keras
 
 from tnt_notebook.comm import World
-from tnt_notebook.parallel.agreement import from_rank_0
+from tnt_notebook.parallel.consistency.agreement import from_rank_0
 from tnt_notebook.parallel.layer_graph.graph import Graph, trained_values
 from tnt_notebook.parallel.layer_graph.profile import kept_by, known_of, slots_of
 from tnt_notebook.parallel.layers.costs import Costs
-from tnt_notebook.parallel.link import known_link
+from tnt_notebook.parallel.layers.link import known_link
 from tnt_notebook.plan.measurements import Link, Measured
 
 

@@ -20,14 +20,14 @@ from tnt_notebook.keras.blocks import Block, Shown
 from tnt_notebook.keras.initial import Index
 from tnt_notebook.keras.losses import weight_losses_replaced
 from tnt_notebook.keras.optimizers import clip_norms_replaced, with_inner
-from tnt_notebook.parallel import agreement
-from tnt_notebook.parallel.holders import slot_of
+from tnt_notebook.parallel.consistency import agreement
+from tnt_notebook.parallel.consistency.holders import slot_of
+from tnt_notebook.parallel.consistency.model_state import optimizers_of
 from tnt_notebook.parallel.layers.boxes import blocks
 from tnt_notebook.parallel.layers.moves import total
 from tnt_notebook.parallel.layers.program import WeightLayout
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.whole import Whole, WholeVariable, block_of, bringing
-from tnt_notebook.parallel.model_state import optimizers_of
 from tnt_notebook.plan.mesh import STAGE, Mesh
 
 #: Optimizers that treat each number of a weight by itself; others need whole weights.

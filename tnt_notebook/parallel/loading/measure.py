@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from tnt_notebook.comm.world import World
-from tnt_notebook.parallel.agreement import everyones
+from tnt_notebook.parallel.consistency.agreement import everyones
 from tnt_notebook.parallel.loading import samples
 from tnt_notebook.parallel.loading.loaders import loader, readers, synthetic
 from tnt_notebook.parallel.loading.storage import Rates, Throttle

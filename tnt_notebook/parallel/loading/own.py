@@ -12,7 +12,7 @@ import tensorflow as tf
 from tnt_notebook.comm.world import World
 from tnt_notebook.errors import DataError
 from tnt_notebook.keras.dataset_copy import copy_of
-from tnt_notebook.parallel.agreement import everyones
+from tnt_notebook.parallel.consistency.agreement import everyones
 from tnt_notebook.parallel.data import Replica, samples_of, sharded
 from tnt_notebook.parallel.loading.measure import cores_of, delivered, once
 from tnt_notebook.parallel.loading.parts import Part, calls_of, half_written, parts_of

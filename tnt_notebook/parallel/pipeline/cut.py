@@ -12,7 +12,7 @@ import tensorflow as tf
 from tnt_notebook.comm import World
 from tnt_notebook.errors import MeshError, ModelError
 from tnt_notebook.keras.layers import SplitLayer
-from tnt_notebook.parallel import agreement
+from tnt_notebook.parallel.consistency import agreement
 from tnt_notebook.parallel.layer_graph.graph import Graph, wiring_of
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import Partition, begins_of

@@ -38,7 +38,7 @@ from tnt_notebook.parallel.graph.step import (
     gathered,
     written,
 )
-from tnt_notebook.parallel.together import spec_of
+from tnt_notebook.parallel.step.together import spec_of
 from tnt_notebook.plan.schedule import Action
 
 #: Ops that look at no more of a value than its shape.

@@ -28,12 +28,10 @@ from tnt_notebook.keras.losses import (
     statistics_replaced,
 )
 from tnt_notebook.keras.state import draws, may_mix_samples, tensor_of
-from tnt_notebook.parallel.combine import RULES, known_rules, told_rule
 from tnt_notebook.parallel.graph.counts import ONE
 from tnt_notebook.parallel.graph.layouts import PART, SAME, Layout, Rows, meets
 from tnt_notebook.parallel.graph.marks import of_own_samples
 from tnt_notebook.parallel.graph.step import Followed, ancestors, followed, rows_of, written
-from tnt_notebook.parallel.interpose import recorded_assignments
 from tnt_notebook.parallel.layer_graph.graph import SAMPLES, Call, Graph, layers_of
 from tnt_notebook.parallel.pipeline.assignments import (
     assigned_in,
@@ -43,6 +41,8 @@ from tnt_notebook.parallel.pipeline.assignments import (
     read_again,
 )
 from tnt_notebook.parallel.pipeline.ending import MicroBatchHere
+from tnt_notebook.parallel.step.combine import RULES, known_rules, told_rule
+from tnt_notebook.parallel.step.interpose import recorded_assignments
 
 
 class PartCalls:
@@ -126,7 +126,7 @@ class PartCall:
 
     Attributes:
         rules: by which the state combines that it assigns, by id of the variable: one of those of
-            :mod:`tnt_notebook.parallel.combine`, or "part": the sum of what micro-batches make.
+            ``parallel/step/combine.py``, or "part": the sum of what micro-batches make.
         is_native: whether the layer itself is called, since somebody has said how its state
             combines.
     """

@@ -9,7 +9,7 @@ import keras
 
 from tnt_notebook.keras.optimizers import is_multi, trained_by, with_inner
 from tnt_notebook.parallel.pipeline.stage import StageModel
-from tnt_notebook.parallel.weights import Positions
+from tnt_notebook.parallel.step.weights import Positions
 
 
 def positions_of(

@@ -19,9 +19,7 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.graph import set_mask
 from tnt_notebook.keras.losses import as_summand, own_losses, weight_losses
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.combine import known_rules
 from tnt_notebook.parallel.graph.emission import Here
-from tnt_notebook.parallel.interpose import drawn_apart, recorded_assignments
 from tnt_notebook.parallel.layer_graph.graph import Call, Graph, layers_of, trained_values
 from tnt_notebook.parallel.layer_graph.packing import unpacked
 from tnt_notebook.parallel.layer_graph.parts import parts_of
@@ -31,6 +29,8 @@ from tnt_notebook.parallel.layers.rule import Draw
 from tnt_notebook.parallel.pipeline.ending import MicroBatchHere
 from tnt_notebook.parallel.pipeline.part_call import PartCalls, state_of
 from tnt_notebook.parallel.pipeline.state import StageState
+from tnt_notebook.parallel.step.combine import known_rules
+from tnt_notebook.parallel.step.interpose import drawn_apart, recorded_assignments
 from tnt_notebook.plan.partition import Partition, Stage
 
 #: What the last stage does with the model's outputs: gives parts of the loss of a batch, and

@@ -5,7 +5,7 @@
     after the step    what v_1, v_2, ... make, and what replicas make of that
 
 Every micro-batch begins with the value from before the step. What they make of it combines as over
-ranks (:mod:`tnt_notebook.parallel.combine`), or each makes a part of what it becomes
+ranks (:mod:`tnt_notebook.parallel.step.combine`), or each makes a part of what it becomes
 (:mod:`.part_call`): a count of steps counts a step once, and a moving mean moves once.
 """
 
@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.keras.tensorflow import made_while_tracing
-from tnt_notebook.parallel.combine import Change
-from tnt_notebook.parallel.step import Step
+from tnt_notebook.parallel.step.combine import Change
+from tnt_notebook.parallel.step.step import Step
 
 
 class _Kept(NamedTuple):

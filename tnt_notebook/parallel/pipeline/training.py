@@ -21,10 +21,8 @@ from tnt_notebook.comm import World, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import loss_tracker
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.combine import Change, combine_changes, known_rules
 from tnt_notebook.parallel.data import Sharded, Share, rows, samples_of, share_of, unpack, unzipped
 from tnt_notebook.parallel.graph.emission import Here
-from tnt_notebook.parallel.interpose import gate
 from tnt_notebook.parallel.layer_graph.graph import standardized, wiring_of
 from tnt_notebook.parallel.layer_graph.packing import packed
 from tnt_notebook.parallel.layer_graph.survey import surveyed
@@ -32,7 +30,6 @@ from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.measured import agreed_costs
 from tnt_notebook.parallel.layers.ranks import MeshRanks
-from tnt_notebook.parallel.logs import global_logs
 from tnt_notebook.parallel.pipeline.cut import agreed_begins, described
 from tnt_notebook.parallel.pipeline.ending import All, MicroBatchHere, check_goes_back_after
 from tnt_notebook.parallel.pipeline.endings import Endings, endings_of, joined
@@ -43,9 +40,12 @@ from tnt_notebook.parallel.pipeline.readers import ranks_without_data, share_of_
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.runtime import MicroBatch, PipelineStep
 from tnt_notebook.parallel.pipeline.stage import Division, StageFunctions, stage_models
-from tnt_notebook.parallel.replicas import gather_rows
-from tnt_notebook.parallel.step import Setting, Step
-from tnt_notebook.parallel.weights import Weights
+from tnt_notebook.parallel.step.combine import Change, combine_changes, known_rules
+from tnt_notebook.parallel.step.interpose import gate
+from tnt_notebook.parallel.step.logs import global_logs
+from tnt_notebook.parallel.step.replicas import gather_rows
+from tnt_notebook.parallel.step.step import Setting, Step
+from tnt_notebook.parallel.step.weights import Weights
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.mesh import DATA, STAGE
 from tnt_notebook.plan.options import Pipeline

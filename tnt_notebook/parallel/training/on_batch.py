@@ -14,8 +14,8 @@ from tnt_notebook.errors import DataError, StoppedError
 from tnt_notebook.keras.adapters import weights_of_classes
 from tnt_notebook.keras.training import in_order, in_python, resets_metrics
 from tnt_notebook.parallel.data import cut, samples_of
-from tnt_notebook.parallel.prepare import prepare
-from tnt_notebook.parallel.session import Run, Session
+from tnt_notebook.parallel.training.prepare import prepare
+from tnt_notebook.parallel.training.session import Run, Session
 
 
 def train_on_batch(

@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.errors import DifferentDataError
-from tnt_notebook.parallel.combine import Change, Part, assign, summand
 from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.data.shard import MODULUS
-from tnt_notebook.parallel.step import NEWS, Step
+from tnt_notebook.parallel.step.combine import Change, Part, assign, summand
+from tnt_notebook.parallel.step.step import NEWS, Step
 
 
 def global_logs(

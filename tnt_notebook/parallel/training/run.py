@@ -17,21 +17,22 @@ import keras
 from tnt_notebook.comm import channels
 from tnt_notebook.keras.adapters import without_validation_split
 from tnt_notebook.keras.training import in_order
-from tnt_notebook.parallel import activity, agreement, seeds
-from tnt_notebook.parallel.callbacks import SharedCallbacks
-from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
+from tnt_notebook.parallel.consistency import agreement, seeds
+from tnt_notebook.parallel.consistency.model_state import state_of
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
 from tnt_notebook.parallel.data.readers import damage
 from tnt_notebook.parallel.data.skipped import skipped_by_all
 from tnt_notebook.parallel.exchange.named import described
-from tnt_notebook.parallel.flops import forward_flops
-from tnt_notebook.parallel.functions import DistributedFunctions
-from tnt_notebook.parallel.logs import check_same_samples
-from tnt_notebook.parallel.looks import Looks
-from tnt_notebook.parallel.model_state import state_of
-from tnt_notebook.parallel.prepare import prepare
-from tnt_notebook.parallel.progress import Progress
-from tnt_notebook.parallel.session import Run, Session
+from tnt_notebook.parallel.observe import activity
+from tnt_notebook.parallel.observe.flops import forward_flops
+from tnt_notebook.parallel.observe.looks import Looks
+from tnt_notebook.parallel.observe.progress import Progress
+from tnt_notebook.parallel.step.logs import check_same_samples
+from tnt_notebook.parallel.training.callbacks import SharedCallbacks
+from tnt_notebook.parallel.training.fit_checkpoints import FitCheckpoints
+from tnt_notebook.parallel.training.functions import DistributedFunctions
+from tnt_notebook.parallel.training.prepare import prepare
+from tnt_notebook.parallel.training.session import Run, Session
 from tnt_notebook.telemetry import Phase, activities
 
 Method = Callable[..., Any]

@@ -13,13 +13,13 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, World
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.combine import Part
 from tnt_notebook.parallel.data import Share, share_of
 from tnt_notebook.parallel.exchange import Applied, Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.kept import Kept
+from tnt_notebook.parallel.step.combine import Part
 
 if TYPE_CHECKING:
-    from tnt_notebook.parallel.weights import Weights
+    from tnt_notebook.parallel.step.weights import Weights
 
 #: The key under which a step returns, beside its logs, [samples of the global batch, the votes,
 #: whether all ranks read the same batch], float64; on one rank the samples alone.

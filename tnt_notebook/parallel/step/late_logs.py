@@ -1,6 +1,6 @@
 """Logs and votes of training steps that ranks exchange a few times a second, not in every step.
 
-Each step counts on its own rank, in a :class:`~tnt_notebook.parallel.pool.Pool`. Where ranks meet
+Each step counts on its own rank, in a :class:`~.pool.Pool`. Where ranks meet
 they learn the logs of all batches so far, exactly as one process would have them, and each goes on
 counting on its own; at the end of an epoch the metrics of all are those of one process.
 """
@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, World, channels, ops
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.combine import Change
 from tnt_notebook.parallel.data import Share
-from tnt_notebook.parallel.logs import (
+from tnt_notebook.parallel.step.combine import Change
+from tnt_notebook.parallel.step.logs import (
     check_same_data,
     marks_of,
     of_part,
@@ -25,9 +25,9 @@ from tnt_notebook.parallel.logs import (
     same_data,
     summed,
 )
-from tnt_notebook.parallel.meetings import Meetings
-from tnt_notebook.parallel.pool import Pool
-from tnt_notebook.parallel.step import NEWS, Step, Votes
+from tnt_notebook.parallel.step.meetings import Meetings
+from tnt_notebook.parallel.step.pool import Pool
+from tnt_notebook.parallel.step.step import NEWS, Step, Votes
 
 _NO_VOTES = Votes(0, 0, 0, 0)
 

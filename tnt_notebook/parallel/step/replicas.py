@@ -5,8 +5,8 @@ ranks that divide its layers.
                              optimizer.apply: exchange, then the real apply
                           -> sums over replicas where samples meet, with votes and fingerprints
 
-Replicas run it together, see :mod:`tnt_notebook.parallel.together`. Where an exchange lets them
-train apart, each makes its own step instead, of its own samples, and state combines by rules.
+Replicas run it together, see :mod:`.together`. Where an exchange lets them train apart, each makes
+its own step instead, of its own samples, and state combines by rules.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ import tensorflow as tf
 from tnt_notebook.comm import Communicator, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.losses import outputs_go_to_compiled
-from tnt_notebook.parallel import together
-from tnt_notebook.parallel.changes import changes_of
-from tnt_notebook.parallel.combine import Change, combine_changes
 from tnt_notebook.parallel.data import InBlocks, Sharded, Share, samples_of
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.apart import where
 from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.graph.layouts import PART
-from tnt_notebook.parallel.interpose import apart, gate, in_python, recorded_assignments
-from tnt_notebook.parallel.late_logs import LateLogs
 from tnt_notebook.parallel.layers.divided import DividedLayers
 from tnt_notebook.parallel.layers.outputs import Outputs, taken_in_blocks
 from tnt_notebook.parallel.layers.ranks import MeshRanks
-from tnt_notebook.parallel.logs import head_of, news_of
-from tnt_notebook.parallel.pool import Pool
-from tnt_notebook.parallel.step import NEWS, Setting, Step
-from tnt_notebook.parallel.weights import Weights
+from tnt_notebook.parallel.step import together
+from tnt_notebook.parallel.step.changes import changes_of
+from tnt_notebook.parallel.step.combine import Change, combine_changes
+from tnt_notebook.parallel.step.interpose import apart, gate, in_python, recorded_assignments
+from tnt_notebook.parallel.step.late_logs import LateLogs
+from tnt_notebook.parallel.step.logs import head_of, news_of
+from tnt_notebook.parallel.step.pool import Pool
+from tnt_notebook.parallel.step.step import NEWS, Setting, Step
+from tnt_notebook.parallel.step.weights import Weights
 from tnt_notebook.plan.mesh import DATA
 
 #: The model's own step, as a function of a batch.

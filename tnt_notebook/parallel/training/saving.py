@@ -9,8 +9,8 @@ from typing import Any
 
 import keras
 
-from tnt_notebook.parallel import agreement
-from tnt_notebook.parallel.session import Session
+from tnt_notebook.parallel.consistency import agreement
+from tnt_notebook.parallel.training.session import Session
 
 
 def save(

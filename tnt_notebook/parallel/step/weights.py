@@ -25,17 +25,17 @@ from tnt_notebook.comm import Communicator, channels, ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.absent import brought_when_used, is_here, is_lazy
 from tnt_notebook.keras.optimizers import trained_by
-from tnt_notebook.parallel import agreement
+from tnt_notebook.parallel.consistency import agreement
+from tnt_notebook.parallel.consistency.holders import Holding, slot_of
+from tnt_notebook.parallel.consistency.model_state import optimizers_of, state_of
 from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.groups import OverGroups
 from tnt_notebook.parallel.exchange.kept import Kept
-from tnt_notebook.parallel.holders import Holding, slot_of
 from tnt_notebook.parallel.layers.program import WeightLayout
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.weight_blocks import WeightBlocks
-from tnt_notebook.parallel.model_state import optimizers_of, state_of
-from tnt_notebook.parallel.parted import finalized_here, seen_as_a_whole
+from tnt_notebook.parallel.step.parted import finalized_here, seen_as_a_whole
 from tnt_notebook.plan.mesh import DATA, STAGE
 
 #: By id of a weight, the positions in the pipeline that have it.

@@ -8,7 +8,7 @@ import keras
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.graph import layers_within
-from tnt_notebook.parallel import agreement
+from tnt_notebook.parallel.consistency import agreement
 
 
 def state_of(model: keras.Model) -> list[keras.Variable]:

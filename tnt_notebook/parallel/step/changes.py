@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.combine import RULES, Change, known_rules, told_rule
 from tnt_notebook.parallel.exchange.named import name_of
-from tnt_notebook.parallel.step import Step
+from tnt_notebook.parallel.step.combine import RULES, Change, known_rules, told_rule
+from tnt_notebook.parallel.step.step import Step
 
 
 def changes_of(step: Step) -> tuple[list[Change], list[Change]]:

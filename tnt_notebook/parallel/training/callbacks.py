@@ -29,8 +29,8 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.keras.tensorflow import assignments_recorded
 from tnt_notebook.keras.training import call_in_turn, initial_epoch, set_initial_epoch
-from tnt_notebook.parallel import agreement, seeds
-from tnt_notebook.parallel.holders import broadcast_array
+from tnt_notebook.parallel.consistency import agreement, seeds
+from tnt_notebook.parallel.consistency.holders import broadcast_array
 from tnt_notebook.telemetry import activities
 
 _BATCH_HOOKS = tuple(

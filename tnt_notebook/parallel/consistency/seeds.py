@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import World
 from tnt_notebook.keras.tensorflow import random_seed, random_state, set_random_state
-from tnt_notebook.parallel import agreement
+from tnt_notebook.parallel.consistency import agreement
 
 State = dict[str, Any]
 

@@ -12,7 +12,7 @@ import keras
 from tnt_notebook.comm import World
 from tnt_notebook.errors import SuspendedError
 from tnt_notebook.parallel.data import Replica, share_of
-from tnt_notebook.parallel.looks import Looks
+from tnt_notebook.parallel.observe.looks import Looks
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry import Breakdown, Frame, Phase, Recorder, State
 

@@ -11,17 +11,17 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.absent import is_lazy, lazy
 from tnt_notebook.keras.graph import is_built, layers_within, run_symbolically
 from tnt_notebook.keras.training import build_symbolically
-from tnt_notebook.parallel import agreement
-from tnt_notebook.parallel.data.adapt import unpack
-from tnt_notebook.parallel.holders import distribute
-from tnt_notebook.parallel.model_state import (
+from tnt_notebook.parallel.consistency import agreement
+from tnt_notebook.parallel.consistency.holders import distribute
+from tnt_notebook.parallel.consistency.model_state import (
     facts,
     optimizers_of,
     refuse_scales,
     refuse_stateful,
     state_of,
 )
-from tnt_notebook.parallel.session import Session
+from tnt_notebook.parallel.data.adapt import unpack
+from tnt_notebook.parallel.training.session import Session
 
 
 def prepare(

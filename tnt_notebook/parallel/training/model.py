@@ -9,11 +9,11 @@ import keras
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.graph import within_call
-from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
-from tnt_notebook.parallel.scope import METHODS, call, current_session, whole_world
-from tnt_notebook.parallel.session import Session
+from tnt_notebook.parallel.consistency import seeds
+from tnt_notebook.parallel.training.scope import METHODS, call, current_session, whole_world
+from tnt_notebook.parallel.training.session import Session
 from tnt_notebook.plan.fit_options import FitOptions, takes_fit_options
 
 _NO_LAYER = (

@@ -12,16 +12,16 @@ import tensorflow as tf
 from tnt_notebook.comm import stop
 from tnt_notebook.errors import CheckpointError, SuspendedError
 from tnt_notebook.keras.training import in_python
-from tnt_notebook.parallel import seeds
 from tnt_notebook.parallel.checkpoint.position import Journal, Position
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.checkpoint.snapshot import Place, restore, take
 from tnt_notebook.parallel.checkpoint.writer import owners
+from tnt_notebook.parallel.consistency import seeds
+from tnt_notebook.parallel.consistency.model_state import state_of
 from tnt_notebook.parallel.data import Sharded
 from tnt_notebook.parallel.exchange.kept import Kept
 from tnt_notebook.parallel.exchange.named import name_of
-from tnt_notebook.parallel.functions import DistributedFunctions
-from tnt_notebook.parallel.model_state import state_of
+from tnt_notebook.parallel.training.functions import DistributedFunctions
 from tnt_notebook.telemetry import activities
 
 

@@ -17,8 +17,8 @@ from tnt_notebook.parallel.data.shard import has_rows, length_of
 from tnt_notebook.parallel.graph.emission import Here
 from tnt_notebook.parallel.graph.layouts import SAME, Layout, Rows
 from tnt_notebook.parallel.graph.step import Given, Together, gathered, run_together
-from tnt_notebook.parallel.interpose import as_one, gate
-from tnt_notebook.parallel.step import Step
+from tnt_notebook.parallel.step.interpose import as_one, gate
+from tnt_notebook.parallel.step.step import Step
 
 
 def run(

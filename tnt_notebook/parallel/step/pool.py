@@ -18,8 +18,8 @@ import tensorflow as tf
 from tnt_notebook.comm import Communicator
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.keras.tensorflow import made_while_tracing
-from tnt_notebook.parallel.combine import Change, Part, combine_changes
 from tnt_notebook.parallel.data import Share
+from tnt_notebook.parallel.step.combine import Change, Part, combine_changes
 
 
 class Pool:

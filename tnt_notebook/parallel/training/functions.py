@@ -17,13 +17,13 @@ import tensorflow as tf
 from tnt_notebook.comm import channels, ops
 from tnt_notebook.keras import training
 from tnt_notebook.parallel.exchange import ExchangeStep
-from tnt_notebook.parallel.late_logs import LateLogs
-from tnt_notebook.parallel.logs import check_same_data
-from tnt_notebook.parallel.meetings import Meetings
-from tnt_notebook.parallel.placement import Placement
-from tnt_notebook.parallel.step import NEWS, Setting, Votes
-from tnt_notebook.parallel.timed import input_timed
-from tnt_notebook.parallel.weights import Weights
+from tnt_notebook.parallel.exchange.timed import input_timed
+from tnt_notebook.parallel.step.late_logs import LateLogs
+from tnt_notebook.parallel.step.logs import check_same_data
+from tnt_notebook.parallel.step.meetings import Meetings
+from tnt_notebook.parallel.step.step import NEWS, Setting, Votes
+from tnt_notebook.parallel.step.weights import Weights
+from tnt_notebook.parallel.training.placement import Placement
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry.events import FIRST, PHASES
 from tnt_notebook.telemetry.exchanges import Exchange

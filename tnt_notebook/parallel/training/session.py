@@ -13,18 +13,18 @@ import keras
 
 from tnt_notebook.comm import World, stop
 from tnt_notebook.errors import MeshError
-from tnt_notebook.parallel.by_distribution import Division
-from tnt_notebook.parallel.checkpoint.fit import FitCheckpoints
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.data import Replica
 from tnt_notebook.parallel.exchange.named import exchange_of
-from tnt_notebook.parallel.fit_as import FitAs
-from tnt_notebook.parallel.functions import DistributedFunctions
 from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.ranks import MeshRanks
-from tnt_notebook.parallel.placement import Placement, placed
-from tnt_notebook.parallel.progress import Progress, Report
-from tnt_notebook.parallel.step import Setting, Votes
+from tnt_notebook.parallel.observe.progress import Progress, Report
+from tnt_notebook.parallel.step.step import Setting, Votes
+from tnt_notebook.parallel.training.by_distribution import Division
+from tnt_notebook.parallel.training.fit_as import FitAs
+from tnt_notebook.parallel.training.fit_checkpoints import FitCheckpoints
+from tnt_notebook.parallel.training.functions import DistributedFunctions
+from tnt_notebook.parallel.training.placement import Placement, placed
 from tnt_notebook.plan.fit_options import FitOptions
 from tnt_notebook.plan.hints import memory_of
 from tnt_notebook.plan.mesh import DATA, Mesh

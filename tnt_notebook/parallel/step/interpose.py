@@ -25,10 +25,10 @@ from tnt_notebook.keras.losses import statistics_replaced
 from tnt_notebook.keras.optimizers import classes_with_own_apply, trained_by
 from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.exchange import Applied, Apply
+from tnt_notebook.parallel.exchange.timed import timed
 from tnt_notebook.parallel.graph.marks import for_exchange, of_own_samples
-from tnt_notebook.parallel.step import Step
-from tnt_notebook.parallel.timed import timed
-from tnt_notebook.parallel.weights import Weights
+from tnt_notebook.parallel.step.step import Step
+from tnt_notebook.parallel.step.weights import Weights
 
 #: Any odd number far from the seeds people choose: the streams of two ranks must not meet.
 _SEED_STRIDE = 0x9E3779B1

@@ -23,8 +23,8 @@ import numpy as np
 
 from tnt_notebook.comm import World, channels
 from tnt_notebook.comm.clocks import Clocks
-from tnt_notebook.parallel import agreement
-from tnt_notebook.parallel.meters import Rapl, gpu, memory
+from tnt_notebook.parallel.consistency import agreement
+from tnt_notebook.parallel.observe.meters import Rapl, gpu, memory
 from tnt_notebook.plan.families import bubble_by_formula, less_idle
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.telemetry import activities

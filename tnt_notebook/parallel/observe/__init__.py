@@ -1,0 +1,1 @@
+"""What a rank tells of its steps: progress, samples of steps, meters."""
