@@ -124,7 +124,7 @@ TEST(a_bucket_that_a_caller_waits_for_allocates_nothing) {
         fill_in_place(bucket.request);
         engine.begin(bucket);
         CHECK(engine.help(bucket, patience));
-        CHECK_EQUAL(engine.finish(bucket), "");
+        CHECK_EQUAL(engine.finish(bucket).reason, "");
       }
     };
     CHECK_EQUAL(allocations_of(ranks, step), 0u);
@@ -179,7 +179,7 @@ TEST(schedules_of_several_sizes_and_groups_on_one_channel_are_kept) {
         request.outputs.add(reinterpret_cast<std::byte*>(values.data()), elements);
         engine.begin(bucket);
         CHECK(engine.help(bucket, patience));
-        CHECK_EQUAL(engine.finish(bucket), "");
+        CHECK_EQUAL(engine.finish(bucket).reason, "");
       }
   };
   CHECK_EQUAL(allocations_of(ranks, step), 0u);

@@ -54,6 +54,35 @@ def triplets(y: Any, p: Any) -> Any:
     return K.mean(K.relu(apart + 0.5))
 
 
+@tf.function
+def _half(x: Any) -> Any:
+    return tf.shape(x)[0] // 2
+
+
+def of_sizes(y: Any, p: Any) -> Any:
+    """Samples counted in several dimensions, from the end, in functions and in whole numbers."""
+    n = tf.shape(p)[0]
+    both = tf.concat([p, 2 * p], 0)
+    alike = tf.matmul(both, both, transpose_b=True)
+    pairs = tf.reshape(p[:, None] * p[None], [n, n, -1])
+    image = tf.stop_gradient(tf.image.adjust_contrast(p[:, :, None], 2.0))  # n is its height
+    spectrum = tf.abs(tf.reduce_sum(tf.cast(p, tf.complex64) * (1 + 2j), 0))
+    rounded = tf.reduce_mean(7 * tf.cast(y > 0, tf.int32))
+    chosen = tf.switch_case(n % 3, [lambda: p, lambda: 2 * p, lambda: 3 * p])
+    terms = [
+        tf.exp(-alike[:n, n:]), tf.slice(alike, [n, 0], [n, n]), tf.slice(both, [n, 0], [-1, -1]),
+        both[-1 * n :], tf.tanh(pairs), image, tf.square(p - p[:1]), chosen,
+        spectrum / tf.cast(_half(p) + rounded, p.dtype),
+    ]  # fmt: skip
+    return sum(tf.reduce_mean(tf.square(term)) for term in terms)
+
+
+def in_turn(y: Any, p: Any) -> Any:
+    """CTC, whose loops TensorFlow writes as it did long ago."""
+    labels = tf.maximum(tf.cast(tf.reshape(y, (-1, 1)), tf.int32), 0) % 2 + 1
+    return keras.losses.CTC()(labels, tf.math.log(tf.stack([p, p[:, ::-1], p], 1)))
+
+
 def f1(y: Any, p: Any) -> Any:
     """One number for a batch."""
     true = K.cast(K.reshape(y, (-1,)) > 0, "float32")
@@ -140,6 +169,8 @@ class Stepping(keras.Model):
         self.queue = self.add_weight(
             shape=(8, CLASSES), initializer="ones", trainable=False, name="queue"
         )
+        self.kept = [tf.Variable(tf.zeros_like(w), False) for w in self.inner.trainable_weights]
+        self.steps = tf.Variable(0, trainable=False)
         self.total = keras.metrics.Sum(name="total")
         self.of_vector = keras.metrics.Mean(name="of_vector")
         self.of_one = keras.metrics.Mean(name="of_one")
@@ -231,6 +262,23 @@ def accumulated(self: Stepping, x: Any, y: Any) -> dict[str, Any]:
     return {"norm": norm}
 
 
+def now_and_then(self: Stepping, x: Any, y: Any) -> dict[str, Any]:
+    """Gradients that variables add up, applied in every other step."""
+    weights = self.inner.trainable_weights
+    with tf.GradientTape() as tape:
+        loss = K.mean(K.square(self(x)))
+    for kept, gradient in zip(self.kept, tape.gradient(loss, weights), strict=True):
+        kept.assign_add(gradient)
+
+    def apply() -> None:
+        self.optimizer.apply(self.kept, weights)
+        for kept in self.kept:
+            kept.assign(tf.zeros_like(kept))
+
+    tf.cond(self.steps.assign_add(1) % 2 == 0, apply, lambda: None)
+    return {"loss": loss}
+
+
 class Ratio(keras.Model):
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         ratio = K.sum(y_pred[:, 0]) / K.sum(y_pred[:, 1])
@@ -262,6 +310,8 @@ MODELS: dict[str, Callable[[], keras.Model]] = {
     "labels that lack": lambda: _model(loss=without_nan),
     "hard negatives": lambda: _model(loss=hard_negatives),
     "triplets": lambda: _model(loss=triplets),
+    "sizes everywhere": lambda: _model(loss=of_sizes),
+    "labels in turn": lambda: _model(loss=in_turn),
     "a share that is kept": lambda: _model(Share()),
     "experts": lambda: _model(Switch()),
     "batch norm under a mask": lambda: _model(OfMasked()),
@@ -271,7 +321,15 @@ MODELS: dict[str, Callable[[], keras.Model]] = {
     "its own loss and metrics": ratio,
     **{
         step.__name__: stepping(step)
-        for step in (counting, remembering, of_each_sample, in_two_steps, by_hand, accumulated)
+        for step in (
+            counting,
+            remembering,
+            of_each_sample,
+            in_two_steps,
+            by_hand,
+            accumulated,
+            now_and_then,
+        )
     },
 }
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2
+from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
 from tnt_notebook.keras.tensorflow import run_independently, share_functions
 
@@ -156,6 +157,39 @@ def taken_along(value: Any) -> tf.Tensor:
     return tf.compat.v1.get_default_graph().capture(value)
 
 
-def graph_of(op: tf.Operation, attribute: str) -> Any:
-    """The graph of a function that an op calls."""
-    return op.graph._get_function(op.get_attr(attribute).name).graph
+#: The attributes of ops that name the functions which they call.
+_CALLED = {
+    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
+    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
+    **dict.fromkeys(("Case", "StatelessCase"), ("branches",)),
+    **dict.fromkeys(("While", "StatelessWhile"), ("cond", "body")),
+}
+
+
+def functions_of(op: tf.Operation) -> list[Any]:
+    """The graphs of the functions that an op calls, in the order of its attributes."""
+    found = []
+    for attribute in _CALLED.get(op.type, ()):
+        named = op.get_attr(attribute)
+        for each in named if isinstance(named, list) else [named]:
+            found.append(_graph_of(each.name, op))
+    return found
+
+
+def _graph_of(name: str, op: tf.Operation) -> Any:
+    """The graph of a function; of one of TensorFlow 1, as CTC's loops are, only its definition is
+    there, from which the graph is made, once, for inputs of as many dimensions as there are."""
+    function = op.graph._get_function(name)
+    if hasattr(function, "graph"):
+        return function.graph
+    if not hasattr(function, "_tnt_graph"):
+        count = len(function.definition.signature.input_arg)
+        ranks = [tensor.shape.rank for tensor in op.inputs[len(op.inputs) - count :]]
+        shapes = [None if rank is None else [None] * rank for rank in ranks]
+        with op.graph.as_default():
+            function._tnt_graph = function_def_to_graph(
+                function.definition,
+                input_shapes=[tf.TensorShape(shape) for shape in shapes],
+                include_library_functions=True,
+            )
+    return function._tnt_graph

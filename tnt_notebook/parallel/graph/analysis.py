@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.keras.copied import mark_of
 from tnt_notebook.parallel.graph import rules  # noqa: F401  (each file puts its rules in the table)
 from tnt_notebook.parallel.graph.counts import numbers
 from tnt_notebook.parallel.graph.inference import inferred
@@ -104,7 +103,7 @@ def _decided(op: tf.Operation, facts: Facts) -> Decided:
 def _decision(node: Node, counts: dict[int, np.ndarray], is_own: bool) -> tuple[Decision, bool]:
     makes_lists = any(tensor.dtype == tf.variant for tensor in node.outputs)
     is_same = node.has and all(has == SAME for has in node.has)
-    if is_same and not makes_lists and not mark_of(node.op):
+    if is_same and not makes_lists and not node.has_mark:
         return node.whole(), True
     rule = RULES.get(node.type)
     if is_own:

@@ -210,7 +210,7 @@ class Emission:
         for i in _emptied(each):
             outputs[i] = self._of_samples(outputs[i])
         self._values |= {own.name: made for own, made in zip(op.outputs, outputs, strict=True)}
-        self._written[op.name] = outputs[0].op
+        self._written |= {op.name: first.op for first in outputs[:1]}  # there may be effects alone
 
     def is_copied(self, each: Decided) -> bool:
         """Whether an op is copied, and takes what those before it give."""

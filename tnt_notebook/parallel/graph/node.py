@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.keras.copied import graph_of
+from tnt_notebook.keras.copied import functions_of, mark_of
 from tnt_notebook.parallel.graph.counts import Count, number, numbers
 from tnt_notebook.parallel.graph.layouts import PART, SAME, SIZE, Layout, Rows
 
@@ -151,9 +151,16 @@ class Node:
         """Decides of what a function does that the op calls: see :func:`~.analysis.of_function`."""
         return self.facts.decide(graph, layouts, given, self.facts)
 
-    def function(self, name: str) -> Any:
-        """The graph of a function that the op calls: a loop's body, or a branch."""
-        return graph_of(self.op, name)
+    @property
+    def functions(self) -> list[Any]:
+        """The graphs of the functions that the op calls: branches, or a loop's condition and body;
+        none where it is of a kind that has no rule for them."""
+        return functions_of(self.op)
+
+    @property
+    def has_mark(self) -> bool:
+        """Whether the op, or one in a function that it calls, says something of a step."""
+        return _has_mark(self.op)
 
     def axes(self, index: int, of: int) -> list[int] | None:
         """The dimensions of an input that another one names, sorted."""
@@ -172,6 +179,11 @@ class Node:
     def whole(self) -> Decision:
         """The op itself, on whole values."""
         return Decision([SAME] * len(self.inputs), self.each(SAME))
+
+
+def _has_mark(op: tf.Operation) -> bool:
+    inside = (each for graph in functions_of(op) for each in graph.get_operations())
+    return bool(mark_of(op)) or any(map(_has_mark, inside))
 
 
 def _samples_between(layout: Rows) -> Count:

@@ -240,13 +240,17 @@ def _inverted(node: Node) -> Numbers | None:
 
 def _broadcast_axes(node: Node) -> dict[int, Numbers] | None:
     """The dimensions along which operands were repeated: there they are of one, or lack. Sizes
-    that only a run tells are taken for more than one."""
+    that only a run tells are taken for more than one, but beside samples."""
     vectors = [node.counts(i) for i in (0, 1)]
     if any(vector is None for vector in vectors):
         return None
     shapes = [vector.tolist() for vector in vectors if vector is not None]
     rank = max(map(len, shapes))
     padded = [[ONE] * (rank - len(shape)) + shape for shape in shapes]
+    if any(
+        a and b and ((a.rows and b.of) or (b.rows and a.of)) for a, b in zip(*padded, strict=True)
+    ):
+        return None
     return {
         i: _vector([number(dim) for dim in range(rank) if is_one(own[dim])])
         for i, own in enumerate(padded)
@@ -260,7 +264,7 @@ def is_broadcast_known(node: Node) -> bool:
         return False
     one, other = (vector[::-1].tolist() for vector in vectors if vector is not None)
     return all(
-        is_one(a) or is_one(b) or a.bare == b.bare or bool(a.rows or b.rows)
+        is_one(a) or is_one(b) or a.bare == b.bare or (a.rows and not b.of) or (b.rows and not a.of)
         for a, b in zip(one, other, strict=False)
     ) and not any(each.of for each in (*one[len(other) :], *other[len(one) :]))
 

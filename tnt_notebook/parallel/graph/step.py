@@ -44,6 +44,10 @@ class Together:
 
     def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         """In one message for what is small, and one each for what is large and waits for itself."""
+        if any(value.dtype.is_complex for value in values):
+            sums = self.sums([_real(value) for value in values])
+            return [tf.bitcast(s, v.dtype) if v.dtype.is_complex else s
+                    for s, v in zip(sums, values, strict=True)]  # fmt: skip
         sent, groups = [], dict[str, list[int]]()
         for i, value in enumerate(values):
             size = value.shape.num_elements()
@@ -65,6 +69,8 @@ class Together:
     def gathered(self, value: tf.Tensor) -> tf.Tensor:
         if value.dtype == tf.string:
             return self._gathered_texts(value)
+        if value.dtype.is_complex:
+            return tf.bitcast(self.gathered(_real(value)), value.dtype)
         return ops.allgather(value, label="samples that meet", over=self._over)
 
     def _gathered_texts(self, texts: tf.Tensor) -> tf.Tensor:
@@ -77,6 +83,11 @@ class Together:
         sizes = tf.reshape(lengths, [-1])
         begins = tf.cumsum(sizes, exclusive=True)
         return tf.reshape(tf.strings.substr(whole, begins, sizes), tf.shape(lengths))
+
+
+def _real(value: tf.Tensor) -> tf.Tensor:
+    """Complex numbers as pairs, along a new last dimension."""
+    return tf.bitcast(value, value.dtype.real_dtype) if value.dtype.is_complex else value
 
 
 class Given(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.parallel.graph.layouts import SAME, SIZE, Layout, common, meets
+from tnt_notebook.parallel.graph.layouts import SAME, SIZE, Layout, Rows, common, meets
 from tnt_notebook.parallel.graph.node import Decision, Node
 from tnt_notebook.parallel.graph.table import rule
 
@@ -19,30 +20,40 @@ def _outputs(graph: Any, facts: Any) -> list[Layout]:
 
 @rule("PartitionedCall", "StatefulPartitionedCall")
 def call(node: Node) -> Decision:
-    graph = node.function("f")
+    (graph,) = node.functions
     facts, decisions = node.decide(graph, node.has, node.inputs)
-    gives = _outputs(graph, facts)
+    numbers = {i: facts.numbers.get(out.name) for i, out in enumerate(graph.outputs)}
+    # Of a size of which only the function knows how samples count in it, it gives the number.
+    gives = [
+        SAME if has == SIZE and not _is_counted(numbers[i]) else has
+        for i, has in enumerate(_outputs(graph, facts))
+    ]
 
     def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         return emission.inside(graph, facts, decisions, inputs, gives)
 
-    return Decision(node.has, gives, emit, meets=_meets(decisions))
+    known = {i: found for i, found in numbers.items() if found is not None and _are_of_all(found)}
+    return Decision(node.has, gives, emit, known, _meets(decisions))
 
 
-@rule("If", "StatelessIf")
+@rule("If", "StatelessIf", "Case", "StatelessCase")
 def branches(node: Node) -> Decision:
-    """Both branches give their results in one layout."""
-    graphs = [node.function("then_branch"), node.function("else_branch")]
+    """All branches give their results in one layout."""
+    graphs = node.functions
     made = [node.decide(graph, node.has[1:], node.inputs[1:]) for graph in graphs]
-    both = [_outputs(graph, facts) for graph, (facts, _) in zip(graphs, made, strict=True)]
-    gives = [common(one, other) for one, other in zip(*both, strict=True)]
+    each = [_outputs(graph, facts) for graph, (facts, _) in zip(graphs, made, strict=True)]
+    gives = [functools.reduce(common, layouts) for layouts in zip(*each, strict=True)]
+    gives = [SAME if has == SIZE else has for has in gives]
 
     def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         def branch(index: int) -> list[tf.Tensor]:
             return emission.inside(graphs[index], *made[index], inputs[1:], gives)
 
-        chosen = tf.cast(inputs[0], tf.bool)
-        return _listed(tf.cond(chosen, lambda: branch(0), lambda: branch(1)))
+        if "If" in node.type:
+            chosen = tf.cast(inputs[0], tf.bool)
+            return _listed(tf.cond(chosen, lambda: branch(0), lambda: branch(1)))
+        taken = [functools.partial(branch, index) for index in range(len(graphs))]
+        return _listed(tf.switch_case(inputs[0], taken))
 
     meets_within = any(
         _meets(decisions, facts, zip(graph.outputs, gives, strict=True))
@@ -54,15 +65,18 @@ def branches(node: Node) -> Decision:
 @rule("While", "StatelessWhile")
 def loop(node: Node) -> Decision:
     """Each turn begins with its values in the layouts in which the one before has left them."""
-    body, condition = node.function("body"), node.function("cond")
+    condition, body = node.functions
     is_kept = [_is(own, out) for own, out in zip(body.inputs, body.outputs, strict=True)]
     given = [
         tensor if kept or tensor.dtype == tf.variant else None
         for tensor, kept in zip(node.inputs, is_kept, strict=True)
     ]
     layouts: list[Layout] = [
-        has if kept or has != SIZE else SAME for has, kept in zip(node.has, is_kept, strict=True)
-    ]
+        # Nor is it known of what has no known rank where its samples are.
+        SAME if (has == SIZE and not kept) or (isinstance(has, Rows) and own.shape.rank is None)
+        else has
+        for has, own, kept in zip(node.has, body.inputs, is_kept, strict=True)
+    ]  # fmt: skip
     settled: set[int] = set()  # which have come in several layouts, and are kept whole
     while True:
         facts, decisions = node.decide(body, layouts, given)
@@ -129,6 +143,11 @@ def _meets(
 def _are_of_all(counts: np.ndarray | None) -> bool:
     """Whether numbers mean something outside of the function that computes them."""
     return counts is not None and all(each is None or not each.of for each in counts.ravel())
+
+
+def _is_counted(counts: np.ndarray | None) -> bool:
+    """Whether it is known outside, too, how samples count in each of these numbers."""
+    return counts is not None and _are_of_all(counts) and None not in counts.ravel().tolist()
 
 
 def _is(own: tf.Tensor, out: tf.Tensor) -> bool:

@@ -20,7 +20,7 @@ _BATCHES = {
     "ResizeBilinear": (0,), "ResizeBilinearGrad": (0, 1), "ResizeNearestNeighbor": (0,),
     "ResizeNearestNeighborGrad": (0,), "ResizeBicubic": (0,), "ResizeBicubicGrad": (0, 1),
     "ResizeArea": (0,), "ScaleAndTranslate": (0,), "ScaleAndTranslateGrad": (0, 1),
-    "AdjustContrastv2": (0,), "AdjustHue": (0,), "AdjustSaturation": (0,), "RGBToHSV": (0,),
+    "AdjustHue": (0,), "AdjustSaturation": (0,), "RGBToHSV": (0,),
     "HSVToRGB": (0,), "DecodeRaw": (0,), "Bucketize": (0,),
     "InTopKV2": (0, 1), "CTCLoss": (),
 }  # fmt: skip
@@ -55,6 +55,15 @@ def along_the_first(node: Node, indices: Sequence[int]) -> Decision | None:
         counted = isinstance(has, Rows) and has.outer == first.outer and has.inner.of
         wants[i] = has if counted else first
     return Decision(wants, node.each(first))
+
+
+@rule("AdjustContrastv2")
+def adjusted(node: Node) -> Decision | None:
+    """The mean is of an image: of its last three dimensions, whatever comes before them."""
+    has, rank = node.has[0], node.rank(0)
+    if not isinstance(has, Rows) or rank is None or has.dim >= rank - 3:
+        return None
+    return Decision([has, SAME], [has])
 
 
 @rule("ImageProjectiveTransformV3")

@@ -82,7 +82,8 @@ def scatter(node: Node) -> Decision | None:
 def counted(node: Node) -> Decision | None:
     has, rank = node.has[0], node.rank(0)
     if node.type == "DenseBincount" and isinstance(has, Rows) and rank is not None:
-        wants: list[Layout] = [has, SAME, has if isinstance(node.has[2], Rows) else SAME]
+        is_weighted = node.inputs[2].shape.num_elements() != 0
+        wants: list[Layout] = [has, SAME, has if is_weighted else SAME]
         if rank == 2 and has.dim == 0:
             return Decision(wants, [has])
         if rank == 1 and not node.attr("binary_output"):

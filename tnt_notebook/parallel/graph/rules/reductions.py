@@ -40,6 +40,8 @@ def mean(node: Node) -> Decision | None:
     keep_dims = node.attr("keep_dims")
     if has.dim not in axes:
         return without(node, has, axes, keep_dims)
+    if node.inputs[0].dtype.is_integer:  # it is rounded, once
+        return None
     dims = node.dims(0)
     count = product(dims[axis] for axis in axes) if dims else None
     if count is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.parallel.graph.counts import ONE, Count, is_one, number, product
@@ -76,6 +77,8 @@ def reshape(node: Node) -> Decision | None:
     if place is None:
         return None
     known = shape is not None and shape[place.dim] is not None and shape[place.dim].rows
+    # A rank's own sizes are those of its rows: elsewhere samples count as often as there are any.
+    is_own = node.has[1] == SIZE and not by_samples_beside(shape, place.dim)
 
     def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         values, target = inputs
@@ -83,9 +86,9 @@ def reshape(node: Node) -> Decision | None:
         return [tf.reshape(values, local)]
 
     gives = Rows(place.dim, place.outer, place.inner)
-    if known and node.has[1] == SIZE:
+    if known and is_own:
         return Decision([has, SIZE], [gives])
-    return Decision([has, SIZE if node.has[1] == SIZE else SAME], [gives], emit)
+    return Decision([has, SIZE if is_own else SAME], [gives], emit)
 
 
 def _samples(place: _Place) -> Count:
@@ -295,6 +298,14 @@ def fill(node: Node) -> Decision | None:
     by_samples = [i for i, each in enumerate(shape) if each is None or each.rows]
     found = _repeated(node.has[::-1], by_samples, shape.tolist(), [], len(shape))
     return found and Decision([SIZE, SAME], found.gives)
+
+
+def by_samples_beside(counts: np.ndarray | None, dim: int) -> bool:
+    """Whether samples count in numbers of a shape beside that of the dimension that has them, or
+    may, for all that is known."""
+    return counts is None or any(
+        each is None or each.rows for i, each in enumerate(counts) if i != dim
+    )
 
 
 def with_size(shape: tf.Tensor, dim: int, size: tf.Tensor) -> tf.Tensor:

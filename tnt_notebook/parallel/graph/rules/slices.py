@@ -9,7 +9,7 @@ import tensorflow as tf
 from tnt_notebook.parallel.graph.counts import ZERO, Count, product
 from tnt_notebook.parallel.graph.layouts import PART, SAME, SIZE, Rows
 from tnt_notebook.parallel.graph.node import Decision, Node
-from tnt_notebook.parallel.graph.rules.shapes import with_size
+from tnt_notebook.parallel.graph.rules.shapes import by_samples_beside, with_size
 from tnt_notebook.parallel.graph.table import rule
 
 
@@ -54,10 +54,27 @@ def strided_slice(node: Node) -> Decision | None:
     goes, whole = found
     if has.dim in whole:
         return Decision([has, SAME, SAME, SAME], [has.at(goes[has.dim])])
-    blocks = _blocks_of_slice(node, has)
-    if blocks is None or has.dim not in goes:
+    blocks, begin, end = _blocks_of_slice(node, has), node.counts(1), node.counts(2)
+    if blocks is None or begin is None or end is None or has.dim not in goes:
         return None
-    return Decision([has, *node.has[1:]], [Rows(goes[has.dim], blocks, has.inner)])
+    gives = Rows(goes[has.dim], blocks, has.inner)
+    if not any(by_samples_beside(counts, has.dim) for counts in (begin, end)):
+        return Decision([has, *node.has[1:]], [gives])
+
+    def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        values, *bounds, strides = inputs
+        own = [with_size(bound, has.dim, emission.amount(counts[has.dim] or ZERO))
+               for bound, counts in zip(bounds, (begin, end), strict=True)]  # fmt: skip
+        return [tf.raw_ops.StridedSlice(
+            input=values, begin=own[0], end=own[1], strides=strides, **_masks(node)
+        )]  # fmt: skip
+
+    return Decision([has, SAME, SAME, SAME], [gives], emit)
+
+
+def _masks(node: Node) -> dict[str, Any]:
+    names = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    return {f"{name}_mask": node.attr(f"{name}_mask") for name in names}
 
 
 def _blocks_of_slice(node: Node, has: Rows) -> Count | None:
@@ -68,12 +85,24 @@ def _blocks_of_slice(node: Node, has: Rows) -> Count | None:
     masks = [node.attr(f"{name}_mask") >> has.dim & 1 for name in ("begin", "end")]
     if node.attr("ellipsis_mask") or node.attr("new_axis_mask") or strides[has.dim] != 1:
         return None
-    first = ZERO if masks[0] else begin[has.dim]
-    after = has.outer.times(Count(rows=1)).times(has.inner) if masks[1] else end[has.dim]
-    if first is None or after is None or (first != ZERO and _blocks(has, first) is None):
+    first = ZERO if masks[0] else _in_blocks(has, begin[has.dim])
+    after = has.outer if masks[1] else _in_blocks(has, end[has.dim])
+    if first is None or after is None:
         return None
-    length = after.plus(first, -1)
-    return _blocks(has, length) if length is not None and length.factor > 0 else None
+    if first == ZERO and after == has.outer:
+        return after
+    if not all(each.is_number for each in (first, after, has.outer)):
+        return None
+    is_within = 0 <= first.factor < after.factor <= has.outer.factor
+    return after.plus(first, -1) if is_within else None
+
+
+def _in_blocks(has: Rows, place: Count | None) -> Count | None:
+    """A place among entries as a number of blocks before it, from the end where it is negative."""
+    if place is None or place == ZERO:
+        return place
+    blocks = _blocks(has, place)
+    return has.outer.plus(blocks) if blocks is not None and blocks.factor < 0 else blocks
 
 
 @rule("StridedSliceGrad")
@@ -94,13 +123,12 @@ def strided_slice_gradient(node: Node) -> Decision | None:
 
     def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         local = with_size(inputs[0], gives.dim, emission.amount(count))
-        names = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-        masks = {f"{name}_mask": node.attr(f"{name}_mask") for name in names}
         return [tf.raw_ops.StridedSliceGrad(
-            shape=local, begin=inputs[1], end=inputs[2], strides=inputs[3], dy=inputs[4], **masks
+            shape=local, begin=inputs[1], end=inputs[2], strides=inputs[3], dy=inputs[4],
+            **_masks(node),
         )]  # fmt: skip
 
-    if node.has[0] == SIZE:
+    if node.has[0] == SIZE and not by_samples_beside(node.counts(0), gives.dim):
         return Decision([SIZE, SAME, SAME, SAME, has], [gives])
     return Decision([SAME, SAME, SAME, SAME, has], [gives], emit)
 
@@ -115,12 +143,23 @@ def slice_(node: Node) -> Decision | None:
     first, length = begin[has.dim], size[has.dim]
     if first is None or length is None:
         return None
-    blocks = has.outer if length.factor == -1 else _blocks(has, length)
-    if first == ZERO and blocks == has.outer:
-        return Decision([has, *node.has[1:]], [has])
-    if blocks is None or (first != ZERO and _blocks(has, first) is None):
+    before = ZERO if first == ZERO else _blocks(has, first)
+    if before is None:
         return None
-    return Decision([has, *node.has[1:]], [Rows(has.dim, blocks, has.inner)])
+    blocks = has.outer.plus(before, -1) if length.factor == -1 else _blocks(has, length)
+    if blocks is None or blocks.factor < 1:
+        return None
+    gives = Rows(has.dim, blocks, has.inner)
+    if not any(by_samples_beside(counts, has.dim) for counts in (begin, size)):
+        return Decision([has, *node.has[1:]], [gives])
+
+    def emit(emission: Any, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+        values, *bounds = inputs
+        own = [with_size(bound, has.dim, emission.amount(count))
+               for bound, count in zip(bounds, (first, length), strict=True)]  # fmt: skip
+        return [tf.slice(values, *own)]
+
+    return Decision([has, SAME, SAME], [gives], emit)
 
 
 def _blocks(has: Rows, entries: Count) -> Count | None:
