@@ -69,7 +69,10 @@ class Copier:
             node.input.extend(names)
             for index in chosen.get(op.name, ()):
                 mapped["condition:0"] = taken_along(condition)
-                nodes = list(_or_zeros(op.outputs[index], "condition"))
+                copy_of = f"{op.name}/of_samples_{index}"
+                while any(f"{copy_of}/{part}" in self._definitions for part in ("zero", "Merge")):
+                    copy_of += "_"  # what was traced may have been written by a pass itself
+                nodes = list(_or_zeros(op.outputs[index], "condition", copy_of))
                 graph.node.extend(nodes)
                 instead[op.outputs[index].name] = f"{nodes[-1].name}:0"
         outputs = [instead.get(own.name, own.name) for op in operations for own in op.outputs]
@@ -96,10 +99,10 @@ class Copier:
 _SMALL = 1 << 12
 
 
-def _or_zeros(value: tf.Tensor, condition: str) -> Iterator[node_def_pb2.NodeDef]:
-    """Ops of which the last gives a value, or zeros unless a condition holds."""
+def _or_zeros(value: tf.Tensor, condition: str, name: str) -> Iterator[node_def_pb2.NodeDef]:
+    """Ops, with names that begin so, of which the last gives a value, or zeros unless a condition
+    holds."""
     dtype = attr_value_pb2.AttrValue(type=value.dtype.as_datatype_enum)
-    name = f"{value.op.name}/of_samples_{value.value_index}"
 
     def node(op: str, *inputs: str) -> node_def_pb2.NodeDef:
         made = node_def_pb2.NodeDef(name=f"{name}/{op}", op=op, input=inputs)

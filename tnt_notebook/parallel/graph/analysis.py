@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.parallel.graph import rules  # noqa: F401  (each file puts its rules in the table)
+from tnt_notebook.parallel.graph.broadcasts import is_broadcast_known
 from tnt_notebook.parallel.graph.counts import numbers
 from tnt_notebook.parallel.graph.inference import inferred
 from tnt_notebook.parallel.graph.layouts import (
@@ -22,7 +23,7 @@ from tnt_notebook.parallel.graph.layouts import (
 )
 from tnt_notebook.parallel.graph.node import Decision, Facts, Node
 from tnt_notebook.parallel.graph.rules.elements import ALL
-from tnt_notebook.parallel.graph.sizes import depends_on_rows, followed, is_broadcast_known
+from tnt_notebook.parallel.graph.sizes import depends_on_rows, followed
 from tnt_notebook.parallel.graph.table import RULES, Rule
 
 

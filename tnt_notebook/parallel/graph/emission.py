@@ -198,10 +198,8 @@ class Emission:
     def write(self, each: Decided) -> None:
         """Writes an op, in time."""
         decision, op = each.decision, each.op
-        if self.is_copied(each):
-            self._waiting[op.name] = each
-            return
-        inputs = [self.version(t, w) for t, w in zip(op.inputs, decision.wants, strict=True)]
+        wanted = [] if self.is_copied(each) else zip(op.inputs, decision.wants, strict=True)
+        inputs = [self.version(tensor, want) for tensor, want in wanted]
         if decision.emit is None:
             self._waiting[op.name] = each
             return
@@ -210,7 +208,8 @@ class Emission:
         for i in _emptied(each):
             outputs[i] = self._of_samples(outputs[i])
         self._values |= {own.name: made for own, made in zip(op.outputs, outputs, strict=True)}
-        self._written |= {op.name: first.op for first in outputs[:1]}  # there may be effects alone
+        if outputs:  # else TensorFlow keeps the order of its effects
+            self._written[op.name] = outputs[0].op
 
     def is_copied(self, each: Decided) -> bool:
         """Whether an op is copied, and takes what those before it give."""

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.parallel.graph.counts import ONE, ZERO, Count, is_one, number, product
+from tnt_notebook.parallel.graph.broadcasts import repeated_axes
+from tnt_notebook.parallel.graph.counts import ZERO, Count, is_one, number, product
 from tnt_notebook.parallel.graph.node import Node
 
 #: Larger arrays are no shapes.
@@ -238,37 +239,6 @@ def _inverted(node: Node) -> Numbers | None:
     return None if order is None else of_constant(np.argsort(order))
 
 
-def _broadcast_axes(node: Node) -> dict[int, Numbers] | None:
-    """The dimensions along which operands were repeated: there they are of one, or lack. Sizes
-    that only a run tells are taken for more than one, but beside samples."""
-    vectors = [node.counts(i) for i in (0, 1)]
-    if any(vector is None for vector in vectors):
-        return None
-    shapes = [vector.tolist() for vector in vectors if vector is not None]
-    rank = max(map(len, shapes))
-    padded = [[ONE] * (rank - len(shape)) + shape for shape in shapes]
-    if any(
-        a and b and ((a.rows and b.of) or (b.rows and a.of)) for a, b in zip(*padded, strict=True)
-    ):
-        return None
-    return {
-        i: _vector([number(dim) for dim in range(rank) if is_one(own[dim])])
-        for i, own in enumerate(padded)
-    }
-
-
-def is_broadcast_known(node: Node) -> bool:
-    """Whether it is known of each dimension of two shapes if one is repeated to match the other."""
-    vectors = [node.counts(i) for i in (0, 1)]
-    if any(vector is None or None in vector for vector in vectors):
-        return False
-    one, other = (vector[::-1].tolist() for vector in vectors if vector is not None)
-    return all(
-        is_one(a) or is_one(b) or a.bare == b.bare or (a.rows and not b.of) or (b.rows and not a.of)
-        for a, b in zip(one, other, strict=False)
-    ) and not any(each.of for each in (*one[len(other) :], *other[len(one) :]))
-
-
 def _put(at: int) -> Callable[[Node], Numbers | None]:
     """Of a list all of whose elements are alike."""
 
@@ -331,7 +301,7 @@ _RULES: dict[str, Callable[[Node], Any]] = {
     "TensorScatterUpdate": _scattered,
     "InvertPermutation": _inverted,
     "ConcatOffset": _offsets,
-    "BroadcastGradientArgs": _broadcast_axes,
+    "BroadcastGradientArgs": repeated_axes,
     "TensorListPushBack": _put(1),
     "TensorListSetItem": _put(2),
     "TensorListPopBack": _popped,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.parallel.graph.counts import ONE, Count, is_one, number, product
 from tnt_notebook.parallel.graph.layouts import PART, SAME, SIZE, Layout, Rows
 from tnt_notebook.parallel.graph.node import Decision, Node
+from tnt_notebook.parallel.graph.own_shapes import by_samples_beside, with_size
 from tnt_notebook.parallel.graph.table import rule
 
 
@@ -298,16 +298,3 @@ def fill(node: Node) -> Decision | None:
     by_samples = [i for i, each in enumerate(shape) if each is None or each.rows]
     found = _repeated(node.has[::-1], by_samples, shape.tolist(), [], len(shape))
     return found and Decision([SIZE, SAME], found.gives)
-
-
-def by_samples_beside(counts: np.ndarray | None, dim: int) -> bool:
-    """Whether samples count in numbers of a shape beside that of the dimension that has them, or
-    may, for all that is known."""
-    return counts is None or any(
-        each is None or each.rows for i, each in enumerate(counts) if i != dim
-    )
-
-
-def with_size(shape: tf.Tensor, dim: int, size: tf.Tensor) -> tf.Tensor:
-    """A shape with another size in one dimension."""
-    return tf.tensor_scatter_nd_update(shape, [[dim]], [tf.cast(size, shape.dtype)])

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tnt_notebook.parallel.graph.counts import ZERO, Count, product
 from tnt_notebook.parallel.graph.layouts import PART, SAME, SIZE, Rows
 from tnt_notebook.parallel.graph.node import Decision, Node
-from tnt_notebook.parallel.graph.rules.shapes import by_samples_beside, with_size
+from tnt_notebook.parallel.graph.own_shapes import by_samples_beside, with_size
 from tnt_notebook.parallel.graph.table import rule
 
 
