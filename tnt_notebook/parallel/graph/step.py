@@ -40,7 +40,8 @@ class Together:
         self._over = over
 
     def first(self, value: tf.Tensor) -> tf.Tensor:
-        return value if self._over.rank == 0 else tf.zeros_like(value)
+        # By the same ops on all ranks: on a mesh the pass of another axis goes through them.
+        return tf.where(tf.constant(self._over.rank == 0), value, tf.zeros_like(value))
 
     def sums(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
         """In one message for what is small, and one each for what is large and waits for itself."""
