@@ -55,7 +55,15 @@ def test_batch_norm_of_the_whole_batch(ranks):
 
 
 #: Which rules and others of these have, too.
-LONG = ("labels that lack", "triplets", "a share that is kept", "centred", "remembering", "by_hand")
+LONG = (
+    "labels that lack",
+    "labels in turn",
+    "triplets",
+    "a share that is kept",
+    "centred",
+    "remembering",
+    "by_hand",
+)
 
 
 @pytest.mark.parametrize(

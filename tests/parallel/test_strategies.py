@@ -34,7 +34,7 @@ from tnt_notebook.keras.absent import is_here
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.gossip import partner_of, rounds
 from tnt_notebook.parallel.exchange.named import CLASSES, exchange_of, name_of
-from tnt_notebook.parallel.step.step import meetings
+from tnt_notebook.parallel.step import meetings
 from tnt_notebook.telemetry.events import EVENT_KINDS, sent_bytes
 
 RATE, BATCH, EPOCHS = 0.1, 16, 3
