@@ -170,11 +170,14 @@ _CALLED = {
 
 
 def functions_of(op: tf.Operation) -> list[Any]:
-    """The graphs of the functions that an op calls, in the order of its attributes."""
+    """The graphs of the functions that an op calls, in the order of its attributes; none where
+    Python does not know them."""
     found = []
     for attribute in _CALLED.get(op.type, ()):
         named = op.get_attr(attribute)
         for each in named if isinstance(named, list) else [named]:
+            if op.graph._get_function(each.name) is None:
+                return []
             found.append(_graph_of(each.name, op))
     return found
 

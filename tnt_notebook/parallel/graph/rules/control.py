@@ -19,7 +19,9 @@ def _outputs(graph: Any, facts: Any) -> list[Layout]:
 
 
 @rule("PartitionedCall", "StatefulPartitionedCall")
-def call(node: Node) -> Decision:
+def call(node: Node) -> Decision | None:
+    if not node.functions:
+        return None
     (graph,) = node.functions
     facts, decisions = node.decide(graph, node.has, node.inputs)
     numbers = {i: facts.numbers.get(out.name) for i, out in enumerate(graph.outputs)}
@@ -37,9 +39,10 @@ def call(node: Node) -> Decision:
 
 
 @rule("If", "StatelessIf", "Case", "StatelessCase")
-def branches(node: Node) -> Decision:
+def branches(node: Node) -> Decision | None:
     """All branches give their results in one layout."""
-    graphs = node.functions
+    if not (graphs := node.functions):
+        return None
     made = [node.decide(graph, node.has[1:], node.inputs[1:]) for graph in graphs]
     each = [_outputs(graph, facts) for graph, (facts, _) in zip(graphs, made, strict=True)]
     gives = [functools.reduce(common, layouts) for layouts in zip(*each, strict=True)]
@@ -63,8 +66,10 @@ def branches(node: Node) -> Decision:
 
 
 @rule("While", "StatelessWhile")
-def loop(node: Node) -> Decision:
+def loop(node: Node) -> Decision | None:
     """Each turn begins with its values in the layouts in which the one before has left them."""
+    if not node.functions:
+        return None
     condition, body = node.functions
     is_kept = [_is(own, out) for own, out in zip(body.inputs, body.outputs, strict=True)]
     given = [
