@@ -69,19 +69,16 @@ def build(model: keras.Model, element: Any, with_loss: bool = True) -> None:
     """Creates all variables now, for batches as ``element`` in tf.TensorSpec, so that they can be
     made the same on all ranks; those of losses, metrics and the optimizer too, unless it is without
     loss."""
-    is_whole = all(map(is_built, layers_within(model)))
-    # What a step of the user's own calls is not known, where it need not be called.
-    if _has_own_call(model) and not (is_whole and _has_own_step(model)):
+    if _has_own_call(model):
         try:
             if with_loss:
                 build_symbolically(model, element)
-            elif not is_whole:
+            elif not all(map(is_built, layers_within(model))):
                 run_symbolically(model, _symbolic(unpack(element)[0]))
         except Exception as error:
             raise ModelError(
-                "The model, or its loss and metrics, cannot be computed on a batch of these shapes "
-                f"({brief(error)}). If the shapes are right, call the model once on a batch before "
-                "training, or give it a keras.Input."
+                f"The model cannot be called on input of these shapes ({brief(error)}). Call it "
+                "once on a batch before training, or give it a keras.Input, if they are right."
             ) from error
     unbuilt = [layer.name for layer in layers_within(model, itself=False) if not is_built(layer)]
     if unbuilt:
@@ -101,11 +98,6 @@ def _build_optimizers(model: keras.Model) -> None:
 def _has_own_call(model: keras.Model) -> bool:
     """A model that only has a train_step (a GAN, say) cannot be called, and so not be built."""
     return type(model).call is not keras.Layer.call and type(model).call is not keras.Model.call
-
-
-def _has_own_step(model: keras.Model) -> bool:
-    own, usual = type(model), keras.Model
-    return own.train_step is not usual.train_step or own.test_step is not usual.test_step
 
 
 def _symbolic(element: Any) -> Any:
