@@ -54,7 +54,7 @@ def test_what_was_measured_outlives_an_interrupt_and_a_death(pair: Cluster, tmp_
 
     with pytest.raises(RankError) as caught:
         scaling.measure(pair, cell, found, follow, (tmp_path / "waits").touch)
-    assert scaling.interrupted(caught.value)
+    assert caught.value.interrupted
     assert [(run.ranks, run.round) for run in found.runs] == [(1, 1)] and "planning" in lines
     assert set(found.steps) == {(1, "strong"), (2, "strong")} and not found.unplanned
     assert found.trained_bytes == 4 * 5

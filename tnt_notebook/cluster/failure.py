@@ -115,8 +115,8 @@ def rank_error(failures: Mapping[int, Failure]) -> RankError:
         besides = f" (and another error on {ranks_label(others)})"
     message = f"{who}: {text}{besides}"
     whole = "\n\n".join(filter(None, [f"{who}: {failure.told}{besides}", failure.line]))
-    # Interrupts alone are of a person, or of an error of another rank.
     kinds = frozenset(failure.ename for failure in failures.values())
+    # Interrupts alone are of a person, or of an error of another rank.
     timed_out = TimedOutError.__name__
     stalled = timed_out in kinds and kinds <= {timed_out, PeerError.__name__, _INTERRUPTED}
     return (StalledError if stalled else RankError)(message, rendered, whole, kinds)

@@ -21,7 +21,6 @@ from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.errors import (
     MeshError,
     ModelError,
-    RankError,
     ScheduleError,
     StudyError,
     TntError,
@@ -245,8 +244,3 @@ class _Watch:
             self._solved = True
         if self._solved and self.execution is not None:
             self.execution.request_stop()
-
-
-def interrupted(error: TntError) -> bool:
-    """Whether ranks raised because a person has pressed interrupt."""
-    return isinstance(error, RankError) and error.interrupted

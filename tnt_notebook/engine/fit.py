@@ -56,8 +56,7 @@ def run_fit_cell(
         cell: ordinary Keras code.
         options: keyword arguments of ``tnt_notebook.distributed``, those of checkpoints as a dict,
             the others as :meth:`tnt_notebook.plan.fit_options.FitOptions.of` takes them; and
-            ``fit_as``, of a study,
-            what :class:`tnt_notebook.parallel.training.fit_as.FitAs` takes.
+            ``fit_as``, of a study, what :class:`tnt_notebook.parallel.training.fit_as.FitAs` takes.
         kept: where and as what rank 0 keeps the frames on disk: keyword arguments of
             :func:`tnt_notebook.telemetry.run_writer.begin`, with the folder as text.
 

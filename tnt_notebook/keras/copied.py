@@ -69,10 +69,10 @@ class Copier:
             node.input.extend(names)
             for index in chosen.get(op.name, ()):
                 mapped["condition:0"] = taken_along(condition)
-                copy_of = f"{op.name}/of_samples_{index}"
-                while any(f"{copy_of}/{part}" in self._definitions for part in ("zero", "Merge")):
-                    copy_of += "_"  # what was traced may have been written by a pass itself
-                nodes = list(_or_zeros(op.outputs[index], "condition", copy_of))
+                prefix = f"{op.name}/of_samples_{index}"
+                while any(f"{prefix}/{part}" in self._definitions for part in ("zero", "Merge")):
+                    prefix += "_"  # what was traced may have been written by a pass itself
+                nodes = list(_or_zeros(op.outputs[index], "condition", prefix))
                 graph.node.extend(nodes)
                 instead[op.outputs[index].name] = f"{nodes[-1].name}:0"
         outputs = [instead.get(own.name, own.name) for op in operations for own in op.outputs]
@@ -99,19 +99,19 @@ class Copier:
 _SMALL = 1 << 12
 
 
-def _or_zeros(value: tf.Tensor, condition: str, name: str) -> Iterator[node_def_pb2.NodeDef]:
-    """Ops, with names that begin so, of which the last gives a value, or zeros unless a condition
-    holds."""
+def _or_zeros(value: tf.Tensor, condition: str, prefix: str) -> Iterator[node_def_pb2.NodeDef]:
+    """Ops of which the last gives a value, or zeros unless a condition holds; their names begin
+    with the prefix."""
     dtype = attr_value_pb2.AttrValue(type=value.dtype.as_datatype_enum)
 
     def node(op: str, *inputs: str) -> node_def_pb2.NodeDef:
-        made = node_def_pb2.NodeDef(name=f"{name}/{op}", op=op, input=inputs)
+        made = node_def_pb2.NodeDef(name=f"{prefix}/{op}", op=op, input=inputs)
         made.attr["T"].CopyFrom(dtype)
         return made
 
     size = value.shape.num_elements()
     if size is None or size <= _SMALL:
-        zero = node_def_pb2.NodeDef(name=f"{name}/zero", op="Const", attr={"dtype": dtype})
+        zero = node_def_pb2.NodeDef(name=f"{prefix}/zero", op="Const", attr={"dtype": dtype})
         zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, value.dtype, ()))
         yield zero
         yield node("SelectV2", condition, value.name, zero.name)

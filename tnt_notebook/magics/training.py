@@ -14,7 +14,7 @@ from tnt_notebook.dashboard.bench import placeholder
 from tnt_notebook.dashboard.scaling import Scaling, figure_bundle
 from tnt_notebook.dashboard.scaling_table import columns_of
 from tnt_notebook.dashboard.wording import plural
-from tnt_notebook.errors import ClusterError, TntError
+from tnt_notebook.errors import ClusterError, RankError, TntError
 from tnt_notebook.magics.progress import StatusLine, in_notebook, noninteractive
 from tnt_notebook.magics.table import Bold, Table, bundle
 from tnt_notebook.telemetry.scaling import Measured
@@ -41,7 +41,8 @@ def run(cluster: Cluster, cell: str, found: Measured, command: str) -> None:
         scaling.measure(cluster, cell, found, view.status.update, view.grow)
     except (TntError, KeyboardInterrupt) as error:
         done = plural(len(found.runs), "fit")
-        if isinstance(error, KeyboardInterrupt) or scaling.interrupted(error):
+        by_ranks = isinstance(error, RankError) and error.interrupted
+        if isinstance(error, KeyboardInterrupt) or by_ranks:
             view.end(f"interrupted after {done}")
             raise ClusterError("Interrupted. The ranks are free again.") from None
         view.end(f"failed after {done}")

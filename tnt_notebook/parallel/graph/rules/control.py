@@ -20,9 +20,9 @@ def _outputs(graph: Any, facts: Any) -> list[Layout]:
 
 @rule("PartitionedCall", "StatefulPartitionedCall")
 def call(node: Node) -> Decision | None:
-    if not node.functions:
+    if not (graphs := node.functions):
         return None
-    (graph,) = node.functions
+    (graph,) = graphs
     facts, decisions = node.decide(graph, node.has, node.inputs)
     numbers = {i: facts.numbers.get(out.name) for i, out in enumerate(graph.outputs)}
     # Of a size of which only the function knows how samples count in it, it gives the number.
@@ -68,9 +68,9 @@ def branches(node: Node) -> Decision | None:
 @rule("While", "StatelessWhile")
 def loop(node: Node) -> Decision | None:
     """Each turn begins with its values in the layouts in which the one before has left them."""
-    if not node.functions:
+    if not (graphs := node.functions):
         return None
-    condition, body = node.functions
+    condition, body = graphs
     is_kept = [_is(own, out) for own, out in zip(body.inputs, body.outputs, strict=True)]
     given = [
         tensor if kept or tensor.dtype == tf.variant else None
