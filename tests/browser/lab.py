@@ -190,6 +190,14 @@ class Lab:
             return json.loads(answer.read() or b"null")
 
 
+def drag(where: Locator, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """With the pointer, from one place of an element to another; waits until it no longer moves."""
+    mouse = where.page.mouse
+    for (x, y), press in ((start, mouse.down), (end, mouse.up)):
+        where.hover(position={"x": x, "y": y})
+        press()
+
+
 def write_notebook(path: Path, cells: Iterable[str]) -> None:
     """A notebook with these code cells."""
     notebook = nbformat.v4.new_notebook()

@@ -9,7 +9,7 @@ from nbconvert import HTMLExporter
 from playwright.sync_api import Browser, Locator, expect
 
 from tests.browser.accessible import expect_accessible
-from tests.browser.lab import Lab, Notebook, Open
+from tests.browser.lab import Lab, Notebook, Open, drag
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.browser
@@ -296,10 +296,7 @@ def test_the_whole_run_by_pointer_and_keyboard(notebook: Notebook):
     log.click()
     expect(log).to_have_attribute("aria-pressed", "true")
     notebook.screenshot("run-log-light", card(notebook))
-    notebook.page.mouse.move(box["x"] + 100, box["y"] + 120)
-    notebook.page.mouse.down()
-    notebook.page.mouse.move(box["x"] + 500, box["y"] + 120)
-    notebook.page.mouse.up()
+    drag(canvas, (100, 120), (500, 120))
     expect(account).to_have_text(re.compile(r"^\d:\d\d to \d:\d\d, .*: .*training \d+%"))
     keys = card(notebook).locator(".tnt-run .tnt-keys")
     expect(keys).to_be_hidden()

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, WebSocket, expect
 
 from tests.browser.accessible import expect_accessible
-from tests.browser.lab import Lab, Notebook, Open
+from tests.browser.lab import Lab, Notebook, Open, drag
 
 pytestmark = pytest.mark.browser
 
@@ -160,12 +160,7 @@ def test_pointing_at_a_box_says_what_it_is(still: Notebook):
 def test_a_range_is_summed(still: Notebook):
     end = 0.3 + 11 * 2.8 + 3 * 0.4 + 0.6
     (left, y), (right, _) = place(still, 0, 0.3, end), place(still, 0, 4.3, end)
-    box = canvas(still).bounding_box()
-    assert box
-    still.page.mouse.move(box["x"] + left, box["y"] + y)
-    still.page.mouse.down()
-    still.page.mouse.move(box["x"] + right, box["y"] + y)
-    still.page.mouse.up()
+    drag(canvas(still), (left, y), (right, y))
     said = still.page.locator(".tnt-range")
     expect(said).to_have_text(re.compile(r"^\d{3} µs to 4\.\d+ ms, [34][\d.]* ms: forward \d+%"))
     canvas(still).press("Escape")
@@ -181,12 +176,9 @@ def test_the_playhead_goes_back_to_an_earlier_step(still: Notebook):
     expect(live).to_have_attribute("aria-pressed", "true")
     box = deck.bounding_box()
     assert box
-    left, right, below = 54, 46, box["y"] + box["height"] - 6
+    left, right, below = 54, 46, box["height"] - 6
     width = box["width"] - left - right
-    still.page.mouse.move(box["x"] + left + 0.95 * width, below)
-    still.page.mouse.down()
-    still.page.mouse.move(box["x"] + left + 0.6 * width, below)
-    still.page.mouse.up()
+    drag(deck, (left + 0.95 * width, below), (left + 0.6 * width, below))
     expect(heading).to_have_text(re.compile(r"^Step [\d.]+ ms · .* · at 0:0\d$"))
     said = heading.inner_text()
     expect(live).to_have_attribute("aria-pressed", "false")
@@ -206,9 +198,7 @@ def test_the_playhead_goes_back_to_an_earlier_step(still: Notebook):
 def test_zoom_and_pan(still: Notebook):
     whole = still.page.get_by_role("button", name="whole step")
     expect(whole).to_be_disabled()
-    box = canvas(still).bounding_box()
-    assert box
-    still.page.mouse.move(box["x"] + 200, box["y"] + 40)
+    canvas(still).hover(position={"x": 200, "y": 40})
     still.page.keyboard.down("Control")
     for _ in range(6):
         still.page.mouse.wheel(0, -100)

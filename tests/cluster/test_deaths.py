@@ -15,8 +15,10 @@ import pytest
 
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
+from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.recovery import start_missing
 from tnt_notebook.errors import ClusterError, DeathError
+from tnt_notebook.protocol import Call
 from tnt_notebook.telemetry import archive
 from tnt_notebook.telemetry.kept_ribbon import ribbon_of
 from tnt_notebook.telemetry.run_reader import read
@@ -211,6 +213,16 @@ else:
             assert f"rank {error.ranks[0]} died on {host} ({end}). rank" in str(error)
         assert late.value.ranks == [3 - first]
     cluster.run("assert comm.world().size == 1")
+    start_missing(cluster)
+    cluster.run("from tnt_notebook import comm; comm.world().barrier()")
+
+
+def test_a_rank_that_dies_just_before_it_is_asked_is_named_in_a_sentence(cluster):
+    named = pytest.raises(DeathError, match=r"rank 1 died on .*SIGKILL.* ranks 0,2 live")
+    with named, cluster.queue.turn() as engines:
+        kill(cluster, 1)
+        eventually(lambda: 1 not in engines.client.ids)
+        Execution(engines, [0, 1, 2]).call(Call.MACHINE)
     start_missing(cluster)
     cluster.run("from tnt_notebook import comm; comm.world().barrier()")
 

@@ -107,6 +107,8 @@ class CellQueue:
                 raise self.death(engines, gone)  # at rest
             self._recover(engines)
             yield engines
+        except RanksDied as death:  # before they could be asked
+            raise self.death(engines, death.ranks) from None
         finally:
             self.give_back(ticket)
 

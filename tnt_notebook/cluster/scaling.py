@@ -14,7 +14,7 @@ from typing import Any
 
 from tnt_notebook.cluster import groups
 from tnt_notebook.cluster.engines import Engines
-from tnt_notebook.cluster.execution import Execution, RanksDied
+from tnt_notebook.cluster.execution import Execution
 from tnt_notebook.cluster.failure import rank_error
 from tnt_notebook.cluster.output import ranks_label
 from tnt_notebook.cluster.ranks import Ranks
@@ -203,12 +203,9 @@ class _Course:
         return execution.answers
 
     def _begun(self, group: Sequence[int], on_data: Any, call: Call, *arguments: Any) -> Execution:
-        try:
-            return groups.begin(
-                self._engines, group, call, *arguments, on_data=on_data, on_tick=lambda: None
-            )
-        except RanksDied as died:
-            raise self._cluster.death(died.ranks) from None
+        return groups.begin(
+            self._engines, group, call, *arguments, on_data=on_data, on_tick=lambda: None
+        )
 
     def _follow(self, execution: Execution) -> None:
         self._cluster.queue.follow(execution)
