@@ -106,6 +106,25 @@ def build_symbolically(model: keras.Model, batch: Any) -> None:
     model._symbolic_build(data_batch=batch)
 
 
+def own_step(model: keras.Model, phase: str) -> Callable[[Any], Any] | None:
+    """The step of a model's own class with which it trains, is tested or predicts; None where that
+    is Keras's."""
+    name = f"{phase}_step"
+    kind = getattr(type(model), name)
+    return None if kind is getattr(keras.Model, name) else kind.__get__(model)
+
+
+def lacks_metrics(model: keras.Model) -> bool:
+    """Whether what compile() was given has no variables yet: metrics, or those of a loss."""
+    given = model._compile_metrics, model._compile_loss
+    return any(one is not None and not one.built for one in given)
+
+
+def build_by_tracing(step: Callable[[Any], Any], batch: Any) -> None:
+    """Creates the variables of whatever a step uses, as Keras does where it traces one."""
+    tf.function(step, autograph=False).get_concrete_function(batch)
+
+
 def in_order(model: keras.Model, logs: Mapping[str, Any]) -> Any:
     """Logs as a list in the order of ``metrics_names``; a number if there is one only."""
     return model._flatten_metrics_in_order(logs)

@@ -10,7 +10,12 @@ from tnt_notebook.error_text import brief
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.absent import is_lazy, lazy
 from tnt_notebook.keras.graph import is_built, layers_within, run_symbolically
-from tnt_notebook.keras.training import build_symbolically
+from tnt_notebook.keras.training import (
+    build_by_tracing,
+    build_symbolically,
+    lacks_metrics,
+    own_step,
+)
 from tnt_notebook.parallel.consistency import agreement
 from tnt_notebook.parallel.consistency.holders import distribute
 from tnt_notebook.parallel.consistency.model_state import (
@@ -22,6 +27,9 @@ from tnt_notebook.parallel.consistency.model_state import (
 )
 from tnt_notebook.parallel.data.adapt import unpack
 from tnt_notebook.parallel.training.session import Session
+
+_PHASES = {"fit": "train", "evaluate": "test", "predict": "predict"}
+_PHASES |= {f"{phase}_on_batch": phase for phase in ("train", "test", "predict")}
 
 
 def prepare(
@@ -36,7 +44,7 @@ def prepare(
         ModelError: the model cannot be trained, or not yet; the message says why.
         DisagreementError: the ranks have different models or arguments.
     """
-    over, with_loss = session.over, not call.startswith("predict")
+    over, with_loss = session.over, _PHASES[call] != "predict"
     if over.size > 1:
         refuse_stateful(model)
         if call in ("fit", "train_on_batch"):
@@ -52,7 +60,7 @@ def prepare(
     if in_parts and with_loss and all(map(is_built, layers_within(model))):
         with lazy():  # each rank creates what belongs to its own weights
             _build_optimizers(model)
-    build(model, element, with_loss)
+    build(model, element, call)
     says = "; ".join(session.division.says) if session.division is not None else "none"
     agreement.agree(over, {"call": call, "distribution": says, **arguments, **facts(model)})
     state = state_of(model)
@@ -65,28 +73,38 @@ def prepare(
     agreement.share_state(over, state)
 
 
-def build(model: keras.Model, element: Any, with_loss: bool = True) -> None:
+def build(model: keras.Model, element: Any, call: str) -> None:
     """Creates all variables now, for batches as ``element`` in tf.TensorSpec, so that they can be
-    made the same on all ranks; those of losses, metrics and the optimizer too, unless it is without
-    loss."""
-    if _has_own_call(model):
+    made the same on all ranks; those of losses, metrics and the optimizer too, unless ``call``
+    predicts. How a model is called is known to its step: Keras's calls it on the input, one of the
+    model's own is traced."""
+    phase = _PHASES[call]
+    with_loss, step = phase != "predict", own_step(model, phase)
+    lacks = with_loss and lacks_metrics(model)
+    if step is not None and not model.run_eagerly:
+        if lacks or _unbuilt(model):
+            build_by_tracing(step, element)
+    elif _has_own_call(model) and (lacks or not is_built(model) or _unbuilt(model)):
         try:
             if with_loss:
                 build_symbolically(model, element)
-            elif not all(map(is_built, layers_within(model))):
+            else:
                 run_symbolically(model, _symbolic(unpack(element)[0]))
         except Exception as error:
             raise ModelError(
                 f"The model cannot be called on input of these shapes ({brief(error)}). Call it "
                 "once on a batch before training, or give it a keras.Input, if they are right."
             ) from error
-    unbuilt = [layer.name for layer in layers_within(model, itself=False) if not is_built(layer)]
-    if unbuilt:
+    if unbuilt := _unbuilt(model):
         raise ModelError(
             f"Layers {', '.join(unbuilt)} are not built, so their weights cannot be shared between "
             "the ranks. Call the model, or the part of it that is trained, once on a batch before."
         )
     _build_optimizers(model)
+
+
+def _unbuilt(model: keras.Model) -> list[str]:
+    return [layer.name for layer in layers_within(model, itself=False) if not is_built(layer)]
 
 
 def _build_optimizers(model: keras.Model) -> None:
