@@ -74,7 +74,8 @@ RANGES = (
     (3072, "a training step", _LARGER),
     (4096, "the gradients of a pipeline", f"{_LARGER} Or ask for fewer stages."),
     (1, "how many samples a pipeline gets", ""),
-    (192, "what replicas of a stage share", "Let layers have less state."),
+    (1536, "what replicas of a stage share",
+     "Let layers have less state, or the loss and the metrics fewer sums over the whole batch."),
     (12 * 1024, "values between the stages of a pipeline",
      "Use fewer micro-batches, or cut where fewer layers are connected."),
     (1024, "an evaluation step", _LARGER),
@@ -83,5 +84,5 @@ RANGES = (
     (2048, "conversions inside of the stages of a pipeline",
      "Ask for fewer stages, or for a mesh along which fewer layers are divided."),
     (1024, "norms of gradients of weights that are cut", ""),
-    (6302, "groups and buckets", "Make them once and use them again, or restart the cluster."),
+    (4958, "groups and buckets", "Make them once and use them again, or restart the cluster."),
 )  # fmt: skip

@@ -113,7 +113,7 @@ class Endings:
             self.counted.keep()
         if self.loss is not None and of_loss:
             (loss,) = self.loss.of_all(made, labels, all_)
-            step.loss += tf.cast(loss, tf.float32)
+            step.loss += tf.cast(loss, step.loss.dtype)
 
 
 def endings_of(

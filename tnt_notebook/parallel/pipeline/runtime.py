@@ -27,6 +27,7 @@ from tnt_notebook.parallel.exchange.rows import are_distinct, summed_by_row
 from tnt_notebook.parallel.pipeline.messages import Message, Messages
 from tnt_notebook.parallel.pipeline.place import Place, Plan
 from tnt_notebook.parallel.pipeline.stage import StageFunctions
+from tnt_notebook.parallel.step.combine import wide
 from tnt_notebook.plan.schedule import Action
 from tnt_notebook.telemetry.events import EVENT_OF, NOT_TRAINING
 
@@ -63,7 +64,7 @@ class PipelineStep:
 
     Attributes:
         results: of each micro-batch, what the last stage gives as it is, if it is here.
-        loss: what this rank's stages add to that of the batch, a scalar, float32.
+        loss: what this rank's stages add to that of the batch, a scalar, floatx, at least float32.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class PipelineStep:
         self._whole_loss = whole_loss
         self.results: dict[int, list[tf.Tensor]] = {}
         self._gradients: dict[int, Any] = {}
-        self.loss: Any = tf.constant(0.0)
+        self.loss: Any = tf.zeros((), wide(keras.config.floatx()))
         # What functions have taken and given, by stage, micro-batch and name.
         self._values: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
         # What the next call waits for, beside its values. The first: that there is a batch.
@@ -143,14 +144,14 @@ class PipelineStep:
     def _end(self, stage: StageFunctions, whole_loss: WholeLoss) -> None:
         """Gives the last stage the gradients of a loss of all outputs."""
         loss, gradients = whole_loss(self)
-        self.loss += tf.cast(loss, tf.float32)
+        self.loss += tf.cast(loss, self.loss.dtype)
         for micro, own in enumerate(gradients):
             names = (f"d{name}" for name in stage.results)
             self._values[stage.number, micro].update(zip(names, own, strict=True))
 
     def _count_loss(self, stage: StageFunctions, values: dict[str, Any]) -> None:
         if stage.loss is not None:
-            self.loss += tf.cast(values[stage.loss], tf.float32)
+            self.loss += tf.cast(values[stage.loss], self.loss.dtype)
 
     def _take_inputs(self, stage: StageFunctions, micro: int, values: dict[str, Any]) -> None:
         batch = self.micro_batches[micro]

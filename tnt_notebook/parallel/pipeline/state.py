@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.keras.tensorflow import made_while_tracing
-from tnt_notebook.parallel.step.combine import Change
+from tnt_notebook.parallel.step.combine import Change, wide
 from tnt_notebook.parallel.step.step import Step
 
 
@@ -113,7 +113,7 @@ def _made(shape: tf.TensorShape | tuple[int, ...], dtype: tf.DType) -> tf.Variab
 
 def _dtype(held: tf.Variable, rule: str) -> tf.DType:
     if held.dtype.is_floating:
-        return tf.float32 if held.dtype.size < 4 else held.dtype
+        return wide(held.dtype)
     return tf.float64 if rule == "mean" else tf.int64
 
 

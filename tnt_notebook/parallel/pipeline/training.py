@@ -378,7 +378,7 @@ class PipelineSteps:
         speaks = self._is_last and self._counts
         counts = share.local if speaks else tf.constant(0, tf.int64)
         tracker = loss_tracker(model)
-        total = tf.cast(share.total, tf.float32)
+        total = tf.cast(share.total, loss.dtype)
         tracker.total.assign_add(tf.cast(loss * total, tracker.total.dtype))
         tracker.count.assign_add(tf.cast(counts, tracker.count.dtype))
         step = Step(over, self.setting.exchange, model, Share(counts, *share[1:]))

@@ -195,8 +195,11 @@ def _by_dtype(
             dtype = tensor_of(change.variable).dtype
             if not dtype.is_floating:
                 dtype = tf.float64 if change.rule == "mean" else tf.int64
-            groups.setdefault(_WIDER.get(dtype, dtype).name, []).append(change)
+            groups.setdefault(wide(dtype).name, []).append(change)
     return [(tf.as_dtype(name), groups[name]) for name in sorted(groups)]
 
 
-_WIDER = {tf.float16: tf.float32, tf.bfloat16: tf.float32}
+def wide(dtype: tf.DType | str) -> tf.DType:
+    """In what numbers are summed: of 16 bits in float32, others as they are."""
+    dtype = tf.as_dtype(dtype)
+    return tf.float32 if dtype.is_floating and dtype.size < 4 else dtype

@@ -15,7 +15,7 @@ from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.errors import DifferentDataError
 from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.data.shard import MODULUS
-from tnt_notebook.parallel.step.combine import Change, Part, assign, summand
+from tnt_notebook.parallel.step.combine import Change, Part, assign, summand, wide
 from tnt_notebook.parallel.step.step import NEWS, Step
 
 
@@ -70,7 +70,7 @@ def summed(
         head_over: over which ranks the head is, if not those that have parts.
 
     Returns:
-        The sums over ranks of `head`, float64, and of `others`, float32.
+        The sums over ranks of `head`, float64, and of `others`, floatx, at least float32.
     """
     parts = [tf.stack([tf.cast(value, tf.float64) for value in head])]
     own = [tf.reshape(summand(part, change, tf.float64), [-1]) for change in changes]
@@ -86,8 +86,9 @@ def summed(
     states = zip(changes, values[1 : 1 + len(changes)], strict=True)
     assign(part, changes, {id(change.variable): value for change, value in states})
     means = zip(others.items(), values[1 + len(changes) :], strict=True)
+    kind = wide(keras.config.floatx())
     return tf.unstack(values[0]), {
-        name: tf.cast(tf.reshape(mean, value.shape), tf.float32) for (name, value), mean in means
+        name: tf.cast(tf.reshape(mean, value.shape), kind) for (name, value), mean in means
     }
 
 
