@@ -66,7 +66,7 @@ def of_sizes(y: Any, p: Any) -> Any:
     alike = tf.matmul(both, both, transpose_b=True)
     pairs = tf.reshape(p[:, None] * p[None], [n, n, -1])
     image = tf.stop_gradient(tf.image.adjust_contrast(p[:, :, None], 2.0))  # n is its height
-    spectrum = tf.abs(tf.reduce_sum(tf.cast(p, tf.complex64) * (1 + 2j), 0))
+    spectrum = tf.abs(tf.reduce_sum(tf.complex(p, 2 * p), 0))
     rounded = tf.reduce_mean(7 * tf.cast(y > 0, tf.int32))
     chosen = tf.switch_case(n % 3, [lambda: p, lambda: 2 * p, lambda: 3 * p])
     terms = [

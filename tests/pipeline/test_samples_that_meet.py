@@ -19,6 +19,7 @@ from tests.parallel.test_samples_that_meet import (
     f1,
     hard_negatives,
     ignoring,
+    of_sizes,
     r2,
     without_nan,
 )
@@ -58,10 +59,11 @@ CASES: dict[str, tuple[Any, str, list[Any]]] = {
     "a root": (rooted, "gpipe", [f1]),
     "hard negatives": (hard_negatives, "gpipe", []),
 }
+DOUBLE: dict[str, tuple[Any, str, list[Any]]] = {"sizes everywhere": (of_sizes, "gpipe", [])}
 
 
 def run(case: str, distributed: bool) -> Outcome:
-    loss, schedule, metrics = CASES[case]
+    loss, schedule, metrics = {**CASES, **DOUBLE}[case]
     x, y = data()
     if loss is not hard_negatives:  # in the last batch, one replica has no samples
         x, y = x[:25], y[:25]
@@ -83,6 +85,20 @@ def run(case: str, distributed: bool) -> Outcome:
 @pytest.mark.parametrize("case", CASES)
 def test_what_one_process_makes_of_it(ranks, case):
     compare(ranks, 4, run, case)
+
+
+def in_float64(case: str, distributed: bool) -> Outcome:
+    before = keras.config.floatx()
+    keras.config.set_floatx("float64")
+    try:
+        return run(case, distributed)
+    finally:
+        keras.config.set_floatx(before)
+
+
+@pytest.mark.parametrize("case", DOUBLE)
+def test_float64_stays_float64(ranks, case):
+    compare(ranks, 4, in_float64, case, rtol=1e-9, atol=1e-12)
 
 
 def drawing(schedule: str, distributed: bool) -> Outcome:
