@@ -43,13 +43,15 @@ class Noisy(L.Layer):
 
 
 class Positions(L.Layer):
-    """Rows of a weight that are of no sample: each comes once, and not in every micro-batch."""
+    """Rows of a weight that are of no sample: they come once, and not in every micro-batch. Of the
+    second weight, as of a table of relative positions, some come several times."""
 
     def build(self, shape: Any) -> None:
-        self.places = L.Embedding(3, 2)
+        self.places, self.between = L.Embedding(3, 2), L.Embedding(3, 2)
 
     def call(self, x: Any) -> Any:
-        return K.reshape(K.reshape(x, (-1, 3, 2)) + self.places(tf.range(3)), (-1, FEATURES))
+        placed = self.places(tf.range(3)) + self.between(tf.constant([2, 0, 2]))
+        return K.reshape(K.reshape(x, (-1, 3, 2)) + placed, (-1, FEATURES))
 
 
 #: The loss, the schedule, and what is counted.
@@ -87,13 +89,17 @@ def test_what_one_process_makes_of_it(ranks, case):
     compare(ranks, 4, run, case)
 
 
+def set_dtype(dtype: str) -> None:
+    keras.config.set_floatx(dtype)
+    keras.config.set_dtype_policy(dtype)
+
+
 def in_float64(case: str, distributed: bool) -> Outcome:
-    before = keras.config.floatx()
-    keras.config.set_floatx("float64")
+    set_dtype("float64")
     try:
         return run(case, distributed)
     finally:
-        keras.config.set_floatx(before)
+        set_dtype("float32")
 
 
 @pytest.mark.parametrize("case", DOUBLE)

@@ -41,7 +41,7 @@ All of these are called while the training step is traced, and build graph; ``se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -99,6 +99,8 @@ class ExchangeStep:
         scale: this rank's share of the global batch, a float64 scalar: those of all ranks add up to
             1, and it is 0 where a rank has no data.
         notes: what an exchange notes for its later calls in the same step.
+        alike: by id, variables whose gradients are slices of the same rows on all ranks, in the
+            same order: of positions, and of no sample.
         owners: of the variables that one rank trains for all, by id, its rank in ``over``; see
             :attr:`Exchange.has_owners`.
         by_group: while it settles in a pipeline, gives the steps of all groups of ranks that train
@@ -110,6 +112,7 @@ class ExchangeStep:
     kept: Kept
     notes: dict[Any, Any] = field(default_factory=dict)
     owners: Mapping[int, int] = field(default_factory=dict)
+    alike: Collection[int] = ()
     by_group: Callable[[Sequence[Any]], Iterable[tuple[ExchangeStep, list[int]]]] | None = None
 
     def groups(

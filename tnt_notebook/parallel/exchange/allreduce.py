@@ -59,7 +59,8 @@ class Allreduce(Exchange):
             result[i] = tensor
         for i, gradient in enumerate(gradients):
             if isinstance(gradient, tf.IndexedSlices):
-                result[i] = _concatenate(gradient, step.scale, variables[i].path, step.over)
+                put_together = _summed if id(variables[i]) in step.alike else _concatenate
+                result[i] = put_together(gradient, step.scale, variables[i].path, step.over)
         return result
 
 
@@ -91,6 +92,15 @@ def sums(
         for i, tensor in zip(bucket, summed, strict=True):
             result[i] = tensor
     return result
+
+
+def _summed(
+    gradient: tf.IndexedSlices, scale: tf.Tensor, path: str, over: Communicator
+) -> tf.IndexedSlices:
+    """Of slices that all ranks have: what one process would have had."""
+    label = f"allreduce of the gradient of {path}"
+    (values,) = ops.allreduce([gradient.values], scale, label=label, over=over)
+    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
 
 
 def _concatenate(

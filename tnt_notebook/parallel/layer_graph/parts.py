@@ -129,6 +129,13 @@ class _Joint:
 
         tf.function(trace, autograph=False).get_concrete_function(*inputs)
         self.forward_ops = set(self.graph.get_operations())
+        self.captured = {inner.name: outer for outer, inner in self.graph.captures}
+        self._assigned = {
+            op.inputs[0].name
+            for op in self.forward_ops
+            if op.type.startswith("Assign") or op.type.startswith("Resource")
+            if op.inputs and op.inputs[0].dtype == tf.resource and op.type != "ResourceGather"
+        }
         if with_gradients:
             # Not in the tf.function: its order of side effects would tie both halves.
             with self.graph.as_default():
@@ -136,12 +143,6 @@ class _Joint:
         self.definition = self.graph.as_graph_def()
         self.captured = {inner.name: outer for outer, inner in self.graph.captures}
         self.fed = {t.name for t in (*self.x.values(), *self.dy.values())}
-        self._assigned = {
-            op.inputs[0].name
-            for op in self.forward_ops
-            if op.type.startswith("Assign") or op.type.startswith("Resource")
-            if op.inputs and op.inputs[0].dtype == tf.resource and op.type != "ResourceGather"
-        }
 
     def _differentiate(self, weights: Sequence[tf.Variable], inputs: Sequence[int]) -> None:
         y = {name: tensor for name, tensor in self.y.items() if is_differentiable(tensor.dtype)}
@@ -162,9 +163,26 @@ class _Joint:
                 self.dw[f"dw{i}.values"] = gradient.values
                 # Through a function, the graph does not say it any more.
                 kind = "rows" if are_distinct(gradient) else "indices"
+                kind = "positions" if self._is_of_no_sample(gradient.indices) else kind
                 self.dw[f"dw{i}.{kind}"] = gradient.indices
             elif gradient is not None:
                 self.dw[f"dw{i}"] = gradient
+
+    def _is_of_no_sample(self, tensor: tf.Tensor) -> bool:
+        """Whether it is the same for all micro-batches: made of constants and variables alone."""
+        seen, left = set[tf.Operation](), [tensor]
+        while left:
+            one = left.pop()
+            if one.name in self.captured:
+                if one.name in self._assigned:
+                    return False
+            elif one.op not in seen:
+                seen.add(one.op)
+                stateful = one.op.op_def.is_stateful and one.op.type != "ReadVariableOp"
+                if stateful or one.op.type == "Placeholder":
+                    return False
+                left += one.op.inputs
+        return True
 
     def is_cheap(self, tensor: tf.Tensor) -> bool:
         """Constants, weights, resources, and other views of a tensor: not worth being saved."""

@@ -64,6 +64,8 @@ class PipelineStep:
 
     Attributes:
         results: of each micro-batch, what the last stage gives as it is, if it is here.
+        alike: by id, variables whose gradients are slices of rows that all micro-batches have, in
+            the same order: of positions, and of no sample.
         loss: what this rank's stages add to that of the batch, a scalar, floatx, at least float32.
     """
 
@@ -82,7 +84,9 @@ class PipelineStep:
         self._messages = Messages(plan, place, model.graph, model.trained, rows)
         self._whole_loss = whole_loss
         self.results: dict[int, list[tf.Tensor]] = {}
-        self._gradients: dict[int, Any] = {}
+        self.alike = set[int]()
+        # By id of the variable and stage, and whether all micro-batches have the same rows.
+        self._gradients: dict[tuple[int, int], tuple[Any, bool]] = {}
         self.loss: Any = tf.zeros((), wide(keras.config.floatx()))
         # What functions have taken and given, by stage, micro-batch and name.
         self._values: dict[tuple[int, int], dict[str, Any]] = defaultdict(dict)
@@ -93,7 +97,12 @@ class PipelineStep:
         """Adds forward and backward. Gives gradients by id of the variable, summed over
         micro-batches, tf.Tensor or tf.IndexedSlices."""
         self._run(self._schedule.actions[self._place.rank])
-        return self._gradients
+        gradients: dict[int, Any] = {}
+        for (variable, _), (gradient, _) in self._gradients.items():
+            gradients[variable] = _sum(gradients.get(variable), gradient)
+        others = {variable for (variable, _), (_, alike) in self._gradients.items() if not alike}
+        self.alike = gradients.keys() - others
+        return gradients
 
     def forward(self) -> None:
         """Adds the forward half, for evaluation and prediction."""
@@ -189,12 +198,13 @@ class PipelineStep:
     def _add_up(self, stage: StageFunctions, values: dict[str, Any]) -> list[tf.Tensor]:
         sums = []
         for i, variable in enumerate(stage.variables):
-            gradient = values.get(f"dw{i}")
+            gradient, key = values.get(f"dw{i}"), (id(variable), stage.number)
             if f"dw{i}.values" in values:
                 gradient = _slices(values, f"dw{i}", variable)
             if gradient is not None:
-                total = _sum(self._gradients.get(id(variable)), gradient)
-                self._gradients[id(variable)] = total
+                before, alike = self._gradients.get(key, (None, f"dw{i}.positions" in values))
+                total = _sum_of_alike(before, gradient) if alike else _sum(before, gradient)
+                self._gradients[key] = total, alike
                 sums.append(total.values if isinstance(total, tf.IndexedSlices) else total)
         return sums
 
@@ -207,7 +217,7 @@ def _name_in(sender: StageFunctions, message: Message) -> str:
 
 def _slices(values: dict[str, Any], name: str, variable: keras.Variable) -> tf.IndexedSlices:
     shape = tf.constant([*map(int, variable.shape)], tf.int64)
-    indices = values.get(f"{name}.indices")
+    indices = values.get(f"{name}.indices", values.get(f"{name}.positions"))
     if indices is None:
         return summed_by_row(
             tf.IndexedSlices(values[f"{name}.values"], values[f"{name}.rows"], shape)
@@ -225,3 +235,8 @@ def _sum(a: Any, b: Any) -> Any:
         )
         return summed_by_row(both) if are_distinct(a) and are_distinct(b) else both
     return tf.convert_to_tensor(a) + tf.convert_to_tensor(b)
+
+
+def _sum_of_alike(a: tf.IndexedSlices | None, b: tf.IndexedSlices) -> tf.IndexedSlices:
+    """Of slices that have the same rows."""
+    return b if a is None else tf.IndexedSlices(a.values + b.values, b.indices, b.dense_shape)

@@ -173,6 +173,7 @@ class PipelineSteps:
             variables = [v for v in model.trainable_variables if id(v) in found]
             replicas = self._ranks.group([DATA])
             step = self.setting.step(model, share, replicas, self.weights)
+            step.alike |= pipeline_step.step.alike
             with gate(step):
                 model.optimizer.apply([found[id(v)] for v in variables], variables)
             step.kept.count()

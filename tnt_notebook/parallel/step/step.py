@@ -39,6 +39,7 @@ class Step:
         graph: what the step is traced into.
         applying, differentiating: whether an optimizer works, or a tape, just now.
         kept, applied: what the exchange remembers, and the optimizers that it stands around, by id.
+        alike: ids of variables of whose gradients all ranks have the same rows.
         of_replica: ids of variables whose gradients were added up within, where they were taken.
         as_one: whether it is traced as on one process, and ranks run it together: the gradients of
             ranks are summands then.
@@ -62,6 +63,7 @@ class Step:
     kept: Kept = field(default_factory=lambda: Kept([]))
     applied: dict[int, Applied] = field(default_factory=dict)
     of_replica: set[int] = field(default_factory=set)
+    alike: set[int] = field(default_factory=set)
     as_one: bool = False
     weight: float | None = None
     batch_norm: str = "rank"
@@ -84,7 +86,7 @@ class Step:
     @functools.cached_property
     def exchanging(self) -> ExchangeStep:
         """What the exchange is told of it."""
-        return ExchangeStep(self.over, self.scale, self.kept, owners=self.owners)
+        return ExchangeStep(self.over, self.scale, self.kept, owners=self.owners, alike=self.alike)
 
     @property
     def owners(self) -> Mapping[int, int]:
