@@ -157,7 +157,7 @@ def stuck(cluster: Cluster, file: Path, code: str) -> Fit:
 
 
 def test_a_rank_that_is_stuck_is_interrupted_and_named(cluster, tmp_path):
-    fit = stuck(cluster, tmp_path / "stuck", "hang()\nmodel.fit(Data())")
+    fit = stuck(cluster, tmp_path / "stuck", "hang()\ncomm.world().barrier()")
     fit.stop_within = 1
     fit.stop()
     with pytest.raises(RankError, match="rank 1: KeyboardInterrupt") as raised:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextvars
 import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tnt_notebook import telemetry
 from tnt_notebook.cluster import fit_note, recovery, trained_model
@@ -26,7 +24,6 @@ from tnt_notebook.dashboard.planned import timeline_from
 from tnt_notebook.dashboard.trace import Trace
 from tnt_notebook.errors import (
     DeathError,
-    EndedError,
     ModelError,
     RankError,
     StalledError,
@@ -47,8 +44,7 @@ STOP_WITHIN_S = 60.0
 
 
 class Fit(Handle):
-    """A fit cell: queued, then running, then finished, stopped (by a person; with an error where it
-    was aborted, or its ranks were stopped) or failed.
+    """A fit cell.
 
     Example::
 
@@ -63,10 +59,7 @@ class Fit(Handle):
             note: what is to be run.
             joins: whether another notebook has begun it.
         """
-        self.title = note.title
-        self.state: Literal["queued", State] = "queued"
-        self._error: TntError | None = None
-        self._is_seen = False  # whether a person has looked at the error
+        super().__init__(note.title)
         self.folder = Path(note.run)
         self._note, self._joins = note, joins
         self._read_at = 0.0
@@ -77,10 +70,8 @@ class Fit(Handle):
         self._result: dict[str, Any] = {}
         self._execution: Execution | None = None
         self._stop_asked_at: float | None = None
-        self._aborted = False
         self.stop_within = STOP_WITHIN_S
         self._lock = threading.Lock()
-        self._ended = threading.Event()
         self._model: Any = None
         kept = archive.about(self.folder) if joins else None
         self._view = LiveView(
@@ -95,29 +86,7 @@ class Fit(Handle):
         self._view.show()
         # Now, and not when the thread begins: what is run after this waits for it.
         self._ticket = cluster.draw()
-        # In this cell's context: what the ranks print belongs under it, not under the one that
-        # runs when they print it.
-        threading.Thread(
-            target=contextvars.copy_context().run,
-            args=(self._run,),
-            name=f"tnt-fit-{self.title}",
-            daemon=True,
-        ).start()
-
-    @property
-    def error(self) -> TntError | None:
-        """What went wrong, or None."""
-        self._is_seen = self._is_seen or self._error is not None
-        return self._error
-
-    @property
-    def unseen(self) -> str:
-        """That it failed, in a line, until somebody asks for its error or its end, or looks at the
-        handle; else nothing."""
-        if self.state != "failed" or self._is_seen or self._error is None:
-            return ""
-        title, first = self.title, str(self._error).partition("\n")[0]
-        return f"{title} has failed: {first} (its card says where, {title}.wait() raises it)"
+        self._begin()
 
     @property
     def cell(self) -> str:
@@ -229,17 +198,6 @@ class Fit(Handle):
         """:attr:`breakdown` as a plotly figure, with what limits training."""
         return breakdown.figure_of(self.breakdown, self.limit)
 
-    def wait(self, timeout: float | None = None) -> Fit:
-        """Waits for the end. Ctrl-C, or the notebook's interrupt, stops the fit after its current
-        step; a second one aborts it.
-
-        Raises:
-            TimeoutError: it still runs after ``timeout`` seconds.
-            RankError, ClusterError: the fit failed, or was aborted.
-        """
-        self._wait(timeout)
-        return self
-
     def stop(self) -> None:
         """Asks all ranks to end the fit after their current step; returns at once.
 
@@ -265,20 +223,12 @@ class Fit(Handle):
             self._stop_asked_at = self._stop_asked_at or time.monotonic()
             return self._execution
 
-    def interrupt(self) -> None:
-        """What the notebook's interrupt does: asks for a stop, and aborts the second time."""
-        if self._stop_asked_at is None:
-            print(f"stopping {self.title} after the current step (interrupt again to abort it)")
-            self.stop()
-        else:
-            print(f"aborting {self.title}")
-            self.abort()
+    @property
+    def _is_to_end(self) -> bool:
+        return self._stop_asked_at is not None
 
-    def __repr__(self) -> str:
-        return f"<{self.title}: {self.state}{self._progress()}>"
-
-    def _repr_html_(self) -> str:
-        return f"<code>{escape(self.title)}</code>: {self.state}{escape(self._progress())}"
+    def _said(self) -> str:
+        return f"{self.state}{self._progress()}"
 
     def _progress(self) -> str:
         if (error := self.error) is not None:
@@ -292,29 +242,14 @@ class Fit(Handle):
 
     # In its own thread --------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            self._train()
-        except TntError as error:
-            self._error = error
-            # A person has wanted this end, whatever the ranks raised for it.
-            aborted = self._aborted and not isinstance(error, DeathError)
-            self.state = "stopped" if aborted or isinstance(error, EndedError) else "failed"
-        except BaseException as error:
-            # A fault of ours must reach the person as well, not end in a thread's last words.
-            self._error = RankError(f"{type(error).__name__}: {error}")
-            self.state = "failed"
-            raise
-        finally:
-            work, ticket = self._ticket
-            work.give_back(ticket)
-            state: State = "failed" if self.state == "queued" else self.state
-            reason, calls = _told(self._error, self._aborted and state == "stopped")
-            self._view.finish(state, reason, calls)
-            self._conclude(state, reason, self._view.ended)
-            self._ended.set()
+    def _conclude(self, state: State) -> None:
+        work, ticket = self._ticket
+        work.give_back(ticket)
+        reason, calls = _told(self._error, self._aborted and state == "stopped")
+        self._view.finish(state, reason, calls)
+        self._keep(state, reason, self._view.ended)
 
-    def _train(self) -> None:
+    def _work(self) -> State:
         while True:
             try:
                 return self._train_once()
@@ -331,7 +266,7 @@ class Fit(Handle):
         note = self._note
         reason = str(error).splitlines()[0]
         now = time.time()
-        self._conclude("failed", reason, now)
+        self._keep("failed", reason, now)
         self._began = now
         self._marks = [self._view.mark(self._cluster.living, "restart")]
         if isinstance(error, SuspendedError):
@@ -356,12 +291,12 @@ class Fit(Handle):
         self._rows = []
         self._ticket = self._cluster.draw()
 
-    def _conclude(self, state: State, reason: str, ended: float) -> None:
+    def _keep(self, state: State, reason: str, ended: float) -> None:
         """Writes into the run's folder what only the notebook knows."""
         known = Known(began=self._began, ended=ended, marks=self._marks)
         archive.conclude(self.folder, state, reason, known)
 
-    def _train_once(self) -> None:
+    def _train_once(self) -> State:
         with self._turn() as execution:
             with self._lock:
                 self._execution = execution
@@ -377,7 +312,7 @@ class Fit(Handle):
                 raise SuspendedError(next(iter(execution.failures.values())).evalue)
             raise error
         self._result = execution.answers[min(execution.answers)]
-        self.state = "stopped" if self._result["stopped"] else "finished"
+        return "stopped" if self._result["stopped"] else "finished"
 
     @contextmanager
     def _turn(self) -> Iterator[Execution]:

@@ -3,10 +3,8 @@ on."""
 
 from __future__ import annotations
 
-import contextvars
 import threading
 import time
-from html import escape
 from typing import Any
 
 from tnt_notebook.cluster.course import Course
@@ -15,17 +13,18 @@ from tnt_notebook.cluster.ranks import Ranks
 from tnt_notebook.dashboard.sweep_figure import figure_of
 from tnt_notebook.dashboard.sweep_picture import best_line, headline
 from tnt_notebook.dashboard.sweep_view import SweepView
-from tnt_notebook.errors import DeathError, EndedError, RankError, SweepError, TntError
+from tnt_notebook.errors import SweepError
 from tnt_notebook.sweep.board import Board, Row
 from tnt_notebook.sweep.results import frame_of, row_of
 from tnt_notebook.sweep.space import Task
 from tnt_notebook.sweep.study import Study
+from tnt_notebook.telemetry import State
 from tnt_notebook.words import number
 
 
 class Sweep(Handle):
-    """A sweep of a cell: queued, then running, then finished, stopped (by a person, or because its
-    time is over) or failed.
+    """A sweep of a cell. It is stopped where its time is over, too; a trial that failed is no error
+    of the sweep.
 
     Example::
 
@@ -50,15 +49,12 @@ class Sweep(Handle):
                 f"--each {task.each}: the cluster has {there} {number(there, 'rank', 'ranks')}, "
                 f"and a trial cannot have more."
             )
-        self.title, self._task = title, task
+        super().__init__(title)
+        self._task = task
         self._study = Study(task, cell)
         self._earlier = [row_of(t, t.number in self._study.cut) for t in self._study.trials]
-        self._state = "queued"
-        self._error: TntError | None = None
-        self._is_seen = False  # whether a person has looked at the error
-        self._by_person = self._aborted = False
+        self._by_person = False
         self._began, self._took = time.time(), 0.0
-        self._ended = threading.Event()
         self._clock: threading.Timer | None = None
         self._view = SweepView(title, lambda: self.board, self.stop)
         self._course = Course(cluster, task, self._study, cell, title, self._view.update)
@@ -67,35 +63,13 @@ class Sweep(Handle):
         self._view.show()
         # Now, and not when the thread begins: what is run after this waits for it.
         self._ticket = cluster.draw()
-        threading.Thread(
-            target=contextvars.copy_context().run, args=(self._run,), name=f"tnt-sweep-{title}",
-            daemon=True,
-        ).start()  # fmt: skip
-
-    @property
-    def state(self) -> str:
-        """``queued``, ``running``, ``finished``, ``stopped`` or ``failed``."""
-        return self._state
-
-    @property
-    def error(self) -> TntError | None:
-        """What went wrong, or None. A trial that failed is no error of the sweep."""
-        self._is_seen = self._is_seen or self._error is not None
-        return self._error
-
-    @property
-    def unseen(self) -> str:
-        """That it failed, in a line, until somebody has asked for its error; else nothing."""
-        if self._state != "failed" or self._is_seen or self._error is None:
-            return ""
-        first = str(self._error).partition("\n")[0]
-        return f"{self.title} has failed: {first} ({self.title}.wait() raises it)"
+        self._begin()
 
     @property
     def board(self) -> Board:
         """All trials so far, as they are shown."""
         rows = [*self._earlier, *(trial.row for trial in self._course.trials)]
-        state, error = {"queued": "starting"}.get(self._state, self._state), self._error
+        state, error = {"queued": "starting"}.get(self.state, self.state), self._error
         if state == "running" and self._course.ends.is_set():
             state = "stopping"
         return Board(
@@ -151,62 +125,34 @@ class Sweep(Handle):
         self._by_person = self._aborted = True
         self._course.abort()
 
-    def interrupt(self) -> None:
-        """What the notebook's interrupt does: stops all, and aborts them the second time."""
-        if not self._course.ends.is_set():
-            print(f"stopping {self.title} after the current steps (interrupt again to abort)")
-            self.stop()
-        else:
-            print(f"aborting {self.title}")
-            self.abort()
+    @property
+    def _is_to_end(self) -> bool:
+        return self._course.ends.is_set()
 
-    def wait(self, timeout: float | None = None) -> Sweep:
-        """Waits for the end. Ctrl-C, or the notebook's interrupt, stops all trials after their
-        current steps; a second one aborts them.
-
-        Raises:
-            TimeoutError: it still runs after ``timeout`` seconds.
-            RankError, ClusterError, ModelError: the sweep failed.
-        """
-        self._wait(timeout)
-        return self
-
-    def __repr__(self) -> str:
+    def _said(self) -> str:
         board = self.board
-        said = filter(None, [self._state, headline(board), best_line(board)])
-        return f"<{self.title}: {', '.join(said)}>"
-
-    def _repr_html_(self) -> str:
-        return f"<code>{escape(repr(self)[1:-1])}</code>"
+        return ", ".join(filter(None, [self.state, headline(board), best_line(board)]))
 
     # In its own thread ------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        state = "failed"
-        try:
-            self._course.run(self._ticket, self._begin)
-            state = "stopped" if self._course.ends.is_set() else "finished"
-        except TntError as error:
-            self._error = error
-            ended = self._by_person and not isinstance(error, DeathError)
-            if ended or isinstance(error, EndedError):
-                state = "stopped"
-        except BaseException as error:
-            # A fault of ours must reach the person as well, not end in a thread's last words.
-            self._error = RankError(f"{type(error).__name__}: {error}")
-            raise
-        finally:
-            if self._clock is not None:
-                self._clock.cancel()
-            self._study.close()
-            self._state, self._took = state, time.time() - self._began
-            self._view.finish(self.board)
-            self._ended.set()
+    def _work(self) -> State:
+        self._course.run(self._ticket, self._divided)
+        return "stopped" if self._course.ends.is_set() else "finished"
 
-    def _begin(self) -> None:
+    def _is_wanted(self) -> bool:
+        return self._by_person
+
+    def _conclude(self, state: State) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+        self._study.close()
+        self._took = time.time() - self._began
+        self._view.finish(self.board)
+
+    def _divided(self) -> None:
         """The ranks are divided, for the first time or once more."""
-        if self._state == "queued":
-            self._state, self._began = "running", time.time()
+        if self.state == "queued":
+            self.state, self._began = "running", time.time()
             if self._task.timeout_s is not None:
                 self._clock = threading.Timer(self._task.timeout_s, self._time_is_over)
                 self._clock.daemon = True
