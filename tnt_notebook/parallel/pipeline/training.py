@@ -171,8 +171,7 @@ class PipelineSteps:
             self._end(pipeline_step, share, "train")
             found = {id(v): tf.zeros_like(v.value) for v in self._stands_in_for} | gradients
             variables = [v for v in model.trainable_variables if id(v) in found]
-            replicas = self._ranks.group([DATA])
-            step = self.setting.step(model, share, replicas, self.weights)
+            step = self.setting.step(model, share, self._ranks.group([DATA]), self.weights)
             step.alike |= pipeline_step.step.alike
             with gate(step):
                 model.optimizer.apply([found[id(v)] for v in variables], variables)
