@@ -55,6 +55,7 @@ export function timeline(lookAt) {
   let step = null;
   let scene = null;
   let [picture, before] = [make("canvas", ""), make("canvas", "")];
+  let pointed = null; // [x, y] of the pointer, while it is over the canvas
   let sweepSince = -Infinity;
   let sweeping = 0;
 
@@ -74,8 +75,9 @@ export function timeline(lookAt) {
     shown = news;
     step = stepOf(news);
     const sight = state.sight && moved(state.sight, step.end, 0);
-    change({ sight, range: null, selected: again(state.selected), hovered: null });
-    words.hide();
+    const range = state.range && state.range[0] < step.end ? [state.range[0], Math.min(state.range[1], step.end)] : null;
+    change({ sight, range, selected: again(state.selected), hovered: null });
+    tellAgain();
     setText(heading, `${step.heading}${news.which === "at" ? ` · at ${clock(news.at)}` : ""}`);
     setText(remarks, step.remarks);
     remarks.hidden = !step.remarks;
@@ -83,6 +85,14 @@ export function timeline(lookAt) {
     plan.hidden = !step.isPlanned;
     legend.replaceChildren(...legendOf(step));
     if (!isFirst && !matchMedia("(prefers-reduced-motion: reduce)").matches) sweep();
+  }
+
+  /** What was told of the step before, of this one: of what lies under the pointer, or is selected. */
+  function tellAgain() {
+    if (!words.isShown() || scene === null) return;
+    if (pointed) hover(...pointed);
+    else if (state.selected) tellSelected();
+    else words.hide();
   }
 
   /** The box in the new step that was selected in the one before. */
@@ -185,6 +195,7 @@ export function timeline(lookAt) {
   }
 
   function hover(x, y) {
+    pointed = [x, y];
     const hovered = under(x, y);
     state.hovered = hovered;
     compose();
@@ -195,10 +206,16 @@ export function timeline(lookAt) {
   function select(index, box) {
     const name = box.beside ? "beside" : "measured";
     const sight = state.sight && showing(state.sight, step.end, box);
+    pointed = null;
     change({ sight, selected: { index, box, name }, hovered: null });
+    tellSelected();
+    setText(said, wordsOf(box, step.rows[index].rank).join(", "));
+  }
+
+  function tellSelected() {
+    const { index, box, name } = state.selected;
     const { x, width } = extentOf(scene, box) ?? { x: 0, width: 0 };
     tell(state.selected, x + width / 2, topOf(scene.layout, index, name));
-    setText(said, wordsOf(box, step.rows[index].rank).join(", "));
   }
 
   /** Selects the box so many further in the row, or the one at the same time so many rows below. */
@@ -270,6 +287,7 @@ export function timeline(lookAt) {
   });
   canvas.addEventListener("pointercancel", () => { dragged = null; });
   canvas.addEventListener("pointerleave", () => {
+    pointed = null;
     change({ hovered: null });
     words.hide();
   });

@@ -20,5 +20,8 @@ export function tip(over) {
     hide() {
       element.hidden = true;
     },
+    isShown() {
+      return !element.hidden;
+    },
   };
 }

@@ -195,6 +195,18 @@ def test_the_playhead_goes_back_to_an_earlier_step(still: Notebook):
     expect(live).to_have_attribute("aria-pressed", "true")
 
 
+def test_what_is_told_stays_when_the_next_step_comes(still: Notebook):
+    canvas(still).focus()
+    still.page.keyboard.press("ArrowRight")
+    wait_until_it_came_again(still)
+    expect(tip(still)).to_be_visible()
+    end = 0.3 + 11 * 2.8 + 3 * 0.4 + 0.6
+    (left, y), (right, _) = place(still, 0, 0.3, end), place(still, 0, 4.3, end)
+    drag(canvas(still), (left, y), (right, y))
+    wait_until_it_came_again(still)
+    expect(still.page.locator(".tnt-range")).to_be_visible()
+
+
 def test_zoom_and_pan(still: Notebook):
     whole = still.page.get_by_role("button", name="whole step")
     expect(whole).to_be_disabled()
@@ -328,3 +340,10 @@ def wait_for_another_step(notebook: Notebook) -> None:
     expect(canvas(notebook)).to_have_attribute("aria-label", re.compile("Last step"))
     label = canvas(notebook).get_attribute("aria-label") or ""
     expect(canvas(notebook)).not_to_have_attribute("aria-label", label)
+
+
+def wait_until_it_came_again(still: Notebook) -> None:
+    """The step, which is the same."""
+    for _ in range(2):  # the first has begun before, perhaps
+        expect(canvas(still)).to_have_attribute("data-sweep", "done")
+        canvas(still).evaluate("canvas => { canvas.dataset.sweep = ''; }")
