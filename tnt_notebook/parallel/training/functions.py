@@ -74,6 +74,7 @@ class DistributedFunctions:
     Attributes:
         placement: where the model is, and how its steps run; another one when it has been compiled
             again.
+        compiled: what compile() had been given when they were put in place.
         exchanges: by channel, what its steps exchange.
     """
 
@@ -100,7 +101,7 @@ class DistributedFunctions:
         self._installed = False
         self._made: dict[str, Any] = {}
         self._traced: dict[str, Any] = {}  # by phase
-        self._compiled: Any = None
+        self.compiled: Any = None
 
     def _steps(self) -> dict[str, Any]:
         """What the model's own functions are made of, in their place."""
@@ -133,8 +134,8 @@ class DistributedFunctions:
         model = self.model
         if self._installed and all(getattr(model, f) is self._made[f] for f in training.FUNCTIONS):
             return
-        compiled, self._compiled = self._compiled, training.compiled_as(model)
-        if not self._installed and self._made and compiled is self._compiled:
+        compiled, self.compiled = self.compiled, training.compiled_as(model)
+        if not self._installed and self._made and compiled is self.compiled:
             self._put_back()
             return
         self._make_room()
@@ -153,12 +154,11 @@ class DistributedFunctions:
         model.make_test_function(force=True)
         model.make_predict_function(force=True)
         train = training.directly(model, model.train_step, model.train_function)
-        self._traced = {"fit": train}
         late = self.placement.late
         watched = self._watched("fit", train) if late is None else self._watched_late(late, train)
         model.train_function = watched
         test = training.directly(model, model.test_step, model.test_function)
-        self._traced["evaluate"] = test
+        self._traced = {"fit": train, "evaluate": test}
         model.test_function = self._watched("evaluate", test)
         model.predict_function = self._timed(model.predict_function)
         self._made = training.functions_of(model)

@@ -13,6 +13,7 @@ from tnt_notebook.keras.graph import is_built, layers_within, run_symbolically
 from tnt_notebook.keras.training import (
     build_by_tracing,
     build_symbolically,
+    compiled_as,
     lacks_metrics,
     own_step,
 )
@@ -60,7 +61,8 @@ def prepare(
     if in_parts and with_loss and all(map(is_built, layers_within(model))):
         with lazy():  # each rank creates what belongs to its own weights
             _build_optimizers(model)
-    build(model, element, call)
+    made = session.functions.get(id(model))
+    build(model, element, call, made is not None and made.compiled is compiled_as(model))
     says = "; ".join(session.division.says) if session.division is not None else "none"
     agreement.agree(over, {"call": call, "distribution": says, **arguments, **facts(model)})
     state = state_of(model)
@@ -73,16 +75,17 @@ def prepare(
     agreement.share_state(over, state)
 
 
-def build(model: keras.Model, element: Any, call: str) -> None:
+def build(model: keras.Model, element: Any, call: str, traced: bool) -> None:
     """Creates all variables now, for batches as ``element`` in tf.TensorSpec, so that they can be
     made the same on all ranks; those of losses, metrics and the optimizer too, unless ``call``
     predicts. How a model is called is known to its step: Keras's calls it on the input, one of the
-    model's own is traced."""
+    model's own is traced, unless its ``train_step`` was ``traced`` since compile()."""
     phase = _PHASES[call]
     with_loss, step = phase != "predict", own_step(model, phase)
     lacks = with_loss and lacks_metrics(model)
     if step is not None and not model.run_eagerly:
-        if lacks or _unbuilt(model):
+        # What such a step does not use never is built.
+        if (lacks and not (traced and phase == "train")) or _unbuilt(model):
             build_by_tracing(step, element)
     elif _has_own_call(model) and (lacks or not is_built(model) or _unbuilt(model)):
         try:
