@@ -353,3 +353,43 @@ def test_ranks_blocked_in_plain_mpi_are_freed_by_a_restart(pair, capsys, impatie
         "restarting the engines: rank 0 cannot be freed",
         "ranks 0-1: again",
     ]
+
+
+#: The kernel is interrupted once more, by code that is not the cell's, while it tells of an error.
+TWICE = """
+import signal
+from IPython import get_ipython
+space = {"shell": get_ipython(), "told": get_ipython().showtraceback, "signal": signal}
+exec('''
+def showtraceback(*given, **how):
+    shell.showtraceback = told
+    signal.raise_signal(signal.SIGINT)
+    return told(*given, **how)
+shell.showtraceback = showtraceback
+''', space)
+class Interrupting:
+    def __reduce__(self):
+        signal.raise_signal(signal.SIGINT)
+value = Interrupting()
+"""
+
+
+def test_a_second_interrupt_does_not_end_what_tells_of_the_first(pair, capsys):
+    pair.run(TWICE)
+    with pytest.raises(RankError, match="KeyboardInterrupt") as raised:
+        pair.pull("value")
+    assert "__reduce__" in "".join(raised.value._render_traceback_())
+    assert "Traceback" not in capsys.readouterr().out
+
+
+def test_code_that_catches_an_interrupt_hears_the_next_one(pair):
+    pair.run("""
+import signal
+caught = 0
+for _ in range(3):
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        caught += 1
+assert caught == 3
+""")

@@ -26,12 +26,13 @@ def lose_none() -> None:
             before(thrown)
             return
 
-        def later(signum: int, frame: FrameType | None) -> None:
+        def later(signum: int, found: FrameType | None) -> None:
+            frame = found
             while frame is not None and frame.f_code is not hook.__code__:
                 frame = frame.f_back
             if frame is None:  # else it would be thrown away here, too
                 signal.signal(signal.SIGINT, handler)
-                handler(signum, frame)
+                handler(signum, found)
 
         signal.signal(signal.SIGINT, later)
         threading.Thread(target=_repeat, args=[later], daemon=True).start()

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NoReturn
 
 from ipykernel import zmqshell
@@ -46,6 +47,7 @@ class RankKernel(IPythonParallelKernel):
     shell_channel_thread = _NoSubshells()
     _supports_kernel_subshells = False
     _interruptible = False
+    _raised = False  # an interrupt, of this request
 
     def __init__(self, **about: Any) -> None:
         super().__init__(**about)
@@ -60,7 +62,7 @@ class RankKernel(IPythonParallelKernel):
         self._cancelled = False
         with self._bounded_output():
             try:
-                self._interruptible = True
+                self._interruptible, self._raised = True, False
                 reply = await super().do_execute(*said, **how)
                 self._interruptible = False
             except KeyboardInterrupt:
@@ -74,7 +76,7 @@ class RankKernel(IPythonParallelKernel):
         """Calls a function."""
         with self._bounded_output():
             try:
-                self._interruptible = True
+                self._interruptible, self._raised = True, False
                 reply, result = super().do_apply(*said)
                 self._interruptible = False
             except KeyboardInterrupt:
@@ -86,9 +88,17 @@ class RankKernel(IPythonParallelKernel):
         cell has ended, and its traceback is being sent, nobody would answer the notebook."""
         self.saved_sigint_handler = signal.signal(signal.SIGINT, self._interrupt)
 
-    def _interrupt(self, signum: int, frame: Any) -> None:
-        if self._interruptible:
+    def _interrupt(self, signum: int, frame: FrameType | None) -> None:
+        # Once it has ended the cell's own code, another one would only end what tells of that.
+        if self._interruptible and (not self._raised or self._runs_cell(frame)):
+            self._raised = True
             raise KeyboardInterrupt
+
+    def _runs_cell(self, frame: FrameType | None) -> bool:
+        """Whether code of a cell, or of a call, is under way where a signal has come."""
+        while frame is not None and frame.f_globals is not self.shell.user_global_ns:
+            frame = frame.f_back
+        return frame is not None
 
     def _interrupted(self) -> dict[str, Any]:
         """The reply of what was interrupted after its own code had ended, as in its traceback."""
