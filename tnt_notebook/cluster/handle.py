@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
+from abc import ABC, abstractmethod
 from html import escape
 from typing import Any, Literal, Self
 
@@ -14,7 +15,7 @@ from tnt_notebook.errors import DeathError, EndedError, RankError, TntError
 from tnt_notebook.telemetry import State
 
 
-class Handle:
+class Handle(ABC):
     """Work that can be waited for, interrupted and shown again: queued, then running, then
     finished, stopped (by a person; with an error where that was raised for it, or its ranks were
     stopped) or failed.
@@ -49,13 +50,13 @@ class Handle:
         title, first = self.title, str(self._error).partition("\n")[0]
         return f"{title} has failed: {first} (its card says where, {title}.wait() raises it)"
 
+    @abstractmethod
     def stop(self) -> None:
         """Ends it after the current step; returns at once."""
-        raise NotImplementedError
 
+    @abstractmethod
     def abort(self) -> None:
         """Ends it wherever the ranks are; returns at once."""
-        raise NotImplementedError
 
     def interrupt(self) -> None:
         """What the notebook's interrupt does: stops it, and aborts it the second time."""
@@ -95,13 +96,13 @@ class Handle:
         return f"<code>{escape(self.title)}</code>: {escape(self._said())}"
 
     @property
+    @abstractmethod
     def _is_to_end(self) -> bool:
         """Whether it has been asked to stop."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _said(self) -> str:
         """How far it is, in a line."""
-        raise NotImplementedError
 
     # In its own thread ------------------------------------------------------------------------
 
@@ -129,17 +130,17 @@ class Handle:
             self._conclude(state)
             self._ended.set()
 
+    @abstractmethod
     def _work(self) -> State:
         """Does it; gives ``finished`` or ``stopped``."""
-        raise NotImplementedError
 
     def _is_wanted(self) -> bool:
         """Whether a person has asked for the end, so that an error is none."""
         return self._aborted
 
+    @abstractmethod
     def _conclude(self, state: State) -> None:
         """Tells of the end, whatever it was."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.utils.python_utils import pythonify_logs
 
+from tnt_notebook.keras.state import is_of_keras
+
 #: The methods that the loops call, or trace, by way of the model itself. The last one makes the
 #: logs of an epoch of those of its last step.
 STEPS = ("train_step", "test_step", "predict_step", "_get_metrics_result_or_logs")
@@ -109,9 +111,8 @@ def build_symbolically(model: keras.Model, batch: Any) -> None:
 def own_step(model: keras.Model, phase: str) -> Callable[[Any], Any] | None:
     """The step of a model's own class with which it trains, is tested or predicts; None where that
     is Keras's."""
-    name = f"{phase}_step"
-    kind = getattr(type(model), name)
-    return None if kind is getattr(keras.Model, name) else kind.__get__(model)
+    kind = getattr(type(model), f"{phase}_step")
+    return None if is_of_keras(kind) else kind.__get__(model)
 
 
 def lacks_metrics(model: keras.Model) -> bool:

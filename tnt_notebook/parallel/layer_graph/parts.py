@@ -129,7 +129,7 @@ class _Joint:
 
         tf.function(trace, autograph=False).get_concrete_function(*inputs)
         self.forward_ops = set(self.graph.get_operations())
-        self.captured = {inner.name: outer for outer, inner in self.graph.captures}
+        self.fed = {t.name for t in self.x.values()}
         self._assigned = {
             op.inputs[0].name
             for op in self.forward_ops
@@ -142,13 +142,13 @@ class _Joint:
                 self._differentiate(weights, differentiated)
         self.definition = self.graph.as_graph_def()
         self.captured = {inner.name: outer for outer, inner in self.graph.captures}
-        self.fed = {t.name for t in (*self.x.values(), *self.dy.values())}
 
     def _differentiate(self, weights: Sequence[tf.Variable], inputs: Sequence[int]) -> None:
         y = {name: tensor for name, tensor in self.y.items() if is_differentiable(tensor.dtype)}
         wanted = {f"x{i}": self.x[f"x{i}"] for i in inputs}
         x = {name: tensor for name, tensor in wanted.items() if is_differentiable(tensor.dtype)}
         self.dy = {f"d{n}": tf.compat.v1.placeholder(t.dtype, t.shape) for n, t in y.items()}
+        self.fed |= {t.name for t in self.dy.values()}
         gradients: list[Any] = [None] * (len(x) + len(weights))
         if y and gradients:
             gradients = tf.gradients(
@@ -173,13 +173,11 @@ class _Joint:
         seen, left = set[tf.Operation](), [tensor]
         while left:
             one = left.pop()
-            if one.name in self.captured:
-                if one.name in self._assigned:
-                    return False
-            elif one.op not in seen:
+            if one.name in self.fed or one.name in self._assigned:
+                return False
+            if one.op not in seen:
                 seen.add(one.op)
-                stateful = one.op.op_def.is_stateful and one.op.type != "ReadVariableOp"
-                if stateful or one.op.type == "Placeholder":
+                if one.op.op_def.is_stateful and one.op.type != "ReadVariableOp":
                     return False
                 left += one.op.inputs
         return True
