@@ -382,6 +382,30 @@ def test_a_second_interrupt_does_not_end_what_tells_of_the_first(pair, capsys):
     assert "Traceback" not in capsys.readouterr().out
 
 
+#: An operation of TensorFlow fails as its rank is interrupted: Python hears of that while the error
+#: of the operation is made.
+WHILE_IT_FAILS = """
+import os, signal
+import tensorflow as tf
+def fails(value):
+    os.kill(os.getpid(), signal.SIGINT)
+    raise ValueError
+operation = tf.function(lambda: tf.py_function(fails, [0.0], tf.float32))
+"""
+
+
+@pytest.mark.parametrize("waits", ["", "import asyncio\nawait asyncio.sleep(0)\n"])
+def test_an_interrupt_that_comes_as_an_operation_fails_is_one(pair, waits):
+    pair.run(WHILE_IT_FAILS)
+    with pytest.raises(RankError) as raised:
+        pair.run(waits + "operation()")
+    assert raised.value.interrupted
+    assert "operation()" in "".join(raised.value._render_traceback_())
+    with pytest.raises(RankError) as raised:  # whoever catches the error is interrupted after it
+        pair.run("import time\ntry:\n    operation()\nexcept Exception:\n    time.sleep(60)")
+    assert raised.value.interrupted
+
+
 def test_code_that_catches_an_interrupt_hears_the_next_one(pair):
     pair.run("""
 import signal

@@ -14,8 +14,9 @@ import getpass
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -25,7 +26,7 @@ from ipyparallel.engine.kernel import IPythonParallelKernel
 from IPython.utils.process import system  # type: ignore[attr-defined]
 
 from tnt_notebook.comm import world
-from tnt_notebook.engine.interrupts import lose_none
+from tnt_notebook.engine.interrupts import lose_none, postponed
 from tnt_notebook.engine.outlet import Outlet, shortened
 from tnt_notebook.errors import NoInputError
 
@@ -40,6 +41,35 @@ class _NoSubshells:
         return False
 
 
+@dataclass
+class _Interrupts:
+    """Those of a request, whose code has these globals."""
+
+    globals: Mapping[str, Any]
+    came: bool = False
+    cancelled: bool = False  # the cell, where it waited
+    postponed: bool = False  # the last one
+
+    def hides_behind(self, error: str | None) -> bool:
+        """Whether a request that failed with `error` was in fact interrupted."""
+        return error is not None and (
+            self.postponed or (self.cancelled and error == asyncio.CancelledError.__name__)
+        )
+
+    def raise_at(self, frame: FrameType | None) -> None:
+        # Once one has ended the request's own code, another would only end what tells of that.
+        if self.came and not self._own(frame):
+            return
+        self.came, self.postponed = True, postponed(frame)
+        if not self.postponed:
+            raise KeyboardInterrupt
+
+    def _own(self, frame: FrameType | None) -> bool:
+        while frame is not None and frame.f_globals is not self.globals:
+            frame = frame.f_back
+        return frame is not None
+
+
 class RankKernel(IPythonParallelKernel):
     """ipyparallel's, which awaits, is interrupted while it does, says what it does not show of what
     cells print, and has no keyboard."""
@@ -47,7 +77,6 @@ class RankKernel(IPythonParallelKernel):
     shell_channel_thread = _NoSubshells()
     _supports_kernel_subshells = False
     _interruptible = False
-    _raised = False  # an interrupt, of this request
 
     def __init__(self, **about: Any) -> None:
         super().__init__(**about)
@@ -59,29 +88,27 @@ class RankKernel(IPythonParallelKernel):
 
     async def do_execute(self, *said: Any, **how: Any) -> dict[str, Any]:
         """Runs a cell; where a wait of it was interrupted, that is what it raises."""
-        self._cancelled = False
         with self._bounded_output():
             try:
-                self._interruptible, self._raised = True, False
+                self._interrupts = _Interrupts(self.shell.user_global_ns)
+                self._interruptible = True
                 reply = await super().do_execute(*said, **how)
                 self._interruptible = False
             except KeyboardInterrupt:
                 reply = self._interrupted()
-        if self._cancelled and reply.get("ename") == "CancelledError":
-            *lines, _ = reply["traceback"]
-            reply |= {"ename": "KeyboardInterrupt", "evalue": "", "traceback": lines}
-        return _short(reply)
+        return _short(self._unmasked(reply))
 
     def do_apply(self, *said: Any) -> tuple[dict[str, Any], list[bytes]]:
         """Calls a function."""
         with self._bounded_output():
             try:
-                self._interruptible, self._raised = True, False
+                self._interrupts = _Interrupts(self.shell.user_global_ns)
+                self._interruptible = True
                 reply, result = super().do_apply(*said)
                 self._interruptible = False
             except KeyboardInterrupt:
                 reply, result = self._interrupted(), []
-        return _short(reply), result
+        return _short(self._unmasked(reply)), result
 
     def pre_handler_hook(self) -> None:
         """Called before each request. ipykernel lets an interrupt raise wherever that is: where a
@@ -89,22 +116,20 @@ class RankKernel(IPythonParallelKernel):
         self.saved_sigint_handler = signal.signal(signal.SIGINT, self._interrupt)
 
     def _interrupt(self, signum: int, frame: FrameType | None) -> None:
-        # Once it has ended the cell's own code, another one would only end what tells of that.
-        if self._interruptible and (not self._raised or self._runs_cell(frame)):
-            self._raised = True
-            raise KeyboardInterrupt
-
-    def _runs_cell(self, frame: FrameType | None) -> bool:
-        """Whether code of a cell, or of a call, is under way where a signal has come."""
-        while frame is not None and frame.f_globals is not self.shell.user_global_ns:
-            frame = frame.f_back
-        return frame is not None
+        if self._interruptible:
+            self._interrupts.raise_at(frame)
 
     def _interrupted(self) -> dict[str, Any]:
         """The reply of what was interrupted after its own code had ended, as in its traceback."""
         self._interruptible = False
         reply = {"status": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": []}
         return reply | {"engine_info": self.get_engine_info()}
+
+    def _unmasked(self, reply: dict[str, Any]) -> dict[str, Any]:
+        if not self._interrupts.hides_behind(reply.get("ename")):
+            return reply
+        lines = reply["traceback"][:-1]
+        return reply | {"ename": "KeyboardInterrupt", "evalue": "", "traceback": lines}
 
     @contextmanager
     def _bounded_output(self) -> Iterator[None]:
@@ -120,9 +145,8 @@ class RankKernel(IPythonParallelKernel):
     @contextmanager
     def _cancel_on_sigint(self, future: asyncio.Future[Any]) -> Iterator[None]:
         """ipykernel's would let code between two waits go on to its end."""
-        with _interrupts(future) as cancelled:
+        with _interrupting(future, self._interrupts):
             yield
-        self._cancelled = cancelled()
 
     def raw_input(self, prompt: str = "") -> NoReturn:
         """What ``input`` is in cells."""
@@ -165,36 +189,34 @@ def _run_to_end(shell: Any, cell: Coroutine[Any, Any, Any]) -> Any:
     try:
         with asyncio.Runner() as runner:
             task = runner.get_loop().create_task(cell)
-            with _interrupts(task) as cancelled:
+            with _interrupting(task, found := _Interrupts(shell.user_global_ns)):
                 result = runner.get_loop().run_until_complete(task)
     finally:
         asyncio._set_running_loop(outer)
         if caller is not None:
             asyncio.tasks._enter_task(outer, caller)
-    if cancelled() and isinstance(result.error_in_exec, asyncio.CancelledError):
+    error = result.error_in_exec
+    if found.hides_behind(None if error is None else type(error).__name__):
         result.error_in_exec = KeyboardInterrupt()
         shell._last_traceback.pop()
     return result
 
 
 @contextmanager
-def _interrupts(cell: asyncio.Future[Any]) -> Iterator[Callable[[], bool]]:
-    """Inside, an interrupt raises where the cell's code is, and cancels it where it waits.
+def _interrupting(cell: asyncio.Future[Any], found: _Interrupts) -> Iterator[None]:
+    """Inside, an interrupt raises where the cell's code is, and cancels it where it waits."""
+    loop = cell.get_loop()
 
-    Yields:
-        What says whether it was cancelled.
-    """
-    cancelled, loop = threading.Event(), cell.get_loop()
-
-    def interrupt(signum: int, frame: Any) -> None:
+    def interrupt(signum: int, frame: FrameType | None) -> None:
         if asyncio.current_task(loop) is cell:
-            raise KeyboardInterrupt
-        cancelled.set()
-        loop.call_soon_threadsafe(cell.cancel)  # it may be in a wait of the system
+            found.raise_at(frame)
+        else:
+            found.cancelled = True
+            loop.call_soon_threadsafe(cell.cancel)  # it may be in a wait of the system
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
-        yield cancelled.is_set
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
 
