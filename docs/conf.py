@@ -26,7 +26,7 @@ nitpick_ignore_regex = [
     # Names of other packages are not looked up: a build needs no network.
     (r"py:.*", r"(?!tnt_notebook\.).*"),
     # Types of inner rooms, which signatures name.
-    (r"py:class", r"tnt_notebook\.(cluster|comm|telemetry)\.\w+\.\w+"),
+    (r"py:class", r"tnt_notebook\.(cluster\.\w+|comm|telemetry)\.\w+\.\w+"),
     (r"py:class", r"tnt_notebook\.parallel\.layer_graph\.graph\.Call"),
     (r"py:class", r"tnt_notebook\.protocol\.\w+"),
     # What docstrings name for those who read the code.

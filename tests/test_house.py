@@ -44,13 +44,12 @@ KERNELS = {
 
 #: What does not hold yet, and why: (who, whom). Nothing is to be added; what holds goes.
 NOT_YET = {
-    ("cluster.trained_model", "keras"): "registers our layers before a model of the ranks is read"
+    ("cluster.handles.trained_model", "keras"): "registers our layers before a model is read"
 }
 
 #: Folders that know each other both ways, where one should be below the other. Nothing is to be
 #: added; what holds goes.
 BOTH_WAYS = {
-    ("cluster", "cluster.launch"),
     ("parallel.data", "parallel.data.readers"),
     ("parallel.graph", "parallel.graph.rules"),
     ("parallel.layers", "parallel.layers.rules"),
@@ -59,10 +58,10 @@ BOTH_WAYS = {
 #: Lines of a file, and those of the files that have more. Nothing is to be added, and none grows.
 MOST_LINES = 300
 LONG = {
-    "cluster/engines.py": 409,
-    "cluster/execution.py": 350,
-    "cluster/fit.py": 445,
-    "cluster/ranks.py": 362,
+    "cluster/requests/engines.py": 409,
+    "cluster/requests/execution.py": 350,
+    "cluster/handles/fit.py": 383,
+    "cluster/life/ranks.py": 362,
     "comm/communicator.py": 359,
     "comm/ops.py": 509,
     "parallel/data/own.py": 318,

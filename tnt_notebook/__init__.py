@@ -29,7 +29,7 @@ __all__ = [
 if TYPE_CHECKING:
     from tnt_notebook import keras
     from tnt_notebook.comm import world
-    from tnt_notebook.dashboard.trace import Trace
+    from tnt_notebook.dashboard.reports.trace import Trace
     from tnt_notebook.keras.absent import lazy
     from tnt_notebook.parallel import graph, ops
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
@@ -48,7 +48,7 @@ _HOME = {
     "Model": "parallel.training.model",
     "Pipeline": "plan",
     "Split": "plan",
-    "Trace": "dashboard.trace",
+    "Trace": "dashboard.reports.trace",
     "Way": "parallel.layers.rule",
     "combine": "parallel.step.combine",
     "distributed": "parallel.training.scope",

@@ -1,4 +1,4 @@
-// The card of a run. Its traits are the whole protocol; tnt_notebook/dashboard/card.py lists them.
+// The card of a run. Its traits are the whole protocol; tnt_notebook/dashboard/card/card.py lists them.
 
 import { clock } from "./format.js";
 import { remember } from "./history.js";

@@ -1,4 +1,4 @@
-// Traits that the kernel has deflated, see tnt_notebook/dashboard/card.py.
+// Traits that the kernel has deflated, see tnt_notebook/dashboard/card/card.py.
 
 /** What was packed; an empty object where nothing was. */
 export async function unpacked({ deflated }) {

@@ -1,5 +1,5 @@
 // The card of a sweep. What is inside comes drawn from the kernel, as it stays in the saved notebook; here are
-// the header and what the buttons do. tnt_notebook/dashboard/sweep_view.py lists the traits.
+// the header and what the buttons do. tnt_notebook/dashboard/card/sweep_view.py lists the traits.
 
 import { button, make, setText } from "./dom.js";
 import { leaveBehind } from "./leave.js";

@@ -14,7 +14,7 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from tnt_notebook.choices import EXCHANGES
-from tnt_notebook.cluster.options import OPTIONS, Option
+from tnt_notebook.cluster.launch.options import OPTIONS, Option
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.telemetry.activities import DOING
 

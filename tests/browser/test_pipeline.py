@@ -32,8 +32,8 @@ history = model.fit(x, x[:, :1], batch_size=64, epochs=100_000)  # until it is s
 """
 NUMBERS = """
 import json
-from tnt_notebook.dashboard.step_layout import idle
-from tnt_notebook.dashboard.wording import short_time
+from tnt_notebook.dashboard.figures.step_layout import idle
+from tnt_notebook.dashboard.figures.wording import short_time
 
 fit.wait()
 step = fit.trace.median_step

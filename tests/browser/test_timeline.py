@@ -34,8 +34,8 @@ run = Run("MLP in stages", 4, epochs=50, trace=lambda _: step).start()
 )
 NUMBERS = """
 import json
-from tnt_notebook.dashboard.step_layout import idle
-from tnt_notebook.dashboard.wording import short_time
+from tnt_notebook.dashboard.figures.step_layout import idle
+from tnt_notebook.dashboard.figures.wording import short_time
 step = run.view._card.timeline["measured"]
 seconds = short_time(step["seconds"])
 print(json.dumps({**idle(step), "seconds": seconds, "formula": step["formula"]}))

@@ -26,7 +26,7 @@ from plotly.offline import get_plotlyjs
 from notebooks.demo import HERE, execute
 from tests.support.chromium import chromium
 from tests.support.slurm import slurm_here
-from tnt_notebook.dashboard.saved import PLOTLY
+from tnt_notebook.dashboard.card.saved import PLOTLY
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 ON_SLURM = "04-"

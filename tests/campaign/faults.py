@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tnt_notebook.cluster.output import ranks_label
+from tnt_notebook.cluster.output.merger import ranks_label
 
 #: Ends a rank, in a thread of it.
 ENDS = {

@@ -12,7 +12,7 @@ from typing import Any
 from tests.campaign.faults import Fault
 from tests.campaign.person import Person, person
 from tests.campaign.trainings import TIMEOUT_S, Training
-from tnt_notebook.cluster.execution import GIVE_UP_AFTER_S
+from tnt_notebook.cluster.requests.execution import GIVE_UP_AFTER_S
 
 #: Seconds within which the notebook has to say what happened, beside those that the fit takes when
 #: nothing happens. Ranks that are stuck are waited for (``--timeout``), and interrupted twice in

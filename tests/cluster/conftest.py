@@ -1,6 +1,6 @@
 import pytest
 
-from tnt_notebook.cluster import execution
+from tnt_notebook.cluster.requests import execution
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tnt_notebook.cluster.banner import (
+from tnt_notebook.cluster.output.banner import (
     WithoutBanner,
     banner_left_out,
     is_banner,

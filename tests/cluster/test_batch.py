@@ -14,7 +14,7 @@ from tests.support.cases import THOROUGH
 from tests.support.program import program
 from tests.support.shared_cluster import started
 from tnt_notebook.cluster import Cluster
-from tnt_notebook.cluster.folder import RunFolder
+from tnt_notebook.cluster.files.folder import RunFolder
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import processes_of
 
@@ -93,7 +93,7 @@ def test_a_job_that_waits_says_for_what_and_can_be_given_up(system):
     system.hold("Insufficient amount of resource: ncpus (R: 2 A: 0 T: 8)")
     waits = f"""
 from tnt_notebook.cluster import Cluster
-from tnt_notebook.cluster.folder import RunFolder
+from tnt_notebook.cluster.files.folder import RunFolder
 Cluster(2, launcher={system.name!r}, report=lambda line: print(line, flush=True))
 """
     try:

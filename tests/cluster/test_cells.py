@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support.waiting import eventually
-from tnt_notebook.cluster.output import ranks_label
+from tnt_notebook.cluster.output.merger import ranks_label
 from tnt_notebook.errors import ClusterError, RankError
 
 RANK = "from tnt_notebook import comm\nrank = comm.rank()\n"

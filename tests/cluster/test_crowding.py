@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from tnt_notebook.cluster import crowding
-from tnt_notebook.cluster.request import request
+from tnt_notebook.cluster.launch import crowding
+from tnt_notebook.cluster.launch.request import request
 
 
 @pytest.mark.parametrize(("cores", "ranks", "seconds"), [(2, 2, 60), (2, 64, 525), (8, 4, 60)])

@@ -15,8 +15,8 @@ import pytest
 
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
-from tnt_notebook.cluster.execution import Execution
-from tnt_notebook.cluster.recovery import start_missing
+from tnt_notebook.cluster.life.recovery import start_missing
+from tnt_notebook.cluster.requests.execution import Execution
 from tnt_notebook.errors import ClusterError, DeathError
 from tnt_notebook.protocol import Call
 from tnt_notebook.telemetry import archive

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tnt_notebook.cluster import Cluster, defaults
-from tnt_notebook.cluster.options import Request
-from tnt_notebook.cluster.request import asked
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.cluster.launch import defaults
+from tnt_notebook.cluster.launch.options import Request
+from tnt_notebook.cluster.launch.request import asked
 from tnt_notebook.errors import ClusterError
 
 

@@ -7,8 +7,8 @@ from tests.support import gpi2
 from tests.support.shared_cluster import started
 from tnt_notebook import choices
 from tnt_notebook.cluster import Cluster, Links
-from tnt_notebook.cluster.engines import reasons
-from tnt_notebook.cluster.request import request
+from tnt_notebook.cluster.launch.request import request
+from tnt_notebook.cluster.requests.engines import reasons
 from tnt_notebook.errors import ClusterError, RankError
 
 SUM = (

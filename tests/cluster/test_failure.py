@@ -1,6 +1,6 @@
 """Errors of several ranks, told to a person."""
 
-from tnt_notebook.cluster.failure import Failure, rank_error
+from tnt_notebook.cluster.requests.failure import Failure, rank_error
 
 FREED = Failure("PeerError", "rank 1: ValueError: bad", "long traceback")
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tnt_notebook.cluster.hostfile import parsed, read_hostfile
-from tnt_notebook.cluster.network import address_for
-from tnt_notebook.cluster.request import request
+from tnt_notebook.cluster.launch.hostfile import parsed, read_hostfile
+from tnt_notebook.cluster.launch.network import address_for
+from tnt_notebook.cluster.launch.request import request
 from tnt_notebook.errors import ClusterError
 
 

@@ -17,9 +17,10 @@ from tests.support.program import program
 from tests.support.shared_cluster import started
 from tests.support.waiting import eventually
 from tnt_notebook import warden
-from tnt_notebook.cluster import Cluster, record
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.cluster.files import record
 from tnt_notebook.cluster.launch.command import find_mpiexec
-from tnt_notebook.cluster.ports import undialled
+from tnt_notebook.cluster.launch.ports import undialled
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.warden import processes_of
 

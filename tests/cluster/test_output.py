@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tnt_notebook.cluster.output import Group, Item, Merger, ranks_label
+from tnt_notebook.cluster.output.merger import Group, Item, Merger, ranks_label
 
 
 def text(groups: Iterable[Group]) -> list[str]:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tnt_notebook.cluster import fit_note, record
-from tnt_notebook.cluster.folder import RunFolder
-from tnt_notebook.cluster.log_tails import LogTails
+from tnt_notebook.cluster.files import fit_note, record
+from tnt_notebook.cluster.files.folder import RunFolder
+from tnt_notebook.cluster.files.log_tails import LogTails
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.magics import cluster_magic as magic
 

@@ -7,8 +7,8 @@ from dataclasses import asdict
 import pytest
 
 from tnt_notebook import files
-from tnt_notebook.cluster.options import Request, seconds_of
-from tnt_notebook.cluster.request import request
+from tnt_notebook.cluster.launch.options import Request, seconds_of
+from tnt_notebook.cluster.launch.request import request
 from tnt_notebook.errors import ClusterError
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.cells import TRAIN
-from tnt_notebook.cluster import Cluster, recovery, scaling
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.cluster.handles import scaling
+from tnt_notebook.cluster.life import recovery
 from tnt_notebook.errors import DeathError, RankError, StudyError
 from tnt_notebook.telemetry.scaling import Measured, Question
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tnt_notebook.cluster.folder import RunFolder
+from tnt_notebook.cluster.files.folder import RunFolder
 from tnt_notebook.cluster.launch.command import find_mpiexec, guarded
 from tnt_notebook.cluster.launch.launch import launch_of
-from tnt_notebook.cluster.request import request
+from tnt_notebook.cluster.launch.request import request
 
 GOLDEN = Path(__file__).with_name("golden")
 FULL: dict[str, Any] = {

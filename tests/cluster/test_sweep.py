@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster, Sweep
-from tnt_notebook.cluster.groups import groups_of
+from tnt_notebook.cluster.requests.groups import groups_of
 from tnt_notebook.errors import ModelError, RankError, SweepError
 from tnt_notebook.sweep.space import Choice, Objective, Range, Task
 

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from tests.support.waiting import eventually
 from tests.support.wardens import alive, wardens
 from tnt_notebook import warden
-from tnt_notebook.cluster import lease
-from tnt_notebook.cluster.lease import Lease
+from tnt_notebook.cluster.files import lease
+from tnt_notebook.cluster.files.lease import Lease
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tnt_notebook.dashboard import assets, wording
+from tnt_notebook.dashboard.card import assets
+from tnt_notebook.dashboard.figures import wording
 from tnt_notebook.telemetry.kinds import BOX_KINDS, Kind
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tnt_notebook.comm.tuning.conclude import best_of, fit_of
-from tnt_notebook.dashboard.bench import Bench
-from tnt_notebook.dashboard.wording import short_time, size, three_digits
+from tnt_notebook.dashboard.figures.wording import short_time, size, three_digits
+from tnt_notebook.dashboard.reports.bench import Bench
 
 KB = 1024
 SIZES = [KB * 4**i for i in range(9)]

@@ -7,8 +7,8 @@ import pytest
 
 from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
-from tnt_notebook.dashboard.card import HISTORY_LIMIT, ROWS_DRAWN, TIMELINE_BYTES_PER_S, Card
-from tnt_notebook.dashboard.step_layout import card_step, time_of
+from tnt_notebook.dashboard.card.card import HISTORY_LIMIT, ROWS_DRAWN, TIMELINE_BYTES_PER_S, Card
+from tnt_notebook.dashboard.figures.step_layout import card_step, time_of
 from tnt_notebook.telemetry import Breakdown, Frame
 from tnt_notebook.telemetry.activities import Activities
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tnt_notebook.dashboard.step_figure import IDLE
+from tnt_notebook.dashboard.figures.step_figure import IDLE
 from tnt_notebook.telemetry import PARTS, breakdown
 from tnt_notebook.telemetry.activities import DOING
 from tnt_notebook.telemetry.kinds import BOX_KINDS

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
-from tnt_notebook.dashboard.breakdown import MOST_ROWS, figure_of
-from tnt_notebook.dashboard.figures import metric_curves, run_figure
+from tnt_notebook.dashboard.figures.breakdown import MOST_ROWS, figure_of
+from tnt_notebook.dashboard.figures.figures import metric_curves, run_figure
 from tnt_notebook.telemetry import Breakdown, Recorder
 
 

@@ -3,7 +3,8 @@
 import dataclasses
 import json
 
-from tnt_notebook.dashboard.layouts import (
+from tnt_notebook.dashboard.card.saved import PLOTLY
+from tnt_notebook.dashboard.reports.layouts import (
     HEAD,
     figure_bundle,
     headline,
@@ -13,7 +14,6 @@ from tnt_notebook.dashboard.layouts import (
     rows,
     whole,
 )
-from tnt_notebook.dashboard.saved import PLOTLY
 from tnt_notebook.magics.mesh_plan import plan_bundle
 from tnt_notebook.plan.layouts import (
     ConversionPlan,

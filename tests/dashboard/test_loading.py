@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tnt_notebook.dashboard.loading import InputBench, own_verdict
+from tnt_notebook.dashboard.reports.loading import InputBench, own_verdict
 from tnt_notebook.magics.bench_input import input_bundle, own_bundle
 
 

@@ -8,9 +8,9 @@ import pytest
 from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard.picture import MOST_ROWS, WIDTH, step_html
-from tnt_notebook.dashboard.run_picture import entries_of, run_html, stretches_of
-from tnt_notebook.dashboard.saved import summary_bundle
+from tnt_notebook.dashboard.card.picture import MOST_ROWS, WIDTH, step_html
+from tnt_notebook.dashboard.card.run_picture import entries_of, run_html, stretches_of
+from tnt_notebook.dashboard.card.saved import summary_bundle
 from tnt_notebook.telemetry import Breakdown
 from tnt_notebook.telemetry.activities import DOING, LETTER, Activities, Ribbon, add
 from tnt_notebook.telemetry.kept_ribbon import ribbon_of

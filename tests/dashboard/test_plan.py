@@ -6,10 +6,17 @@ import json
 import pytest
 
 from tests.plan.test_prediction import PROFILE, planned
-from tnt_notebook.dashboard.plan import comparison, figure_bundle, headline, limit, memory, read
-from tnt_notebook.dashboard.saved import PLOTLY
-from tnt_notebook.dashboard.step_figure import MOST_PLAIN_BOXES, figure_of, trace_of
-from tnt_notebook.dashboard.wording import short_time
+from tnt_notebook.dashboard.card.saved import PLOTLY
+from tnt_notebook.dashboard.figures.step_figure import MOST_PLAIN_BOXES, figure_of, trace_of
+from tnt_notebook.dashboard.figures.wording import short_time
+from tnt_notebook.dashboard.reports.plan import (
+    comparison,
+    figure_bundle,
+    headline,
+    limit,
+    memory,
+    read,
+)
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.partition import Wiring
 from tnt_notebook.plan.prediction import InputPlan, plan_of, with_input

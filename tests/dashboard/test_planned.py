@@ -4,8 +4,8 @@ import pytest
 
 from tests.dashboard.steps import step_of_a_pipeline
 from tests.telemetry.by_hand import step_of
-from tnt_notebook.dashboard.planned import planned
-from tnt_notebook.dashboard.step_layout import heading, idle, remarks
+from tnt_notebook.dashboard.figures.planned import planned
+from tnt_notebook.dashboard.figures.step_layout import heading, idle, remarks
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.telemetry.step_trace import Box
 from tnt_notebook.telemetry.step_trace import boxes as boxes_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.telemetry.test_scaling import a_run
-from tnt_notebook.dashboard.scaling import Scaling
+from tnt_notebook.dashboard.reports.scaling import Scaling
 from tnt_notebook.telemetry.scaling import Measured, Question
 
 HOST = {

@@ -2,9 +2,9 @@
 
 import re
 
-from tnt_notebook.dashboard.sweep_figure import figure_of
-from tnt_notebook.dashboard.sweep_picture import MOST_ROWS, inside, words
-from tnt_notebook.dashboard.sweep_view import figure_bundle, still_bundle
+from tnt_notebook.dashboard.card.sweep_picture import MOST_ROWS, inside, words
+from tnt_notebook.dashboard.card.sweep_view import figure_bundle, still_bundle
+from tnt_notebook.dashboard.figures.sweep_figure import figure_of
 from tnt_notebook.sweep.board import Board, Row
 from tnt_notebook.sweep.space import Choice, Objective, Range
 

@@ -10,8 +10,8 @@ from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tests.dashboard.steps import step_of_a_pipeline
 from tests.telemetry.by_hand import step_of
 from tests.telemetry.kept_runs import STEP, frames_with_steps, keep
-from tnt_notebook.dashboard.figures import run_figure
-from tnt_notebook.dashboard.trace import Trace
+from tnt_notebook.dashboard.figures.figures import run_figure
+from tnt_notebook.dashboard.reports.trace import Trace
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry.step_trace import Box
 

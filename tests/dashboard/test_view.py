@@ -15,8 +15,9 @@ from nbclient import NotebookClient
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard import LiveView, view
-from tnt_notebook.dashboard.wording import short_time
+from tnt_notebook.dashboard import LiveView
+from tnt_notebook.dashboard.card import view
+from tnt_notebook.dashboard.figures.wording import short_time
 from tnt_notebook.telemetry import Frame, State
 from tnt_notebook.telemetry.activities import Activities
 

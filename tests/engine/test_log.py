@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.holes import written
-from tnt_notebook.cluster.folder import RunFolder, tail
-from tnt_notebook.cluster.log_tails import LogTails
+from tnt_notebook.cluster.files.folder import RunFolder, tail
+from tnt_notebook.cluster.files.log_tails import LogTails
 from tnt_notebook.engine import log
 
 MB = 1 << 20

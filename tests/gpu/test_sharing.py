@@ -8,7 +8,7 @@ from tests.gpu.nvml import Device
 from tests.support.shared_cluster import started
 from tests.support.waiting import eventually
 from tnt_notebook.cluster import Cluster
-from tnt_notebook.cluster.gpus import gpu_count
+from tnt_notebook.cluster.launch.gpus import gpu_count
 from tnt_notebook.errors import ClusterError
 
 SEEN = """

@@ -19,7 +19,7 @@ CELLS = ("%load_ext tnt_notebook", "%tnt_cluster start -n 2", FIT, "%tnt_cluster
 ABOUT = """
 import json
 import psutil
-from tnt_notebook.cluster import record
+from tnt_notebook.cluster.files import record
 from tnt_notebook.warden import processes_of
 (known,) = record.listed()
 listening = {

@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.cases import THOROUGH
 from tests.support.waiting import eventually
-from tnt_notebook.cluster import Cluster, late_output
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.cluster.output import late_output
 from tnt_notebook.warden import processes_of
 
 RANKS, CELLS = (16, 600) if THOROUGH else (3, 100)

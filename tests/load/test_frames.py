@@ -10,7 +10,7 @@ from tests.dashboard.steps import step_of_a_pipeline
 from tests.support.cases import THOROUGH
 from tests.support.waiting import eventually
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard.trace import Trace
+from tnt_notebook.dashboard.reports.trace import Trace
 from tnt_notebook.telemetry.bounds import MAX_FRAMES, RUN_BYTES
 from tnt_notebook.telemetry.recorder import MAX_ROWS
 

@@ -4,7 +4,7 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
 
-from tnt_notebook.cluster.options import OPTIONS
+from tnt_notebook.cluster.launch.options import OPTIONS
 
 
 def completions(shell: InteractiveShell, text: str) -> dict[str, str]:

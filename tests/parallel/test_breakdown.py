@@ -13,10 +13,10 @@ import tensorflow as tf
 import tnt_notebook as tnt
 from tests.telemetry.kept_runs import keep
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard.picture import card_html
-from tnt_notebook.dashboard.summary import summary
-from tnt_notebook.dashboard.trace import Trace
-from tnt_notebook.dashboard.wording import clock, rate, short_time
+from tnt_notebook.dashboard.card.picture import card_html
+from tnt_notebook.dashboard.figures.summary import summary
+from tnt_notebook.dashboard.figures.wording import clock, rate, short_time
+from tnt_notebook.dashboard.reports.trace import Trace
 from tnt_notebook.magics.trace import HEADERS, cells_of
 from tnt_notebook.telemetry import Frame, archive
 from tnt_notebook.telemetry.kept_ribbon import ribbon_of

@@ -16,7 +16,8 @@ from tests.support.rank_pool import ROOT
 from tests.support.shared_cluster import started
 from tests.support.slurm import slurm_on
 from tests.support.waiting import eventually
-from tnt_notebook.cluster import Cluster, record
+from tnt_notebook.cluster import Cluster
+from tnt_notebook.cluster.files import record
 from tnt_notebook.errors import ClusterError, NoClusterError
 from tnt_notebook.telemetry import runs
 from tnt_notebook.warden import processes_of

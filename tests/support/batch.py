@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.support import batch_shim
 from tests.support.supervisor import Supervisor
-from tnt_notebook.cluster.ports import free_ports, undialled
+from tnt_notebook.cluster.launch.ports import free_ports, undialled
 
 
 class Batch:

@@ -4,7 +4,7 @@ Jobs are files in the folder, which ``COMMAND`` ``serve`` runs in the background
 what the real commands print, as their documentation and public logs show it. Files of the folder:
 
     config.json     queues, hosts with their slots, ports for two daemons of Open MPI on this host
-                    (see `tnt_notebook.cluster.ports`); why jobs wait, or ""
+                    (see `tnt_notebook.cluster.launch.ports`); why jobs wait, or ""
     12.json         a job: what it asks for, where it runs, how it ended
     12.end          what ends it: ``cancelled`` or ``time``
 """

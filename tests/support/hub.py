@@ -24,7 +24,7 @@ from tests.support import shared_host
 from tests.support.rank_pool import ROOT
 from tests.support.shared_host import SharedHost
 from tests.support.waiting import eventually
-from tnt_notebook.cluster.ports import free_ports, undialled
+from tnt_notebook.cluster.launch.ports import free_ports, undialled
 
 PROXY = ROOT / ".local/proxy/node_modules/.bin/configurable-http-proxy"
 _START_S = 60.0

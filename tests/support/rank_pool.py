@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from tnt_notebook.cluster.ports import open_mpi_ports
+from tnt_notebook.cluster.launch.ports import open_mpi_ports
 
 SIZE = 4
 #: A rank that has more memory is started anew before the tests of another file: TensorFlow keeps

@@ -29,7 +29,7 @@ from tests.support.shared_host import SharedHost
 from tests.support.slurm_conf import Node
 from tests.support.slurm_daemons import HURRY, PATH, running
 from tests.support.waiting import eventually
-from tnt_notebook.cluster.ports import free_ports, undialled
+from tnt_notebook.cluster.launch.ports import free_ports, undialled
 
 _PROGRAMS = ("munged", "sbatch", "scontrol", "slurmctld", "slurmd", "squeue")
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from tests.support.waiting import eventually
-from tnt_notebook.dashboard.account import account
+from tnt_notebook.dashboard.card.account import account
 from tnt_notebook.telemetry import activities
 from tnt_notebook.telemetry.activities import DOING, Activities, Log, Ribbon, add, mark, totals
 

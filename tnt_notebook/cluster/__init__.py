@@ -13,12 +13,13 @@ __all__ = ["Cluster", "Fit", "Links", "RankStatus", "Sweep"]
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster.cluster import Cluster
-    from tnt_notebook.cluster.fit import Fit
-    from tnt_notebook.cluster.status import Links, RankStatus
-    from tnt_notebook.cluster.sweep import Sweep
+    from tnt_notebook.cluster.handles.fit import Fit
+    from tnt_notebook.cluster.handles.sweep import Sweep
+    from tnt_notebook.cluster.life.status import Links, RankStatus
 
 _HOME = {
-    "Cluster": "cluster", "Fit": "fit", "Links": "status", "RankStatus": "status", "Sweep": "sweep",
+    "Cluster": "cluster", "Fit": "handles.fit", "Links": "life.status",
+    "RankStatus": "life.status", "Sweep": "handles.sweep",
 }  # fmt: skip
 
 

@@ -6,18 +6,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tnt_notebook.cluster import crowding, fit_note, start
-from tnt_notebook.cluster import record as records
-from tnt_notebook.cluster.cell_queue import no_report
-from tnt_notebook.cluster.engines import Engines
-from tnt_notebook.cluster.fit import Fit
-from tnt_notebook.cluster.ranks import Ranks
-from tnt_notebook.cluster.request import asked
+from tnt_notebook.cluster.files import fit_note
+from tnt_notebook.cluster.files import record as records
+from tnt_notebook.cluster.handles.fit import Fit
+from tnt_notebook.cluster.launch import crowding
+from tnt_notebook.cluster.launch.request import asked
+from tnt_notebook.cluster.life import start
+from tnt_notebook.cluster.life.ranks import Ranks
+from tnt_notebook.cluster.requests.cell_queue import no_report
+from tnt_notebook.cluster.requests.engines import Engines
 from tnt_notebook.errors import TntError
 from tnt_notebook.telemetry import archive
 
 if TYPE_CHECKING:
-    from tnt_notebook.cluster.sweep import Sweep
+    from tnt_notebook.cluster.handles.sweep import Sweep
     from tnt_notebook.sweep.space import Task
 
 _SNAPSHOT_S = 30.0  # between checkpoints that nobody has asked for, to go on from
@@ -32,8 +34,8 @@ class Cluster(Ranks):
         report: called with a line of progress several times while starting.
         warn: called before, where what is asked for is better not asked for.
         options: those of ``%tnt_cluster start``, by their names in
-            :class:`tnt_notebook.cluster.options.Request`. What is not given is taken from the
-            site's file, see :mod:`tnt_notebook.cluster.defaults`.
+            :class:`~tnt_notebook.cluster.launch.options.Request`. What is not given is taken from
+            the site's file, see :mod:`tnt_notebook.cluster.launch.defaults`.
 
     Raises:
         ClusterError: a wrong value, or ranks that do not start; with their own reason, or MPI's.
@@ -119,7 +121,7 @@ class Cluster(Ranks):
         Raises:
             SweepError: it cannot be as it is asked for; nothing has begun.
         """
-        from tnt_notebook.cluster.sweep import Sweep
+        from tnt_notebook.cluster.handles.sweep import Sweep
 
         self._alive()
         return Sweep(self, task, cell, title)

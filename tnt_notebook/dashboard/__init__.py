@@ -5,7 +5,7 @@ Notebook side; loads no TensorFlow and no MPI. `LiveView` is the whole of it for
 
 from __future__ import annotations
 
-from tnt_notebook.dashboard.summary import summary
-from tnt_notebook.dashboard.view import LiveView
+from tnt_notebook.dashboard.card.view import LiveView
+from tnt_notebook.dashboard.figures.summary import summary
 
 __all__ = ["LiveView", "summary"]

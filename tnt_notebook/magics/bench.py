@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 from IPython.display import DisplayHandle, display
 
-from tnt_notebook.dashboard.bench import Bench, figure_bundle, placeholder
-from tnt_notebook.dashboard.wording import plural, short_time, size, three_digits
+from tnt_notebook.dashboard.figures.wording import plural, short_time, size, three_digits
+from tnt_notebook.dashboard.reports.bench import Bench, figure_bundle, placeholder
 from tnt_notebook.errors import ClusterError, RankError, RulesError
 from tnt_notebook.magics.progress import StatusLine, in_notebook, noninteractive
 from tnt_notebook.magics.table import Bold, Table, bundle

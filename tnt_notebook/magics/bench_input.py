@@ -9,7 +9,8 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from tnt_notebook import telemetry
-from tnt_notebook.dashboard.loading import (
+from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, three_digits
+from tnt_notebook.dashboard.reports.loading import (
     NAMES,
     STORAGES,
     InputBench,
@@ -17,7 +18,6 @@ from tnt_notebook.dashboard.loading import (
     limit_words,
     own_verdict,
 )  # fmt: skip
-from tnt_notebook.dashboard.wording import plural, rate, short_time, three_digits
 from tnt_notebook.errors import ClusterError, DataError, RankError
 from tnt_notebook.magics.progress import StatusLine, in_notebook, show
 from tnt_notebook.magics.table import Bold, Table, bundle

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tnt_notebook.cluster.options import OPTIONS
+from tnt_notebook.cluster.launch.options import OPTIONS
 from tnt_notebook.magics.action import Action
 
 ACTIONS = {

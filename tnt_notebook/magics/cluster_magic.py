@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from tnt_notebook.cluster import Cluster
-    from tnt_notebook.cluster.record import Known, Record
+    from tnt_notebook.cluster.files.record import Known, Record
 
 _HEADERS = ("id", "ranks", "launcher", "host", "began", "owner", "state")
 
@@ -93,7 +93,7 @@ def _own_id(session: Session) -> str | None:
 def _restart(session: Session, missing: bool) -> None:
     progress = StatusLine()
     if missing:
-        from tnt_notebook.cluster.recovery import start_missing
+        from tnt_notebook.cluster.life.recovery import start_missing
 
         start_missing(session.cluster)
         progress.end(_ready(session.cluster))
@@ -152,7 +152,7 @@ def _detach(session: Session, keep: float | None) -> None:
 
 def _stop_other(which: str) -> None:
     """Ends a cluster that is not this notebook's, if nobody owns it."""
-    from tnt_notebook.cluster import record
+    from tnt_notebook.cluster.files import record
 
     known = record.find(which)
     record.end(known)
@@ -161,7 +161,7 @@ def _stop_other(which: str) -> None:
 
 def _show_list(own: str | None) -> None:
     """A line for each cluster of this user; of which ``own`` is this notebook's."""
-    from tnt_notebook.cluster import record
+    from tnt_notebook.cluster.files import record
 
     rows = [_row(known, own) for known in record.listed()]
     if rows:
@@ -206,7 +206,7 @@ def _row(known: Known, own: str | None) -> Sequence[str]:
 
 
 def _owner(record: Record, kept: dict[str, Any] | None) -> str:
-    from tnt_notebook.cluster.lease import described
+    from tnt_notebook.cluster.files.lease import described
 
     if kept is None:
         return "?" if not record.here else "nobody"

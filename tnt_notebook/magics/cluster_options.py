@@ -8,7 +8,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument
 
-from tnt_notebook.cluster.options import OPTIONS, Option
+from tnt_notebook.cluster.launch.options import OPTIONS, Option
 
 
 def start_arguments(magic: Callable[..., Any]) -> Callable[..., Any]:

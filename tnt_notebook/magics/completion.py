@@ -17,7 +17,7 @@ from IPython.core.completer import (
 )
 
 from tnt_notebook.choices import EXCHANGES
-from tnt_notebook.cluster.options import OPTIONS
+from tnt_notebook.cluster.launch.options import OPTIONS
 from tnt_notebook.magics import mesh_options
 from tnt_notebook.magics.actions import of
 from tnt_notebook.magics.workloads import CELLS
@@ -118,7 +118,7 @@ class TntCompletion:
             return [(name, "workload") for name in [*self._fits(), *CELLS]]
         if which != "ID":
             return []
-        from tnt_notebook.cluster import record
+        from tnt_notebook.cluster.files import record
 
         return [(known.record.id, "cluster") for known in record.listed()]
 

@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tnt_notebook import errors
-from tnt_notebook.dashboard.layouts import (
+from tnt_notebook.dashboard.figures.wording import plural
+from tnt_notebook.dashboard.reports.layouts import (
     HEAD,
     figure_bundle,
     headline,
@@ -16,7 +17,6 @@ from tnt_notebook.dashboard.layouts import (
     rows,
     whole,
 )
-from tnt_notebook.dashboard.wording import plural
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, bundle
 from tnt_notebook.plan.layouts import MeshPlan, from_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tnt_notebook.cluster.banner import WithoutBanner
+from tnt_notebook.cluster.output.banner import WithoutBanner
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tnt_notebook import errors
-from tnt_notebook.dashboard.plan import (
+from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, size, three_digits
+from tnt_notebook.dashboard.reports.plan import (
     comparison,
     fastest,
     figure_bundle,
@@ -16,7 +17,6 @@ from tnt_notebook.dashboard.plan import (
     memory,
     read,
 )
-from tnt_notebook.dashboard.wording import plural, rate, short_time, size, three_digits
 from tnt_notebook.errors import DataError, ModelError
 from tnt_notebook.magics.mesh_plan import layers_of, measured_link
 from tnt_notebook.magics.progress import StatusLine, show

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from IPython.core.error import UsageError
 
-from tnt_notebook.dashboard import saved
-from tnt_notebook.dashboard.follow import ending, follow
-from tnt_notebook.dashboard.saved import PLOTLY
-from tnt_notebook.dashboard.trace import Trace
-from tnt_notebook.dashboard.wording import clock, plural, rate, size
+from tnt_notebook.dashboard.card import saved
+from tnt_notebook.dashboard.card.saved import PLOTLY
+from tnt_notebook.dashboard.figures.wording import clock, plural, rate, size
+from tnt_notebook.dashboard.reports.follow import ending, follow
+from tnt_notebook.dashboard.reports.trace import Trace
 from tnt_notebook.errors import TraceError
 from tnt_notebook.magics import progress
 from tnt_notebook.magics.table import Table

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from IPython.display import DisplayHandle, display
 
-from tnt_notebook.cluster import scaling
-from tnt_notebook.dashboard.bench import placeholder
-from tnt_notebook.dashboard.scaling import Scaling, figure_bundle
-from tnt_notebook.dashboard.scaling_table import columns_of
-from tnt_notebook.dashboard.wording import plural
+from tnt_notebook.cluster.handles import scaling
+from tnt_notebook.dashboard.figures.wording import plural
+from tnt_notebook.dashboard.reports.bench import placeholder
+from tnt_notebook.dashboard.reports.scaling import Scaling, figure_bundle
+from tnt_notebook.dashboard.reports.scaling_table import columns_of
 from tnt_notebook.errors import ClusterError, RankError, TntError
 from tnt_notebook.magics.progress import StatusLine, in_notebook, noninteractive
 from tnt_notebook.magics.table import Bold, Table, bundle

@@ -92,8 +92,8 @@ def training(session: Session, arguments: Namespace, cell: str | None) -> None:
     question.options.update({**own, **question.options})
     check_syntax(cell)
 
-    from tnt_notebook.cluster import scaling
-    from tnt_notebook.dashboard.scaling import Scaling
+    from tnt_notebook.cluster.handles import scaling
+    from tnt_notebook.dashboard.reports.scaling import Scaling
     from tnt_notebook.magics import training as measuring
 
     scaling.check(cluster, question)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tnt_notebook.cluster.options import Request
+from tnt_notebook.cluster.launch.options import Request
 from tnt_notebook.errors import ClusterError
 
 _ASK_S = 30.0

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tnt_notebook import protocol
-from tnt_notebook.cluster.folder import RunFolder
-from tnt_notebook.cluster.ports import open_mpi_ports
+from tnt_notebook.cluster.files.folder import RunFolder
+from tnt_notebook.cluster.launch.ports import open_mpi_ports
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import MARKER
 

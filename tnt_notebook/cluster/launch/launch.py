@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tnt_notebook import protocol
-from tnt_notebook.cluster.folder import RunFolder
+from tnt_notebook.cluster.files.folder import RunFolder
 from tnt_notebook.cluster.launch.batch import System, job_name, named
 from tnt_notebook.cluster.launch.command import (
     environment,
@@ -24,9 +24,9 @@ from tnt_notebook.cluster.launch.command import (
     ports,
     sweep,
 )
+from tnt_notebook.cluster.launch.options import Request
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, environment_script, line, script
 from tnt_notebook.cluster.launch.systems import SYSTEMS
-from tnt_notebook.cluster.options import Request
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.warden import ENGINES_MARKER, MARKER
 

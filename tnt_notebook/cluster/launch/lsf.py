@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from tnt_notebook.cluster.launch.batch import Job, System, asked, silent
+from tnt_notebook.cluster.launch.options import Request
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, counted
-from tnt_notebook.cluster.options import Request
 
 #: Without a width, which would cut the reasons.
 _FIELDS = "stat pend_reason time_left exit_reason exit_code delimiter='|'"

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 
 from tnt_notebook.cluster.launch.batch import Job, System, asked, silent
+from tnt_notebook.cluster.launch.options import Request
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED, counted
-from tnt_notebook.cluster.options import Request
 
 _PENDING = {
     "Q": "it is in the queue",

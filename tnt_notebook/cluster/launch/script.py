@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tnt_notebook.cluster.launch.batch import NOTICE_S, System, directives, inheritable
-from tnt_notebook.cluster.options import Request
+from tnt_notebook.cluster.launch.options import Request
 
 #: Ranks on other hosts see what their daemon sees there, which reached by ssh or the like is next
 #: to nothing. So they are told all that is exported here, but for what is of one host only, and the

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from tnt_notebook.cluster.launch.batch import Job, System, asked, silent
+from tnt_notebook.cluster.launch.options import Request
 from tnt_notebook.cluster.launch.script import FORWARD, FORWARDED
-from tnt_notebook.cluster.options import Request
 from tnt_notebook.errors import ClusterError
 
 _UNANSWERED = "qstat was not answered"

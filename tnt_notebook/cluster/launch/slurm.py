@@ -6,7 +6,7 @@ import os
 import re
 
 from tnt_notebook.cluster.launch.batch import Job, System, asked, silent
-from tnt_notebook.cluster.options import Request
+from tnt_notebook.cluster.launch.options import Request
 
 _WAITS = {
     "Resources": "nodes are not free yet",

@@ -1,0 +1,1 @@
+"""What a cluster has on disk: its folder, logs, record and lease."""

@@ -1,0 +1,1 @@
+"""Work on the ranks while the notebook goes on: fits, sweeps, studies of scaling."""

@@ -1,0 +1,1 @@
+"""What ranks print, merged and shown in the notebook."""

@@ -1,0 +1,262 @@
+"""The widget: a thin class whose traits are the whole protocol with ``widgets/card.js``."""
+
+from __future__ import annotations
+
+import copy
+import json
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anywidget
+import traitlets
+
+from tnt_notebook.dashboard.card import assets
+from tnt_notebook.dashboard.card.run_picture import busy
+from tnt_notebook.dashboard.figures.step_layout import card_step, time_of
+from tnt_notebook.dashboard.figures.wording import plural
+from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
+from tnt_notebook.telemetry.activities import Activities
+from tnt_notebook.telemetry.sampling import evenly
+
+HISTORY_LIMIT = 500  # points; the same number is in widgets/history.js
+POINT = {"start", "seq", "elapsed", "epoch", "logs", "busy"}
+ROWS_DRAWN = 60  # of the finished epochs: they are sent again with each
+TIMELINE_INTERVAL = 0.5  # seconds, between two steps that are sent
+TIMELINE_BYTES_PER_S = 1500  # of many ranks a step is sent less often
+DRAWN = {
+    "start",
+    "phase",
+    "state",
+    "epochs",
+    "step",
+    "steps",
+    "eta",
+    "exchange",
+    "input",
+    "skipped",
+} | POINT
+#: What a step is called that the person looks at; the latest one is called what it is.
+LOOKED_AT = {"median": "median step", "slowest": "slowest step", "at": "step"}
+SENTENCE_S = 5.0  # for which a sentence stands at least
+
+
+def _packed(value: dict[str, Any], _: Card | None = None) -> dict[str, bytes]:
+    """As it travels: a quarter of the bytes. ``widgets/packed.js`` unpacks it."""
+    return {"deflated": zlib.compress(json.dumps(value).encode())} if value else {}
+
+
+def _drawn(frame: Frame) -> dict[str, Any]:
+    """What the card draws of a frame, with as many digits as show."""
+    return {
+        **{name: value for name, value in frame.items() if name in DRAWN},
+        "elapsed": round(frame["elapsed"], 2),
+        "eta": None if frame["eta"] is None else round(frame["eta"]),
+        "logs": _short(frame["logs"]),
+        "busy": busy(frame),
+    }
+
+
+def _time_of_point(point: dict[str, Any]) -> float:
+    return float(point["start"] + point["elapsed"])
+
+
+def _short(row: Row) -> Row:
+    return {name: _digits(value, 6) for name, value in row.items()}
+
+
+def _digits(value: float | None, digits: int) -> float | None:
+    if value is None:
+        return None
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() and abs(short) < 10**digits else short
+
+
+class Card(anywidget.AnyWidget):
+    """The runs of one cell, drawn live in the browser.
+
+    ``history`` and ``ribbon`` are what a browser reads when it comes back from a refresh. They grow
+    in place, on both sides and by the same rules, so that only what is new is sent: a new value of
+    the trait would send all of it again, five times a second.
+    """
+
+    _esm = assets.module("card.js")
+    _css = assets.text("card.css")
+
+    title = traitlets.Unicode().tag(sync=True)
+    ranks = traitlets.Int(1).tag(sync=True)
+    state = traitlets.Unicode("starting").tag(sync=True)
+    """starting, running, stopping, finished, stopped or failed."""
+    error = traitlets.Unicode("").tag(sync=True)
+    traceback = traitlets.Unicode("").tag(sync=True)
+    """Of the ranks that failed, as plain text."""
+    frame: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """The latest frame, without what the card does not draw."""
+    rows: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    """The finished epochs; of very many fewer of the older ones."""
+    history: traitlets.List[Any] = traitlets.List().tag(
+        sync=True, to_json=lambda points, _: list(points)
+    )
+    """``[{"start", "seq", "elapsed", "epoch", "logs", "busy"}, ...]``, one for each frame shown."""
+    ribbon: traitlets.Dict[str, Any] = traitlets.Dict().tag(
+        sync=True, to_json=lambda ribbon, _: copy.deepcopy(ribbon)
+    )
+    """What each rank does: ``{"began": Unix time, "rows": [[rank, "sict", [0, 120, ...]], ...]}``,
+    the begins in ms since then."""
+    told: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """What is new of it: ``{"seq": 4, "rows": [[rank, "tv", [8120, 9310]], ...]}``."""
+    now = traitlets.Float(0.0).tag(sync=True)
+    """The Unix time at which the kernel spoke last; it does so every other second."""
+    account = traitlets.Unicode("").tag(sync=True)
+    """Where the time of the run went, in a sentence."""
+    timeline: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, to_json=_packed)
+    """The step that is looked at, see ``step_layout.card_step``."""
+    time: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """Where the time of that step goes, see ``step_layout.time_of``."""
+    look: traitlets.Dict[str, Any] = traitlets.Dict({"which": "live"}).tag(sync=True)
+    """Which step that is, as the person says: ``{"which": "live"}``, ``"median"``, ``"slowest"``,
+    or ``{"which": "at", "seconds": 12.5}`` since the begin."""
+    left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """What stays when the run has ended, for a browser that lost the displays to a refresh."""
+    follows: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """``{"card": text, "id": own model_id}``, where it takes the place of another kernel's card:
+    that one's text."""
+    stop_requested = traitlets.Bool(False).tag(sync=True)
+    """Set by the Stop button."""
+    can_save = traitlets.Bool(False).tag(sync=True)
+    """Whether there is a button for the trace."""
+    save_requested = traitlets.Int(0).tag(sync=True)
+    """How often the button was pressed."""
+    saved = traitlets.Unicode("").tag(sync=True)
+    """What became of it: ``saved: PATH``."""
+
+    def __init__(
+        self,
+        title: str,
+        ranks: int,
+        can_save: bool = False,
+        began: float = 0.0,
+        follows: bool = False,
+    ) -> None:
+        before = _drawn(Recorder(ranks, start=0.0).frame(0.0))
+        ribbon = {"began": began, "rows": []}
+        super().__init__(title=title, ranks=ranks, can_save=can_save, frame=before, ribbon=ribbon)
+        if follows:
+            self.follows = {"card": _words(title, ranks), "id": self.model_id}
+        self._next_timeline = self._next_account = self._next_limit = 0.0  # Unix times
+
+    def open(self) -> None:
+        """Connects the card with the browser.
+
+        What the browser sends is handled by the subshell that it names, so that a button works
+        while a cell blocks the kernel. ipykernel 7.4 would rather take the subshell of whatever
+        message came last when the card was drawn: the blocked one, or one that is gone.
+        """
+        super().open()
+        if hasattr(self.comm, "_reply_subshell_for"):
+            self.comm._reply_subshell_for = lambda data, named: named
+
+    def draw(self, frame: Frame, rows: Sequence[Row]) -> None:
+        """Shows a frame and the epochs of its run that have ended so far."""
+        drawn = _drawn(frame)
+        with self.hold_sync():  # one message instead of one for each trait
+            if self.history and self.history[-1]["start"] != frame["start"]:
+                self.time, self.timeline = {}, {}
+                self._next_timeline = self._next_limit = 0.0
+            self.history.append({name: v for name, v in drawn.items() if name in POINT})
+            self.history[:] = evenly(self.history, HISTORY_LIMIT, _time_of_point)
+            self.rows = [_short(row) for row in thinned(list(rows), ROWS_DRAWN)]
+            self._draw_step(frame)
+            self.frame = drawn
+
+    def begin_at(self, began: float) -> None:
+        """The run began earlier than was known, at this Unix time."""
+        later = round(1000 * (self.ribbon["began"] - began))
+        rows = [[rank, doing, [at + later for at in begins]]
+                for rank, doing, begins in self.ribbon["rows"]]  # fmt: skip
+        self.ribbon = {"began": began, "rows": rows}
+
+    def tell(self, news: Sequence[Activities], now: float, account: Callable[[], str]) -> None:
+        """Shows what ranks do.
+
+        Args:
+            now: Unix time.
+            account: says where the time went so far; asked every few seconds only, since what it
+                says is shown for so long at least.
+        """
+        with self.hold_sync():
+            self.now = now
+            if (now >= self._next_account or not self.account) and (said := account()):
+                self.account, self._next_account = said, now + SENTENCE_S
+            if news:
+                self._tell(news)
+
+    def _tell(self, news: Sequence[Activities]) -> None:
+        began, rows = self.ribbon["began"], self.ribbon["rows"]
+        told = [
+            [one["rank"], one["doing"], [round(1000 * (at - began)) for at in one["begins"]]]
+            for one in news
+        ]
+        known = {row[0]: row for row in rows}
+        for rank, doing, begins in told:
+            if rank not in known:
+                rows.append([rank, "", []])
+                rows.sort(key=lambda row: row[0])
+                known = {row[0]: row for row in rows}
+            known[rank][1] += doing
+            known[rank][2] += begins
+        self.told = {"seq": self.told.get("seq", 0) + 1, "rows": told}
+
+    def _draw_step(self, frame: Frame) -> None:
+        """Shows the step of a frame, unless it comes too soon or the person looks at another."""
+        now, over = frame["time"], frame["state"] != "running"
+        is_early = now < self._next_timeline and not over
+        if is_early or self.look["which"] != "live":
+            return
+        if "step_trace" in frame:
+            self._show(frame)
+            size = len(_packed(self.timeline)["deflated"])
+            self._next_timeline = now + max(TIMELINE_INTERVAL, size / TIMELINE_BYTES_PER_S)
+        # Without its boxes it is of another step than the one that is shown.
+        if "step_trace" in frame or ("breakdown" in frame and not self.timeline):
+            self._show_time(frame, stands=not over)
+
+    def show_step(self, frame: Frame) -> None:
+        """Shows the step of a frame, which a person asks for."""
+        self._show(frame)
+        self._show_time(frame, stands=False)
+
+    def _show(self, frame: Frame) -> None:
+        trace, which = frame["step_trace"], self.look["which"]
+        at = round(trace["time"] - self.ribbon["began"], 3)
+        self.timeline = {**card_step(trace, LOOKED_AT.get(which, "")), "at": at, "which": which}
+
+    def _show_time(self, frame: Frame, stands: bool) -> None:
+        """Where the time of a frame's step goes; the sentence of before may stand for a while."""
+        time, now = time_of([frame]), frame["time"]
+        if stands and time and self.time and now < self._next_limit:
+            time["limit"] = self.time["limit"]
+        else:
+            self._next_limit = now + SENTENCE_S
+        self.time = time
+
+    def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:
+        """Has two MIME bundles take the places of the card and of the placeholder, which its text
+        tells, wherever the kernel's own updates cannot.
+        """
+        left = {"placeholder": placeholder, "summary": summary, "figure": figure}
+        self.left = {"model_id": self.model_id, **left}
+        # Nobody shows the card where a notebook is run without a browser, and yet its state would
+        # be kept there: nbclient, and so nbconvert, takes "state" of any message for news of it. A
+        # browser passes over that of a custom message.
+        gone = {"_esm": "export default {}", "_css": "", "left": {}, "history": [], "rows": []}
+        if self.comm is not None:
+            self.comm.send({"method": "custom", "content": None, "state": gone})
+
+    def __repr__(self) -> str:
+        # What shows where there is no browser: the same text in every run.
+        return _words(self.title, self.ranks)
+
+
+def _words(title: str, ranks: int) -> str:
+    return f"{title}: live view of {plural(ranks, 'rank')}"

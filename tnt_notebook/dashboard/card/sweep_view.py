@@ -1,0 +1,159 @@
+"""The live view of a sweep: a card while it runs, and the same as a still, with a figure, after."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+import anywidget
+import traitlets
+from IPython.core.getipython import get_ipython
+from IPython.display import DisplayHandle, display
+
+from tnt_notebook.dashboard.card import assets
+from tnt_notebook.dashboard.card.pace import Paced
+from tnt_notebook.dashboard.card.saved import PLOTLY, Bundle
+from tnt_notebook.dashboard.card.sweep_picture import inside, still, words
+from tnt_notebook.dashboard.figures.sweep_figure import figure_of
+from tnt_notebook.sweep.board import Board
+
+INTERVAL = 0.5  # seconds between two drawings
+BYTES_PER_S = 40_000  # of many trials fewer
+HEARTBEAT = 2.0  # seconds: the clocks of trials go on
+
+
+class SweepCard(anywidget.AnyWidget):
+    """Its traits are the whole protocol with ``widgets/sweep.js``."""
+
+    _esm = assets.module("sweep.js")
+    _css = assets.text("card.css") + assets.text("sweep.css")
+
+    title = traitlets.Unicode().tag(sync=True)
+    state = traitlets.Unicode("starting").tag(sync=True)
+    html = traitlets.Unicode("").tag(sync=True)
+    """What is inside, below the header; drawn by :mod:`.sweep_picture`."""
+    stop_requested = traitlets.Bool(False).tag(sync=True)
+    """Set by the button that stops all."""
+    stop_trial = traitlets.Int(-1).tag(sync=True)
+    """Set by the button of a trial to its number."""
+    left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+    """What stays when the sweep has ended, for a browser that lost the displays to a refresh; see
+    ``widgets/leave.js``."""
+
+    def open(self) -> None:
+        """Connects the card with the browser; as :meth:`.Card.open`."""
+        super().open()
+        if hasattr(self.comm, "_reply_subshell_for"):
+            self.comm._reply_subshell_for = lambda data, named: named
+
+    def leave(self, summary: Bundle, figure: Bundle) -> None:
+        """Has two MIME bundles take the places of the card and of the figure, wherever the kernel's
+        own updates cannot; as :meth:`tnt_notebook.dashboard.card.card.Card.leave`."""
+        placeholder = _placeholder(self.title)["text/plain"]
+        left = {"placeholder": placeholder, "summary": summary, "figure": figure}
+        self.left = {"model_id": self.model_id, **left}
+        gone = {"_esm": "export default {}", "_css": "", "left": {}, "html": ""}
+        if self.comm is not None:
+            self.comm.send({"method": "custom", "content": None, "state": gone})
+
+    def __repr__(self) -> str:
+        return f"{self.title}: live view of a sweep"
+
+
+class SweepView:
+    """A sweep as a person sees it in the notebook.
+
+    Args:
+        board: gives what is to be shown now; called from any thread.
+        on_stop: called with the number of a trial, or None for all, when a button is pressed.
+    """
+
+    def __init__(
+        self, title: str, board: Callable[[], Board], on_stop: Callable[[int | None], None]
+    ) -> None:
+        self._board, self._on_stop = board, on_stop
+        self._card = SweepCard(title=title)
+        self._card.observe(self._stop_pressed, "stop_requested")
+        self._card.observe(self._trial_pressed, "stop_trial")
+        self._places: list[DisplayHandle] = []
+        self._copies: list[DisplayHandle] = []
+        self._ended = threading.Event()
+        self._to_browser: Paced[None] = Paced(self._draw, INTERVAL)
+        self._heart = threading.Thread(target=self._beat, name="tnt-sweep-beat", daemon=True)
+
+    def show(self) -> None:
+        """Displays the card, and the place of the figure, under the current cell."""
+        shown = [display(self._card, display_id=True)]
+        if getattr(get_ipython(), "kernel", None) is not None:
+            shown.append(display(_placeholder(self._card.title), raw=True, display_id=True))
+        self._places = [place for place in shown if place is not None]
+        self._heart.start()
+
+    def show_again(self) -> None:
+        """Displays the card under the current cell, too."""
+        if (place := display(self._card, display_id=True)) is not None:
+            self._copies.append(place)
+
+    def update(self) -> None:
+        """Something has changed. From any thread."""
+        if not self._ended.is_set():
+            self._to_browser.put(None)
+
+    def finish(self, board: Board) -> None:
+        """Ends the live view, and leaves a still and a figure; once."""
+        self._ended.set()
+        self._to_browser.flush()
+        self._card.state, self._card.html = board.state, inside(board, stops=False)
+        summary, figure = still_bundle(board), figure_bundle(board)
+        for place, bundle in zip(self._places, (summary, figure), strict=False):
+            place.update(bundle, raw=True)
+        for place in self._copies:
+            place.update(summary, raw=True)
+        self._card.leave(summary, figure)
+
+    def _draw(self, _: None) -> None:
+        board = self._board()
+        html = inside(board, stops=True)
+        with self._card.hold_sync():
+            self._card.state, self._card.html = board.state, html
+        self._to_browser._interval = max(INTERVAL, len(html) / BYTES_PER_S)
+
+    def _beat(self) -> None:
+        while not self._ended.wait(HEARTBEAT):
+            self._to_browser.put(None)
+
+    def _stop_pressed(self, change: dict[str, Any]) -> None:
+        if change["new"] and not self._ended.is_set():
+            self._on_stop(None)
+
+    def _trial_pressed(self, change: dict[str, Any]) -> None:
+        if change["new"] >= 0 and not self._ended.is_set():
+            self._on_stop(change["new"])
+
+
+def _placeholder(title: str) -> Bundle:
+    """Where the figure will be: nothing to see in a browser, one line elsewhere."""
+    return {"text/html": "", "text/plain": f"{title}: the figure of the sweep comes at the end"}
+
+
+def still_bundle(board: Board) -> Bundle:
+    """The sweep in words, and as a picture of the card where its style is."""
+    text = words(board)
+    style = f"<style>{assets.text('card.css')}{assets.text('sweep.css')}</style>"
+    picture = (
+        f'<div class="tnt-card" data-state="{board.state}" hidden="hidden">{still(board)}</div>'
+    )
+    return {
+        "text/plain": text,
+        "text/html": f'{style}{picture}<pre class="tnt-words">{escape(text)}</pre>',
+    }
+
+
+def figure_bundle(board: Board) -> Bundle:
+    """Parallel coordinates for plotly; words where no trial has a value."""
+    if not any(row.value is not None for row in board.rows):
+        return {"text/html": "", "text/plain": "No trial has a value: there is no figure."}
+    figure = figure_of(board).to_plotly_json()
+    return {PLOTLY: figure, "text/plain": "Figure: parallel coordinates."}

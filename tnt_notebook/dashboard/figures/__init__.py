@@ -1,0 +1,1 @@
+"""Figures of runs, benchmarks and studies, and the words that go with numbers."""

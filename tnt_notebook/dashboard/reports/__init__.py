@@ -1,0 +1,1 @@
+"""What is shown of a run, a plan, a benchmark or a study that is over."""
