@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tests.telemetry.by_hand import step_of
-from tnt_notebook.dashboard.figures import summary
+from tnt_notebook.dashboard import summary
 from tnt_notebook.telemetry import Breakdown
 from tnt_notebook.telemetry.step_trace import Box
 
