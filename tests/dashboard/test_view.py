@@ -21,7 +21,7 @@ from tnt_notebook.dashboard.figures.wording import short_time
 from tnt_notebook.telemetry import Frame, State
 from tnt_notebook.telemetry.activities import Activities
 
-PACKAGE = Path(view.__file__).parents[2]
+PACKAGE = Path(view.__file__).parents[3]
 TESTS = Path(__file__).parents[2]
 
 CELL = """\
