@@ -204,7 +204,7 @@ def test_what_was_killed_as_a_whole_is_removed_by_the_next_start(owner, private_
     _, cluster_id, *folders = read_until(owner, "ready")
     read_until(owner, "child")
     notebook = psutil.Process(owner.pid)
-    (guard,) = [child for child in notebook.children() if warden.__file__ in child.cmdline()]
+    (guard,) = [child for child in notebook.children() if warden.PROGRAM in child.cmdline()]
     ranks = [psutil.Process(pid) for pid in processes_of(cluster_id)]
     notebook.suspend()  # it would start another guard
     os.killpg(guard.pid, signal.SIGKILL)  # both of its processes at once

@@ -177,6 +177,20 @@ def test_when_both_are_killed_at_once_their_owner_starts_others(plan, held):
     assert len(wardens(plan)) == 2
 
 
+def test_a_lease_is_the_same_for_whoever_keeps_it(tmp_path_factory):
+    plan = new_plan(tmp_path_factory) | {"keep_s": 30.0}
+    with cluster_of_a_process(plan) as held:
+        held.let_go()
+        eventually(lambda: (lease.status(plan) or {"owner": True})["owner"] is None)
+        for _ in range(2):
+            killed = wardens(plan)[0]
+            os.kill(killed, signal.SIGKILL)
+            eventually(lambda killed=killed: len({*wardens(plan)} - {killed}) == 2)
+        status = lease.status(plan)
+        assert status is not None and status["ends_in_s"] <= 30.0
+        Lease.take(plan).release()
+
+
 def test_who_is_stopped_is_woken_by_the_other(plan, held):
     for which in (0, 1):
         os.kill(wardens(plan)[which], signal.SIGSTOP)

@@ -37,7 +37,7 @@ trap 'kill $server' TERM
 wait $server
 wait $server
 for _ in $(seq 50); do
-  pgrep -u "$USER" -f tnt_notebook/warden.py || break
+  pgrep -u "$USER" -f tnt_notebook/warden/ || break
   sleep 0.2
 done
 """

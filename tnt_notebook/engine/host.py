@@ -39,7 +39,7 @@ def prepare(home: Path, here: Seat) -> None:
     if here.local_rank == 0:
         _remove_remains(segments)
         subprocess.Popen(
-            [sys.executable, "-I", "-S", warden.__file__,
+            [sys.executable, "-I", "-S", warden.PROGRAM,
              os.environ[warden.MARKER], str(home), str(segments), str(temporary)],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True, cwd="/",

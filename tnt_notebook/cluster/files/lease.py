@@ -16,28 +16,14 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from tnt_notebook import warden
 from tnt_notebook.errors import ClusterError
+from tnt_notebook.warden import Plan
 
 _ANSWER_S = 10.0
 _END_S = warden.ASKED_S + warden.CANCEL_S + warden.GIVE_UP_S + 40
-
-
-class Plan(TypedDict):
-    """What the warden of a cluster keeps, and what it does at the end."""
-
-    id: str
-    folders: list[str]
-    socket: str
-    keep_s: float
-    busy: str
-    fit_s: float
-    ask: list[str]
-    cancel: list[str]
-    listing: list[str]
-    sweep: list[str]
 
 
 class Lease:
@@ -58,7 +44,7 @@ class Lease:
     def begin(cls, plan: Plan) -> Lease:
         """Starts a warden, and is its first owner."""
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", warden.__file__],
+            [sys.executable, "-I", "-S", warden.PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

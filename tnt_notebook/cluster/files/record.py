@@ -15,8 +15,8 @@ import psutil
 from tnt_notebook import files, warden
 from tnt_notebook.cluster.files import lease
 from tnt_notebook.cluster.files.folder import RunFolder, known
-from tnt_notebook.cluster.files.lease import Plan
 from tnt_notebook.errors import ClusterError
+from tnt_notebook.warden import Plan
 
 
 @dataclass(frozen=True)

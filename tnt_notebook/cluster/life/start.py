@@ -21,7 +21,7 @@ from traitlets.config import Config
 from tnt_notebook import files, warden, words
 from tnt_notebook.cluster.files import record as records
 from tnt_notebook.cluster.files.folder import RunFolder, base, segments_of, tail
-from tnt_notebook.cluster.files.lease import Lease, Plan
+from tnt_notebook.cluster.files.lease import Lease
 from tnt_notebook.cluster.files.log_tails import length
 from tnt_notebook.cluster.launch.batch import submit
 from tnt_notebook.cluster.launch.command import environment, local_environment
@@ -32,6 +32,7 @@ from tnt_notebook.cluster.launch.systems import SYSTEMS, nodes
 from tnt_notebook.cluster.life.registration import Report, wait_for_ranks
 from tnt_notebook.cluster.requests.engines import REMEMBERED, TAIL_LINES, Engines
 from tnt_notebook.errors import ClusterError
+from tnt_notebook.warden import Plan
 
 _POLL_S = 0.05
 _GONE_S = 30.0  # for engines to end
