@@ -35,7 +35,7 @@ def test_hosts_and_their_slots(text, hosts):
      "node1:0", "node1 slots=99999999", "node1 slots=٣", "a,b", "a/b", ".a", "node1 slots"],
 )  # fmt: skip
 def test_a_line_that_is_no_host_is_named(line):
-    with pytest.raises(ClusterError, match=re.escape(f"f, line 2: {line!r} is no host.")):
+    with pytest.raises(ClusterError, match=re.escape(f"f, line 2: {line!r} is not a host.")):
         parsed(f"node1\n{line}\n", "f")
 
 
@@ -45,7 +45,7 @@ def test_files_that_are_no_hostfiles(tmp_path):
     large.write_bytes(b"node1\n" * 200_000)
     for path, message in {
         empty: f"{empty}: there is no host in it.",
-        large: f"--hostfile {large}: it is larger than 1 MiB, so it is no hostfile.",
+        large: f"--hostfile {large}: it is larger than 1 MiB, too large for a hostfile.",
         tmp_path: f"--hostfile {tmp_path}: Is a directory.",
         tmp_path / "none": f"--hostfile {tmp_path / 'none'}: No such file or directory.",
         Path("a\0b"): "--hostfile 'a\\x00b': embedded null byte.",

@@ -116,7 +116,7 @@ def test_what_no_trial_could_do_ends_the_sweep(pair: Cluster):
     sweep.wait(WAIT_S)
     first, second = sweep.board.rows
     assert (first.state, second.state, second.value) == ("failed", "complete", 3.0)
-    assert "the value of '[1] if width == 2 else 3' is no number" in first.error
+    assert "the value of '[1] if width == 2 else 3' is not a number" in first.error
 
 
 def test_a_person_ends_one_or_all_and_a_file_goes_on(pair: Cluster, tmp_path):

@@ -7,10 +7,11 @@ import pytest
 
 from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
-from tnt_notebook.dashboard.card.card import HISTORY_LIMIT, ROWS_DRAWN, TIMELINE_BYTES_PER_S, Card
+from tnt_notebook.dashboard.card.card import HISTORY_LIMIT, ROWS_DRAWN, Card
 from tnt_notebook.dashboard.figures.step_layout import card_step, time_of
 from tnt_notebook.telemetry import Breakdown, Frame
 from tnt_notebook.telemetry.activities import Activities
+from tnt_notebook.telemetry.pace import CARD_BYTES_PER_S
 
 
 def card_of(*frames: Frame, ranks: int = 2) -> Card:
@@ -113,7 +114,7 @@ def test_the_steps_of_many_ranks_are_sent_less_often():
         card.draw(frame, [])
     seconds = running[-1]["time"] - running[0]["time"]
     assert len(sent) > 1
-    assert sum(sent[:-1]) / seconds <= TIMELINE_BYTES_PER_S
+    assert sum(sent[:-1]) / seconds <= CARD_BYTES_PER_S
     card.draw(last, [])
     assert card.timeline["measured"] == last["step_trace"]  # the last step shows in any case
 

@@ -95,7 +95,7 @@ def test_a_timeline_of_any_step():
 
 
 def test_of_little_there_is_little_to_see():
-    with pytest.raises(TraceError, match="x has said nothing yet"):
+    with pytest.raises(TraceError, match="x has reported nothing yet"):
         Trace([], "x").plot_throughput()
     with pytest.raises(TraceError, match="run has no breakdown"):
         Trace(frames_of_a_run()).plot_breakdown()

@@ -20,6 +20,7 @@ from tnt_notebook.dashboard.card import view
 from tnt_notebook.dashboard.figures.wording import short_time
 from tnt_notebook.telemetry import Frame, State
 from tnt_notebook.telemetry.activities import Activities
+from tnt_notebook.telemetry.pace import TOLD_S, slower
 
 PACKAGE = Path(view.__file__).parents[3]
 TESTS = Path(__file__).parents[2]
@@ -141,7 +142,7 @@ def test_frames_of_any_number_of_ranks_are_below_8_kb_a_second(ranks):
     live.update(frames_of_a_run(ranks)[5])
     frame = live._card.get_state(["frame"])
     header = 600  # of a message of Jupyter's
-    assert (header + len(json.dumps(frame))) / view.interval_of(ranks) < 8_000
+    assert (header + len(json.dumps(frame))) / (TOLD_S * slower(ranks)) < 8_000
 
 
 def test_save_says_where_the_trace_is_or_why_not():

@@ -77,7 +77,7 @@ def test_a_pipeline_in_a_cell(shell_with_ranks):
         assert 0 < of_rank.work < of_rank.step and of_rank.wait > 0
     assert [of_rank.wait for of_rank in whole.breakdown] == [0, 0]
     assert "where a step goes" in staged.plot_breakdown().layout.annotations[0].text
-    with pytest.raises(ModelError, match="whole has no timeline: that is of a pipeline"):
+    with pytest.raises(ModelError, match="whole has no timeline: only pipelines have one"):
         _ = whole.timeline
     shown = typed(shell, f"%%tnt_fit --wait --pipeline 3\n{CELL}")
     assert "2 ranks cannot form pipelines of 3 stages" in shown
@@ -90,7 +90,7 @@ def test_stages_on_a_mesh_in_a_cell(shell_with_ranks):
     shell = shell_with_ranks
     for options, shown in (
         ("--mesh stage=2,model=2", "--mesh: The mesh stage=2,model=2 needs"),
-        ("--mesh stage=2 --pipeline 1", "has 2 stages, and the pipeline 1: say it once"),
+        ("--mesh stage=2 --pipeline 1", "has 2 stages, and the pipeline 1: give it once"),
         ("--mesh stage=2 --placement replicas", "leave the placement of the pipeline out"),
         ("--mesh model=2 --micro-batches 4", "--micro-batches: only with --pipeline"),
     ):

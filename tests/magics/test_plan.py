@@ -31,9 +31,7 @@ def test_a_plan_of_a_model(shell_with_ranks):
     typed(shell, CELL)
     said = typed(shell, "%tnt_plan modle")
     assert "'modle' is not defined in the cells of the ranks. There are model, split, sta" in said
-    assert (
-        typed(shell, "%tnt_plan number") == "ModelError: 'number' is a int, and no Keras model.\n"
-    )
+    assert typed(shell, "%tnt_plan number") == "ModelError: 'number' is a int, not a Keras model.\n"
 
     assert "Make it with stateful=False" in typed(shell, "%tnt_plan stateful --batch-size 4")
 
@@ -141,10 +139,10 @@ def test_a_plan_of_a_model(shell_with_ranks):
         ("--mesh model=2 --recompute", "UsageError: --mesh: not with --recompute, of a pipeline"),
         ("--mesh stage=2,model=2 --pipeline 3", "UsageError: --mesh: the mesh data=1,stage=2,mode"),
         ("--mesh stage=2,model=2 --layout dense:heads=model", "MeshError: The layer dense cannot"),
-        ("--mesh model", "UsageError: --mesh: 'model' is no axis of a mesh"),
+        ("--mesh model", "UsageError: --mesh: 'model' is not an axis of a mesh"),
         ("--layout a:rows=b", "UsageError: --layout: only with --mesh, which says along which"),
         ("--ranks 4", "UsageError: --ranks: only with --mesh; of a pipeline --pipeline says how"),
-        ("--mesh a=2 --layout a:rows", "UsageError: --layout: 'rows' is no way of dividing a"),
+        ("--mesh a=2 --layout a:rows", "UsageError: --layout: 'rows' is not a way to divide a"),
     ]:
         assert error in typed(shell, f"%tnt_plan {line}"), line
     fit = "x = keras.ops.ones((8, 64))\nmodel.compile('sgd', 'mse')\nmodel.fit(x, x[:, :1])"

@@ -116,7 +116,7 @@ def test_a_run_that_goes_on_elsewhere_is_followed_to_its_end(shell):
         writer.write(frame)
     said = typed(shell, "%tnt_trace show")
     assert said.startswith(
-        "digits: live view of 2 ranks\nIt can be stopped where it was begun only"
+        "digits: live view of 2 ranks\nIt can only be stopped where it was started"
     )
     assert shell.user_ns["trace"].frames[-1] == frames[4]
     following = follower()

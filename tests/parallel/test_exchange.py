@@ -120,6 +120,6 @@ def exchanged_in_a_cell() -> tuple[int, str]:
 
 def test_what_a_model_was_given_holds_in_a_cell_too(ranks):
     for calls, said in ranks.run(2, exchanged_in_a_cell):
-        assert calls and "is no pipeline, but the cell asks for one" in said
+        assert calls and "is not a pipeline, but the cell asks for one" in said
     with pytest.raises(ValueError, match="one of exchange, bucket_mb"):
         FitOptions(exchange="allreduce", bucket_mb=1)

@@ -418,5 +418,5 @@ def test_columns_of_every_kind_are_read_exactly(tmp_path):
     pyarrow.parquet.write_table(arrow.table({"a": [[1], [2, 3]]}), tmp_path / "uneven.parquet")
     with pytest.raises(tf.errors.OpError, match=r'row 1 of .* can be read with ragged=\["a"\]'):
         list(tnt.data.parquet(tmp_path / "uneven.parquet"))
-    with pytest.raises(DataError, match="half is no column of lists of numbers"):
+    with pytest.raises(DataError, match="half is not a column of lists of numbers"):
         tnt.data.parquet(tmp_path / "some.parquet", ragged=["half"])

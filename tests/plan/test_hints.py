@@ -24,13 +24,13 @@ def test_a_hint_is_a_pattern_and_ways():
         (["conv"], "does not say for which layers"),
         (
             ["conv:filters"],
-            "'filters' is no way of dividing a layer: write, for instance, --layout",
+            "'filters' is not a way to divide a layer: write, for instance, --layout",
         ),
-        (["conv:filters=2"], "'filters=2' is no way"),
-        (["(:filters=model"], "no regular expression"),
-        (["a:rows=m,columns=m"], "says m twice"),
-        (["a:rows=m,rows=n"], "says rows twice"),
-        (["a:rows=m", "a:columns=m"], "'a' stands twice"),
+        (["conv:filters=2"], "'filters=2' is not a way"),
+        (["(:filters=model"], "not a regular expression"),
+        (["a:rows=m,columns=m"], "uses m twice"),
+        (["a:rows=m,rows=n"], "uses rows twice"),
+        (["a:rows=m", "a:columns=m"], "'a' is given twice"),
     ],
 )
 def test_what_is_no_hint_is_refused(texts, why):

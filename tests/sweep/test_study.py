@@ -119,7 +119,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path):
         Study(Task(more, LOSS, trials=5, file=file))
     for text in ("hello\n", json.dumps([1]) + "\n"):
         (tmp_path / "b").write_text(text)
-        with pytest.raises(SweepError, match="b is no study of a sweep"):
+        with pytest.raises(SweepError, match="b is not the study of a sweep"):
             Study(Task(NUMBERS, LOSS, trials=5, file=tmp_path / "b"))
         assert (tmp_path / "b").read_text() == text
     with pytest.raises(SweepError, match="cannot be kept there: No such file"):

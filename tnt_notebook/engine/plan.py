@@ -163,5 +163,5 @@ def _model(name: str) -> Any:
     value = namespace[name]
     value = getattr(value, "keras_model", value)  # of a tnt.Model
     if not isinstance(value, keras.Model):
-        raise ModelError(f"{name!r} is a {type(value).__name__}, and no Keras model.")
+        raise ModelError(f"{name!r} is a {type(value).__name__}, not a Keras model.")
     return value

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from ipyparallel.engine.datapub import publish_data
 
 from tnt_notebook.protocol import Published
-
-_EVERY_S = 0.2
+from tnt_notebook.telemetry.pace import TOLD_S
 
 
 def teller(key: Published) -> Callable[..., None]:
@@ -19,7 +18,7 @@ def teller(key: Published) -> Callable[..., None]:
     def tell(said: object, always: bool = False) -> None:
         nonlocal last
         now = time.monotonic()
-        if always or now - last > _EVERY_S:
+        if always or now - last > TOLD_S:
             last = now
             publish_data({key: said})
 

@@ -83,7 +83,7 @@ def run_trial(
         try:
             return {**result, "value": _number(namespace.get(_VALUE))}
         except (TypeError, ValueError) as error:
-            text = f"the value of {expression!r} is no number: {brief(error)}"
+            text = f"the value of {expression!r} is not a number: {brief(error)}"
             return {"error": {"ename": "ModelError", "evalue": text, "traceback": ""}}
 
 

@@ -66,6 +66,12 @@ def made_while_tracing(value: Any, **options: Any) -> tf.Variable:
         )
 
 
+def wide(dtype: tf.DType | str) -> tf.DType:
+    """In what numbers are summed: of 16 bits in float32, others as they are."""
+    dtype = tf.as_dtype(dtype)
+    return tf.float32 if dtype.is_floating and dtype.size < 4 else dtype
+
+
 @contextlib.contextmanager
 def assignments_recorded(seen: Callable[[tf.Variable], None]) -> Iterator[None]:
     """Inside, calls ``seen`` with every variable that is assigned, that of a keras.Variable too."""

@@ -33,7 +33,7 @@ def setting(text: str) -> tuple[str, Setting]:
     """Parses ``width=64|128``; for use as an argparse type."""
     name, is_there, values = text.partition("=")
     if not is_there:
-        raise ArgumentTypeError(f"{text!r} is no setting: write NAME=VALUES, as width=64|128")
+        raise ArgumentTypeError(f"{text!r} is not a setting: write NAME=VALUES, as width=64|128")
     _check_name(name)
     try:
         return name, _values(values)
@@ -96,9 +96,9 @@ def _names(table: symtable.SymbolTable) -> tuple[set[str], set[str]]:
 
 def _check_name(name: str) -> None:
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ArgumentTypeError(f"{name!r} is no name that a variable can have")
+        raise ArgumentTypeError(f"{name!r} is not a valid variable name")
     if name in dir(builtins) or name.startswith("_"):
-        raise ArgumentTypeError(f"{name!r} means something to Python: take another name")
+        raise ArgumentTypeError(f"{name!r} is reserved by Python: choose another name")
 
 
 def _values(text: str) -> Setting:
@@ -142,7 +142,7 @@ def _number(text: str) -> float:
             continue
         if math.isfinite(value):
             return value
-    raise ValueError(f"{text!r} is no number: {_HOW}")
+    raise ValueError(f"{text!r} is not a number: {_HOW}")
 
 
 def _option(text: str) -> str | int | float | bool | None:

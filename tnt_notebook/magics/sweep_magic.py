@@ -29,7 +29,7 @@ def duration(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 90s, 10m or 1.5h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: write 90s, 10m or 1.5h")
     return seconds
 
 
@@ -159,7 +159,7 @@ def _objective(arguments: Namespace) -> Objective:
         try:
             ast.parse(value or "", mode="eval")
         except (SyntaxError, ValueError):
-            raise UsageError(f"--value {value!r} is no expression of Python") from None
+            raise UsageError(f"--value {value!r} is not a Python expression") from None
     said = arguments.objective or "val_loss:min"
     name, colon, way = said.partition(":")
     if not colon and name:

@@ -30,14 +30,14 @@ def parsed_hint(text: str) -> tuple[str, dict[str, str]]:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise MeshError(f"{pattern!r} is no regular expression: {error}.") from None
+        raise MeshError(f"{pattern!r} is not a regular expression: {error}.") from None
     for part in said.split(","):
         way, equals, axis = (word.strip() for word in part.partition("="))
         if not (equals and way.isidentifier() and axis.isidentifier()):
-            raise MeshError(f"{part.strip()!r} is no way of dividing a layer: {_EXAMPLE}.")
+            raise MeshError(f"{part.strip()!r} is not a way to divide a layer: {_EXAMPLE}.")
         if way in ways or axis in ways.values():
             twice = way if way in ways else axis
-            raise MeshError(f"{text!r} says {twice} twice: each way has an axis of its own.")
+            raise MeshError(f"{text!r} uses {twice} twice: each way needs an axis of its own.")
         ways[way] = axis
     return pattern, ways
 
@@ -52,7 +52,7 @@ def parsed_hints(texts: Iterable[str]) -> dict[str, dict[str, str]]:
     for text in texts:
         pattern, ways = parsed_hint(text)
         if pattern in hints:
-            raise MeshError(f"{pattern!r} stands twice: say all of it in one --layout.")
+            raise MeshError(f"{pattern!r} is given twice: put all of it in one --layout.")
         hints[pattern] = ways
     return hints
 

@@ -56,9 +56,9 @@ class Mesh:
         for part in text.split(","):
             name, equals, count = part.strip().partition("=")
             if not (name.isidentifier() and equals and count.isascii() and count.isdigit()):
-                raise MeshError(f"{part.strip()!r} is no axis of a mesh: {_EXAMPLE}.")
+                raise MeshError(f"{part.strip()!r} is not an axis of a mesh: {_EXAMPLE}.")
             if name in axes:
-                raise MeshError(f"The axis {name} stands twice in {text!r}.")
+                raise MeshError(f"The axis {name} is given twice in {text!r}.")
             axes[name] = int(count)
         return cls(**axes)
 

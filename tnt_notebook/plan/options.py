@@ -136,7 +136,7 @@ class Pipeline:
             if mesh.along(STAGE) != self.stages:
                 raise MeshError(
                     f"The mesh {mesh} has {mesh.along(STAGE)} stages, and the pipeline "
-                    f"{self.stages}: say it once."
+                    f"{self.stages}: give it once."
                 )
             if self.placement != "pipeline":
                 raise MeshError(

@@ -184,7 +184,7 @@ class Study:
         except OSError as error:
             raise SweepError(f"{path}: a study cannot be kept there: {error.strerror}.") from None
         if not _is_journal(path):
-            raise SweepError(f"{path} is no study of a sweep: name another file.")
+            raise SweepError(f"{path} is not the study of a sweep: name another file.")
         return JournalStorage(JournalFileBackend(str(path)))
 
     def _go_on(self, cell: str) -> None:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypedDict
 
+from tnt_notebook.telemetry.pace import TOLD_S, slower
 from tnt_notebook.telemetry.step_trace import Count
 
 
@@ -53,11 +54,9 @@ DOING = {row["letter"]: Doing(**row) for row in _ROWS}
 #: Letters by name.
 LETTER = {doing.name: doing.letter for doing in DOING.values()}
 
-#: Seconds between two tellings of a rank at least; of a long run more: what is shorter than this
-#: part of it would be less than a pixel.
-_TELL_S, _PIXEL = 0.2, 1 / 2000
-#: Of more ranks each tells less often.
-_RANKS_AT_FULL_PACE = 64
+#: Of a long run a rank tells less often: what is shorter than this part of it would be less than a
+#: pixel.
+_PIXEL = 1 / 2000
 
 
 class Activities(TypedDict):
@@ -88,7 +87,7 @@ class Log:
 
     def __init__(self, rank: int, ranks: int, tell: Callable[[Activities], None]) -> None:
         self._rank, self._tell = rank, tell
-        self._pace = max(1.0, ranks / _RANKS_AT_FULL_PACE)
+        self._pace = slower(ranks)
         self._lock = threading.Lock()
         self._doing: list[str] = []
         self._begins: list[float] = []
@@ -159,7 +158,7 @@ class Log:
         return Activities(rank=self._rank, doing=letters, begins=begins, seconds=seconds)
 
     def _interval(self) -> float:
-        return self._pace * max(_TELL_S, self._shortest(time.time()))
+        return self._pace * max(TOLD_S, self._shortest(time.time()))
 
     def _shortest(self, now: float) -> float:
         return max(0.01, _PIXEL * (now - self._begins[0])) if self._begins else 0.0

@@ -17,8 +17,7 @@ from tnt_notebook.telemetry.sampling import evenly
 #: In the notebook: frames of a run (with 1,024 ranks they take 60 MB), those of them with a step
 #: trace, and runs of a cell, which may predict in a loop.
 MAX_FRAMES, MAX_STEPS, MAX_RUNS = 1000, 200, 16
-#: On disk: seconds between frames, bytes of a file of frames, of all files of a run, of all runs.
-INTERVAL_S = 0.25
+#: On disk: bytes of a file of frames, of all files of a run, of all runs.
 PART_BYTES, RUN_BYTES, TOTAL_BYTES = 4 << 20, 16 << 20, 512 << 20
 
 _OLDER = 1.05

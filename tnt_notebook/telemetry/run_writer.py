@@ -13,15 +13,10 @@ import psutil
 from tnt_notebook import files
 from tnt_notebook.telemetry import run_folder
 from tnt_notebook.telemetry.analysis import samples_per_s
-from tnt_notebook.telemetry.bounds import (
-    INTERVAL_S,
-    PART_BYTES,
-    RUN_BYTES,
-    next_step,
-    without_step,
-)  # fmt: skip
+from tnt_notebook.telemetry.bounds import PART_BYTES, RUN_BYTES, next_step, without_step
 from tnt_notebook.telemetry.codec import encode
 from tnt_notebook.telemetry.frame import Frame, Row, State, news, with_news
+from tnt_notebook.telemetry.pace import FRAME_S
 
 _JITTER_S = 0.01
 
@@ -150,7 +145,7 @@ class _Pending:
         if frame["state"] == "running" and frame["time"] < self._next:
             self._held = with_news(self._held, news(frame))
             return None
-        self._next = frame["time"] + INTERVAL_S - _JITTER_S
+        self._next = frame["time"] + FRAME_S - _JITTER_S
         whole = cast(Frame, with_news(self._held, frame))
         self._held = {}
         self._rows = whole.pop("rows", self._rows)

@@ -38,9 +38,9 @@ from tnt_notebook.plan.simulate import Timeline
 from tnt_notebook.protocol import Call, Published
 from tnt_notebook.telemetry import Breakdown, Frame, Row, State, archive
 from tnt_notebook.telemetry.kept_ribbon import Known, Mark
+from tnt_notebook.telemetry.pace import FRAME_S
 from tnt_notebook.telemetry.run_reader import Reader
 
-_READ_S = 0.25
 #: Seconds after which a fit that was asked to stop is aborted: a step, and the end of an epoch with
 #: its checkpoints, take less.
 STOP_WITHIN_S = 60.0
@@ -144,7 +144,7 @@ class Fit(Handle):
         found = timeline_from(step) if step else None
         if found is None:
             raise ModelError(
-                f"{self.title} has no timeline: that is of a pipeline. Train with --pipeline P."
+                f"{self.title} has no timeline: only pipelines have one. Train with --pipeline P."
             )
         return found
 
@@ -189,7 +189,7 @@ class Fit(Handle):
         self.wait()
         found = telemetry.breakdowns([f for f in self.frames if f["phase"] == "fit"])
         if not found:
-            raise ModelError(f"{self.title} has no breakdown: that is of a fit of several steps.")
+            raise ModelError(f"{self.title} has no breakdown: only fits of several steps have one.")
         return found
 
     @property
@@ -286,7 +286,7 @@ class Fit(Handle):
         print(f"{reason.split('. ')[0]}: {done}, from the last checkpoint ({number})", flush=True)
         kept = note.options["checkpoint"]
         if not Path(kept["folder"] or "/").is_dir():
-            print("No checkpoint was kept: it begins anew. --checkpoint DIR keeps them.")
+            print("No checkpoint was kept, so training begins anew. --checkpoint DIR keeps them.")
         options = {**note.options, "checkpoint": {**kept, "resume": True}}
         self.folder = archive.new_folder(self.title)
         run, restarts = str(self.folder), note.restarts - 1
@@ -352,7 +352,7 @@ class Fit(Handle):
     def _read_kept(self) -> None:
         """Frames of a fit that was begun elsewhere: the messages go there, the files are here."""
         now = time.monotonic()
-        if self.state == "running" and now - self._read_at < _READ_S:
+        if self.state == "running" and now - self._read_at < FRAME_S:
             return
         self._read_at = now
         if self.folder.is_dir():

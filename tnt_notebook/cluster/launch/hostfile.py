@@ -33,7 +33,7 @@ def read_hostfile(path: Path) -> list[tuple[str, int]]:
     except ValueError as error:  # a NUL in the name
         raise ClusterError(f"--hostfile {str(path)!r}: {error}.") from None
     if len(content) > _MOST_BYTES:
-        raise ClusterError(f"--hostfile {path}: it is larger than 1 MiB, so it is no hostfile.")
+        raise ClusterError(f"--hostfile {path}: it is larger than 1 MiB, too large for a hostfile.")
     return parsed(content.decode(errors="replace"), str(path))
 
 
@@ -53,7 +53,7 @@ def parsed(text: str, origin: str) -> list[tuple[str, int]]:
         slots = said[1] if said else (found and found["colon"]) or "1"
         if not found or not _NUMBER.fullmatch(slots) or not 1 <= int(slots) <= _MOST_SLOTS:
             raise ClusterError(
-                f"{origin}, line {number}: {line[:80]!r} is no host. Write a name, and how many "
+                f"{origin}, line {number}: {line[:80]!r} is not a host. Write a name, and how many "
                 "ranks it takes: node1 slots=4"
             )
         hosts[found["name"]] = hosts.get(found["name"], 0) + int(slots)

@@ -126,7 +126,7 @@ def _option(kind: type, help: str, metavar: str | None = None, **more: Any) -> A
 _COUNT = {"allowed": lambda n: 1 <= n <= MAX_RANKS, "must": f"it must be from 1 to {MAX_RANKS}"}
 _NAME = {
     "allowed": lambda name: re.fullmatch(r"[\w.+@:/%=,][\w.+@:/%=,-]*", name) is not None,
-    "must": "this is no name",
+    "must": "this is not a valid name",
 }
 _HOURS = {
     "allowed": lambda hours: 0 <= hours <= _YEAR_H,

@@ -187,7 +187,7 @@ def _shape(
         return (nodes or 1) * (per_node or 1), nodes or 1
     if nodes is not None and per_node is not None and ranks != nodes * per_node:
         raise ClusterError(
-            f"-n {ranks} is not --nodes {nodes} times --per-node {per_node}. Say two of the three."
+            f"-n {ranks} is not --nodes {nodes} times --per-node {per_node}. Give two of the three."
         )
     if nodes is not None and ranks < nodes:
         raise ClusterError(f"-n {ranks} --nodes {nodes}: each node needs a rank.")

@@ -17,13 +17,12 @@ from tnt_notebook.dashboard.figures.step_layout import card_step, time_of
 from tnt_notebook.dashboard.figures.wording import plural
 from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
 from tnt_notebook.telemetry.activities import Activities
+from tnt_notebook.telemetry.pace import CARD_BYTES_PER_S, STEP_S
 from tnt_notebook.telemetry.sampling import evenly
 
 HISTORY_LIMIT = 500  # points; the same number is in widgets/history.js
 POINT = {"start", "seq", "elapsed", "epoch", "logs", "busy"}
 ROWS_DRAWN = 60  # of the finished epochs: they are sent again with each
-TIMELINE_INTERVAL = 0.5  # seconds, between two steps that are sent
-TIMELINE_BYTES_PER_S = 1500  # of many ranks a step is sent less often
 DRAWN = {
     "start",
     "phase",
@@ -216,7 +215,7 @@ class Card(anywidget.AnyWidget):
         if "step_trace" in frame:
             self._show(frame)
             size = len(_packed(self.timeline)["deflated"])
-            self._next_timeline = now + max(TIMELINE_INTERVAL, size / TIMELINE_BYTES_PER_S)
+            self._next_timeline = now + max(STEP_S, size / CARD_BYTES_PER_S)
         # Without its boxes it is of another step than the one that is shown.
         if "step_trace" in frame or ("breakdown" in frame and not self.timeline):
             self._show_time(frame, stands=not over)

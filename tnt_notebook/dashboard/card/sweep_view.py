@@ -13,15 +13,11 @@ from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
 from tnt_notebook.dashboard.card import assets
-from tnt_notebook.dashboard.card.pace import Paced
 from tnt_notebook.dashboard.card.saved import PLOTLY, Bundle
 from tnt_notebook.dashboard.card.sweep_picture import inside, still, words
 from tnt_notebook.dashboard.figures.sweep_figure import figure_of
 from tnt_notebook.sweep.board import Board
-
-INTERVAL = 0.5  # seconds between two drawings
-BYTES_PER_S = 40_000  # of many trials fewer
-HEARTBEAT = 2.0  # seconds: the clocks of trials go on
+from tnt_notebook.telemetry.pace import HEARTBEAT_S, STEP_S, SWEEP_BYTES_PER_S, Paced
 
 
 class SweepCard(anywidget.AnyWidget):
@@ -80,7 +76,7 @@ class SweepView:
         self._places: list[DisplayHandle] = []
         self._copies: list[DisplayHandle] = []
         self._ended = threading.Event()
-        self._to_browser: Paced[None] = Paced(self._draw, INTERVAL)
+        self._to_browser: Paced[None] = Paced(self._draw, STEP_S)
         self._heart = threading.Thread(target=self._beat, name="tnt-sweep-beat", daemon=True)
 
     def show(self) -> None:
@@ -118,10 +114,10 @@ class SweepView:
         html = inside(board, stops=True)
         with self._card.hold_sync():
             self._card.state, self._card.html = board.state, html
-        self._to_browser._interval = max(INTERVAL, len(html) / BYTES_PER_S)
+        self._to_browser._interval = max(STEP_S, len(html) / SWEEP_BYTES_PER_S)
 
     def _beat(self) -> None:
-        while not self._ended.wait(HEARTBEAT):
+        while not self._ended.wait(HEARTBEAT_S):
             self._to_browser.put(None)
 
     def _stop_pressed(self, change: dict[str, Any]) -> None:

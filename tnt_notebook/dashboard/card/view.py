@@ -27,22 +27,13 @@ from tnt_notebook import telemetry
 from tnt_notebook.dashboard.card import saved
 from tnt_notebook.dashboard.card.account import account
 from tnt_notebook.dashboard.card.card import Card
-from tnt_notebook.dashboard.card.pace import Paced
 from tnt_notebook.dashboard.card.traceback import shortened
 from tnt_notebook.telemetry import Frame, Row, State, activities
 from tnt_notebook.telemetry.activities import Activities, Ribbon
 from tnt_notebook.telemetry.bounds import MAX_FRAMES, MAX_RUNS, Bounded
 from tnt_notebook.telemetry.frame import news, with_news
 from tnt_notebook.telemetry.kept_ribbon import Mark
-
-INTERVAL = 0.2  # seconds between two frames sent to the browser
-RANKS_AT_FULL_PACE = 64
-HEARTBEAT = 2.0  # seconds between two messages to the browser at most
-
-
-def interval_of(ranks: int) -> float:
-    """Seconds between two frames sent to the browser: those of very many ranks are large."""
-    return INTERVAL * max(1.0, ranks / RANKS_AT_FULL_PACE)
+from tnt_notebook.telemetry.pace import HEARTBEAT_S, TOLD_S, Paced, slower
 
 
 class LiveView:
@@ -98,7 +89,7 @@ class LiveView:
         self._card.observe(self._stop_pressed, "stop_requested")
         self._card.observe(self._save_pressed, "save_requested")
         self._card.observe(self._look_asked, "look")
-        self._to_browser: Paced[None] = Paced(self._draw, interval_of(ranks))
+        self._to_browser: Paced[None] = Paced(self._draw, TOLD_S * slower(ranks))
         self._heart = threading.Thread(target=self._beat, name="tnt-heartbeat", daemon=True)
 
     @property
@@ -226,7 +217,7 @@ class LiveView:
             return account(self._ribbon)
 
     def _beat(self) -> None:
-        while not self._ended.wait(HEARTBEAT):
+        while not self._ended.wait(HEARTBEAT_S):
             self._to_browser.put(None)
 
     def _look_asked(self, change: dict[str, Any]) -> None:

@@ -9,9 +9,8 @@ from tnt_notebook.dashboard.reports.trace import Trace
 from tnt_notebook.errors import TraceError
 from tnt_notebook.telemetry import State, archive
 from tnt_notebook.telemetry.archive import RunInfo
+from tnt_notebook.telemetry.pace import FRAME_S
 from tnt_notebook.telemetry.run_reader import Reader
-
-INTERVAL_S = 0.25
 
 
 def follow(run: RunInfo, leave: threading.Event) -> threading.Thread:
@@ -28,7 +27,7 @@ def follow(run: RunInfo, leave: threading.Event) -> threading.Thread:
     )
     view.show()
     if not run.stops:
-        print(f"It can be stopped where it was begun only: on {run.host}.")
+        print(f"It can only be stopped where it was started: on {run.host}.")
     thread = threading.Thread(
         target=_follow, args=(run, view, leave), name=f"tnt-follow-{run.id}", daemon=True
     )
@@ -59,7 +58,7 @@ def _follow(run: RunInfo, view: LiveView, leave: threading.Event) -> None:
             now = archive.about(run.folder)
             for frame in reader.new() if now else ():
                 view.update(frame)
-            if now is None or now.state != "running" or leave.wait(INTERVAL_S):
+            if now is None or now.state != "running" or leave.wait(FRAME_S):
                 break
         view.finish(*ending(now))
     except TraceError as error:

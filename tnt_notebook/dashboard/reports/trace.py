@@ -163,7 +163,7 @@ class Trace:
         run = self._main()
         of_ranks = telemetry.breakdowns(run)
         if not of_ranks:
-            raise TraceError(f"{self.title} has no breakdown: that is of a fit of several steps.")
+            raise TraceError(f"{self.title} has no breakdown: only fits of several steps have one.")
         return breakdown.figure_of(of_ranks, telemetry.limit_of(run))
 
     def plot(self) -> Any:
@@ -187,7 +187,7 @@ class Trace:
     def _main(self) -> list[Frame]:
         run = telemetry.main_run(self.frames)
         if not run:
-            raise TraceError(f"{self.title} has said nothing yet.")
+            raise TraceError(f"{self.title} has reported nothing yet.")
         return run
 
     def _rows(self) -> Any:

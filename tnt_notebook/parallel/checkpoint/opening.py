@@ -88,7 +88,7 @@ def _taken(where: Path, options: Checkpoint) -> tuple[dict[str, Any], bool]:
     elif about.get("format") != FORMAT:
         raise CheckpointError(
             f"The checkpoints in {where} were written by another version of tnt_notebook, which "
-            "kept other things. Go on with that version; or say resume=False (--resume no) to "
+            "kept other things. Go on with that version; or pass resume=False (--resume no) to "
             "remove them and begin anew, or name another folder."
         )
     elif options.resume is None:

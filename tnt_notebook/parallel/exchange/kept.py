@@ -80,7 +80,7 @@ class Kept:
         if of is None:
             return name
         if id(of) not in self._places:
-            raise ValueError(f"{of.path} is no trainable variable of the model that trains")
+            raise ValueError(f"{of.path} is not a trainable variable of the model that trains")
         return f"{name} of {self._places[id(of)]}"
 
     # Checkpoints ------------------------------------------------------------------------------

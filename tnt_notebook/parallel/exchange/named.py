@@ -100,7 +100,7 @@ def _of_text(text: str, own: Callable[[str], Any]) -> Exchange:
     if not said:
         return _of_object(kind)
     if not (isinstance(kind, type) and issubclass(kind, Exchange)):
-        raise ValueError(f"{text!r}: {name} takes no options, since it is no subclass of Exchange.")
+        raise ValueError(f"{text!r}: {name} takes no options: it is not a subclass of Exchange.")
     types = typing.get_type_hints(kind)
     fields = {f.name: types[f.name] for f in dataclasses.fields(kind) if f.init}
     options = {}

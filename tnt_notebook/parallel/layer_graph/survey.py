@@ -69,8 +69,8 @@ def surveyed(model: keras.Model) -> Graph:
         found, spec = values[value].shape, graph.specs[value]
         if value not in graph.dense:
             raise ModelError(
-                f"The model's output {spec.name!r} is no dense tensor, and a pipeline cannot join "
-                "those of micro-batches: let the model end in a dense tensor."
+                f"The model's output {spec.name!r} is not a dense tensor, and a pipeline cannot "
+                "join those of micro-batches: let the model end in a dense tensor."
             )
         if len(found) == 0 or found[0] not in (_BATCH, None):
             raise ModelError(

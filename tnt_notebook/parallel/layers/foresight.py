@@ -24,7 +24,7 @@ from tnt_notebook.parallel.layers.program import (
 from tnt_notebook.parallel.layers.rule import (
     SPATIAL_NAMES,
     Site,
-    is_of_keras,
+    is_known,
     name_of,
     rule_of,
     ways_of,
@@ -119,7 +119,7 @@ def why_whole(site: Site, mesh: Mesh) -> str:
         return f"no rule for {kind}"
     if getattr(layer, "activity_regularizer", None) is not None:
         return "it has an activity regularizer"
-    if not is_of_keras(getattr(layer, "activation", None)):
+    if not is_known(getattr(layer, "activation", None)):
         return "its activation is one of your own"
     if any(ways_of(site, axis, mesh.along(axis)) for axis in axes):
         return "it takes longer where it is divided"

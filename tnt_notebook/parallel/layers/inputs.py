@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.keras.graph import functional_of, places_of_inputs
+from tnt_notebook.keras.state import is_of_keras
 from tnt_notebook.parallel.data import Block, Blocks, unpack
 from tnt_notebook.parallel.layers.boxes import Range
 from tnt_notebook.parallel.layers.layout import Layout
@@ -49,8 +50,8 @@ def input_blocks(model: keras.Model, program: Program, ranks: MeshRanks, element
     """
     functional = functional_of(model)
     # The steps' own replacement hangs on the instance, not on the class.
-    own = (getattr(type(model), name).__module__ for name in _STEPS)
-    if functional is None or not all(module.startswith("keras.") for module in own):
+    of_keras = all(is_of_keras(getattr(type(model), name)) for name in _STEPS)
+    if functional is None or not of_keras:
         return ()
     x = unpack(element)[0]
     places, leaves = places_of_inputs(functional, x), keras.tree.flatten(x)

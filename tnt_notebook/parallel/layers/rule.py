@@ -292,7 +292,7 @@ def ways_of(site: Site, axis: str, parts: int) -> list[Way]:
         return []
     if getattr(layer, "activity_regularizer", None) is not None:
         return []
-    if not is_of_keras(getattr(layer, "activation", None)):
+    if not is_known(getattr(layer, "activation", None)):
         return []  # a function of one's own may look at everything
     result = []
     for way in found.ways(site, parts):
@@ -423,7 +423,7 @@ def changed(thing: Any, **attributes: Any) -> Iterator[None]:
             setattr(thing, name, value)
 
 
-def is_of_keras(activation: Any) -> bool:
+def is_known(activation: Any) -> bool:
     """Whether an activation is one of Keras's own, which compute each number by itself, or look at
     the last dimension."""
     name = getattr(activation, "__name__", "")
@@ -432,7 +432,7 @@ def is_of_keras(activation: Any) -> bool:
 
 def is_elementwise(activation: Any) -> bool:
     """Whether it is one of those that compute each number by itself."""
-    return activation is None or (is_of_keras(activation) and activation.__name__ in _ELEMENTWISE)
+    return activation is None or (is_known(activation) and activation.__name__ in _ELEMENTWISE)
 
 
 _SUMS = (type(None), keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, ops
+from tnt_notebook.keras.tensorflow import wide
 from tnt_notebook.parallel.layers.moves import shared, total
 from tnt_notebook.telemetry.exchanges import Purpose
 
@@ -26,7 +27,7 @@ def softmax(
         over: the ranks that have the other blocks of these.
         log: whether its logarithm is wanted.
     """
-    logits = tf.cast(x, tf.float32) if x.dtype in (tf.float16, tf.bfloat16) else x
+    logits = tf.cast(x, wide(x.dtype))
     largest = _largest(logits, dims, over, label)
     away = logits - largest
     if log:

@@ -15,16 +15,10 @@ from tnt_notebook.parallel.data import Replica, share_of
 from tnt_notebook.parallel.observe.looks import Looks
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry import Breakdown, Frame, Phase, Recorder, State
+from tnt_notebook.telemetry.pace import FRAME_S, STEP_BYTES_PER_S, STEP_S
 
 Report = Callable[[Frame], None]
 
-#: Seconds between two frames.
-INTERVAL_S = 0.25
-
-#: Seconds between two looks at all ranks; more where a look brings much, that what travels to a
-#: browser stays below this many bytes a second.
-LOOK_S = 0.5
-_BYTES_PER_S = 3000
 _BYTES_OF_A_RANK, _BYTES_OF_A_BOX = 50, 16
 
 
@@ -130,7 +124,7 @@ class Progress:
             self._recorder.exchange(about)
         found = sum(len(row["kinds"]) for row in look.step["rows"]) if look.step else 0
         shown = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found
-        self._next_look = time.monotonic() + max(LOOK_S, shown / _BYTES_PER_S)
+        self._next_look = time.monotonic() + max(STEP_S, shown / STEP_BYTES_PER_S)
 
     def _about_exchange(self, sent: float | None) -> Iterator[str]:
         yield self._exchange
@@ -168,7 +162,7 @@ class Progress:
             self._done = step
             self._recorder.step(self._epoch, step, self._steps, scalars, samples, now)
             if now >= self._next_frame:
-                self._next_frame = now + INTERVAL_S
+                self._next_frame = now + FRAME_S
                 self._report(self._recorder.frame(now))
         elif hook == "on_epoch_end":
             self._recorder.epoch_end(number + 1, logs, now)

@@ -23,11 +23,11 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import ops
+from tnt_notebook.keras.tensorflow import wide
 from tnt_notebook.parallel.exchange.rows import are_distinct, summed_by_row
 from tnt_notebook.parallel.pipeline.messages import Message, Messages
 from tnt_notebook.parallel.pipeline.place import Place, Plan
 from tnt_notebook.parallel.pipeline.stage import StageFunctions
-from tnt_notebook.parallel.step.combine import wide
 from tnt_notebook.plan.schedule import Action
 from tnt_notebook.telemetry.events import EVENT_OF, NOT_TRAINING
 

@@ -18,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.keras.tensorflow import made_while_tracing
-from tnt_notebook.parallel.step.combine import Change, wide
+from tnt_notebook.keras.tensorflow import made_while_tracing, wide
+from tnt_notebook.parallel.step.combine import Change
 from tnt_notebook.parallel.step.step import Step
 
 

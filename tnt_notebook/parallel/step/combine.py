@@ -25,6 +25,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.keras.state import state_of_own_layers, state_of_own_metrics, tensor_of
+from tnt_notebook.keras.tensorflow import wide
 
 RULES = ("sum", "mean", "max", "min", "first", "same")
 
@@ -197,9 +198,3 @@ def _by_dtype(
                 dtype = tf.float64 if change.rule == "mean" else tf.int64
             groups.setdefault(wide(dtype).name, []).append(change)
     return [(tf.as_dtype(name), groups[name]) for name in sorted(groups)]
-
-
-def wide(dtype: tf.DType | str) -> tf.DType:
-    """In what numbers are summed: of 16 bits in float32, others as they are."""
-    dtype = tf.as_dtype(dtype)
-    return tf.float32 if dtype.is_floating and dtype.size < 4 else dtype

@@ -13,9 +13,10 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.errors import DifferentDataError
+from tnt_notebook.keras.tensorflow import wide
 from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.data.shard import MODULUS
-from tnt_notebook.parallel.step.combine import Change, Part, assign, summand, wide
+from tnt_notebook.parallel.step.combine import Change, Part, assign, summand
 from tnt_notebook.parallel.step.step import NEWS, Step
 
 

@@ -67,7 +67,7 @@ def mesh_of(devices: Devices, ranks: int) -> Mesh:
     names = [name for name, _ in devices.axes]
     if devices.batch not in names:
         raise MeshError(
-            f"batch_dim_name={devices.batch!r} is no axis of the DeviceMesh, which has "
+            f"batch_dim_name={devices.batch!r} is not an axis of the DeviceMesh, which has "
             f"{', '.join(names)}. Batches need one: it may have a size of 1."
         )
     for name in names:

@@ -17,7 +17,7 @@ from tnt_notebook.parallel.training.session import Session
 from tnt_notebook.plan.fit_options import FitOptions, takes_fit_options
 
 _NO_LAYER = (
-    "A tnt.Model trains a Keras model on all ranks; it is no layer, and cannot be cloned or be a "
+    "A tnt.Model trains a Keras model on all ranks; it is not a layer, and cannot be cloned or be "
     "part of another model. Give its Keras model, model.keras_model."
 )
 
@@ -101,8 +101,8 @@ def _through(name: str) -> Any:
             own = cell
         elif cell is not None and cell.pipeline is not None and own.pipeline is None:
             raise ModelError(
-                "This tnt.Model has options of its own and is no pipeline, but the cell asks for "
-                "one: give it pipeline=tnt.Pipeline(...), or leave --pipeline out."
+                "This tnt.Model has options of its own and is not a pipeline, but the cell asks "
+                "for one: give it pipeline=tnt.Pipeline(...), or leave --pipeline out."
             )
         with own.reported_by(cell or own):
             return call(own, name, self.keras_model, *args, **kwargs)

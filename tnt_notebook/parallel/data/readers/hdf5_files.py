@@ -63,7 +63,7 @@ def hdf5(
     except OSError as error:
         raise DataError(f"{path} cannot be read as HDF5: {error}.") from error
     if not tables:
-        raise DataError(f"Say which datasets of {path} to read; it has {', '.join(names)}.")
+        raise DataError(f"Name the datasets of {path} to read; it has {', '.join(names)}.")
     return table(tables, shuffle, seed, damaged)
 
 

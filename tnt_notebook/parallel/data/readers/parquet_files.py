@@ -189,7 +189,7 @@ def _spec(
     spec = {name: _spec_of_column(name, first.column(name)) for name in names}
     for name in ragged:
         if name not in spec or spec[name].shape.rank != 1 or spec[name].dtype == tf.string:
-            raise DataError(f"ragged={list(ragged)}: {name} is no column of lists of numbers.")
+            raise DataError(f"ragged={list(ragged)}: {name} is not a column of lists of numbers.")
     inner = {name: spec[name].dtype for name in ragged}
     return spec | {name: tf.TensorSpec((), tf.string) for name in ragged}, inner
 
@@ -209,7 +209,7 @@ def _spec_of_column(name: str, column: Any) -> tf.TensorSpec:
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
         return tf.TensorSpec(shape, tf.as_dtype(kind.to_pandas_dtype()))
     raise DataError(
-        f"Column {name} is {column.type}, of which no tensor is made here: name others, columns="
+        f"Column {name} is {column.type}, which cannot become a tensor: name others, columns="
         "[...], or write numbers, strings, bytes, or lists of these."
     )
 

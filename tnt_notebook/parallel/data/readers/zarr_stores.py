@@ -55,7 +55,7 @@ def zarr(
         return table([_table(path, opened)], shuffle, seed, damaged)
     names = ", ".join(sorted(name for name, _ in opened.arrays()))
     if not arrays:
-        raise DataError(f"Say which arrays of {path} to read; it has {names}.")
+        raise DataError(f"Name the arrays of {path} to read; it has {names}.")
     for name in arrays:
         if not isinstance(opened.get(name), library_of_zarr.Array):
             raise DataError(f"{path} has no array {name}; it has {names}.")

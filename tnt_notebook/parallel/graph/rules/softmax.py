@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tnt_notebook.keras.tensorflow import wide
 from tnt_notebook.parallel.graph.counts import ONE
 from tnt_notebook.parallel.graph.layouts import PART, SAME, Layout, Rows
 from tnt_notebook.parallel.graph.node import Decision, Node
@@ -34,8 +35,7 @@ def _last(node: Node) -> int | None:
 def _powers(emission: Any, logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """How far each class is from the largest of all, its power of that, and the sum of all ranks'
     powers."""
-    if logits.dtype in (tf.float16, tf.bfloat16):
-        logits = tf.cast(logits, tf.float32)
+    logits = tf.cast(logits, wide(logits.dtype))
     away = logits - emission.extreme(tf.reduce_max(logits, -1, keepdims=True), "max")
     powers = tf.exp(away)
     return away, powers, emission.total(tf.reduce_sum(powers, -1, keepdims=True))

@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.keras.losses import moments_replaced
+from tnt_notebook.keras.tensorflow import wide
 from tnt_notebook.parallel.graph.marks import of_own_samples
 from tnt_notebook.parallel.layers.rule import SAME, Cut, Local, Site, Way, name_of, rule
 from tnt_notebook.parallel.layers.rules.elementwise import cuts
@@ -79,7 +80,7 @@ def _axes_of(layer: Any, rank: int) -> list[int]:
 
 def _wide(x: tf.Tensor) -> tf.Tensor:
     """In float32 at least: sums of squares are large."""
-    return tf.cast(x, tf.float32) if x.dtype in (tf.float16, tf.bfloat16) else x
+    return tf.cast(x, wide(x.dtype))
 
 
 def _scaled(x: tf.Tensor, factor: Any, offset: Any, shape: list[int]) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""A limit on how often something is sent: the latest value counts, those between are dropped."""
+"""How often a run is told of, from its ranks to the browser and to disk."""
 
 from __future__ import annotations
 
@@ -6,6 +6,26 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+#: Seconds between two frames of a run: made by rank 0, written to disk, read again from there.
+FRAME_S = 0.25
+#: Seconds between two tellings of what a rank does, how far a call is, and what a card shows.
+TOLD_S = 0.2
+#: Seconds between two steps that all ranks are looked at in, and that a card is sent, or a drawing
+#: of a sweep; more where one is so large that these bytes a second would not be enough.
+STEP_S = 0.5
+STEP_BYTES_PER_S, CARD_BYTES_PER_S, SWEEP_BYTES_PER_S = 3000, 1500, 40_000
+#: Seconds between two signs of life of a card.
+HEARTBEAT_S = 2.0
+
+#: Ranks of which each tells that often; of more, each tells less.
+_RANKS_AT_FULL_PACE = 64
+
+
+def slower(ranks: int) -> float:
+    """By what the seconds between two tellings are to be multiplied for so many ranks."""
+    return max(1.0, ranks / _RANKS_AT_FULL_PACE)
+
 
 T = TypeVar("T")
 

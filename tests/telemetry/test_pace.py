@@ -3,7 +3,7 @@
 import threading
 import time
 
-from tnt_notebook.dashboard.card.pace import Paced
+from tnt_notebook.telemetry.pace import Paced
 
 INTERVAL = 0.1
 
