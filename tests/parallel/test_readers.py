@@ -327,7 +327,7 @@ def refused(folder: Path) -> dict[str, tuple[Callable[[], Any], str]]:
         "empty": (lambda: data.arrays(at / "empty.npy"), r"rows without values, of shape \(0, 3\)"),
         "compressed": (lambda: data.tfrecords(at / "packed"), "compressed.* use tf.data.TFRecord"),
         "features": (lambda: data.tfrecords(at / "0.tfrecord", ragged), "parse_single_example"),
-        "no name": (lambda: data.hdf5(at / "all.h5"), "which datasets of .*; it has labels, x"),
+        "no name": (lambda: data.hdf5(at / "all.h5"), "Name the datasets of .*; it has labels, x"),
         "no dataset": (lambda: data.hdf5(at / "all.h5", "z"), "no dataset z; it has labels, x"),
         "not HDF5": (lambda: data.hdf5(at / "x.npy", "x"), "cannot be read as HDF5"),
         "no array": (lambda: data.zarr(at / "all.zarr", "z"), "no array z; it has x, y"),
