@@ -19,6 +19,9 @@ from tnt_notebook import comm  # noqa: E402
 
 _everyone = MPI.COMM_WORLD
 
+#: Seconds that ranks wait for one another: all share two cores with whatever else is tested then.
+TIMEOUT_S = 150
+
 
 def serve(address: str) -> None:
     """Runs jobs until the test session closes the socket."""
@@ -32,7 +35,7 @@ def serve(address: str) -> None:
         group = _everyone.Split(0 if _everyone.rank < n else MPI.UNDEFINED, _everyone.rank)
         if group != MPI.COMM_NULL:
             groups[n] = group if n > 1 else None
-            worlds[n] = comm.World(groups[n], timeout_s=60)
+            worlds[n] = comm.World(groups[n], timeout_s=TIMEOUT_S)
     while True:
         try:
             # Asleep until there is a job: a rank that polls takes a core from those that work.
@@ -42,7 +45,7 @@ def serve(address: str) -> None:
         if renew:
             if n in special:
                 special[n].close()
-            special[n] = rank_nodes.make_world(groups[n], timeout_s=60, **options)
+            special[n] = rank_nodes.make_world(groups[n], timeout_s=TIMEOUT_S, **options)
         rank_nodes.communicator = groups[n]
         connection.send(_run(worlds[n] if options is None else special[n], module, name, args))
     for world in (*worlds.values(), *special.values()):
