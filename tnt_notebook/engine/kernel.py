@@ -90,7 +90,6 @@ class RankKernel(IPythonParallelKernel):
         """Runs a cell; where a wait of it was interrupted, that is what it raises."""
         with self._bounded_output():
             try:
-                self._interrupts = _Interrupts(self.shell.user_global_ns)
                 self._interruptible = True
                 reply = await super().do_execute(*said, **how)
                 self._interruptible = False
@@ -102,7 +101,6 @@ class RankKernel(IPythonParallelKernel):
         """Calls a function."""
         with self._bounded_output():
             try:
-                self._interrupts = _Interrupts(self.shell.user_global_ns)
                 self._interruptible = True
                 reply, result = super().do_apply(*said)
                 self._interruptible = False
@@ -113,6 +111,7 @@ class RankKernel(IPythonParallelKernel):
     def pre_handler_hook(self) -> None:
         """Called before each request. ipykernel lets an interrupt raise wherever that is: where a
         cell has ended, and its traceback is being sent, nobody would answer the notebook."""
+        self._interrupts = _Interrupts(self.shell.user_global_ns)
         self.saved_sigint_handler = signal.signal(signal.SIGINT, self._interrupt)
 
     def _interrupt(self, signum: int, frame: FrameType | None) -> None:

@@ -36,21 +36,8 @@ from tnt_notebook.warden.protocol import (
 )
 
 __all__ = [
-    "ASKED_S",
-    "CANCEL_S",
-    "ENGINES_MARKER",
-    "GIVE_UP_S",
-    "LINGER_S",
-    "MARKER",
-    "PROGRAM",
-    "RANKS",
-    "Plan",
-    "end",
-    "end_processes",
-    "pids_count_in",
-    "processes_of",
-    "ranks_on_host",
-    "remove",
+    "ASKED_S", "CANCEL_S", "ENGINES_MARKER", "GIVE_UP_S", "LINGER_S", "MARKER", "PROGRAM", "RANKS",
+    "Plan", "end", "end_processes", "pids_count_in", "processes_of", "ranks_on_host", "remove",
 ]  # fmt: skip
 
 #: What ``python -I -S`` runs: with a plan as a line of JSON on stdin; on other hosts with the

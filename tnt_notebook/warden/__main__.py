@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from pathlib import Path
 
 # Last: beside the package may be others, with names that Python's own library has.
-sys.path.append(str(Path(__file__).parents[2]))
+sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")))
 
 from tnt_notebook.warden.host import keep_host
 from tnt_notebook.warden.keeper import keep
