@@ -159,7 +159,8 @@ def numbers_agree(frames: list[Frame]) -> None:
 
     spent = fit[-1]["spent"]
     assert (spent["first_steps"], spent["steps"]) == (EPOCHS, (STEPS - 1) * EPOCHS)
-    assert spent["steps_s"] == pytest.approx(spent["steps"] * step_s, rel=0.4)
+    # At least half of the steps take as long as the median one; how long the others take is open.
+    assert spent["steps_s"] > 0.4 * spent["steps"] * step_s
     beside = duration - spent["steps_s"] - spent["first_steps_s"]
     assert 0 < beside < duration and f"beside steps {short_time(beside)}" in " ".join(text.split())
 
