@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tnt_notebook import keras
     from tnt_notebook.comm import world
     from tnt_notebook.dashboard.reports.trace import Trace
-    from tnt_notebook.keras.absent import lazy
+    from tnt_notebook.keras.lazy_variables import lazy
     from tnt_notebook.parallel import graph, ops
     from tnt_notebook.parallel.checkpoint.config import Checkpoint
     from tnt_notebook.parallel.data import readers as data
@@ -52,7 +52,7 @@ _HOME = {
     "Way": "parallel.layers.rule",
     "combine": "parallel.step.combine",
     "distributed": "parallel.training.scope",
-    "lazy": "keras.absent",
+    "lazy": "keras.lazy_variables",
     "row_wise": "parallel.data.row_wise",
     "rule": "parallel.layers.rule",
     "world": "comm",

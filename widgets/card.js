@@ -11,7 +11,7 @@ import { timeline } from "./timeline.js";
 
 const DRAWN = [
   "title", "state", "error", "traceback", "frame", "rows", "time", "stop_requested", "can_save", "saved",
-  "account", "look",
+  "time_summary", "look",
 ];
 const TICK_MS = 500; // the clock goes on between messages
 const SILENCE_S = 10; // the kernel speaks every other second
@@ -110,9 +110,9 @@ function lostInWords({ lost }) {
 }
 
 /** What of a view stands still while it is paused: not the state of the run. */
-function frozen({ frame, rows, time: parts, timeline: step, history, ribbon, seconds, account }) {
+function frozen({ frame, rows, time: parts, timeline: step, history, ribbon, seconds, time_summary }) {
   const still = { history: [...history], ribbon: structuredClone(ribbon) };
-  return { frame, rows, time: parts, timeline: step, seconds, account, ...still };
+  return { frame, rows, time: parts, timeline: step, seconds, time_summary, ...still };
 }
 
 /** Draws at most once per frame of the screen, and not at all while the card is out of sight. */

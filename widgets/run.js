@@ -17,7 +17,7 @@ const CLICK = 3; // pixels: who moves less has clicked
 
 /** `lookAt` is called with what the `look` trait is to be. */
 export function run(ranks, lookAt) {
-  const account = make("p", "tnt-account", { role: "status", "aria-live": "polite" });
+  const timeSummary = make("p", "tnt-time-summary", { role: "status", "aria-live": "polite" });
   const log = button("tnt-tool", "log", () => change({ isLog: !state.isLog }), {
     "aria-pressed": "false", title: "Logarithmic scale of loss and metrics",
   });
@@ -40,7 +40,7 @@ export function run(ranks, lookAt) {
     [["Escape"], "no selection", () => change({ range: null })],
   ]);
   const element = make("div", "tnt-run", {}, [
-    make("div", "tnt-line tnt-heading", {}, [account, make("div", "tnt-tools", {}, [log, whole])]),
+    make("div", "tnt-line tnt-heading", {}, [timeSummary, make("div", "tnt-tools", {}, [log, whole])]),
     over, legend, keys,
   ]);
 
@@ -99,8 +99,8 @@ export function run(ranks, lookAt) {
     log.hidden = curves.length === 0;
     log.setAttribute("aria-pressed", String(state.isLog));
     whole.disabled = state.sight === null && state.range === null;
-    const said = state.range ? rangeInWords(ribbon, state.range, end) : view.account;
-    setText(account, said);
+    const said = state.range ? rangeInWords(ribbon, state.range, end) : view.time_summary;
+    setText(timeSummary, said);
     canvas.setAttribute("aria-label", `The whole run on ${ranks} ranks, ${clock(end)}. ${said} Press ? for keys.`);
     drawLegend(lettersIn(ribbon));
   }

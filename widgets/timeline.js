@@ -45,7 +45,7 @@ export function timeline(lookAt) {
   const remarks = make("div", "tnt-caption");
   const element = make("div", "tnt-timeline", {}, [
     make("div", "tnt-line tnt-heading", {}, [heading, make("div", "tnt-tools", {}, [...looks, plan, critical, ...zoom])]),
-    over, make("p", "tnt-account tnt-range", { role: "status", "aria-live": "polite", hidden: "" }), legend, remarks, said,
+    over, make("p", "tnt-time-summary tnt-range", { role: "status", "aria-live": "polite", hidden: "" }), legend, remarks, said,
   ]);
   const rangeSaid = element.querySelector(".tnt-range");
 

@@ -68,7 +68,7 @@ def expect_readable(element: Locator, theme: str) -> None:
         ".tnt-title",
         ".tnt-where",
         ".tnt-number",
-        ".tnt-account",
+        ".tnt-time-summary",
         ".tnt-pill",
         ".tnt-total",
     ):
@@ -96,7 +96,7 @@ def test_a_run_from_its_beginning_to_the_saved_notebook(notebook: Notebook, lab:
     live = card(notebook)
     expect(live.locator(".tnt-pill")).to_have_text("running")
     expect(live.locator(".tnt-number")).to_have_text([re.compile(r"^\d\.\d+$")] * 2)
-    account = live.locator(".tnt-run .tnt-account")
+    account = live.locator(".tnt-run .tnt-time-summary")
     expect(account).to_have_text(re.compile(r"^[\d.]+ s: .*training [\d.]+ s"))
     ribbon = live.locator(".tnt-run-canvas")
     expect(ribbon).to_have_attribute("aria-label", re.compile(r"^The whole run on 4 ranks, 0:"))
@@ -219,7 +219,7 @@ def test_in_a_narrow_window_nothing_is_cut_off(notebook: Notebook):
     notebook.page.evaluate(CLOSE_SIDEBAR)
     box = card(notebook).bounding_box()
     assert box and box["width"] < 480
-    for part in (".tnt-title", ".tnt-stop", ".tnt-pill", ".tnt-account", ".tnt-run-canvas"):
+    for part in (".tnt-title", ".tnt-stop", ".tnt-pill", ".tnt-time-summary", ".tnt-run-canvas"):
         inner = card(notebook).locator(part).first.bounding_box()
         assert inner and inner["width"] > 20, part
         assert 0 <= inner["x"] - box["x"] <= box["width"] - inner["width"], part
@@ -276,7 +276,7 @@ def pointed_at(notebook: Notebook, row: int, share: float) -> Locator:
 
 def test_the_whole_run_by_pointer_and_keyboard(notebook: Notebook):
     expect(card(notebook).locator(".tnt-validation").first).to_contain_text("validation")
-    account = card(notebook).locator(".tnt-run .tnt-account")
+    account = card(notebook).locator(".tnt-run .tnt-time-summary")
     expect(account).to_have_text(re.compile(r"^[\d.]+ s: "))
     expect(pointed_at(notebook, 2, 0.5)).to_have_text(re.compile("^rank 2: "))
     canvas = card(notebook).locator(".tnt-run-canvas")

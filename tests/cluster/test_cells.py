@@ -287,7 +287,8 @@ def late():
     time.sleep(0.1)
     print("a thread", flush=True)
 async def later():
-    await asyncio.sleep(0.1)
+    while thread.is_alive():  # or one prints into the line of the other
+        await asyncio.sleep(0.01)
     print("a task", flush=True)
     print("unfinished", end="", flush=True)
 thread = threading.Thread(target=late)

@@ -136,7 +136,7 @@ def test_a_sentence_stands_for_some_seconds():
     card = Card("MLP", 2)
     for now, said in ((1.0, "one"), (5.9, "two"), (6.1, "three")):
         card.tell([], now, said.strip)
-        assert card.account == ("one" if now < 6 else "three")
+        assert card.time_summary == ("one" if now < 6 else "three")
 
 
 def test_of_many_ranks_the_card_shows_one_row():

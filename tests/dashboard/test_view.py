@@ -213,7 +213,7 @@ def test_the_sentence_of_the_run_names_no_step_while_it_is_live():
     begin = live._ribbon.began
     live.tell([Activities(rank=r, doing="t", begins=[begin - 9.0], seconds={}) for r in (0, 1)])
     live._to_browser.flush()
-    assert live._card.account == "9 s: training 9 s"
+    assert live._card.time_summary == "9 s: training 9 s"
     live.finish("finished")
     assert "(median step 12.3 ms)" in live._card.left["summary"]["text/html"]
 

@@ -13,7 +13,7 @@ from tnt_notebook import comm
 from tnt_notebook.comm import channels, ops
 from tnt_notebook.keras.blocks import Block
 from tnt_notebook.parallel.layer_graph.survey import surveyed
-from tnt_notebook.parallel.layers.program import Program, fit_together, site_of
+from tnt_notebook.parallel.layers.program import Program, fit_together, layer_call_of
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.rule import Way, ways_of
 from tnt_notebook.parallel.layers.weight_blocks import index_of
@@ -46,12 +46,12 @@ def _tried(mesh: Mesh, make: Callable[[], keras.Layer], shapes: Any) -> list[lis
     inputs = [keras.Input(shape) for shape in shapes]
     model = keras.Model(inputs, make()(inputs[0] if len(inputs) == 1 else inputs))
     graph = surveyed(model)
-    site = site_of(graph, graph.calls[0])
+    layer_call = layer_call_of(graph, graph.calls[0])
     ranks = MeshRanks(comm.world(), mesh)
-    each = [ways_of(site, axis, mesh.along(axis)) for axis in mesh.inner]
+    each = [ways_of(layer_call, axis, mesh.along(axis)) for axis in mesh.inner]
     rng = np.random.default_rng(4)
     x = [tf.constant(rng.normal(size=(SAMPLES, *shape))) for shape in shapes]
-    if isinstance(site.layer, keras.layers.Embedding):
+    if isinstance(layer_call.layer, keras.layers.Embedding):
         x = [tf.floor(tf.abs(numbers)) for numbers in x]
     # Of random layers the state, too: what they draw next.
     before = [np.asarray(v.value) for v in model.variables]
@@ -66,7 +66,7 @@ def _tried(mesh: Mesh, make: Callable[[], keras.Layer], shapes: Any) -> list[lis
     names = []
     for combination in itertools.product(*each):
         ways = dict(zip(mesh.inner, combination, strict=True))
-        if fit_together(site, ways):
+        if fit_together(layer_call, ways):
             for variable, value in zip(model.variables, before, strict=True):
                 variable.assign(value)
             over = channels.TRAINING.part(len(names) % _PARTS, _PARTS)
@@ -83,10 +83,10 @@ def traced_alike(mesh: Mesh, make: Callable[[], keras.Layer], shapes: Any) -> li
     inputs = [keras.Input(shape) for shape in shapes]
     model = keras.Model(inputs, make()(inputs[0] if len(inputs) == 1 else inputs))
     graph = surveyed(model)
-    site, ranks = site_of(graph, graph.calls[0]), MeshRanks(comm.world(), mesh)
+    layer_call, ranks = layer_call_of(graph, graph.calls[0]), MeshRanks(comm.world(), mesh)
     (axis,) = mesh.inner
     result = []
-    for way in ways_of(site, axis, mesh.along(axis)):
+    for way in ways_of(layer_call, axis, mesh.along(axis)):
         program = Program(graph, [{axis: way}])
         blocks = [
             Block(v, index_of(v.shape, program.weights[id(v)], ranks)) for v in model.variables
@@ -106,7 +106,7 @@ def traced_alike(mesh: Mesh, make: Callable[[], keras.Layer], shapes: Any) -> li
         made = tf.function(step_of_way, autograph=False).get_concrete_function(*specs).graph
         kinds = [_described(op) for op in made.get_operations()]
         is_cut = any(layout.splits for layout in program.weights.values())
-        if is_cut or isinstance(site.layer, keras.layers.TimeDistributed):
+        if is_cut or isinstance(layer_call.layer, keras.layers.TimeDistributed):
             # Keras adds a bias of one number in another way than others, and unrolls steps.
             kinds = [kind for kind in kinds if kind.startswith("Tnt")]
         result.append(kinds)

@@ -22,10 +22,10 @@ class Gain(keras.layers.Layer):
 
 
 @tnt.rule(Gain)
-def gain(site: Any, parts: int) -> Iterator[tnt.Way]:
-    last = len(site.gives[0]) - 1
-    for dim in site.divisible(site.gives[0], parts):
-        weights = {id(site.layer.gain): 0} if dim == last else {}
+def gain(layer_call: Any, parts: int) -> Iterator[tnt.Way]:
+    last = len(layer_call.gives[0]) - 1
+    for dim in layer_call.divisible(layer_call.gives[0], parts):
+        weights = {id(layer_call.layer.gain): 0} if dim == last else {}
         yield tnt.Way(f"dim {dim}", takes=[tnt.Cut(dim)], gives=[dim], weights=weights)
 
 
@@ -40,12 +40,14 @@ class Product(keras.layers.Layer):
 
 
 @tnt.rule(Product)
-def product(site: Any, parts: int) -> Iterator[tnt.Way]:
-    last = len(site.gives[0]) - 1
+def product(layer_call: Any, parts: int) -> Iterator[tnt.Way]:
+    last = len(layer_call.gives[0]) - 1
     if parts <= 6:
-        yield tnt.Way("columns", takes=[None], gives=[last], weights={id(site.layer.kernel): 1})
-    if last in site.divisible(site.takes[0], parts):
-        weights = {id(site.layer.kernel): 0}
+        yield tnt.Way(
+            "columns", takes=[None], gives=[last], weights={id(layer_call.layer.kernel): 1}
+        )
+    if last in layer_call.divisible(layer_call.takes[0], parts):
+        weights = {id(layer_call.layer.kernel): 0}
         yield tnt.Way("rows", takes=[tnt.Cut(last)], gives=["partial"], weights=weights)
 
 
@@ -56,19 +58,19 @@ class Centred(keras.layers.Layer):
         return x - tf.reduce_mean(x, axis=-1, keepdims=True)
 
 
-def run_centred(local: Any) -> list[Any]:
-    axes = local.axes("channels")
+def run_centred(block_call: Any) -> list[Any]:
+    axes = block_call.axes("channels")
     if not axes:
-        return local.plain()
-    (value,) = local.site.call.takes
-    x, channels = local.values[value], local.site.takes[0][-1]
-    mean = local.summed(tf.reduce_sum(x, axis=-1, keepdims=True), axes) / channels
+        return block_call.plain()
+    (value,) = block_call.layer_call.call.takes
+    x, channels = block_call.values[value], block_call.layer_call.takes[0][-1]
+    mean = block_call.summed(tf.reduce_sum(x, axis=-1, keepdims=True), axes) / channels
     return [x - mean]
 
 
 @tnt.rule(Centred, run=run_centred)
-def centred(site: Any, parts: int) -> Iterator[tnt.Way]:
-    last = len(site.gives[0]) - 1
-    for dim in site.divisible(site.gives[0], parts):
+def centred(layer_call: Any, parts: int) -> Iterator[tnt.Way]:
+    last = len(layer_call.gives[0]) - 1
+    for dim in layer_call.divisible(layer_call.gives[0], parts):
         name = "channels" if dim == last else f"dim {dim}"
         yield tnt.Way(name, takes=[tnt.Cut(dim)], gives=[dim])

@@ -10,7 +10,7 @@ from tnt_notebook.errors import MeshError
 from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.choose import chosen, cost, options, spent_on
 from tnt_notebook.parallel.layers.costs import Costs, Estimate
-from tnt_notebook.parallel.layers.program import Program, site_of
+from tnt_notebook.parallel.layers.program import Program, layer_call_of
 from tnt_notebook.plan.mesh import Mesh, Split
 
 L = keras.layers
@@ -37,7 +37,7 @@ def twice() -> keras.Model:
 @pytest.mark.parametrize("latency", [1e-7, 1e-4])
 def test_nothing_is_cheaper(make, mesh, latency):
     graph, costs = surveyed(make()), Costs(flops=1e8, latency=latency)
-    each = [list(options(site_of(graph, call), mesh)) for call in graph.calls]
+    each = [list(options(layer_call_of(graph, call), mesh)) for call in graph.calls]
     programs = [Program(graph, ways) for ways in itertools.product(*each)]
     if make is twice:  # the same weights, in one layout
         programs = [p for p in programs if p.ways[0] == p.ways[1]]
@@ -98,7 +98,7 @@ def test_weights_of_several_calls_have_one_layout(tied):
     program = chosen(graph, mesh, 64, Costs(flops=1e6, latency=1e-7))
     (ways, *_) = program.ways
     assert not ways and any(program.ways)
-    with pytest.raises(MeshError, match="cannot divide them as those are to"):
+    with pytest.raises(MeshError, match="cannot divide them as those have to"):
         chosen(graph, mesh, 64, layouts={"embedding.*": Split(columns="model")})
 
 
@@ -115,4 +115,4 @@ def test_weights_of_several_calls_have_one_layout(tied):
 def test_what_looks_at_a_whole_is_not_given_a_block(given, cut):
     model = keras.Sequential([keras.Input((6,)), L.Dense(6, **given)])
     graph = surveyed(model)
-    assert any(options(site_of(graph, graph.calls[0]), Mesh(model=2))) == cut
+    assert any(options(layer_call_of(graph, graph.calls[0]), Mesh(model=2))) == cut

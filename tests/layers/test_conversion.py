@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tnt_notebook.comm import ops
 from tnt_notebook.parallel.layers.boxes import Range, blocks
 from tnt_notebook.parallel.layers.convert import converted
-from tnt_notebook.parallel.layers.layout import Demand, Layout, splits_of
+from tnt_notebook.parallel.layers.layout import InputLayout, Layout, splits_of
 from tnt_notebook.parallel.layers.traffic import traffic_of
 from tnt_notebook.plan.mesh import Mesh
 
@@ -62,7 +62,7 @@ def ranges(draw: st.DrawFn, size: int, parts: int) -> tuple[Range, ...]:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Mesh, tuple[int, ...], Layout, Demand]:
+def cases(draw: st.DrawFn) -> tuple[Mesh, tuple[int, ...], Layout, InputLayout]:
     names = draw(st.sampled_from([["a"], ["a", "b"]]))
     mesh = Mesh(**{name: draw(st.integers(2, 3)) for name in names})
     shape = tuple(draw(st.lists(st.integers(3, 9), min_size=2, max_size=4)))
@@ -84,8 +84,8 @@ def cases(draw: st.DrawFn) -> tuple[Mesh, tuple[int, ...], Layout, Demand]:
         for dim in range(1, len(shape))
         if dim not in wanted and draw(st.booleans())
     )
-    demand = Demand(splits_of(wanted), rows, frozenset(divides), -1.0, around)
-    return mesh, shape, Layout(splits_of(cut), frozenset(partial)), demand
+    input_layout = InputLayout(splits_of(wanted), rows, frozenset(divides), -1.0, around)
+    return mesh, shape, Layout(splits_of(cut), frozenset(partial)), input_layout
 
 
 def block(shape: tuple[int, ...], layout: Layout, ranks: Ranks) -> list[int]:
@@ -115,7 +115,7 @@ def sent(op: tf.Operation, ranks: Ranks) -> float:
 
 
 def sent_by_ops(
-    mesh: Mesh, shape: tuple[int, ...], layout: Layout, demand: Demand
+    mesh: Mesh, shape: tuple[int, ...], layout: Layout, input_layout: InputLayout
 ) -> tuple[list[float], list[float]]:
     """Of each exchange the most numbers that a rank sends: of the value, and of its gradient."""
     there: dict[int, float] = {}
@@ -125,7 +125,7 @@ def sent_by_ops(
         with tf.Graph().as_default() as graph, ops.channels():
             x = tf.zeros(block(shape, layout, ranks))
             # Of MeshRanks, which is made by ranks that are there, these are what it asks for.
-            y = converted(x, shape, layout, demand, ranks, "value")  # type: ignore[arg-type]
+            y = converted(x, shape, layout, input_layout, ranks, "value")  # type: ignore[arg-type]
             of_value = graph.get_operations()
             tf.gradients(y, x)
         for op in graph.get_operations():
@@ -139,8 +139,11 @@ def sent_by_ops(
 @given(cases())
 def test_what_ops_send_is_what_is_estimated(case):
     ops.library()  # which is loaded outside of graphs
-    mesh, shape, layout, demand = case
-    steps = traffic_of(shape, shape[0], layout, demand, mesh)
-    there = sorted(step.there for step in steps if step.there)
-    back = sorted(step.back for step in steps if step.back)
-    assert sent_by_ops(mesh, shape, layout, demand) == (pytest.approx(there), pytest.approx(back))
+    mesh, shape, layout, input_layout = case
+    steps = traffic_of(shape, shape[0], layout, input_layout, mesh)
+    there = sorted(step.forward for step in steps if step.forward)
+    back = sorted(step.backward for step in steps if step.backward)
+    assert sent_by_ops(mesh, shape, layout, input_layout) == (
+        pytest.approx(there),
+        pytest.approx(back),
+    )

@@ -11,7 +11,7 @@ from tnt_notebook import comm
 from tnt_notebook.comm import channels, ops
 from tnt_notebook.parallel.layers.boxes import blocks
 from tnt_notebook.parallel.layers.convert import converted
-from tnt_notebook.parallel.layers.layout import Demand, Layout, splits_of
+from tnt_notebook.parallel.layers.layout import InputLayout, Layout, splits_of
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.plan.mesh import Mesh
 
@@ -33,7 +33,7 @@ def layouts(mesh: Mesh) -> Iterator[Layout]:
             yield Layout(splits, frozenset(a for a, how in axes.items() if how == "partial"))
 
 
-def demands(mesh: Mesh) -> Iterator[Demand]:
+def input_layouts(mesh: Mesh) -> Iterator[InputLayout]:
     """Those that cut, with and without a halo, and with what stands around the other dimensions."""
     for each in itertools.product(("alike", "divides", 1, 2), repeat=len(mesh.inner)):
         axes = dict(zip(mesh.inner, each, strict=True))
@@ -47,10 +47,10 @@ def demands(mesh: Mesh) -> Iterator[Demand]:
         )
         for rows, fringe in itertools.product({(), halos}, (False, True)):
             around = tuple((dim, AROUND) for dim in (1, 2) if dim not in cut and fringe)
-            yield Demand(splits_of(cut), rows, divides, FILL, around)
+            yield InputLayout(splits_of(cut), rows, divides, FILL, around)
 
 
-def box_of(layout: Layout | Demand, mesh: Mesh, place: dict[str, int]) -> tuple[slice, ...]:
+def box_of(layout: Layout | InputLayout, mesh: Mesh, place: dict[str, int]) -> tuple[slice, ...]:
     """What a rank has of an array with FILL around it, or takes of it."""
     rows = dict(getattr(layout, "rows", ()))
     around = dict(getattr(layout, "around", ()))
@@ -72,20 +72,20 @@ def drawn(shape: tuple[int, ...], seed: list[int]) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape)
 
 
-def of_work(demand: Demand, mesh: Mesh, place: dict[str, int]) -> np.ndarray:
+def of_work(input_layout: InputLayout, mesh: Mesh, place: dict[str, int]) -> np.ndarray:
     """The gradient of what a rank takes: its own, where it does another part of the work."""
-    box = box_of(demand, mesh, place)
-    seed = [place[axis] for axis in sorted(demand.divides)]
+    box = box_of(input_layout, mesh, place)
+    seed = [place[axis] for axis in sorted(input_layout.divides)]
     return drawn(tuple(rows.stop - rows.start for rows in box), [3, *seed])
 
 
-def of_all_work(demand: Demand, mesh: Mesh) -> np.ndarray:
+def of_all_work(input_layout: InputLayout, mesh: Mesh) -> np.ndarray:
     """The gradient of the whole value."""
     result = surrounded(np.zeros(SHAPE), 0.0)
-    divided = sorted(demand.divides)
+    divided = sorted(input_layout.divides)
     for at in itertools.product(*(range(mesh.along(axis)) for axis in divided)):
         place = dict.fromkeys(mesh.names, 0) | dict(zip(divided, at, strict=True))
-        result[box_of(demand, mesh, place)] += of_work(demand, mesh, place)
+        result[box_of(input_layout, mesh, place)] += of_work(input_layout, mesh, place)
     return result[(slice(MARGIN, -MARGIN),) * len(SHAPE)]
 
 
@@ -104,17 +104,19 @@ def conversions_tried(mesh: Mesh) -> int:
     """Makes all conversions, and raises where one is wrong. Gives how many there are."""
     ranks, value = MeshRanks(comm.world(), mesh), surrounded(drawn(SHAPE, [1]), FILL)
     place, tried = ranks.place, 0
-    for layout, demand in itertools.product(layouts(mesh), demands(mesh)):
-        here, there = box_of(layout, mesh, place), box_of(demand, mesh, place)
+    for layout, input_layout in itertools.product(layouts(mesh), input_layouts(mesh)):
+        here, there = box_of(layout, mesh, place), box_of(input_layout, mesh, place)
         x = tf.constant(surrounded(summand(layout, mesh, place), 0.0)[here])
         with ops.channels(channels.TRAINING.part(tried % PARTS, PARTS)), tf.GradientTape() as tape:
             tape.watch(x)
-            y = converted(x, SHAPE, layout, demand, ranks, "value")
-            product = tf.reduce_sum(y * of_work(demand, mesh, place))
+            y = converted(x, SHAPE, layout, input_layout, ranks, "value")
+            product = tf.reduce_sum(y * of_work(input_layout, mesh, place))
             gradient = tape.gradient(product, x)
-        where = f"{layout} -> {demand}, rank {ranks.over.rank}"
+        where = f"{layout} -> {input_layout}, rank {ranks.over.rank}"
         close(y, value[there], where)
-        close(gradient, surrounded(of_all_work(demand, mesh), 0.0)[here], f"gradient: {where}")
+        close(
+            gradient, surrounded(of_all_work(input_layout, mesh), 0.0)[here], f"gradient: {where}"
+        )
         tried += 1
     ranks.over.barrier()
     return tried

@@ -61,7 +61,9 @@ def trained() -> dict[str, Any]:
     for name, steps in zip(names, foreseen, strict=True):
         moves = [step for step in steps if not step.what.startswith("sum")]
         expected[name] += 2 * sum(step.there_bytes + step.back_bytes for step in moves)
-    whole = [why_whole(s, MESH) for s, w in zip(program.sites, program.ways, strict=True) if not w]
+    whole = [
+        why_whole(s, MESH) for s, w in zip(program.layer_calls, program.ways, strict=True) if not w
+    ]
     return {
         "sent": dict(sent), "expected": {n: b for n, b in expected.items() if b},
         "whole": whole, "frame": frame[0] if frame else None,

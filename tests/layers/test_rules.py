@@ -14,7 +14,7 @@ from tests.layers.own_rules import Centred, Gain, Product
 from tests.support.cases import latin
 from tnt_notebook.errors import MeshError
 from tnt_notebook.parallel.layer_graph.survey import surveyed
-from tnt_notebook.parallel.layers.program import site_of
+from tnt_notebook.parallel.layers.program import layer_call_of
 from tnt_notebook.parallel.layers.rule import Cut, Way, ways_of
 from tnt_notebook.plan.mesh import Mesh
 
@@ -198,15 +198,15 @@ def test_a_rule_that_is_wrong_is_told_in_a_sentence(why):
         def call(self, x: Any) -> Any:
             return super().call(x)
 
-    tnt.rule(Wrong)(lambda site, parts: [WRONG[why](site.layer)])
+    tnt.rule(Wrong)(lambda layer_call, parts: [WRONG[why](layer_call.layer)])
     model = keras.Sequential([keras.Input((5, 6)), Wrong(name="gain")])
     graph = surveyed(model)
     with pytest.raises(MeshError) as raised:
-        ways_of(site_of(graph, graph.calls[0]), "a", 2)
+        ways_of(layer_call_of(graph, graph.calls[0]), "a", 2)
     assert "The rule of Wrong has for gain the way 'w' " in str(raised.value)
     assert why in str(raised.value)
 
 
 def test_a_rule_is_of_classes():
     with pytest.raises(TypeError, match=r"@tnt.rule\(MyLayer\)"):
-        tnt.rule(lambda site, parts: [])  # type: ignore[arg-type]  # as @tnt.rule without classes
+        tnt.rule(lambda layer_call, parts: [])  # type: ignore[arg-type]  # as @tnt.rule without classes

@@ -91,7 +91,7 @@ def test_stages_on_a_mesh_in_a_cell(shell_with_ranks):
     for options, shown in (
         ("--mesh stage=2,model=2", "--mesh: The mesh stage=2,model=2 needs"),
         ("--mesh stage=2 --pipeline 1", "has 2 stages, and the pipeline 1: give it once"),
-        ("--mesh stage=2 --placement replicas", "leave the placement of the pipeline out"),
+        ("--mesh stage=2 --placement replicas", "leave out the placement of the pipeline"),
         ("--mesh model=2 --micro-batches 4", "--micro-batches: only with --pipeline"),
     ):
         assert shown in typed(shell, f"%%tnt_fit {options}\n{CELL}")

@@ -140,8 +140,8 @@ def test_a_plan_of_a_model(shell_with_ranks):
         ("--mesh stage=2,model=2 --pipeline 3", "UsageError: --mesh: the mesh data=1,stage=2,mode"),
         ("--mesh stage=2,model=2 --layout dense:heads=model", "MeshError: The layer dense cannot"),
         ("--mesh model", "UsageError: --mesh: 'model' is not an axis of a mesh"),
-        ("--layout a:rows=b", "UsageError: --layout: only with --mesh, which says along which"),
-        ("--ranks 4", "UsageError: --ranks: only with --mesh; of a pipeline --pipeline says how"),
+        ("--layout a:rows=b", "UsageError: --layout: only with --mesh, which names the axes"),
+        ("--ranks 4", "UsageError: --ranks: only with --mesh; for a pipeline, --pipeline sets"),
         ("--mesh a=2 --layout a:rows", "UsageError: --layout: 'rows' is not a way to divide a"),
     ]:
         assert error in typed(shell, f"%tnt_plan {line}"), line

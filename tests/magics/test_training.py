@@ -23,7 +23,7 @@ REFUSED = {
     "--ranks 1,2 --mesh model=2": "StudyError: --ranks 1: The mesh model=2 needs a multiple of 2",
     "--rounds 0": "UsageError: --rounds must be at least 1, not 0",
     "--steps 1": "UsageError: --steps must be at least 2, not 1",
-    "--steps 9 --until loss=0.1": "UsageError: --steps: not with --until, which says when",
+    "--steps 9 --until loss=0.1": "UsageError: --steps: not with --until, which already sets",
     "--until loss": "argument --until: 'loss': write METRIC=VALUE, as val_accuracy=0.9",
     "--exchange late:step=1": "late has no option 'step=1', it takes steps=...",
     "--watts -1": "UsageError: --watts -1: a rank needs more than 0 watts",

@@ -125,7 +125,7 @@ def test_a_broken_checkpoint_is_named_and_the_one_before_is_taken(ranks, tmp_pat
     said = go_on_from(ranks, 2, "plain", tmp_path, {})
     assert re.search(rf"{newer} is not used: .* in shard-1.bin is damaged", said)
     steps = int(older.removeprefix("step-"))
-    assert f"goes on after epoch {(steps - 1) // 5 + 1}, step {(steps - 1) % 5 + 1} of" in said
+    assert f"continues after epoch {(steps - 1) // 5 + 1}, step {(steps - 1) % 5 + 1} of" in said
 
 
 def damage(path: Path) -> None:

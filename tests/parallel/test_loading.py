@@ -20,8 +20,8 @@ from tnt_notebook.errors import DataError
 from tnt_notebook.parallel.loading import samples
 from tnt_notebook.parallel.loading.loaders import loader
 from tnt_notebook.parallel.loading.measure import Question, measure
-from tnt_notebook.parallel.loading.own import ABSENT, measure_own
-from tnt_notebook.parallel.loading.parts import half_written, parts_of
+from tnt_notebook.parallel.loading.of_cell import ABSENT, measure_own
+from tnt_notebook.parallel.loading.pipeline_parts import half_written, parts_of
 from tnt_notebook.parallel.loading.storage import REQUEST_BYTES, Rates, Throttle
 from tnt_notebook.plan.loading import FORMATS
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import tnt_notebook as tnt
 from tests.parallel.outcome import close
-from tnt_notebook.keras.absent import is_here
+from tnt_notebook.keras.lazy_variables import is_here
 
 CUT = {"first": tnt.Split(columns="model"), "second": tnt.Split(rows="model")}
 PARTS: dict[str, tuple[int, dict[str, Any]]] = {

@@ -127,7 +127,7 @@ REFUSED = {
         "ModelError", "model.compile(",
     ),
     "not buildable": (
-        lambda: fit(compiled(Unbuildable())), "ModelError", "Call it once on a batch",
+        lambda: fit(compiled(Unbuildable())), "ModelError", "call it once on a batch",
     ),
     "different models": (
         lambda: fit(chain(keras.Input((8,)), keras.layers.Dense(3 + comm.rank()))),

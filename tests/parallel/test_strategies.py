@@ -30,11 +30,11 @@ from tests.support.waiting import eventually
 from tnt_notebook.choices import EXCHANGES
 from tnt_notebook.comm import ops
 from tnt_notebook.errors import CheckpointError, ModelError
-from tnt_notebook.keras.absent import is_here
+from tnt_notebook.keras.lazy_variables import is_here
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.gossip import partner_of, rounds
 from tnt_notebook.parallel.exchange.named import CLASSES, exchange_of, name_of
-from tnt_notebook.parallel.step import meetings
+from tnt_notebook.parallel.step import sync_interval
 from tnt_notebook.telemetry.events import EVENT_KINDS, sent_bytes
 
 RATE, BATCH, EPOCHS = 0.1, 16, 3
@@ -258,7 +258,7 @@ def standing(folder: str) -> tuple[list[np.ndarray], str]:
     x, y = data()
     frames: list[Any] = []
     # However long the first steps take: where ranks met between, none could be ahead.
-    rarely = mock.patch.object(meetings, "_MOST_APART_NS", 1 << 60)
+    rarely = mock.patch.object(sync_interval, "_MOST_APART_NS", 1 << 60)
     shared = tnt.distributed(exchange=f"server:staleness={STALENESS}", report=frames.append)
     with rarely, shared:
         model.fit(x, y, batch_size=3, epochs=2, verbose=0)
@@ -466,7 +466,7 @@ def other_exchange(folder: str) -> str:
 def test_a_checkpoint_of_another_exchange_is_refused(ranks, tmp_path):
     assert ranks.run(2, cell, str(tmp_path), 3, "late") == ["broken off"] * 2
     for said in ranks.run(2, other_exchange, str(tmp_path)):
-        assert "is of the exchange late" in said and "this fit has allreduce" in said
+        assert "is of the exchange late" in said and "this fit uses allreduce" in said
 
 
 @dataclass(frozen=True)

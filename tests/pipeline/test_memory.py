@@ -17,7 +17,7 @@ from tests.pipeline.models import mlp, numbers
 from tests.pipeline.test_values import with_few_weights
 from tests.support.cases import THOROUGH
 from tnt_notebook.errors import ModelError
-from tnt_notebook.keras.absent import is_here
+from tnt_notebook.keras.lazy_variables import is_here
 from tnt_notebook.parallel.layer_graph.parts import Part
 from tnt_notebook.parallel.pipeline.stage import StageFunctions
 from tnt_notebook.plan.schedule import Action

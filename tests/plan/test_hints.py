@@ -19,9 +19,9 @@ def test_a_hint_is_a_pattern_and_ways():
 @pytest.mark.parametrize(
     ("texts", "why"),
     [
-        (["filters=model"], "does not say for which layers"),
-        ([":filters=model"], "does not say for which layers"),
-        (["conv"], "does not say for which layers"),
+        (["filters=model"], "does not name any layers"),
+        ([":filters=model"], "does not name any layers"),
+        (["conv"], "does not name any layers"),
         (
             ["conv:filters"],
             "'filters' is not a way to divide a layer: write, for instance, --layout",

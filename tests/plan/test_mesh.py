@@ -31,7 +31,7 @@ def test_what_does_not_fit_says_so():
         (Pipeline(4), None, ScheduleError, "6 ranks cannot form pipelines of 4 stages"),
         (Pipeline(2), "stage=3", MeshError, "has 3 stages, and the pipeline 2"),
         (Pipeline(2), "model=2", MeshError, "needs a multiple of 4 ranks, and there are 6"),
-        (Pipeline(2, placement="replicas"), "stage=2", MeshError, "leave the placement"),
+        (Pipeline(2, placement="replicas"), "stage=2", MeshError, "leave out the placement"),
     ):
         with pytest.raises(error, match=said):
             pipeline.mesh_of(6, mesh and Mesh.parsed(mesh))

@@ -18,7 +18,7 @@ def test_work_and_input_shrink_and_the_rest_stays():
     assert expected_step_s(0.1, PARTS, 0.5, 0.5, 0, FREE) == pytest.approx(0.005 + 0.03 + 0.03)
     assert expected_step_s(0.1, PARTS, 0.5, 1.0, 0, FREE) == pytest.approx(0.01 + 0.03 + 0.03)
     assert expected_step_s(0.1, {}, 0.5, 0.5, 0, None) == pytest.approx(0.05)
-    crowded = expected_step_s(0.1, PARTS, 0.5, 0.5, 0, None, crowding=2.0)
+    crowded = expected_step_s(0.1, PARTS, 0.5, 0.5, 0, None, oversubscription=2.0)
     assert crowded == pytest.approx(0.005 + 0.06 + 0.06)
 
 

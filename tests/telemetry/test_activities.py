@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from tests.support.waiting import eventually
-from tnt_notebook.dashboard.card.account import account
+from tnt_notebook.dashboard.card.time_summary import time_summary
 from tnt_notebook.telemetry import activities
 from tnt_notebook.telemetry.activities import DOING, Activities, Log, Ribbon, add, mark, totals
 
@@ -96,11 +96,11 @@ def test_the_account_says_where_the_time_went_and_on_whom():
         end = "e" if rank == 0 else "w"
         seconds = {"i": 4.0, "c": 3.0, "t": 2.5, end: 9.5, "v": 1.0, "k": 0.001}
         add(ribbon, Activities(rank=rank, doing="it", begins=[1.0, 20.0], seconds=seconds))
-    assert account(ribbon, 5.5e-3) == (
+    assert time_summary(ribbon, 5.5e-3) == (
         "29 s: starting 10 s, importing 4 s, tracing 3 s, training 2.5 s (median step 5.5 ms), "
         "validation 1 s, end of epoch 9.5 s on rank 0"
     )
-    assert account(Ribbon(0.0, 5.0)) == ""
+    assert time_summary(Ribbon(0.0, 5.0)) == ""
 
 
 def test_letters_names_and_colours_are_unlike():

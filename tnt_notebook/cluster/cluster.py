@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tnt_notebook.cluster.files import fit_note
 from tnt_notebook.cluster.files import record as records
 from tnt_notebook.cluster.handles.fit import Fit
-from tnt_notebook.cluster.launch import crowding
+from tnt_notebook.cluster.launch import oversubscription
 from tnt_notebook.cluster.launch.request import asked
 from tnt_notebook.cluster.life import start
 from tnt_notebook.cluster.life.ranks import Ranks
@@ -57,7 +57,7 @@ class Cluster(Ranks):
         **options: Any,
     ) -> None:
         wanted = asked(ranks, options)
-        if said := crowding.warning(wanted.ranks, wanted.launcher, wanted.timeout_s):
+        if said := oversubscription.warning(wanted.ranks, wanted.launcher, wanted.timeout_s):
             warn(said)
         super().__init__(start.start(wanted, report))
 

@@ -105,7 +105,7 @@ def grow(connection: Connection, command: Callable[[int], Sequence[str]]) -> Non
         problem = error
     if not survival.all_fine(parent, problem is None, connection.timeout_s, "starting ranks"):
         raise CommunicationError(
-            f"The ranks for the seats {lost} did not begin. Restart the cluster."
+            f"The ranks for the seats {lost} did not start. Restart the cluster."
         ) from problem
     _give_up_links(connection)
     _enter(connection, seated)

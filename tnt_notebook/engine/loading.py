@@ -54,13 +54,13 @@ def measure_input(
     Args:
         name: of the dataset in the cells.
         seconds, in_parts, replicas: as of
-            :func:`tnt_notebook.parallel.loading.own.measure_own`; by default each rank is one.
+            :func:`tnt_notebook.parallel.loading.of_cell.measure_own`; by default each rank is one.
 
     Returns:
         On rank 0 what that gives, or ``{"refused": why}``.
     """
     preload.finish()
-    from tnt_notebook.parallel.loading.own import ABSENT, measure_own
+    from tnt_notebook.parallel.loading.of_cell import ABSENT, measure_own
 
     tell, over = teller(Published.LOADED), comm.world()
 

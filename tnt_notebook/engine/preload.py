@@ -141,8 +141,8 @@ def _tell_late_variables(_: object) -> None:
     _variables.update(now)
     for name in late:
         print(
-            f"{name} is set, but ranks began to load Keras when they started, and may not heed it: "
-            f"give it with %tnt_cluster start --env {name}=..., or start with --preload nothing.",
+            f"{name} is set, but ranks began to load Keras when they started, and may ignore it: "
+            f"set it with %tnt_cluster start --env {name}=..., or start with --preload nothing.",
             file=sys.stderr,
         )
 

@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
     # Ignored where a script has started mpiexec in the background; cells are to be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Others may have this rank's core before it; asked before it has cores of its own.
-    crowding = max(1.0, here.local_size / len(os.sched_getaffinity(0)))
+    oversubscription = max(1.0, here.local_size / len(os.sched_getaffinity(0)))
     try:
         _place(here, options.cores, options.gpus)
         mpi.initialise()
@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
         init_mpi="",  # cells begin with an empty namespace
         out_stream_factory=RankStream,
         log_level=logging.ERROR,
-        timeout=_REGISTER_S * crowding,
+        timeout=_REGISTER_S * oversubscription,
     )
     engine.initialize(engine_arguments)
     try:

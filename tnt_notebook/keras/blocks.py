@@ -15,8 +15,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.keras.absent import bring, is_here, leave_in_blocks, take_initializer
 from tnt_notebook.keras.initial import Index, initial_block
+from tnt_notebook.keras.lazy_variables import (
+    is_here,
+    leave_in_blocks,
+    materialize,
+    take_initializer,
+)
 
 
 class Block:
@@ -79,7 +84,7 @@ class Block:
             _assign(self._block, tf.zeros([0] * len(self.whole_shape), own.dtype))
         variable._value, variable._shape = own, self.whole_shape
         self._own = None
-        bring(variable, whole)
+        materialize(variable, whole)
 
     def put(self, whole: np.ndarray) -> None:
         """Gives the block, while it is kept, the values of another whole."""

@@ -164,9 +164,9 @@ def devices_of(distribution: Any) -> Devices:
             )
     if not getattr(distribution, "_auto_shard_dataset", True):
         raise MeshError(
-            f"{type(distribution).__name__}(auto_shard_dataset=False) says that each rank has its "
+            f"{type(distribution).__name__}(auto_shard_dataset=False) means that each rank has its "
             "own part of the data. Here all ranks are given the same data, and each reads its part "
-            "of every batch: leave it out."
+            "of every batch: leave the option out."
         )
     axes = zip(map(str, mesh.axis_names), map(int, mesh.shape), strict=True)
     return Devices(tuple(axes), tuple(map(str, mesh.devices.flatten())), batch)

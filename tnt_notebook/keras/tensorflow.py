@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context as eager
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
-from tnt_notebook.keras.absent import behind
+from tnt_notebook.keras.lazy_variables import behind
 from tnt_notebook.keras.replaced import replaced
 
 

@@ -109,7 +109,7 @@ def _going_on(arguments: Any) -> dict[str, Any]:
     if restarts is not None and restarts < 0:
         raise UsageError(f"--restarts must be at least 0, not {restarts}")
     if restarts and arguments.checkpoint is None and on_failure == "stop":
-        raise UsageError("--restarts: only with --checkpoint, which says from where to go on")
+        raise UsageError("--restarts: only with --checkpoint, which it needs to continue from")
     if on_failure == "shrink" and arguments.stages is not None:
         raise UsageError("--on-failure shrink: a pipeline needs all its ranks; use restart")
     if on_failure == "shrink" and arguments.mesh is not None:

@@ -51,7 +51,7 @@ def distribution_options(arguments: Namespace) -> dict[str, Any]:
         raise UsageError(f"--mesh: {error}") from None
     if pipeline and "stages" not in pipeline:
         flags = ", ".join(OPTIONS[name][0] for name in pipeline)
-        raise UsageError(f"{flags}: only with --pipeline, which says on how many ranks")
+        raise UsageError(f"{flags}: only with --pipeline, which sets the number of ranks")
     if pipeline:
         options["pipeline"] = pipeline
     try:
@@ -115,7 +115,7 @@ def fit_options(arguments: Namespace) -> dict[str, Any]:
         }
     for name in ("every", "resume"):
         if arguments.checkpoint is None and getattr(arguments, name) is not None:
-            raise UsageError(f"--{name}: only with --checkpoint, which says where")
+            raise UsageError(f"--{name}: only with --checkpoint, which names the folder")
     return options
 
 

@@ -44,7 +44,7 @@ def given_layouts(arguments: Any) -> dict[str, dict[str, str]]:
     """
     texts = arguments.layouts or []
     if texts and arguments.mesh is None:
-        raise UsageError("--layout: only with --mesh, which says along which axes")
+        raise UsageError("--layout: only with --mesh, which names the axes")
     try:
         return parsed_hints(texts)
     except MeshError as error:

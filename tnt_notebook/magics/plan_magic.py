@@ -91,7 +91,7 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
         _plan_mesh(session, arguments, layouts)
         return
     if arguments.ranks is not None:
-        raise UsageError("--ranks: only with --mesh; of a pipeline --pipeline says how many")
+        raise UsageError("--ranks: only with --mesh; for a pipeline, --pipeline sets the number")
     _plan_stages(session, arguments, {}, None)
 
 

@@ -152,7 +152,7 @@ def _objective(arguments: Namespace) -> Objective:
     value: str | None = arguments.value and arguments.value.strip()
     if arguments.value is not None:
         if arguments.objective is None:
-            raise UsageError("--value: say what it is called, and whether more is better: "
+            raise UsageError("--value: give it a name, and whether more is better: "
                              "--objective score:max")  # fmt: skip
         if arguments.epoch != "last":
             raise UsageError("--epoch goes with the history, and not with --value")
@@ -164,7 +164,7 @@ def _objective(arguments: Namespace) -> Objective:
     name, colon, way = said.partition(":")
     if not colon and name:
         if "loss" not in name:
-            raise UsageError(f"--objective {name}: say whether more is better, {name}:max, or less,"
+            raise UsageError(f"--objective {name}: add whether more is better, {name}:max, or less,"
                              f" {name}:min")  # fmt: skip
         way = "min"
     if not name or way not in ("max", "min"):

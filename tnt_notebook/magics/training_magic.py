@@ -94,7 +94,7 @@ def training(session: Session, arguments: Namespace, cell: str | None) -> None:
 
     from tnt_notebook.cluster.handles import scaling
     from tnt_notebook.dashboard.reports.scaling import Scaling
-    from tnt_notebook.magics import training as measuring
+    from tnt_notebook.magics import bench_training as measuring
 
     scaling.check(cluster, question)
     if said := cluster.survivors:
@@ -120,7 +120,7 @@ def _question(arguments: Namespace, there: int) -> Question:
         if (value := getattr(arguments, name)) is not None and value < least:
             raise UsageError(f"--{name} must be at least {least}, not {value}")
     if arguments.steps is not None and arguments.until is not None:
-        raise UsageError("--steps: not with --until, which says when a fit ends")
+        raise UsageError("--steps: not with --until, which already sets when a fit ends")
     if arguments.watts is not None and not 0 < arguments.watts < 1e6:
         raise UsageError(f"--watts {arguments.watts:g}: a rank needs more than 0 watts")
     if arguments.force and arguments.report is None:
@@ -175,7 +175,7 @@ def _path(arguments: Namespace) -> Path | None:
     """
     if arguments.report is None:
         return None
-    from tnt_notebook.magics.training import dated
+    from tnt_notebook.magics.bench_training import dated
 
     try:
         path = Path(arguments.report).expanduser().absolute()

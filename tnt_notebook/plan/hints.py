@@ -26,7 +26,7 @@ def parsed_hint(text: str) -> tuple[str, dict[str, str]]:
     pattern, colon, said = text.rpartition(":")
     pattern, ways = pattern.strip(), dict[str, str]()
     if not colon or not pattern:
-        raise MeshError(f"{text!r} does not say for which layers: {_EXAMPLE}.")
+        raise MeshError(f"{text!r} does not name any layers: {_EXAMPLE}.")
     try:
         re.compile(pattern)
     except re.error as error:

@@ -140,8 +140,8 @@ class Pipeline:
                 )
             if self.placement != "pipeline":
                 raise MeshError(
-                    f"The mesh {mesh} says by the order of its axes which ranks are neighbours: "
-                    "leave the placement of the pipeline out."
+                    f"The order of the axes of the mesh {mesh} already decides which ranks are "
+                    "neighbours: leave out the placement of the pipeline."
                 )
             return mesh.of(ranks)
         if mesh is None and ranks % self.stages:

@@ -46,7 +46,7 @@ def expected_step_s(
     input: float,
     bytes: int,
     network: Network | None,
-    crowding: float = 1.0,
+    oversubscription: float = 1.0,
 ) -> float:
     """Seconds of a step on more ranks.
 
@@ -57,12 +57,12 @@ def expected_step_s(
         work, input: how many times as much of it there is on a rank.
         bytes: of gradients.
         network: among the ranks; None: nothing is exchanged.
-        crowding: how many times as many ranks have a core.
+        oversubscription: how many times as many ranks have a core.
     """
     whole = sum(parts.values())
     # The step that was looked at may be another one than that of median length.
     seconds = {p: s * step_s / whole for p, s in parts.items()} if whole else {"work": step_s}
-    computing = crowding * work * (seconds.pop("work", 0.0) + seconds.pop("wait", 0.0))
+    computing = oversubscription * work * (seconds.pop("work", 0.0) + seconds.pop("wait", 0.0))
     coming = input * seconds.pop("input", 0.0)
     for waiting in ("skew", "exchange"):
         seconds.pop(waiting, None)
@@ -72,7 +72,7 @@ def expected_step_s(
         last = network.seconds(min(bytes, LAST))
         all_of_it = (buckets - 1) * network.latency_s + network.seconds(bytes)
         exposed = max(last, all_of_it - BACKWARD * computing)
-    return computing + coming + exposed + crowding * sum(seconds.values())
+    return computing + coming + exposed + oversubscription * sum(seconds.values())
 
 
 def ranks_of_a_core(hosts: Sequence[str], cores: Sequence[Collection[int]]) -> float:

@@ -7,8 +7,8 @@ import threading
 import time
 from typing import Any
 
-from tnt_notebook.cluster.handles.course import Course
 from tnt_notebook.cluster.handles.handle import Handle
+from tnt_notebook.cluster.handles.trial_scheduler import TrialScheduler
 from tnt_notebook.cluster.life.ranks import Ranks
 from tnt_notebook.dashboard.card.sweep_picture import best_line, headline
 from tnt_notebook.dashboard.card.sweep_view import SweepView
@@ -57,9 +57,9 @@ class Sweep(Handle):
         self._began, self._took = time.time(), 0.0
         self._clock: threading.Timer | None = None
         self._view = SweepView(title, lambda: self.board, self.stop)
-        self._course = Course(cluster, task, self._study, cell, title, self._view.update)
+        self._scheduler = TrialScheduler(cluster, task, self._study, cell, title, self._view.update)
         if self._study.said:
-            self._course.note(self._study.said)
+            self._scheduler.note(self._study.said)
         self._view.show()
         # Now, and not when the thread begins: what is run after this waits for it.
         self._ticket = cluster.draw()
@@ -68,13 +68,13 @@ class Sweep(Handle):
     @property
     def board(self) -> Board:
         """All trials so far, as they are shown."""
-        rows = [*self._earlier, *(trial.row for trial in self._course.trials)]
+        rows = [*self._earlier, *(trial.row for trial in self._scheduler.trials)]
         state, error = {"queued": "starting"}.get(self.state, self.state), self._error
-        if state == "running" and self._course.ends.is_set():
+        if state == "running" and self._scheduler.ends.is_set():
             state = "stopping"
         return Board(
             self.title, state, self._task.objective, self._task.space, self._task.trials, rows,
-            self._course.notes, "" if error is None else getattr(error, "whole", str(error)),
+            self._scheduler.notes, "" if error is None else getattr(error, "whole", str(error)),
             self._took or time.time() - self._began,
         )  # fmt: skip
 
@@ -113,8 +113,8 @@ class Sweep(Handle):
         """
         if trial is None:
             self._by_person = True
-            self._course.stop()
-        elif trial in (running := self._course.running):
+            self._scheduler.stop()
+        elif trial in (running := self._scheduler.running):
             running[trial].stop()
         else:
             raise ValueError(f"trial {trial} of {self.title} does not run")
@@ -123,11 +123,11 @@ class Sweep(Handle):
     def abort(self) -> None:
         """Ends all trials wherever their ranks are; returns at once."""
         self._by_person = self._aborted = True
-        self._course.abort()
+        self._scheduler.abort()
 
     @property
     def _is_to_end(self) -> bool:
-        return self._course.ends.is_set()
+        return self._scheduler.ends.is_set()
 
     def _said(self) -> str:
         board = self.board
@@ -136,8 +136,8 @@ class Sweep(Handle):
     # In its own thread ------------------------------------------------------------------------
 
     def _work(self) -> State:
-        self._course.run(self._ticket, self._divided)
-        return "stopped" if self._course.ends.is_set() else "finished"
+        self._scheduler.run(self._ticket, self._divided)
+        return "stopped" if self._scheduler.ends.is_set() else "finished"
 
     def _is_wanted(self) -> bool:
         return self._by_person
@@ -160,5 +160,5 @@ class Sweep(Handle):
         self._view.update()
 
     def _time_is_over(self) -> None:
-        self._course.note("Its time is over: what ran was stopped.")
-        self._course.stop()
+        self._scheduler.note("Its time is over: what ran was stopped.")
+        self._scheduler.stop()

@@ -38,5 +38,5 @@ def _loaded(file: bytes) -> Any:
                 "The trained model cannot be rebuilt in the notebook, most likely because it uses "
                 "a class that only the ranks know. Define the class in a notebook cell as well, "
                 "with @keras.saving.register_keras_serializable(), and ask for .model again. "
-                f"Keras says: {error}"
+                f"Keras reports: {error}"
             ) from error

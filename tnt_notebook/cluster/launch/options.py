@@ -14,7 +14,7 @@ from typing import Any
 
 from tnt_notebook import protocol
 from tnt_notebook.choices import BATCH_SYSTEMS, LAUNCHERS, MAX_LANES, TRANSPORTS, is_rate
-from tnt_notebook.cluster.launch import crowding
+from tnt_notebook.cluster.launch import oversubscription
 from tnt_notebook.errors import ClusterError
 
 MAX_RANKS = 1 << 16
@@ -259,7 +259,7 @@ class Request:
     @property
     def timeout_s(self) -> float:
         """Seconds until all ranks must answer, once they have been launched."""
-        return self.timeout or crowding.timeout_s(self.ranks, self.launcher)
+        return self.timeout or oversubscription.timeout_s(self.ranks, self.launcher)
 
 
 #: By name, in the order of the help.

@@ -176,7 +176,7 @@ def _shape(
         if ranks is not None and ranks > room:
             raise ClusterError(
                 f"-n {ranks}: the hosts of the hostfile take {room} ranks. Give them more slots, "
-                "or say --per-node."
+                "or set --per-node."
             )
         if nodes is not None and ranks is not None and ranks < nodes:
             raise ClusterError(f"-n {ranks} --nodes {nodes}: each node needs a rank.")

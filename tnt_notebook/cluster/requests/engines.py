@@ -21,7 +21,7 @@ from tnt_notebook.cluster.files import record as records
 from tnt_notebook.cluster.files.folder import RunFolder, tail
 from tnt_notebook.cluster.files.lease import Lease
 from tnt_notebook.cluster.files.record import Known, Record
-from tnt_notebook.cluster.launch import crowding
+from tnt_notebook.cluster.launch import oversubscription
 from tnt_notebook.cluster.launch.batch import Job
 from tnt_notebook.cluster.launch.systems import SYSTEMS
 from tnt_notebook.cluster.output.cell_output import CellOutput
@@ -64,7 +64,7 @@ class Engines:
         self.lost: set[int] = set()
         self.restarting = False
         self.page = Page(labelled=record.ranks > 1)
-        self._crowding = crowding.ranks_per_core(record.ranks, record.launcher)
+        self._oversubscription = oversubscription.ranks_per_core(record.ranks, record.launcher)
         self._lease = lease
         self._client: ipp.Client | None = None
         self._late: LateOutput | None = None
@@ -144,7 +144,7 @@ class Engines:
             ClusterError: the controller does not answer.
         """
         file = self.folder.profile / "security" / f"ipcontroller-{self.record.id}-client.json"
-        connect_s = _CONNECT_S * self._crowding
+        connect_s = _CONNECT_S * self._oversubscription
         deadline = time.monotonic() + connect_s
         while not _is_written(file) and records.runs(self.record.controller):
             if time.monotonic() > deadline:
@@ -341,7 +341,7 @@ class Engines:
             ClusterError: they are not, or do not answer.
         """
         describe = ipp.Reference(Call.DESCRIBE.expression)
-        describe_s = _DESCRIBE_S * self._crowding
+        describe_s = _DESCRIBE_S * self._oversubscription
         deadline = time.monotonic() + describe_s
         while True:
             answers = self.client[list(range(self.record.ranks))].apply_async(describe)

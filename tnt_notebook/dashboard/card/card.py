@@ -106,7 +106,7 @@ class Card(anywidget.AnyWidget):
     """What is new of it: ``{"seq": 4, "rows": [[rank, "tv", [8120, 9310]], ...]}``."""
     now = traitlets.Float(0.0).tag(sync=True)
     """The Unix time at which the kernel spoke last; it does so every other second."""
-    account = traitlets.Unicode("").tag(sync=True)
+    time_summary = traitlets.Unicode("").tag(sync=True)
     """Where the time of the run went, in a sentence."""
     timeline: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, to_json=_packed)
     """The step that is looked at, see ``step_layout.card_step``."""
@@ -142,7 +142,7 @@ class Card(anywidget.AnyWidget):
         super().__init__(title=title, ranks=ranks, can_save=can_save, frame=before, ribbon=ribbon)
         if follows:
             self.follows = {"card": _words(title, ranks), "id": self.model_id}
-        self._next_timeline = self._next_account = self._next_limit = 0.0  # Unix times
+        self._next_timeline = self._next_summary = self._next_limit = 0.0  # Unix times
 
     def open(self) -> None:
         """Connects the card with the browser.
@@ -175,18 +175,18 @@ class Card(anywidget.AnyWidget):
                 for rank, doing, begins in self.ribbon["rows"]]  # fmt: skip
         self.ribbon = {"began": began, "rows": rows}
 
-    def tell(self, news: Sequence[Activities], now: float, account: Callable[[], str]) -> None:
+    def tell(self, news: Sequence[Activities], now: float, time_summary: Callable[[], str]) -> None:
         """Shows what ranks do.
 
         Args:
             now: Unix time.
-            account: says where the time went so far; asked every few seconds only, since what it
-                says is shown for so long at least.
+            time_summary: says where the time went so far; called every few seconds only, as each
+                sentence is shown for at least that long.
         """
         with self.hold_sync():
             self.now = now
-            if (now >= self._next_account or not self.account) and (said := account()):
-                self.account, self._next_account = said, now + SENTENCE_S
+            if (now >= self._next_summary or not self.time_summary) and (said := time_summary()):
+                self.time_summary, self._next_summary = said, now + SENTENCE_S
             if news:
                 self._tell(news)
 

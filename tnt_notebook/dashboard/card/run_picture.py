@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from tnt_notebook.dashboard.card.account import account
 from tnt_notebook.dashboard.card.elements import div, entry, row, span
+from tnt_notebook.dashboard.card.time_summary import time_summary
 from tnt_notebook.dashboard.figures.panels import line_of
 from tnt_notebook.dashboard.figures.wording import clock, number
 from tnt_notebook.telemetry import Breakdown, Frame, epoch_rows, main_run
@@ -48,9 +48,10 @@ def run_html(ribbon: Ribbon, frames: Sequence[Frame]) -> str:
     what = "pipelines" if len(every) < len(ribbon.ranks) else "ranks"
     some = f"{len(shown)} of {len(every)} {what} shown" if len(shown) < len(every) else ""
     ends = div("line tnt-caption", span("first", "0:00"), span("last", clock(ribbon.seconds)))
+    said = time_summary(ribbon, median_step_s(main_run(frames)))
     return div(
         "run",
-        f'<p class="tnt-account">{escape(account(ribbon, median_step_s(main_run(frames))))}</p>',
+        f'<p class="tnt-time-summary">{escape(said)}</p>',
         *_curves(frames, ribbon),
         div("steps", *rows, row("", div("axis", _ticks(frames, ribbon), ends), "share", "")),
         div("legend", *legend),

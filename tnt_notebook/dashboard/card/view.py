@@ -25,8 +25,8 @@ from IPython.display import DisplayHandle, display
 
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard.card import saved
-from tnt_notebook.dashboard.card.account import account
 from tnt_notebook.dashboard.card.card import Card
+from tnt_notebook.dashboard.card.time_summary import time_summary
 from tnt_notebook.dashboard.card.traceback import shortened
 from tnt_notebook.telemetry import Frame, Row, State, activities
 from tnt_notebook.telemetry.activities import Activities, Ribbon
@@ -208,13 +208,13 @@ class LiveView:
             self._card.draw(cast(Frame, with_news(frame, undrawn)), rows)
         if began < self._card.ribbon["began"]:
             self._card.begin_at(began)
-        self._card.tell(told, now, self._account)
+        self._card.tell(told, now, self._time_summary)
 
-    def _account(self) -> str:
+    def _time_summary(self) -> str:
         with self._lock:
             self._ribbon.ended = time.time()
             # Without the median step: the sentence stands, and what is below it moves on.
-            return account(self._ribbon)
+            return time_summary(self._ribbon)
 
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_S):

@@ -84,8 +84,8 @@ class Scaling:
         """What there is to know about the numbers, a sentence each."""
         found, said = self.found, self._about_energy()
         most = found.question.ranks[-1]
-        if (crowding := _crowding(found, most)) > 1:
-            said.append(f"On {most} ranks {crowding:g} of them share a core.")
+        if (oversubscription := _oversubscription(found, most)) > 1:
+            said.append(f"On {most} ranks {oversubscription:g} of them share a core.")
         if found.unplanned:
             said.append(
                 "There is no plan of the model, so work is expected to fall as the samples of a "
@@ -209,7 +209,7 @@ def _expected(found: Measured, row: dict[str, Any]) -> dict[str, float | None]:
             input=batches if base.shared_input else samples,
             bytes=found.trained_bytes // stages,
             network=Network(network["latency_s"], network["bytes_per_s"]) if network else None,
-            crowding=_crowding(found, ranks) / _crowding(found, least),
+            oversubscription=_oversubscription(found, ranks) / _oversubscription(found, least),
         )  # fmt: skip
         rate = base.batch * batches / step
     base_rate = base.samples_per_s if ranks != least else rate
@@ -219,7 +219,7 @@ def _expected(found: Measured, row: dict[str, Any]) -> dict[str, float | None]:
     }
 
 
-def _crowding(found: Measured, ranks: int) -> float:
+def _oversubscription(found: Measured, ranks: int) -> float:
     """How many ranks share a core, where they compute on cores."""
     own = found.machine[:ranks]
     if any(one["gpus"] for one in own):

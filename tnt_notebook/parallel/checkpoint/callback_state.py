@@ -13,7 +13,7 @@ import keras
 import numpy as np
 from keras.callbacks import Callback, History, ProgbarLogger
 
-from tnt_notebook.keras.training import GIVEN_TO_CALLBACKS, choose_monitor
+from tnt_notebook.keras.step_functions import GIVEN_TO_CALLBACKS, choose_monitor
 
 #: A function that EarlyStopping and its like choose at the end of their first epoch.
 _MONITOR = "monitor_op"

@@ -92,8 +92,8 @@ def read_run(folder: Path) -> dict[str, Any] | None:
         return files.read_facts(folder / _RUN)
     except Damaged as error:
         raise CheckpointError(
-            f"The checkpoints in {folder} cannot be used: {error}. Name another folder, or begin "
-            "anew in this one."
+            f"The checkpoints in {folder} cannot be used: {error}. Name another folder, or start "
+            "over in this one."
         ) from None
 
 

@@ -88,7 +88,7 @@ def _taken(where: Path, options: Checkpoint) -> tuple[dict[str, Any], bool]:
     elif about.get("format") != FORMAT:
         raise CheckpointError(
             f"The checkpoints in {where} were written by another version of tnt_notebook, which "
-            "kept other things. Go on with that version; or pass resume=False (--resume no) to "
+            "kept other things. Continue with that version; or pass resume=False (--resume no) to "
             "remove them and begin anew, or name another folder."
         )
     elif options.resume is None:
@@ -108,13 +108,13 @@ def _goes_on_unknown(where: Path, options: Checkpoint) -> bool:
     missing = f"{where} holds checkpoints ({', '.join(names[-3:])}), but not run.json, which "
     if options.resume is None:
         raise CheckpointError(
-            f"{missing}identifies their run. Restore it; or pass resume=True (--resume yes) to go "
-            "on from the newest, or resume=False (--resume no) to remove them and begin anew; or "
-            "name another folder."
+            f"{missing}identifies their run. Restore it; or pass resume=True (--resume yes) to "
+            "continue from the newest, or resume=False (--resume no) to remove them and start "
+            "over; or name another folder."
         )
     print(
-        f"{missing}says from which random numbers the run began. It goes on from the newest; what "
-        "is drawn outside of training may differ.",
+        f"{missing}holds the random numbers that the run started with. Training continues from "
+        "the newest; what is drawn outside of training may differ.",
         flush=True,
     )
     return True
@@ -123,8 +123,8 @@ def _goes_on_unknown(where: Path, options: Checkpoint) -> bool:
 def _check_run(where: Path, about: dict[str, Any], options: Checkpoint) -> None:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(about["began"]))
     choice = (
-        "Name another folder, or say resume=False (--resume no) to remove these checkpoints "
-        "and begin anew"
+        "Name another folder, or pass resume=False (--resume no) to remove these checkpoints "
+        "and start over"
     )
     if about["ended"]:
         raise CheckpointError(
@@ -133,7 +133,7 @@ def _check_run(where: Path, about: dict[str, Any], options: Checkpoint) -> None:
     if about["run"] != run_of(options):
         raise CheckpointError(
             f"The checkpoints in {where} are of a run of {when} that has not ended, and that was "
-            f"of another cell or script. {choice}; or resume=True to go on from them all the same."
+            f"of another cell or script. {choice}; or pass resume=True to continue from them."
         )
 
 

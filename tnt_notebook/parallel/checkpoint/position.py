@@ -23,7 +23,7 @@ from typing import Any
 import keras
 
 from tnt_notebook.keras.adapters import is_of_arrays, is_of_generator, py_dataset_of
-from tnt_notebook.keras.training import EpochIterator, iterating_by
+from tnt_notebook.keras.step_functions import EpochIterator, iterating_by
 from tnt_notebook.parallel.consistency import seeds
 from tnt_notebook.parallel.data import Sharded
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from tnt_notebook.comm import World
 from tnt_notebook.errors import CheckpointError
-from tnt_notebook.keras.absent import is_here
+from tnt_notebook.keras.lazy_variables import is_here
 from tnt_notebook.parallel.checkpoint import callback_state
 from tnt_notebook.parallel.checkpoint.files import dtype_of
 from tnt_notebook.parallel.checkpoint.position import Position
 from tnt_notebook.parallel.consistency import agreement, seeds
 from tnt_notebook.parallel.consistency.model_state import state_of
-from tnt_notebook.parallel.exchange.kept import Kept
+from tnt_notebook.parallel.exchange.state import ExchangeState
 
 
 class Place(NamedTuple):
@@ -116,7 +116,7 @@ def take(
     stopped: bool,
     wanted: Sequence[bool] | None,
     everywhere: bool,
-    exchange: tuple[str, Kept],
+    exchange: tuple[str, ExchangeState],
 ) -> Snapshot:
     """Copies the state of training into the memory of the host. Collective; variables do not
     travel, what rank 0's callbacks remember does.
@@ -161,7 +161,7 @@ def restore(
     over: World,
     model: keras.Model,
     callbacks: Sequence[keras.callbacks.Callback] = (),
-    exchange: tuple[str, Kept] | None = None,
+    exchange: tuple[str, ExchangeState] | None = None,
     absent: Callable[[keras.Variable, np.ndarray], None] | None = None,
 ) -> list[str]:
     """Gives a model, its optimizer, metrics and callbacks, and the random generators of this
@@ -197,15 +197,15 @@ def restore(
     return left_out
 
 
-def _restore_exchange(snapshot: Snapshot, over: World, name: str, kept: Kept) -> None:
+def _restore_exchange(snapshot: Snapshot, over: World, name: str, state: ExchangeState) -> None:
     then = snapshot.state.exchange
     rules = then.get("rules", {})
     if not rules:
         return
     if then["name"] != name:
         raise CheckpointError(
-            f"The checkpoint of {snapshot.place} is of the exchange {then['name']}, which has kept "
-            f"something, and this fit has {name}. Ask for that one, or begin anew."
+            f"The checkpoint of {snapshot.place} is of the exchange {then['name']}, which keeps "
+            f"state, and this fit uses {name}. Use that exchange, or start over."
         )
     of_ranks: dict[int, dict[str, np.ndarray]] = {}
     for path in snapshot.arrays:
@@ -214,9 +214,9 @@ def _restore_exchange(snapshot: Snapshot, over: World, name: str, kept: Kept) ->
             of_ranks.setdefault(int(rank), {})[key] = snapshot.arrays[path]
     if len(of_ranks) == snapshot.state.ranks:
         values = [of_ranks[rank] for rank in sorted(of_ranks)]
-        kept.restore(rules, values, over.rank, over.size)
+        state.restore(rules, values, over.rank, over.size)
     else:  # in memory: each rank has its own
-        kept.restore(rules, [*of_ranks.values()], 0, 1)
+        state.restore(rules, [*of_ranks.values()], 0, 1)
 
 
 def _restore_history(model: keras.Model, state: State) -> None:

@@ -127,7 +127,7 @@ class Writer:
             if self._leave.is_set() or self._over.failure or time.monotonic() > until:
                 missing = sorted(set(range(self._over.size)) - set(told))
                 raise _NotWrittenError(
-                    f"rank(s) {missing} did not say that they have written their part"
+                    f"rank(s) {missing} have not confirmed that they wrote their part"
                 )
             for source, kind, payload in self._over.notices():
                 if kind == NOTICE:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tnt_notebook.comm import Communicator, World
 from tnt_notebook.errors import DisagreementError, DivergenceError
-from tnt_notebook.keras.absent import is_here
+from tnt_notebook.keras.lazy_variables import is_here
 from tnt_notebook.parallel.consistency.holders import broadcast_value, holders_of
 from tnt_notebook.telemetry import activities
 

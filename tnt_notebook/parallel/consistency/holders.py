@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, World
-from tnt_notebook.keras.absent import bring, create, drop, is_here
+from tnt_notebook.keras.lazy_variables import create, is_here, materialize, release
 
 
 def broadcast_value(over: Communicator, variable: keras.Variable, root: int) -> np.ndarray:
@@ -56,7 +56,7 @@ def distribute(
         elif not set(wanting) <= set(holding):
             value = broadcast_value(over, variable, holding[0])
             if wants and over.rank not in holding:
-                bring(variable, value)
+                materialize(variable, value)
 
 
 class Holding:
@@ -88,7 +88,7 @@ class Holding:
             self._gathered = set()
             for variable, ranks in self.holders():
                 if self._over.rank not in ranks:
-                    drop(variable, ranks[0])
+                    release(variable, ranks[0])
 
     def gather(self, ranks: Iterable[int] | None = None) -> None:
         """Brings the whole model, as it has been trained, to some of the ranks; default: to all,

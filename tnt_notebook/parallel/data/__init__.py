@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tnt_notebook.parallel.data.adapt import Sharded, sharded, unpack
 from tnt_notebook.parallel.data.blocks import Block, Blocks, InBlocks
-from tnt_notebook.parallel.data.own import own_part
+from tnt_notebook.parallel.data.py_dataset_rows import HasRows
 from tnt_notebook.parallel.data.reading import Reading
-from tnt_notebook.parallel.data.rows import HasRows
 from tnt_notebook.parallel.data.shard import (
     Replica,
     Share,
@@ -17,6 +16,7 @@ from tnt_notebook.parallel.data.shard import (
     share_of,
     unzipped,
 )
+from tnt_notebook.parallel.data.sharded_pipeline import own_part
 
 __all__ = [
     "Block",

@@ -30,9 +30,8 @@ from tnt_notebook.parallel.data.fingerprints import (
     fingerprint_of_arrays,
     fingerprint_of_sources,
 )
-from tnt_notebook.parallel.data.own import own_part
+from tnt_notebook.parallel.data.py_dataset_rows import HasRows, Rows, with_shares
 from tnt_notebook.parallel.data.reading import Reading
-from tnt_notebook.parallel.data.rows import HasRows, Rows, with_shares
 from tnt_notebook.parallel.data.shard import (
     Replica,
     Share,
@@ -41,6 +40,7 @@ from tnt_notebook.parallel.data.shard import (
     share_of,
     unzipped,
 )
+from tnt_notebook.parallel.data.sharded_pipeline import own_part
 
 
 def sharded(

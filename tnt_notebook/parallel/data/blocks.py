@@ -101,7 +101,7 @@ def lines_of(block: Block) -> Iterator[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
-class Told:
+class AboutReader:
     """What is known of a function that reads samples by their numbers.
 
     Attributes:
@@ -113,12 +113,12 @@ class Told:
     fingerprint: Callable[[], str]
 
 
-def tell(function: Callable[..., Any], told: Told) -> Callable[..., Any]:
+def note_about(function: Callable[..., Any], told: AboutReader) -> Callable[..., Any]:
     """Says so of a function."""
     setattr(function, _TOLD, told)
     return function
 
 
-def told_of(function: Callable[..., Any]) -> Told | None:
+def about_reader(function: Callable[..., Any]) -> AboutReader | None:
     """What was told of it."""
     return getattr(function, _TOLD, None)

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.keras.datasets import inputs_of, name_of, written_function_of
-from tnt_notebook.parallel.data.blocks import told_of
+from tnt_notebook.parallel.data.blocks import about_reader
 
 #: Of an array so many pieces are looked at, of so many numbers each.
 _PIECES, _NUMBERS = 64, 512
@@ -41,6 +41,9 @@ def fingerprint_of_arrays(arrays: Any) -> str:
 def fingerprint_of_sources(dataset: tf.data.Dataset) -> str:
     """Of the readers of files that a dataset begins with; empty where there are none."""
     parts = [fingerprint_of_sources(source) for source in inputs_of(dataset)]
-    if name_of(dataset) == "map" and (told := told_of(written_function_of(dataset))) is not None:
+    if (
+        name_of(dataset) == "map"
+        and (told := about_reader(written_function_of(dataset))) is not None
+    ):
         parts.append(told.fingerprint())
     return "; ".join(filter(None, parts))

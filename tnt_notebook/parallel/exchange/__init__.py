@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from tnt_notebook.parallel.exchange.kept import Kept
+from tnt_notebook.parallel.exchange.state import ExchangeState
 
 if TYPE_CHECKING:
     import keras
@@ -109,7 +109,7 @@ class ExchangeStep:
 
     over: Communicator
     scale: tf.Tensor
-    kept: Kept
+    state: ExchangeState
     notes: dict[Any, Any] = field(default_factory=dict)
     owners: Mapping[int, int] = field(default_factory=dict)
     alike: Collection[int] = ()
@@ -128,12 +128,12 @@ class ExchangeStep:
     def number(self) -> tf.Tensor:
         """How many steps there were before, an int64 scalar; the same on all ranks. Checkpoints
         save it."""
-        return self.kept.number
+        return self.state.number
 
     @property
     def traced(self) -> dict[Any, Any]:
         """What an exchange has to know in Python, afterwards, of the step that was traced."""
-        return self.kept.traced
+        return self.state.traced
 
     def keep(
         self,
@@ -163,7 +163,7 @@ class ExchangeStep:
             like = of.value
         elif of is not None and tf.is_tensor(like) and not like.shape.is_fully_defined():
             like = tf.TensorSpec(of.shape, like.dtype)
-        return self.kept.variable(name, of, like, rule, initial)
+        return self.state.variable(name, of, like, rule, initial)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.buckets import MIB, BucketSizes, plan
-from tnt_notebook.parallel.exchange.rows import are_distinct, summed_by_row
+from tnt_notebook.parallel.exchange.sparse_rows import are_distinct, summed_by_row
 
 #: What gradients may travel as.
 WIRES = ("float32", "bfloat16", "float16")

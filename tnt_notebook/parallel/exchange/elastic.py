@@ -12,8 +12,8 @@ import tensorflow as tf
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.exchange import Apply, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import sums
-from tnt_notebook.parallel.exchange.apart import (
-    Apart,
+from tnt_notebook.parallel.exchange.local_updates import (
+    LocalUpdates,
     assign_all,
     is_due,
     trained,
@@ -23,7 +23,7 @@ from tnt_notebook.parallel.exchange.apart import (
 
 
 @dataclass(frozen=True)
-class Elastic(Apart):
+class Elastic(LocalUpdates):
     """Synchronous elastic averaging: the optimizer of each rank applies the rank's own gradients;
     after every so many steps its weights move a part of the way to the centre, and the centre
     towards those of all ranks. At the end of an epoch the centre is the weights of all.

@@ -20,8 +20,8 @@ import tensorflow as tf
 from tnt_notebook.comm import Communicator, ops
 from tnt_notebook.parallel.exchange import Apply, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import sums
-from tnt_notebook.parallel.exchange.apart import (
-    Apart,
+from tnt_notebook.parallel.exchange.local_updates import (
+    LocalUpdates,
     assign_all,
     channels_of_its_own,
     flat,
@@ -36,7 +36,7 @@ PARTNERS = ("rotating", "random")
 
 
 @dataclass(frozen=True)
-class Gossip(Apart):
+class Gossip(LocalUpdates):
     """The optimizer of each rank applies the rank's own gradients; beside each step it sends its
     weights to a partner, and goes half of the way to those that the partner had. No rank waits for
     more than one other. At the end of an epoch all take the mean of their weights.

@@ -21,8 +21,7 @@ import tensorflow as tf
 
 from tnt_notebook.parallel.exchange import Applied, Apply, Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
-from tnt_notebook.parallel.exchange.kept import SHARE
-from tnt_notebook.parallel.exchange.parts import (
+from tnt_notebook.parallel.exchange.gradient_parts import (
     Parts,
     assign,
     joined,
@@ -31,7 +30,8 @@ from tnt_notebook.parallel.exchange.parts import (
     parts_of,
     read,
 )
-from tnt_notebook.parallel.exchange.rows import are_distinct, summed_by_row
+from tnt_notebook.parallel.exchange.sparse_rows import are_distinct, summed_by_row
+from tnt_notebook.parallel.exchange.state import SHARE
 from tnt_notebook.parallel.exchange.timed import tell_when_ready
 
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tnt_notebook.comm import ops
 from tnt_notebook.parallel.exchange import Apply, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import sums
-from tnt_notebook.parallel.exchange.apart import (
-    Apart,
+from tnt_notebook.parallel.exchange.local_updates import (
+    LocalUpdates,
     assign_all,
     is_due,
     trained,
@@ -23,7 +23,7 @@ from tnt_notebook.parallel.exchange.apart import (
 
 
 @dataclass(frozen=True)
-class Local(Apart):
+class Local(LocalUpdates):
     """Local SGD: the optimizer of each rank applies the rank's own gradients; after every so many
     steps the ranks take the mean of their weights, weighted by the samples that each has learnt
     from since. At the end of an epoch they do so too, and take that of what optimizers keep.

@@ -20,8 +20,8 @@ from tnt_notebook.comm import ops
 from tnt_notebook.comm.server import leave, serve
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.exchange import Apply, ExchangeStep
-from tnt_notebook.parallel.exchange.apart import (
-    Apart,
+from tnt_notebook.parallel.exchange.local_updates import (
+    LocalUpdates,
     assign_all,
     channels_of_its_own,
     flat,
@@ -35,7 +35,7 @@ _LABEL = "served weights"
 
 
 @dataclass(frozen=True)
-class Server(Apart):
+class Server(LocalUpdates):
     """The optimizer of each rank applies the rank's own gradients. What that changes, by the rank's
     share of the batch, is added to weights that the ranks serve, each a part of them, beside what
     it computes. A rank goes on with what is there, and waits only while another rank is too far

@@ -288,7 +288,7 @@ class Emission:
         if has == LATER:
             raise ModelError(
                 f"{tensor.op.name} is changed by an operation that does not assign all of it, and "
-                "nothing says how what micro-batches make of it combines: assign it."
+                "no rule says how to combine it over micro-batches: assign all of it."
             )
         if isinstance(has, Listed) or (isinstance(want, Listed) and want.element != PART):
             raise ModelError(

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tnt_notebook.keras.tensorflow import share_functions
-from tnt_notebook.parallel.exchange.rows import are_distinct
+from tnt_notebook.parallel.exchange.sparse_rows import are_distinct
 
 #: Tensors of a traced graph, by name.
 Tensors = dict[str, tf.Tensor]

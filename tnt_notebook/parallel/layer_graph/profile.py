@@ -19,8 +19,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.keras.absent import is_here, stand_ins
 from tnt_notebook.keras.graph import layers_within
+from tnt_notebook.keras.lazy_variables import is_here, stand_ins
 from tnt_notebook.keras.optimizers import trained_by
 from tnt_notebook.parallel.layer_graph.graph import Call, Graph, trained_values
 from tnt_notebook.parallel.layer_graph.timing import inputs_of, measure, with_rows

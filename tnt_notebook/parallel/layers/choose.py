@@ -19,20 +19,20 @@ from typing import Any
 
 from tnt_notebook.errors import MeshError
 from tnt_notebook.parallel.layer_graph.graph import Graph
-from tnt_notebook.parallel.layers.by_variable import ByVariable, Wanted
-from tnt_notebook.parallel.layers.costs import Costs, Estimate, Spent, Taken
+from tnt_notebook.parallel.layers.costs import CallCost, Costs, Estimate, Taken
 from tnt_notebook.parallel.layers.layout import WHOLE, Layout
+from tnt_notebook.parallel.layers.layout_map import ByLayoutMap, Wanted
 from tnt_notebook.parallel.layers.program import (
     Program,
     Ways,
     WeightLayout,
     fit_together,
     given_by,
-    site_of,
+    layer_call_of,
     weight_layouts,
     weights_of,
 )
-from tnt_notebook.parallel.layers.rule import Site, ways_of
+from tnt_notebook.parallel.layers.rule import LayerCall, ways_of
 from tnt_notebook.plan.mesh import Mesh
 from tnt_notebook.sizes import size as in_words
 
@@ -65,7 +65,7 @@ def chosen(
             into the memory.
     """
     check(layouts or {}, graph, mesh)
-    asked = layouts.outputs(graph) if isinstance(layouts, ByVariable) else {}
+    asked = layouts.outputs(graph) if isinstance(layouts, ByLayoutMap) else {}
     estimate = Estimate(graph, mesh, samples, costs or Costs(), asked)
     choice = _Choice(estimate, layouts or {})
     best = choice.best(_seconds, memory)
@@ -87,7 +87,7 @@ def cost(program: Program, mesh: Mesh, samples: int, costs: Costs | None = None)
 
 def spent_on(
     program: Program, estimate: Estimate, inputs: Mapping[int, Layout] | None = None
-) -> list[Spent]:
+) -> list[CallCost]:
     """What each call takes, and, first and last, what inputs and outputs of the model do.
 
     Args:
@@ -97,21 +97,21 @@ def spent_on(
     layouts: dict[int, Layout] = {value: inputs.get(value, WHOLE) for value in graph.inputs}
     known, called = set[Taken](), set[int]()
     spent = [estimate.begin(inputs)]
-    for number, (site, ways) in enumerate(zip(program.sites, program.ways, strict=True)):
-        is_first = id(site.layer) not in called
-        spent.append(estimate.call(number, site, ways, layouts, known, is_first))
-        called.add(id(site.layer))
-        layouts |= given_by(site, ways, estimate.asked)
+    for number, (call, ways) in enumerate(zip(program.layer_calls, program.ways, strict=True)):
+        is_first = id(call.layer) not in called
+        spent.append(estimate.call(number, call, ways, layouts, known, is_first))
+        called.add(id(call.layer))
+        layouts |= given_by(call, ways, estimate.asked)
     return [*spent, estimate.end(layouts, known)]
 
 
 def _too_large(program: Program, estimate: Estimate, needed: int, memory: float) -> str:
-    _, *of_calls, _ = spent_on(program, estimate)
-    largest = sorted(zip(program.sites, of_calls, strict=True), key=lambda pair: -pair[1].bytes)
+    _, *costs, _ = spent_on(program, estimate)
+    largest = sorted(zip(program.layer_calls, costs, strict=True), key=lambda pair: -pair[1].bytes)
     named = ", ".join(
-        f"{site.call.name} ({in_words(spent.weights)} for its weights, "
+        f"{layer_call.call.name} ({in_words(spent.weights)} for its weights, "
         f"{in_words(spent.activations)} for what it computes)"
-        for site, spent in largest[:_NAMED]
+        for layer_call, spent in largest[:_NAMED]
     )
     return (
         f"No layouts on the mesh {estimate.mesh} fit into {in_words(round(memory))} a rank for "
@@ -123,7 +123,7 @@ def _too_large(program: Program, estimate: Estimate, needed: int, memory: float)
 
 def check(layouts: Wanted, graph: Graph, mesh: Mesh) -> None:
     """Raises MeshError if layouts are of axes or layers that are not there."""
-    if isinstance(layouts, ByVariable):
+    if isinstance(layouts, ByLayoutMap):
         layouts.check(graph)
         return
     for pattern, split in layouts.items():
@@ -139,17 +139,17 @@ def check(layouts: Wanted, graph: Graph, mesh: Mesh) -> None:
             raise MeshError(f"No layer has a name like {pattern!r}: the model has {names}.")
 
 
-def options(site: Site, mesh: Mesh, layouts: Wanted | None = None) -> list[Ways]:
+def options(layer_call: LayerCall, mesh: Mesh, layouts: Wanted | None = None) -> list[Ways]:
     """All that can be done with a call: a way, or none, along each inner axis.
 
     Raises:
         MeshError: none is as the layouts want it.
     """
-    every = list(_options(site, mesh))
-    if isinstance(layouts, ByVariable):
-        return layouts.fitting(site, every)
+    every = list(_options(layer_call, mesh))
+    if isinstance(layouts, ByLayoutMap):
+        return layouts.fitting(layer_call, every)
     for pattern, split in (layouts or {}).items():
-        if re.fullmatch(pattern, site.call.name):
+        if re.fullmatch(pattern, layer_call.call.name):
             wanted = dict(split.ways)
             fitting = [
                 ways
@@ -164,22 +164,22 @@ def options(site: Site, mesh: Mesh, layouts: Wanted | None = None) -> list[Ways]
                     f"{axis}: {', '.join(ways)}" for axis, ways in names.items() if ways
                 )
                 raise MeshError(
-                    f"The layer {site.call.name} cannot be divided by {split} on the mesh {mesh}. "
-                    f"It can be along {found or 'no axis'}."
+                    f"The layer {layer_call.call.name} cannot be divided by {split} on the mesh "
+                    f"{mesh}. It can be along {found or 'no axis'}."
                 )
             every = fitting
     return every
 
 
-def _options(site: Site, mesh: Mesh) -> Iterator[Ways]:
+def _options(layer_call: LayerCall, mesh: Mesh) -> Iterator[Ways]:
     each = [
-        [(axis, None), *((axis, way) for way in ways_of(site, axis, mesh.along(axis)))]
+        [(axis, None), *((axis, way) for way in ways_of(layer_call, axis, mesh.along(axis)))]
         for axis in mesh.inner
         if mesh.along(axis) > 1
     ]
     for combination in itertools.product(*each):
         ways = {axis: way for axis, way in combination if way is not None}
-        if fit_together(site, ways):
+        if fit_together(layer_call, ways):
             yield ways
 
 
@@ -235,60 +235,60 @@ class _Choice:
         or none among those that were gone through."""
         begin = self._estimate.begin()
         states = [_State(0.0, begin.bytes, (), dict.fromkeys(self._graph.inputs, WHOLE), {}, set())]
-        for number, (site, choices) in enumerate(self._choices()):
+        for number, (layer_call, choices) in enumerate(self._choices()):
             found: dict[Any, list[_State]] = {}
             for state, ways in itertools.product(states, choices):
-                after = self._after(state, site, ways, number)
+                after = self._after(state, layer_call, ways, number)
                 if after is not None and after.bytes <= memory:
                     others = found.setdefault(after.leaves, [])
                     others[:] = _undominated(others, after, aim, math.isfinite(memory))
             if not found and math.isinf(memory):
-                raise self._at_odds(site)
+                raise self._at_odds(layer_call)
             states = _first(itertools.chain(*found.values()), aim, math.isfinite(memory))
         ends = [self._ended(state) for state in states]
         return min((state for state in ends if state.bytes <= memory), key=aim, default=None)
 
-    def _choices(self) -> list[tuple[Site, list[Ways]]]:
+    def _choices(self) -> list[tuple[LayerCall, list[Ways]]]:
         """What can be done with each call, where weights of several can have the same layout.
         Raises MeshError where there is none that suits all."""
-        sites = [site_of(self._graph, call) for call in self._graph.calls]
-        every = [(site, options(site, self._estimate.mesh, self._layouts)) for site in sites]
+        calls = [layer_call_of(self._graph, call) for call in self._graph.calls]
+        every = [(call, options(call, self._estimate.mesh, self._layouts)) for call in calls]
         suits: dict[int, set[WeightLayout]] = {}
-        for site, choices in every:
-            for key in self._again & {id(v) for v in weights_of(site.call)}:
-                possible = {weight_layouts(site, ways)[key] for ways in choices}
+        for layer_call, choices in every:
+            for key in self._again & {id(v) for v in weights_of(layer_call.call)}:
+                possible = {weight_layouts(layer_call, ways)[key] for ways in choices}
                 suits[key] = suits.get(key, possible) & possible
                 if not suits[key]:
-                    raise self._at_odds(site)
+                    raise self._at_odds(layer_call)
 
-        def suited(site: Site, ways: Ways) -> bool:
-            own = weight_layouts(site, ways)
+        def suited(layer_call: LayerCall, ways: Ways) -> bool:
+            own = weight_layouts(layer_call, ways)
             return all(own[key] in suits[key] for key in self._again & own.keys())
 
-        return [(site, [w for w in choices if suited(site, w)]) for site, choices in every]
+        return [(call, [w for w in choices if suited(call, w)]) for call, choices in every]
 
-    def _at_odds(self, site: Site) -> MeshError:
-        own = {id(v) for v in weights_of(site.call)}
+    def _at_odds(self, layer_call: LayerCall) -> MeshError:
+        own = {id(v) for v in weights_of(layer_call.call)}
         calls = [c.name for c in self._graph.calls if own & {id(v) for v in weights_of(c)}]
         return MeshError(
-            f"The layouts do not go together: {site.call.name} has weights that other layers have, "
-            "too, and cannot divide them as those are to. Leave out the layouts of these layers: "
+            f"The layouts do not go together: {layer_call.call.name} shares weights with other "
+            "layers, and cannot divide them as those have to. Leave out the layouts of these: "
             f"{', '.join(dict.fromkeys(calls))}."
         )
 
-    def _after(self, state: _State, site: Site, ways: Ways, number: int) -> _State | None:
-        own = {key: w for key, w in weight_layouts(site, ways).items() if key in self._again}
+    def _after(self, state: _State, call: LayerCall, ways: Ways, number: int) -> _State | None:
+        own = {key: w for key, w in weight_layouts(call, ways).items() if key in self._again}
         if any(state.weights.get(key, layout) != layout for key, layout in own.items()):
             return None  # the same weights, in other layouts
         weights = {**state.weights, **own}
         known = set(state.known)
         is_first = number in self._first_calls
-        spent = self._estimate.call(number, site, ways, state.layouts, known, is_first)
-        made = given_by(site, ways, self._estimate.asked)
+        spent = self._estimate.call(number, call, ways, state.layouts, known, is_first)
+        made = given_by(call, ways, self._estimate.asked)
         layouts = {
             v: w for v, w in {**state.layouts, **made}.items() if self._last.get(v, -1) > number
         }
-        known = {(v, demand) for v, demand in known if v in layouts}
+        known = {(v, input_layout) for v, input_layout in known if v in layouts}
         return _State(
             state.seconds + spent.seconds, state.bytes + spent.bytes, (*state.ways, ways),
             layouts, weights, known,

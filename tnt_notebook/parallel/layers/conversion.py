@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from tnt_notebook.parallel.layers.boxes import Box, Range, blocks
-from tnt_notebook.parallel.layers.layout import Demand, Layout, Splits, splits_of
+from tnt_notebook.parallel.layers.layout import InputLayout, Layout, Splits, splits_of
 from tnt_notebook.plan.mesh import Mesh
 
 
@@ -81,7 +81,7 @@ class Step:
 
 
 def conversion_of(
-    shape: Sequence[int | None], layout: Layout, demand: Demand, mesh: Mesh
+    shape: Sequence[int | None], layout: Layout, input_layout: InputLayout, mesh: Mesh
 ) -> list[Step]:
     """What is done to a value of one layout for a layer that takes it in another; nothing where
     they fit.
@@ -89,7 +89,7 @@ def conversion_of(
     Args:
         shape: of the whole value; known of dimensions that are cut, or have something around.
     """
-    conversion = _Conversion(shape, layout, demand, mesh)
+    conversion = _Conversion(shape, layout, input_layout, mesh)
     conversion.add_up(layout.partial)
     conversion.gather()
     conversion.share()
@@ -103,18 +103,18 @@ class _Conversion:
     """The steps so far, and how the value is cut after them."""
 
     def __init__(
-        self, shape: Sequence[int | None], layout: Layout, demand: Demand, mesh: Mesh
+        self, shape: Sequence[int | None], layout: Layout, input_layout: InputLayout, mesh: Mesh
     ) -> None:
         self.steps: list[Step] = []
-        self._shape, self._demand, self._mesh = shape, demand, mesh
+        self._shape, self._input_layout, self._mesh = shape, input_layout, mesh
         self._axes = layout.axes
-        self._rows, self._around = dict(demand.rows), dict(demand.around)
+        self._rows, self._around = dict(input_layout.rows), dict(input_layout.around)
         self._taken: dict[int, Sequence[Range]] = {}  # rows of dimensions that ROWS has cut
         self._added_up: set[str] = set()  # axes over which gradients are added up already
 
     def add_up(self, partial: Collection[str]) -> None:
         """Sums of blocks, where blocks are wanted; sums of the whole elsewhere."""
-        wanted, rest = self._demand.dims, set(partial)
+        wanted, rest = self._input_layout.dims, set(partial)
         for axis in self._mesh.names:
             dim = wanted.get(axis)
             if axis in rest and dim is not None and dim not in self._axes:
@@ -125,12 +125,12 @@ class _Conversion:
             self._add(Kind.SUM, rest)
 
     def gather(self) -> None:
-        wanted, then = self._demand.dims, self._demand.axes
+        wanted, then = self._input_layout.dims, self._input_layout.axes
         for dim, axis in sorted(self._axes.items()):
             # An axis that cuts nothing as yet is to cut it: then nobody else may.
             gives_way = then.get(dim, axis) not in self._axes.values()
             if axis not in wanted or gives_way:
-                divides = axis in self._demand.divides and axis not in wanted
+                divides = axis in self._input_layout.divides and axis not in wanted
                 self._add_blocks(Kind.GATHER_TO_DIVIDE if divides else Kind.GATHER, dim, axis)
                 del self._axes[dim]
                 if divides:
@@ -139,15 +139,15 @@ class _Conversion:
     def share(self) -> None:
         """What is whole, for work that is divided; and rows that overlap, of what is whole: their
         gradients are added up like those of all."""
-        cut = {*self._demand.dims, *self._axes.values()}
-        axes = self._demand.divides - cut - self._added_up
+        cut = {*self._input_layout.dims, *self._axes.values()}
+        axes = self._input_layout.divides - cut - self._added_up
         axes |= {axis for _, axis in self._overlapping()}
         if axes:
             self._add(Kind.SHARE, axes)
 
     def slice(self) -> None:
         overlapping, now = dict(self._overlapping()), set(self._axes.values())
-        for dim, axis in self._demand.splits:
+        for dim, axis in self._input_layout.splits:
             if axis in now:
                 continue
             if dim in overlapping:
@@ -159,7 +159,7 @@ class _Conversion:
             self._axes[dim] = axis
 
     def exchange(self) -> None:
-        wanted = self._demand.axes
+        wanted = self._input_layout.axes
         moved = {d for d in self._axes.keys() | wanted.keys() if self._axes.get(d) != wanted.get(d)}
         halos = {d for d, rows in self._rows.items() if list(rows) != self._blocks(d, wanted[d])}
         dims = moved | halos
@@ -202,7 +202,7 @@ class _Conversion:
         now = set(self._axes.values())
         return [
             (dim, axis)
-            for dim, axis in self._demand.splits
+            for dim, axis in self._input_layout.splits
             if dim in self._rows
             and axis not in now
             and list(self._rows[dim]) != self._blocks(dim, axis)

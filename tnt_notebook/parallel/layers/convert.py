@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tnt_notebook.parallel.layers import moves
 from tnt_notebook.parallel.layers.conversion import Kind, Step, conversion_of
-from tnt_notebook.parallel.layers.layout import Demand, Layout
+from tnt_notebook.parallel.layers.layout import InputLayout, Layout
 from tnt_notebook.parallel.layers.moves import Move
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 
@@ -18,7 +18,7 @@ def converted(
     x: Any,
     shape: Sequence[int | None],
     layout: Layout,
-    demand: Demand,
+    input_layout: InputLayout,
     ranks: MeshRanks,
     layer: str,
 ) -> Any:
@@ -31,8 +31,8 @@ def converted(
     """
     if isinstance(x, tf.SparseTensor):  # an input of the model, which all ranks take whole
         return x
-    for step in conversion_of(shape, layout, demand, ranks.mesh):
-        x = _after(x, step, ranks, f"{step.kind.words} for {layer}", demand.fill)
+    for step in conversion_of(shape, layout, input_layout, ranks.mesh):
+        x = _after(x, step, ranks, f"{step.kind.words} for {layer}", input_layout.fill)
     return x
 
 

@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tnt_notebook.parallel.layer_graph.graph import Graph, trained_values
-from tnt_notebook.parallel.layers.layout import Demand, Layout
+from tnt_notebook.parallel.layers.layout import InputLayout, Layout
 from tnt_notebook.parallel.layers.program import (
     Ways,
-    demand_of,
+    input_layout_of,
     layout_of,
     shape_of,
     weight_layouts,
 )
-from tnt_notebook.parallel.layers.rule import Site
+from tnt_notebook.parallel.layers.rule import LayerCall
 from tnt_notebook.parallel.layers.traffic import Traffic, allreduced, numbers_of, traffic_of
 from tnt_notebook.plan.mesh import DATA, Mesh
 
@@ -55,7 +55,7 @@ class Costs:
     slots: float = 2.0
 
 
-class Spent(NamedTuple):
+class CallCost(NamedTuple):
     """What a call takes.
 
     Attributes:
@@ -87,7 +87,7 @@ class Spent(NamedTuple):
 SUM_INSIDE = "sum inside"
 
 #: A value, as some layer takes it.
-Taken = tuple[int, Demand]
+Taken = tuple[int, InputLayout]
 
 
 class Estimate:
@@ -114,12 +114,12 @@ class Estimate:
     def call(
         self,
         number: int,
-        site: Site,
+        layer_call: LayerCall,
         ways: Ways,
         layouts: Mapping[int, Layout],
         known: set[Taken],
         is_first: bool = True,
-    ) -> Spent:
+    ) -> CallCost:
         """What a call takes, with the conversions that are not known; these are known then.
 
         Args:
@@ -127,45 +127,45 @@ class Estimate:
             layouts: of the values that it takes.
             is_first: whether its layer has not been called before.
         """
-        own = Spent(work=self.work(number, site) / self.mesh.along_all(ways))
+        own = CallCost(work=self.work(number, layer_call) / self.mesh.along_all(ways))
         inner = self.costs.inner.get(number, 0) / self.mesh.along_all(ways)
         own = own._replace(activations=math.ceil(inner))
-        for place, value in enumerate(site.call.takes):
-            seconds, kept = self._taken(value, layouts[value], demand_of(ways, place), known)
+        for place, value in enumerate(layer_call.call.takes):
+            seconds, kept = self._taken(value, layouts[value], input_layout_of(ways, place), known)
             own = own._replace(
                 converting=own.converting + seconds, activations=own.activations + kept
             )
-        if inside := self.inside(site, ways):
-            seconds = self.seconds(inside, site.call.gives[0])
+        if inside := self.inside(layer_call, ways):
+            seconds = self.seconds(inside, layer_call.call.gives[0])
             own = own._replace(converting=own.converting + seconds)
-        for place, value in enumerate(site.call.gives):
+        for place, value in enumerate(layer_call.call.gives):
             if value in self.asked:
-                demand = Demand(self.asked[value].splits)
-                seconds, _ = self._taken(value, layout_of(ways, place), demand, set())
+                input_layout = InputLayout(self.asked[value].splits)
+                seconds, _ = self._taken(value, layout_of(ways, place), input_layout, set())
                 own = own._replace(converting=own.converting + seconds)
             if self._is_held(value):
                 kept = self.bytes(value, layout_of(ways, place).axes)
                 own = own._replace(activations=own.activations + kept)
         if is_first:
-            gradients, weights = self._weights(site, ways)
+            gradients, weights = self._weights(layer_call, ways)
             own = own._replace(gradients=gradients, weights=weights)
         return own
 
-    def end(self, layouts: Mapping[int, Layout], known: set[Taken]) -> Spent:
+    def end(self, layouts: Mapping[int, Layout], known: set[Taken]) -> CallCost:
         """To have the outputs of the model whole."""
         seconds, kept = 0.0, 0
         for value in self.graph.outputs:
-            more = self._taken(value, layouts[value], Demand(), known)
+            more = self._taken(value, layouts[value], InputLayout(), known)
             seconds, kept = seconds + more[0], kept + more[1]
-        return Spent(converting=seconds, activations=kept)
+        return CallCost(converting=seconds, activations=kept)
 
-    def begin(self, layouts: Mapping[int, Layout] | None = None) -> Spent:
+    def begin(self, layouts: Mapping[int, Layout] | None = None) -> CallCost:
         """What the model is given: in these layouts, else whole on every rank."""
         axes = {value: layout.axes for value, layout in (layouts or {}).items()}
         held = [value for value in self.graph.inputs if self._is_held(value)]
-        return Spent(activations=sum(self.bytes(v, axes.get(v, {})) for v in held))
+        return CallCost(activations=sum(self.bytes(v, axes.get(v, {})) for v in held))
 
-    def work(self, number: int, site: Site) -> float:
+    def work(self, number: int, layer_call: LayerCall) -> float:
         """Seconds of a call on one rank, forward and backward."""
         if number in self.costs.calls:
             return self.costs.calls[number]
@@ -174,31 +174,31 @@ class Estimate:
             return numbers_of(shape, self.samples, self.mesh, {})
 
         flops = 0.0
-        for weight in getattr(site.layer, "trainable_variables", []):
+        for weight in getattr(layer_call.layer, "trainable_variables", []):
             if len(weight.shape) > 1:
-                flops += 2.0 * math.prod(weight.shape) * size(site.gives[0][:-1])
-        numbers = sum(size(shape) for shape in (*site.takes, *site.gives))
+                flops += 2.0 * math.prod(weight.shape) * size(layer_call.gives[0][:-1])
+        numbers = sum(size(shape) for shape in (*layer_call.takes, *layer_call.gives))
         return 3 * (flops / self.costs.flops + 4 * numbers / self.costs.memory)
 
-    def traffic(self, value: int, layout: Layout, demand: Demand) -> list[Traffic]:
+    def traffic(self, value: int, layout: Layout, input_layout: InputLayout) -> list[Traffic]:
         """The steps of a conversion; back only where the value has a gradient."""
-        key = value, layout, demand
+        key = value, layout, input_layout
         if key not in self._known:
             shape = shape_of(self.graph, value)
-            steps = traffic_of(shape, self.samples, layout, demand, self.mesh)
+            steps = traffic_of(shape, self.samples, layout, input_layout, self.mesh)
             if value not in self._learning:
-                steps = [replace(step, back=0.0) for step in steps if step.there]
+                steps = [replace(step, backward=0.0) for step in steps if step.forward]
             self._known[key] = steps
         return self._known[key]
 
-    def inside(self, site: Site, ways: Ways) -> list[Traffic]:
+    def inside(self, layer_call: LayerCall, ways: Ways) -> list[Traffic]:
         """Sums of what ranks compute in different parts, and give whole."""
         found = []
-        for place, value in enumerate(site.call.gives):
+        for place, value in enumerate(layer_call.call.gives):
             axes = [axis for axis, way in ways.items() if way.gives[place] is None]
             if axes and value in self._learning:
                 cut = layout_of(ways, place).axes
-                block = numbers_of(site.gives[place], self.samples, self.mesh, cut)
+                block = numbers_of(layer_call.gives[place], self.samples, self.mesh, cut)
                 sent = allreduced(block, axes, self.mesh)
                 found.append(Traffic(SUM_INSIDE, tuple(axes), sent, 0.0))
         return found
@@ -207,7 +207,7 @@ class Estimate:
         """Of a conversion, there and back."""
         costs, size = self.costs, self.item_bytes(value)
         return sum(
-            step.messages * costs.latency + (step.there + step.back) * size / costs.bandwidth
+            step.messages * costs.latency + (step.forward + step.backward) * size / costs.bandwidth
             for step in steps
         )
 
@@ -226,24 +226,24 @@ class Estimate:
         return self.costs.held is None or value in self.costs.held
 
     def _taken(
-        self, value: int, layout: Layout, demand: Demand, known: set[Taken]
+        self, value: int, layout: Layout, input_layout: InputLayout, known: set[Taken]
     ) -> tuple[float, int]:
         """Seconds of a conversion, and bytes of the copy that it makes."""
-        if (value, demand) in known:
+        if (value, input_layout) in known:
             return 0.0, 0
-        known.add((value, demand))
-        steps = self.traffic(value, layout, demand)
-        is_copy = demand.axes != layout.axes or any(step.there for step in steps)
+        known.add((value, input_layout))
+        steps = self.traffic(value, layout, input_layout)
+        is_copy = input_layout.axes != layout.axes or any(step.forward for step in steps)
         kept = 0
         if is_copy and self._is_held(value):
-            kept = self.bytes(value, demand.axes, dict(demand.rows))
+            kept = self.bytes(value, input_layout.axes, dict(input_layout.rows))
         return self.seconds(steps, value), kept
 
-    def _weights(self, site: Site, ways: Ways) -> tuple[float, int]:
+    def _weights(self, layer_call: LayerCall, ways: Ways) -> tuple[float, int]:
         seconds, kept = 0.0, 0.0
-        trained = {id(v) for v in getattr(site.layer, "trainable_variables", [])}
-        own = weight_layouts(site, ways)
-        for variable in getattr(site.layer, "variables", []):
+        trained = {id(v) for v in getattr(layer_call.layer, "trainable_variables", [])}
+        own = weight_layouts(layer_call, ways)
+        for variable in getattr(layer_call.layer, "variables", []):
             layout = own[id(variable)]
             numbers = numbers_of(variable.shape, 1, self.mesh, layout.axes)
             size = numbers * (tf.as_dtype(variable.dtype).size or 4)

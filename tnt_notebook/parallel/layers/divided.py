@@ -21,9 +21,9 @@ from tnt_notebook.keras.replaced import replaced
 from tnt_notebook.parallel.data import InBlocks, Sharded
 from tnt_notebook.parallel.layer_graph.graph import Graph, standardized
 from tnt_notebook.parallel.layer_graph.survey import surveyed
-from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
 from tnt_notebook.parallel.layers.inputs import input_blocks, layouts_within
+from tnt_notebook.parallel.layers.layout_map import Wanted
 from tnt_notebook.parallel.layers.measured import agreed_costs
 from tnt_notebook.parallel.layers.outputs import Outputs
 from tnt_notebook.parallel.layers.program import Program

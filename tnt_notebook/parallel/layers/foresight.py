@@ -10,25 +10,19 @@ import keras
 
 from tnt_notebook.parallel.layer_graph.profile import Report, measured_of
 from tnt_notebook.parallel.layer_graph.survey import surveyed
-from tnt_notebook.parallel.layers.by_variable import Wanted
+from tnt_notebook.parallel.layers.activations import is_known
 from tnt_notebook.parallel.layers.choose import chosen, spent_on
 from tnt_notebook.parallel.layers.costs import Costs, Estimate
 from tnt_notebook.parallel.layers.inputs import input_layouts
-from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout
+from tnt_notebook.parallel.layers.layout import WHOLE, InputLayout, Layout
+from tnt_notebook.parallel.layers.layout_map import Wanted
 from tnt_notebook.parallel.layers.measured import costs_of
 from tnt_notebook.parallel.layers.program import (
     Program,
-    demand_of,
+    input_layout_of,
     layout_of,
 )
-from tnt_notebook.parallel.layers.rule import (
-    SPATIAL_NAMES,
-    Site,
-    is_known,
-    name_of,
-    rule_of,
-    ways_of,
-)
+from tnt_notebook.parallel.layers.rule import SPATIAL_NAMES, LayerCall, name_of, rule_of, ways_of
 from tnt_notebook.parallel.layers.traffic import Traffic
 from tnt_notebook.plan.layouts import ConversionPlan, LayerPlan, LinkPlan, MeshPlan
 from tnt_notebook.plan.measurements import Link, Measured
@@ -74,20 +68,20 @@ def foreseen(
     alone = Estimate(graph, Mesh(data=1), replicas * samples, costs)
     layers = [
         LayerPlan(
-            name=site.call.name,
-            kind=type(site.layer).__name__,
+            name=layer_call.call.name,
+            kind=type(layer_call.layer).__name__,
             ways={axis: way.name for axis, way in ways.items()},
-            layout=_in_words(site, made),
+            layout=_in_words(layer_call, made),
             conversions=conversions[number],
-            alone_s=replicas * estimate.work(number, site),
+            alone_s=replicas * estimate.work(number, layer_call),
             work_s=spent.work,
             conversions_s=spent.converting,
             weights=spent.weights,
             activations=spent.activations,
-            whole="" if ways else why_whole(site, mesh),
+            whole="" if ways else why_whole(layer_call, mesh),
         )
-        for number, (site, ways, spent) in enumerate(
-            zip(program.sites, program.ways, of_calls, strict=True)
+        for number, (layer_call, ways, spent) in enumerate(
+            zip(program.layer_calls, program.ways, of_calls, strict=True)
         )
     ]
     undivided = Program(graph, [{} for _ in graph.calls])
@@ -109,9 +103,9 @@ def foreseen(
     )
 
 
-def why_whole(site: Site, mesh: Mesh) -> str:
+def why_whole(layer_call: LayerCall, mesh: Mesh) -> str:
     """Why the work of a layer is not divided, in words."""
-    layer, kind = site.layer, type(site.layer).__name__
+    layer, kind = layer_call.layer, type(layer_call.layer).__name__
     axes = [axis for axis in mesh.inner if mesh.along(axis) > 1]
     if not axes:
         return "the mesh divides nothing but data"
@@ -121,7 +115,7 @@ def why_whole(site: Site, mesh: Mesh) -> str:
         return "it has an activity regularizer"
     if not is_known(getattr(layer, "activation", None)):
         return "its activation is one of your own"
-    if any(ways_of(site, axis, mesh.along(axis)) for axis in axes):
+    if any(ways_of(layer_call, axis, mesh.along(axis)) for axis in axes):
         return "it takes longer where it is divided"
     in_space = all(axis in SPATIAL_NAMES for axis in axes)
     what = " and ".join(axes)
@@ -135,39 +129,39 @@ def planned_conversions(
     graph = program.graph
     inputs = input_layouts(program)
     layouts: dict[int, Layout] = {value: inputs.get(value, WHOLE) for value in graph.inputs}
-    known: set[tuple[int, Demand]] = set()
+    known: set[tuple[int, InputLayout]] = set()
 
-    def steps(taken: Sequence[tuple[int, Demand]]) -> tuple[ConversionPlan, ...]:
+    def steps(taken: Sequence[tuple[int, InputLayout]]) -> tuple[ConversionPlan, ...]:
         found: list[ConversionPlan] = []
-        for value, demand in taken:
-            if (value, demand) not in known:
-                known.add((value, demand))
+        for value, input_layout in taken:
+            if (value, input_layout) not in known:
+                known.add((value, input_layout))
                 size = estimate.item_bytes(value)
-                made = estimate.traffic(value, layouts[value], demand)
+                made = estimate.traffic(value, layouts[value], input_layout)
                 found += [_planned(step, size) for step in made]
         return tuple(found)
 
     result: list[tuple[ConversionPlan, ...]] = []
-    for site, ways in zip(program.sites, program.ways, strict=True):
-        before = steps([(v, demand_of(ways, i)) for i, v in enumerate(site.call.takes)])
-        size = estimate.item_bytes(site.call.gives[0])
-        inside = tuple(_planned(step, size) for step in estimate.inside(site, ways))
+    for layer_call, ways in zip(program.layer_calls, program.ways, strict=True):
+        before = steps([(v, input_layout_of(ways, i)) for i, v in enumerate(layer_call.call.takes)])
+        size = estimate.item_bytes(layer_call.call.gives[0])
+        inside = tuple(_planned(step, size) for step in estimate.inside(layer_call, ways))
         result.append((*before, *inside))
-        layouts.update((v, layout_of(ways, i)) for i, v in enumerate(site.call.gives))
-    result.append(steps([(value, Demand()) for value in graph.outputs]))
+        layouts.update((v, layout_of(ways, i)) for i, v in enumerate(layer_call.call.gives))
+    result.append(steps([(value, InputLayout()) for value in graph.outputs]))
     return layouts, result
 
 
 def _planned(step: Traffic, size: int) -> ConversionPlan:
-    there, back = round(step.there * size), round(step.back * size)
+    there, back = round(step.forward * size), round(step.backward * size)
     return ConversionPlan(step.what, step.axes, there, back)
 
 
-def _in_words(site: Site, layouts: dict[int, Layout]) -> str:
+def _in_words(layer_call: LayerCall, layouts: dict[int, Layout]) -> str:
     """The layouts of what a call gives, each once."""
     found = (
         layout_in_words(layouts[value], len(shape))
-        for value, shape in zip(site.call.gives, site.gives, strict=True)
+        for value, shape in zip(layer_call.call.gives, layer_call.gives, strict=True)
     )
     return "; ".join(dict.fromkeys(found))
 

@@ -14,7 +14,7 @@ from tnt_notebook.keras.state import is_of_keras
 from tnt_notebook.parallel.data import Block, Blocks, unpack
 from tnt_notebook.parallel.layers.boxes import Range
 from tnt_notebook.parallel.layers.layout import Layout
-from tnt_notebook.parallel.layers.program import Program, demand_of, shape_of
+from tnt_notebook.parallel.layers.program import Program, input_layout_of, shape_of
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.rule import Shape
 
@@ -27,9 +27,9 @@ def input_layouts(program: Program) -> dict[int, Layout]:
     calls which take them cut by the same axis."""
     graph = program.graph
     splits: dict[int, set[tuple[int, str]]] = {}
-    for site, ways in zip(program.sites, program.ways, strict=True):
-        for place, value in enumerate(site.call.takes):
-            wanted = set(demand_of(ways, place).splits)
+    for layer_call, ways in zip(program.layer_calls, program.ways, strict=True):
+        for place, value in enumerate(layer_call.call.takes):
+            wanted = set(input_layout_of(ways, place).splits)
             splits[value] = splits.get(value, wanted) & wanted
     return {
         value: Layout(tuple(sorted(splits[value])))

@@ -51,7 +51,7 @@ WHOLE = Layout()
 
 
 @dataclass(frozen=True)
-class Demand:
+class InputLayout:
     """The layout in which a layer takes a value.
 
     Attributes:

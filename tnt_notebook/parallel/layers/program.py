@@ -1,10 +1,10 @@
 """A model on a mesh: for each call of a layer the ways along axes, and what follows from them.
 
     value 3   32 x 32 x 16, in blocks of rows    layout   1: height
-    conv2     takes rows with a halo             demand   1: height, rows -1 to 17 and 15 to 33
+    conv2     takes rows with a halo             input    1: height, rows -1 to 17 and 15 to 33
               gives blocks of rows               layout   1: height
 
-Between a layout and a demand that differ stands a conversion.
+Between a layout and an input layout that differ stands a conversion.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tnt_notebook.keras.graph import set_mask
 from tnt_notebook.parallel.layer_graph.graph import Call, Graph
 from tnt_notebook.parallel.layers import rules  # noqa: F401  it declares those of Keras's layers
 from tnt_notebook.parallel.layers.convert import converted
-from tnt_notebook.parallel.layers.layout import WHOLE, Demand, Layout, splits_of
+from tnt_notebook.parallel.layers.layout import WHOLE, InputLayout, Layout, splits_of
 from tnt_notebook.parallel.layers.outputs import Output, Outputs
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.rule import (
     PARTIAL,
     SAME,
+    BlockCall,
     Draw,
-    Local,
+    LayerCall,
     Shape,
-    Site,
     Way,
     drawn,
     rule_of,
@@ -45,21 +45,21 @@ def shape_of(graph: Graph, value: int) -> Shape:
     return tuple(n if n is not None and n >= 0 else None for n in graph.shapes[value])
 
 
-def site_of(graph: Graph, call: Call) -> Site:
+def layer_call_of(graph: Graph, call: Call) -> LayerCall:
     """A call as rules see it."""
     takes = tuple(shape_of(graph, value) for value in call.takes)
     gives = tuple(shape_of(graph, value) for value in call.gives)
     sparse = frozenset(place for place, value in enumerate(call.takes) if value in graph.sparse)
     made = graph.sparse.difference(graph.inputs)
-    return Site(call, takes, gives, sparse, made.isdisjoint((*call.takes, *call.gives)))
+    return LayerCall(call, takes, gives, sparse, made.isdisjoint((*call.takes, *call.gives)))
 
 
-def demand_of(ways: Ways, place: int) -> Demand:
+def input_layout_of(ways: Ways, place: int) -> InputLayout:
     """The layout in which a call takes one of its values."""
     cuts = {axis: cut for axis, way in ways.items() if (cut := way.takes[place]) is not None}
     taken = {cut.dim for cut in cuts.values()}
     around = {dim: rows for cut in cuts.values() for dim, rows in cut.around if dim not in taken}
-    return Demand(
+    return InputLayout(
         splits_of({cut.dim: axis for axis, cut in cuts.items()}),
         tuple((cut.dim, cut.rows) for cut in cuts.values() if cut.rows is not None),
         frozenset(axis for axis, way in ways.items() if way.divides),
@@ -77,20 +77,20 @@ def layout_of(ways: Ways, place: int) -> Layout:
     )
 
 
-def given_by(site: Site, ways: Ways, asked: Mapping[int, Layout]) -> dict[int, Layout]:
+def given_by(layer_call: LayerCall, ways: Ways, asked: Mapping[int, Layout]) -> dict[int, Layout]:
     """The layouts of all that a call gives, for the calls after it: by value, those that are asked
     for, or that follow from its ways."""
-    made = {value: layout_of(ways, place) for place, value in enumerate(site.call.gives)}
+    made = {value: layout_of(ways, place) for place, value in enumerate(layer_call.call.gives)}
     return made | {value: asked[value] for value in made if value in asked}
 
 
-def fit_together(site: Site, ways: Ways) -> bool:
+def fit_together(layer_call: LayerCall, ways: Ways) -> bool:
     """Whether ways along several axes can be taken at once: no dimension is cut twice."""
-    for place in range(len(site.takes)):
+    for place in range(len(layer_call.takes)):
         dims = [c.dim for way in ways.values() if (c := way.takes[place]) is not None]
         if len(set(dims)) < len(dims):
             return False
-    for place in range(len(site.gives)):
+    for place in range(len(layer_call.gives)):
         dims = [d for way in ways.values() if isinstance(d := way.gives[place], int)]
         if len(set(dims)) < len(dims):
             return False
@@ -121,10 +121,10 @@ def weights_of(call: Call) -> list[keras.Variable]:
     return [*own, *(given for given in call.others if isinstance(given, keras.Variable))]
 
 
-def weight_layouts(site: Site, ways: Ways) -> dict[int, WeightLayout]:
+def weight_layouts(layer_call: LayerCall, ways: Ways) -> dict[int, WeightLayout]:
     """Of all weights of a call, by id."""
     result = {}
-    for variable in weights_of(site.call):
+    for variable in weights_of(layer_call.call):
         kinds = {axis: way.weights.get(id(variable), "summed") for axis, way in ways.items()}
         result[id(variable)] = WeightLayout(
             splits_of({dim: axis for axis, dim in kinds.items() if isinstance(dim, int)}),
@@ -147,15 +147,15 @@ class Program:
     asked: Mapping[int, Layout] = field(default_factory=dict)
 
     @cached_property
-    def sites(self) -> list[Site]:
-        return [site_of(self.graph, call) for call in self.graph.calls]
+    def layer_calls(self) -> list[LayerCall]:
+        return [layer_call_of(self.graph, call) for call in self.graph.calls]
 
     @cached_property
     def weights(self) -> dict[int, WeightLayout]:
         """The layouts of all weights, by id; of those of several calls, in all the same."""
         found: dict[int, WeightLayout] = {}
-        for site, ways in zip(self.sites, self.ways, strict=True):
-            found |= weight_layouts(site, ways)
+        for layer_call, ways in zip(self.layer_calls, self.ways, strict=True):
+            found |= weight_layouts(layer_call, ways)
         return found
 
     def run(
@@ -171,7 +171,7 @@ class Program:
 
         Args:
             inputs: of the model, by value.
-            by_rank: see :class:`~.rule.Local`.
+            by_rank: see :class:`~.rule.BlockCall`.
             outputs: gets those that are in blocks; default: they are gathered.
             layouts: of inputs that are in blocks; all others are whole.
 
@@ -206,7 +206,7 @@ class Program:
             wanted: the values that are to be given.
             called: called after each call, with it.
             run: makes a call that is not divided; default: its layer does.
-            draw: of what is divided: see :class:`Local`.
+            draw: of what is divided: see :class:`BlockCall`.
             outputs: gets those values that are in blocks; default: they are gathered.
             layouts: of inputs that are in blocks; all others are whole.
 
@@ -215,28 +215,34 @@ class Program:
         """
         graph = self.graph
         parts = {value: (tensor, layouts.get(value, WHOLE)) for value, tensor in inputs.items()}
-        made: dict[tuple[int, Demand], Any] = {}
+        made: dict[tuple[int, InputLayout], Any] = {}
 
-        def taken(value: int, demand: Demand, layer: str) -> Any:
+        def taken(value: int, input_layout: InputLayout, layer: str) -> Any:
             # Layers that take the same in the same way share a conversion.
-            if (value, demand) not in made:
+            if (value, input_layout) not in made:
                 tensor, layout = parts[value]
                 shape = shape_of(graph, value)
-                made[value, demand] = converted(tensor, shape, layout, demand, ranks, layer)
-            return made[value, demand]
+                made[value, input_layout] = converted(
+                    tensor, shape, layout, input_layout, ranks, layer
+                )
+            return made[value, input_layout]
 
-        for site, ways in zip(
-            self.sites[calls.start : calls.stop], self.ways[calls.start : calls.stop], strict=True
+        for layer_call, ways in zip(
+            self.layer_calls[calls.start : calls.stop],
+            self.ways[calls.start : calls.stop],
+            strict=True,
         ):
-            call = site.call
+            call = layer_call.call
             values = {
-                value: taken(value, demand_of(ways, place), call.name)
+                value: taken(value, input_layout_of(ways, place), call.name)
                 for place, value in enumerate(call.takes)
             }
             if ways:
                 rule = rule_of(call.operation)
                 assert rule is not None  # it has given the ways
-                given = rule.run(Local(site, ways, ranks, values, training, by_rank, draw))
+                given = rule.run(
+                    BlockCall(layer_call, ways, ranks, values, training, by_rank, draw)
+                )
             else:
                 if run is None:
                     call.run(values, training)
@@ -246,18 +252,20 @@ class Program:
             for place, (value, tensor) in enumerate(zip(call.gives, given, strict=True)):
                 parts[value] = tensor, layout_of(ways, place)
                 if (asked := self.asked.get(value)) is not None:
-                    parts[value] = taken(value, Demand(asked.splits), call.name), asked
+                    parts[value] = taken(value, InputLayout(asked.splits), call.name), asked
             called(call)
 
         def returned(value: int) -> Any:
             layout = parts[value][1]
             if outputs is None or not layout.splits or value in graph.masked:
-                tensor = taken(value, Demand(), "the outputs")
+                tensor = taken(value, InputLayout(), "the outputs")
                 if (mask := graph.masked.get(value)) in parts:
-                    set_mask(tensor, taken(mask, Demand(), "the outputs"))
+                    set_mask(tensor, taken(mask, InputLayout(), "the outputs"))
                 return tensor
-            block = taken(value, Demand(layout.splits, divides=frozenset(layout.dims)), "the loss")
-            whole = functools.partial(taken, value, Demand(), "the outputs")
+            block = taken(
+                value, InputLayout(layout.splits, divides=frozenset(layout.dims)), "the loss"
+            )
+            whole = functools.partial(taken, value, InputLayout(), "the outputs")
             return outputs.add(Output(block, shape_of(graph, value), layout, whole))
 
         return {value: returned(value) for value in dict.fromkeys(wanted)}

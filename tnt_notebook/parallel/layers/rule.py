@@ -2,32 +2,32 @@
 
 A rule gives ways. A way says which dimension of each value that the layer takes is cut, which of
 those that it gives, and which of its weights; what is not cut is whole on every rank. Along several
-axes a layer has a way each. A rule is a function of a `Site`, and of how many ranks there are along
-an axis::
+axes a layer has a way each. A rule is a function of a `LayerCall`, and of how many ranks there are
+along an axis::
 
     @tnt.rule(Gain)                             # a layer of a cell, with a factor for each channel
-    def gain(site, parts):
-        last = len(site.gives[0]) - 1
-        for dim in site.divisible(site.gives[0], parts):
-            weights = {id(site.layer.gain): 0} if dim == last else {}
+    def gain(layer_call, parts):
+        last = len(layer_call.gives[0]) - 1
+        for dim in layer_call.divisible(layer_call.gives[0], parts):
+            weights = {id(layer_call.layer.gain): 0} if dim == last else {}
             yield tnt.Way(f"dim {dim}", takes=[tnt.Cut(dim)], gives=[dim], weights=weights)
 
 A layer is called on its blocks as on whole values. Where that is not what it would compute of the
-whole, the rule has a function that does it, given `Local`: here for one that takes the mean over
-channels away::
+whole, the rule has a function that does it, given a `BlockCall`: here for one that subtracts the
+mean over channels::
 
-    def without_mean(local):
-        axes = local.axes("channels")           # those of the mesh that cut channels
+    def without_mean(block_call):
+        axes = block_call.axes("channels")           # those of the mesh that cut channels
         if not axes:
-            return local.plain()
-        (value,) = local.site.call.takes
-        x, channels = local.values[value], local.site.takes[0][-1]
-        return [x - local.summed(tf.reduce_sum(x, -1, keepdims=True), axes) / channels]
+            return block_call.plain()
+        (value,) = block_call.layer_call.call.takes
+        x, channels = block_call.values[value], block_call.layer_call.takes[0][-1]
+        return [x - block_call.summed(tf.reduce_sum(x, -1, keepdims=True), axes) / channels]
 
     @tnt.rule(Centred, run=without_mean)
-    def centred(site, parts):
-        last = len(site.gives[0]) - 1
-        if last in site.divisible(site.gives[0], parts):
+    def centred(layer_call, parts):
+        last = len(layer_call.gives[0]) - 1
+        if last in layer_call.divisible(layer_call.gives[0], parts):
             yield tnt.Way("channels", takes=[tnt.Cut(last)], gives=[last])
 
 Weights and values are cut into nearly equal blocks, and gradients come out as those of one process:
@@ -48,6 +48,7 @@ import tensorflow as tf
 from tnt_notebook.comm import Communicator
 from tnt_notebook.errors import MeshError
 from tnt_notebook.parallel.layer_graph.graph import Call
+from tnt_notebook.parallel.layers.activations import is_known
 from tnt_notebook.parallel.layers.boxes import Range, blocks
 from tnt_notebook.parallel.layers.moves import shared, total
 from tnt_notebook.parallel.layers.ranks import MeshRanks
@@ -110,7 +111,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Site:
+class LayerCall:
     """A call of a layer, as rules see it.
 
     Attributes:
@@ -138,7 +139,7 @@ class Site:
         return [dim for dim, size in enumerate(shape) if dim and size and size >= parts]
 
 
-Ways = Callable[[Site, int], Iterable[Way]]
+Ways = Callable[[LayerCall, int], Iterable[Way]]
 
 
 #: Calls a function that draws random numbers on a tensor, a row for each of this replica's samples.
@@ -150,7 +151,7 @@ def drawn(draw: Callable[[tf.Tensor], tf.Tensor], whole: tf.Tensor) -> tf.Tensor
     return draw(whole)
 
 
-class Local:
+class BlockCall:
     """A call of a layer on this rank's blocks.
 
     Attributes:
@@ -163,7 +164,7 @@ class Local:
 
     def __init__(
         self,
-        site: Site,
+        layer_call: LayerCall,
         ways: Mapping[str, Way],
         ranks: MeshRanks,
         values: dict[int, tf.Tensor],
@@ -172,13 +173,13 @@ class Local:
         draw: Draw = drawn,
     ) -> None:
         self._draw = draw
-        self.site, self.ways, self.ranks = site, ways, ranks
+        self.layer_call, self.ways, self.ranks = layer_call, ways, ranks
         self.values, self.training, self.by_rank = values, training, by_rank
 
     @property
     def layer(self) -> Any:
         """The layer that is called, with this rank's blocks of its weights."""
-        return self.site.layer
+        return self.layer_call.layer
 
     def axes(self, name: str) -> list[str]:
         """The axes along which the way has this name."""
@@ -222,8 +223,8 @@ class Local:
             instead: attributes that the layer has meanwhile.
         """
         with changed(self.layer, input_spec=None, **instead):
-            self.site.call.run(self.values, self.training)
-        return [self.values[n] for n in self.site.call.gives]
+            self.layer_call.call.run(self.values, self.training)
+        return [self.values[n] for n in self.layer_call.call.gives]
 
     def drawn(
         self,
@@ -247,14 +248,16 @@ class Local:
 @dataclass(frozen=True)
 class Rule:
     ways: Ways
-    run: Callable[[Local], list[Any]] = Local.plain
+    run: Callable[[BlockCall], list[Any]] = BlockCall.plain
 
 
 _rules: dict[type, Rule] = {}
 
 
-def rule(*kinds: type, run: Callable[[Local], list[Any]] = Local.plain) -> Callable[[Ways], Ways]:
-    """Declares the rule of some classes of layers: a function of a ``Site`` and of how many
+def rule(
+    *kinds: type, run: Callable[[BlockCall], list[Any]] = BlockCall.plain
+) -> Callable[[Ways], Ways]:
+    """Declares the rule of some classes of layers: a function of a ``LayerCall`` and of how many
     ranks there are along an axis, which gives ways. It holds for classes that inherit their
     ``call``, too; the rule that was declared last counts.
 
@@ -284,37 +287,37 @@ def rule_of(operation: Any) -> Rule | None:
     return None
 
 
-def ways_of(site: Site, axis: str, parts: int) -> list[Way]:
+def ways_of(layer_call: LayerCall, axis: str, parts: int) -> list[Way]:
     """All ways to divide a call along an axis: where the name of the axis is that of a dimension,
     this one is cut. Empty if there is none."""
-    found, layer = rule_of(site.layer), site.layer
-    if found is None or not site.can_divide:
+    found, layer = rule_of(layer_call.layer), layer_call.layer
+    if found is None or not layer_call.can_divide:
         return []
     if getattr(layer, "activity_regularizer", None) is not None:
         return []
     if not is_known(getattr(layer, "activation", None)):
         return []  # a function of one's own may look at everything
     result = []
-    for way in found.ways(site, parts):
-        _check(site, way, parts)
-        cut = _cut_by(site, way)
+    for way in found.ways(layer_call, parts):
+        _check(layer_call, way, parts)
+        cut = _cut_by(layer_call, way)
         named = bool(cut) and all(name_of(len(shape), dim) == axis for shape, dim in cut)
         sizes_known = all(shape[dim] for shape, dim in cut)
-        fits = sizes_known and all(way.takes[place] is None for place in site.whole)
+        fits = sizes_known and all(way.takes[place] is None for place in layer_call.whole)
         if fits and (axis not in SPATIAL_NAMES or named) and _cuts_apart(layer, way):
             result.append(way)
     return result
 
 
-def _check(site: Site, way: Way, parts: int) -> None:
+def _check(layer_call: LayerCall, way: Way, parts: int) -> None:
     """Raises MeshError if a way is none of this call."""
-    layer = site.layer
+    layer = layer_call.layer
     weights = {id(v): v for v in getattr(layer, "variables", ())}
-    values = [("takes", site.takes, way.takes), ("gives", site.gives, way.gives)]
+    values = [("takes", layer_call.takes, way.takes), ("gives", layer_call.gives, way.gives)]
     for does, shapes, said in values:
         if len(shapes) != len(said):
             raise _wrong(layer, way, f"of {len(said)} values that it {does}: it {does} {shapes}")
-    for shape, dim in _cut_by(site, way):
+    for shape, dim in _cut_by(layer_call, way):
         if not 0 < dim < len(shape):
             why = "that of the samples, which the axis data cuts" if dim == 0 else "not there"
             raise _wrong(layer, way, f"that cuts dimension {dim} of {shape}, which is {why}")
@@ -341,10 +344,10 @@ def _cuts_apart(layer: Any, way: Way) -> bool:
     return all(type(v.regularizer) in _SUMS and type(v.constraint) in _OF_EACH_NUMBER for v in cut)
 
 
-def _cut_by(site: Site, way: Way) -> list[tuple[Shape, int]]:
+def _cut_by(layer_call: LayerCall, way: Way) -> list[tuple[Shape, int]]:
     """The dimensions that a way cuts, of values of these shapes."""
-    given = zip(site.gives, way.gives, strict=True)
-    taken = zip(site.takes, (cut and cut.dim for cut in way.takes), strict=True)
+    given = zip(layer_call.gives, way.gives, strict=True)
+    taken = zip(layer_call.takes, (cut and cut.dim for cut in way.takes), strict=True)
     return [(shape, dim) for shape, dim in (*given, *taken) if isinstance(dim, int)]
 
 
@@ -354,60 +357,6 @@ def name_of(rank: int, dim: int) -> str:
         return "channels"
     names = SPATIAL.get(rank - 2, ())
     return names[dim - 1] if 0 < dim <= len(names) else str(dim)
-
-
-def added_once(local: Local, summand: tf.Tensor, bias: Any, axes: Iterable[str]) -> tf.Tensor:
-    """Adds a bias to one of the summands along some axes."""
-    if bias is None:
-        return summand
-    first = all(local.index(axis) == 0 for axis in axes)
-    return summand + tf.cast(bias, summand.dtype) * tf.cast(first, summand.dtype)
-
-
-def summed_up(
-    local: Local,
-    summand: tf.Tensor,
-    bias: Any,
-    axes: list[str],
-    activated: Callable[[tf.Tensor], tf.Tensor],
-) -> tf.Tensor:
-    """What a layer gives whose product has summands along some axes: a summand, where that is
-    enough (see :func:`cut_by_inputs`); else the bias and the activation come after the sum."""
-    layer = local.layer
-    if ends_in_sum(layer):
-        return added_once(local, summand, bias, axes)
-    result = local.total(summand, axes)
-    if bias is not None:
-        result += tf.cast(bias, result.dtype)
-    return activated(result)
-
-
-def cut_by_outputs(layer: Any, dim: int) -> dict[int, Any]:
-    """The weights of a layer whose kernel is cut in the dimension of what it gives."""
-    return {id(layer.kernel): dim} | ({} if layer.bias is None else {id(layer.bias): 0})
-
-
-def cut_by_inputs(layer: Any, dim: int) -> tuple[Gives, dict[int, Any]]:
-    """The same in that of what it takes; and what it gives then, by :func:`summed_up`."""
-    if ends_in_sum(layer):
-        return PARTIAL, {id(layer.kernel): dim}
-    return None, {id(layer.kernel): dim} | ({} if layer.bias is None else {id(layer.bias): SAME})
-
-
-def is_channels_last(site: Site) -> bool:
-    """Whether it takes one value, without a mask, channels last."""
-    last = getattr(site.layer, "data_format", "channels_last") == "channels_last"
-    return last and len(site.takes) == 1
-
-
-def is_adapted(layer: Any) -> bool:
-    """Whether it computes something else than its kernel says: with LoRA, or quantized."""
-    return bool(getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None))
-
-
-def ends_in_sum(layer: Any) -> bool:
-    """Whether what it gives is a sum, and nothing is done with that."""
-    return layer.activation in (None, keras.activations.linear)
 
 
 @contextlib.contextmanager
@@ -423,25 +372,5 @@ def changed(thing: Any, **attributes: Any) -> Iterator[None]:
             setattr(thing, name, value)
 
 
-def is_known(activation: Any) -> bool:
-    """Whether an activation is one of Keras's own, which compute each number by itself, or look at
-    the last dimension."""
-    name = getattr(activation, "__name__", "")
-    return activation is None or getattr(keras.activations, name, None) is activation
-
-
-def is_elementwise(activation: Any) -> bool:
-    """Whether it is one of those that compute each number by itself."""
-    return activation is None or (is_known(activation) and activation.__name__ in _ELEMENTWISE)
-
-
 _SUMS = (type(None), keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
 _OF_EACH_NUMBER = (type(None), keras.constraints.NonNeg)
-
-
-_ELEMENTWISE = frozenset((
-    "celu", "elu", "exponential", "gelu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_tanh",
-    "leaky_relu", "linear", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid", "silu",
-    "soft_shrink", "softplus", "softsign", "sparse_plus", "sparse_sigmoid", "squareplus", "swish",
-    "tanh", "tanh_shrink", "threshold",
-))  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tnt_notebook.parallel.layers.boxes import Box, Range, pieces
 from tnt_notebook.parallel.layers.conversion import Kind, Step, conversion_of
-from tnt_notebook.parallel.layers.layout import Demand, Layout
+from tnt_notebook.parallel.layers.layout import InputLayout, Layout
 from tnt_notebook.plan.mesh import Mesh
 
 #: Where the size of a dimension is not known before there are values.
@@ -22,18 +22,18 @@ class Traffic:
     Attributes:
         what: "sum", "reduce-scatter", "gather", "slice", "halo exchange" or "all-to-all".
         axes: of the mesh, along which ranks exchange.
-        there, back: numbers that a rank sends at most: of the value, and of its gradient.
+        forward, backward: numbers that a rank sends at most: of the value, and of its gradient.
     """
 
     what: str
     axes: tuple[str, ...]
-    there: float
-    back: float
+    forward: float
+    backward: float
 
     @property
     def messages(self) -> int:
         """Directions in which something is exchanged."""
-        return (self.there > 0) + (self.back > 0)
+        return (self.forward > 0) + (self.backward > 0)
 
 
 def numbers_of(
@@ -73,11 +73,13 @@ def allreduced(numbers: float, axes: Collection[str], mesh: Mesh) -> float:
 
 
 def traffic_of(
-    shape: Sequence[int | None], samples: int, layout: Layout, demand: Demand, mesh: Mesh
+    shape: Sequence[int | None], samples: int, layout: Layout, input_layout: InputLayout, mesh: Mesh
 ) -> list[Traffic]:
-    """What a conversion sends, step by step; nothing where layout and demand fit."""
+    """What a conversion sends, step by step; nothing where they fit."""
     sizes = sizes_of(shape, samples)
-    counted = (_counted(step, sizes, mesh) for step in conversion_of(sizes, layout, demand, mesh))
+    counted = (
+        _counted(step, sizes, mesh) for step in conversion_of(sizes, layout, input_layout, mesh)
+    )
     return [one for one in counted if one.messages]
 
 

@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, channels, ops
-from tnt_notebook.keras.absent import create, waits_for_value
 from tnt_notebook.keras.blocks import Block, Shown
 from tnt_notebook.keras.initial import Index
+from tnt_notebook.keras.lazy_variables import create, waits_for_value
 from tnt_notebook.keras.losses import weight_losses_replaced
 from tnt_notebook.keras.optimizers import clip_norms_replaced, with_inner
 from tnt_notebook.parallel.consistency import agreement

@@ -12,7 +12,7 @@ import keras
 from tnt_notebook.comm import World
 from tnt_notebook.errors import SuspendedError
 from tnt_notebook.parallel.data import Replica, share_of
-from tnt_notebook.parallel.observe.looks import Looks
+from tnt_notebook.parallel.observe.step_sampler import StepSampler
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry import Breakdown, Frame, Phase, Recorder, State
 from tnt_notebook.telemetry.pace import FRAME_S, STEP_BYTES_PER_S, STEP_S
@@ -43,7 +43,7 @@ class Progress:
         phase: Phase,
         epochs: int,
         steps: int | None,
-        looks: Looks,
+        sampler: StepSampler,
         flops: float | None = None,
         per_execution: int = 1,
         exchange: str = "",
@@ -66,8 +66,8 @@ class Progress:
         )
         self._exchange, self._seen, self._by_allreduce = exchange, seen, by_allreduce
         self._epoch = 1
-        self._looks, self._flops = looks, flops
-        self._next_frame = self._next_look = 0.0
+        self._sampler, self._flops = sampler, flops
+        self._next_frame = self._next_sample = 0.0
         phase_of_keras = {"fit": "train", "evaluate": "test"}.get(phase, phase)
         self._begin_hook = "on_epoch_begin" if phase == "fit" else f"on_{phase_of_keras}_begin"
         self._batch_hook = f"on_{phase_of_keras}_batch_end"
@@ -105,26 +105,28 @@ class Progress:
             self._written = checkpoint
             self._recorder.checkpoint(dict(checkpoint))
 
-    def wants_to_look(self) -> bool:
-        """Whether this rank thinks that it is time to look at all ranks."""
-        return self._report is not None and time.monotonic() >= self._next_look
+    def wants_a_sample(self) -> bool:
+        """Whether this rank thinks that it is time to sample the steps of all ranks."""
+        return self._report is not None and time.monotonic() >= self._next_sample
 
-    def look(self, whole_run: bool = False) -> None:
-        """Tells what all ranks did, since the last look or in the whole run. Collective."""
-        look = self._looks.look_at_all() if whole_run else self._looks.look()
-        if look is None:
+    def sample(self, whole_run: bool = False) -> None:
+        """Tells what all ranks did, since the last sample or in the whole run. Collective."""
+        sample = self._sampler.sample_of_all() if whole_run else self._sampler.sample()
+        if sample is None:
             return
-        self._recorder.activities(look.activities)
-        step_s = look.step_s / self._per_execution if look.step_s and look.among else None
-        parts = [Breakdown(*(s / self._per_execution for s in one)) for one in look.breakdown]
+        self._recorder.activities(sample.activities)
+        step_s = sample.step_s / self._per_execution if sample.step_s and sample.among else None
+        parts = [Breakdown(*(s / self._per_execution for s in one)) for one in sample.breakdown]
         self._recorder.breakdown(parts, step_s)
-        sent = None if look.sent is None else look.sent / self._per_execution
-        self._recorder.seen(look.step, look.memory, look.energy, look.rate, self._flops, sent)
+        sent = None if sample.sent is None else sample.sent / self._per_execution
+        self._recorder.seen(
+            sample.step, sample.memory, sample.energy, sample.rate, self._flops, sent
+        )
         if about := "; ".join(filter(None, self._about_exchange(sent))):
             self._recorder.exchange(about)
-        found = sum(len(row["kinds"]) for row in look.step["rows"]) if look.step else 0
+        found = sum(len(row["kinds"]) for row in sample.step["rows"]) if sample.step else 0
         shown = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found
-        self._next_look = time.monotonic() + max(STEP_S, shown / STEP_BYTES_PER_S)
+        self._next_sample = time.monotonic() + max(STEP_S, shown / STEP_BYTES_PER_S)
 
     def _about_exchange(self, sent: float | None) -> Iterator[str]:
         yield self._exchange

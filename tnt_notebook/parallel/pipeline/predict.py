@@ -14,8 +14,8 @@ from tnt_notebook.parallel.layer_graph.profile import (
     profile_of,
 )
 from tnt_notebook.parallel.layer_graph.survey import surveyed
-from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.foresight import foreseen
+from tnt_notebook.parallel.layers.layout_map import Wanted
 from tnt_notebook.parallel.pipeline.cut import best_cut
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.stage import stage_models

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import ops
 from tnt_notebook.keras.tensorflow import wide
-from tnt_notebook.parallel.exchange.rows import are_distinct, summed_by_row
+from tnt_notebook.parallel.exchange.sparse_rows import are_distinct, summed_by_row
 from tnt_notebook.parallel.pipeline.messages import Message, Messages
 from tnt_notebook.parallel.pipeline.place import Place, Plan
 from tnt_notebook.parallel.pipeline.stage import StageFunctions

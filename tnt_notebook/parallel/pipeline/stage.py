@@ -297,7 +297,7 @@ def _known_rule(model: keras.Model, variable: keras.Variable) -> str:
     rule = known_rules(model).get(id(variable))
     if rule is None:
         raise ModelError(
-            f"A layer assigns {variable.path}, and nothing says how what micro-batches make of it "
-            "combines. Say so before training: tnt.combine(variable, rule)."
+            f"A layer assigns {variable.path}, and no rule says how to combine it over micro-"
+            "batches. Give one before training: tnt.combine(variable, rule)."
         )
     return rule

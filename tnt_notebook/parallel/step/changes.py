@@ -41,9 +41,9 @@ def _found(step: Step, variable: keras.Variable, of_metric: bool) -> str:
         return "sum"
     raise ModelError(
         f"The training step assigns {variable.path}, and with the exchange "
-        f"{name_of(step.exchange)} each rank makes of it what its own samples make: nothing says "
-        "how that combines. Say so before training by tnt.combine(variable, rule), with one of "
-        f"{', '.join(map(repr, RULES))}, or take an exchange in which ranks run steps together."
+        f"{name_of(step.exchange)} each rank has what its own samples make of it: no rule says how "
+        "to combine them. Give one before training: tnt.combine(variable, rule), with one of "
+        f"{', '.join(map(repr, RULES))}, or use an exchange in which ranks run steps together."
     )
 
 

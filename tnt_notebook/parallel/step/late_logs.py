@@ -1,8 +1,8 @@
 """Logs and votes of training steps that ranks exchange a few times a second, not in every step.
 
-Each step counts on its own rank, in a :class:`~.pool.Pool`. Where ranks meet
-they learn the logs of all batches so far, exactly as one process would have them, and each goes on
-counting on its own; at the end of an epoch the metrics of all are those of one process.
+Each step counts on its own rank, in a :class:`~.local_accumulator.LocalAccumulator`. Where ranks
+meet they learn the logs of all batches so far, exactly as one process would have them, and each
+goes on counting on its own; at the end of an epoch the metrics of all are those of one process.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tnt_notebook.comm import Communicator, World, channels, ops
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.step.combine import Change
+from tnt_notebook.parallel.step.local_accumulator import LocalAccumulator
 from tnt_notebook.parallel.step.logs import (
     check_same_data,
     marks_of,
@@ -25,9 +26,8 @@ from tnt_notebook.parallel.step.logs import (
     same_data,
     summed,
 )
-from tnt_notebook.parallel.step.meetings import Meetings
-from tnt_notebook.parallel.step.pool import Pool
 from tnt_notebook.parallel.step.step import NEWS, Step, Votes
+from tnt_notebook.parallel.step.sync_interval import SyncInterval
 
 _NO_VOTES = Votes(0, 0, 0, 0)
 
@@ -50,7 +50,7 @@ class LateLogs:
         self, world: World, over: Communicator, model: keras.Model, ahead: int, in_parts: bool
     ) -> None:
         self._world, self._over, self._model = world, over, model
-        self._pool, self._meetings = Pool(over), Meetings(world, ahead)
+        self._accumulator, self._interval = LocalAccumulator(over), SyncInterval(world, ahead)
         self._in_parts = in_parts
         self.in_every_step = True
         self.logs: dict[str, Any] = {}
@@ -69,11 +69,11 @@ class LateLogs:
     ) -> dict[str, Any]:
         """What a step returns that each rank makes by itself: what this rank adds to logs that are
         no results of metrics, and as its news the samples of the global batch."""
-        self._pool.follow(changes, step.share)
+        self._accumulator.follow(changes, step.share)
         # A mean of means is not that of all samples, unless ranks meet after each.
         self._always |= any(change.rule == "mean" for change in changes)
         others = self.others(logs, {id(v) for v in step.assigned})
-        self._pool.count(step.share)
+        self._accumulator.count(step.share)
         own = {name: of_part(value, step.scale) for name, value in others.items()}
         return {**own, NEWS: step.share.total}
 
@@ -98,22 +98,22 @@ class LateLogs:
             others: what this rank adds to logs that are no results of metrics.
             variables: of which each rank keeps a part.
         """
-        self._pool.keep(variables)
-        self._pool.count(share)
+        self._accumulator.keep(variables)
+        self._accumulator.count(share)
         return {**others, NEWS: share.total}
 
     # Training -------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """An epoch begins, in which ranks meet after the first step."""
-        self._meetings.begin()
+        self._interval.begin()
         self._begins, self.is_behind = True, False
 
     def step_begins(self) -> None:
         """Before each step: where ranks have met, metrics may have been reset since."""
         if self._begins or self.in_every_step or not self.is_behind:
             self._begins = False
-            self._pool.begin()
+            self._accumulator.begin()
             if self._in_parts and self._over.rank > 0 and not self._model.run_eagerly:
                 # The first rank has all of what metrics have counted, others add to it.
                 for variable in self._model.metrics_variables:
@@ -136,9 +136,9 @@ class LateLogs:
             due_in: gives in how many steps ranks have to meet again at the latest.
         """
         always = self.in_every_step or self._always
-        if not (self._meetings.is_due() or always):
+        if not (self._interval.is_due() or always):
             return _NO_VOTES
-        return self._meet(wants(), self._meetings.wanted(step_ns, due_in()), keep=always)
+        return self._meet(wants(), self._interval.wanted(step_ns, due_in()), keep=always)
 
     def caught_up(self) -> dict[str, Any]:
         """Gives the metrics of all ranks the state that one process would have, and the logs that
@@ -155,11 +155,11 @@ class LateLogs:
         self.logs = {name: logs[name] for name in self._names}
         self.is_behind = not keep
         *votes, apart = sums.numpy().tolist()
-        self._meetings.agreed(int(apart))
+        self._interval.agreed(int(apart))
         return Votes(*votes)
 
     def _exchanged(self, numbers: tf.Tensor, others: dict[str, Any], keep: bool) -> Any:
-        pool = self._pool
+        pool = self._accumulator
         counted = [tf.identity(tensor_of(variable)) for variable in pool.variables]
         with ops.channels(channels.TRAINING):
             head = [*marks_of(pool.seen[2]), *tf.unstack(numbers)]

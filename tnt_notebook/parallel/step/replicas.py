@@ -25,7 +25,7 @@ from tnt_notebook.keras.losses import outputs_go_to_compiled
 from tnt_notebook.parallel.data import InBlocks, Sharded, Share, samples_of
 from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
-from tnt_notebook.parallel.exchange.apart import where
+from tnt_notebook.parallel.exchange.local_updates import where
 from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.graph.layouts import PART
 from tnt_notebook.parallel.layers.divided import DividedLayers
@@ -36,8 +36,8 @@ from tnt_notebook.parallel.step.changes import changes_of
 from tnt_notebook.parallel.step.combine import Change, combine_changes
 from tnt_notebook.parallel.step.interpose import apart, gate, in_python, recorded_assignments
 from tnt_notebook.parallel.step.late_logs import LateLogs
+from tnt_notebook.parallel.step.local_accumulator import LocalAccumulator
 from tnt_notebook.parallel.step.logs import head_of, news_of
-from tnt_notebook.parallel.step.pool import Pool
 from tnt_notebook.parallel.step.step import NEWS, Setting, Step
 from tnt_notebook.parallel.step.weights import Weights
 from tnt_notebook.plan.mesh import DATA
@@ -73,7 +73,7 @@ class Replicas:
         self.weights = Weights(exchange, self._model, self._ranks, layouts, before=before)
         is_apart = over.size > 1 and not exchange.keeps_ranks_equal
         # Of what the step changes itself, where replicas are not the same after every step.
-        self._states = Pool(over) if is_apart else None
+        self._states = LocalAccumulator(over) if is_apart else None
         self.late: LateLogs | None = None
         if over.size > 1 and (is_apart or exchange.late_logs):
             self.late = LateLogs(setting.over, over, self._model, exchange.ahead, not is_apart)
@@ -110,7 +110,7 @@ class Replicas:
         with ops.channels(channels.TRAINING):
             if self.setting.over.size == 1:
                 step, logs = self._alone(own_step, batch)
-                step.kept.count()
+                step.state.count()
                 return logs
             step, data = self._step_of(batch)
             own_step = self._on_blocks(own_step, batch, step)
@@ -198,7 +198,7 @@ class Replicas:
         logs = self._by_all(step, own_step, data)
         if self.setting.exchange != Allreduce():  # which has nothing to do with weights set by hand
             self._check_exchanged(step)
-        step.kept.count()
+        step.state.count()
         return logs
 
     def _by_all(self, step: Step, own_step: OwnStep, data: Any) -> dict[str, Any]:
@@ -237,18 +237,18 @@ class Replicas:
 
             others, _ = together.run(step, told, data, kept=kept, returned=PART)
         self._check_exchanged(step)
-        step.kept.count()
+        step.state.count()
         return late.of_parts(step.share, others, kept)
 
     def _trained_apart(
-        self, step: Step, own_step: OwnStep, data: Any, late: LateLogs, states: Pool
+        self, step: Step, own_step: OwnStep, data: Any, late: LateLogs, states: LocalAccumulator
     ) -> dict[str, Any]:
         """The training step of this replica, of its own samples."""
         with apart(step):
             logs = checked_logs(own_step(data))
         self._check_exchanged(step)
         meets = self.setting.exchange.meets(step.exchanging)
-        step.kept.count()
+        step.state.count()
         of_metrics, others = changes_of(step)
         states.follow(others, step.share)
         states.count(step.share)

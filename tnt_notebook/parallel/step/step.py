@@ -15,7 +15,7 @@ from tnt_notebook.comm import Communicator, World
 from tnt_notebook.keras.state import tensor_of
 from tnt_notebook.parallel.data import Share, share_of
 from tnt_notebook.parallel.exchange import Applied, Exchange, ExchangeStep
-from tnt_notebook.parallel.exchange.kept import Kept
+from tnt_notebook.parallel.exchange.state import ExchangeState
 from tnt_notebook.parallel.step.combine import Part
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Step:
     graph: Any = field(default_factory=tf.compat.v1.get_default_graph)
     applying: bool = False
     differentiating: bool = False
-    kept: Kept = field(default_factory=lambda: Kept([]))
+    state: ExchangeState = field(default_factory=lambda: ExchangeState([]))
     applied: dict[int, Applied] = field(default_factory=dict)
     of_replica: set[int] = field(default_factory=set)
     alike: set[int] = field(default_factory=set)
@@ -86,7 +86,7 @@ class Step:
     @functools.cached_property
     def exchanging(self) -> ExchangeStep:
         """What the exchange is told of it."""
-        return ExchangeStep(self.over, self.scale, self.kept, owners=self.owners, alike=self.alike)
+        return ExchangeStep(self.over, self.scale, self.state, owners=self.owners, alike=self.alike)
 
     @property
     def owners(self) -> Mapping[int, int]:
@@ -122,12 +122,12 @@ class Step:
 
 class Votes(NamedTuple):
     """What a rank votes for, each with 0 or 1, or the sums over all: to end the run after this
-    step, to look at where time goes, to make a checkpoint, and to leave the run with that, for
+    step, to sample where time goes, to make a checkpoint, and to leave the run with that, for
     another process to go on.
     """
 
     stop: Any
-    look: Any
+    sample: Any
     keep: Any
     leave: Any
 
@@ -139,7 +139,7 @@ class Setting:
     over: World
     exchange: Exchange
     votes: tf.Variable
-    kept: Kept
+    state: ExchangeState
     applied: dict[int, Applied] = field(default_factory=dict)
     batch_norm: str = "rank"
     told: dict[str, int] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class Setting:
         with tf.device("/CPU:0"):
             none = tf.zeros(len(Votes._fields), tf.float64)
             votes = tf.Variable(none, trainable=False, name="tnt_votes")
-        return cls(over, exchange, votes, Kept(model.variables), batch_norm=batch_norm)
+        return cls(over, exchange, votes, ExchangeState(model.variables), batch_norm=batch_norm)
 
     def step(
         self, model: keras.Model, share: Share, over: Communicator, weights: Weights | None = None
@@ -162,7 +162,7 @@ class Setting:
         """
         return Step(
             over, self.exchange if weights is None else weights.exchange, model, share,
-            kept=self.kept, applied=self.applied, batch_norm=self.batch_norm, told=self.told,
+            state=self.state, applied=self.applied, batch_norm=self.batch_norm, told=self.told,
             weights=weights,
         )  # fmt: skip
 

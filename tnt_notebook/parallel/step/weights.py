@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, channels, ops
 from tnt_notebook.errors import ModelError
-from tnt_notebook.keras.absent import brought_when_used, is_here, is_lazy
+from tnt_notebook.keras.lazy_variables import is_here, is_lazy, materialized_when_used
 from tnt_notebook.keras.optimizers import trained_by
 from tnt_notebook.parallel.consistency import agreement
 from tnt_notebook.parallel.consistency.holders import Holding, slot_of
@@ -31,11 +31,11 @@ from tnt_notebook.parallel.consistency.model_state import optimizers_of, state_o
 from tnt_notebook.parallel.exchange import Exchange, ExchangeStep
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.groups import OverGroups
-from tnt_notebook.parallel.exchange.kept import Kept
+from tnt_notebook.parallel.exchange.state import ExchangeState
 from tnt_notebook.parallel.layers.program import WeightLayout
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.layers.weight_blocks import WeightBlocks
-from tnt_notebook.parallel.step.parted import finalized_here, seen_as_a_whole
+from tnt_notebook.parallel.step.partial_optimizer import finalized_here, seen_as_a_whole
 from tnt_notebook.plan.mesh import DATA, STAGE
 
 #: By id of a weight, the positions in the pipeline that have it.
@@ -172,7 +172,7 @@ class Weights:
             if self.is_whole:
                 yield
                 return
-            with brought_when_used(state_of(self._model), gather):
+            with materialized_when_used(state_of(self._model), gather):
                 yield
 
     def finalized(self) -> contextlib.AbstractContextManager[None]:
@@ -340,7 +340,7 @@ def _summed(
     over: Communicator, gradients: Sequence[Any], variables: Sequence[keras.Variable]
 ) -> list[Any]:
     """The sums over ranks, for what all of them do alike: steps may differentiate them again."""
-    step = ExchangeStep(over, tf.constant(1.0, tf.float64), Kept([]))
+    step = ExchangeStep(over, tf.constant(1.0, tf.float64), ExchangeState([]))
     if any(isinstance(gradient, tf.IndexedSlices) for gradient in gradients):
         return Allreduce().gradients(step, gradients, variables)
 

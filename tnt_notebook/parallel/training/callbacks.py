@@ -27,8 +27,8 @@ from keras.callbacks import Callback, CallbackList, History, ProgbarLogger
 from tnt_notebook.comm import World
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.state import tensor_of
+from tnt_notebook.keras.step_functions import call_in_turn, initial_epoch, set_initial_epoch
 from tnt_notebook.keras.tensorflow import assignments_recorded
-from tnt_notebook.keras.training import call_in_turn, initial_epoch, set_initial_epoch
 from tnt_notebook.parallel.consistency import agreement, seeds
 from tnt_notebook.parallel.consistency.holders import broadcast_array
 from tnt_notebook.telemetry import activities

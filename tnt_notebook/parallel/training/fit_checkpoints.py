@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tnt_notebook.comm import stop
 from tnt_notebook.errors import CheckpointError, SuspendedError
-from tnt_notebook.keras.training import in_python
+from tnt_notebook.keras.step_functions import in_python
 from tnt_notebook.parallel.checkpoint.position import Journal, Position
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.checkpoint.snapshot import Place, restore, take
@@ -19,9 +19,9 @@ from tnt_notebook.parallel.checkpoint.writer import owners
 from tnt_notebook.parallel.consistency import seeds
 from tnt_notebook.parallel.consistency.model_state import state_of
 from tnt_notebook.parallel.data import Sharded
-from tnt_notebook.parallel.exchange.kept import Kept
 from tnt_notebook.parallel.exchange.named import name_of
-from tnt_notebook.parallel.training.functions import DistributedFunctions
+from tnt_notebook.parallel.exchange.state import ExchangeState
+from tnt_notebook.parallel.training.compiled_functions import DistributedFunctions
 from tnt_notebook.telemetry import activities
 
 
@@ -88,9 +88,11 @@ class FitCheckpoints:
         )  # fmt: skip
         self._epoch, self._step = start.place.epoch, start.place.step
         self._functions.resume(start.state.logs)
-        self._say(f"Training goes on after {start.place}.")
+        self._say(f"Training continues after {start.place}.")
         if left_out:
-            self._say(f"Of callbacks this begins anew: {', '.join(left_out)}.")
+            self._say(
+                f"Not in the checkpoint, so it starts over, of callbacks: {', '.join(left_out)}."
+            )
 
     # While it trains ------------------------------------------------------------------------------
 
@@ -155,9 +157,9 @@ class FitCheckpoints:
             run.keep(snapshot, writers)
         self._functions.weights.set_blocks_aside()
 
-    def _exchange(self) -> tuple[str, Kept]:
+    def _exchange(self) -> tuple[str, ExchangeState]:
         setting = self._functions.setting
-        return name_of(setting.exchange), setting.kept
+        return name_of(setting.exchange), setting.state
 
     def _owners(self) -> list[int]:
         """The rank that writes each variable."""
@@ -173,8 +175,8 @@ class FitCheckpoints:
         self._run.wait()
         raise SuspendedError(
             f"Training was left after epoch {self._epoch + 1}, step {self._step} of fit "
-            f"{self._run.fits}, as was asked for. Run the same again, with the same folder of "
-            "checkpoints, to go on."
+            f"{self._run.fits}, as was asked for. To continue, run the same again with the "
+            "same folder of checkpoints."
         )
 
     def _say(self, what: str) -> None:

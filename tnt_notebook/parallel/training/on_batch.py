@@ -12,7 +12,7 @@ import tensorflow as tf
 from tnt_notebook.comm import stop
 from tnt_notebook.errors import DataError, StoppedError
 from tnt_notebook.keras.adapters import weights_of_classes
-from tnt_notebook.keras.training import in_order, in_python, resets_metrics
+from tnt_notebook.keras.step_functions import in_order, in_python, resets_metrics
 from tnt_notebook.parallel.data import cut, samples_of
 from tnt_notebook.parallel.training.prepare import prepare
 from tnt_notebook.parallel.training.session import Run, Session

@@ -18,10 +18,10 @@ import keras
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.consistency.model_state import optimizers_of
 from tnt_notebook.parallel.exchange.named import name_of
-from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.divided import DividedLayers
+from tnt_notebook.parallel.layers.layout_map import Wanted
 from tnt_notebook.parallel.layers.ranks import MeshRanks
-from tnt_notebook.parallel.pipeline.training import PipelineSteps
+from tnt_notebook.parallel.pipeline.steps import PipelineSteps
 from tnt_notebook.parallel.step.replicas import Replicas
 from tnt_notebook.parallel.step.step import Setting
 from tnt_notebook.plan.mesh import DATA

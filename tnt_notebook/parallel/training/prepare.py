@@ -8,9 +8,9 @@ import keras
 
 from tnt_notebook.error_text import brief
 from tnt_notebook.errors import ModelError
-from tnt_notebook.keras.absent import is_lazy, lazy
 from tnt_notebook.keras.graph import is_built, layers_within, run_symbolically
-from tnt_notebook.keras.training import (
+from tnt_notebook.keras.lazy_variables import is_lazy, lazy
+from tnt_notebook.keras.step_functions import (
     build_by_tracing,
     build_symbolically,
     compiled_as,
@@ -95,8 +95,8 @@ def build(model: keras.Model, element: Any, call: str, traced: bool) -> None:
                 run_symbolically(model, _symbolic(unpack(element)[0]))
         except Exception as error:
             raise ModelError(
-                f"The model cannot be called on input of these shapes ({brief(error)}). Call it "
-                "once on a batch before training, or give it a keras.Input, if they are right."
+                f"The model cannot be called on input of these shapes ({brief(error)}). If the "
+                "shapes are right, call it once on a batch before training, or add a keras.Input."
             ) from error
     if unbuilt := _unbuilt(model):
         raise ModelError(

@@ -16,7 +16,7 @@ import keras
 
 from tnt_notebook.comm import channels
 from tnt_notebook.keras.adapters import without_validation_split
-from tnt_notebook.keras.training import in_order
+from tnt_notebook.keras.step_functions import in_order
 from tnt_notebook.parallel.consistency import agreement, seeds
 from tnt_notebook.parallel.consistency.model_state import state_of
 from tnt_notebook.parallel.data import Sharded, sharded, unpack
@@ -25,12 +25,12 @@ from tnt_notebook.parallel.data.skipped import skipped_by_all
 from tnt_notebook.parallel.exchange.named import described
 from tnt_notebook.parallel.observe import activity
 from tnt_notebook.parallel.observe.flops import forward_flops
-from tnt_notebook.parallel.observe.looks import Looks
 from tnt_notebook.parallel.observe.progress import Progress
+from tnt_notebook.parallel.observe.step_sampler import StepSampler
 from tnt_notebook.parallel.step.logs import check_same_samples
 from tnt_notebook.parallel.training.callbacks import SharedCallbacks
+from tnt_notebook.parallel.training.compiled_functions import DistributedFunctions
 from tnt_notebook.parallel.training.fit_checkpoints import FitCheckpoints
-from tnt_notebook.parallel.training.functions import DistributedFunctions
 from tnt_notebook.parallel.training.prepare import prepare
 from tnt_notebook.parallel.training.session import Run, Session
 from tnt_notebook.telemetry import Phase, activities
@@ -250,7 +250,7 @@ def _running(
                 checkpoints.callbacks = shared.callbacks
             damage.begin_run()
             yield progress, shared
-            progress.look(whole_run=True)
+            progress.sample(whole_run=True)
             progress.skipped(skipped_by_all(session.over))
     finally:
         activities.begin("build")
@@ -270,20 +270,20 @@ def _progress(
 ) -> Progress:
     over, stages = session.over, functions.placement.stages
     if stages is not None:
-        looks = Looks(
+        sampler = StepSampler(
             over, phase, stages.lines, channels.GRADIENTS.first, stages.schedule, stages.described,
             functions.exchanges,
         )  # fmt: skip
     else:
         each = [(rank,) for rank in range(over.size)]
-        looks = Looks(over, phase, each, exchanges=functions.exchanges)
+        sampler = StepSampler(over, phase, each, exchanges=functions.exchanges)
     is_told = session.report is not None and over.rank == 0
     trained = sum(math.prod(v.shape) for v in model.trainable_variables)
     flops = forward_flops(model) if is_told else None
     if flops is not None and phase == "fit":
         flops *= 3
     return Progress(
-        over, session.replicas, session.report, phase, epochs, steps, looks, flops,
+        over, session.replicas, session.report, phase, epochs, steps, sampler, flops,
         per_execution=model.steps_per_execution,
         exchange=described(functions.setting.exchange) if phase == "fit" else "",
         input=str(data.reading),

@@ -18,14 +18,14 @@ from tnt_notebook.error_text import brief
 from tnt_notebook.errors import ModelError, NothingToDoError
 from tnt_notebook.keras import distribution as by_keras
 from tnt_notebook.keras.replaced import replaced
-from tnt_notebook.keras.training import is_validation_of_fit
+from tnt_notebook.keras.step_functions import is_validation_of_fit
 from tnt_notebook.parallel.checkpoint.config import Checkpoint
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.consistency import agreement, seeds
 from tnt_notebook.parallel.data.readers import damage
 from tnt_notebook.parallel.observe.progress import Report
 from tnt_notebook.parallel.training import on_batch, run, saving
-from tnt_notebook.parallel.training.by_distribution import division_by
+from tnt_notebook.parallel.training.keras_distribution import division_by
 from tnt_notebook.parallel.training.session import Session
 from tnt_notebook.plan.fit_options import FitOptions, takes_fit_options
 

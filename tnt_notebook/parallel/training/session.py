@@ -16,14 +16,14 @@ from tnt_notebook.errors import MeshError
 from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.data import Replica
 from tnt_notebook.parallel.exchange.named import exchange_of
-from tnt_notebook.parallel.layers.by_variable import Wanted
+from tnt_notebook.parallel.layers.layout_map import Wanted
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.observe.progress import Progress, Report
 from tnt_notebook.parallel.step.step import Setting, Votes
-from tnt_notebook.parallel.training.by_distribution import Division
+from tnt_notebook.parallel.training.compiled_functions import DistributedFunctions
 from tnt_notebook.parallel.training.fit_as import FitAs
 from tnt_notebook.parallel.training.fit_checkpoints import FitCheckpoints
-from tnt_notebook.parallel.training.functions import DistributedFunctions
+from tnt_notebook.parallel.training.keras_distribution import Division
 from tnt_notebook.parallel.training.placement import Placement, placed
 from tnt_notebook.plan.fit_options import FitOptions
 from tnt_notebook.plan.hints import memory_of
@@ -91,7 +91,7 @@ class Session:
         if division is not None and (self.mesh is not None or self.pipeline is not None):
             given = "a pipeline" if self.pipeline is not None else "a mesh"
             raise MeshError(
-                f"A distribution of Keras is set ({division.says[0]}), and {given} is given: take "
+                f"A distribution of Keras is set ({division.says[0]}), and {given} is given: use "
                 "one of them. keras.distribution.set_distribution(None) unsets it."
             )
         says = division.says if division is not None else ()
@@ -216,12 +216,12 @@ class Session:
         self.functions.clear()
 
     def _wants(self, phase: str) -> Votes:
-        look = keep = leave = False
+        sample = keep = leave = False
         if self.progress is not None and phase == self.progress.phase:  # not validation of a fit
-            look = self.progress.wants_to_look()
+            sample = self.progress.wants_a_sample()
             if self.fit_checkpoints is not None:
                 keep, leave = self.fit_checkpoints.wants()
-        return Votes(*map(float, (stop.end.is_set(), look, keep, leave)))
+        return Votes(*map(float, (stop.end.is_set(), sample, keep, leave)))
 
     def _due_in(self) -> float:
         """In how many training steps at most this rank is to be asked again."""
@@ -231,8 +231,8 @@ class Session:
         progress = self.progress
         if progress is not None and phase == progress.phase:
             progress.count(samples)
-            if votes.look > 0:
-                progress.look()
+            if votes.sample > 0:
+                progress.sample()
             if self.fit_checkpoints is not None:
                 self.fit_checkpoints.decided(votes.keep > 0, votes.leave > 0)
         if votes.stop > 0:

@@ -93,7 +93,7 @@ def parquet(
     spec, inner = _spec(handles, next(group for group in groups if group.rows), names, ragged)
     blocks = None if batch is None else Blocks(ends, batch)
     at_least = 1 if batch is None else STREAMS + 2
-    kept = Kept(lambda group: _read(handles, group, names, spec), at_least)
+    kept = GroupCache(lambda group: _read(handles, group, names, spec), at_least)
 
     def read(numbers: np.ndarray) -> Sequence[np.ndarray]:
         of_rows = np.searchsorted(ends, numbers, "right")
@@ -132,7 +132,7 @@ class Group(NamedTuple):
     rows: int
 
 
-class Kept:
+class GroupCache:
     """Row groups that were read lately, by all threads of this process; so many at least."""
 
     def __init__(self, read: Callable[[Group], dict[str, np.ndarray]], at_least: int) -> None:

@@ -6,8 +6,8 @@ then what they are::
     [7 2 9 0][5 4 8 1][6 3]    some are read at a time, which is faster
     sample 7, sample 2, ...    one after the other again
 
-A rank needs all numbers, and reads the samples of its own: see ``early``, which knows what is read
-in chunks like this.
+A rank needs all numbers, and reads the samples of its own: see ``shard_point``, which knows what is
+read in chunks like this.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.errors import DataError
+from tnt_notebook.parallel.data.blocks import AboutReader, note_about
 from tnt_notebook.parallel.data.blocks import Blocks as Cut
-from tnt_notebook.parallel.data.blocks import Told, tell
 from tnt_notebook.parallel.data.readers.damage import Reader, complete
 from tnt_notebook.parallel.data.readers.order import Blocks, numbers_of
 from tnt_notebook.parallel.data.row_wise import row_wise
@@ -73,7 +73,7 @@ def dataset_of(
     if source.blocks is not None and source.blocks.batch < 1:
         raise ValueError(f"batch={source.blocks.batch}: give the size of the global batches.")
     if source.count < 1:
-        raise DataError("There are no samples in what is to be read.")
+        raise DataError("There are no samples to read.")
 
     def reading(read: Reader, shapes: Sequence[Sequence[int | None]]) -> Callable[..., Any]:
         complete_read = complete(read, source.where, source.count, skips=damaged == "skip")
@@ -100,8 +100,8 @@ def dataset_of(
     if source.fingerprint is not None:
         # What is damaged in one block is whole in another: ranks would skip different samples.
         blocks_too = source.read_blocks is not None and damaged == "raise"
-        told = Told(reading_blocks if blocks_too else None, source.fingerprint)
-        samples_of = tell(samples_of, told)
+        told = AboutReader(reading_blocks if blocks_too else None, source.fingerprint)
+        samples_of = note_about(samples_of, told)
     chunks = numbers_of(source.count, shuffle, seed, source.blocks).batch(source.at_once)
     read_chunks = chunks.map(samples_of, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     return read_chunks.unbatch().apply(tf.data.experimental.assert_cardinality(source.count))

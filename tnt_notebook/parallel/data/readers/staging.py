@@ -37,7 +37,7 @@ from tnt_notebook import comm, files
 from tnt_notebook.errors import DataError
 from tnt_notebook.parallel.data.readers import keeper
 from tnt_notebook.parallel.data.readers.paths import Paths, existing, files_of
-from tnt_notebook.parallel.data.readers.progress import Told
+from tnt_notebook.parallel.data.readers.progress_lines import ProgressLines
 from tnt_notebook.sizes import size
 
 #: Files that are copied at a time, and bytes after which it is said how far a copy is.
@@ -271,10 +271,10 @@ def _copy(folder: Path, originals: list[Original], lock: int) -> None:
     node = comm.world().node
     tells = node[comm.rank()] == node[0]
     with (
-        Told("copies on each node", total, size, tells) as told,
+        ProgressLines("copies on each node", total, size, tells) as lines,
         ThreadPoolExecutor(_AT_A_TIME) as pool,
     ):
-        copies = [pool.submit(_copy_file, folder, file, lock, told, leave) for file in originals]
+        copies = [pool.submit(_copy_file, folder, file, lock, lines, leave) for file in originals]
         try:
             for copy in copies:
                 copy.result()
@@ -286,7 +286,9 @@ def _copy(folder: Path, originals: list[Original], lock: int) -> None:
     (folder / "done").touch(0o600)
 
 
-def _copy_file(folder: Path, file: Original, lock: int, told: Told, leave: list[bool]) -> None:
+def _copy_file(
+    folder: Path, file: Original, lock: int, lines: ProgressLines, leave: list[bool]
+) -> None:
     part = folder / f"{file.copy}.part"
     at = 0
     try:
@@ -294,7 +296,7 @@ def _copy_file(folder: Path, file: Original, lock: int, told: Told, leave: list[
             while not leave and (sent := os.sendfile(target.fileno(), source.fileno(), at, _PIECE)):
                 at += sent
                 os.utime(lock)  # which those who wait look at
-                told.done(sent)
+                lines.done(sent)
             known = os.fstat(source.fileno())
     except OSError as error:
         why = f"after {size(at)}: {error.strerror}" if at else error.strerror
@@ -315,10 +317,6 @@ def _start_keeper(folder: Path) -> None:
     # Without the marks by which the processes of a cluster are found and ended: it outlives them.
     subprocess.Popen(
         [sys.executable, "-I", "-S", keeper.__file__, str(folder)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={},
-        cwd="/",
-        start_new_session=True,
-    )
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={}, cwd="/", start_new_session=True,
+    )  # fmt: skip

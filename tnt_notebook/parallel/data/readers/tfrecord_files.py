@@ -17,7 +17,7 @@ from tnt_notebook.parallel.data.readers.damage import Damage, cannot_read, reaso
 from tnt_notebook.parallel.data.readers.handles import Handles
 from tnt_notebook.parallel.data.readers.order import Blocks
 from tnt_notebook.parallel.data.readers.paths import Paths, files_of
-from tnt_notebook.parallel.data.readers.progress import Told
+from tnt_notebook.parallel.data.readers.progress_lines import ProgressLines
 from tnt_notebook.parallel.data.readers.rows import at_once
 from tnt_notebook.parallel.data.readers.samples import Damaged, Source, dataset_of
 
@@ -121,7 +121,10 @@ def _index(paths: Sequence[str], damaged: Damaged) -> Index:
     """Reads the lengths of all records, of several files at a time."""
     begins: list[np.ndarray] = []
     total = 0
-    with ThreadPoolExecutor(8) as pool, Told("index of TFRecord files", len(paths)) as told:
+    with (
+        ThreadPoolExecutor(8) as pool,
+        ProgressLines("index of TFRecord files", len(paths)) as told,
+    ):
         for path, found in zip(paths, pool.map(_try_scan, paths), strict=True):
             offsets, size, wrong = found
             if wrong:

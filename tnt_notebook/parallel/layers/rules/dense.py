@@ -8,48 +8,42 @@ from typing import Any
 
 import keras
 
-from tnt_notebook.parallel.layers.rule import (
-    PARTIAL,
-    Cut,
-    Gives,
-    Local,
-    Site,
-    Way,
+from tnt_notebook.parallel.layers.activations import is_elementwise
+from tnt_notebook.parallel.layers.rule import PARTIAL, BlockCall, Cut, Gives, LayerCall, Way, rule
+from tnt_notebook.parallel.layers.rules.activated import activated, is_known
+from tnt_notebook.parallel.layers.rules.shared import (
     added_once,
     cut_by_inputs,
     cut_by_outputs,
     ends_in_sum,
     is_adapted,
-    is_elementwise,
-    rule,
     summed_up,
 )
-from tnt_notebook.parallel.layers.rules.activated import activated, is_known
 
 
-def _run(local: Local) -> list[Any]:
-    layer, columns, rows = local.layer, local.axes("columns"), local.axes("rows")
+def _run(block_call: BlockCall) -> list[Any]:
+    layer, columns, rows = block_call.layer, block_call.axes("columns"), block_call.axes("rows")
     if not rows:
         units = layer.kernel.shape[1] if columns else layer.units
         if not columns or is_elementwise(layer.activation):
-            return local.plain(units=units)
-        product, *others = local.plain(units=units, activation=None)
-        return [activated(local, product, columns), *others]
+            return block_call.plain(units=units)
+        product, *others = block_call.plain(units=units, activation=None)
+        return [activated(block_call, product, columns), *others]
     # Each rank has summands of the product; the bias counts once.
     bias = layer.bias
-    (summand,) = local.plain(use_bias=False, bias=None, activation=None)
-    return [summed_up(local, summand, bias, rows, lambda x: activated(local, x, columns))]
+    (summand,) = block_call.plain(use_bias=False, bias=None, activation=None)
+    return [summed_up(block_call, summand, bias, rows, lambda x: activated(block_call, x, columns))]
 
 
 @rule(keras.layers.Dense, run=_run)
-def dense(site: Site, parts: int) -> Iterator[Way]:
-    layer, (taken, *masks), (given, *_) = site.layer, site.takes, site.gives
+def dense(layer_call: LayerCall, parts: int) -> Iterator[Way]:
+    layer, (taken, *masks), (given, *_) = layer_call.layer, layer_call.takes, layer_call.gives
     if is_adapted(layer):
         return
     last, inputs = len(taken) - 1, taken[-1]
     rest: list[Cut | None] = [None] * len(masks)
-    others: list[Gives] = [None] * (len(site.gives) - 1)
-    for dim in site.divisible(given, parts):
+    others: list[Gives] = [None] * (len(layer_call.gives) - 1)
+    for dim in layer_call.divisible(given, parts):
         if dim < last:
             yield Way(f"dim {dim}", [Cut(dim), *rest], [dim, *others])
     if layer.units >= parts and is_known(layer.activation):
@@ -59,22 +53,22 @@ def dense(site: Site, parts: int) -> Iterator[Way]:
         yield Way("rows", [Cut(last), *rest], [gives, *others], weights)
 
 
-def _run_einsum(local: Local) -> list[Any]:
-    rows, layer = local.axes("rows"), local.layer
+def _run_einsum(block_call: BlockCall) -> list[Any]:
+    rows, layer = block_call.axes("rows"), block_call.layer
     if not rows:
-        return local.plain()
+        return block_call.plain()
     bias = layer.bias
-    (summand,) = local.plain(bias=None)
-    return [added_once(local, summand, bias, rows)]
+    (summand,) = block_call.plain(bias=None)
+    return [added_once(block_call, summand, bias, rows)]
 
 
 @rule(keras.layers.EinsumDense, run=_run_einsum)
-def einsum_dense(site: Site, parts: int) -> Iterator[Way]:
+def einsum_dense(layer_call: LayerCall, parts: int) -> Iterator[Way]:
     """By what a label of the equation is of: the kernel and the output, the kernel and the input,
     or both values."""
-    layer, taken, given = site.layer, site.takes[0], site.gives[0]
+    layer, taken, given = layer_call.layer, layer_call.takes[0], layer_call.gives[0]
     equation = re.fullmatch("([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)", layer.equation)
-    if is_adapted(layer) or equation is None or len(site.takes) > 1:
+    if is_adapted(layer) or equation is None or len(layer_call.takes) > 1:
         return
     of_input, of_kernel, of_output = equation.groups()
     kernel, bias = layer.kernel, layer.bias

@@ -12,30 +12,22 @@ import tensorflow as tf
 
 from tnt_notebook.keras.losses import set_logits
 from tnt_notebook.keras.operations import ELEMENTWISE
-from tnt_notebook.parallel.layers.rule import (
-    Cut,
-    Local,
-    Shape,
-    Site,
-    Way,
-    is_channels_last,
-    is_elementwise,
-    name_of,
-    rule,
-)
+from tnt_notebook.parallel.layers.activations import is_elementwise
+from tnt_notebook.parallel.layers.rule import BlockCall, Cut, LayerCall, Shape, Way, name_of, rule
 from tnt_notebook.parallel.layers.rules.activated import OF_LAST, activated
+from tnt_notebook.parallel.layers.rules.shared import is_channels_last
 from tnt_notebook.parallel.layers.softmax import softmax
 
 
-def cuts(site: Site, parts: int, dims: list[int]) -> Iterator[Way]:
+def cuts(layer_call: LayerCall, parts: int, dims: list[int]) -> Iterator[Way]:
     """A way for each of some dimensions of the output: of inputs, those that have it are cut."""
-    given = site.gives[0]
-    if any(len(shape) != len(given) for shape in site.gives):
+    given = layer_call.gives[0]
+    if any(len(shape) != len(given) for shape in layer_call.gives):
         return
     for dim in dims:
         yield Way(
-            name_of(len(given), dim), [_cut(shape, given, dim) for shape in site.takes],
-            [dim] * len(site.gives),
+            name_of(len(given), dim), [_cut(shape, given, dim) for shape in layer_call.takes],
+            [dim] * len(layer_call.gives),
         )  # fmt: skip
 
 
@@ -50,54 +42,54 @@ def _cut(shape: Shape, given: Shape, dim: int) -> Cut | None:
     keras.layers.LeakyReLU, keras.layers.Maximum, keras.layers.Minimum, keras.layers.Multiply,
     keras.layers.ReLU, keras.layers.Subtract,
 )  # fmt: skip
-def elementwise(site: Site, parts: int) -> Iterator[Way]:
-    yield from cuts(site, parts, site.divisible(site.gives[0], parts))
+def elementwise(layer_call: LayerCall, parts: int) -> Iterator[Way]:
+    yield from cuts(layer_call, parts, layer_call.divisible(layer_call.gives[0], parts))
 
 
-def _run_rescaling(local: Local) -> list[Any]:
+def _run_rescaling(block_call: BlockCall) -> list[Any]:
     """Where numbers have their own scales, those of the block."""
-    shape, own = local.site.takes[0], {}
+    shape, own = block_call.layer_call.takes[0], {}
     for name in ("scale", "offset"):
-        numbers = np.asarray(getattr(local.layer, name))
+        numbers = np.asarray(getattr(block_call.layer, name))
         index = [slice(None)] * numbers.ndim
-        for axis, way in local.ways.items():
+        for axis, way in block_call.ways.items():
             cut = way.takes[0]
             dim = -1 if cut is None else cut.dim - (len(shape) - numbers.ndim)
             if cut is not None and dim >= 0 and numbers.shape[dim] != 1:
-                index[dim] = slice(*local.rows(axis, shape[cut.dim]))
+                index[dim] = slice(*block_call.rows(axis, shape[cut.dim]))
         given = numbers[tuple(index)]
         # Keras rounds numbers of Python, and not those of NumPy.
-        is_array = isinstance(getattr(local.layer, name), np.ndarray)
+        is_array = isinstance(getattr(block_call.layer, name), np.ndarray)
         own[name] = given if is_array else given.tolist()
-    return local.plain(**own)
+    return block_call.plain(**own)
 
 
 @rule(keras.layers.Rescaling, run=_run_rescaling)
-def rescaling(site: Site, parts: int) -> Iterator[Way]:
-    single = not np.ndim(site.layer.scale) and not np.ndim(site.layer.offset)
+def rescaling(layer_call: LayerCall, parts: int) -> Iterator[Way]:
+    single = not np.ndim(layer_call.layer.scale) and not np.ndim(layer_call.layer.offset)
     if single or keras.config.image_data_format() == "channels_last":
-        yield from elementwise(site, parts)
+        yield from elementwise(layer_call, parts)
 
 
 @rule(*ELEMENTWISE)
-def operation(site: Site, parts: int) -> Iterator[Way]:
+def operation(layer_call: LayerCall, parts: int) -> Iterator[Way]:
     """Of keras.ops, where what is no value of the model is a number."""
-    bounds = [getattr(site.layer, name, None) for name in ("x_min", "x_max")]
-    if all(isinstance(constant, _SINGLE) for constant in (*site.call.others, *bounds)):
-        yield from cuts(site, parts, site.divisible(site.gives[0], parts))
+    bounds = [getattr(layer_call.layer, name, None) for name in ("x_min", "x_max")]
+    if all(isinstance(constant, _SINGLE) for constant in (*layer_call.call.others, *bounds)):
+        yield from cuts(layer_call, parts, layer_call.divisible(layer_call.gives[0], parts))
 
 
 _SINGLE = (int, float, str, np.generic, type(None))
 
 
-def _run_noise(local: Local) -> list[Any]:
+def _run_noise(block_call: BlockCall) -> list[Any]:
     """What is added or multiplied is what the layer makes of zeros or ones."""
-    if not local.training:
-        return local.plain()
-    call, shape = local.site.call, local.site.takes[0]
+    if not block_call.training:
+        return block_call.plain()
+    call, shape = block_call.layer_call.call, block_call.layer_call.takes[0]
     value, given = call.takes[0], call.gives[0]
-    x, is_added = local.values[value], isinstance(local.layer, keras.layers.GaussianNoise)
-    once = range(1, len(shape) - 1) if isinstance(local.layer, _SPATIAL) else ()
+    x, is_added = block_call.values[value], isinstance(block_call.layer, keras.layers.GaussianNoise)
+    once = range(1, len(shape) - 1) if isinstance(block_call.layer, _SPATIAL) else ()
     sizes = [1 if dim in once else size for dim, size in enumerate(shape)]
     whole = tf.fill(
         [tf.shape(x)[dim] if not dim or size is None else size for dim, size in enumerate(sizes)],
@@ -110,9 +102,9 @@ def _run_noise(local: Local) -> list[Any]:
         call.run(values, training=True)
         return values[given]
 
-    dims = ((way.gives[0], axis) for axis, way in local.ways.items())
+    dims = ((way.gives[0], axis) for axis, way in block_call.ways.items())
     cut = [(dim, axis) for dim, axis in dims if isinstance(dim, int) and dim not in once]
-    noise = local.drawn(draw, whole, cut)
+    noise = block_call.drawn(draw, whole, cut)
     return [x + noise if is_added else x * noise]
 
 
@@ -122,41 +114,41 @@ _SPATIAL = (
 
 
 @rule(*_SPATIAL, run=_run_noise)
-def spatial_dropout(site: Site, parts: int) -> Iterator[Way]:
-    if is_channels_last(site) and site.takes[0][-1]:
-        yield from elementwise(site, parts)
+def spatial_dropout(layer_call: LayerCall, parts: int) -> Iterator[Way]:
+    if is_channels_last(layer_call) and layer_call.takes[0][-1]:
+        yield from elementwise(layer_call, parts)
 
 
 @rule(
     keras.layers.Dropout, keras.layers.GaussianDropout, keras.layers.GaussianNoise, run=_run_noise
 )  # fmt: skip
-def noise(site: Site, parts: int) -> Iterator[Way]:
-    if getattr(site.layer, "noise_shape", None) is None:
-        yield from elementwise(site, parts)
+def noise(layer_call: LayerCall, parts: int) -> Iterator[Way]:
+    if getattr(layer_call.layer, "noise_shape", None) is None:
+        yield from elementwise(layer_call, parts)
 
 
 @rule(keras.layers.PReLU)
-def prelu(site: Site, parts: int) -> Iterator[Way]:
-    alpha, given = site.layer.alpha, site.gives[0]
-    for way in cuts(site, parts, site.divisible(given, parts)):
+def prelu(layer_call: LayerCall, parts: int) -> Iterator[Way]:
+    alpha, given = layer_call.layer.alpha, layer_call.gives[0]
+    for way in cuts(layer_call, parts, layer_call.divisible(given, parts)):
         (dim,) = way.gives
         if isinstance(dim, int) and alpha.shape[dim - 1] > 1:
             way = replace(way, weights={id(alpha): dim - 1})
         yield way
 
 
-def _run_activation(local: Local) -> list[Any]:
-    layer, value = local.layer, local.site.call.takes[0]
-    looks_at = _looks_at(layer, len(local.site.gives[0]))
-    over = [axis for axis, way in local.ways.items() if way.gives[0] in looks_at]
+def _run_activation(block_call: BlockCall) -> list[Any]:
+    layer, value = block_call.layer, block_call.layer_call.call.takes[0]
+    looks_at = _looks_at(layer, len(block_call.layer_call.gives[0]))
+    over = [axis for axis, way in block_call.ways.items() if way.gives[0] in looks_at]
     if not over:
-        return local.plain()
-    x = local.values[value]
+        return block_call.plain()
+    x = block_call.values[value]
     if isinstance(layer, keras.layers.Softmax):
-        result = softmax(x, looks_at, local.group(over), f"softmax of {layer.name}")
+        result = softmax(x, looks_at, block_call.group(over), f"softmax of {layer.name}")
         set_logits(result, x)
         return [result]
-    return [activated(local, x, over)]
+    return [activated(block_call, x, over)]
 
 
 def _looks_at(layer: Any, rank: int) -> list[int]:
@@ -169,11 +161,11 @@ def _looks_at(layer: Any, rank: int) -> list[int]:
 
 
 @rule(keras.layers.Activation, keras.layers.Softmax, run=_run_activation)
-def activation(site: Site, parts: int) -> Iterator[Way]:
-    layer, given = site.layer, site.gives[0]
+def activation(layer_call: LayerCall, parts: int) -> Iterator[Way]:
+    layer, given = layer_call.layer, layer_call.gives[0]
     looks_at = _looks_at(layer, len(given))
-    dims = site.divisible(given, parts)
+    dims = layer_call.divisible(given, parts)
     function = getattr(layer, "activation", keras.activations.softmax)
-    if looks_at and (function not in OF_LAST or len(site.takes) > 1):
+    if looks_at and (function not in OF_LAST or len(layer_call.takes) > 1):
         dims = [dim for dim in dims if dim not in looks_at]
-    yield from cuts(site, parts, dims)
+    yield from cuts(layer_call, parts, dims)

@@ -23,14 +23,14 @@ from tnt_notebook.keras.graph import layers_within
 from tnt_notebook.parallel.layer_graph.graph import Graph
 from tnt_notebook.parallel.layers.layout import Layout, Splits, splits_of
 from tnt_notebook.parallel.layers.program import Ways, shape_of, weight_layouts
-from tnt_notebook.parallel.layers.rule import Site, rule_of
+from tnt_notebook.parallel.layers.rule import LayerCall, rule_of
 from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
 
 #: So many ways of a layer are named where it has none that is asked for.
 _MOST_NAMED = 6
 
 
-class ByVariable:
+class ByLayoutMap:
     """What a distribution of Keras says of the weights of a model, and of what its layers give.
 
     Args:
@@ -78,9 +78,9 @@ class ByVariable:
                 self._layout(path, axes, (None,) * len(axes))
                 continue  # what a model gives is whole
             raise MeshError(
-                f"The layout of {path} is {axes}, and {layer.name} is the model itself, another "
-                "model that is opened up, or called inside of a layer. A layout can be that of "
-                "what one of the layers gives that the model consists of; leave this one out."
+                f"The layout of {path} is {axes}, and {layer.name} is the model itself, a "
+                "nested model, or called inside a layer. Only outputs of the layers that the model "
+                "consists of can have a layout; leave this one out."
             )
 
     def _check_paths(self) -> None:
@@ -101,18 +101,18 @@ class ByVariable:
             )
             warnings.warn_explicit(text, UserWarning, "keras.distribution", 1)
 
-    def fitting(self, site: Site, every: Sequence[Ways]) -> list[Ways]:
+    def fitting(self, layer_call: LayerCall, every: Sequence[Ways]) -> list[Ways]:
         """Of the ways of a call those that cut its weights as is said. Raises MeshError if there
         is none."""
-        variables = list(getattr(site.layer, "variables", ()))
+        variables = list(getattr(layer_call.layer, "variables", ()))
         wanted = {id(v): self._splits_of(v) for v in variables}
         by_ways = [
-            (ways, {key: layout.splits for key, layout in weight_layouts(site, ways).items()})
+            (ways, {key: layout.splits for key, layout in weight_layouts(layer_call, ways).items()})
             for ways in every
         ]
         fitting = [ways for ways, cut in by_ways if cut == wanted]
         if not fitting:
-            raise MeshError(self._why_not(site, variables, [cut for _, cut in by_ways]))
+            raise MeshError(self._why_not(layer_call, variables, [cut for _, cut in by_ways]))
         return fitting
 
     def _splits_of(self, variable: keras.Variable) -> Splits:
@@ -130,9 +130,12 @@ class ByVariable:
         return _written(self._splits_of(variable), len(variable.shape))
 
     def _why_not(
-        self, site: Site, variables: Sequence[keras.Variable], every: Sequence[Mapping[int, Splits]]
+        self,
+        layer_call: LayerCall,
+        variables: Sequence[keras.Variable],
+        every: Sequence[Mapping[int, Splits]],
     ) -> str:
-        layer = site.layer
+        layer = layer_call.layer
         wanted = ", ".join(f"{v.path} {self._said_of(v)}" for v in variables)
         others = [
             ", ".join(
@@ -188,8 +191,8 @@ class ByVariable:
             batch not in (None, self._batch) and along(batch) > 1
         ):
             raise MeshError(
-                f"The layout of {path} is {axes}: of all that layers give the samples are cut by "
-                f"the axis {self._batch!r} and by no other one, so it begins with {self._batch!r}."
+                f"The layout of {path} is {axes}: the samples of every output are cut by the axis "
+                f"{self._batch!r} and no other, so the layout begins with {self._batch!r}."
             )
         for dim, axis in cut.items():
             if (shape[dim] or 0) < along(axis):
@@ -201,7 +204,7 @@ class ByVariable:
 
 
 #: Layouts by names of layers, or by weights.
-Wanted = Layouts | ByVariable
+Wanted = Layouts | ByLayoutMap
 
 
 def _written(splits: Splits, rank: int) -> str:

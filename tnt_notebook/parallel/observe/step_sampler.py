@@ -1,8 +1,8 @@
-"""Looks at what all ranks did in their latest steps, now and then while a model trains.
+"""Samples the steps of all ranks, now and then while a model trains.
 
-Rank 0 has the clock: that it wants to look travels with the metrics of a step, so that all ranks
-look after the same one. They agree on the step of median length since the last look, and tell what
-they did in that one::
+Rank 0 has the clock: that it wants a sample travels with the metrics of a step, so that all ranks
+take one after the same step. They agree on the step of median length since the last sample, and
+tell what they did in it::
 
     lengths of steps -> allreduce ----> the median step
     its collectives --> allgather ----> when the last rank came to each
@@ -40,23 +40,23 @@ from tnt_notebook.telemetry.sampling import evenly, spread
 from tnt_notebook.telemetry.step_trace import Box, StepTrace, Which, of_boxes
 from tnt_notebook.telemetry.typical_step import Chosen, begins_of, choose, lengths_of, steps_of
 
-#: Boxes of all ranks in a look: of more ranks some stand for all, but a pipeline is shown whole.
+#: Boxes of all ranks in a sample: of more ranks some stand for all, but a pipeline is shown whole.
 MOST_BOXES = 600
 #: And of one whole pipeline: of a longer step only the beginning is shown.
 MOST_IN_A_PIPELINE = 4000
 
-#: Looks that are kept for the end of the run, evenly spread.
+#: Samples that are kept for the end of the run, evenly spread.
 _KEPT = 32
 
 #: Seconds after which the clocks of hosts are compared again: they drift by some 10 µs a second.
 _CLOCKS_S = 10.0
 
 
-class Look(NamedTuple):
+class StepSample(NamedTuple):
     """What rank 0 learns.
 
     Attributes:
-        step_s: how long the step took that stands for those since the last look; None without one.
+        step_s: seconds of the step that stands for those since the last sample; None without one.
         which: which it is of them, and ``among`` how many.
         breakdown: of each rank, where the time of that step goes.
         step: that step, box by box.
@@ -66,7 +66,7 @@ class Look(NamedTuple):
             where there were none.
         memory: bytes of each rank.
         energy: joules of all hosts and GPUs since the run began, where there are counters.
-        activities: what ranks have done since the last look.
+        activities: what ranks have done since the last sample.
     """
 
     step_s: float | None
@@ -82,7 +82,7 @@ class Look(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """What each rank says at a look, beside its breakdown; as numbers that travel as float64."""
+    """What each rank says in a sample besides its breakdown; as numbers that travel as float64."""
 
     boxes: float
     rate: float
@@ -94,7 +94,7 @@ class _Facts(NamedTuple):
     activities: float  # of how many it has news
 
 
-class Looks:
+class StepSampler:
     """Of one call of fit, evaluate or predict. Made on all ranks at once.
 
     Args:
@@ -119,18 +119,18 @@ class Looks:
         self._pipelines, self._gradients_from = pipelines, gradients_from
         self._schedule, self._cut, self._exchanged = schedule, cut or {}, exchanges
         self._seen = over.traced()
-        self._end_ns: int | None = None  # of the newest step at the last look
+        self._end_ns: int | None = None  # of the newest step at the last sample
         self._is_begun = False
         self._sent, self._steps = 0.0, 0  # by a rank, in the mean of ranks; in all steps so far
-        self._kept: list[tuple[float, Look]] = []
+        self._kept: list[tuple[float, StepSample]] = []
         self._clocks: Clocks | None = None
         self._compare_at = 0.0
         is_first = over.hosts.index(over.hosts[over.rank]) == over.rank
         self._rapl = Rapl() if is_first else None
         self._gpu_begin = gpu().joules()
 
-    def look(self, is_last: bool = False) -> Look | None:
-        """What there was since the last look, or as far back as the trace goes; of activities at
+    def sample(self, is_last: bool = False) -> StepSample | None:
+        """What there was since the last sample, or as far back as the trace goes; of activities at
         the last one all. Collective."""
         over, seen = self._over, self._seen
         self._seen = over.traced()
@@ -178,7 +178,7 @@ class Looks:
         which, among = (chosen.which, chosen.among) if chosen else (None, 0)
         if which == "first" and any(kept.which == "median" for _, kept in self._kept):
             among = 0  # the first step of an epoch stands for others where there are no other
-        look = Look(
+        sample = StepSample(
             chosen and chosen.seconds,
             which,
             among,
@@ -190,19 +190,19 @@ class Looks:
             _energy(everyone),
             [one for one in news if one is not None],
         )
-        if look.step_s is not None:
-            kept = [*self._kept, (time.monotonic(), look)]
+        if sample.step_s is not None:
+            kept = [*self._kept, (time.monotonic(), sample)]
             self._kept = evenly(kept, _KEPT, lambda kept: kept[0])
-        return look
+        return sample
 
-    def look_at_all(self) -> Look | None:
-        """What there was in the whole run: the median of the looks' steps, each of which counts as
-        many times as there were steps that it stands for. Collective."""
-        latest = self.look(is_last=True)
+    def sample_of_all(self) -> StepSample | None:
+        """The whole run: the median of the samples' steps, each of which counts as many times as
+        there were steps that it stands for. Collective."""
+        latest = self.sample(is_last=True)
         if latest is None or not self._kept:
             return latest
-        looks = [look for _, look in self._kept if look.among] or [self._kept[-1][1]]
-        typical = _median([look for look in looks if look.which == "median"] or looks)
+        samples = [one for _, one in self._kept if one.among] or [self._kept[-1][1]]
+        typical = _median([one for one in samples if one.which == "median"] or samples)
         return latest._replace(
             step_s=typical.step_s,
             among=typical.among,
@@ -257,7 +257,7 @@ class Looks:
         """
         if chosen is None or not most:
             return None
-        assert self._clocks is not None  # the first look compares them
+        assert self._clocks is not None  # the first sample compares them
         pipelines, sharing = self._pipelines, len(self._pipelines[0])
         room = max(1, MOST_BOXES // (most * sharing))
         shown = [rank for p in spread(len(pipelines), room) for rank in pipelines[p]]
@@ -305,14 +305,14 @@ def _unpacked(block: bytes) -> tuple[np.ndarray, list[str]]:
     return np.frombuffer(block, BOX, count, 4 if count else 0), json.loads(told) if told else []
 
 
-def _median(looks: Sequence[Look]) -> Look:
+def _median(samples: Sequence[StepSample]) -> StepSample:
     """The one whose step is of median length."""
-    in_order = sorted(looks, key=lambda look: look.step_s or 0.0)
-    weights = [look.among or 1 for look in in_order]
+    in_order = sorted(samples, key=lambda sample: sample.step_s or 0.0)
+    weights = [sample.among or 1 for sample in in_order]
     half = (sum(weights) - 1) // 2
     return next(
-        look
-        for look, until in zip(in_order, itertools.accumulate(weights), strict=True)
+        sample
+        for sample, until in zip(in_order, itertools.accumulate(weights), strict=True)
         if until > half
     )
 

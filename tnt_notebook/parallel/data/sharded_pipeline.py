@@ -1,7 +1,7 @@
 """A ``tf.data`` pipeline of global batches, as one that makes this rank's part of each batch.
 
-The samples of a batch are told apart where all ranks still have all of them, see `early`; what is
-another rank's is dropped there::
+The samples of a batch are told apart where all ranks still have all of them, see `shard_point`;
+what is another rank's is dropped there::
 
     all ranks    0 1 2 3 4 5 6 7 | 8 9                       windows of the global batch
     rank 1       . . . . 4 5 6 7 | . 9                       [begin, end) of each, see `share_of`
@@ -28,17 +28,6 @@ from tnt_notebook.keras.datasets import (
     written_function_of,
 )  # fmt: skip
 from tnt_notebook.parallel.data.blocks import Blocks, cut_blocks
-from tnt_notebook.parallel.data.early import (
-    Cache,
-    Chunks,
-    Early,
-    Map,
-    Prefetch,
-    counted,
-    early,
-    maps_within,
-    work_before,
-)  # fmt: skip
 from tnt_notebook.parallel.data.kinds import Keeps, is_steady, kind_of, obstacle
 from tnt_notebook.parallel.data.reading import Reading
 from tnt_notebook.parallel.data.row_wise import is_row_wise
@@ -49,6 +38,17 @@ from tnt_notebook.parallel.data.shard import (
     fingerprint_of,
     shard,
     share_of,
+)  # fmt: skip
+from tnt_notebook.parallel.data.shard_point import (
+    Cache,
+    Chunks,
+    Map,
+    Prefetch,
+    ShardPoint,
+    counted,
+    maps_within,
+    shard_point,
+    work_before,
 )  # fmt: skip
 
 Parts = tuple[tf.data.Dataset, Reading]
@@ -123,7 +123,7 @@ def _can_skip(batches: tf.data.Dataset) -> bool:
     name = name_of(batches)
     if name == "batch":
         (source,) = inputs_of(batches)
-        return not any(isinstance(stage, Cache) for stage in early(source).own)
+        return not any(isinstance(stage, Cache) for stage in shard_point(source).own)
     if name not in ("prefetch", "options", "assert_cardinality", "map"):
         return False
     return all(map(_can_skip, inputs_of(batches)))
@@ -176,10 +176,10 @@ def _before_prefetch(batches: tf.data.Dataset) -> tf.data.Dataset:
     return batches
 
 
-def _seen_through(batches: tf.data.Dataset) -> Early | None:
+def _seen_through(batches: tf.data.Dataset) -> ShardPoint | None:
     """What makes the samples of batches, if a rank can make some of them alone."""
     (source,) = inputs_of(batches)
-    cut = early(source)
+    cut = shard_point(source)
     # Sparse samples become a batch that is as wide as its widest one.
     dense = _are(source, tf.TensorSpec)
     values = _are(cut.all, tf.TensorSpec, tf.RaggedTensorSpec, tf.SparseTensorSpec)
@@ -214,7 +214,7 @@ def _are(dataset: tf.data.Dataset, *kinds: type) -> bool:
     return all(isinstance(spec, kinds) for spec in tf.nest.flatten(dataset.element_spec))
 
 
-def _work_of_all(cut: Early) -> str:
+def _work_of_all(cut: ShardPoint) -> str:
     name = name_of(cut.all)
     if name == "from_generator":
         return name

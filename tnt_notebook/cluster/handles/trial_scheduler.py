@@ -43,7 +43,7 @@ from tnt_notebook.words import number
 MOST_FAILURES = 3
 
 
-class Course:
+class TrialScheduler:
     """Rounds, and trials in each; any thread may look at it and end it.
 
     Args:

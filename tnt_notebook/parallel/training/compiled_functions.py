@@ -15,13 +15,13 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.comm import channels, ops
-from tnt_notebook.keras import training
+from tnt_notebook.keras import step_functions as of_keras
 from tnt_notebook.parallel.exchange import ExchangeStep
 from tnt_notebook.parallel.exchange.timed import input_timed
 from tnt_notebook.parallel.step.late_logs import LateLogs
 from tnt_notebook.parallel.step.logs import check_same_data
-from tnt_notebook.parallel.step.meetings import Meetings
 from tnt_notebook.parallel.step.step import NEWS, Setting, Votes
+from tnt_notebook.parallel.step.sync_interval import SyncInterval
 from tnt_notebook.parallel.step.weights import Weights
 from tnt_notebook.parallel.training.placement import Placement
 from tnt_notebook.sizes import size
@@ -97,9 +97,9 @@ class DistributedFunctions:
         self.placement = place()
         self._over = self.placement.setting.over
         self.exchanges: dict[int, Exchange] = {}
-        self._theirs: dict[str, Any] = {}
+        self._original: dict[str, Any] = {}
         self._installed = False
-        self._made: dict[str, Any] = {}
+        self._ours: dict[str, Any] = {}
         self._traced: dict[str, Any] = {}  # by phase
         self.compiled: Any = None
 
@@ -112,13 +112,13 @@ class DistributedFunctions:
             for step, own in zip(steps, self._own_steps, strict=True)
         )
         ours = input_timed(train, self._over), input_timed(test, self._over), predict
-        return dict(zip(training.STEPS, (*ours, self._logs_of_epoch), strict=True))
+        return dict(zip(of_keras.STEPS, (*ours, self._logs_of_epoch), strict=True))
 
     def _logs_of_epoch(self, logs: Any) -> Any:
         """Of the logs of the last step of an epoch, or of an evaluation, those of all of it."""
         if caught_up := self.caught_up():
             return caught_up
-        return training.logs_of_epoch(self.model, logs) if logs else self._last_logs
+        return of_keras.logs_of_epoch(self.model, logs) if logs else self._last_logs
 
     @property
     def weights(self) -> Weights:
@@ -132,36 +132,36 @@ class DistributedFunctions:
     def install(self) -> None:
         """Puts the distributed functions in place, unless they are; traces them when first run."""
         model = self.model
-        if self._installed and all(getattr(model, f) is self._made[f] for f in training.FUNCTIONS):
+        if self._installed and all(getattr(model, f) is self._ours[f] for f in of_keras.FUNCTIONS):
             return
-        compiled, self.compiled = self.compiled, training.compiled_as(model)
-        if not self._installed and self._made and compiled is self.compiled:
+        compiled, self.compiled = self.compiled, of_keras.compiled_as(model)
+        if not self._installed and self._ours and compiled is self.compiled:
             self._put_back()
             return
         self._make_room()
         vars(model)[_IN_PLACE] = self
-        now = training.functions_of(model)
+        now = of_keras.functions_of(model)
         if self._installed:  # and compile() has been called since
-            self._theirs |= dict.fromkeys(training.FUNCTIONS) | {training.XLA: now[training.XLA]}
+            self._original |= dict.fromkeys(of_keras.FUNCTIONS) | {of_keras.XLA: now[of_keras.XLA]}
         else:
-            self._theirs = now
-        if self._made:
+            self._original = now
+        if self._ours:
             self.placement = self.placement.compiled_again()
         self._installed = True
         # XLA cannot compile ops that talk to other processes.
-        training.set_functions(model, {**now, **self._steps(), training.XLA: False})
+        of_keras.set_functions(model, {**now, **self._steps(), of_keras.XLA: False})
         model.make_train_function(force=True)
         model.make_test_function(force=True)
         model.make_predict_function(force=True)
-        train = training.directly(model, model.train_step, model.train_function)
+        train = of_keras.directly(model, model.train_step, model.train_function)
         late = self.placement.late
         watched = self._watched("fit", train) if late is None else self._watched_late(late, train)
         model.train_function = watched
-        test = training.directly(model, model.test_step, model.test_function)
+        test = of_keras.directly(model, model.test_step, model.test_function)
         self._traced = {"fit": train, "evaluate": test}
         model.test_function = self._watched("evaluate", test)
         model.predict_function = self._timed(model.predict_function)
-        self._made = training.functions_of(model)
+        self._ours = of_keras.functions_of(model)
 
     def _make_room(self) -> None:
         others = vars(self.model).get(_IN_PLACE, self)
@@ -173,7 +173,7 @@ class DistributedFunctions:
         if self._installed:
             self._installed = False
             vars(self.model).pop(_IN_PLACE, None)
-            training.set_functions(self.model, self._theirs)
+            of_keras.set_functions(self.model, self._original)
 
     def forget(self) -> None:
         """Gives the model its own functions back, for good."""
@@ -194,10 +194,10 @@ class DistributedFunctions:
 
     def _put_back(self) -> None:
         self._make_room()
-        self._theirs = training.functions_of(self.model)
+        self._original = of_keras.functions_of(self.model)
         self._installed = True
         vars(self.model)[_IN_PLACE] = self
-        training.set_functions(self.model, self._made)
+        of_keras.set_functions(self.model, self._ours)
 
     def epoch_begins(self) -> None:
         """The next step is the first of an epoch: the trace tells it from the others."""
@@ -213,8 +213,8 @@ class DistributedFunctions:
         been traced; none of a pipeline, whose ranks trace other layers each."""
         if self.placement.stages is not None:
             return []
-        of_both = (*training.variables_of(self._traced.get("fit")),
-                   *training.variables_of(self._traced.get("evaluate")))  # fmt: skip
+        of_both = (*of_keras.variables_of(self._traced.get("fit")),
+                   *of_keras.variables_of(self._traced.get("evaluate")))  # fmt: skip
         return list({id(variable): variable for variable in of_both}.values())
 
     def _part(self, phase: str) -> None:
@@ -271,7 +271,7 @@ class DistributedFunctions:
 
     def _timed(self, predict: Callable[[Any], Any]) -> Callable[[Any], Any]:
         steps = itertools.count(1)
-        meetings = Meetings(self._over)
+        interval = SyncInterval(self._over)
 
         def run(iterator: Any) -> Any:
             self._part("predict")
@@ -280,14 +280,14 @@ class DistributedFunctions:
             end, step_number = time.monotonic_ns(), next(steps)
             self._record_step("predict", begin, end)
             stop = 0.0
-            if meetings.is_due():
+            if interval.is_due():
                 # Nothing travels that could carry a vote, so votes travel by themselves.
-                apart = meetings.wanted(end - begin)
+                apart = interval.wanted(end - begin)
                 own = np.array([self._wants("predict").stop, apart], np.float64)
                 stop, apart = self._over.allreduce(own) if self._over.size > 1 else own
-                meetings.agreed(int(apart))
-            look = step_number > 1 and step_number & (step_number - 1) == 0
-            self._news(self.model, "predict", Votes(stop, look, 0, 0), 0)
+                interval.agreed(int(apart))
+            is_sampled = step_number > 1 and step_number & (step_number - 1) == 0
+            self._news(self.model, "predict", Votes(stop, is_sampled, 0, 0), 0)
             return outputs
 
         return run
@@ -320,7 +320,7 @@ class DistributedFunctions:
     def _no_step(self) -> ExchangeStep:
         """What an exchange is told outside of steps."""
         over = self.weights.replicas
-        return ExchangeStep(over, tf.constant(1.0, tf.float64), self.setting.kept)
+        return ExchangeStep(over, tf.constant(1.0, tf.float64), self.setting.state)
 
     def forget_votes(self) -> None:
         """A run that was stopped is over; the next one begins without votes."""

@@ -44,8 +44,8 @@ def kept(
 
 def kept_before(step: ExchangeStep, name: str, of: keras.Variable) -> list[tf.Variable]:
     """The variables that :func:`kept` has made."""
-    dense = step.kept.found(name, of)
-    sparse = [step.kept.found(f"{name} {what}", of) for what in PARTS]
+    dense = step.state.found(name, of)
+    sparse = [step.state.found(f"{name} {what}", of) for what in PARTS]
     return [v for v in (dense, *sparse) if v is not None]
 
 

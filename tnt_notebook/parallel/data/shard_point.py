@@ -24,7 +24,7 @@ from tnt_notebook.keras.datasets import (
     written_function_of,
     zipped,
 )  # fmt: skip
-from tnt_notebook.parallel.data.blocks import Blocks, told_of
+from tnt_notebook.parallel.data.blocks import Blocks, about_reader
 from tnt_notebook.parallel.data.kinds import Keeps, is_steady, kind_of, obstacle
 from tnt_notebook.parallel.data.row_wise import is_row_wise
 
@@ -78,7 +78,7 @@ Stage = Map | Prefetch | Cache | Chunks
 
 
 @dataclass(frozen=True)
-class Early:
+class ShardPoint:
     """What makes samples.
 
     Attributes:
@@ -90,10 +90,10 @@ class Early:
     own: tuple[Stage, ...] = ()
 
 
-def early(samples: tf.data.Dataset) -> Early:
+def shard_point(samples: tf.data.Dataset) -> ShardPoint:
     """Of a dataset of samples, how much can be done of some of them alone."""
     name, keeps = name_of(samples), kind_of(samples).keeps
-    whole = Early(samples)
+    whole = ShardPoint(samples)
     if name == "zip":
         return _zipped(samples)
     if name == "unbatch":
@@ -103,7 +103,7 @@ def early(samples: tf.data.Dataset) -> Early:
     if name == "map":
         return _mapped(samples)
     (source,) = inputs_of(samples)
-    before = early(source)
+    before = shard_point(source)
     if not before.own:
         return whole
     if keeps is Keeps.count:
@@ -111,7 +111,7 @@ def early(samples: tf.data.Dataset) -> Early:
         if any(isinstance(stage, Cache) for stage in before.own):
             return whole
         chosen = counted(name, samples, before.all)
-        return whole if chosen is None else Early(chosen, before.own)
+        return whole if chosen is None else ShardPoint(chosen, before.own)
     if name == "cache":
         # One that was filled already, here or by whoever made it, would have another order.
         return with_stage(before, Cache(file_of(samples))) if is_steady(source) else whole
@@ -119,8 +119,8 @@ def early(samples: tf.data.Dataset) -> Early:
     return before if size is None else with_stage(before, Prefetch(size))
 
 
-def with_stage(before: Early, stage: Stage) -> Early:
-    return Early(before.all, (*before.own, stage))
+def with_stage(before: ShardPoint, stage: Stage) -> ShardPoint:
+    return ShardPoint(before.all, (*before.own, stage))
 
 
 def counted(name: str, chooses: tf.data.Dataset, source: tf.data.Dataset) -> tf.data.Dataset | None:
@@ -145,7 +145,7 @@ def work_before(dataset: tf.data.Dataset, wanted_by: str = "") -> str:
             return name
         if name == "map":
             return obstacle(source) or f"map before {wanted_by}"
-        if name == "unbatch" and early(source).own:
+        if name == "unbatch" and shard_point(source).own:
             return f"map before {wanted_by}"
         if maps_within(source):
             return f"map inside {name}"
@@ -159,17 +159,17 @@ def maps_within(dataset: tf.data.Dataset) -> bool:
     return bool({"MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2"} & ops_within(dataset))
 
 
-def _mapped(samples: tf.data.Dataset) -> Early:
+def _mapped(samples: tf.data.Dataset) -> ShardPoint:
     if obstacle(samples):
-        return Early(samples)
+        return ShardPoint(samples)
     (source,) = inputs_of(samples)
     calls = number_of(samples, "num_parallel_calls")
-    return with_stage(early(source), Map(function_of(samples), calls))
+    return with_stage(shard_point(source), Map(function_of(samples), calls))
 
 
-def _in_chunks(samples: tf.data.Dataset) -> Early:
+def _in_chunks(samples: tf.data.Dataset) -> ShardPoint:
     """Of samples that were made some at a time: they could as well be made one by one."""
-    whole = Early(samples)
+    whole = ShardPoint(samples)
     (mapped,) = inputs_of(samples)
     if name_of(mapped) != "map" or not is_row_wise(written_function_of(mapped)) or obstacle(mapped):
         return whole
@@ -179,20 +179,20 @@ def _in_chunks(samples: tf.data.Dataset) -> Early:
         return whole
     (source,) = inputs_of(chunks)
     calls = number_of(mapped, "num_parallel_calls")
-    told = told_of(written_function_of(mapped))
+    told = about_reader(written_function_of(mapped))
     blocks = None if told is None else told.reading_blocks
-    return with_stage(early(source), Chunks(function_of(mapped), calls, size, blocks))
+    return with_stage(shard_point(source), Chunks(function_of(mapped), calls, size, blocks))
 
 
-def _zipped(samples: tf.data.Dataset) -> Early:
+def _zipped(samples: tf.data.Dataset) -> ShardPoint:
     """Samples in parts: each part by itself, all by one function."""
-    parts = keras.tree.map_structure(early, zipped(samples))
+    parts = keras.tree.map_structure(shard_point, zipped(samples))
     stages = [stage for part in keras.tree.flatten(parts) for stage in part.own]
     if not stages or any(isinstance(stage, Cache) for stage in stages):
-        return Early(samples)
+        return ShardPoint(samples)
 
     def function(element: Any) -> Any:
-        def of_part(part: Early, value: Any) -> Any:
+        def of_part(part: ShardPoint, value: Any) -> Any:
             for stage in part.own:
                 if isinstance(stage, Chunks):
                     value = stage.of_one(value)
@@ -204,4 +204,4 @@ def _zipped(samples: tf.data.Dataset) -> Early:
 
     source = tf.data.Dataset.zip(keras.tree.map_structure(lambda part: part.all, parts))
     calls = {stage.calls for stage in stages if isinstance(stage, Map | Chunks)}
-    return Early(source, (Map(function, -1 if calls != {None} else None),))
+    return ShardPoint(source, (Map(function, -1 if calls != {None} else None),))

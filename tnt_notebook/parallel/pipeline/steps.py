@@ -26,8 +26,8 @@ from tnt_notebook.parallel.graph.emission import Here
 from tnt_notebook.parallel.layer_graph.graph import standardized, wiring_of
 from tnt_notebook.parallel.layer_graph.packing import packed
 from tnt_notebook.parallel.layer_graph.survey import surveyed
-from tnt_notebook.parallel.layers.by_variable import Wanted
 from tnt_notebook.parallel.layers.choose import chosen
+from tnt_notebook.parallel.layers.layout_map import Wanted
 from tnt_notebook.parallel.layers.measured import agreed_costs
 from tnt_notebook.parallel.layers.ranks import MeshRanks
 from tnt_notebook.parallel.pipeline.cut import agreed_begins, described
@@ -175,7 +175,7 @@ class PipelineSteps:
             step.alike |= pipeline_step.step.alike
             with gate(step):
                 model.optimizer.apply([found[id(v)] for v in variables], variables)
-            step.kept.count()
+            step.state.count()
             return self._logs(pipeline_step.step.loss, share, over, before)
 
     def test_step(self, _: Callable[[Any], Any], batch: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ SHARE = "share"
 _NUMBER = "step"
 
 
-class Kept:
+class ExchangeState:
     """The variables that the exchange of one model has on this rank, by name.
 
     A checkpoint may be read before they are made: then they are made of what it holds.
@@ -134,8 +134,8 @@ class Kept:
 def _summed(values: Sequence[np.ndarray], shares: Sequence[Any], key: str) -> Any:
     if len({value.shape for value in values}) > 1:
         raise CheckpointError(
-            f"Each rank has kept something of its own for the exchange ({key}), in shapes that "
-            f"differ, so training can go on with as many ranks as there were only: {len(values)}."
+            f"Each rank keeps state of its own for the exchange ({key}), in shapes that "
+            f"differ, so training can continue only on as many ranks as before: {len(values)}."
         )
     total = sum(share * value for share, value in zip(shares, values, strict=True) if share)
     return np.asarray(total, values[0].dtype) + np.zeros_like(values[0])

@@ -12,9 +12,9 @@ from tnt_notebook.errors import MeshError
 from tnt_notebook.keras.distribution import Devices
 from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.choose import chosen
-from tnt_notebook.parallel.layers.program import Program, site_of
+from tnt_notebook.parallel.layers.program import Program, layer_call_of
 from tnt_notebook.parallel.layers.rule import ways_of
-from tnt_notebook.parallel.training.by_distribution import Division, division_by, mesh_of
+from tnt_notebook.parallel.training.keras_distribution import Division, division_by, mesh_of
 from tnt_notebook.plan.mesh import Mesh
 
 L, kd = keras.layers, keras.distribution
@@ -81,8 +81,8 @@ def test_a_device_mesh_is_a_mesh_of_ranks(devices, mesh):
         (of("0132", batch=2, model=2), "form no grid of 2 x 2"),
         (of("0123", None, batch=2, model=2), "batch_dim_name=None is not an axis"),
         (of("0123", "rows", batch=2, model=2), "batch_dim_name='rows' is not an axis"),
-        (of("0123", batch=2, stage=2), "'stage' of the DeviceMesh cannot be beside 'batch'"),
-        (of("0123", batch=2, data=2), "'data' of the DeviceMesh cannot be beside 'batch'"),
+        (of("0123", batch=2, stage=2), "'stage' of the DeviceMesh cannot be combined with 'batch'"),
+        (of("0123", batch=2, data=2), "'data' of the DeviceMesh cannot be combined with 'batch'"),
     ],
 )
 def test_ranks_that_form_no_mesh_are_refused(devices, said):
@@ -104,7 +104,7 @@ KERNEL = {"mlp/first/kernel": (None, "model")}
         (KERNEL, {"auto_shard_dataset": False}, "each reads its part"),
         ({"mlp/first/kernel": (None, None, "model")}, {}, "has 2 dimensions, and its layout"),
         ({"mlp/first/kernel": ("model", "model")}, {}, "an axis of the mesh, once, or None"),
-        ({"mlp/first/output": (None, "model")}, {}, "it begins with 'batch'"),
+        ({"mlp/first/output": (None, "model")}, {}, "begins with 'batch'"),
         ({"mlp/third/output": ("batch", "model")}, {"shape": (1, 4)}, "cannot be cut for the 4 ra"),
         ({"mlp/output": ("batch", "model")}, {}, "mlp is the model itself"),
     ],
@@ -144,7 +144,7 @@ def test_steps_whose_layer_adds_to_the_loss_are_not_divided():
     inner = keras.Sequential([keras.Input((4,)), keras.Sequential([keras.Input((4,)), adds])])
     model = keras.Sequential([keras.Input((6, 4)), L.TimeDistributed(inner)])
     graph = surveyed(model)
-    assert ways_of(site_of(graph, graph.calls[0]), "model", 2) == []
+    assert ways_of(layer_call_of(graph, graph.calls[0]), "model", 2) == []
 
 
 def test_a_layer_without_a_rule_is_whole_and_says_so():

@@ -15,7 +15,7 @@ import numpy as np
 
 from tnt_notebook.errors import MeshError
 from tnt_notebook.keras.distribution import Devices, devices_of, layouts_of
-from tnt_notebook.parallel.layers.by_variable import ByVariable
+from tnt_notebook.parallel.layers.layout_map import ByLayoutMap
 from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
 
 
@@ -30,7 +30,7 @@ class Division:
     """
 
     mesh: Mesh | None
-    layouts: ByVariable
+    layouts: ByLayoutMap
     says: tuple[str, ...]
 
 
@@ -46,7 +46,7 @@ def division_by(distribution: Any, model: keras.Model, rank: int, ranks: int) ->
     devices = devices_of(distribution)
     mesh = mesh_of(devices, ranks)
     assert devices.batch is not None  # a mesh has one
-    layouts = ByVariable(distribution, model, devices.batch, mesh, warns=rank == 0)
+    layouts = ByLayoutMap(distribution, model, devices.batch, mesh, warns=rank == 0)
     says = (
         type(distribution).__name__,
         f"mesh {', '.join(f'{n}={k}' for n, k in devices.axes)} of {', '.join(devices.names)}",
@@ -73,9 +73,9 @@ def mesh_of(devices: Devices, ranks: int) -> Mesh:
     for name in names:
         if names.count(name) > 1 or (name in (DATA, STAGE) and name != devices.batch):
             raise MeshError(
-                f"The axis {name!r} of the DeviceMesh cannot be beside {devices.batch!r}, which "
-                "cuts batches: 'data' and 'stage' have a meaning of their own, and each name is "
-                "there once. Give it another one, such as 'model'."
+                f"The axis {name!r} of the DeviceMesh cannot be combined with {devices.batch!r}, "
+                "which cuts batches: 'data' and 'stage' are reserved, and each name is used once. "
+                "Give it another one, such as 'model'."
             )
     numbers = [_rank(name) for name in devices.names]
     if sorted(numbers) != list(range(ranks)):

@@ -12,7 +12,7 @@ import pytest
 
 import tnt_notebook as tnt
 from tnt_notebook import telemetry
-from tnt_notebook.parallel.observe.looks import about
+from tnt_notebook.parallel.observe.step_sampler import about
 from tnt_notebook.plan.families import make
 from tnt_notebook.telemetry import Frame
 from tnt_notebook.telemetry.bubble import actions_s, hidden, idle_of

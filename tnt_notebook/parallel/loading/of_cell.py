@@ -15,7 +15,7 @@ from tnt_notebook.keras.dataset_copy import copy_of
 from tnt_notebook.parallel.consistency.agreement import everyones
 from tnt_notebook.parallel.data import Replica, samples_of, sharded
 from tnt_notebook.parallel.loading.measure import cores_of, delivered, once
-from tnt_notebook.parallel.loading.parts import Part, calls_of, half_written, parts_of
+from tnt_notebook.parallel.loading.pipeline_parts import Part, calls_of, half_written, parts_of
 from tnt_notebook.parallel.loading.py_dataset import batches_of
 from tnt_notebook.plan.loading import own_row
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tnt_notebook.cluster.launch import crowding
+from tnt_notebook.cluster.launch import oversubscription
 from tnt_notebook.cluster.launch.request import request
 
 
@@ -28,5 +28,5 @@ def test_the_time_to_answer_grows_with_ranks_on_a_core(monkeypatch, cores, ranks
 )  # fmt: skip
 def test_many_ranks_on_a_core_are_warned_of(monkeypatch, cores, ranks, said):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores))
-    assert crowding.warning(ranks, "local", request(ranks).timeout_s) == said
-    assert crowding.warning(ranks, "slurm", 180) == ""
+    assert oversubscription.warning(ranks, "local", request(ranks).timeout_s) == said
+    assert oversubscription.warning(ranks, "slurm", 180) == ""

@@ -13,7 +13,7 @@ _WORTH_A_WORD = 0.01
 _ALIKE = 0.5
 
 
-def account(ribbon: Ribbon, step: float | None = None) -> str:
+def time_summary(ribbon: Ribbon, step: float | None = None) -> str:
     """``19 s: importing 4 s, tracing 3 s, training 2.5 s (median step 5.5 ms), end of epoch 9.2 s
     on rank 0``
 

@@ -1,4 +1,4 @@
-"""When ranks meet that would not exchange anything otherwise: a few times a second, agreed."""
+"""When ranks synchronize that would not exchange anything otherwise: a few times a second."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 
 from tnt_notebook.comm import World
 
-#: Nanoseconds between two meetings.
+#: Nanoseconds between two of them.
 _APART_NS = 200_000_000
-#: At a meeting the first waits for the last: where a rank may be so many steps ahead of another,
+#: Then the first waits for the last: where a rank may be so many steps ahead of another,
 #: there are this many times as many steps between two, if that does not take longer than this.
 _TIMES_AHEAD, _MOST_APART_NS = 16, 5_000_000_000
 
 
-class Meetings:
-    """Counts steps, alike on all ranks. The first is a meeting.
+class SyncInterval:
+    """Counts steps, alike on all ranks. Ranks synchronize after the first.
 
     Args:
         ahead: steps by which a rank may be ahead of another.
@@ -25,16 +25,16 @@ class Meetings:
         self.begin()
 
     def begin(self) -> None:
-        """The next step is a meeting."""
+        """Ranks synchronize after the next step."""
         self._left = 1
 
     def is_due(self) -> bool:
-        """After each step: whether ranks meet."""
+        """After each step: whether ranks synchronize now."""
         self._left -= 1
         return self._left <= 0
 
     def wanted(self, step_ns: int, at_most: float = math.inf) -> int:
-        """In how many steps to meet again, as rank 0 wants it; 0 on others. The sum over ranks is
+        """In how many steps to do so again, as rank 0 wants it; 0 on others. The sum over ranks is
         what is agreed."""
         if self._over.rank != 0:
             return 0

@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, ops
-from tnt_notebook.keras.absent import is_here
+from tnt_notebook.keras.lazy_variables import is_here
 from tnt_notebook.keras.optimizers import applied_to, global_norm_replaced, only_slots
 from tnt_notebook.keras.replaced import replaced
 

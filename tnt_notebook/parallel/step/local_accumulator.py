@@ -22,7 +22,7 @@ from tnt_notebook.parallel.data import Share
 from tnt_notebook.parallel.step.combine import Change, Part, combine_changes
 
 
-class Pool:
+class LocalAccumulator:
     """The variables of one model that steps of one kind change.
 
     Attributes:

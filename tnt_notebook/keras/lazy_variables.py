@@ -71,17 +71,17 @@ def lazy() -> Iterator[None]:
         yield
 
 
-#: Brings what is not here, where that waits for somebody to use it.
-_bring: Callable[[], None] | None = None
+#: Materializes what is not here, as soon as any of it is used.
+_materialize_all: Callable[[], None] | None = None
 
 
 @contextlib.contextmanager
-def brought_when_used(
-    variables: Sequence[keras.Variable], bring_all: Callable[[], None]
+def materialized_when_used(
+    variables: Sequence[keras.Variable], materialize_all: Callable[[], None]
 ) -> Iterator[None]:
-    """Inside, ``bring_all`` is called before the first of these variables that is not here is read
-    or assigned, by Python or by a function that was traced before."""
-    global _bring
+    """Inside, ``materialize_all`` is called before the first read or assignment of any of these
+    variables that is not here, by Python or by a function that was traced before."""
+    global _materialize_all
     handles = {id(v._value._handle) for v in variables if isinstance(v._value, _Absent)}
 
     def called(call: Any, of: Any, name: str, inputs: Sequence[Any], outputs: int) -> Any:
@@ -94,8 +94,8 @@ def brought_when_used(
             _used()
         return own(variable, *given, **more)
 
-    before = _bring
-    _bring = bring_all if handles else None
+    before = _materialize_all
+    _materialize_all = materialize_all if handles else None
     try:
         with (
             replaced(context.Context, "call_function", called),
@@ -103,15 +103,15 @@ def brought_when_used(
         ):
             yield
     finally:
-        _bring = before
+        _materialize_all = before
 
 
 def _used() -> None:
-    global _bring
-    if _bring is not None:
-        bring_all, _bring = _bring, None
+    global _materialize_all
+    if _materialize_all is not None:
+        materialize_all, _materialize_all = _materialize_all, None
         with tf.init_scope():  # also where a function is traced
-            bring_all()
+            materialize_all()
 
 
 class _Absent(BaseResourceVariable):
@@ -147,7 +147,7 @@ class _Lazy(_Absent, UninitializedVariable):
     )
 
 
-class _Dropped(_Absent):
+class _Released(_Absent):
     """In the place of a tf.Variable that had a value here, and will have one again."""
 
     why = (
@@ -165,7 +165,7 @@ class _Dropped(_Absent):
 
 def behind(variable: tf.Variable) -> tf.Variable:
     """The tf.Variable that a keras.Variable has when it is here."""
-    return variable.own if isinstance(variable, _Dropped) else variable
+    return variable.own if isinstance(variable, _Released) else variable
 
 
 def is_lazy(variable: keras.Variable) -> bool:
@@ -189,8 +189,8 @@ def take_initializer(variable: keras.Variable) -> Any:
     if initializer is None:
         raise ModelError(
             f"{variable.path} has no value on any rank that could give it: the model has trained "
-            "in blocks or in a pipeline, and is now to be divided otherwise. Save it before, and "
-            "load it."
+            "in blocks or in a pipeline, and is now divided differently. Save it first, then load "
+            "it."
         )
     return initializer
 
@@ -199,31 +199,31 @@ def create(variable: keras.Variable) -> None:
     """Gives a lazy variable its initial value."""
     initializer = take_initializer(variable)
     with tf.init_scope():
-        bring(variable, initializer(variable.shape, dtype=variable._dtype))
+        materialize(variable, initializer(variable.shape, dtype=variable._dtype))
 
 
-def bring(variable: keras.Variable, value: Any) -> None:
+def materialize(variable: keras.Variable, value: Any) -> None:
     """Gives a variable a value of its shape and dtype, wherever it was before."""
     variable._initializer = None
     _set(variable, tf.convert_to_tensor(value, variable._value.dtype))
-    if isinstance(variable._value, _Dropped):
+    if isinstance(variable._value, _Released):
         variable._value = variable._value.own
 
 
-def drop(variable: keras.Variable, rank: int) -> None:
+def release(variable: keras.Variable, rank: int) -> None:
     """Gives the memory of a variable back: it is on ``rank``."""
     variable._initializer = None
     if is_here(variable):
         _empty(variable)
     if type(variable._value) is ResourceVariable:
-        variable._value = _Dropped(variable._value, variable.path)
+        variable._value = _Released(variable._value, variable.path)
     variable._value.rank = rank
 
 
 def leave_in_blocks(variable: keras.Variable) -> None:
     """Says of a variable without a value that ranks have blocks of it."""
     if type(variable._value) is ResourceVariable:
-        variable._value = _Dropped(variable._value, variable.path)
+        variable._value = _Released(variable._value, variable.path)
     variable._value.in_blocks = True
 
 

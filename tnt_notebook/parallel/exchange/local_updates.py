@@ -22,7 +22,7 @@ _MOST_OPTIMIZERS = 4
 
 
 @dataclass(frozen=True)
-class Apart(Exchange):
+class LocalUpdates(Exchange):
     """The optimizer of each rank applies the rank's own gradients; how ranks meet is a subclass's.
     At the end of an epoch they do, and take the mean of what their optimizers keep."""
 

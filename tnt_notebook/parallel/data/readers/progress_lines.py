@@ -13,7 +13,7 @@ from tnt_notebook import comm
 _LONG_S, _EVERY_S = 3.0, 10.0
 
 
-class Told:
+class ProgressLines:
     """Prints lines on rank 0, where it takes long.
 
     Args:
@@ -35,7 +35,7 @@ class Told:
         self._lock = threading.Lock()
         self._done, self._next, self._said = 0, time.monotonic() + _LONG_S, False
 
-    def __enter__(self) -> Told:
+    def __enter__(self) -> ProgressLines:
         return self
 
     def done(self, more: int) -> None:
