@@ -84,7 +84,7 @@ def test_the_others_live_and_go_on_with_cells_and_fits(cluster, capsys):
     kill(cluster, 1)
     signal_9 = r"rank 1 died on \S+ \(SIGKILL, signal 9: often out of memory\). ranks 0,2 live"
     with pytest.raises(DeathError, match=signal_9) as raised:
-        fit.wait(60)
+        fit.wait(150)
     assert ".cc:" not in str(raised.value)  # TensorFlow's banner
     assert time.monotonic() - begin < 20 and raised.value.ranks == [1]
     assert [row.state for row in cluster.status()] == ["idle", "dead", "idle"]
@@ -94,7 +94,7 @@ def test_the_others_live_and_go_on_with_cells_and_fits(cluster, capsys):
     assert capsys.readouterr().out == f"{where}\nrank 0: 0 0 2\nrank 2: 20 1 2\n"
     with pytest.raises(ClusterError, match="rank 1 died. %tnt_cluster restart --missing"):
         cluster.run("1", [1])
-    assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(60).state == "finished"
+    assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(150).state == "finished"
 
     start_missing(cluster)
     assert [row.state for row in cluster.status()] == ["idle"] * 3
@@ -102,7 +102,7 @@ def test_the_others_live_and_go_on_with_cells_and_fits(cluster, capsys):
     assert cluster.pull("mine", 2) == 20
     with pytest.raises(ClusterError, match="'mine' is not defined"):
         cluster.pull("mine", 1)
-    assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(60).state == "finished"
+    assert cluster.fit(CELL.format(epochs=1, pause=0), {}).wait(150).state == "finished"
 
 
 def test_a_model_of_before_trains_on_the_others(cluster, capsys):

@@ -29,7 +29,7 @@ def main(hostfile: str, folder: Path) -> None:
         sys.stdin.readline()  # until something has been done to a host
         begin = time.monotonic()
         try:
-            fit.wait(60)
+            fit.wait(150)
         except TntError as error:
             tell("AFTER", time.monotonic() - begin)
             tell("ERROR", *str(error).splitlines()[:1])

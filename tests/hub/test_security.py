@@ -51,7 +51,7 @@ while len(fit.frames) == before:
     time.sleep(0.05)
 print(json.dumps({"dead": cluster._alive().dead(), "engines": len(cluster._alive().client.ids)}))
 fit.stop()
-print(json.dumps({"state": fit.wait(60).state}), flush=True)
+print(json.dumps({"state": fit.wait(150).state}), flush=True)
 cluster.stop()
 """
 

@@ -203,7 +203,7 @@ def used_beside_its_wrapper() -> Any:
     model, (x, y) = mlp(), classification()
     wrapped = tnt.Model(model)
     wrapped.fit(x, y, batch_size=16, verbose=0)
-    traced = wrapped._session.functions[id(model)]._made["train_function"]
+    traced = wrapped._session.functions[id(model)]._ours["train_function"]
     if comm.rank() == 0:  # alone: no hang
         copy = keras.models.clone_model(model)
         copy.set_weights(model.get_weights())
@@ -212,7 +212,7 @@ def used_beside_its_wrapper() -> Any:
         assert np.isfinite(model.evaluate(x, y, verbose=0)).all()
         assert model.predict(x, verbose=0).shape == (SAMPLES, 3)
     wrapped.fit(x, y, batch_size=16, verbose=0)
-    assert wrapped._session.functions[id(model)]._made["train_function"] is traced
+    assert wrapped._session.functions[id(model)]._ours["train_function"] is traced
     model.compile("sgd", "mse", metrics=["mae"])
     model.fit(x, np.eye(3)[y], verbose=0)  # on each rank, the same
     return wrapped.fit(x, np.eye(3)[y], batch_size=16, verbose=0).history

@@ -61,7 +61,7 @@ def what_lies_here_in_a_fit():
             return logs
 
         model.train_function = step
-        made._made["train_function"] = step
+        made._ours["train_function"] = step
         return made
 
     trained._session.functions_of = watched

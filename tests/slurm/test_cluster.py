@@ -52,7 +52,7 @@ def test_start_train_attach_restart_stop(slurm):
         assert joined is not None
         eventually(lambda: len(joined.frames) > 3)
         joined.stop()
-        assert joined.wait(60).state == "stopped"
+        assert joined.wait(150).state == "stopped"
         assert cluster.pull("ours") == str(job)
 
         cluster.restart(report=lines.append)
@@ -146,7 +146,7 @@ class Slow(keras.callbacks.Callback):
         slurm.cancel(job + 1)
         why = f"(?s)died.*Slurm says: job {job + 1} has ended: it was cancelled"
         with pytest.raises(ClusterError, match=why):
-            fit.wait(30)
+            fit.wait(90)
 
 
 def test_a_killed_owner_leaves_no_job(slurm):

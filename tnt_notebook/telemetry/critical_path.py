@@ -69,7 +69,10 @@ def _gradient(box: Box, of_ranks: dict[int, list[Box]], work: dict[int, list[Box
     if not exchanges:
         return None
     number = max(exchanges, key=_end).number
-    alike = (x for own in of_ranks.values() for x in own if x.kind == "X" and x.number == number)
-    latest = max(alike, key=attrgetter("begin"))
-    begun = (b for b in work[latest.rank] if b.begin <= latest.begin and b.kind != "O")
-    return max(begun, key=_end, default=None)
+    alike = [x for own in of_ranks.values() for x in own if x.number == number]
+    # An exchange begins for all with the last rank: who that was, those say who waited for it.
+    waits = [x for x in alike if x.kind == "L" and x.stage in work]
+    begun = max((x for x in alike if x.kind == "X"), key=attrgetter("begin"))
+    last = max(waits, key=lambda wait: wait.end - wait.begin).stage if waits else begun.rank
+    before = (b for b in work[last] if b.begin <= begun.begin and b.kind != "O")
+    return max(before, key=_end, default=None)

@@ -38,11 +38,11 @@ class Paced(Generic[T]):
 
     Args:
         send: Called with a value, never twice at the same time.
-        interval: Seconds between two calls at least.
+        interval: Seconds between two calls at least; may be changed later.
     """
 
     def __init__(self, send: Callable[[T], None], interval: float) -> None:
-        self._send, self._interval = send, interval
+        self._send, self.interval = send, interval
         self._lock = threading.Lock()
         self._waiting: list[T] = []  # empty, or the one latest value
         self._timer: threading.Timer | None = None
@@ -74,4 +74,4 @@ class Paced(Generic[T]):
         waiting, self._waiting = self._waiting, []
         for value in waiting:
             self._send(value)
-            self._free_at = time.monotonic() + self._interval
+            self._free_at = time.monotonic() + self.interval

@@ -8,10 +8,10 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
 
 from tnt_notebook.dashboard.card import assets
+from tnt_notebook.dashboard.card.live_widget import LiveWidget
 from tnt_notebook.dashboard.card.run_picture import busy
 from tnt_notebook.dashboard.figures.step_layout import card_step, time_of
 from tnt_notebook.dashboard.figures.wording import plural
@@ -71,7 +71,7 @@ def _digits(value: float | None, digits: int) -> float | None:
     return int(short) if short.is_integer() and abs(short) < 10**digits else short
 
 
-class Card(anywidget.AnyWidget):
+class Card(LiveWidget):
     """The runs of one cell, drawn live in the browser.
 
     ``history`` and ``ribbon`` are what a browser reads when it comes back from a refresh. They grow
@@ -81,6 +81,7 @@ class Card(anywidget.AnyWidget):
 
     _esm = assets.module("card.js")
     _css = assets.text("card.css")
+    emptied = {"history": [], "rows": []}  # noqa: RUF012  of the class, as declared
 
     title = traitlets.Unicode().tag(sync=True)
     ranks = traitlets.Int(1).tag(sync=True)
@@ -115,8 +116,6 @@ class Card(anywidget.AnyWidget):
     look: traitlets.Dict[str, Any] = traitlets.Dict({"which": "live"}).tag(sync=True)
     """Which step that is, as the person says: ``{"which": "live"}``, ``"median"``, ``"slowest"``,
     or ``{"which": "at", "seconds": 12.5}`` since the begin."""
-    left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
-    """What stays when the run has ended, for a browser that lost the displays to a refresh."""
     follows: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """``{"card": text, "id": own model_id}``, where it takes the place of another kernel's card:
     that one's text."""
@@ -143,17 +142,6 @@ class Card(anywidget.AnyWidget):
         if follows:
             self.follows = {"card": _words(title, ranks), "id": self.model_id}
         self._next_timeline = self._next_summary = self._next_limit = 0.0  # Unix times
-
-    def open(self) -> None:
-        """Connects the card with the browser.
-
-        What the browser sends is handled by the subshell that it names, so that a button works
-        while a cell blocks the kernel. ipykernel 7.4 would rather take the subshell of whatever
-        message came last when the card was drawn: the blocked one, or one that is gone.
-        """
-        super().open()
-        if hasattr(self.comm, "_reply_subshell_for"):
-            self.comm._reply_subshell_for = lambda data, named: named
 
     def draw(self, frame: Frame, rows: Sequence[Row]) -> None:
         """Shows a frame and the epochs of its run that have ended so far."""
@@ -238,19 +226,6 @@ class Card(anywidget.AnyWidget):
         else:
             self._next_limit = now + SENTENCE_S
         self.time = time
-
-    def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:
-        """Has two MIME bundles take the places of the card and of the placeholder, which its text
-        tells, wherever the kernel's own updates cannot.
-        """
-        left = {"placeholder": placeholder, "summary": summary, "figure": figure}
-        self.left = {"model_id": self.model_id, **left}
-        # Nobody shows the card where a notebook is run without a browser, and yet its state would
-        # be kept there: nbclient, and so nbconvert, takes "state" of any message for news of it. A
-        # browser passes over that of a custom message.
-        gone = {"_esm": "export default {}", "_css": "", "left": {}, "history": [], "rows": []}
-        if self.comm is not None:
-            self.comm.send({"method": "custom", "content": None, "state": gone})
 
     def __repr__(self) -> str:
         # What shows where there is no browser: the same text in every run.

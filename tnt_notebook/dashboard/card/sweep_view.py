@@ -7,12 +7,12 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-import anywidget
 import traitlets
 from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
 from tnt_notebook.dashboard.card import assets
+from tnt_notebook.dashboard.card.live_widget import LiveWidget
 from tnt_notebook.dashboard.card.saved import PLOTLY, Bundle
 from tnt_notebook.dashboard.card.sweep_picture import inside, still, words
 from tnt_notebook.dashboard.figures.sweep_figure import figure_of
@@ -20,11 +20,12 @@ from tnt_notebook.sweep.board import Board
 from tnt_notebook.telemetry.pace import HEARTBEAT_S, STEP_S, SWEEP_BYTES_PER_S, Paced
 
 
-class SweepCard(anywidget.AnyWidget):
+class SweepCard(LiveWidget):
     """Its traits are the whole protocol with ``widgets/sweep.js``."""
 
     _esm = assets.module("sweep.js")
     _css = assets.text("card.css") + assets.text("sweep.css")
+    emptied = {"html": ""}  # noqa: RUF012
 
     title = traitlets.Unicode().tag(sync=True)
     state = traitlets.Unicode("starting").tag(sync=True)
@@ -34,25 +35,6 @@ class SweepCard(anywidget.AnyWidget):
     """Set by the button that stops all."""
     stop_trial = traitlets.Int(-1).tag(sync=True)
     """Set by the button of a trial to its number."""
-    left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
-    """What stays when the sweep has ended, for a browser that lost the displays to a refresh; see
-    ``widgets/leave.js``."""
-
-    def open(self) -> None:
-        """Connects the card with the browser; as :meth:`.Card.open`."""
-        super().open()
-        if hasattr(self.comm, "_reply_subshell_for"):
-            self.comm._reply_subshell_for = lambda data, named: named
-
-    def leave(self, summary: Bundle, figure: Bundle) -> None:
-        """Has two MIME bundles take the places of the card and of the figure, wherever the kernel's
-        own updates cannot; as :meth:`tnt_notebook.dashboard.card.card.Card.leave`."""
-        placeholder = _placeholder(self.title)["text/plain"]
-        left = {"placeholder": placeholder, "summary": summary, "figure": figure}
-        self.left = {"model_id": self.model_id, **left}
-        gone = {"_esm": "export default {}", "_css": "", "left": {}, "html": ""}
-        if self.comm is not None:
-            self.comm.send({"method": "custom", "content": None, "state": gone})
 
     def __repr__(self) -> str:
         return f"{self.title}: live view of a sweep"
@@ -107,14 +89,14 @@ class SweepView:
             place.update(bundle, raw=True)
         for place in self._copies:
             place.update(summary, raw=True)
-        self._card.leave(summary, figure)
+        self._card.leave(_placeholder(self._card.title)["text/plain"], summary, figure)
 
     def _draw(self, _: None) -> None:
         board = self._board()
         html = inside(board, stops=True)
         with self._card.hold_sync():
             self._card.state, self._card.html = board.state, html
-        self._to_browser._interval = max(STEP_S, len(html) / SWEEP_BYTES_PER_S)
+        self._to_browser.interval = max(STEP_S, len(html) / SWEEP_BYTES_PER_S)
 
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_S):

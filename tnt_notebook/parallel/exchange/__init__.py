@@ -55,10 +55,13 @@ if TYPE_CHECKING:
 
     from tnt_notebook.comm import Communicator
 
+#: ``tf.Tensor`` or ``tf.IndexedSlices``, one for each of some variables.
+Gradients = Sequence[Any]
+#: In the same order.
+Variables = Sequence["keras.Variable"]
+
 #: A function of gradients, variables, scale and ranks, as described above; it returns gradients.
-ExchangeFunction = Callable[
-    [Sequence[Any], "Sequence[keras.Variable]", "tf.Tensor", "Communicator"], list[Any]
-]
+ExchangeFunction = Callable[[Gradients, Variables, "tf.Tensor", "Communicator"], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,13 @@ class Apply:
     optimizer: keras.optimizers.Optimizer
     own: Callable[..., Any]
 
-    def __call__(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> None:
+    def __call__(self, gradients: Gradients, variables: Variables) -> None:
         self.own(self.optimizer, gradients, variables)
 
 
-__all__ = ["Applied", "Apply", "Exchange", "ExchangeFunction", "ExchangeStep"]
+__all__ = [
+    "Applied", "Apply", "Exchange", "ExchangeFunction", "ExchangeStep", "Gradients", "Variables",
+]  # fmt: skip
 
 
 class Applied(NamedTuple):
@@ -199,22 +204,14 @@ class Exchange:
         return 0
 
     def gradients(
-        self, step: ExchangeStep, gradients: Sequence[Any], variables: Sequence[keras.Variable]
+        self, step: ExchangeStep, gradients: Gradients, variables: Variables
     ) -> list[Any]:
         """What the optimizer is to see, of this rank's gradients. Where a model has several
-        optimizers it is called for the variables of each.
-
-        Args:
-            gradients: ``tf.Tensor`` or ``tf.IndexedSlices``, one for each variable.
-        """
+        optimizers it is called for the variables of each."""
         return list(gradients)
 
     def apply(
-        self,
-        step: ExchangeStep,
-        apply: Apply,
-        gradients: Sequence[Any],
-        variables: Sequence[keras.Variable],
+        self, step: ExchangeStep, apply: Apply, gradients: Gradients, variables: Variables
     ) -> None:
         """Lets the optimizer apply what :meth:`gradients` gave; some may be None."""
         apply(gradients, variables)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 import tensorflow as tf
 
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.exchange import Apply, ExchangeStep
+from tnt_notebook.parallel.exchange import Apply, ExchangeStep, Gradients, Variables
 from tnt_notebook.parallel.exchange.allreduce import sums
 from tnt_notebook.parallel.exchange.local_updates import (
     LocalUpdates,
@@ -43,11 +43,7 @@ class Elastic(LocalUpdates):
             raise ValueError("elastic takes every of at least 1, and beta above 0, at most 1")
 
     def apply(
-        self,
-        step: ExchangeStep,
-        apply: Apply,
-        gradients: Sequence[Any],
-        variables: Sequence[keras.Variable],
+        self, step: ExchangeStep, apply: Apply, gradients: Gradients, variables: Variables
     ) -> None:
         own = trained(gradients, variables)
         centres = [self._centre(step, v) for v in own]

@@ -12,13 +12,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import Communicator, ops
-from tnt_notebook.parallel.exchange import Apply, ExchangeStep
+from tnt_notebook.parallel.exchange import Apply, ExchangeStep, Gradients, Variables
 from tnt_notebook.parallel.exchange.allreduce import sums
 from tnt_notebook.parallel.exchange.local_updates import (
     LocalUpdates,
@@ -56,11 +56,7 @@ class Gossip(LocalUpdates):
             raise ValueError(f"partner is one of {', '.join(PARTNERS)}, not {self.partner!r}")
 
     def apply(
-        self,
-        step: ExchangeStep,
-        apply: Apply,
-        gradients: Sequence[Any],
-        variables: Sequence[keras.Variable],
+        self, step: ExchangeStep, apply: Apply, gradients: Gradients, variables: Variables
     ) -> None:
         own = trained(gradients, variables)
         # They are those of the step before, so they travel while this one computes.

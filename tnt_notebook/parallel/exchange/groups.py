@@ -13,7 +13,14 @@ import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import Communicator
-from tnt_notebook.parallel.exchange import Applied, Apply, Exchange, ExchangeStep
+from tnt_notebook.parallel.exchange import (
+    Applied,
+    Apply,
+    Exchange,
+    ExchangeStep,
+    Gradients,
+    Variables,
+)
 
 #: Of variables, for each group of ranks that train the same: those ranks, the places of its
 #: variables, and whether several stages have them.
@@ -58,11 +65,7 @@ class OverGroups(Exchange):
         return result
 
     def apply(
-        self,
-        step: ExchangeStep,
-        apply: Apply,
-        gradients: Sequence[Any],
-        variables: Sequence[keras.Variable],
+        self, step: ExchangeStep, apply: Apply, gradients: Gradients, variables: Variables
     ) -> None:
         number = next(step.notes.setdefault("applied", itertools.count()))
         with self.own_channels(number):

@@ -19,7 +19,14 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from tnt_notebook.parallel.exchange import Applied, Apply, Exchange, ExchangeStep
+from tnt_notebook.parallel.exchange import (
+    Applied,
+    Apply,
+    Exchange,
+    ExchangeStep,
+    Gradients,
+    Variables,
+)
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.gradient_parts import (
     Parts,
@@ -96,11 +103,7 @@ class Late(Exchange):
         return [joined(parts, v) for parts, v in zip(due, variables, strict=True)]
 
     def apply(
-        self,
-        step: ExchangeStep,
-        apply: Apply,
-        gradients: Sequence[Any],
-        variables: Sequence[keras.Variable],
+        self, step: ExchangeStep, apply: Apply, gradients: Gradients, variables: Variables
     ) -> None:
         def applied() -> tf.Tensor:
             apply(gradients, variables)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 import tensorflow as tf
 
 from tnt_notebook.comm import ops
-from tnt_notebook.parallel.exchange import Apply, ExchangeStep
+from tnt_notebook.parallel.exchange import Apply, ExchangeStep, Gradients, Variables
 from tnt_notebook.parallel.exchange.allreduce import sums
 from tnt_notebook.parallel.exchange.local_updates import (
     LocalUpdates,
@@ -44,11 +44,7 @@ class Local(LocalUpdates):
             raise ValueError("local takes every of at least 1, and from_step of at least 0")
 
     def apply(
-        self,
-        step: ExchangeStep,
-        apply: Apply,
-        gradients: Sequence[Any],
-        variables: Sequence[keras.Variable],
+        self, step: ExchangeStep, apply: Apply, gradients: Gradients, variables: Variables
     ) -> None:
         apply(gradients, variables)
         own = trained(gradients, variables)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import keras
 import tensorflow as tf
@@ -19,7 +19,7 @@ import tensorflow as tf
 from tnt_notebook.comm import ops
 from tnt_notebook.comm.server import leave, serve
 from tnt_notebook.errors import ModelError
-from tnt_notebook.parallel.exchange import Apply, ExchangeStep
+from tnt_notebook.parallel.exchange import Apply, ExchangeStep, Gradients, Variables
 from tnt_notebook.parallel.exchange.local_updates import (
     LocalUpdates,
     assign_all,
@@ -63,11 +63,7 @@ class Server(LocalUpdates):
         return self.staleness
 
     def apply(
-        self,
-        step: ExchangeStep,
-        apply: Apply,
-        gradients: Sequence[Any],
-        variables: Sequence[keras.Variable],
+        self, step: ExchangeStep, apply: Apply, gradients: Gradients, variables: Variables
     ) -> None:
         own = trained(gradients, variables)
         _check(own)

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tnt_notebook.comm import ops
 from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.state import tensor_of
-from tnt_notebook.parallel.exchange import Apply, Exchange, ExchangeStep
+from tnt_notebook.parallel.exchange import Apply, Exchange, ExchangeStep, Gradients, Variables
 from tnt_notebook.parallel.exchange.allreduce import Allreduce
 from tnt_notebook.parallel.exchange.buckets import MIB, BucketSizes, plan
 
@@ -84,11 +84,7 @@ class Sharded(Exchange):
         return result
 
     def apply(
-        self,
-        step: ExchangeStep,
-        apply: Apply,
-        gradients: Sequence[Any],
-        variables: Sequence[keras.Variable],
+        self, step: ExchangeStep, apply: Apply, gradients: Gradients, variables: Variables
     ) -> None:
         rank = step.over.rank
         trained = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
