@@ -6,7 +6,7 @@ import copy
 import json
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import traitlets
 
@@ -81,7 +81,7 @@ class Card(LiveWidget):
 
     _esm = assets.module("card.js")
     _css = assets.text("card.css")
-    emptied = {"history": [], "rows": []}  # noqa: RUF012  of the class, as declared
+    emptied: ClassVar[dict[str, Any]] = {"history": [], "rows": []}
 
     title = traitlets.Unicode().tag(sync=True)
     ranks = traitlets.Int(1).tag(sync=True)

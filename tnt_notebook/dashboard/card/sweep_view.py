@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 import traitlets
 from IPython.core.getipython import get_ipython
@@ -25,7 +25,7 @@ class SweepCard(LiveWidget):
 
     _esm = assets.module("sweep.js")
     _css = assets.text("card.css") + assets.text("sweep.css")
-    emptied = {"html": ""}  # noqa: RUF012
+    emptied: ClassVar[dict[str, Any]] = {"html": ""}
 
     title = traitlets.Unicode().tag(sync=True)
     state = traitlets.Unicode("starting").tag(sync=True)

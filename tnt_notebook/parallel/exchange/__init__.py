@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
     from tnt_notebook.comm import Communicator
 
-#: ``tf.Tensor`` or ``tf.IndexedSlices``, one for each of some variables.
+#: A ``tf.Tensor`` or ``tf.IndexedSlices`` for each variable, in their order.
 Gradients = Sequence[Any]
-#: In the same order.
+#: Those that gradients belong to.
 Variables = Sequence["keras.Variable"]
 
 #: A function of gradients, variables, scale and ranks, as described above; it returns gradients.

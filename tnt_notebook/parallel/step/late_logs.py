@@ -159,17 +159,17 @@ class LateLogs:
         return Votes(*votes)
 
     def _exchanged(self, numbers: tf.Tensor, others: dict[str, Any], keep: bool) -> Any:
-        pool = self._accumulator
-        counted = [tf.identity(tensor_of(variable)) for variable in pool.variables]
+        own = self._accumulator
+        counted = [tf.identity(tensor_of(variable)) for variable in own.variables]
         with ops.channels(channels.TRAINING):
-            head = [*marks_of(pool.seen[2]), *tf.unstack(numbers)]
+            head = [*marks_of(own.seen[2]), *tf.unstack(numbers)]
             votes = None if self._over is self._world else self._world
-            (mark, square, *sums), others = summed(pool.part, head, pool.changes, others, votes)
+            (mark, square, *sums), others = summed(own.part, head, own.changes, others, votes)
         logs = {**results(self._model, self._names, self._changed), **others}
         same = same_data([mark, square], self._world.size)
         if keep:
-            pool.begin()
+            own.begin()
         else:
-            for variable, value in zip(pool.variables, counted, strict=True):
+            for variable, value in zip(own.variables, counted, strict=True):
                 tensor_of(variable).assign(value)
         return logs, tf.stack(sums), same

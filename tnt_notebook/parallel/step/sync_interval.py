@@ -6,9 +6,9 @@ import math
 
 from tnt_notebook.comm import World
 
-#: Nanoseconds between two of them.
+#: Nanoseconds from one synchronization to the next.
 _APART_NS = 200_000_000
-#: Then the first waits for the last: where a rank may be so many steps ahead of another,
+#: In one the first rank waits for the last: where a rank may be so many steps ahead of another,
 #: there are this many times as many steps between two, if that does not take longer than this.
 _TIMES_AHEAD, _MOST_APART_NS = 16, 5_000_000_000
 
@@ -34,8 +34,8 @@ class SyncInterval:
         return self._left <= 0
 
     def wanted(self, step_ns: int, at_most: float = math.inf) -> int:
-        """In how many steps to do so again, as rank 0 wants it; 0 on others. The sum over ranks is
-        what is agreed."""
+        """In how many steps to synchronize again, as rank 0 wants it; 0 on others. The sum over
+        ranks is what is agreed."""
         if self._over.rank != 0:
             return 0
         apart = min(_TIMES_AHEAD * self._ahead, _MOST_APART_NS // (step_ns + 1))
