@@ -18,12 +18,12 @@ CHECKOUT = Path(__file__).parents[1]
 
 #: Whom each room may know; and, through them, those whom they may know.
 ROOMS = {
-    "magics": ("cluster", "dashboard", "plan", "sweep", "telemetry"),
-    "cluster": ("dashboard", "sweep", "telemetry", "warden"),
-    "dashboard": ("plan", "sweep", "telemetry"),
-    "engine": ("parallel", "warden"),
+    "magics": ("cluster", "dashboard", "jupyter", "plan", "sweep", "telemetry"),
+    "cluster": ("dashboard", "jupyter", "sweep", "telemetry", "warden"),
+    "dashboard": ("jupyter", "plan", "sweep", "telemetry"),
+    "engine": ("jupyter", "parallel", "warden"),
     "parallel": ("comm", "keras", "plan", "telemetry"),
-    **dict.fromkeys(("comm", "keras", "plan", "sweep", "telemetry", "warden"), ()),
+    **dict.fromkeys(("comm", "jupyter", "keras", "plan", "sweep", "telemetry", "warden"), ()),
 }
 
 #: Single files of another room that a room may know.

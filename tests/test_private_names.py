@@ -46,7 +46,7 @@ def test_what_is_private_is_found():
 def private_names(source: str, meets_keras: bool) -> list[tuple[int, str]]:
     """Line and name of what a file takes that is private to Keras or TensorFlow.
 
-    An attribute is a file's own if the file defines it, as a function or by ``self._name = ...``.
+    An attribute is a file's own if the file defines it, or takes it of ``self``.
 
     Args:
         meets_keras: whether objects of Keras come to the file: then the underscored attributes
@@ -104,7 +104,7 @@ def _defined(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
             yield name
-        case ast.Attribute(ast.Name("self" | "cls"), name, ast.Store()):
+        case ast.Attribute(ast.Name("self" | "cls"), name):
             yield name
         case ast.AnnAssign(target=ast.Name(name)):
             yield name

@@ -7,7 +7,7 @@ import time
 
 #: Most of the time a destructor runs, in which Python raises nothing.
 CODE = """
-from tnt_notebook.engine.interrupts import lose_none
+from tnt_notebook.jupyter.interrupts import lose_none
 
 
 class Slow:

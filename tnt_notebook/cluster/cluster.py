@@ -73,7 +73,7 @@ class Cluster(Ranks):
             ClusterError: there is no such cluster, or it belongs to somebody.
         """
         cluster = cls.__new__(cls)
-        cluster._begin(Engines.attach(records.find(cluster_id), force))
+        Ranks.__init__(cluster, Engines.attach(records.find(cluster_id), force))
         return cluster
 
     @staticmethod

@@ -39,7 +39,7 @@ class Bucket:
             connection.engine, group, channel, type_number(dtype), count, label
         )
         memory: Any = (ctypes.c_byte * (count * dtype.itemsize)).from_address(self._bucket.address)
-        memory._owner = self._bucket  # lives as long as any view of it
+        memory.bucket = self._bucket  # lives as long as any view of it
         self.array: np.ndarray = np.frombuffer(memory, dtype)
 
     def allreduce(

@@ -105,20 +105,20 @@ class Communicator:
         members = [rank for rank, other in zip(self.members, colors, strict=True) if other == color]
         return Group(self._connection, tuple(members), self._connection.take_channel(max(taken)))
 
-    def bucket(self, count: int, dtype: Any = "float32") -> Bucket:
+    def bucket(self, count: int, dtype: Any = "float32", channel: int | None = None) -> Bucket:
         """Memory that the other ranks of this node reach, for an allreduce in place. Collective.
 
         Args:
             count: elements.
             dtype: one of the dtypes that can be exchanged.
+            channel: of its messages, where it may share one; None for one of its own.
         """
         dtype = np.dtype(dtype)
         type_number(dtype)  # what is refused is refused before the ranks talk
-        taken = max(self.gather_numbers(self._connection.channels_taken))
-        return Bucket(
-            self._connection, self._group, self.size, count, dtype,
-            self._connection.take_channel(taken),
-        )  # fmt: skip
+        if channel is None:
+            taken = max(self.gather_numbers(self._connection.channels_taken))
+            channel = self._connection.take_channel(taken)
+        return Bucket(self._connection, self._group, self.size, count, dtype, channel)
 
     # -- failures ---------------------------------------------------------------------------------
 

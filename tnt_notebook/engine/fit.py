@@ -22,10 +22,11 @@ from IPython import get_ipython
 from tnt_notebook import comm, protocol
 from tnt_notebook.comm import stop
 from tnt_notebook.engine import preload
-from tnt_notebook.engine.kernel import run_cell
-from tnt_notebook.engine.outlet import shortened
 from tnt_notebook.error_text import source_line
 from tnt_notebook.errors import ModelError, StoppedError
+from tnt_notebook.jupyter.notebook import last_traceback
+from tnt_notebook.jupyter.outlet import shortened
+from tnt_notebook.jupyter.rank_kernel import run_cell
 from tnt_notebook.protocol import Published
 from tnt_notebook.telemetry import Frame, State, activities, run_writer
 from tnt_notebook.telemetry.activities import Activities
@@ -236,7 +237,7 @@ def _busy() -> Iterator[None]:
 def _describe(error: BaseException, result: Any) -> dict[str, Any]:
     """The error as data, with the cell's own traceback (not our frames) when the cell raised."""
     raised = None if result is None else result.error_before_exec or result.error_in_exec
-    lines = [] if raised is None else [*(get_ipython()._last_traceback or [])]
+    lines = [] if raised is None else last_traceback()
     if raised is not error and lines:
         lines += traceback.format_exception_only(error)
     # Of an error in the syntax the rest says a file that nobody knows, and the line.

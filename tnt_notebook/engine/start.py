@@ -24,7 +24,7 @@ from traitlets.config import Config
 
 from tnt_notebook import comm
 from tnt_notebook.comm import mpi
-from tnt_notebook.engine import cell, deferred, fit, host, kernel
+from tnt_notebook.engine import cell, deferred, fit, host
 from tnt_notebook.engine.log import keep_end
 from tnt_notebook.engine.nanny import Nanny, fork
 from tnt_notebook.engine.placement import (
@@ -37,6 +37,7 @@ from tnt_notebook.engine.placement import (
 )
 from tnt_notebook.engine.streams import RankStream, detach_streams
 from tnt_notebook.errors import ClusterError, TntError
+from tnt_notebook.jupyter import rank_kernel
 from tnt_notebook.protocol import PORTS, rank_log
 
 #: Until the controller must have answered, for each rank on a core.
@@ -115,7 +116,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (ImportError, OSError) as error:
         _tell(launcher, here, f"{type(error).__name__}: {error}")
         raise
-    kernel.install()
+    rank_kernel.install(comm.world().size)
     deferred.defer()
     engine = RankEngine.instance(
         id=here.rank,

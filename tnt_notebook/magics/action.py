@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from IPython.core.error import UsageError
 
+from tnt_notebook.magics import parser as parsers
+
 
 @dataclass(frozen=True)
 class Action:
@@ -34,7 +36,7 @@ def check(parser: ArgumentParser, arguments: Namespace, actions: Mapping[str, Ac
         UsageError: an option that goes with other actions, or a second word where none belongs.
     """
     own = actions[arguments.action]
-    for option in parser._actions:
+    for option in parsers.arguments(parser):
         if getattr(arguments, option.dest) == option.default or not option.option_strings:
             continue
         if {*option.option_strings} & {*own.flags}:

@@ -12,6 +12,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from tnt_notebook import words
 from tnt_notebook.errors import ClusterError
+from tnt_notebook.jupyter import notebook
 from tnt_notebook.magics.cluster_actions import ACTIONS
 from tnt_notebook.magics.cluster_options import given, start_arguments
 from tnt_notebook.magics.progress import StatusLine
@@ -186,8 +187,7 @@ def _outlive(cluster: Cluster, shell: InteractiveShell, asked: bool) -> None:
     """Says when the ranks stay as the kernel ends: they were to be kept, or it begins anew."""
 
     def outlives() -> bool:
-        message = getattr(getattr(shell, "kernel", None), "_shutdown_message", None)
-        return asked or bool(message and message["content"].get("restart"))
+        return asked or notebook.is_restarting()
 
     cluster.outlives = outlives
 

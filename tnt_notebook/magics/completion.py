@@ -19,6 +19,7 @@ from IPython.core.completer import (
 from tnt_notebook.choices import EXCHANGES
 from tnt_notebook.cluster.launch.options import OPTIONS
 from tnt_notebook.magics import mesh_options
+from tnt_notebook.magics import parser as parsers
 from tnt_notebook.magics.actions import of
 from tnt_notebook.magics.workloads import CELLS
 
@@ -76,7 +77,7 @@ class TntCompletion:
         self, magic: str, parser: argparse.ArgumentParser, before: list[str], typed: str
     ) -> list[tuple[str, str]]:
         """What may follow the words before the cursor, and of what kind it is."""
-        options = parser._option_string_actions
+        options = parsers.options(parser)
         last = before[-1] if before else ""
         if last in options and options[last].nargs != 0:
             if last in _PATHS:
@@ -99,7 +100,7 @@ class TntCompletion:
             named = self._runs(before)
         elif len(before) == 1 and last in of(magic):
             named = self._whom(of(magic)[last].which)
-        positional = parser._get_positional_actions()
+        positional = parsers.positional(parser)
         choices = [str(choice) for action in positional for choice in action.choices or ()]
         if choices and not {*choices} & {*before}:
             return [*named, *((choice, "action") for choice in choices)]

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from tnt_notebook.magics.actions import OF, of
+from tnt_notebook.magics.parser import arguments
 
 ASKS = ("-h", "--help")
 _WIDTH = 96
@@ -58,7 +59,7 @@ def _shown(which: str) -> str:
 def _rows(parser: argparse.ArgumentParser) -> list[Row]:
     """Of each argument how it is written, and what it says."""
     rows = []
-    for action in parser._actions:
+    for action in arguments(parser):
         value = action.metavar or "|".join(map(str, action.choices or ()))
         if action.nargs != 0:
             value = value or (action.dest.upper() if action.option_strings else action.dest)

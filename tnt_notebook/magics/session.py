@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from IPython.core.error import UsageError
 
 from tnt_notebook.errors import NoClusterError
+from tnt_notebook.jupyter import notebook
 from tnt_notebook.magics.completion import TntCompletion
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Session:
         if self.last_run is not None:
             self.last_fit = cast("Fit", fit)
         self._fits.append(fit)
-        _interrupt_reaches(self.shell, fit)
+        _interrupt_reaches(fit)
 
     def tell_failures(self, *_: Any) -> None:
         """Says, before a cell runs, which fits have failed in the background and nobody has looked
@@ -106,14 +107,8 @@ def check_name(name: str) -> None:
         raise UsageError(f"--name {name}: the notebook itself needs this name")
 
 
-def _interrupt_reaches(shell: InteractiveShell, fit: Fit | Sweep) -> None:
-    """Makes an interrupt of the idle kernel one of this fit; to be called in a cell.
-
-    A kernel ignores interrupts while no cell runs. What it is to do then, it keeps while one runs.
-    """
-    kernel = getattr(shell, "kernel", None)
-    if kernel is None or not hasattr(kernel, "saved_sigint_handler"):
-        return  # no notebook: where a prompt waits, Ctrl-C belongs to the prompt
+def _interrupt_reaches(fit: Fit | Sweep) -> None:
+    """Makes an interrupt of the idle kernel one of this fit; to be called in a cell."""
 
     def interrupt(*_: Any) -> None:
         later = threading.Timer(_RESTART_S, interrupt_unless_ending)
@@ -122,7 +117,7 @@ def _interrupt_reaches(shell: InteractiveShell, fit: Fit | Sweep) -> None:
 
     def interrupt_unless_ending() -> None:
         # Jupyter interrupts a kernel before it ends or restarts it, and the fit is to outlive that.
-        if kernel._shutdown_message is None and fit.state in ("queued", "running"):
+        if not notebook.is_ending() and fit.state in ("queued", "running"):
             fit.interrupt()
 
-    kernel.saved_sigint_handler = interrupt
+    notebook.on_idle_interrupt(interrupt)

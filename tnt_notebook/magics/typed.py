@@ -15,6 +15,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
+from tnt_notebook.magics import parser as parsers
 from tnt_notebook.magics.action import check
 from tnt_notebook.magics.actions import of
 from tnt_notebook.magics.help import ASKS, help_text
@@ -48,7 +49,7 @@ def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Names
     Raises:
         UsageError: they are none; it says what was probably meant.
     """
-    options = parser._option_string_actions
+    options = parsers.options(parser)
     for before, word in pairwise(["", *words]):
         flag = word.partition("=")[0]
         takes = before in options and options[before].nargs != 0
@@ -60,7 +61,7 @@ def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Names
             near = meant(flag, names | {name: name for name in options})
             raise UsageError(f"there is no {flag}{near or f': see %{parser.prog} -h'}")
     # Options may stand between values of which there are many, or may be none.
-    several = any(action.nargs in ("+", "?") for action in parser._get_positional_actions())
+    several = any(action.nargs in ("+", "?") for action in parsers.positional(parser))
     try:
         return (parser.parse_intermixed_args if several else parser.parse_args)(words)
     except UsageError as error:
@@ -72,8 +73,10 @@ def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Names
 
 def _choices(parser: argparse.ArgumentParser, argument: str) -> list[str]:
     """What an argument of this name can be."""
-    named = (a for a in parser._actions if argument in ("/".join(a.option_strings), a.dest))
-    return [str(choice) for action in named for choice in action.choices or ()]
+    for action in parsers.arguments(parser):
+        if argument in ("/".join(action.option_strings), action.dest):
+            return [str(choice) for choice in action.choices or ()]
+    return []
 
 
 def words_of(line: str) -> list[str]:

@@ -9,9 +9,8 @@ from abc import ABC, abstractmethod
 from html import escape
 from typing import Any, Literal, Self
 
-from IPython.core.getipython import get_ipython
-
 from tnt_notebook.errors import DeathError, EndedError, RankError, TntError
+from tnt_notebook.jupyter import notebook
 from tnt_notebook.telemetry import State
 
 
@@ -146,6 +145,6 @@ class Handle(ABC):
 
     def _ipython_display_(self) -> None:
         """Shows the live view again, while it lives and where there is a notebook."""
-        if self._ended.is_set() or getattr(get_ipython(), "kernel", None) is None:
+        if self._ended.is_set() or notebook.kernel() is None:
             raise NotImplementedError  # IPython goes on with what follows
         self._view.show_again()

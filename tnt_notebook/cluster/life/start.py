@@ -30,8 +30,9 @@ from tnt_notebook.cluster.launch.network import LOOPBACK, address_for
 from tnt_notebook.cluster.launch.options import Request
 from tnt_notebook.cluster.launch.systems import SYSTEMS, nodes
 from tnt_notebook.cluster.life.registration import Report, wait_for_ranks
-from tnt_notebook.cluster.requests.engines import REMEMBERED, TAIL_LINES, Engines
+from tnt_notebook.cluster.requests.engines import TAIL_LINES, Engines
 from tnt_notebook.errors import ClusterError
+from tnt_notebook.jupyter.client import REMEMBERED
 from tnt_notebook.warden import Plan
 
 _POLL_S = 0.05

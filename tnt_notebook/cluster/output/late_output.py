@@ -9,10 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import ipyparallel as ipp
-from ipyparallel.client.futures import MessageFuture
-
 from tnt_notebook.cluster.output.cell_output import SHOWN, CellOutput
+from tnt_notebook.jupyter.client import Client, forget_text
 
 CELLS = 32  # the last ones; what a thread prints is of the last one of its rank
 _TICK_S = 0.1
@@ -28,7 +26,7 @@ class LateOutput:
         client: connected to the ranks.
     """
 
-    def __init__(self, client: ipp.Client) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._cells: deque[dict[str, int]] = deque()
         self._heard: queue.SimpleQueue[tuple[CellOutput, Message] | None] = queue.SimpleQueue()
@@ -48,14 +46,11 @@ class LateOutput:
         for message in before:
             self._put(output, message)
         for request, rank in requests.items():
-            future = MessageFuture(request)
-            future.iopub_callbacks.append(self._listener(request, rank, output))
-            self._client._futures[request] = future
+            self._client.hear(request, self._listener(request, rank, output))
         self._cells.append(requests)
         while len(self._cells) > CELLS:
             for request in self._cells.popleft():
-                self._client._futures.pop(request, None)
-                self._client.metadata.pop(request, None)
+                self._client.unhear(request)
 
     def stop(self) -> None:
         """Ends the thread."""
@@ -96,9 +91,3 @@ class LateOutput:
                 output.show_late(now, rest)
                 if rest:
                     del heard_at[output]
-
-
-def forget_text(metadata: Any) -> None:
-    """What ipyparallel keeps of a request: all its text, copied for every new piece."""
-    metadata["stdout"] = metadata["stderr"] = ""
-    metadata["outputs"] = []

@@ -29,6 +29,7 @@ from tnt_notebook.cluster.output.late_output import LateOutput, Message
 from tnt_notebook.cluster.output.merger import ranks_label
 from tnt_notebook.cluster.output.print_output import Page
 from tnt_notebook.errors import ClusterError, EndedError
+from tnt_notebook.jupyter.client import Client
 from tnt_notebook.protocol import Call
 from tnt_notebook.rank_end import ends
 from tnt_notebook.warden import processes_of
@@ -36,7 +37,6 @@ from tnt_notebook.warden import processes_of
 #: What ends a cell that still ran.
 RESTARTED = "The cluster was stopped or restarted meanwhile."
 TAIL_LINES = 25
-REMEMBERED = 1 << 12  # messages, so that none is taken twice; the default takes 13 MB
 _ENDED_AFTER_S = 3.0  # mpiexec ends, and says why, a moment after the first rank has died
 _HOST_LOST_S = 1.5  # until it says so
 _CALM_S = 0.3  # without another death
@@ -66,7 +66,7 @@ class Engines:
         self.page = Page(labelled=record.ranks > 1)
         self._oversubscription = oversubscription.ranks_per_core(record.ranks, record.launcher)
         self._lease = lease
-        self._client: ipp.Client | None = None
+        self._client: Client | None = None
         self._late: LateOutput | None = None
 
     @classmethod
@@ -117,7 +117,7 @@ class Engines:
         return all(seat.get("survives") for seat in self.record.seats)
 
     @property
-    def client(self) -> ipp.Client:
+    def client(self) -> Client:
         """Connected to the controller.
 
         Raises:
@@ -151,14 +151,10 @@ class Engines:
                 break
             time.sleep(0.02)
         try:
-            self._client = ipp.Client(
-                str(file),
-                profile_dir=str(self.folder.profile),
-                cluster_id=self.record.id,
-                ipython_dir=str(self.folder.ipython),
-                timeout=connect_s,
+            folder = self.folder
+            self._client = Client(
+                file, folder.profile, folder.ipython, self.record.id, timeout=connect_s
             )
-            self._client.session.digest_history_size = REMEMBERED
             self._late = LateOutput(self._client)
         except (OSError, TimeoutError) as error:
             raise ClusterError(
@@ -193,13 +189,6 @@ class Engines:
             return False
         return any(said[engine]["queue"] for engine in self.client.ids if engine in said)
 
-    def forget_answered(self) -> None:
-        """What ipyparallel's client keeps of requests that have been answered: all their ids."""
-        self.client.history.clear()
-        for request in list(self.client.metadata):
-            if request not in self.client._futures:
-                self.client.metadata.pop(request, None)
-
     def hear_late(
         self, requests: dict[str, int], output: CellOutput, before: Iterable[Message]
     ) -> None:
@@ -211,7 +200,7 @@ class Engines:
             before: what has come, and was not shown yet.
         """
         if self._client is not None and self._late is not None:
-            self._client._io_loop.add_callback(self._late.follow, requests, output, before)
+            self._client.in_io_thread(self._late.follow, requests, output, before)
 
     def job(self) -> Job | None:
         """What the batch system says of the job; None where there is none."""

@@ -20,11 +20,11 @@ from ipyparallel.serialize import PrePickled
 from tnt_notebook import protocol
 from tnt_notebook.cluster.files.log_tails import LogTails
 from tnt_notebook.cluster.output.cell_output import SHOWN, CellOutput
-from tnt_notebook.cluster.output.late_output import forget_text
 from tnt_notebook.cluster.output.merger import ranks_label
 from tnt_notebook.cluster.requests.engines import RESTARTED, Engines
 from tnt_notebook.cluster.requests.failure import Failure, failure_of
 from tnt_notebook.errors import ClusterError, EndedError
+from tnt_notebook.jupyter.client import forget_text
 
 TICK_S = 0.05
 INTERRUPT_AFTER_S = 5.0  # a rank raised, and another does not end although it was freed
@@ -168,16 +168,14 @@ class Execution:
     # What arrives -------------------------------------------------------------------------
 
     def _send(self, request: Callable[..., Any], *said: Any, **how: Any) -> Execution:
-        self._engines.forget_answered()
+        self._client.forget_answered()
         if gone := [rank for rank in self.ranks if rank not in self._client.ids]:
             raise RanksDied(gone)
         try:
-            identities, _ = self._client._build_targets(self.ranks)
+            identities = self._client.identities(self.ranks)
         except (KeyError, ipp.error.NoEnginesRegistered):  # the client has heard of a death since
             raise RanksDied([r for r in self.ranks if r not in self._client.ids]) from None
-        # Through the stream: a send on the bare socket can swallow the event that announces a
-        # reply (ZeroMQ's are edge-triggered), which would then wait for the next message.
-        stream = self._client._mux_stream
+        stream = self._client.requests
         with self._interrupts_as_events():  # what is sent is to be waited for
             for rank, ident in zip(self.ranks, identities, strict=True):
                 request(stream, *said, **how, ident=ident, message_future_hook=self._listen(rank))

@@ -12,7 +12,6 @@ import numpy as np
 
 from tnt_notebook.choices import DTYPES
 from tnt_notebook.comm import _kernels, rules, schedules
-from tnt_notebook.comm.buckets import Bucket
 from tnt_notebook.comm.channels import TUNING
 from tnt_notebook.comm.tuning.shift import shift, shift_in_place
 from tnt_notebook.comm.world import World
@@ -95,7 +94,7 @@ def memory_for(over: World, question: Question) -> Memory:
     dtype = _dtype(question)
     count = question.sizes[-1] // dtype.itemsize
     if question.in_place:
-        _bucket(over, count, dtype)  # smaller ones will share its memory
+        over.bucket(count, dtype, TUNING.first)  # smaller ones will share its memory
     return np.ones(count, dtype), np.zeros(count, dtype)
 
 
@@ -114,7 +113,8 @@ def contestants_at(
 
     contestants: dict[str, Call] = {}
     if question.in_place:
-        bucket = _bucket(over, count, dtype)
+        # One channel serves all measurements.
+        bucket = over.bucket(count, dtype, TUNING.first)
         for name in names:
             bucket.array.fill(1)
             contestants[name] = functools.partial(bucket.allreduce, algorithm=name)
@@ -130,11 +130,6 @@ def contestants_at(
     contestants[LIMIT] = from_to(shift_in_place if question.in_place else shift)
     contestants[LIMIT]()
     return contestants
-
-
-def _bucket(over: World, count: int, dtype: np.dtype) -> Bucket:
-    """One channel serves all measurements."""
-    return Bucket(over._connection, 0, over.size, count, dtype, TUNING.first)
 
 
 def _check(over: World, found: np.ndarray, name: str) -> None:

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 import anywidget
 import traitlets
 
+from tnt_notebook.jupyter.notebook import answer_in_named_subshell
+
 
 class LiveWidget(anywidget.AnyWidget):
     """A view that is live while something runs, and then makes room for a still.
@@ -22,15 +24,9 @@ class LiveWidget(anywidget.AnyWidget):
     ``widgets/leave.js``."""
 
     def open(self) -> None:
-        """Connects the view with the browser.
-
-        What the browser sends is handled by the subshell that it names, so that a button works
-        while a cell blocks the kernel. ipykernel 7.4 would rather take the subshell of whatever
-        message came last when the view was drawn: the blocked one, or one that is gone.
-        """
+        """Connects the view with the browser, whose buttons work while a cell blocks the kernel."""
         super().open()
-        if hasattr(self.comm, "_reply_subshell_for"):
-            self.comm._reply_subshell_for = lambda data, named: named
+        answer_in_named_subshell(self.comm)
 
     def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:
         """Has two MIME bundles take the places of the view and of the placeholder, which its text

@@ -8,7 +8,6 @@ from html import escape
 from typing import Any, ClassVar
 
 import traitlets
-from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
 from tnt_notebook.dashboard.card import assets
@@ -16,6 +15,7 @@ from tnt_notebook.dashboard.card.live_widget import LiveWidget
 from tnt_notebook.dashboard.card.saved import PLOTLY, Bundle
 from tnt_notebook.dashboard.card.sweep_picture import inside, still, words
 from tnt_notebook.dashboard.figures.sweep_figure import figure_of
+from tnt_notebook.jupyter import notebook
 from tnt_notebook.sweep.board import Board
 from tnt_notebook.telemetry.pace import HEARTBEAT_S, STEP_S, SWEEP_BYTES_PER_S, Paced
 
@@ -64,7 +64,7 @@ class SweepView:
     def show(self) -> None:
         """Displays the card, and the place of the figure, under the current cell."""
         shown = [display(self._card, display_id=True)]
-        if getattr(get_ipython(), "kernel", None) is not None:
+        if notebook.kernel() is not None:
             shown.append(display(_placeholder(self._card.title), raw=True, display_id=True))
         self._places = [place for place in shown if place is not None]
         self._heart.start()

@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from IPython.core.getipython import get_ipython
 from IPython.display import DisplayHandle, display
 
 from tnt_notebook import telemetry
@@ -28,6 +27,7 @@ from tnt_notebook.dashboard.card import saved
 from tnt_notebook.dashboard.card.card import Card
 from tnt_notebook.dashboard.card.time_summary import time_summary
 from tnt_notebook.dashboard.card.traceback import shortened
+from tnt_notebook.jupyter import notebook
 from tnt_notebook.telemetry import Frame, Row, State, activities
 from tnt_notebook.telemetry.activities import Activities, Ribbon
 from tnt_notebook.telemetry.bounds import MAX_FRAMES, MAX_RUNS, Bounded
@@ -111,7 +111,7 @@ class LiveView:
     def show(self) -> None:
         """Displays the card, and the place where the figure will be, under the current cell."""
         shown = [display(self._card, display_id=True)]
-        if getattr(get_ipython(), "kernel", None) is not None:
+        if notebook.kernel() is not None:
             shown.append(display(self._placeholder, raw=True, display_id=True))
         # Where there is no IPython, display has just printed.
         self._places = [place for place in shown if place is not None]

@@ -18,17 +18,16 @@ from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from ipykernel import zmqshell
 from ipyparallel.engine import app
 from ipyparallel.engine.kernel import IPythonParallelKernel
 from IPython.utils.process import system  # type: ignore[attr-defined]
 
-from tnt_notebook.comm import world
-from tnt_notebook.engine.interrupts import lose_none, postponed
-from tnt_notebook.engine.outlet import Outlet, shortened
 from tnt_notebook.errors import NoInputError
+from tnt_notebook.jupyter.interrupts import lose_none, postponed
+from tnt_notebook.jupyter.outlet import Outlet, shortened
 
 
 class _NoSubshells:
@@ -72,8 +71,13 @@ class _Interrupts:
 
 class RankKernel(IPythonParallelKernel):
     """ipyparallel's, which awaits, is interrupted while it does, says what it does not show of what
-    cells print, and has no keyboard."""
+    cells print, and has no keyboard.
 
+    Attributes:
+        ranks: of the world.
+    """
+
+    ranks: ClassVar[int]
     shell_channel_thread = _NoSubshells()
     _supports_kernel_subshells = False
     _interruptible = False
@@ -84,7 +88,7 @@ class RankKernel(IPythonParallelKernel):
         builtins.input = self.raw_input  # type: ignore[assignment]
         getpass.getpass = self.getpass
         zmqshell.system = _run_without_input  # type: ignore[attr-defined]
-        self._outlet = Outlet(self.session, world().size)
+        self._outlet = Outlet(self.session, self.ranks)
 
     async def do_execute(self, *said: Any, **how: Any) -> dict[str, Any]:
         """Runs a cell; where a wait of it was interrupted, that is what it raises."""
@@ -159,10 +163,10 @@ class RankKernel(IPythonParallelKernel):
         self.raw_input()
 
 
-def install() -> None:
-    """Makes this the kernel of the engine that is to be started."""
+def install(ranks: int) -> None:
+    """Makes this the kernel of the engine that is to be started, in a world of so many ranks."""
     lose_none()
-    app.Kernel = RankKernel
+    app.Kernel = type(RankKernel.__name__, (RankKernel,), {"ranks": ranks})
 
 
 def run_cell(shell: Any, cell: str) -> Any:
