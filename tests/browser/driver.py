@@ -129,7 +129,7 @@ class Run:
                 samples = [chance.randint(30, 34) for _ in range(self._ranks)]
                 recorder.step(epoch, step, self._steps, logs, samples, time.time())
                 if done % self._looks == 0:
-                    recorder.breakdown([a_step(chance) for _ in range(self._ranks)])
+                    recorder.breakdown([a_step(chance) for _ in range(self._ranks)], 0.02)
                     if self._trace:
                         recorder.seen({**self._trace(done), "time": time.time()})
                 self.view.update(recorder.frame(time.time()))
@@ -142,7 +142,7 @@ class Run:
                 recorder.epoch_end(epoch, logs | validation, time.time())
                 self.view.update(recorder.frame(time.time()))
         state, error, traceback = self._end
-        recorder.breakdown([a_step(chance) for _ in range(self._ranks)])
+        recorder.breakdown([a_step(chance) for _ in range(self._ranks)], 0.02)
         for log in self._logs:
             log.end()
         self.view.update(recorder.frame(time.time(), state))

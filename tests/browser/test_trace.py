@@ -45,7 +45,7 @@ def test_a_kept_run_and_two_beside_each_other(lab: Lab, open_notebook: Open) -> 
     expect(shown.locator(".js-plotly-plot .main-svg").first).to_be_visible()
     for words in ("MLP in stages", "Last step", "Where a step goes", "by the formula"):
         expect(shown).to_contain_text(words)
-    expect(notebook.outputs(1)).to_contain_text("samples per second while training")
+    expect(notebook.outputs(1)).to_contain_text("samples per second of the latest steps")
     expect(notebook.outputs(2)).to_contain_text(plain.name)
     notebook.screenshots("trace-shown", shown)
     notebook.screenshots("trace-compared", notebook.outputs(1))

@@ -1,5 +1,7 @@
 """Frames of runs that never ran, for the tests of what shows them."""
 
+from statistics import fmean
+
 from tnt_notebook.telemetry import Breakdown, Frame, Recorder, State
 
 
@@ -33,7 +35,8 @@ def frames_of_a_run(
             recorder.epoch_end(epoch, logs | {f"val_{k}": v / 2 for k, v in logs.items()}, now)
         if step % 2 == 0:
             frames.append(recorder.frame(now))
-    recorder.breakdown(breakdown)
+    if breakdown:
+        recorder.breakdown(breakdown, fmean(b.step for b in breakdown))
     return [*frames, recorder.frame(now, state)]
 
 

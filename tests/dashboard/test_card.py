@@ -48,11 +48,11 @@ def test_where_time_goes_is_that_of_the_latest_look_at_this_run():
     *frames, last = frames_of_a_run(breakdown=(step, step._replace(work=0.003, other=0.004)))
     card = card_of(*frames)
     assert card.time == {}
-    card.draw(last, [])
-    assert card.time["step"] == "10 ms · 640 samples/s while training"
+    card.draw(last, [], [*frames, last])
+    assert card.time["step"] == "549 samples/s while training · median step 10 ms"
     parts = Breakdown(0.1, 0.3, 0.0, 0.0, 0.2, 0.4)._asdict()
     assert card.time["rows"][1] == ["rank 1", parts]
-    assert card.time["limit"].startswith("Rank 0 works 2.0 times as long")
+    assert card.time["limit"] == ""  # nobody waits
     card.draw(frames_of_a_run(start=50.0)[0], [])
     assert card.time == {}
 
@@ -64,28 +64,34 @@ def look(seconds: float, at: float, work: float) -> Frame:
     return {**frame, "step_s": seconds, "step_trace": step_of_a_pipeline() | {"seconds": seconds}}
 
 
-def test_where_time_goes_is_that_of_the_step_that_is_shown():
-    card = card_of(look(0.04, 10.0, 0.8), ranks=4)
-    assert "40 ms" in card.timeline["heading"] and card.time["step"].startswith("40 ms")
-    card.draw(look(0.09, 10.1, 0.4), [])  # so soon its boxes are not sent
-    assert "40 ms" in card.timeline["heading"] and card.time["step"].startswith("40 ms")
+def test_a_step_that_a_person_looks_at_has_bars_of_its_own_and_no_conclusion():
+    run = [look(0.04, 10.0, 0.4), look(0.04, 11.0, 0.4), look(0.04, 12.0, 0.4)]
+    card = card_of(run[0], ranks=4)
+    card.show_step(run[0], run)
+    assert "40 ms" in card.timeline["heading"] and card.time["step"].endswith("median step 40 ms")
+    assert card.time["limit"].startswith("60% of a step is exchange")
+    card.draw(look(0.09, 10.1, 0.8), [], run)  # so soon its boxes are not sent
+    assert "40 ms" in card.timeline["heading"]
     card.look = {"which": "slowest"}
-    card.show_step(look(0.09, 10.1, 0.4))
-    assert card.time["step"].startswith("90 ms") and card.time["rows"][0][1]["work"] == 0.4
-    card.draw(look(0.04, 20.0, 0.8), [])
-    assert "90 ms" in card.timeline["heading"] and card.time["step"].startswith("90 ms")
+    card.show_step(look(0.09, 12.1, 0.8), run)
+    assert card.time["step"] == "slowest step 90 ms" and card.time["limit"] == ""
+    assert card.time["rows"][0][1]["work"] == 0.8
+    card.draw(look(0.04, 20.0, 0.4), [], run)
+    assert "90 ms" in card.timeline["heading"] and card.time["step"] == "slowest step 90 ms"
 
 
-def test_what_limits_stands_for_some_seconds_unless_a_person_looks_elsewhere():
-    card = card_of(look(0.04, 10.0, 0.8), ranks=4)
-    assert card.time["limit"] == "Ranks work for 80% of a step."
-    card.draw(look(0.04, 14.9, 0.9), [])
-    assert card.time["limit"] == "Ranks work for 80% of a step."
-    assert card.time["rows"][0][1]["work"] == 0.9
-    card.show_step(look(0.04, 14.9, 0.9))
-    assert card.time["limit"] == "Ranks work for 90% of a step."
-    card.draw(look(0.04, 20.1, 0.8), [])
-    assert card.time["limit"] == "Ranks work for 80% of a step."
+def test_bars_and_what_they_mean_stand_together_for_some_seconds():
+    card, run = Card("MLP", 4), [look(0.04, at, 0.4) for at in (10.0, 10.5, 11.0)]
+    card.draw(run[-1], [], run)
+    before = card.time
+    assert before["limit"].startswith("60% of a step is exchange")
+    run += [look(0.04, 15.9, 0.5)]
+    card.draw(run[-1], [], run)
+    assert card.time == before
+    run += [look(0.04, 16.1, 0.5)]
+    card.draw(run[-1], [], run)
+    assert card.time["limit"].startswith("56% of a step is exchange")
+    assert card.time["rows"][0][1]["exchange"] == 0.56
 
 
 def test_the_timeline_is_that_of_the_latest_step_of_this_run():

@@ -22,14 +22,14 @@ def test_epochs_training_solid_and_validation_dashed():
     assert drawn["val_loss"].line.dash == "dash"
     assert drawn["val_accuracy"].xaxis == drawn["accuracy"].xaxis != drawn["loss"].xaxis
     assert list(drawn["each rank"].y)[-1] == pytest.approx(320, rel=0.1)
-    assert "while training, of each rank" in str(figure.layout.annotations)
+    assert "latest steps, of each rank" in str(figure.layout.annotations)
 
 
 def test_ranks_that_differ_have_lines_and_those_of_one_pipeline_share_one():
     apart = set(traces(run_figure(frames_of_a_run(uneven=3))))
     assert {"rank 0", "rank 1"} < apart and "each rank" not in apart
     one = run_figure(frames_of_a_run(4, sharing=4))
-    assert "all" in traces(one) and "while training, of" not in str(one.layout.annotations)
+    assert "all" in traces(one) and "latest steps, of" not in str(one.layout.annotations)
 
 
 def test_before_two_epochs_the_curves_are_over_time():

@@ -48,7 +48,7 @@ PLAN = MeshPlan(
 def test_words():
     assert PLAN.step_s == 7.5 and PLAN.alone_s == 18.0
     assert headline(PLAN) == (
-        "Expect 4.3 samples/s while training on 4 ranks (data=2,height=2), 2.4 times one rank: a "
+        "Expect 4.3 samples/s on 4 ranks (data=2,height=2), 2.4 times one rank: a "
         "step of 32 samples takes 7.5 s, 27% conversions and 7% exchange of gradients."
     )
     assert limit(PLAN) == (

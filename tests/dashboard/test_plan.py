@@ -25,7 +25,7 @@ from tnt_notebook.sizes import parsed_size, size
 
 def test_words():
     assert headline(planned()) == (
-        "Expect 1.3 samples/s while training, 1.33 times one rank: a step of 32 samples takes "
+        "Expect 1.3 samples/s, 1.33 times one rank: a step of 32 samples takes "
         "24 s, and ranks are idle for 33% of it (by the formula of 1f1b for 33%)."
     )
     assert " of 2 replicas, " in headline(planned(replicas=2))

@@ -18,11 +18,11 @@ def test_a_finished_fit():
         "  accuracy     0.9836    validation   0.4918\n"
         "\n"
         "              samples/s while training        samples\n"
-        "  each rank                        320          1,920\n"
-        "        all                        640          3,840\n"
+        "  each rank                        274          1,920\n"
+        "        all                        549          3,840\n"
         "\n"
         "  over the whole fit 452 samples/s: 57 steps 5.7 s, 3 first steps of epochs\n"
-        "  1.3 s, beside steps 1.5 s"
+        "  1.3 s, outside of steps 1.5 s"
     )
 
 
@@ -36,34 +36,34 @@ def test_ranks_have_lines_where_they_differ():
     head, *ranks = last_words(4, 2, uneven=3)
     assert head == ["samples/s", "while", "training", "samples"]
     assert ranks == [
-        ["rank", "0", "350", "2,100"], ["rank", "1", "320", "1,920"], ["all", "670", "4,020"],
+        ["rank", "0", "300", "2,100"], ["rank", "1", "274", "1,920"], ["all", "574", "4,020"],
     ]  # fmt: skip
 
 
 def test_of_many_ranks_the_slowest_and_the_fastest_are_named():
     text = summary("MLP", 4, frames_of_a_run(4, sharing=2), "finished")
-    assert "  over the whole fit 452 samples/s: 57 steps" in text  # of 640 while training
+    assert "  over the whole fit 452 samples/s: 57 steps" in text  # of 549 while training
     head, slowest, _, fastest, whole = last_words(5, 64, uneven=3)
     assert "slowest" in "".join(head)
-    assert (slowest[2], fastest[:3]) == ("320", ["rank", "0", "350"])
-    assert whole == ["all", "20,510", "123,060"]
+    assert (slowest[2], fastest[:3]) == ("274", ["rank", "0", "300"])
+    assert whole == ["all", "17,580", "123,060"]
 
 
 def test_a_sample_that_went_through_a_pipeline_counts_once():
     assert last_words(2, 4, sharing=2) == [
-        ["each", "pipeline", "320", "1,920"], ["all", "640", "3,840"],
+        ["each", "pipeline", "274", "1,920"], ["all", "549", "3,840"],
     ]  # fmt: skip
     head = ["samples/s", "while", "training", "samples"]
-    assert last_words(2, 4, sharing=4) == [head, ["320", "1,920"]]
+    assert last_words(2, 4, sharing=4) == [head, ["274", "1,920"]]
 
 
 def test_where_a_step_goes_and_what_limits_it():
     of_ranks = (Breakdown(0.001, 0.06, 0.0, 0.0, 0.03, 0.009),) * 2
     lines = summary("MLP", 2, frames_of_a_run(2, breakdown=of_ranks), "finished").splitlines()
     assert lines[-3:] == [
-        "  a step of 100 ms: input 1%, work 60%, exchange 30%, other 9%",
-        "  30% of a step is exchange of gradients that nothing hides: make batches",
-        "  larger.",
+        "  median step 100 ms: input 1%, work 60%, exchange 30%, other 9%",
+        "  30% of a step is exchange of gradients that nothing hides: larger batches",
+        "  exchange less for each sample.",
     ]
 
 
@@ -83,8 +83,8 @@ def test_what_the_median_step_shows_and_what_a_run_needs():
     frames[-2]["memory"], frames[-1]["memory"] = [300, 512], [200, 400]
     frames[-1]["flops"], frames[-1]["energy"] = 1e9, 1234.0
     lines = summary("MLP", 2, frames, "finished").splitlines()
-    assert lines[-3] == "  25% of its exchange was hidden behind work"
-    assert lines[-1] == "  a rank needs up to 512 MB; 640 GFLOP/s of the model; 1.23 kJ"
+    assert lines[-2] == "  25% of its exchange was hidden behind work"
+    assert lines[-1] == "  a rank needs up to 512 MB; 549 GFLOP/s of the model; 1.23 kJ"
 
 
 def test_why_a_pipeline_was_idle():

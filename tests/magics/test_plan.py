@@ -91,7 +91,7 @@ def test_a_plan_of_a_model(shell_with_ranks):
         refused = typed(shell, f"%tnt_plan {line}")
         assert error in refused and len(refused.splitlines()) == 1, refused
     text = typed(shell, "%tnt_plan --mesh model=2 --batch-size 256 --layout dense:columns=model")
-    assert "samples/s while training on 2 ranks (data=1,model=2), " in text
+    assert "samples/s on 2 ranks (data=1,model=2), " in text
     blocks = [block.splitlines() for block in text.strip().split("\n\n")]
     table = next(block for block in blocks if block[0].startswith("layer"))
     assert table[1].split()[:6] == ["dense", "columns", "over", "model", "channels", "over"]
@@ -108,7 +108,7 @@ def test_a_plan_of_a_model(shell_with_ranks):
     cut = "--cut-at dense_3 --micro-batches 4"
     pair = f"--layout dense.*:columns=model --batch-size 256 {cut}"
     text = typed(shell, f"%tnt_plan --mesh data=2,stage=2,model=2 {pair}")
-    assert "samples/s while training of 2 replicas, " in text
+    assert "samples/s of 2 replicas, " in text
     blocks = [block.splitlines()[0].split()[0] for block in text.strip().split("\n\n")]
     assert blocks[1] == "stage" and "layer" in blocks
     divided = shell.user_ns["plan"]

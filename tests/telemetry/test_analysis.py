@@ -29,8 +29,10 @@ def test_duration_and_totals(frames):
 def test_rates_while_training_leave_out_what_is_no_step_and_that_of_the_whole_run_nothing(
     frames,
 ):
-    assert telemetry.median_rates(frames) == telemetry.median_rates(frames[-1:]) == [100.0, 50.0]
-    assert telemetry.samples_per_s(frames) == 150.0
+    of_ranks = [750 / 7.0 * 2 / 3, 750 / 7.0 / 3]
+    assert telemetry.rates(frames) == telemetry.rates(frames[-1:]) == pytest.approx(of_ranks)
+    assert telemetry.samples_per_s(frames) == pytest.approx(750 / 7.0)
+    assert telemetry.median_samples_per_s(frames) == 150.0
     assert telemetry.whole_run_samples_per_s(frames) == 75.0
 
 
@@ -55,7 +57,8 @@ def test_final_logs_are_those_of_the_last_epoch_or_else_the_latest(frames):
 
 def test_no_frames_say_nothing():
     assert telemetry.duration([]) == 0.0
-    assert telemetry.median_rates([]) == []
+    assert telemetry.rates([]) == []
+    assert telemetry.median_samples_per_s([]) == 0.0
     assert telemetry.samples_per_s([]) == telemetry.whole_run_samples_per_s([]) == 0.0
     assert telemetry.spent([]) is None
     assert telemetry.throughput([]) == ([], [])

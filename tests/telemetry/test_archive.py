@@ -34,8 +34,8 @@ def test_a_list_says_what_each_run_was(base):
     (run,) = archive.listed()
     assert (run.id, run.folder, run.title, run.ranks) == (folder.name, folder, "MLP on digits", 2)
     assert (run.state, run.seconds) == ("stopped", frames[-1]["elapsed"])
-    # A step of 0.1 s has 32 samples, which both ranks of a pipeline work on.
-    assert run.samples_per_s == telemetry.samples_per_s(frames) == pytest.approx(320)
+    # 60 steps in 7 s have 32 samples each, which both ranks of a pipeline work on.
+    assert run.samples_per_s == telemetry.samples_per_s(frames) == pytest.approx(60 * 32 / 7)
     assert run.size == sum(path.stat().st_size for path in folder.iterdir())
     assert time.time() - run.began < 60
 

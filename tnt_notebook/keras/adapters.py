@@ -14,6 +14,7 @@ from keras.src.trainers.data_adapters.data_adapter import DataAdapter as DataAda
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
 from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
+from keras.src.trainers.data_adapters.torch_data_loader_adapter import TorchDataLoaderAdapter
 
 
 def adapter_of(
@@ -37,6 +38,10 @@ def is_of_arrays(adapter: DataAdapter) -> bool:
 
 def is_of_generator(adapter: DataAdapter) -> bool:
     return isinstance(adapter, GeneratorDataAdapter)
+
+
+def is_of_torch(adapter: DataAdapter) -> bool:
+    return isinstance(adapter, TorchDataLoaderAdapter)
 
 
 def is_of_tf_data(adapter: DataAdapter) -> bool:

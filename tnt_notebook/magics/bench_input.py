@@ -23,7 +23,7 @@ from tnt_notebook.magics.progress import StatusLine, in_notebook, show
 from tnt_notebook.magics.table import Bold, Table, bundle
 from tnt_notebook.plan.loading import SYNTHETIC
 from tnt_notebook.protocol import Call, Published
-from tnt_notebook.telemetry.limit import shares
+from tnt_notebook.telemetry.breakdown import shares
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster import Cluster, Fit
@@ -46,12 +46,12 @@ class Interrupted(ClusterError):
 
 def consumed_by(fit: Fit | None) -> tuple[float | None, str]:
     """Samples/s that a fit consumes while it has input, and how that is said; None: not known."""
-    frames = [frame for frame in fit.frames if frame["phase"] == "fit"] if fit else []
+    frames = telemetry.main_run(fit.frames) if fit else []
     of_ranks = telemetry.breakdowns(frames)
     if fit is None or not of_ranks:
         return None, ""
     waited = min(_MOST_WAITED, shares(of_ranks)["input"])
-    return telemetry.samples_per_s(frames) / (1 - waited), f"{fit.title} consumes"
+    return telemetry.median_samples_per_s(frames) / (1 - waited), f"{fit.title} consumes"
 
 
 def run(cluster: Cluster, question: dict[str, Any], need: float | None, need_of: str) -> InputBench:

@@ -161,7 +161,7 @@ def comparison_bundle(plans: Sequence[PipelinePlan], refused: Mapping[str, str])
         plans: at least one.
         refused: schedules of which there is no plan, and why.
     """
-    head = ("schedule", "stages", "median step", "samples/s while training", "speedup", "idle",
+    head = ("schedule", "stages", "median step", "samples/s", "speedup", "idle",
             "by formula", "memory")  # fmt: skip
     rows = [
         (

@@ -16,10 +16,11 @@ from tnt_notebook.telemetry.analysis import (
     flop_rate,
     limit_of,
     main_run,
-    median_rates,
+    median_samples_per_s,
     median_step,
     median_step_s,
     memory_of,
+    rates,
     runs,
     samples_per_s,
     spent,
@@ -37,7 +38,7 @@ from tnt_notebook.telemetry.step_trace import StepTrace
 __all__ = [
     "FRAME_VERSION", "PARTS", "Breakdown", "Frame", "Phase", "Recorder", "Row", "State",
     "StepTrace", "breakdown_s", "breakdowns", "duration", "energy_of", "epoch_rows", "final_logs",
-    "finite_logs", "flop_rate", "limit_of", "main_run", "median_rates", "median_step",
-    "median_step_s", "memory_of", "runs", "samples_per_s", "spent", "steps_seen", "thinned",
-    "throughput", "total_samples", "whole_run_samples_per_s",
+    "finite_logs", "flop_rate", "limit_of", "main_run", "median_samples_per_s", "median_step",
+    "median_step_s", "memory_of", "rates", "runs", "samples_per_s", "spent", "steps_seen",
+    "thinned", "throughput", "total_samples", "whole_run_samples_per_s",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from tnt_notebook.telemetry.breakdown import Breakdown
+from tnt_notebook.telemetry.evidence import evidence_of
 from tnt_notebook.telemetry.frame import Frame, Row, Spent
 from tnt_notebook.telemetry.limit import limit
 from tnt_notebook.telemetry.step_trace import StepTrace
@@ -48,18 +49,31 @@ def median_step_s(frames: Sequence[Frame]) -> float | None:
     return _latest(frames, "step_s")
 
 
-def median_rates(frames: Sequence[Frame]) -> list[float]:
-    """Samples per second of each rank while it trains: its share of a batch by the median step.
+def rates(frames: Sequence[Frame]) -> list[float]:
+    """Samples per second of each rank while it trains: in all steps, the first ones of epochs and
+    pauses between steps included, but not what lies between epochs.
 
-    Zeros where no step is known but the first of an epoch.
+    Zeros before the first step has ended.
     """
-    return list(frames[-1]["rates"]) if frames else []
+    if not frames:
+        return []
+    took = spent(frames)
+    if took is None:  # kept by an earlier version
+        return list(frames[-1]["rates"])
+    seconds = took["steps_s"] + took["first_steps_s"]
+    return [samples / seconds if seconds else 0.0 for samples in total_samples(frames)]
 
 
 def samples_per_s(frames: Sequence[Frame]) -> float:
-    """Samples per second of all ranks while they train; one that went through a pipeline counts
-    once."""
-    return sum(median_rates(frames)) / frames[-1]["sharing"] if frames else 0.0
+    """Samples per second of all ranks while they train, as in `rates`; one that went through a
+    pipeline counts once."""
+    return sum(rates(frames)) / frames[-1]["sharing"] if frames else 0.0
+
+
+def median_samples_per_s(frames: Sequence[Frame]) -> float:
+    """A batch of usual size by the median step: samples per second if there were nothing else; 0
+    where no step is known but the first of an epoch."""
+    return sum(frames[-1]["rates"]) / frames[-1]["sharing"] if frames else 0.0
 
 
 def whole_run_samples_per_s(frames: Sequence[Frame]) -> float:
@@ -74,23 +88,21 @@ def spent(frames: Sequence[Frame]) -> Spent | None:
 
 
 def breakdowns(frames: Sequence[Frame]) -> list[Breakdown]:
-    """Where the time of the median step went on each rank; of a run without one, nothing."""
-    return [Breakdown(*seconds) for seconds in _latest(frames, "breakdown") or []]
+    """Where the time of a step of one run goes on each rank, in the mean of those that were
+    sampled; empty without any."""
+    return evidence_of(frames).of_ranks
 
 
 def breakdown_s(frames: Sequence[Frame]) -> float:
-    """How long the step took that `breakdowns` are of, in seconds; 0 without one."""
+    """How long the steps took that `breakdowns` are of, in seconds: the median; 0 without one."""
     of_ranks = breakdowns(frames)
-    return median_step_s(frames) or (fmean(b.step for b in of_ranks) if of_ranks else 0.0)
+    return fmean(b.step for b in of_ranks) if of_ranks else 0.0
 
 
 def limit_of(frames: Sequence[Frame]) -> str:
-    """What limits training, in a sentence; of a run without a breakdown, nothing."""
-    last = next((frame for frame in reversed(frames) if frame.get("breakdown")), None)
-    if last is None:
-        return ""
-    of_ranks, step = breakdowns([last]), last.get("step_trace")
-    return limit(of_ranks, last["sharing"], step, last.get("rate"), last.get("input", ""))
+    """What limits training of one run, in a sentence; "" where nothing is worth one."""
+    found = limit(evidence_of(frames))
+    return "" if found is None else found.sentence
 
 
 def median_step(frames: Sequence[Frame]) -> StepTrace | None:
@@ -125,7 +137,7 @@ def flop_rate(frames: Sequence[Frame]) -> float | None:
 
 
 def throughput(frames: Sequence[Frame]) -> tuple[list[float], list[list[float]]]:
-    """Samples per second while ranks train, over time, from when they are known on.
+    """Samples per second over time, by the median of the latest steps, from when that is known.
 
     Returns:
         The times in seconds since the start, and for each rank its rates at these times.

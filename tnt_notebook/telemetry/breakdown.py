@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -144,8 +145,16 @@ def _of_round(
 
 
 def mean(breakdowns: Sequence[Breakdown]) -> Breakdown:
-    """The mean over ranks."""
+    """The mean, over ranks or steps."""
     return Breakdown(*map(float, np.mean(breakdowns, axis=0)))
+
+
+def shares(of_ranks: Sequence[Breakdown]) -> dict[str, float]:
+    """Which part of a step each of `PARTS` is, 0 to 1, over all ranks."""
+    whole = fmean(b.step for b in of_ranks)
+    return {
+        part: fmean(getattr(b, part) for b in of_ranks) / whole if whole else 0.0 for part in PARTS
+    }
 
 
 def _exposed(exchanges: np.ndarray, since_ns: int) -> tuple[float, float]:

@@ -19,7 +19,7 @@ FRAME_VERSION = 3
 #: What a frame has only when there is something new about it.
 NOW_AND_THEN = (
     "rows", "step_s", "breakdown", "memory", "energy", "flops", "rate", "sent", "checkpoint",
-    "step_trace", "activities",
+    "step_trace", "activities", "setup",
 )  # fmt: skip
 
 Phase = Literal["fit", "evaluate", "predict"]
@@ -31,6 +31,10 @@ EpochRow = Annotated[Row, lambda row: row.get("epoch") is not None]
 """One finished epoch: ``{"epoch": 1, "loss": 0.7, "val_loss": 0.8}``."""
 Parts = Annotated[list[float], lambda seconds: len(seconds) == len(PARTS)]
 """Seconds of a step, as in `breakdown.Breakdown`."""
+
+
+#: What a run was given to read.
+InputKind = Literal["arrays", "tf.data", "PyDataset", "DataLoader", "generator", "other"]
 
 
 class Spent(TypedDict):
@@ -45,6 +49,21 @@ class Spent(TypedDict):
     """The first of each epoch, which may trace, and begins to read data."""
     first_steps_s: float
     """Each from the begin of its epoch."""
+
+
+class Setup(TypedDict):
+    """How a run is set up, as far as conclusions from its steps depend on it."""
+
+    stages: Count
+    """Of its pipeline; 1 without."""
+    hosts: Count
+    ranks_per_core: Annotated[float, lambda ranks: ranks > 0]
+    """On the host where most of them share one; 1 where each has its own."""
+    per_execution: Count
+    """Steps that Keras makes in one call."""
+    input: InputKind
+    exchanged: Literal["gradients", "weights"]
+    """What ranks exchange."""
 
 
 class Frame(TypedDict):
@@ -84,6 +103,8 @@ class Frame(TypedDict):
     """Why every rank does the work of input for all of them; without, each does its own part."""
     skipped: NotRequired[str]
     """Samples that could not be read, by rank, and which; in the last frame, if there were any."""
+    setup: NotRequired[Setup]
+    """In frames with a breakdown."""
     spent: NotRequired[Spent]
     """In frames of version 2."""
     step_s: NotRequired[float]

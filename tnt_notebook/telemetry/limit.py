@@ -1,203 +1,294 @@
-"""What limits training, in a sentence that says what to do."""
+"""What limits training, in a sentence that says what to do.
+
+A situation is a part of a step, as bars show it, that is worth a sentence from some share on. The
+one with the largest share is named, if it is there in most of the samples; what is behind it, and
+so what to do, depends on how the run is set up. Where nothing is worth it, nothing is said.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
 from tnt_notebook.sizes import size
-from tnt_notebook.telemetry.breakdown import PARTS, Breakdown
+from tnt_notebook.telemetry.breakdown import Breakdown, mean, shares
 from tnt_notebook.telemetry.bubble import idle_of, messages_of
-from tnt_notebook.telemetry.step_trace import ACTIONS, StepTrace, by_rank, replicas
+from tnt_notebook.telemetry.evidence import Evidence
+from tnt_notebook.telemetry.frame import InputKind
+from tnt_notebook.telemetry.uneven_stages import with_less
 
-#: Parts of a step above which they are worth a sentence.
-_INPUT, _WAIT, _SKEW, _EXCHANGE, _OTHER = 0.15, 0.25, 0.2, 0.2, 0.35
-_CONVERSION = 0.3
+#: Samples before anything is said of a run that goes on, and the part of them that has to agree;
+#: where fewer than `_SURE` do, the sentence says how many.
+_LEAST, _AGREE, _SURE = 3, 0.6, 0.9
 #: A rank with so many times the work of the others holds them up, if it is so much of a step.
 _SLOWER, _HELD_UP = 1.2, 0.1
+#: It is one rank for which others wait if it waits for less than this part of what they do.
+_LAST = 0.5
 #: A link is slow if messages are under way, and waited for, during so much of a step; or, between
 #: hosts, if a rank sends fewer bytes a second.
 _UNDER_WAY, _SLOW_LINK = 0.15, 500e6
+#: Seconds of a step that is about as short as what Keras and ``tf.data`` do around it.
+_SHORT_S = 2.5e-3
 
 
-def shares(of_ranks: Sequence[Breakdown]) -> dict[str, float]:
-    """Which part of a step each of `PARTS` is, 0 to 1, over all ranks."""
-    whole = fmean(b.step for b in of_ranks)
-    return {
-        part: fmean(getattr(b, part) for b in of_ranks) / whole if whole else 0.0 for part in PARTS
-    }
+class Limit(NamedTuple):
+    """What limits training.
 
-
-def limit(
-    of_ranks: Sequence[Breakdown],
-    sharing: int = 1,
-    step: StepTrace | None = None,
-    rate: float | None = None,
-    input: str = "",
-) -> str:
-    """What limits training most.
-
-    Args:
-        of_ranks: a step of each rank; not empty.
-        sharing: ranks that process the same samples, those of a pipeline; without, 1.
-        step: that step, which tells more.
-        rate: bytes a second that a rank sends while gradients are exchanged between hosts; None on
-            one host.
-        input: why every rank does the work of input for all of them; empty: each does its own.
+    Attributes:
+        cause: in a word or two, the same in all runs.
+        share: of a step, 0 to 1, in the mean of ranks and samples.
+        agreeing: the part of the samples in which it is there, 0 to 1.
+        sentence: for a person.
     """
-    part = shares(of_ranks)
-    if part["input"] > _INPUT:
-        return _input(part["input"], input)
-    (held_up, rank), (on_the_way, link) = _held_up(of_ranks, sharing, step), _on_the_way(step)
-    if on_the_way > max(_UNDER_WAY, held_up):
-        return link
-    # Beside a slow link a rank that is a little late is not what limits.
-    if held_up > max(_HELD_UP, part["exchange"]):
-        return rank
-    if part["conversion"] > _CONVERSION:
-        return (
-            f"Values are on their way from layout to layout during {part['conversion']:.0%} of a "
-            "step: %tnt_plan --mesh says before which layers. Larger samples or batches, or other "
-            "axes, lower that."
+
+    cause: str
+    share: float
+    agreeing: float
+    sentence: str
+
+
+class _Said(NamedTuple):
+    cause: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """A part of a step that may be worth a sentence.
+
+    Attributes:
+        share: what it is of a step, 0 to 1, given where the time of one goes on each rank.
+        worth: the least share worth a sentence.
+        say: what is behind it.
+    """
+
+    share: Callable[[Sequence[Breakdown]], float]
+    worth: float
+    say: Callable[[str, Evidence], _Said]
+
+
+def limit(evidence: Evidence) -> Limit | None:
+    """What limits training most; None where nothing is worth a sentence, or too little is known."""
+    samples = evidence.samples
+    if len(samples) < (1 if evidence.ended else _LEAST):
+        return None
+    of_ranks = evidence.of_ranks
+    found = [(each.share(of_ranks), each) for each in _SITUATIONS]
+    found = [(share, each) for share, each in found if share >= each.worth]
+    if not found:
+        return None
+    share, most = max(found, key=lambda one: one[0])
+    agreeing = fmean(most.share(sample) >= most.worth for sample in samples)
+    if agreeing < _AGREE:
+        return None
+    cause, sentence = most.say(f"{share:.0%}", evidence)
+    if agreeing < _SURE:
+        sentence += f" So it was in {round(10 * agreeing)} of 10 sampled steps."
+    return Limit(cause, share, agreeing, sentence)
+
+
+def _part(name: str) -> Callable[[Sequence[Breakdown]], float]:
+    return lambda of_ranks: shares(of_ranks)[name]
+
+
+def _around(of_ranks: Sequence[Breakdown]) -> float:
+    """The part of a short step that is not the model's; 0 of a longer one."""
+    whole, part = fmean(b.step for b in of_ranks), shares(of_ranks)
+    return part["input"] + part["other"] if whole < _SHORT_S else 0.0
+
+
+def _skew(of_ranks: Sequence[Breakdown]) -> float:
+    """What ranks wait for the last one; in the mean of the others where it is always the same."""
+    last = _last(of_ranks)
+    waiting = [b for rank, b in enumerate(of_ranks) if rank != last]
+    return shares(waiting)["skew"] if waiting else 0.0
+
+
+def _last(of_ranks: Sequence[Breakdown]) -> int | None:
+    """The rank that the others wait for; None where it is now one and now another."""
+    last = min(range(len(of_ranks)), key=lambda rank: of_ranks[rank].skew)
+    rest = [b.skew for rank, b in enumerate(of_ranks) if rank != last]
+    return last if rest and of_ranks[last].skew < _LAST * fmean(rest) else None
+
+
+_READ_AHEAD: dict[InputKind, str] = {
+    "arrays": "batches are cut from the arrays; larger batches are cut less often.",
+    "tf.data": (
+        "end the dataset with .prefetch(tf.data.AUTOTUNE), map with "
+        "num_parallel_calls=tf.data.AUTOTUNE, or keep what is made with .cache()."
+    ),
+    "PyDataset": "give it more workers (workers=4), or let it make less.",
+    "DataLoader": "give it more num_workers, or let its dataset make less.",
+    "generator": (
+        "a generator makes one batch after the other. A keras.utils.PyDataset with workers=4, or "
+        "tf.data, makes several at a time."
+    ),
+    "other": "let it read ahead, or make less.",
+}
+
+
+def _input(share: str, evidence: Evidence) -> _Said:
+    what = f"Ranks wait for input during {share} of a step"
+    if evidence.input_of_all:
+        return _Said(
+            "input made by all",
+            f"{what}, and {evidence.input_of_all}. Let each map its own samples only: in tf.data shuffle "
+            "and filter first, then map, and batch last; a PyDataset can have rows_of.",
         )
-    if part["wait"] > _WAIT:
-        return _idle(part["wait"], step)
-    waited_for, late = _waited_for(of_ranks)
-    if waited_for > max(_SKEW, part["exchange"]):
-        return late
-    if part["exchange"] > _EXCHANGE:
-        what = f"{part['exchange']:.0%} of a step is exchange of gradients that nothing hides"
-        if rate is not None and rate < _SLOW_LINK:
-            return (
-                f"{what}: the link between hosts is slow, a rank sends {size(rate)} a second. Make "
-                "batches larger, so that there is less to exchange for each sample, or let ranks "
-                "send less: --exchange powersgd, for instance."
-            )
-        return f"{what}: make batches larger."
-    if part["other"] > _OTHER:
-        return (
-            f"{part['other']:.0%} of a step is optimizer, metrics and Python: make batches "
-            "larger, or run several steps per execution."
-        )
-    return f"Ranks work for {part['work']:.0%} of a step."
+    return _Said("input", f"{what}: {_READ_AHEAD[evidence.setup['input']]}")
 
 
-def _input(share: float, why: str) -> str:
-    what = f"Ranks wait for input during {share:.0%} of a step"
-    if why:
-        return (
-            f"{what}, and {why}. Let each map its own samples only: in tf.data shuffle and filter "
-            "first, map then, and make batches at last; a PyDataset can have rows_of."
-        )
-    return f"{what}: let it be read ahead (.prefetch, .cache of a dataset), or be cheaper to make."
-
-
-def _on_the_way(step: StepTrace | None) -> tuple[float, str]:
-    """The link of a pipeline that is waited for longest: for how much of a step, in a sentence."""
-    links = messages_of(step) if step else {}
-    if step is None or not links:
-        return 0.0, ""
-    (sender, receiver), seconds = max(links.items(), key=lambda link: link[1])
-    share = seconds / step["seconds"]
-    return share, (
-        f"Rank {receiver} waits during {share:.0%} of a step for messages that are on their way "
-        f"from rank {sender}: the link between them is slow. Cut the model where less goes from "
-        "stage to stage, or use fewer micro-batches."
+def _short_steps(share: str, evidence: Evidence) -> _Said:
+    how = "use larger batches"
+    if evidence.setup["per_execution"] == 1:
+        how += ", or steps_per_execution=8 in compile()"
+    return _Said(
+        "short steps",
+        f"{share} of a step is input, optimizer and Python: steps are shorter than Keras's own "
+        f"loop around them. To train faster, {how}.",
     )
 
 
-def _held_up(
-    of_ranks: Sequence[Breakdown], sharing: int, step: StepTrace | None
-) -> tuple[float, str]:
-    """The rank with most work: for how much of a step others wait for it, in a sentence."""
+def _conversion(share: str, _: Evidence) -> _Said:
+    return _Said(
+        "conversions",
+        f"Values move from layout to layout during {share} of a step: %tnt_plan --mesh says before "
+        "which layers. Larger samples or batches, or other axes, lower that.",
+    )
+
+
+def _wait(share: str, evidence: Evidence) -> _Said:
+    """Ranks of a pipeline that wait: for the network, for the one with most work, or for the
+    pipeline to fill and drain."""
+    of_ranks = evidence.of_ranks
+    held_up, slow = _held_up(of_ranks)
+    on_the_way, (sender, receiver) = _on_the_way(evidence)
+    if on_the_way > max(_UNDER_WAY, held_up):
+        slow_link = "the link between them is slow. " if evidence.setup["hosts"] > 1 else ""
+        return _Said(
+            "messages",
+            f"Rank {receiver} waits during {on_the_way:.0%} of a step for messages that are on "
+            f"their way from rank {sender}: {slow_link}{'C' if slow_link else 'c'}ut the model "
+            "where less goes from stage to stage, or use fewer micro-batches.",
+        )
+    if held_up > _HELD_UP:
+        work = [b.work for b in of_ranks]
+        times = work[slow] / fmean(work[:slow] + work[slow + 1 :])
+        others = f"rank {1 - slow}, which waits" if len(work) == 2 else "the others, which wait"
+        step = evidence.traces[-1] if evidence.traces else None
+        return _Said(
+            "uneven stages",
+            f"Rank {slow} has {times:.1f} times the work of {others} for it: "
+            f"{with_less(slow, work, step)}",
+        )
+    return _Said("bubble", _idle(share, evidence))
+
+
+def _held_up(of_ranks: Sequence[Breakdown]) -> tuple[float, int]:
+    """For how much of a step ranks of a pipeline wait for the one with most work, and which."""
     work = [b.work for b in of_ranks]
     slow = max(range(len(work)), key=work.__getitem__)
-    rest = work[:slow] + work[slow + 1 :]
-    others = fmean(rest) if rest else 0.0
+    others = fmean(work[:slow] + work[slow + 1 :] or [0.0])
     if not others or work[slow] < _SLOWER * others:
-        return 0.0, ""
-    times = f"{work[slow] / others:.1f} times"
-    sentence = (
-        f"Rank {slow} works {times} as long as the others, which wait for it: is its machine "
-        "slower, or busy with something else?"
-    )
-    if sharing > 1:
-        what = f"Rank {slow} has {times} the work of the others, which wait for it"
-        sentence = f"{what}: {_with_less(slow, work, step)}"
-    return (work[slow] - others) / of_ranks[slow].step, sentence
+        return 0.0, slow
+    return (work[slow] - others) / of_ranks[slow].step, slow
 
 
-def _with_less(slow: int, work: Sequence[float], step: StepTrace | None) -> str:
-    """What to do so that a rank of a pipeline has less work: which layer goes where.
-
-    Args:
-        work: of all ranks, in seconds.
-    """
-    move = _move(slow, work, step) if step else None
-    if step is None or move is None:
-        return "give its stage fewer layers."
-    stage, to_stage, to_rank = move
-    first, last = step["layers"][stage]
-    if first == last:
-        return f"its stage is one layer, {first}, which cannot be cut: train with fewer stages."
-    later = to_stage > stage
-    layer, end = (last, "last") if later else (first, "first")
-    if step.get("cut_by") == "cut_at":
-        begins = f"with {layer}" if later else f"behind {layer}"
-        whose = f"rank {to_rank}'s" if later else "its"
-        return f"in cut_at, let {whose} stage begin {begins}."
-    if step.get("cut_by") == "SplitLayer":
-        return f"put the SplitLayer {'before' if later else 'behind'} {layer}."
-    # Measured times have made stages alike: it may as well be the machine.
-    return (
-        f"move {layer}, the {end} layer of its stage, to rank {to_rank}; or is its machine slower, "
-        "or busy with something else?"
-    )
+def _on_the_way(evidence: Evidence) -> tuple[float, tuple[int, int]]:
+    """For how much of a step a rank waits for messages that are under way already, on the link of
+    a pipeline where that is longest."""
+    seconds: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for step in evidence.traces:
+        for link, s in messages_of(step).items():
+            seconds[link].append(s / step["seconds"] / len(evidence.traces))
+    longest = max(seconds, key=lambda link: sum(seconds[link]), default=(0, 0))
+    return sum(seconds.get(longest, [0.0])), longest
 
 
-def _move(slow: int, work: Sequence[float], step: StepTrace) -> tuple[int, int, int] | None:
-    """Which stage of a rank should give a layer to which stage of which rank: to the neighbour
-    with least work. None where the step does not tell."""
-    pipeline = next((ranks for ranks in replicas(step) if slow in ranks), ())
-    took: dict[tuple[int, int], float] = defaultdict(float)  # by stage and rank
-    for rank, own in by_rank(step).items():
-        for box in own:
-            if rank in pipeline and box.kind in ACTIONS:
-                took[box.stage, rank] += box.end - box.begin
-    own_stages = [stage for stage, rank in took if rank == slow]
-    if not own_stages or len(step.get("layers", [])) <= max(stage for stage, _ in took):
-        return None
-    stage = max(own_stages, key=lambda stage: took[stage, slow])
-    beside = [(work[rank], s, rank) for s, rank in took if abs(s - stage) == 1 and rank != slow]
-    return (stage, *min(beside)[1:]) if beside else None
-
-
-def _waited_for(of_ranks: Sequence[Breakdown]) -> tuple[float, str]:
-    """The rank that comes last to exchanges, though it has hardly more work than the others: for
-    how much of a step they wait for it, in a sentence."""
-    last = min(range(len(of_ranks)), key=lambda rank: of_ranks[rank].skew)
-    own, rest = of_ranks[last], [*of_ranks[:last], *of_ranks[last + 1 :]]
-    if not rest or not own.step:
-        return 0.0, ""
-    share = fmean(b.skew for b in rest) / own.step
-    reasons = {
-        "input": "its input comes later than theirs",
-        "work": "it works longer",
-        "other": "it is busy beside the step, as with callbacks or Python's garbage collection",
-    }
-    more = {part: getattr(own, part) - fmean(getattr(b, part) for b in rest) for part in reasons}
-    why = reasons[max(more, key=lambda part: more[part])]
-    return share, f"Ranks wait during {share:.0%} of a step for rank {last}, the last one: {why}."
-
-
-def _idle(share: float, step: StepTrace | None) -> str:
+def _idle(share: str, evidence: Evidence) -> str:
     """Of a pipeline whose ranks wait, but not for the network."""
-    what = f"Ranks of the pipeline wait for each other during {share:.0%} of a step"
-    idle = list(idle_of(step).values()) if step else []
-    if step is None or not idle:
+    what = f"Ranks of the pipeline wait for each other during {share} of a step"
+    step = evidence.traces[-1] if evidence.traces else None
+    idle = [list(idle_of(each).values()) for each in evidence.traces]
+    if step is None or not all(idle):
         return f"{what}: use more micro-batches, or another schedule."
-    ends = fmean(each.fill + each.drain for each in idle) / step["seconds"]
+    ends = fmean(
+        fmean(one.fill + one.drain for one in of_ranks) / each["seconds"]
+        for of_ranks, each in zip(idle, evidence.traces, strict=True)
+    )
     formula = f" ({step['formula']:.0%} by the formula)" if "formula" in step else ""
     other = f", or schedule {step['less_idle']}" if "less_idle" in step else ""
     return f"{what}, {ends:.0%} to fill and drain it{formula}: use more micro-batches{other}."
+
+
+def _late(share: str, evidence: Evidence) -> _Said:
+    """Ranks that wait at exchanges: for one that is always the last, or now for one and now for
+    another."""
+    of_ranks, setup = evidence.of_ranks, evidence.setup
+    last, per_core = _last(of_ranks), setup["ranks_per_core"]
+    shared = ""
+    if per_core > 1:
+        fewer = int(len(of_ranks) / per_core)
+        shared = f"{per_core:.2g} ranks share a core: start {fewer}"
+    if last is None:
+        why = shared or "their samples, or their machines, take now longer and now shorter"
+        return _Said("uneven steps", f"Ranks wait for each other during {share} of a step: {why}.")
+    own, rest = of_ranks[last], mean(of_ranks[:last] + of_ranks[last + 1 :])
+    who = f"Rank {1 - last} waits" if len(of_ranks) == 2 else "Ranks wait"
+    what = f"{who} during {share} of a step for rank {last}"
+    reasons = {
+        "input": ("late input", "its input comes later"),
+        "work": ("slow rank", _slow(own, rest, shared)),
+        "other": (
+            "busy rank",
+            "it is busy outside of its steps, as with callbacks or Python's garbage collection",
+        ),
+    }
+    more = {part: getattr(own, part) - getattr(rest, part) for part in reasons}
+    cause, why = reasons[max(more, key=lambda part: more[part])]
+    return _Said(cause, f"{what}: {why}.")
+
+
+def _slow(own: Breakdown, rest: Breakdown, shared: str) -> str:
+    times = own.work / rest.work if rest.work else 1.0
+    longer = f"it works {times:.1f} times as long" if times >= _SLOWER else "it works longer"
+    if shared:
+        return f"{longer}, as {shared}"
+    return f"{longer}. Its machine may be slower, or busy with something else"
+
+
+def _exchange(share: str, evidence: Evidence) -> _Said:
+    setup, rate = evidence.setup, evidence.rate
+    what = f"{share} of a step is exchange of {setup['exchanged']} that nothing hides"
+    if setup["hosts"] > 1 and rate is not None and rate < _SLOW_LINK:
+        return _Said(
+            "slow network",
+            f"{what}: the link between hosts is slow, a rank sends {size(rate)} a second. Make "
+            "batches larger, so that there is less to exchange for each sample, or let ranks "
+            "send less: --exchange powersgd, for instance.",
+        )
+    return _Said("exchange", f"{what}: larger batches exchange less for each sample.")
+
+
+def _other(share: str, evidence: Evidence) -> _Said:
+    how = "use larger batches"
+    if evidence.setup["per_execution"] == 1:
+        how += ", or steps_per_execution=8 in compile()"
+    return _Said(
+        "outside of the model",
+        f"{share} of a step is optimizer, metrics, callbacks and Python: {how}.",
+    )
+
+
+_SITUATIONS = (
+    _Situation(_around, 0.4, _short_steps),
+    _Situation(_part("input"), 0.15, _input),
+    _Situation(_part("conversion"), 0.3, _conversion),
+    _Situation(_part("wait"), 0.25, _wait),
+    _Situation(_skew, 0.15, _late),
+    _Situation(_part("exchange"), 0.2, _exchange),
+    _Situation(_part("other"), 0.35, _other),
+)

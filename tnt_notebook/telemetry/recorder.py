@@ -21,6 +21,7 @@ from tnt_notebook.telemetry.frame import (
     Frame,
     Phase,
     Row,
+    Setup,
     Spent,
     State,
     finite_logs,
@@ -41,9 +42,8 @@ class Recorder:
 
     Example::
 
-        recorder = Recorder(ranks=2, phase="fit", epochs=3, start=time.time())
+        recorder = Recorder(ranks=2, epochs=3, start=time.time())
         recorder.step(1, 1, 100, {"loss": 0.7}, [32, 32], now=time.time())
-        send(recorder.frame(time.time()))
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Recorder:
         sharing: int = 1,
         exchange: str = "",
         input: str = "",
+        setup: Setup | None = None,
     ) -> None:
         """
         Args:
@@ -64,12 +65,11 @@ class Recorder:
             epochs: Number of the last epoch that shall run; 1 for evaluate and predict.
             start: Unix time at which the run began, in seconds.
             sharing: Ranks that process the same samples.
-            exchange, input: As in :class:`Frame`; empty: it is not said.
+            exchange, input, setup: As in :class:`Frame`; empty: it is not said.
         """
         self._sharing, self._exchange, self._input = sharing, exchange, input
+        self._setup, self._epochs, self._start = setup, epochs, start
         self._phase: Phase = phase
-        self._epochs = epochs
-        self._start = start
         self._lock = threading.Lock()
         self._seq = 0
         self._epoch = self._step = 0
@@ -172,6 +172,8 @@ class Recorder:
             if any(map(sum, of_ranks)):
                 rounded = [[float(f"{s:.4g}") for s in seconds] for seconds in of_ranks]
                 self._seen["breakdown"] = rounded
+                if self._setup is not None:
+                    self._seen["setup"] = self._setup
 
     def seen(
         self,
@@ -219,10 +221,8 @@ class Recorder:
                 rates=self._rates(), samples=self._samples.tolist(), sharing=self._sharing,
                 spent=self._pace.spent.copy(),
             )  # fmt: skip
-            if self._exchange:
-                frame["exchange"] = self._exchange
-            if self._input:
-                frame["input"] = self._input
+            said = {"exchange": self._exchange, "input": self._input}
+            frame.update({name: text for name, text in said.items() if text})  # type: ignore[typeddict-item]
             # The last frame repeats the rows: an earlier one may have been overtaken on the way.
             if self._rows and (self._rows_are_new or state != "running"):
                 frame["rows"] = list(self._rows)

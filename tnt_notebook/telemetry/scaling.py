@@ -158,7 +158,7 @@ def run_of(
         first_step_s: see :class:`Run`.
     """
     fit = analysis.main_run(frames)
-    rate, step_s = analysis.samples_per_s(fit), analysis.median_step_s(fit)
+    rate, step_s = analysis.median_samples_per_s(fit), analysis.median_step_s(fit)
     if not fit or fit[-1]["phase"] != "fit" or not rate or not step_s:
         return None
     parts = analysis.breakdowns(fit)

@@ -181,14 +181,14 @@ class Fit(Handle):
 
         ``.input``: until its batch was there; ``.work``: forward and backward; ``.wait``: for other
         ranks of a pipeline; ``.skew``: at an exchange, until the last rank had come;
-        ``.exchange``: while there was nothing else to do; ``.other``; ``.step``: all of them.
+        ``.exchange``: while there was nothing else to do; ``.other``; ``.step``: all of them. The
+        parts are means of sampled steps.
 
         Raises:
             ModelError: nothing was trained, or for a single step.
         """
         self.wait()
-        found = telemetry.breakdowns([f for f in self.frames if f["phase"] == "fit"])
-        if not found:
+        if not (found := telemetry.breakdowns(telemetry.main_run(self.frames))):
             raise ModelError(f"{self.title} has no breakdown: only fits of several steps have one.")
         return found
 

@@ -13,7 +13,7 @@ import traitlets
 from tnt_notebook.dashboard.card import assets
 from tnt_notebook.dashboard.card.live_widget import LiveWidget
 from tnt_notebook.dashboard.card.run_picture import busy
-from tnt_notebook.dashboard.figures.step_layout import card_step, time_of
+from tnt_notebook.dashboard.figures.step_layout import card_step, time_of, time_of_step
 from tnt_notebook.dashboard.figures.wording import plural
 from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
 from tnt_notebook.telemetry.activities import Activities
@@ -112,7 +112,7 @@ class Card(LiveWidget):
     timeline: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True, to_json=_packed)
     """The step that is looked at, see ``step_layout.card_step``."""
     time: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
-    """Where the time of that step goes, see ``step_layout.time_of``."""
+    """Where the time of steps goes, see ``step_layout.time_of``; of one that is looked at, its."""
     look: traitlets.Dict[str, Any] = traitlets.Dict({"which": "live"}).tag(sync=True)
     """Which step that is, as the person says: ``{"which": "live"}``, ``"median"``, ``"slowest"``,
     or ``{"which": "at", "seconds": 12.5}`` since the begin."""
@@ -143,8 +143,12 @@ class Card(LiveWidget):
             self.follows = {"card": _words(title, ranks), "id": self.model_id}
         self._next_timeline = self._next_summary = self._next_limit = 0.0  # Unix times
 
-    def draw(self, frame: Frame, rows: Sequence[Row]) -> None:
-        """Shows a frame and the epochs of its run that have ended so far."""
+    def draw(self, frame: Frame, rows: Sequence[Row], run: Sequence[Frame] = ()) -> None:
+        """Shows a frame and the epochs of its run that have ended so far.
+
+        Args:
+            run: the frames of this run so far, this one or a later one the last.
+        """
         drawn = _drawn(frame)
         with self.hold_sync():  # one message instead of one for each trait
             if self.history and self.history[-1]["start"] != frame["start"]:
@@ -154,6 +158,7 @@ class Card(LiveWidget):
             self.history[:] = evenly(self.history, HISTORY_LIMIT, _time_of_point)
             self.rows = [_short(row) for row in thinned(list(rows), ROWS_DRAWN)]
             self._draw_step(frame)
+            self._draw_time(frame, run)
             self.frame = drawn
 
     def begin_at(self, began: float) -> None:
@@ -204,28 +209,26 @@ class Card(LiveWidget):
             self._show(frame)
             size = len(_packed(self.timeline)["deflated"])
             self._next_timeline = now + max(STEP_S, size / CARD_BYTES_PER_S)
-        # Without its boxes it is of another step than the one that is shown.
-        if "step_trace" in frame or ("breakdown" in frame and not self.timeline):
-            self._show_time(frame, stands=not over)
 
-    def show_step(self, frame: Frame) -> None:
-        """Shows the step of a frame, which a person asks for."""
+    def _draw_time(self, frame: Frame, run: Sequence[Frame]) -> None:
+        """Shows where the time of steps goes, bars and sentence together: each stands for a while,
+        so that both can be read."""
+        now, over = frame["time"], frame["state"] != "running"
+        if self.look["which"] == "live" and (now >= self._next_limit or over):
+            self.time = time_of(run)
+            self._next_limit = now + (SENTENCE_S if self.time.get("limit") else STEP_S)
+
+    def show_step(self, frame: Frame, run: Sequence[Frame]) -> None:
+        """Shows the step of a frame, which a person asks for; or the latest again, and where the
+        time of all of them goes."""
         self._show(frame)
-        self._show_time(frame, stands=False)
+        which = self.look["which"]
+        self.time = time_of(run) if which == "live" else time_of_step(frame, LOOKED_AT[which])
 
     def _show(self, frame: Frame) -> None:
         trace, which = frame["step_trace"], self.look["which"]
         at = round(trace["time"] - self.ribbon["began"], 3)
         self.timeline = {**card_step(trace, LOOKED_AT.get(which, "")), "at": at, "which": which}
-
-    def _show_time(self, frame: Frame, stands: bool) -> None:
-        """Where the time of a frame's step goes; the sentence of before may stand for a while."""
-        time, now = time_of([frame]), frame["time"]
-        if stands and time and self.time and now < self._next_limit:
-            time["limit"] = self.time["limit"]
-        else:
-            self._next_limit = now + SENTENCE_S
-        self.time = time
 
     def __repr__(self) -> str:
         # What shows where there is no browser: the same text in every run.

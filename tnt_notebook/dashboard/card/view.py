@@ -202,10 +202,11 @@ class LiveView:
             undrawn, self._news = self._news, {}
             told, self._told = self._told, []
             now, rows, began = time.time(), self._rows, self._ribbon.began
+            run = [one for one in self._kept.frames if frame and one["start"] == frame["start"]]
         if frame is not None:
             if self._card.state == "starting" and frame["step"]:
                 self._card.state = "running"
-            self._card.draw(cast(Frame, with_news(frame, undrawn)), rows)
+            self._card.draw(cast(Frame, with_news(frame, undrawn)), rows, run)
         if began < self._card.ribbon["began"]:
             self._card.begin_at(began)
         self._card.tell(told, now, self._time_summary)
@@ -226,7 +227,7 @@ class LiveView:
             run = telemetry.main_run(self._kept.frames)
         looks = [frame for frame in run if "step_trace" in frame]
         if looks:
-            self._card.show_step(_asked(looks, change["new"], self._ribbon.began))
+            self._card.show_step(_asked(looks, change["new"], self._ribbon.began), run)
 
     def _stop_pressed(self, change: dict[str, Any]) -> None:
         if change["new"] and not self._ended.is_set():

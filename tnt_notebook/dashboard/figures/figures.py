@@ -83,9 +83,9 @@ def _metric_panels(frames: Sequence[Frame]) -> list[Panel]:
 
 
 def throughput_panel(frames: Sequence[Frame]) -> Panel:
-    """Samples per second while it trains, over time: a line for each rank where ranks differ, else
-    one for all."""
-    some, title = thinned(list(frames), MAX_POINTS), "samples per second while training"
+    """Samples per second of the latest steps, over time: a line for each rank where ranks differ,
+    else one for all."""
+    some, title = thinned(list(frames), MAX_POINTS), "samples per second of the latest steps"
     names = [part.who for part in rates.parts(frames)]
     if rates.are_alike(frames):
         title += "".join(f", of {name}" for name in names)

@@ -1,4 +1,4 @@
-"""Samples per second as they are shown: by rank only where ranks differ.
+"""Samples per second while a run trains, as they are shown: by rank only where ranks differ.
 
 All ranks make a step together, and those of a pipeline see the same samples: where their shares of
 a batch are equal, so are their rates, by construction, and one line says it.
@@ -17,7 +17,8 @@ _ALIKE = 1.02
 
 
 class Rate(NamedTuple):
-    """Samples per second while it trained, and samples in all, of a rank or of many."""
+    """Samples per second while it trained (its first steps included), and samples in all, of a rank
+    or of many."""
 
     who: str
     samples_per_s: float
@@ -27,7 +28,7 @@ class Rate(NamedTuple):
 def whole(frames: Sequence[Frame]) -> Rate:
     """Of all ranks of a run; ``frames`` has one at least."""
     sharing = frames[-1]["sharing"]  # a sample counts once
-    rates, samples = telemetry.median_rates(frames), telemetry.total_samples(frames)
+    rates, samples = telemetry.rates(frames), telemetry.total_samples(frames)
     return Rate("all", sum(rates) / sharing, sum(samples) // sharing)
 
 
@@ -35,7 +36,7 @@ def parts(frames: Sequence[Frame]) -> list[Rate]:
     """What the whole is made of: ``each rank``, or ``each pipeline``; else ``rank 0``, ``rank 1``
     and so on. Empty where it is the rate of one rank, or of one pipeline.
     """
-    rates, samples = telemetry.median_rates(frames), telemetry.total_samples(frames)
+    rates, samples = telemetry.rates(frames), telemetry.total_samples(frames)
     if are_alike(frames):
         sharing = frames[-1]["sharing"]
         who = "each pipeline" if sharing > 1 else "each rank"
@@ -45,6 +46,6 @@ def parts(frames: Sequence[Frame]) -> list[Rate]:
 
 
 def are_alike(frames: Sequence[Frame]) -> bool:
-    """Whether all ranks of a run process as many samples a second."""
-    columns = telemetry.median_rates(frames), telemetry.total_samples(frames)
-    return all(max(column) <= _ALIKE * min(column) for column in columns if column)
+    """Whether all ranks of a run process as many samples."""
+    samples = telemetry.total_samples(frames)
+    return not samples or max(samples) <= _ALIKE * min(samples)

@@ -20,11 +20,11 @@ from tnt_notebook import telemetry
 from tnt_notebook.dashboard.figures.planned import planned
 from tnt_notebook.dashboard.figures.summary import RANKS_WITH_A_LINE
 from tnt_notebook.dashboard.figures.wording import rate, short_time, which_step
-from tnt_notebook.telemetry import Frame
+from tnt_notebook.telemetry import Breakdown, Frame
+from tnt_notebook.telemetry.breakdown import shares
 from tnt_notebook.telemetry.bubble import actions_s, covered_s
 from tnt_notebook.telemetry.critical_path import critical_path
 from tnt_notebook.telemetry.kinds import BOX_KINDS, Kind
-from tnt_notebook.telemetry.limit import shares
 from tnt_notebook.telemetry.sampling import spread
 from tnt_notebook.telemetry.step_trace import (
     ACTIONS,
@@ -105,21 +105,35 @@ def kinds_in(trace: StepTrace) -> list[Kind]:
 
 
 def time_of(frames: Sequence[Frame]) -> dict[str, Any]:
-    """Where the time of the median step goes:
+    """Where the time of a step goes, in the mean of those that were sampled in a run:
     ``{"step": ..., "limit": ..., "rows": [["rank 0", {"work": 0.7, ...}], ...]}``, ``step`` being
-    ``"4.25 ms · 802 samples/s while training"``; of many ranks one row for all. Empty without a
-    breakdown.
+    ``"802 samples/s while training · median step 4.25 ms"``; of many ranks one row for all. Empty
+    without a breakdown.
     """
     of_ranks = telemetry.breakdowns(frames)
     if not of_ranks:
         return {}
-    step, training = telemetry.breakdown_s(frames), rate(telemetry.samples_per_s(frames))
+    step = f"median step {short_time(telemetry.breakdown_s(frames))}"
+    if training := telemetry.samples_per_s(frames):
+        step = f"{rate(training)} samples/s while training · {step}"
+    return _bars(of_ranks, step, telemetry.limit_of(frames))
+
+
+def time_of_step(frame: Frame, what: str) -> dict[str, Any]:
+    """The same of the step that was sampled in a frame, of which nothing is concluded."""
+    of_ranks = [Breakdown(*parts) for parts in frame.get("breakdown", [])]
+    seconds = fmean(b.step for b in of_ranks) if of_ranks else 0.0
+    return _bars(of_ranks, f"{what} {short_time(seconds)}", "") if of_ranks else {}
+
+
+def _bars(of_ranks: Sequence[Breakdown], step: str, limit: str) -> dict[str, Any]:
+    shown: list[tuple[str, Sequence[Breakdown]]]
     shown = [(f"rank {rank}", [breakdown]) for rank, breakdown in enumerate(of_ranks)]
     if len(of_ranks) > RANKS_WITH_A_LINE:
         shown = [("all ranks", of_ranks)]
     return {
-        "step": f"{short_time(step)} · {training} samples/s while training",
-        "limit": telemetry.limit_of(frames),
+        "step": step,
+        "limit": limit,
         "rows": [
             [name, {part: round(share, 4) for part, share in shares(some).items()}]
             for name, some in shown

@@ -8,11 +8,11 @@
       accuracy   0.9912    validation 0.9833
 
                samples/s while training        samples
-   each rank                      7,529         45,000
-         all                     15,059         90,000
+   each rank                      4,902         45,000
+         all                      9,804         90,000
 
       over the whole fit 2,143 samples/s: 1,405 steps 5.97 s, 5 first steps of
-      epochs 3.21 s, beside steps 32.8 s
+      epochs 3.21 s, outside of steps 32.8 s
 
       median step 4.25 ms: work 69%, skew 2%, exchange 22%, other 7%
       31% of its exchange was hidden behind work
@@ -38,11 +38,10 @@ from tnt_notebook.dashboard.figures.wording import (
     short_time,
     size,
     three_digits,
-    which_step,
 )  # fmt: skip
 from tnt_notebook.telemetry import Frame, Row, State
+from tnt_notebook.telemetry.breakdown import shares
 from tnt_notebook.telemetry.bubble import Idle, actions_s, hidden, idle_of
-from tnt_notebook.telemetry.limit import shares
 
 RANKS_WITH_A_LINE = 16
 
@@ -159,7 +158,7 @@ def whole_run(frames: Sequence[Frame]) -> str:
     parts = [
         f"{plural(spent['steps'], 'step')} {short_time(steps_s)}",
         f"{plural(spent['first_steps'], 'first step')} of {epochs} {short_time(first_s)}",
-        f"beside steps {short_time(telemetry.duration(frames) - steps_s - first_s)}",
+        f"outside of steps {short_time(telemetry.duration(frames) - steps_s - first_s)}",
     ]
     whole = ", ".join(parts if spent["steps"] else parts[1:])
     of_all = rate(telemetry.whole_run_samples_per_s(frames))
@@ -177,10 +176,8 @@ def _time(frames: Sequence[Frame]) -> list[str]:
     worth_a_word = {part: share for part, share in shares(of_ranks).items() if share >= 0.005}
     parts = ", ".join(f"{part} {share:.0%}" for part, share in worth_a_word.items())
     step = short_time(telemetry.breakdown_s(frames))
-    trace = telemetry.median_step(frames)
-    what = which_step(trace) if trace else "a step of"
     sentence = [f"  {line}" for line in textwrap.wrap(telemetry.limit_of(frames), 75)]
-    return [f"  {what} {step}: {parts}", *_median_step(frames), *sentence]
+    return [f"  median step {step}: {parts}", *_median_step(frames), *sentence]
 
 
 def _median_step(frames: Sequence[Frame]) -> list[str]:

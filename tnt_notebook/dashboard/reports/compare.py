@@ -2,7 +2,7 @@
 
 ::
 
-    samples per second while training, over time    a line for each run
+    samples per second of the latest steps, over time    a line for each run
     where a step goes                               a bar for each run
     ranks do not compute                            a bar for each run
 """
@@ -64,10 +64,10 @@ def _over_time(runs: Sequence[Sequence[Frame]], names: Sequence[str]) -> Panel:
         figure.update_yaxes(rangemode="tozero", row=row)
 
     words = lines_of(
-        word(f"{name} {rate(telemetry.samples_per_s(run))}", *line_of(i))
+        word(f"{name} {rate(telemetry.samples_per_s(run))} while training", *line_of(i))
         for i, (name, run) in enumerate(zip(names, runs, strict=True))
     )
-    title = f"<b>samples per second while training</b>, of all ranks<br>{words}"
+    title = f"<b>samples per second of the latest steps</b>, of all ranks<br>{words}"
     return Panel([title], HEIGHT, draw)
 
 

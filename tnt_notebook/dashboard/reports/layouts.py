@@ -36,7 +36,7 @@ def headline(plan: MeshPlan) -> str:
     parts = [f"{share:.0%} {name}" for name, s in shares if (share := s / plan.step_s) >= 0.005]
     of_it = f", {' and '.join(parts)}" if parts else ""
     return (
-        f"Expect {rate(plan.samples_per_s)} samples/s while training on "
+        f"Expect {rate(plan.samples_per_s)} samples/s on "
         f"{plural(plan.ranks, 'rank')} ({plan.mesh}), {three_digits(plan.speedup)} times one rank: "
         f"a step of {plural(plan.batch_size, 'sample')} takes {short_time(plan.step_s)}{of_it}."
     )

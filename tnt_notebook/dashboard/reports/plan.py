@@ -26,7 +26,7 @@ def headline(plan: PipelinePlan) -> str:
         else f" (by the formula of {plan.schedule} for {plan.formula_bubble:.0%})"
     )
     return (
-        f"Expect {rate(plan.samples_per_s)} samples/s while training{copies}, "
+        f"Expect {rate(plan.samples_per_s)} samples/s{copies}, "
         f"{three_digits(plan.speedup)} times one rank: a step of "
         f"{plural(plan.batch_size, 'sample')} takes {short_time(plan.step_s)}, and ranks are idle "
         f"for {plan.bubble:.0%} of it{formula}."

@@ -80,7 +80,7 @@ class Trace:
 
     @property
     def samples_per_s(self) -> float:
-        """Of all ranks while they train: a batch by the median step."""
+        """Of all ranks while they train: in all steps, the first ones of epochs included."""
         return telemetry.samples_per_s(telemetry.main_run(self.frames))
 
     @property

@@ -15,6 +15,7 @@ from tnt_notebook.parallel.data import Replica, share_of
 from tnt_notebook.parallel.observe.step_sampler import StepSampler
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry import Breakdown, Frame, Phase, Recorder, State
+from tnt_notebook.telemetry.frame import Setup
 from tnt_notebook.telemetry.pace import FRAME_S, STEP_BYTES_PER_S, STEP_S
 
 Report = Callable[[Frame], None]
@@ -29,7 +30,7 @@ class Progress:
         replicas: whose part of the data each rank works on.
         flops: of the model for a sample in this phase, if that is known.
         per_execution: steps that Keras makes in one call.
-        exchange, input: what is said of them in frames; empty: nothing.
+        exchange, input, setup: what is said of them in frames; empty: nothing.
         seen: gives what it has found out so far; empty: nothing.
         by_allreduce: bytes that a rank would send in a step if the gradients were summed by an
             allreduce in float32; 0 where that is no measure.
@@ -48,6 +49,7 @@ class Progress:
         per_execution: int = 1,
         exchange: str = "",
         input: str = "",
+        setup: Setup | None = None,
         seen: Callable[[], str] = str,
         by_allreduce: float = 0.0,
     ) -> None:
@@ -63,6 +65,7 @@ class Progress:
             sharing=sharing,
             exchange=exchange,
             input=input,
+            setup=setup,
         )
         self._exchange, self._seen, self._by_allreduce = exchange, seen, by_allreduce
         self._epoch = 1

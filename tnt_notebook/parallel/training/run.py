@@ -26,6 +26,7 @@ from tnt_notebook.parallel.exchange.named import described
 from tnt_notebook.parallel.observe import activity
 from tnt_notebook.parallel.observe.flops import forward_flops
 from tnt_notebook.parallel.observe.progress import Progress
+from tnt_notebook.parallel.observe.setup import setup_of
 from tnt_notebook.parallel.observe.step_sampler import StepSampler
 from tnt_notebook.parallel.step.logs import check_same_samples
 from tnt_notebook.parallel.training.callbacks import SharedCallbacks
@@ -287,6 +288,10 @@ def _progress(
         per_execution=model.steps_per_execution,
         exchange=described(functions.setting.exchange) if phase == "fit" else "",
         input=str(data.reading),
+        setup=setup_of(
+            over, 1 if stages is None else len(stages.lines[0]), functions.setting.exchange,
+            data.adapter, model.steps_per_execution,
+        ),
         seen=functions.seen if phase == "fit" else str,
         by_allreduce=0.0 if stages is not None else 8 * trained * (over.size - 1) / over.size,
     )  # fmt: skip
