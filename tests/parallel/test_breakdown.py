@@ -163,7 +163,8 @@ def numbers_agree(frames: list[Frame]) -> None:
     # At least half of the steps take as long as the median one; how long the others take is open.
     assert spent["steps_s"] > 0.4 * spent["steps"] * step_s
     beside = duration - spent["steps_s"] - spent["first_steps_s"]
-    assert 0 < beside < duration and f"outside of steps {short_time(beside)}" in " ".join(text.split())
+    words = " ".join(text.split())
+    assert 0 < beside < duration and f"outside of steps {short_time(beside)}" in words
 
 
 def test_one_rank_alone_has_a_breakdown_too(ranks):

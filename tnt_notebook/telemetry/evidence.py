@@ -32,7 +32,7 @@ class Evidence(NamedTuple):
         traces: some of them, box by box.
         setup: of the run.
         rate: bytes a second that a rank sends to other hosts while gradients are exchanged.
-        input_of_all: why every rank does the work of input for all of them; empty: each does its own.
+        input_of_all: why every rank does the work of input for all; empty: each does its own.
         step_s: seconds of the median step of the run; None: that of the samples.
         ended: whether the run has: then there is no more to come.
     """

@@ -135,8 +135,8 @@ def _input(share: str, evidence: Evidence) -> _Said:
     if evidence.input_of_all:
         return _Said(
             "input made by all",
-            f"{what}, and {evidence.input_of_all}. Let each map its own samples only: in tf.data shuffle "
-            "and filter first, then map, and batch last; a PyDataset can have rows_of.",
+            f"{what}, and {evidence.input_of_all}. Let each map its own samples only: in tf.data "
+            "shuffle and filter first, then map, and batch last; a PyDataset can have rows_of.",
         )
     return _Said("input", f"{what}: {_READ_AHEAD[evidence.setup['input']]}")
 
