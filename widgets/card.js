@@ -54,6 +54,7 @@ function render({ model, el }) {
     progress(), notice("div", "tnt-caption", "note", ({ frame }) => frame.exchange ?? ""),
     notice("div", "tnt-caption", "note", ({ frame }) => frame.input ?? ""),
     notice("div", "tnt-caption", "note", ({ frame }) => frame.skipped ?? ""),
+    notice("p", "tnt-error", "alert", ({ frame }) => frame.diverged ?? ""),
     notice("p", "tnt-error", "alert", ({ error }) => error), traceback(),
     notice("p", "tnt-error", "alert", lostInWords),
     metrics(), run(model.get("ranks"), (look) => say("look", look)), timeline((look) => say("look", look)), time(),

@@ -43,6 +43,21 @@ def test_a_frame_sends_itself_only():
     assert set(changed) == {"frame"}
 
 
+def test_what_was_before_a_kernel_began_to_follow_a_run_is_in_the_history():
+    """A view that follows gets all frames at once: without them the validations of all epochs would
+    lie where it began."""
+    frames = frames_of_a_run(epochs=4)
+    card = Card("MLP", 2, follows=True)
+    card.draw(frames[-1], frames[-1]["rows"], frames)
+    assert [point["seq"] for point in card.history] == [frame["seq"] for frame in frames]
+    assert {point["epoch"] for point in card.history} == {1, 2, 3, 4}
+    changed = []
+    card.observe(lambda change: changed.append(change["name"]), "history")
+    later = {**frames[-1], "seq": frames[-1]["seq"] + 3}
+    card.draw(later, [], [*frames, later])
+    assert card.history[-1]["seq"] == later["seq"] and not changed
+
+
 def test_where_time_goes_is_that_of_the_latest_look_at_this_run():
     step = Breakdown(0.001, 0.006, 0.0, 0.0, 0.002, 0.001)
     *frames, last = frames_of_a_run(breakdown=(step, step._replace(work=0.003, other=0.004)))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -11,6 +12,7 @@ from tests.support import gpi2
 from tests.support.cells import TRAIN
 from tnt_notebook.cluster import Cluster
 from tnt_notebook.errors import RankError
+from tnt_notebook.magics.session import Session
 
 
 def typed(shell: InteractiveShell, cell: str) -> str:
@@ -272,3 +274,17 @@ def test_a_fit_is_bound_to_a_name_and_waited_for(shell_with_ranks, monkeypatch):
             "SyntaxError: '(' was never closed (nothing was sent to the ranks)",
         ]  # fmt: skip
     assert shell.user_ns["fit"] is failed
+
+
+def test_a_fit_that_failed_is_told_of_unless_the_cell_replaces_it(capsys):
+    session = Session(InteractiveShell.instance())
+    failed = SimpleNamespace(title="fit", state="failed", unseen="fit has failed: no data")
+    for cell, told in (
+        ("%%tnt_fit --ranks 2\nmodel.fit(x)", False), ("%%tnt_fit --name other\n1", True),
+        ("fit.history", True), ("%%tnt_sweep --name fit\n", False), ("%%tnt\n1", True),
+    ):  # fmt: skip
+        session._fits.append(failed)
+        session.tell_failures(SimpleNamespace(raw_cell=cell))
+        assert capsys.readouterr().err == ("fit has failed: no data\n" if told else "")
+        session.tell_failures(SimpleNamespace(raw_cell="1"))
+        assert capsys.readouterr().err == ""  # once

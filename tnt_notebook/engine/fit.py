@@ -62,7 +62,7 @@ def run_fit_cell(
             :func:`tnt_notebook.telemetry.run_writer.begin`, with the folder as text.
 
     Returns:
-        ``{"history", "epochs", "stopped", "runs"}`` of the last fit and of all runs, or
+        ``{"history", "epochs", "stopped", "diverged", "runs"}`` of the last fit and of all runs, or
         ``{"error": {"ename", "evalue", "traceback", "line"}}`` when cell or training failed here.
     """
     global _last, _model
@@ -142,6 +142,7 @@ def _run(
         "history": history,
         "epochs": len(next(iter(history.values()), [])),
         "stopped": stopped or any(run.stopped for run in session.runs),
+        "diverged": next((run.diverged for run in session.runs if run.diverged), ""),
         "runs": [{"kind": run.kind, "history": dict(run.history)} for run in session.runs],
     }, session.runs
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from tnt_notebook.jupyter import notebook
 from tnt_notebook.magics.completion import TntCompletion
 
 if TYPE_CHECKING:
-    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.core.interactiveshell import ExecutionInfo, InteractiveShell
 
     from tnt_notebook.cluster import Cluster, Fit, Sweep
 
@@ -85,16 +86,29 @@ class Session:
         self._fits.append(fit)
         _interrupt_reaches(fit)
 
-    def tell_failures(self, *_: Any) -> None:
+    def tell_failures(self, info: ExecutionInfo) -> None:
         """Says, before a cell runs, which fits have failed in the background and nobody has looked
-        at since. Says it once."""
-        going = []
+        at since. Says it once, and not of one that the cell replaces: there the next card will be.
+
+        Args:
+            info: of the cell.
+        """
+        going, replaced = [], _begun_by(info.raw_cell or "")
         for fit in self._fits:
             if fit.state in ("queued", "running"):
                 going.append(fit)
-            elif line := fit.unseen:
+            elif fit.title != replaced and (line := fit.unseen):
                 print(line, file=sys.stderr)
         self._fits = going
+
+
+def _begun_by(cell: str) -> str:
+    """The variable of the fit or sweep that a cell begins; "" where it begins none."""
+    magic = re.match(r"\s*%%tnt_(fit|sweep)\b(.*)", cell)
+    if magic is None:
+        return ""
+    named = re.search(r"--name[ =]+(\S+)", magic[2])
+    return named[1] if named else magic[1]
 
 
 def check_name(name: str) -> None:

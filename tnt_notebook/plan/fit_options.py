@@ -20,6 +20,8 @@ from tnt_notebook.plan.options import Pipeline, declared, typed
 
 #: Whose samples the statistics of batch norm are of.
 BatchNorm = Literal["rank", "whole"]
+#: What happens when a loss is NaN.
+OnNan = Literal["stop", "go-on"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,8 @@ class FitOptions:
         batch_norm: whose samples the statistics of ``BatchNormalization`` are of in training:
             those of the ``"rank"``, or of the ``"whole"`` batch, as on one process, which costs two
             messages a layer. Layers with ``synchronized=True`` have the latter in any case.
+        on_nan: what happens when a loss is NaN: training ends (``"stop"``), or goes on, as in Keras
+            (``"go-on"``). It is said in any case.
         pipeline: cuts models into stages, each on a rank of its own; see ``tnt.Pipeline``.
         mesh: divides the work inside layers along its axes; see ``tnt.Mesh``.
         layouts: how layers are divided, by a regular expression for their names; see
@@ -62,6 +66,13 @@ class FitOptions:
             "batch",
         ),
     )
+    on_nan: OnNan = field(
+        default="stop",
+        metadata=typed(
+            choices=get_args(OnNan),
+            help="when a loss is NaN, end training (default), or go on as Keras does",
+        ),
+    )
     pipeline: Pipeline | None = None
     mesh: Mesh | None = field(
         default=None,
@@ -87,6 +98,8 @@ class FitOptions:
     def __post_init__(self) -> None:
         if self.batch_norm not in get_args(BatchNorm):
             raise ValueError(f"batch_norm is 'rank' or 'whole', not {self.batch_norm!r}")
+        if self.on_nan not in get_args(OnNan):
+            raise ValueError(f"on_nan is 'stop' or 'go-on', not {self.on_nan!r}")
         if self.exchange is not None and self.bucket_mb is not None:
             raise ValueError(
                 "bucket_mb is for the default exchange; others take it as an option, as in "

@@ -101,6 +101,8 @@ class Frame(TypedDict):
     none."""
     input: NotRequired[str]
     """Why every rank does the work of input for all of them; without, each does its own part."""
+    diverged: NotRequired[str]
+    """Since when the loss is NaN, and what may help; without, it is none."""
     skipped: NotRequired[str]
     """Samples that could not be read, by rank, and which; in the last frame, if there were any."""
     setup: NotRequired[Setup]

@@ -9,7 +9,7 @@ import statistics
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +67,8 @@ class Recorder:
             sharing: Ranks that process the same samples.
             exchange, input, setup: As in :class:`Frame`; empty: it is not said.
         """
-        self._sharing, self._exchange, self._input = sharing, exchange, input
+        self._sharing = sharing
+        self._said: dict[str, str] = {"exchange": exchange, "input": input}
         self._setup, self._epochs, self._start = setup, epochs, start
         self._phase: Phase = phase
         self._lock = threading.Lock()
@@ -196,15 +197,10 @@ class Recorder:
                 if number is not None:
                     self._seen[name] = float(f"{number:.4g}")
 
-    def exchange(self, exchange: str) -> None:
-        """Records what is known of the exchange by now."""
+    def say(self, what: Literal["exchange", "diverged", "skipped"], words: str) -> None:
+        """Records what is known of that by now; "" is nothing."""
         with self._lock:
-            self._exchange = exchange
-
-    def skipped(self, skipped: str) -> None:
-        """Records what could not be read, before the last frame."""
-        with self._lock:
-            self._seen["skipped"] = skipped
+            self._said[what] = words
 
     def frame(self, now: float, state: State = "running") -> Frame:
         """The run as it stands at a Unix time, ready for JSON; any state but ``"running"`` makes it
@@ -221,8 +217,7 @@ class Recorder:
                 rates=self._rates(), samples=self._samples.tolist(), sharing=self._sharing,
                 spent=self._pace.spent.copy(),
             )  # fmt: skip
-            said = {"exchange": self._exchange, "input": self._input}
-            frame.update({name: text for name, text in said.items() if text})  # type: ignore[typeddict-item]
+            frame.update({name: text for name, text in self._said.items() if text})  # type: ignore[typeddict-item]
             # The last frame repeats the rows: an earlier one may have been overtaken on the way.
             if self._rows and (self._rows_are_new or state != "running"):
                 frame["rows"] = list(self._rows)

@@ -144,6 +144,9 @@ class Trial:
         name, history = self._objective.name, answer["history"]
         if self._offered is not None:
             raise self._no_objective(self._offered)
+        if answer["diverged"] and self._ends_as is None:
+            self.state, self.error = "failed", answer["diverged"].partition(": ")[0]
+            return
         if self._ends_as is not None or answer["stopped"]:
             self.state = self._ends_as or "stopped"
             return

@@ -22,6 +22,7 @@ from tnt_notebook.telemetry.sampling import evenly
 
 HISTORY_LIMIT = 500  # points; the same number is in widgets/history.js
 POINT = {"start", "seq", "elapsed", "epoch", "logs", "busy"}
+MOST_MISSED = 8  # frames that come faster than they are drawn; more are those of a run before
 ROWS_DRAWN = 60  # of the finished epochs: they are sent again with each
 DRAWN = {
     "start",
@@ -34,6 +35,7 @@ DRAWN = {
     "exchange",
     "input",
     "skipped",
+    "diverged",
 } | POINT
 #: What a step is called that the person looks at; the latest one is called what it is.
 LOOKED_AT = {"median": "median step", "slowest": "slowest step", "at": "step"}
@@ -54,6 +56,10 @@ def _drawn(frame: Frame) -> dict[str, Any]:
         "logs": _short(frame["logs"]),
         "busy": busy(frame),
     }
+
+
+def _point(drawn: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in drawn.items() if name in POINT}
 
 
 def _time_of_point(point: dict[str, Any]) -> float:
@@ -154,12 +160,22 @@ class Card(LiveWidget):
             if self.history and self.history[-1]["start"] != frame["start"]:
                 self.time, self.timeline = {}, {}
                 self._next_timeline = self._next_limit = 0.0
-            self.history.append({name: v for name, v in drawn.items() if name in POINT})
+            missed = self._missed(frame, run)
+            if len(missed) > MOST_MISSED:  # a new value of the trait sends them all, once
+                self.history = [*self.history, *map(_point, map(_drawn, missed))]
+            self.history.append(_point(drawn))
             self.history[:] = evenly(self.history, HISTORY_LIMIT, _time_of_point)
             self.rows = [_short(row) for row in thinned(list(rows), ROWS_DRAWN)]
             self._draw_step(frame)
             self._draw_time(frame, run)
             self.frame = drawn
+
+    def _missed(self, frame: Frame, run: Sequence[Frame]) -> list[Frame]:
+        """Those of a run that came between the last one drawn and this one: many where the run is
+        read from its folder, after a kernel has begun to follow it."""
+        last = self.history[-1] if self.history else {"start": -1.0, "seq": 0}
+        seq = last["seq"] if last["start"] == frame["start"] else 0
+        return [one for one in run if seq < one["seq"] < frame["seq"]]
 
     def begin_at(self, began: float) -> None:
         """The run began earlier than was known, at this Unix time."""

@@ -91,10 +91,13 @@ def headline(title: str, ranks: int, frames: Sequence[Frame], state: State, took
 
 
 def notes_of(frames: Sequence[Frame]) -> list[str]:
-    """What ranks did with their gradients, where that gives up something; with their input, where
-    each did the work of all; and what of it they could not read."""
-    last: Frame | dict[str, str] = frames[-1] if frames else {}
-    notes = (last.get("exchange"), last.get("input"), last.get("skipped"))
+    """Since when the loss was NaN; what ranks did with their gradients, where that gives up
+    something; with their input, where each did the work of all; and what of it they could not
+    read."""
+    if not frames:
+        return []
+    last = frames[-1]
+    notes = (last.get("diverged"), last.get("exchange"), last.get("input"), last.get("skipped"))
     return [note for note in notes if note]
 
 

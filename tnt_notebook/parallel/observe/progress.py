@@ -12,6 +12,7 @@ import keras
 from tnt_notebook.comm import World
 from tnt_notebook.errors import SuspendedError
 from tnt_notebook.parallel.data import Replica, share_of
+from tnt_notebook.parallel.observe.divergence import Divergence
 from tnt_notebook.parallel.observe.step_sampler import StepSampler
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry import Breakdown, Frame, Phase, Recorder, State
@@ -34,6 +35,11 @@ class Progress:
         seen: gives what it has found out so far; empty: nothing.
         by_allreduce: bytes that a rank would send in a step if the gradients were summed by an
             allreduce in float32; 0 where that is no measure.
+        stops_on_nan: whether training ends when its loss is NaN.
+        late_logs: whether logs are those of some steps ago.
+
+    Attributes:
+        stopped: whether it was ended before its end, as this rank knows by now.
     """
 
     def __init__(
@@ -52,6 +58,8 @@ class Progress:
         setup: Setup | None = None,
         seen: Callable[[], str] = str,
         by_allreduce: float = 0.0,
+        stops_on_nan: bool = True,
+        late_logs: bool = False,
     ) -> None:
         self.phase = phase
         self._over, self._replicas, self._steps = over, replicas, steps
@@ -78,6 +86,17 @@ class Progress:
         self._done = self._batch = self._largest = 0  # steps of the epoch; samples
         self._written: dict[str, float] | None = None
         self.stopped = False
+        self._divergence, self._stops_on_nan = Divergence(late_logs), stops_on_nan
+
+    @property
+    def wants_to_stop(self) -> bool:
+        """Whether this rank thinks that training should end."""
+        return self._stops_on_nan and self._divergence.since is not None
+
+    @property
+    def diverged(self) -> str:
+        """What is said of a loss that is NaN, on rank 0; "" where none is."""
+        return self._divergence.words(self._stops_on_nan and self.stopped)
 
     def count(self, samples: int) -> None:
         """A step has processed a global batch of this many samples; of several in one execution,
@@ -126,7 +145,7 @@ class Progress:
             sample.step, sample.memory, sample.energy, sample.rate, self._flops, sent
         )
         if about := "; ".join(filter(None, self._about_exchange(sent))):
-            self._recorder.exchange(about)
+            self._recorder.say("exchange", about)
         found = sum(len(row["kinds"]) for row in sample.step["rows"]) if sample.step else 0
         shown = _BYTES_OF_A_RANK * self._over.size + _BYTES_OF_A_BOX * found
         self._next_sample = time.monotonic() + max(STEP_S, shown / STEP_BYTES_PER_S)
@@ -145,17 +164,19 @@ class Progress:
     def skipped(self, skipped: str) -> None:
         """At the end, what ranks could not read; where nobody shows it, it is printed."""
         if skipped and self._report is not None:
-            self._recorder.skipped(skipped)
+            self._recorder.say("skipped", skipped)
         elif skipped and self._over.rank == 0:
             print(f"{skipped}.")
 
     def watch(self, hook: str, number: int, logs: dict[str, Any]) -> None:
         """Called after every hook of Keras's callbacks, with the number of its epoch or batch."""
+        if self._over.rank == 0 and self.phase == "fit":
+            self._watch_loss(hook, number, logs)
         if self._report is None:
             return
         now = time.time()
         if hook == self._begin_hook:
-            self._epoch, self._done = (number + 1 if self.phase == "fit" else 1), 0
+            self._done = 0
             self._recorder.epoch_begin(now)
         elif hook == self._batch_hook:
             scalars = logs
@@ -173,6 +194,15 @@ class Progress:
             self._recorder.epoch_end(number + 1, logs, now)
             self._report(self._recorder.frame(now))
 
+    def _watch_loss(self, hook: str, number: int, logs: Mapping[str, Any]) -> None:
+        if hook == self._begin_hook:
+            self._epoch = number + 1
+        elif hook == self._batch_hook:
+            self._divergence.step(self._epoch, number + 1, logs)
+        elif hook == "on_epoch_end":
+            self._divergence.look()
+        self._recorder.say("diverged", self.diverged)
+
     @contextlib.contextmanager
     def run(self) -> Iterator[None]:
         """Around the run: reports the last frame, which says how it ended."""
@@ -188,3 +218,5 @@ class Progress:
         finally:
             if self._report is not None:
                 self._report(self._recorder.frame(time.time(), state))
+            elif self.diverged:
+                print(self.diverged, flush=True)

@@ -113,7 +113,7 @@ def fit(
     agreement.check_identical(session.over, state_of(model), "after training")
     if checkpoints is not None:
         checkpoints.end(progress.stopped)
-    session.ran(Run("fit", model, dict(history.history), progress.stopped))
+    session.ran(Run("fit", model, dict(history.history), progress.stopped, progress.diverged))
     return history
 
 
@@ -293,5 +293,7 @@ def _progress(
             data.adapter, model.steps_per_execution,
         ),
         seen=functions.seen if phase == "fit" else str,
+        stops_on_nan=session.options.on_nan == "stop",
+        late_logs=functions.placement.late is not None,
         by_allreduce=0.0 if stages is not None else 8 * trained * (over.size - 1) / over.size,
     )  # fmt: skip

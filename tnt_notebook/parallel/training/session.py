@@ -36,12 +36,15 @@ class Run:
 
     Attributes:
         model: None where others have run since, so that it can go when nobody else needs it.
+        stopped: whether it ended before its end.
+        diverged: since when its loss was NaN, in words, on rank 0; "" where it was not.
     """
 
     kind: str
     model: keras.Model | None
     history: dict[str, list[float]] = field(default_factory=dict)
     stopped: bool = False
+    diverged: str = ""
 
 
 @dataclass
@@ -217,11 +220,13 @@ class Session:
 
     def _wants(self, phase: str) -> Votes:
         sample = keep = leave = False
+        end = stop.end.is_set()
         if self.progress is not None and phase == self.progress.phase:  # not validation of a fit
             sample = self.progress.wants_a_sample()
+            end = end or self.progress.wants_to_stop
             if self.fit_checkpoints is not None:
                 keep, leave = self.fit_checkpoints.wants()
-        return Votes(*map(float, (stop.end.is_set(), sample, keep, leave)))
+        return Votes(*map(float, (end, sample, keep, leave)))
 
     def _due_in(self) -> float:
         """In how many training steps at most this rank is to be asked again."""
