@@ -24,6 +24,9 @@ def is_rate(mbit: float | str) -> bool:
         return False
 
 
+#: Algorithms are as good as each other when their times differ by no more.
+ALIKE = 1.05
+
 #: What ranks can exchange; in the order of the backend's numbers.
 DTYPES = ("float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8")
 

@@ -49,14 +49,16 @@ def test_the_verdict_names_the_fastest_by_size_and_the_loss():
     bench = a_bench()
     assert bench.algorithms == ["ring", "tree"] and bench.sizes == SIZES
     assert bench.verdict == (
-        "Fastest: tree up to 32 KB, ring beyond. "
+        "Within 5% of the fastest: tree up to 32 KB, ring beyond. "
         "The rules in use lose most at 1 KB, where ring takes 3.7 times as long as tree."
     )
 
 
 def test_good_rules_and_rules_that_were_not_measured_are_told_as_such():
     good = a_bench(sizes=SIZES[:2], in_use="tree")
-    assert good.verdict == ("Fastest: tree for all sizes. The rules in use are within 10% of that.")
+    assert good.verdict == (
+        "Within 5% of the fastest: tree for all sizes. The rules in use are within 10% of that."
+    )
     assert a_bench(in_use="direct").verdict.endswith("What the rules in use take was not measured.")
 
 

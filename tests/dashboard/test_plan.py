@@ -11,6 +11,7 @@ from tnt_notebook.dashboard.figures.step_figure import MOST_PLAIN_BOXES, figure_
 from tnt_notebook.dashboard.figures.wording import short_time
 from tnt_notebook.dashboard.reports.plan import (
     comparison,
+    fastest,
     figure_bundle,
     headline,
     limit,
@@ -69,7 +70,21 @@ def test_schedules_beside_each_other():
     assert comparison(plans) == (
         "zb-h1 is the fastest; 1f1b needs least memory, 734 B a rank instead of 924 B."
     )
-    assert comparison(plans[:2]) == "1f1b is the fastest, and needs least memory, 734 B a rank."
+    gpipe, steady, _ = plans
+    assert fastest([gpipe, steady]) is steady and gpipe.step_s == steady.step_s
+    assert comparison([gpipe, steady]) == (
+        "1f1b is the fastest, and needs least memory, 734 B a rank."
+    )
+    # The fastest in the table is called so, and each number is that of the row that is named.
+    spans = tuple(
+        one._replace(begin=0.995 * one.begin, end=0.995 * one.end) for one in steady.spans
+    )
+    quick = dataclasses.replace(plans[2], spans=spans, schedule="zb-v")
+    assert fastest([steady, quick]) is quick
+    assert comparison([steady, quick]) == (
+        "zb-v is the fastest; 1f1b is as fast within 1%, and needs least memory, 734 B a rank "
+        "instead of 924 B."
+    )
 
 
 def test_the_timeline_has_a_box_for_each_action():

@@ -34,7 +34,7 @@ def test_measured_saved_loaded_and_broken(shell, rules_file):
     assert lines[3].split()[:4] == ["size", "ring", "double_tree", "limit"]
     assert [line.split()[:2] for line in lines[4:7]] == [["1", "KB"], ["4", "KB"], ["16", "KB"]]
     assert all(line.count("*") <= 1 for line in lines[4:7])
-    assert lines[-1].startswith("Fastest: ") and not rules_file.exists()
+    assert lines[-1].startswith("Within 5% of the fastest: ") and not rules_file.exists()
     bench = shell.user_ns["bench"]
     assert {row["algorithm"] for row in bench.rows} == {"ring", "double_tree"}
     assert len(bench.rows) == 6 and bench.complete

@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tnt_notebook.choices import ALIKE
 from tnt_notebook.comm.rules import Rule
-
-#: Algorithms are as good as each other when their times differ by no more.
-ALIKE = 1.05
 
 
 def relative_of(times: Mapping[str, np.ndarray]) -> list[float]:
@@ -54,7 +52,7 @@ def fit_of(entries: Sequence[dict[str, Any]]) -> dict[str, float | None]:
 def best_of(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The best algorithm by size, in as few ranges as the times allow.
 
-    An algorithm goes on as long as it is as good as the best (:data:`ALIKE`). A range ends at the
+    An algorithm goes on as long as it is as good as the best (ALIKE). A range ends at the
     geometric mean of two sizes that were measured.
 
     Args:

@@ -83,21 +83,20 @@ def memory(plan: PipelinePlan) -> str:
 def comparison(plans: Sequence[PipelinePlan]) -> str:
     """Which schedule is the fastest and which needs least memory, in a sentence."""
     best = fastest(plans)
-    small = min(plans, key=lambda plan: max(plan.rank_bytes))
-    needs = f"{size(max(small.rank_bytes))} a rank"
-    if max(small.rank_bytes) > 0.99 * max(best.rank_bytes):
-        return f"{best.schedule} is the fastest, and needs least memory, {needs}."
+    small = min(plans, key=lambda plan: (max(plan.rank_bytes), plan.step_s))
+    needs, most = size(max(small.rank_bytes)), size(max(best.rank_bytes))
+    if needs == most:
+        return f"{best.schedule} is the fastest, and needs least memory, {needs} a rank."
+    as_fast = "is as fast within 1%, and " if small.step_s <= 1.01 * best.step_s else ""
     return (
-        f"{best.schedule} is the fastest; {small.schedule} needs least memory, {needs} instead of "
-        f"{size(max(best.rank_bytes))}."
+        f"{best.schedule} is the fastest; {small.schedule} {as_fast}needs least memory, {needs} a "
+        f"rank instead of {most}."
     )
 
 
 def fastest(plans: Sequence[PipelinePlan]) -> PipelinePlan:
-    """The one whose step is shortest; of those within a hundredth the one that needs least."""
-    best = min(plan.step_s for plan in plans)
-    near = [plan for plan in plans if plan.step_s <= 1.01 * best]
-    return min(near, key=lambda plan: max(plan.rank_bytes))
+    """The one whose step is shortest; of equal ones the one that needs least memory."""
+    return min(plans, key=lambda plan: (plan.step_s, max(plan.rank_bytes)))
 
 
 def figure_bundle(plan: PipelinePlan) -> Bundle:

@@ -211,7 +211,8 @@ def _expected(found: Measured, row: dict[str, Any]) -> dict[str, float | None]:
             network=Network(network["latency_s"], network["bytes_per_s"]) if network else None,
             oversubscription=_oversubscription(found, ranks) / _oversubscription(found, least),
         )  # fmt: skip
-        rate = base.batch * batches / step
+        # What the base waited for the last rank is not in a step on more: no plan is above ideal.
+        rate = min(base.batch * batches / step, base.samples_per_s * ranks / least)
     base_rate = base.samples_per_s if ranks != least else rate
     return {
         "expected_samples_per_s": rate,
