@@ -270,6 +270,6 @@ def test_engines_that_crash_at_start_show_what_mpi_says(monkeypatch, private_fol
     with pytest.raises(ClusterError, match=mpi_says):
         Cluster(3, warn=lines.append)
     assert [line.split(":")[0] for line in lines] == [
-        "3 ranks share the only core of this machine, about 3 on each"
+        "3 ranks share the only core of this machine, and train no faster than 1 rank"
     ]
     assert files_under(*private_folders.values()) == []

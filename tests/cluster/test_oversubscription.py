@@ -19,14 +19,16 @@ def test_the_time_to_answer_grows_with_ranks_on_a_core(monkeypatch, cores, ranks
 @pytest.mark.parametrize(
     ("cores", "ranks", "said"),
     [
-        (2, 4, ""),
-        (2, 64, "64 ranks share the 2 cores of this machine, about 32 on each: up to 9 min may "
-         "pass until all answer, and they train no faster than 2 ranks."),
-        (1, 3, "3 ranks share the only core of this machine, about 3 on each: up to 90 s may pass "
-         "until all answer, and they train no faster than 1 rank."),
+        (4, 4, ""),
+        (2, 3, "3 ranks share the 2 cores of this machine, and train no faster than 2 ranks: -n 2 "
+         "gives each its own."),
+        (2, 64, "64 ranks share the 2 cores of this machine, and train no faster than 2 ranks: "
+         "-n 2 gives each its own. Up to 9 min may pass until all answer."),
+        (1, 3, "3 ranks share the only core of this machine, and train no faster than 1 rank: -n 1 "
+         "gives each its own. Up to 90 s may pass until all answer."),
     ],
 )  # fmt: skip
-def test_many_ranks_on_a_core_are_warned_of(monkeypatch, cores, ranks, said):
+def test_ranks_that_share_a_core_are_warned_of(monkeypatch, cores, ranks, said):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores))
     assert oversubscription.warning(ranks, "local", request(ranks).timeout_s) == said
     assert oversubscription.warning(ranks, "slurm", 180) == ""

@@ -11,7 +11,7 @@ import os
 from tnt_notebook import words
 from tnt_notebook.choices import BATCH_SYSTEMS
 
-_MANY = 2.0  # ranks on a core: to try things out
+_MANY = 2.0  # ranks on a core: more take long to start
 _START_S, _IN_JOB_S = 60.0, 180.0
 _RANK_S = 15.0  # of a further rank on a core: two to three times what it takes on a slow one
 
@@ -31,15 +31,15 @@ def timeout_s(ranks: int, launcher: str) -> float:
 
 
 def warning(ranks: int, launcher: str, timeout_s: float) -> str:
-    """What to say before so many ranks are started, which must answer in that time; "" where they
-    have room."""
+    """What to say before so many ranks are started, which must answer in that time; "" where each
+    has a core."""
     shared = ranks_per_core(ranks, launcher)
-    if shared <= _MANY:
+    if shared <= 1:
         return ""
     cores = len(os.sched_getaffinity(0))
     these = words.number(cores, "the only core", f"the {cores} cores")
-    return (
-        f"{ranks} ranks share {these} of this machine, about {shared:.0f} on each: up to "
-        f"{words.about(timeout_s)} may pass until all answer, and they train no faster than "
-        f"{words.ranks(cores)}."
-    )
+    said = f"{ranks} ranks share {these} of this machine, and train no faster than "
+    said += f"{words.ranks(cores)}: -n {cores} gives each its own."
+    if shared > _MANY:
+        said += f" Up to {words.about(timeout_s)} may pass until all answer."
+    return said
