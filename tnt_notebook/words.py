@@ -23,12 +23,13 @@ def about(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def meant(word: str, known: Mapping[str, str]) -> str:
+def meant(word: str, known: Mapping[str, str], alike: float = 0.6) -> str:
     """Ends a sentence about a word that nobody knows: ``: did you mean --gpus?``; empty where
     nothing that is known resembles it.
 
     Args:
         known: by what it is compared with, what is shown.
+        alike: how much both must have in common, 0 to 1.
     """
-    found = difflib.get_close_matches(word, known, 1)
+    found = difflib.get_close_matches(word, known, 1, alike)
     return f": did you mean {known[found[0]]}?" if found else ""

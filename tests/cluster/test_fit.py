@@ -188,7 +188,7 @@ def test_cells_and_fits_wait_for_the_fit_before_them(cluster, capsys):
     first = cluster.fit(CELL.format(epochs=2), {})
     said: list[str] = []
     cluster.run("print(len(model.history.epoch))", report=said.append)
-    assert first.state == "finished" and said == ["waiting for the fit to end"]
+    assert first.state == "finished" and said == ["waiting for fit to end"]
     assert capsys.readouterr().out.splitlines()[-1] == "ranks 0-2: 2"
     second, third = (cluster.fit(CELL.format(epochs=1), {}) for _ in range(2))
     assert {second.wait(150).state, third.wait(150).state} == {"finished"}

@@ -25,7 +25,10 @@ def typed(shell: InteractiveShell, cell: str) -> str:
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
-        ("%tnt_cluster", "UsageError: the following arguments are required: action"),
+        ("%tnt_cluster", "%tnt_cluster: starts, monitors and stops the ranks that cells run on"),
+        ("%tnt_bench", "%tnt_bench: measures what the running ranks can do"),
+        ("%tnt_trace", "%tnt_trace: Lists, shows, exports and compares runs"),
+        ("%%tnt_fit --mesh heigth=2\n1", "UsageError: --mesh heigth=2: did you mean height?"),
         ("%tnt_cluster begin", "invalid choice: 'begin' (choose from"),
         ("%tnt_cluster strat -n 2", "'list', 'attach', 'detach'): did you mean start?"),
         ("%tnt_cluster start --gups 2", "UsageError: there is no --gups: did you mean --gpus?"),

@@ -555,7 +555,7 @@ def test_a_step_that_clips_by_itself_has_owners_of_weights(ranks):
     [
         (
             "lat",
-            "There is no exchange 'lat': it is one of allreduce, sharded, late, qsgd, on",
+            "There is no exchange 'lat': did you mean late? It is one of allreduce, shar",
         ),
         ("topk:ratio=0", "ratio is above 0 and at most 1"),
         ("powersgd:rank=0", "rank must be at least 1"),

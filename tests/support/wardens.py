@@ -1,5 +1,6 @@
 """The two processes that watch a cluster."""
 
+import contextlib
 import os
 import socket
 import struct
@@ -14,7 +15,11 @@ def wardens(plan: dict[str, Any]) -> list[int]:
         asking.connect(plan["socket"])
         size = struct.calcsize("3i")
         group = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
-    parents = {pid: psutil.Process(pid).ppid() for pid in psutil.pids() if _is_of(pid, group[0])}
+    parents = {}
+    for pid in psutil.pids():
+        if _is_of(pid, group[0]):
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                parents[pid] = psutil.Process(pid).ppid()
     return sorted(parents, key=lambda pid: parents[pid] in parents)
 
 

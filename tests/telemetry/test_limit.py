@@ -52,8 +52,12 @@ def said(of_ranks: Sequence[Breakdown], step: StepTrace | None = None, **about) 
             "busy rank", "Rank 1 waits during 33% of a step for rank 0: it is busy outside of its",
         ),
         (
-            [GOOD._replace(input=5.0), GOOD._replace(skew=6.0)], {},
-            "late input", "Rank 1 waits during 38% of a step for rank 0: its input comes later.",
+            [GOOD._replace(input=5.0), *[GOOD._replace(skew=6.0)] * 5], {},
+            "late input", "Ranks wait during 38% of a step for rank 0: its input comes later.",
+        ),
+        (
+            [GOOD._replace(input=9.0), GOOD._replace(input=0.2, skew=9.0)], {},
+            "input", "Ranks wait for input during 24% of a step",  # which one is later is chance
         ),
         (
             [GOOD._replace(skew=4.0), GOOD._replace(skew=3.5)], {},

@@ -16,7 +16,7 @@ from tnt_notebook.telemetry.limit import limit
 #: What limits each, in the order in which it may have been thought; "" is nothing worth a sentence.
 CAUSES = {
     "short_steps": ["", "short steps"],
-    "slow_input": ["", "late input", "input made by all"],
+    "slow_input": ["", "input made by all"],
     "slow_rank": ["", "slow rank"],
     "slow_rank_of_a_server": [""],
     "busy_rank": ["", "busy rank"],

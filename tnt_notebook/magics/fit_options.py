@@ -12,10 +12,10 @@ from IPython.core.magic_arguments import argument
 
 from tnt_notebook.choices import EXCHANGES, split_exchange
 from tnt_notebook.errors import MeshError, ScheduleError
-from tnt_notebook.magics.mesh_options import given_layouts
+from tnt_notebook.magics.mesh_options import given_layouts, parsed_mesh
 from tnt_notebook.magics.option_tables import arguments_of, given
 from tnt_notebook.plan.fit_options import TYPED, FitOptions
-from tnt_notebook.plan.mesh import STAGE, Mesh
+from tnt_notebook.plan.mesh import STAGE
 from tnt_notebook.plan.options import OPTIONS
 
 Magic = Callable[..., Any]
@@ -41,7 +41,7 @@ def distribution_options(arguments: Namespace) -> dict[str, Any]:
         options["layouts"] = layouts
     try:
         if arguments.mesh is not None:
-            mesh = Mesh.parsed(arguments.mesh)
+            mesh = parsed_mesh(arguments.mesh)
             options["mesh"] = str(mesh)
             if STAGE in mesh.names:  # it is that of a pipeline, also without --pipeline
                 pipeline.setdefault("stages", mesh.along(STAGE))

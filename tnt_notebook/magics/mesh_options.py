@@ -10,9 +10,28 @@ from tnt_notebook.errors import MeshError
 from tnt_notebook.plan.hints import WAYS, parsed_hints
 from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
 from tnt_notebook.plan.options import Pipeline
+from tnt_notebook.words import meant
 
 #: Axes whose names mean something; any other name will do, as model.
 AXES = ("data", "stage", "depth", "height", "width", "model")
+
+
+#: Names that have so much in common with one of those are slips, and not names of one's own.
+_A_SLIP = 0.8
+
+
+def parsed_mesh(text: str) -> Mesh:
+    """The mesh that ``--mesh`` names.
+
+    Raises:
+        MeshError: it is none.
+        UsageError: an axis has nearly the name of one that means something else.
+    """
+    mesh = Mesh.parsed(text)
+    for name in mesh.names:
+        if name not in AXES and (near := meant(name, {axis: axis for axis in AXES}, _A_SLIP)):
+            raise UsageError(f"--mesh {name}={mesh.along(name)}{near}")
+    return mesh
 
 
 def planned_mesh(text: str, asked: int | None, there: int, stages: int | None = None) -> Mesh:
@@ -26,7 +45,7 @@ def planned_mesh(text: str, asked: int | None, there: int, stages: int | None = 
         UsageError: it is none, or the ranks that were asked for do not fill it.
     """
     try:
-        typed = Mesh.parsed(text)
+        typed = parsed_mesh(text)
         added = stages if stages and STAGE not in typed.names else None
         size = typed.size * (added or 1)
         fills = there % size == 0 and DATA not in typed.names

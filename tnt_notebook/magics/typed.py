@@ -1,4 +1,5 @@
-"""What comes before every magic: its line is parsed, or its help shown where it asks for that.
+"""What comes before every magic: its line is parsed, or its help shown where it asks for that, or
+says nothing.
 
 A word that nobody knows is named, with the one that was probably meant.
 """
@@ -32,7 +33,7 @@ def typed(magic: Callable[..., Any], session: Session) -> Callable[..., Any]:
     def run(line: str, *cell: str) -> Any:
         parser: argparse.ArgumentParser = magic.parser  # type: ignore[attr-defined]
         words = words_of(line)
-        if {*words} & {*ASKS}:
+        if {*words} & {*ASKS} or (not words and _needs_words(parser)):
             print(help_text(parser, words))
             return None
         arguments = _parsed(parser, words)
@@ -41,6 +42,11 @@ def typed(magic: Callable[..., Any], session: Session) -> Callable[..., Any]:
         return magic(session, arguments, *cell)
 
     return run
+
+
+def _needs_words(parser: argparse.ArgumentParser) -> bool:
+    """Whether a line without words means nothing."""
+    return any(one.required for one in parsers.positional(parser))
 
 
 def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:

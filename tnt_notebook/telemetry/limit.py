@@ -14,10 +14,11 @@ from statistics import fmean
 from typing import NamedTuple
 
 from tnt_notebook.sizes import size
-from tnt_notebook.telemetry.breakdown import Breakdown, mean, shares
+from tnt_notebook.telemetry.breakdown import Breakdown, shares
 from tnt_notebook.telemetry.bubble import idle_of, messages_of
 from tnt_notebook.telemetry.evidence import Evidence
 from tnt_notebook.telemetry.frame import InputKind
+from tnt_notebook.telemetry.late_rank import last_rank, late_by, others_than
 from tnt_notebook.telemetry.uneven_stages import with_less
 
 #: Samples before anything is said of a run that goes on, and the part of them that has to agree;
@@ -25,8 +26,6 @@ from tnt_notebook.telemetry.uneven_stages import with_less
 _LEAST, _AGREE, _SURE = 3, 0.6, 0.9
 #: A rank with so many times the work of the others holds them up, if it is so much of a step.
 _SLOWER, _HELD_UP = 1.2, 0.1
-#: It is one rank for which others wait if it waits for less than this part of what they do.
-_LAST = 0.5
 #: A link is slow if messages are under way, and waited for, during so much of a step; or, between
 #: hosts, if a rank sends fewer bytes a second.
 _UNDER_WAY, _SLOW_LINK = 0.15, 500e6
@@ -81,6 +80,8 @@ def limit(evidence: Evidence) -> Limit | None:
     if not found:
         return None
     share, most = max(found, key=lambda one: one[0])
+    if most is _LATE and _waits_for_input(of_ranks):
+        share, most = _INPUT.share(of_ranks), _INPUT
     agreeing = fmean(most.share(sample) >= most.worth for sample in samples)
     if agreeing < _AGREE:
         return None
@@ -102,16 +103,19 @@ def _around(of_ranks: Sequence[Breakdown]) -> float:
 
 def _skew(of_ranks: Sequence[Breakdown]) -> float:
     """What ranks wait for the last one; in the mean of the others where it is always the same."""
-    last = _last(of_ranks)
+    last = last_rank(of_ranks)
     waiting = [b for rank, b in enumerate(of_ranks) if rank != last]
     return shares(waiting)["skew"] if waiting else 0.0
 
 
-def _last(of_ranks: Sequence[Breakdown]) -> int | None:
-    """The rank that the others wait for; None where it is now one and now another."""
-    last = min(range(len(of_ranks)), key=lambda rank: of_ranks[rank].skew)
-    rest = [b.skew for rank, b in enumerate(of_ranks) if rank != last]
-    return last if rest and of_ranks[last].skew < _LAST * fmean(rest) else None
+def _waits_for_input(of_ranks: Sequence[Breakdown]) -> bool:
+    """Whether ranks that wait for others wait for the input of those. Where input is slow on all,
+    one gets its batches a little later than the others: it alone waits for input then, and they
+    for it."""
+    if _INPUT.share(of_ranks) < _INPUT.worth:
+        return False
+    last = last_rank(of_ranks)
+    return last is None or late_by(of_ranks, last) == "input"
 
 
 _READ_AHEAD: dict[InputKind, str] = {
@@ -228,7 +232,7 @@ def _late(share: str, evidence: Evidence) -> _Said:
     """Ranks that wait at exchanges: for one that is always the last, or now for one and now for
     another."""
     of_ranks, setup = evidence.of_ranks, evidence.setup
-    last, per_core = _last(of_ranks), setup["ranks_per_core"]
+    last, per_core = last_rank(of_ranks), setup["ranks_per_core"]
     shared = ""
     if per_core > 1:
         fewer = int(len(of_ranks) / per_core)
@@ -236,7 +240,7 @@ def _late(share: str, evidence: Evidence) -> _Said:
     if last is None:
         why = shared or "their samples, or their machines, take now longer and now shorter"
         return _Said("uneven steps", f"Ranks wait for each other during {share} of a step: {why}.")
-    own, rest = of_ranks[last], mean(of_ranks[:last] + of_ranks[last + 1 :])
+    own, rest = of_ranks[last], others_than(of_ranks, last)
     who = f"Rank {1 - last} waits" if len(of_ranks) == 2 else "Ranks wait"
     what = f"{who} during {share} of a step for rank {last}"
     reasons = {
@@ -247,8 +251,7 @@ def _late(share: str, evidence: Evidence) -> _Said:
             "it is busy outside of its steps, as with callbacks or Python's garbage collection",
         ),
     }
-    more = {part: getattr(own, part) - getattr(rest, part) for part in reasons}
-    cause, why = reasons[max(more, key=lambda part: more[part])]
+    cause, why = reasons[late_by(of_ranks, last)]
     return _Said(cause, f"{what}: {why}.")
 
 
@@ -283,12 +286,14 @@ def _other(share: str, evidence: Evidence) -> _Said:
     )
 
 
+_INPUT = _Situation(_part("input"), 0.15, _input)
+_LATE = _Situation(_skew, 0.15, _late)
 _SITUATIONS = (
     _Situation(_around, 0.4, _short_steps),
-    _Situation(_part("input"), 0.15, _input),
+    _INPUT,
     _Situation(_part("conversion"), 0.3, _conversion),
     _Situation(_part("wait"), 0.25, _wait),
-    _Situation(_skew, 0.15, _late),
+    _LATE,
     _Situation(_part("exchange"), 0.2, _exchange),
     _Situation(_part("other"), 0.35, _other),
 )

@@ -77,18 +77,17 @@ class Fit(Handle):
         self._lock = threading.Lock()
         self._model: Any = None
         kept = archive.about(self.folder) if joins else None
+        began = kept.began if kept else None
         self._view = LiveView(
-            self.title,
-            len(cluster.living),
-            self.stop,
-            self.save_trace,
-            kept.began if kept else None,
-        )
+            self.title, len(cluster.living), self.stop, self.save_trace, began
+        )  # fmt: skip
         self._began = self._view.began  # that of this try; later ones have folders of their own
         self._marks: list[Mark] = []
         self._view.show()
         # Now, and not when the thread begins: what is run after this waits for it.
-        self._ticket = cluster.draw()
+        self._ticket = queue, place = cluster.draw(self.title)
+        if before := queue.before(place):
+            print(f"{self.title} waits for {before} to end.", flush=True)
         self._begin()
 
     @property
@@ -292,7 +291,7 @@ class Fit(Handle):
         run, restarts = str(self.folder), note.restarts - 1
         self._note, self._joins = replace(note, run=run, options=options, restarts=restarts), False
         self._rows = []
-        self._ticket = self._cluster.draw()
+        self._ticket = self._cluster.draw(self.title)
 
     def _keep(self, state: State, reason: str, ended: float) -> None:
         """Writes into the run's folder what only the notebook knows."""

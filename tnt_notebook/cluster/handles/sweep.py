@@ -62,7 +62,7 @@ class Sweep(Handle):
             self._scheduler.note(self._study.said)
         self._view.show()
         # Now, and not when the thread begins: what is run after this waits for it.
-        self._ticket = cluster.draw()
+        self._ticket = cluster.draw(self.title)
         self._begin()
 
     @property

@@ -127,7 +127,7 @@ class TrialScheduler:
             if self.ends.is_set() or self._study.counted >= self._task.trials:
                 return
             self._mend()
-            ticket = self._cluster.draw()
+            ticket = self._cluster.draw("a sweep")
 
     def _round(self, engines: Engines, began: Callable[[], None]) -> None:
         """Divides the ranks that live, and has each group do trial after trial, until there are

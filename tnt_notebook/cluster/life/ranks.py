@@ -16,7 +16,7 @@ from tnt_notebook.cluster.launch.options import OPTIONS, Request
 from tnt_notebook.cluster.life import start
 from tnt_notebook.cluster.life.status import Links, RankStatus, rank_statuses
 from tnt_notebook.cluster.output.merger import ranks_label
-from tnt_notebook.cluster.requests.cell_queue import CellQueue, no_report
+from tnt_notebook.cluster.requests.cell_queue import CellQueue, Place, no_report
 from tnt_notebook.cluster.requests.engines import Engines
 from tnt_notebook.cluster.requests.execution import Execution
 from tnt_notebook.cluster.requests.failure import rank_error
@@ -24,7 +24,7 @@ from tnt_notebook.errors import ClusterError, DeathError, NoClusterError, RankEr
 from tnt_notebook.protocol import Call
 from tnt_notebook.words import number
 
-Ticket = tuple[CellQueue, object]
+Ticket = tuple[CellQueue, Place]
 _UNKNOWN = re.compile(r"Can't get attribute '([\w.]+)' on <module '__main__'")
 
 arrays.install()
@@ -291,9 +291,9 @@ class Ranks:
 
     # For the handle of a fit --------------------------------------------------------------
 
-    def draw(self) -> Ticket:
-        """A place behind the cells and fits that came before; to be given back."""
-        return self._queue, self._queue.draw()
+    def draw(self, of: str) -> Ticket:
+        """A place behind what came before, for what is called so; to be given back."""
+        return self._queue, self._queue.draw(of)
 
     # For the handle of a sweep ------------------------------------------------------------
 

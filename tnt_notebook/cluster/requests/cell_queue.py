@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from tnt_notebook.cluster.files.log_tails import LogTails
 from tnt_notebook.cluster.output.merger import ranks_label
@@ -41,6 +42,17 @@ class Several:
         return sorted(rank for execution in self._executions for rank in execution.pending)
 
 
+@dataclass(frozen=True, eq=False)
+class Place:
+    """In the queue.
+
+    Attributes:
+        of: who has it, for those that wait behind.
+    """
+
+    of: str
+
+
 class CellQueue:
     """The queue of one set of ranks, from their start until they are stopped or started anew.
 
@@ -62,16 +74,28 @@ class CellQueue:
         self._restart = restart
         self._changed = threading.Condition()
         # The first is the cell or fit that runs; the others wait, whenever they begin to.
-        self._tickets: deque[object] = deque()
+        self._tickets: deque[Place] = deque()
 
-    def draw(self) -> object:
-        """A place in the queue; it has to be given back."""
-        ticket = object()
+    def draw(self, of: str = "the cell before") -> Place:
+        """A place in the queue; it has to be given back.
+
+        Args:
+            of: who draws it, for those that wait behind.
+        """
+        ticket = Place(of)
         with self._changed:
             self._tickets.append(ticket)
         return ticket
 
-    def give_back(self, ticket: object) -> None:
+    def before(self, ticket: Place) -> str:
+        """Whom a ticket waits for, ``fit``, or ``fit and 2 more``; "" where it is the first."""
+        with self._changed:
+            first, ahead = self._tickets[0], self._tickets.index(ticket)
+        if first is ticket:
+            return ""
+        return first.of + (f" and {ahead - 1} more" if ahead > 1 else "")
+
+    def give_back(self, ticket: Place) -> None:
         """Leaves the queue; a second time does nothing."""
         with self._changed:
             if ticket in self._tickets:
@@ -80,7 +104,7 @@ class CellQueue:
 
     @contextmanager
     def turn(
-        self, report: Callable[[str], None] = no_report, ticket: object | None = None
+        self, report: Callable[[str], None] = no_report, ticket: Place | None = None
     ) -> Iterator[Engines]:
         """One at a time: cells behind a fit wait here, then meet ranks that can communicate.
 
@@ -95,7 +119,7 @@ class CellQueue:
         ticket = ticket or self.draw()
         try:
             if not self._is_first(ticket, 0):
-                report("waiting for the fit to end")
+                report(f"waiting for {self.before(ticket)} to end")
                 while not self._is_first(ticket, _TURN_TICK_S):  # so that Ctrl-C is heard
                     pass
             if self.closed:
@@ -147,7 +171,7 @@ class CellQueue:
             self.running = None
             self.needs_recovery = True
 
-    def _is_first(self, ticket: object, timeout_s: float) -> bool:
+    def _is_first(self, ticket: Place, timeout_s: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: self._tickets[0] is ticket, timeout_s)
 

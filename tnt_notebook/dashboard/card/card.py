@@ -22,7 +22,7 @@ from tnt_notebook.telemetry.sampling import evenly
 
 HISTORY_LIMIT = 500  # points; the same number is in widgets/history.js
 POINT = {"start", "seq", "elapsed", "epoch", "logs", "busy"}
-MOST_MISSED = 8  # frames that come faster than they are drawn; more are those of a run before
+MISSED_S = 5.0  # without a point: what was told then comes with the next one
 ROWS_DRAWN = 60  # of the finished epochs: they are sent again with each
 DRAWN = {
     "start",
@@ -160,8 +160,7 @@ class Card(LiveWidget):
             if self.history and self.history[-1]["start"] != frame["start"]:
                 self.time, self.timeline = {}, {}
                 self._next_timeline = self._next_limit = 0.0
-            missed = self._missed(frame, run)
-            if len(missed) > MOST_MISSED:  # a new value of the trait sends them all, once
+            if missed := self._missed(frame, run):  # a new value of the trait sends them all, once
                 self.history = [*self.history, *map(_point, map(_drawn, missed))]
             self.history.append(_point(drawn))
             self.history[:] = evenly(self.history, HISTORY_LIMIT, _time_of_point)
@@ -171,11 +170,14 @@ class Card(LiveWidget):
             self.frame = drawn
 
     def _missed(self, frame: Frame, run: Sequence[Frame]) -> list[Frame]:
-        """Those of a run that came between the last one drawn and this one: many where the run is
-        read from its folder, after a kernel has begun to follow it."""
-        last = self.history[-1] if self.history else {"start": -1.0, "seq": 0}
-        seq = last["seq"] if last["start"] == frame["start"] else 0
-        return [one for one in run if seq < one["seq"] < frame["seq"]]
+        """Those of a run that came between the last one drawn and this one, where that is long ago:
+        when the run is read from its folder, after a kernel has begun to follow it."""
+        last = self.history[-1] if self.history else {"start": -1.0, "seq": 0, "elapsed": 0.0}
+        if last["start"] != frame["start"]:
+            last = {"seq": 0, "elapsed": 0.0}
+        if frame["elapsed"] - last["elapsed"] < MISSED_S:
+            return []
+        return [one for one in run if last["seq"] < one["seq"] < frame["seq"]]
 
     def begin_at(self, began: float) -> None:
         """The run began earlier than was known, at this Unix time."""

@@ -21,6 +21,7 @@ from tnt_notebook.parallel.exchange.qsgd import Qsgd
 from tnt_notebook.parallel.exchange.server import Server
 from tnt_notebook.parallel.exchange.sharded import Sharded
 from tnt_notebook.parallel.exchange.topk import TopK
+from tnt_notebook.words import meant
 
 #: What a person may give.
 Given = Exchange | type[Exchange] | ExchangeFunction | str
@@ -93,9 +94,10 @@ def _of_text(text: str, own: Callable[[str], Any]) -> Exchange:
     name, said = split_exchange(text)
     kind: Any = CLASSES.get(name) or own(name)
     if kind is None:
+        near = meant(name, {known: known for known in EXCHANGES})
         raise ValueError(
-            f"There is no exchange {name!r}: it is one of {', '.join(EXCHANGES)}, or a variable of "
-            "the cells on the ranks."
+            f"There is no exchange {name!r}{near or '.'} It is one of {', '.join(EXCHANGES)}, or "
+            "a variable of the cells on the ranks."
         )
     if not said:
         return _of_object(kind)
