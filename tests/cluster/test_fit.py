@@ -242,7 +242,7 @@ def test_an_exchange_is_one_of_ours_or_a_variable_of_the_cells(cluster):
     said = late.frames[-1]["exchange"]
     assert said.startswith("exchange late:steps=2, which gives up equality with one process")
     unknown = cluster.fit("x = 1", {"exchange": "plane"})
-    with pytest.raises(RankError, match="no exchange 'plane': it is one of allreduce, shar"):
+    with pytest.raises(RankError, match="no exchange 'plane'. It is one of allreduce, shar"):
         unknown.wait(150)
 
 

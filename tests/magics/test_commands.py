@@ -25,9 +25,6 @@ def typed(shell: InteractiveShell, cell: str) -> str:
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
-        ("%tnt_cluster", "%tnt_cluster: starts, monitors and stops the ranks that cells run on"),
-        ("%tnt_bench", "%tnt_bench: measures what the running ranks can do"),
-        ("%tnt_trace", "%tnt_trace: Lists, shows, exports and compares runs"),
         ("%%tnt_fit --mesh heigth=2\n1", "UsageError: --mesh heigth=2: did you mean height?"),
         ("%tnt_cluster begin", "invalid choice: 'begin' (choose from"),
         ("%tnt_cluster strat -n 2", "'list', 'attach', 'detach'): did you mean start?"),
@@ -106,7 +103,6 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_plan --memory-limit much", "'much': write sizes like 4GB or 800MB"),
         ("%tnt_plan --schedule all --stages-per-rank 2", "goes with one schedule, and not with"),
         ("%tnt_plan --name 3x", "--name 3x: a variable cannot have this name"),
-        ("%tnt_bench", "UsageError: the following arguments are required: action"),
         ("%tnt_bench scan", "invalid choice: 'scan' (choose from"),
         ("%tnt_bench allreduce", "NoClusterError"),
         ("%tnt_bench allreduce --dtype int8", "argument --dtype: invalid choice: 'int8'"),
@@ -116,7 +112,6 @@ def typed(shell: InteractiveShell, cell: str) -> str:
         ("%tnt_bench rules --save", "UsageError: --save goes with allreduce only"),
         ("%tnt_bench training", "NoClusterError"),
         ("%tnt_bench allreduce mlp", "UsageError: allreduce takes no more: mlp is too much"),
-        ("%tnt_trace", "UsageError: the following arguments are required: action"),
         ("%tnt_trace dance", "invalid choice: 'dance' (choose from"),
         ("%tnt_trace show x y", "UsageError: show takes no more: y is too much"),
         ("%tnt_trace list x", "UsageError: list takes no more: x is too much"),
@@ -291,3 +286,13 @@ def test_a_fit_that_failed_is_told_of_unless_the_cell_replaces_it(capsys):
         assert capsys.readouterr().err == ("fit has failed: no data\n" if told else "")
         session.tell_failures(SimpleNamespace(raw_cell="1"))
         assert capsys.readouterr().err == ""  # once
+
+
+@pytest.mark.parametrize(("magic", "first", "listed"), [
+    ("%tnt_cluster", "starts, monitors and stops the ranks that cells run on", "restart"),
+    ("%tnt_bench", "measures what the running ranks can do", "allreduce"),
+    ("%tnt_trace", "Lists, shows, exports and compares runs", "list|show|export"),
+])  # fmt: skip
+def test_a_magic_without_words_lists_what_it_can_do(shell, magic, first, listed):
+    shown = typed(shell, magic)
+    assert shown.startswith(f"{magic}: {first}") and listed in shown

@@ -45,8 +45,8 @@ def typed(magic: Callable[..., Any], session: Session) -> Callable[..., Any]:
 
 
 def _needs_words(parser: argparse.ArgumentParser) -> bool:
-    """Whether a line without words means nothing."""
-    return any(one.required for one in parsers.positional(parser))
+    """Whether the first word says what to do."""
+    return any(one.required and one.choices for one in parsers.positional(parser))
 
 
 def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:

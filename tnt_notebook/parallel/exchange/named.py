@@ -94,7 +94,7 @@ def _of_text(text: str, own: Callable[[str], Any]) -> Exchange:
     name, said = split_exchange(text)
     kind: Any = CLASSES.get(name) or own(name)
     if kind is None:
-        near = meant(name, {known: known for known in EXCHANGES})
+        near = meant(name, {known: known for known in EXCHANGES}, 0.75)
         raise ValueError(
             f"There is no exchange {name!r}{near or '.'} It is one of {', '.join(EXCHANGES)}, or "
             "a variable of the cells on the ranks."
