@@ -70,6 +70,18 @@ def test_infinite_losses_and_other_logs_end_nothing():
         seen.step(2, step, {"loss": 0.0, "d_loss": math.nan if step > 1 else 0.5})
     seen.look()
     assert (seen.since, seen.loss) == ((2, 2), "d_loss")
+    assert not seen.is_final
+
+
+def test_it_is_final_where_weights_are_not_finite():
+    weight = keras.Variable([1.0, 2.0])
+    seen = Divergence(weights=lambda: [weight])
+    seen.step(1, 1, {"loss": math.nan})
+    assert seen.since == (1, 1) and not seen.is_final
+    weight.assign([1.0, math.inf])
+    seen.step(1, 2, {"loss": math.nan})
+    seen.look(ends_epoch=True)
+    assert seen.is_final
 
 
 def test_what_is_to_happen_then_is_one_of_two():

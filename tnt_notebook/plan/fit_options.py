@@ -35,8 +35,8 @@ class FitOptions:
         batch_norm: whose samples the statistics of ``BatchNormalization`` are of in training:
             those of the ``"rank"``, or of the ``"whole"`` batch, as on one process, which costs two
             messages a layer. Layers with ``synchronized=True`` have the latter in any case.
-        on_nan: what happens when a loss is NaN: training ends (``"stop"``), or goes on, as in Keras
-            (``"go-on"``). It is said in any case.
+        on_nan: what happens when a loss is NaN, and weights are NaN or infinite: training ends
+            (``"stop"``), or goes on, as in Keras (``"go-on"``). It is said in any case.
         pipeline: cuts models into stages, each on a rank of its own; see ``tnt.Pipeline``.
         mesh: divides the work inside layers along its axes; see ``tnt.Mesh``.
         layouts: how layers are divided, by a regular expression for their names; see
@@ -70,7 +70,7 @@ class FitOptions:
         default="stop",
         metadata=typed(
             choices=get_args(OnNan),
-            help="when a loss is NaN, end training (default), or go on as Keras does",
+            help="when loss and weights are NaN, end training (default), or go on as Keras does",
         ),
     )
     pipeline: Pipeline | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -35,8 +35,9 @@ class Progress:
         seen: gives what it has found out so far; empty: nothing.
         by_allreduce: bytes that a rank would send in a step if the gradients were summed by an
             allreduce in float32; 0 where that is no measure.
-        stops_on_nan: whether training ends when its loss is NaN.
+        stops_on_nan: whether training ends when its loss is NaN, and weights are not finite.
         late_logs: whether logs are those of some steps ago.
+        weights: those that are trained, as far as they are here.
 
     Attributes:
         stopped: whether it was ended before its end, as this rank knows by now.
@@ -60,6 +61,7 @@ class Progress:
         by_allreduce: float = 0.0,
         stops_on_nan: bool = True,
         late_logs: bool = False,
+        weights: Callable[[], Iterable[keras.Variable]] = tuple,
     ) -> None:
         self.phase = phase
         self._over, self._replicas, self._steps = over, replicas, steps
@@ -86,12 +88,12 @@ class Progress:
         self._done = self._batch = self._largest = 0  # steps of the epoch; samples
         self._written: dict[str, float] | None = None
         self.stopped = False
-        self._divergence, self._stops_on_nan = Divergence(late_logs), stops_on_nan
+        self._divergence, self._stops_on_nan = Divergence(late_logs, weights), stops_on_nan
 
     @property
     def wants_to_stop(self) -> bool:
         """Whether this rank thinks that training should end."""
-        return self._stops_on_nan and self._divergence.since is not None
+        return self._stops_on_nan and self._divergence.is_final
 
     @property
     def diverged(self) -> str:
@@ -200,7 +202,7 @@ class Progress:
         elif hook == self._batch_hook:
             self._divergence.step(self._epoch, number + 1, logs)
         elif hook == "on_epoch_end":
-            self._divergence.look()
+            self._divergence.look(ends_epoch=True)
         self._recorder.say("diverged", self.diverged)
 
     @contextlib.contextmanager

@@ -16,6 +16,7 @@ import keras
 
 from tnt_notebook.comm import channels
 from tnt_notebook.keras.adapters import without_validation_split
+from tnt_notebook.keras.lazy_variables import is_here
 from tnt_notebook.keras.step_functions import in_order
 from tnt_notebook.parallel.consistency import agreement, seeds
 from tnt_notebook.parallel.consistency.model_state import state_of
@@ -295,5 +296,6 @@ def _progress(
         seen=functions.seen if phase == "fit" else str,
         stops_on_nan=session.options.on_nan == "stop",
         late_logs=functions.placement.late is not None,
+        weights=lambda: filter(is_here, model.trainable_variables),
         by_allreduce=0.0 if stages is not None else 8 * trained * (over.size - 1) / over.size,
     )  # fmt: skip
