@@ -294,8 +294,7 @@ def _progress(
             data.adapter, model.steps_per_execution,
         ),
         seen=functions.seen if phase == "fit" else str,
-        stops_on_nan=session.options.on_nan == "stop",
-        late_logs=functions.placement.late is not None,
+        stops_on_nan=session.options.on_nan == "stop", late_logs=functions.placement.late is not None,
         weights=lambda: filter(is_here, model.trainable_variables),
         by_allreduce=0.0 if stages is not None else 8 * trained * (over.size - 1) / over.size,
     )  # fmt: skip
