@@ -279,9 +279,8 @@ def _progress(
     else:
         each = [(rank,) for rank in range(over.size)]
         sampler = StepSampler(over, phase, each, exchanges=functions.exchanges)
-    is_told = session.report is not None and over.rank == 0
     trained = sum(math.prod(v.shape) for v in model.trainable_variables)
-    flops = forward_flops(model) if is_told else None
+    flops = forward_flops(model) if session.report is not None and over.rank == 0 else None
     if flops is not None and phase == "fit":
         flops *= 3
     return Progress(
@@ -294,7 +293,8 @@ def _progress(
             data.adapter, model.steps_per_execution,
         ),
         seen=functions.seen if phase == "fit" else str,
-        stops_on_nan=session.options.on_nan == "stop", late_logs=functions.placement.late is not None,
         weights=lambda: filter(is_here, model.trainable_variables),
+        late_logs=functions.placement.late is not None,
+        stops_on_nan=session.options.on_nan == "stop",
         by_allreduce=0.0 if stages is not None else 8 * trained * (over.size - 1) / over.size,
     )  # fmt: skip
