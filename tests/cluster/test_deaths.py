@@ -244,10 +244,14 @@ def test_a_child_that_begins_mpi_is_no_rank(pair, capsys):
     child = "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"
     pair.run(f"""
 import subprocess, sys
-print(subprocess.run([sys.executable, "-c", {child!r}], capture_output=True, text=True).stdout)
+from tnt_notebook import comm
+done = subprocess.run([sys.executable, "-c", {child!r}], capture_output=True, text=True)
+comm.world().barrier()
+print(done.stdout.strip())
 """)
-    assert capsys.readouterr().out == "ranks 0-1: 1\nranks 0-1:\n"
-    pair.run("from tnt_notebook import comm; comm.world().barrier()")
+    # In one line or in two: children need their time, on a busy machine.
+    out = capsys.readouterr().out.splitlines()
+    assert sorted(out) in (["ranks 0-1: 1"], ["rank 0: 1", "rank 1: 1"])
 
 
 def test_rank_0_dies_and_then_its_successor(cluster):
