@@ -86,4 +86,4 @@ def test_it_is_final_where_weights_are_not_finite():
 
 def test_what_is_to_happen_then_is_one_of_two():
     with pytest.raises(ValueError, match="on_nan is 'stop' or 'go-on', not 'raise'"):
-        FitOptions(on_nan="raise")  # type: ignore[arg-type]
+        FitOptions(on_nan="raise")  # type: ignore[arg-type]  # as who has no types may pass it

@@ -75,7 +75,7 @@ def _pause(seconds: float, rank: int | None = None) -> Callable[[Any], Any]:
     def after(x: Any) -> Any:
         def wait() -> Any:
             if rank in (None, tnt.world().rank):
-                time.sleep(seconds)
+                time.sleep(seconds)  # the slow work that is to be found
             import numpy as np
 
             return np.int64(0)
@@ -113,7 +113,7 @@ def busy_rank() -> list[Any]:
 
     class Slow(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            time.sleep(0.02)
+            time.sleep(0.02)  # as above
 
     return dense(256, 2, 128, callbacks=[Slow()])
 

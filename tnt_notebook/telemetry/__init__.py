@@ -7,7 +7,6 @@ collects them and asks the functions of `analysis` what they say.
 from __future__ import annotations
 
 from tnt_notebook.telemetry.analysis import (
-    breakdown_s,
     breakdowns,
     duration,
     energy_of,
@@ -37,7 +36,7 @@ from tnt_notebook.telemetry.step_trace import StepTrace
 
 __all__ = [
     "FRAME_VERSION", "PARTS", "Breakdown", "Frame", "Phase", "Recorder", "Row", "State",
-    "StepTrace", "breakdown_s", "breakdowns", "duration", "energy_of", "epoch_rows", "final_logs",
+    "StepTrace", "breakdowns", "duration", "energy_of", "epoch_rows", "final_logs",
     "finite_logs", "flop_rate", "limit_of", "main_run", "median_samples_per_s", "median_step",
     "median_step_s", "memory_of", "rates", "runs", "samples_per_s", "spent", "steps_seen",
     "thinned", "throughput", "total_samples", "whole_run_samples_per_s",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import dropwhile
-from statistics import fmean
 from typing import Any
 
 from tnt_notebook.telemetry.breakdown import Breakdown
@@ -91,12 +90,6 @@ def breakdowns(frames: Sequence[Frame]) -> list[Breakdown]:
     """Where the time of a step of one run goes on each rank, in the mean of those that were
     sampled; empty without any."""
     return evidence_of(frames).of_ranks
-
-
-def breakdown_s(frames: Sequence[Frame]) -> float:
-    """How long the steps took that `breakdowns` are of, in seconds: the median; 0 without one."""
-    of_ranks = breakdowns(frames)
-    return fmean(b.step for b in of_ranks) if of_ranks else 0.0
 
 
 def limit_of(frames: Sequence[Frame]) -> str:

@@ -149,9 +149,14 @@ def mean(breakdowns: Sequence[Breakdown]) -> Breakdown:
     return Breakdown(*map(float, np.mean(breakdowns, axis=0)))
 
 
+def step_s(of_ranks: Sequence[Breakdown]) -> float:
+    """How long a step takes, in seconds: the mean of ranks."""
+    return fmean(b.step for b in of_ranks)
+
+
 def shares(of_ranks: Sequence[Breakdown]) -> dict[str, float]:
     """Which part of a step each of `PARTS` is, 0 to 1, over all ranks."""
-    whole = fmean(b.step for b in of_ranks)
+    whole = step_s(of_ranks)
     return {
         part: fmean(getattr(b, part) for b in of_ranks) / whole if whole else 0.0 for part in PARTS
     }

@@ -8,10 +8,10 @@ what bars show, and what a conclusion speaks of: see :mod:`.limit`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean, median
+from statistics import median
 from typing import NamedTuple
 
-from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, mean
+from tnt_notebook.telemetry.breakdown import NOTHING, Breakdown, mean, step_s
 from tnt_notebook.telemetry.frame import Frame, Setup
 from tnt_notebook.telemetry.sampling import evenly
 from tnt_notebook.telemetry.step_trace import StepTrace
@@ -49,7 +49,7 @@ class Evidence(NamedTuple):
     def of_ranks(self) -> list[Breakdown]:
         """The mean of the samples on each rank, of which each counts as much, however long it took;
         as long as the median step. Empty without any."""
-        lengths = [fmean(b.step for b in sample) for sample in self.samples]
+        lengths = [step_s(sample) for sample in self.samples]
         typical = self.step_s or (median(lengths) if lengths else 0.0)
         return [
             mean([

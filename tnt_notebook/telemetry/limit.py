@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from tnt_notebook.sizes import size
-from tnt_notebook.telemetry.breakdown import Breakdown, shares
+from tnt_notebook.telemetry.breakdown import Breakdown, shares, step_s
 from tnt_notebook.telemetry.bubble import idle_of, messages_of
 from tnt_notebook.telemetry.evidence import Evidence
 from tnt_notebook.telemetry.frame import InputKind
@@ -97,8 +97,8 @@ def _part(name: str) -> Callable[[Sequence[Breakdown]], float]:
 
 def _around(of_ranks: Sequence[Breakdown]) -> float:
     """The part of a short step that is not the model's; 0 of a longer one."""
-    whole, part = fmean(b.step for b in of_ranks), shares(of_ranks)
-    return part["input"] + part["other"] if whole < _SHORT_S else 0.0
+    part = shares(of_ranks)
+    return part["input"] + part["other"] if step_s(of_ranks) < _SHORT_S else 0.0
 
 
 def _skew(of_ranks: Sequence[Breakdown]) -> float:
@@ -146,14 +146,17 @@ def _input(share: str, evidence: Evidence) -> _Said:
 
 
 def _short_steps(share: str, evidence: Evidence) -> _Said:
-    how = "use larger batches"
-    if evidence.setup["per_execution"] == 1:
-        how += ", or steps_per_execution=8 in compile()"
     return _Said(
         "short steps",
         f"{share} of a step is input, optimizer and Python: steps are shorter than Keras's own "
-        f"loop around them. To train faster, {how}.",
+        f"loop around them. To train faster, {_rarer(evidence)}.",
     )
+
+
+def _rarer(evidence: Evidence) -> str:
+    """How Keras's own loop comes to its turn less often for as many samples."""
+    often = evidence.setup["per_execution"] == 1
+    return f"use larger batches{', or steps_per_execution=8 in compile()' if often else ''}"
 
 
 def _conversion(share: str, _: Evidence) -> _Said:
@@ -277,12 +280,9 @@ def _exchange(share: str, evidence: Evidence) -> _Said:
 
 
 def _other(share: str, evidence: Evidence) -> _Said:
-    how = "use larger batches"
-    if evidence.setup["per_execution"] == 1:
-        how += ", or steps_per_execution=8 in compile()"
     return _Said(
         "outside of the model",
-        f"{share} of a step is optimizer, metrics, callbacks and Python: {how}.",
+        f"{share} of a step is optimizer, metrics, callbacks and Python: {_rarer(evidence)}.",
     )
 
 

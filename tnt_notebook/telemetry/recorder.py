@@ -217,6 +217,7 @@ class Recorder:
                 rates=self._rates(), samples=self._samples.tolist(), sharing=self._sharing,
                 spent=self._pace.spent.copy(),
             )  # fmt: skip
+            # Types know the names of a literal only.
             frame.update({name: text for name, text in self._said.items() if text})  # type: ignore[typeddict-item]
             # The last frame repeats the rows: an earlier one may have been overtaken on the way.
             if self._rows and (self._rows_are_new or state != "running"):

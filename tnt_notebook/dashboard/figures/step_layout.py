@@ -21,7 +21,7 @@ from tnt_notebook.dashboard.figures.planned import planned
 from tnt_notebook.dashboard.figures.summary import RANKS_WITH_A_LINE
 from tnt_notebook.dashboard.figures.wording import rate, short_time, which_step
 from tnt_notebook.telemetry import Breakdown, Frame
-from tnt_notebook.telemetry.breakdown import shares
+from tnt_notebook.telemetry.breakdown import shares, step_s
 from tnt_notebook.telemetry.bubble import actions_s, covered_s
 from tnt_notebook.telemetry.critical_path import critical_path
 from tnt_notebook.telemetry.kinds import BOX_KINDS, Kind
@@ -113,7 +113,7 @@ def time_of(frames: Sequence[Frame]) -> dict[str, Any]:
     of_ranks = telemetry.breakdowns(frames)
     if not of_ranks:
         return {}
-    step = f"median step {short_time(telemetry.breakdown_s(frames))}"
+    step = f"median step {short_time(step_s(of_ranks))}"
     if training := telemetry.samples_per_s(frames):
         step = f"{rate(training)} samples/s while training · {step}"
     return _bars(of_ranks, step, telemetry.limit_of(frames))
@@ -122,8 +122,7 @@ def time_of(frames: Sequence[Frame]) -> dict[str, Any]:
 def time_of_step(frame: Frame, what: str) -> dict[str, Any]:
     """The same of the step that was sampled in a frame, of which nothing is concluded."""
     of_ranks = [Breakdown(*parts) for parts in frame.get("breakdown", [])]
-    seconds = fmean(b.step for b in of_ranks) if of_ranks else 0.0
-    return _bars(of_ranks, f"{what} {short_time(seconds)}", "") if of_ranks else {}
+    return _bars(of_ranks, f"{what} {short_time(step_s(of_ranks))}", "") if of_ranks else {}
 
 
 def _bars(of_ranks: Sequence[Breakdown], step: str, limit: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from tnt_notebook.dashboard.figures.wording import (
     three_digits,
 )  # fmt: skip
 from tnt_notebook.telemetry import Frame, Row, State
-from tnt_notebook.telemetry.breakdown import shares
+from tnt_notebook.telemetry.breakdown import shares, step_s
 from tnt_notebook.telemetry.bubble import Idle, actions_s, hidden, idle_of
 
 RANKS_WITH_A_LINE = 16
@@ -178,7 +178,7 @@ def _time(frames: Sequence[Frame]) -> list[str]:
         return []
     worth_a_word = {part: share for part, share in shares(of_ranks).items() if share >= 0.005}
     parts = ", ".join(f"{part} {share:.0%}" for part, share in worth_a_word.items())
-    step = short_time(telemetry.breakdown_s(frames))
+    step = short_time(step_s(of_ranks))
     sentence = [f"  {line}" for line in textwrap.wrap(telemetry.limit_of(frames), 75)]
     return [f"  median step {step}: {parts}", *_median_step(frames), *sentence]
 

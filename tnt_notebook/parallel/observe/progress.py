@@ -203,7 +203,8 @@ class Progress:
             self._divergence.step(self._epoch, number + 1, logs)
         elif hook == "on_epoch_end":
             self._divergence.look(ends_epoch=True)
-        self._recorder.say("diverged", self.diverged)
+        if self._divergence.since is not None:
+            self._recorder.say("diverged", self.diverged)
 
     @contextlib.contextmanager
     def run(self) -> Iterator[None]:
