@@ -106,6 +106,14 @@ class UnreadableError(TntError):
         return [*self.place, f"{self} (nothing was sent to the ranks)"]
 
 
+class Interrupted(KeyboardInterrupt):
+    """A person has interrupted a magic; the message says in what state that leaves things. Shown
+    without the calls of this package and of Python's that were interrupted."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"KeyboardInterrupt: {self}"]
+
+
 class NoInputError(TntError):
     """A cell on a rank wants to read what a person types."""
 

@@ -20,6 +20,9 @@ def test_cells_errors_and_interrupts(notebook):
     error = notebook.run(f"%%tnt\n\n{raising}")
     assert "ValueError: bad" in error and "rank 0: freed from waiting" in error
     assert "----> 3 if comm.rank() == 1" in error  # as the notebook numbers its lines
+    missed = notebook.run("%%tnt\ndef load():\n    return images\nload()")
+    assert "name 'images' is not defined" in missed and "%tnt_push images copies" in missed
+    assert "%tnt_push" not in notebook.run("%%tnt\ndef f(): x; x = 1\nf()")  # none of the notebook's
     assert notebook.run("%%tnt\n%%capture\nprint('hidden')") == ""
     assert notebook.run("%%tnt\n    a = 1\n    print(a)") == "ranks 0-1: 1\n"
     assert "execution.py" not in error and "cluster.py" not in error
@@ -114,6 +117,14 @@ def test_a_fit_runs_while_the_notebook_goes_on(notebook):
     poll = "import time\nwhile not fit.frames: time.sleep(0.05)\nprint(fit.state)"
     assert notebook.run(poll) == "running\n"
     assert "busy" in notebook.run("%tnt_cluster status")
+    behind = notebook.begin("%%tnt\nprint('behind it')")
+    notebook.messages_until(behind, lambda messages: "waiting for fit to end" in shown(messages))
+    notebook.manager.interrupt_kernel()
+    assert shown(notebook.messages_until(behind, ended)).rstrip() == (
+        "KeyboardInterrupt: This cell waits no longer, and was not sent to the ranks; what it "
+        "waited for goes on."
+    )
+    assert notebook.run("print(fit.state)") == "running\n"
     stopped = notebook.run("fit.stop(); fit.wait().state")
     assert "stopped" in stopped
     assert notebook.run("'tensorflow' in __import__('sys').modules") == "False\n"

@@ -8,7 +8,8 @@ import random
 import signal
 import sys
 import threading
-from types import SimpleNamespace
+import traceback
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ def install(shell: Any) -> None:
     """Makes a cell that raises on this rank free the other ranks from their waits."""
     arrays.install()
     shell.events.register("post_run_cell", free_peers)
+    shell.set_custom_exc((NameError,), _show_undefined)
     shell.history_manager.outputs = _KeptNowhere()
     # A cell often ends in model.fit(...): what it gives should say more than an address, and the
     # same on all ranks, so that it is shown once.
@@ -61,6 +63,20 @@ class _KeptNowhere(dict[int, list[Any]]):
 
     def __missing__(self, cell: int) -> list[Any]:
         return []
+
+
+def _show_undefined(
+    shell: Any, kind: type, error: NameError, calls: TracebackType, tb_offset: int | None = None
+) -> None:
+    """IPython's hook for an error that leaves a cell: of a name that code of the cell wanted, the
+    notebook may have it."""
+    *_, (innermost, _) = traceback.walk_tb(calls)
+    if error.name and innermost.f_globals is shell.user_global_ns:
+        error.args = (
+            f"{error}. Ranks have variables of their own: %tnt_push {error.name} copies one of "
+            "the notebook to them",
+        )
+    shell.showtraceback((kind, error, calls), running_compiled_code=True)
 
 
 def free_peers(result: Any) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
+from tnt_notebook.errors import Interrupted
 from tnt_notebook.magics import parser as parsers
 from tnt_notebook.magics.action import check
 from tnt_notebook.magics.actions import of
@@ -39,7 +40,12 @@ def typed(magic: Callable[..., Any], session: Session) -> Callable[..., Any]:
         arguments = _parsed(parser, words)
         if actions := of(parser.prog):
             check(parser, arguments, actions)
-        return magic(session, arguments, *cell)
+        try:
+            return magic(session, arguments, *cell)
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:
+            raise Interrupted(f"%{parser.prog} was interrupted.") from None
 
     return run
 

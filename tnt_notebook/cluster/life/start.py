@@ -31,7 +31,7 @@ from tnt_notebook.cluster.launch.options import Request
 from tnt_notebook.cluster.launch.systems import SYSTEMS, nodes
 from tnt_notebook.cluster.life.registration import Report, wait_for_ranks
 from tnt_notebook.cluster.requests.engines import TAIL_LINES, Engines
-from tnt_notebook.errors import ClusterError
+from tnt_notebook.errors import ClusterError, Interrupted
 from tnt_notebook.jupyter.client import REMEMBERED
 from tnt_notebook.warden import Plan
 
@@ -126,6 +126,8 @@ def _closed(engines: Engines, asked: Request, error: BaseException) -> BaseExcep
         engines.close()
     except ClusterError as left:  # a batch system that does not answer, say
         return ClusterError(f"{error}\n{left}") if isinstance(error, ClusterError) else left
+    if isinstance(error, KeyboardInterrupt):
+        return Interrupted("The start was interrupted: no cluster runs, and nothing of it is left.")
     return error
 
 

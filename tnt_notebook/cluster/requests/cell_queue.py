@@ -14,7 +14,7 @@ from tnt_notebook.cluster.output.merger import ranks_label
 from tnt_notebook.cluster.requests.engines import Engines
 from tnt_notebook.cluster.requests.execution import Abandoned, Execution, RanksDied, RanksStuck
 from tnt_notebook.cluster.requests.failure import death_error, rank_error, stuck_error
-from tnt_notebook.errors import ClusterError, DeathError, RankError
+from tnt_notebook.errors import ClusterError, DeathError, Interrupted, RankError
 from tnt_notebook.protocol import Call
 
 _TURN_TICK_S = 0.05
@@ -120,8 +120,7 @@ class CellQueue:
         try:
             if not self._is_first(ticket, 0):
                 report(f"waiting for {self.before(ticket)} to end")
-                while not self._is_first(ticket, _TURN_TICK_S):  # so that Ctrl-C is heard
-                    pass
+                self._wait_for_turn(ticket)
             if self.closed:
                 raise ClusterError("The cluster was stopped or restarted while this waited.")
             if isinstance(self.running, Execution):
@@ -170,6 +169,16 @@ class CellQueue:
         finally:
             self.running = None
             self.needs_recovery = True
+
+    def _wait_for_turn(self, ticket: Place) -> None:
+        try:
+            while not self._is_first(ticket, _TURN_TICK_S):  # so that Ctrl-C is heard
+                pass
+        except KeyboardInterrupt:
+            raise Interrupted(
+                "This cell waits no longer, and was not sent to the ranks; what it waited for goes "
+                "on."
+            ) from None
 
     def _is_first(self, ticket: Place, timeout_s: float) -> bool:
         with self._changed:
