@@ -25,7 +25,7 @@ class RankEnd:
 
     @property
     def said(self) -> str:
-        """How it ended, in words; of a signal that nobody explains, what mostly is behind it."""
+        """How it ended, in words; for an unexplained signal, the usual cause."""
         if self.how != "SIGKILL":
             return self.how
         return "SIGKILL, signal 9" + ("" if self.no_memory else ": often out of memory")

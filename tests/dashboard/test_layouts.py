@@ -29,7 +29,7 @@ HALO = ConversionPlan("halo exchange", ("height",), 2 * KB, 2 * KB)
 GATHER = ConversionPlan("gather", ("height",), 8 * KB, 0)
 BACK = ConversionPlan("sum", ("height",), 0, KB)
 CONV = LayerPlan(
-    "conv", "Conv2D", {"height": "height"}, "rows of height over height", (HALO,), 8.0, 2.0, 0.5,
+    "conv", "Conv2D", {"height": "height"}, "split along height", (HALO,), 8.0, 2.0, 0.5,
     4 * KB, 16 * KB, "",
 )  # fmt: skip
 AGAIN = dataclasses.replace(
@@ -78,7 +78,7 @@ def test_words():
 def test_a_row_a_layer():
     conv, again, one, outputs, every = rows(PLAN)
     assert conv == (
-        "conv", "height", "rows of height over height", "halo exchange", "4 KB", "8 s", "2.5 s",
+        "conv", "height", "split along height", "halo exchange", "4 KB", "8 s", "2.5 s",
         "4 KB", "16 KB",
     )  # fmt: skip
     assert again[1] == "height, filters over model" and again[3] == "(sum of gradients)"

@@ -32,8 +32,8 @@ def test_words():
     assert " of 2 replicas, " in headline(planned(replicas=2))
     assert limit(planned()).startswith("Filling and emptying the pipeline costs 33% of a step: ")
     assert limit(planned(micro_batches=64, begins=(3,))) == (
-        "Stage 0 (a to c) takes 3 times as long as the others, and they wait for it. With equal "
-        "stages a step would be 32% shorter."
+        "Stage 0 (a to c) takes 3 times as long as stage 1, which waits for it. With equal stages "
+        "a step would be 32% shorter."
     )
     slow = dataclasses.replace(PROFILE, transfer={2: 20.0})
     assert limit(planned(profile=slow)).startswith("Messages between ranks cost 45% of a step")

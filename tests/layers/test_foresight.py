@@ -104,6 +104,6 @@ def test_layouts_in_words():
     assert layout_in_words(Layout(), 4) == "whole"
     two = Layout(((1, "height"), (3, "model")), frozenset({"other"}))
     assert layout_in_words(two, 4) == (
-        "rows of height over height, channels over model, summands over other"
+        "split along height, channels over model, summands over other"
     )
     assert layout_in_words(Layout(((1, "model"),)), 2) == "channels over model"

@@ -94,7 +94,7 @@ def test_stages_begin_at_split_layers(ranks):
     assert number == (
         "SplitLayers make 3 parts of the model, and the schedule 1f1b on 2 ranks has 2."
     )
-    assert "begins with SplitLayer 'split_layer" in first and "nothing is before it" in first
+    assert "SplitLayer 'split_layer" in first and "the first layer, so no stage can end" in first
 
 
 def cut_in_the_middle() -> keras.Model:

@@ -339,8 +339,8 @@ class Ranks:
             raise ClusterError("All ranks have died. %tnt_cluster restart starts them anew.")
         if ranks is not None and (gone := sorted(engines.lost & set(ranks))):
             raise ClusterError(
-                f"{ranks_label(gone)} died. %tnt_cluster restart --missing starts "
-                f"{number(len(gone), 'it', 'them')} again, without --missing all ranks."
+                f"{ranks_label(gone)} died. %tnt_cluster restart --missing restarts "
+                f"{number(len(gone), 'it', 'them')}; without --missing, all."
             )
         return engines.living if ranks is None else sorted(set(ranks))
 

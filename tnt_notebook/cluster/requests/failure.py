@@ -141,10 +141,10 @@ def death_error(
     next_step = "%tnt_cluster restart starts the ranks anew; variables on them are lost."
     if living:
         live, they = number(len(living), "lives", "live"), number(len(living), "its", "their")
-        other = number(len(ranks), "the other", "the others")
+        dead = number(len(ranks), "the dead rank", "the dead ranks")
         next_step = (
             f"{ranks_label(living)} {live}, and so do {they} variables: the next cell runs there. "
-            f"%tnt_cluster restart --missing starts {other} again, without --missing all ranks."
+            f"%tnt_cluster restart --missing restarts {dead}; without --missing, all."
         )
     said = f"{ranks_label(ranks)} died on {hosts}{why}. {next_step}"
     return DeathError(f"{said}\n\n{last_words}", list(ranks))

@@ -12,7 +12,7 @@
          all                      9,804         90,000
 
       over the whole fit 2,143 samples/s: 1,405 steps 5.97 s, 5 first steps of
-      epochs 3.21 s, outside of steps 32.8 s
+      epochs 3.21 s, outside of steps (validation, callbacks, start) 32.8 s
 
       median step 4.25 ms: work 69%, skew 2%, exchange 22%, other 7%
       31% of its exchange was hidden behind work
@@ -161,7 +161,8 @@ def whole_run(frames: Sequence[Frame]) -> str:
     parts = [
         f"{plural(spent['steps'], 'step')} {short_time(steps_s)}",
         f"{plural(spent['first_steps'], 'first step')} of {epochs} {short_time(first_s)}",
-        f"outside of steps {short_time(telemetry.duration(frames) - steps_s - first_s)}",
+        "outside of steps (validation, callbacks, start) "
+        + short_time(telemetry.duration(frames) - steps_s - first_s),
     ]
     whole = ", ".join(parts if spent["steps"] else parts[1:])
     of_all = rate(telemetry.whole_run_samples_per_s(frames))

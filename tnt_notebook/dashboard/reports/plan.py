@@ -129,12 +129,11 @@ def _slowest(plan: PipelinePlan) -> str:
     """Which stage is slower than the others, by how much."""
     times = [stage.forward_s + stage.backward_s for stage in plan.stages]
     slow = plan.stages[times.index(max(times))]
-    others = fmean(
-        seconds for seconds, stage in zip(times, plan.stages, strict=True) if stage is not slow
-    )
+    faster = [stage for stage in plan.stages if stage is not slow]
+    others = fmean(stage.forward_s + stage.backward_s for stage in faster)
+    rest = "the others, and they wait for it."
+    if len(faster) == 1:
+        rest = f"stage {faster[0].number}, which waits for it."
     between = slow.first if slow.layers == 1 else f"{slow.first} to {slow.last}"
     factor = three_digits(max(times) / others) if others else "infinitely many"
-    return (
-        f"Stage {slow.number} ({between}) takes {factor} times as long as the others, and they "
-        "wait for it."
-    )
+    return f"Stage {slow.number} ({between}) takes {factor} times as long as {rest}"

@@ -167,7 +167,7 @@ def _in_words(layer_call: LayerCall, layouts: dict[int, Layout]) -> str:
 
 
 def layout_in_words(layout: Layout, rank: int) -> str:
-    """``rows of height over height, summands over model``; ``whole``.
+    """``split along height, summands over model``; ``whole``.
 
     Args:
         rank: how many dimensions the value has.
@@ -175,8 +175,9 @@ def layout_in_words(layout: Layout, rank: int) -> str:
     parts = []
     for dim, axis in layout.splits:
         name = name_of(rank, dim)
-        rows = f"rows of {name}" if name in SPATIAL_NAMES else name
-        parts.append(f"{f'dimension {dim}' if name.isdigit() else rows} over {axis}")
+        rows = f"split along {name}" if name in SPATIAL_NAMES else name
+        over = "" if axis == name else f" over {axis}"
+        parts.append(f"dimension {dim} over {axis}" if name.isdigit() else f"{rows}{over}")
     parts += [f"summands over {axis}" for axis in sorted(layout.partial)]
     return ", ".join(parts) or "whole"
 

@@ -124,6 +124,6 @@ def _splits(graph: Graph) -> list[int]:
     marked = [isinstance(call.operation, SplitLayer) for call in graph.calls]
     if marked and marked[0]:
         raise ModelError(
-            f"The model begins with SplitLayer {graph.calls[0].name!r}: nothing is before it."
+            f"SplitLayer {graph.calls[0].name!r} is the first layer, so no stage can end before it."
         )
     return [i for i, here in enumerate(marked) if here and not marked[i - 1]]
