@@ -72,6 +72,7 @@ class Lab:
         root: An empty folder; notebooks lie in ``root / "notebooks"``.
         environment: Added to the environment of the server and its kernels.
         application: JupyterLab, or Notebook 7.
+        python: Runs the server; kernels are those of this process.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Lab:
         root: Path,
         environment: dict[str, str] | None = None,
         application: Literal["jupyterlab", "notebook"] = "jupyterlab",
+        python: str = sys.executable,
     ) -> None:
         exposing, self._path = APPLICATIONS[application]
         self.notebooks = root / "notebooks"
@@ -91,7 +93,7 @@ class Lab:
         self.url = f"http://127.0.0.1:{port}"
         with self._log.open("w") as log:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", application, "--no-browser", "--allow-root",
+                [python, "-m", application, "--no-browser", "--allow-root",
                  "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
                  f"--{exposing}=True", f"--IdentityProvider.token={self._token}"],
                 env={**os.environ, **_own_home(root), **(environment or {})},

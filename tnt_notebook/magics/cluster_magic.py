@@ -13,6 +13,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 from tnt_notebook import words
 from tnt_notebook.errors import ClusterError
 from tnt_notebook.jupyter import notebook
+from tnt_notebook.jupyter.server import what_it_lacks
 from tnt_notebook.magics.cluster_actions import ACTIONS
 from tnt_notebook.magics.cluster_options import given, start_arguments
 from tnt_notebook.magics.progress import StatusLine
@@ -123,6 +124,8 @@ def _start(session: Session, options: dict[str, Any]) -> None:
     session.running = cluster = Cluster(report=progress.update, warn=print, **options)
     _outlive(cluster, session.shell, "keep" in options)
     progress.end(_ready(cluster))
+    if lacks := what_it_lacks():
+        print(lacks)
 
 
 def _attach(session: Session, which: str | None, force: bool) -> None:

@@ -24,6 +24,7 @@ from tnt_notebook.cluster.requests.failure import rank_error
 from tnt_notebook.dashboard import LiveView
 from tnt_notebook.dashboard.figures import breakdown
 from tnt_notebook.dashboard.figures.planned import timeline_from
+from tnt_notebook.dashboard.figures.wording import progress
 from tnt_notebook.dashboard.reports.trace import Trace
 from tnt_notebook.errors import (
     DeathError,
@@ -237,10 +238,7 @@ class Fit(Handle):
             return f", {error}"
         if not self.frames or self.state == "queued":
             return ""
-        last = self.frames[-1]
-        numbers = {name: value for name, value in last["logs"].items() if value is not None}
-        logs = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items())
-        return f", epoch {last['epoch']} of {last['epochs']}" + (f", {logs}" if logs else "")
+        return f", {progress(self.frames[-1])}"
 
     # In its own thread --------------------------------------------------------------------
 

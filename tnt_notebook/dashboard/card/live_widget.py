@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
+from html import escape
 from typing import Any, ClassVar
 
 import anywidget
 import traitlets
+from IPython.display import DisplayHandle
 
 from tnt_notebook.jupyter.notebook import answer_in_named_subshell
+
+DRAWN_S = 5.0  # until a browser that can draw a view has done so
 
 
 class LiveWidget(anywidget.AnyWidget):
@@ -19,14 +25,39 @@ class LiveWidget(anywidget.AnyWidget):
 
     emptied: ClassVar[dict[str, Any]] = {}
 
+    drawn = traitlets.Bool(False).tag(sync=True)
+    """Set by a browser that has drawn it."""
     left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """What stays at the end, for a browser that lost the displays to a refresh; see
     ``widgets/leave.js``."""
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._made_at = time.monotonic()
+        self._meanwhile = ""  # what stands in the place of the figure, as text
 
     def open(self) -> None:
         """Connects the view with the browser, whose buttons work while a cell blocks the kernel."""
         super().open()
         answer_in_named_subshell(self.comm)
+
+    def tell_meanwhile(
+        self, places: Sequence[DisplayHandle], placeholder: dict[str, Any], text: Callable[[], str]
+    ) -> None:
+        """While no browser has drawn the view, as where anywidget is not installed, says in the
+        place of the figure how far it is.
+
+        Args:
+            places: where the view is displayed, and where the figure will be.
+            placeholder: what is there otherwise.
+        """
+        if len(places) < 2 or time.monotonic() < self._made_at + DRAWN_S:
+            return
+        said = "" if self.drawn else text()
+        if said != self._meanwhile:
+            self._meanwhile = said
+            html = {"text/plain": said, "text/html": f"<pre>{escape(said)}</pre>"}
+            places[1].update(html if said else placeholder, raw=True)
 
     def leave(self, placeholder: str, summary: dict[str, Any], figure: dict[str, Any]) -> None:
         """Has two MIME bundles take the places of the view and of the placeholder, which its text

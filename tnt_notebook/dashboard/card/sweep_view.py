@@ -82,6 +82,8 @@ class SweepView:
     def finish(self, board: Board) -> None:
         """Ends the live view, and leaves a still and a figure; once."""
         self._ended.set()
+        if self._heart.is_alive():
+            self._heart.join()  # it may be telling how far the sweep is
         self._to_browser.flush()
         self._card.state, self._card.html = board.state, inside(board, stops=False)
         summary, figure = still_bundle(board), figure_bundle(board)
@@ -101,6 +103,10 @@ class SweepView:
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_S):
             self._to_browser.put(None)
+            if not self._ended.is_set():
+                self._card.tell_meanwhile(
+                    self._places, _placeholder(self._card.title), lambda: words(self._board())
+                )
 
     def _stop_pressed(self, change: dict[str, Any]) -> None:
         if change["new"] and not self._ended.is_set():

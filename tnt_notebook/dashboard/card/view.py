@@ -27,6 +27,7 @@ from tnt_notebook.dashboard.card import saved
 from tnt_notebook.dashboard.card.card import Card
 from tnt_notebook.dashboard.card.time_summary import time_summary
 from tnt_notebook.dashboard.card.traceback import shortened
+from tnt_notebook.dashboard.figures.wording import progress
 from tnt_notebook.jupyter import notebook
 from tnt_notebook.telemetry import Frame, Row, State, activities
 from tnt_notebook.telemetry.activities import Activities, Ribbon
@@ -220,6 +221,13 @@ class LiveView:
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_S):
             self._to_browser.put(None)
+            with self._lock:
+                if not self._ended.is_set():
+                    self._card.tell_meanwhile(self._places, self._placeholder, self._in_words)
+
+    def _in_words(self) -> str:
+        frame = self._latest
+        return f"{self._title}: {progress(frame) if frame and frame['step'] else 'starting'}"
 
     def _look_asked(self, change: dict[str, Any]) -> None:
         """The person looks at a step of before, or at the latest again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tnt_notebook.sizes import size
+from tnt_notebook.telemetry.frame import Frame
 from tnt_notebook.telemetry.step_trace import StepTrace
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "joules",
     "number",
     "plural",
+    "progress",
     "rate",
     "short_time",
     "size",
@@ -58,6 +60,13 @@ def short_time(seconds: float) -> str:
     if seconds < 999.5e-6:
         return f"{three_digits(1e6 * seconds)} µs"
     return f"{three_digits(1e3 * seconds)} ms" if seconds < 0.9995 else f"{three_digits(seconds)} s"
+
+
+def progress(frame: Frame) -> str:
+    """How far a run is: ``epoch 2 of 5, loss 0.312, accuracy 0.9``."""
+    numbers = {name: value for name, value in frame["logs"].items() if value is not None}
+    logs = [f"{name} {value:.4g}" for name, value in numbers.items()]
+    return ", ".join([f"epoch {frame['epoch']} of {frame['epochs']}", *logs])
 
 
 def which_step(trace: StepTrace) -> str:
