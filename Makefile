@@ -91,7 +91,7 @@ $(PROXY):
 		configurable-http-proxy@4.6.3
 
 demo: $(READY)
-	$(BIN)/python notebooks/demo.py
+	$(BIN)/python -m tests.demo
 
 lab: $(READY)
 	$(BIN)/jupyter lab --ServerApp.root_dir=notebooks \

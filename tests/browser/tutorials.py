@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from jupyter_client.kernelspec import KernelSpecManager
 from PIL import Image
 from playwright.sync_api import Page
 from plotly.offline import get_plotlyjs
 
-from notebooks.demo import HERE, execute
+from tests.demo import CHECKOUT, TUTORIALS, execute
 from tests.support.chromium import chromium
 from tests.support.slurm import slurm_here
 from tnt_notebook.dashboard.card.saved import PLOTLY
@@ -45,7 +46,7 @@ def main(names: list[str]) -> None:
         page = browser.new_page()
         page.add_script_tag(content=get_plotlyjs())
         os.environ["TNT_RUNS_DIR"] = folder
-        for path in sorted(HERE.glob("*.ipynb")):
+        for path in sorted(TUTORIALS.glob("*.ipynb")):
             if names and not path.name.startswith(tuple(names)):
                 continue
             print(path.name, flush=True)
@@ -64,7 +65,7 @@ def here(folder: str) -> dict[str, str]:
     """
     return {
         folder: "/home/you/.local/share/tnt_notebook/runs",
-        str(HERE.parent): "/home/you/tnt_notebook",
+        str(CHECKOUT): "/home/you/tnt_notebook",
         str(Path.home()): "/home/you",
         platform.node(): "lab1",
     }
@@ -75,12 +76,19 @@ def kept(
 ) -> nbformat.NotebookNode:
     """The notebook, with that of its outputs which stays."""
     notebook.metadata.pop("widgets", None)
+    notebook.metadata.kernelspec = kernelspec(notebook.metadata.kernelspec.name)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
             shown_here = (one for output in cell.outputs for one in shown(output, page))
             cell.outputs = [nbformat.from_dict(renamed(one, names)) for one in shown_here]
     return notebook
+
+
+def kernelspec(name: str) -> dict[str, str]:
+    """As JupyterLab writes it where a notebook is opened: otherwise that would change the file."""
+    spec = KernelSpecManager().get_kernel_spec(name)
+    return {"display_name": spec.display_name, "language": spec.language, "name": name}
 
 
 def shown(output: nbformat.NotebookNode, page: Page) -> Iterator[nbformat.NotebookNode]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import nbclient
 import nbformat
 
-HERE = Path(__file__).parent
-OUTPUT = HERE.parent / "build" / "demo"
+CHECKOUT = Path(__file__).parents[1]
+TUTORIALS = CHECKOUT / "notebooks"
+OUTPUT = CHECKOUT / "build" / "demo"
 CELL_S = 600
 
 
@@ -53,11 +54,11 @@ def summaries(notebook: nbformat.NotebookNode) -> Iterator[str]:
 
 def main() -> None:
     """Runs the first tutorial; the exit code is 1 if nothing was trained."""
-    tutorial = min(HERE.glob("01-*.ipynb"), default=None)
+    tutorial = min(TUTORIALS.glob("01-*.ipynb"), default=None)
     if tutorial is None:
-        sys.exit(f"There is no first tutorial (01-*.ipynb) in {HERE}.")
+        sys.exit(f"There is no first tutorial (01-*.ipynb) in {TUTORIALS}.")
     output = OUTPUT / tutorial.name
-    print(f"running {tutorial.relative_to(HERE.parent)} on real ranks ...", flush=True)
+    print(f"running {tutorial.relative_to(CHECKOUT)} on real ranks ...", flush=True)
     try:
         found = list(summaries(execute(tutorial, output)))
     except nbclient.exceptions.CellExecutionError as error:
