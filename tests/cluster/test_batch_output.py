@@ -34,6 +34,9 @@ SLURM_JOBS = [
     (of_slurm("PENDING", "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_"
               "higher_priority_partitions"),
      Job("pending", "nodes that it needs are drained or down")),
+    (of_slurm("PENDING", "PartitionConfig"),
+     Job("pending", "its partition does not allow what it asks for, as nodes, time or memory: "
+         "scontrol show partition")),
     (of_slurm("PENDING", "QOSMaxJobsPerUserLimit"), Job("pending", "QOSMaxJobsPerUserLimit")),
     (of_slurm("CONFIGURING"), Job("pending", "it was just submitted")),
     (of_slurm("RUNNING", end="2026-11-22T11:00:00"),

@@ -37,7 +37,7 @@ CASES: dict[str, tuple[int, dict[str, Any], str]] = {
     "pbs-torque": (8, {"nodes": 2, "extra": ["-l nodes=2:ppn=4"]}, "pbs"),
     "pbs-inside": (4, {"inside": True}, ""),
     "slurm": (4, {}, "pbs"),
-    "slurm-full": (5, {**FULL, "extra": ["--qos=high", "--exclusive"]}, "slurm"),
+    "slurm-full": (5, {**FULL, "memory": "64G", "extra": ["--qos=high", "--exclusive"]}, "slurm"),
     "slurm-inside": (4, {"inside": True}, ""),
     "lsf": (4, {}, "pbs"),
     "lsf-full": (5, {**FULL, "extra": ["-x"]}, "lsf"),

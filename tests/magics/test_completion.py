@@ -19,7 +19,7 @@ def completed(shell: InteractiveShell, text: str) -> list[str]:
 
 OF_START = {option.flag for option in OPTIONS.values() if option.typed and option.flag != "-n"}
 FLAGS = sorted(OF_START | {"--dry-run"})
-FOR_JOBS = {"--time", "--partition", "--account"}
+FOR_JOBS = {"--time", "--mem", "--partition", "--account"}
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ def test_cells_errors_and_interrupts(notebook):
     missed = notebook.run("%%tnt\ndef load():\n    return images\nload()")
     assert "name 'images' is not defined" in missed and "%tnt_push images copies" in missed
     assert "%tnt_push" not in notebook.run("%%tnt\ndef f(): x; x = 1\nf()")
+    for stop in ("breakpoint()", "%debug"):
+        assert "cannot be stopped in a debugger" in notebook.run(f"%%tnt\n{stop}")
     assert notebook.run("%%tnt\n%%capture\nprint('hidden')") == ""
     assert notebook.run("%%tnt\n    a = 1\n    print(a)") == "ranks 0-1: 1\n"
     assert "execution.py" not in error and "cluster.py" not in error

@@ -10,7 +10,7 @@ import sys
 import threading
 import traceback
 from types import SimpleNamespace, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from ipyparallel.serialize import serialize_object
@@ -20,6 +20,7 @@ from IPython.core.formatters import PlainTextFormatter
 from tnt_notebook import arrays, comm, protocol
 from tnt_notebook.engine.placement import gpu_count
 from tnt_notebook.error_text import brief
+from tnt_notebook.errors import NoInputError
 
 
 def install(shell: Any) -> None:
@@ -27,6 +28,9 @@ def install(shell: Any) -> None:
     arrays.install()
     shell.events.register("post_run_cell", free_peers)
     shell.set_custom_exc((NameError,), _show_undefined)
+    sys.breakpointhook = _no_debugger
+    for magic in ("debug", "pdb"):
+        shell.register_magic_function(_no_debugger, "line_cell", magic)
     shell.history_manager.outputs = _KeptNowhere()
     # A cell often ends in model.fit(...): what it gives should say more than an address, and the
     # same on all ranks, so that it is shown once.
@@ -77,6 +81,15 @@ def _show_undefined(
             "the notebook to them",
         )
     shell.showtraceback((kind, error, calls), running_compiled_code=True)
+
+
+def _no_debugger(*_: Any, **__: Any) -> NoReturn:
+    """What ``breakpoint()`` is in cells, ``%debug`` and ``%pdb``."""
+    raise NoInputError(
+        "A rank has no keyboard, so it cannot be stopped in a debugger. In a cell without its "
+        "first line (%%tnt, %%tnt_fit), which the notebook runs itself, breakpoint() and %debug "
+        "work; on ranks, print what there is to see."
+    )
 
 
 def free_peers(result: Any) -> None:

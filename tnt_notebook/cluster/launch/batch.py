@@ -74,7 +74,8 @@ class System:
         head: options of every job, with its ``{output}`` file, and ``{notice}``: seconds before its
             end. The system must not run the job a second time: that is for the notebook to ask for.
         resources: options that ask for the ranks of a request, their nodes, cores and GPUs.
-        limits: options for ``time``, ``partition`` and ``account``, where a request has them.
+        limits: options for ``time``, ``memory``, ``partition`` and ``account``, where a request has
+            them.
         submit: the command; the script's path follows, or the script comes by its standard input.
         answer: finds the job's id in what that prints, beside what a site may have to say.
         cancel: the command that cancels the job.
@@ -125,7 +126,7 @@ class System:
 def directives(system: System, request: Request, name: str, output: str) -> list[str]:
     """The head of a script: what is asked for, as the system reads it."""
     asked = {"time": request.time_s and system.clock(request.time_s)}
-    asked |= {"partition": request.partition, "account": request.account}
+    asked |= {what: getattr(request, what) for what in ("memory", "partition", "account")}
     said = {"name": name, "output": shlex.quote(output), "notice": NOTICE_S}
     options = [
         *(option.format(**said) for option in system.head),

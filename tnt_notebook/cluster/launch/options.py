@@ -170,6 +170,11 @@ class Request:
         allowed=lambda time: seconds_of(time) is not None,
         must="write minutes (90), hours (12h) or days-hours:minutes:seconds (1-12:00:00)",
     )  # fmt: skip
+    memory: str | None = _option(
+        str, "memory of a job on each node: 64G; 0 is all of it", "SIZE", flag="--mem",
+        launchers=("slurm",), allowed=lambda size: re.fullmatch(r"\d+[KMGT]?", size) is not None,
+        must="write a number of megabytes, or with a unit, as 64G",
+    )  # fmt: skip
     partition: str | None = _option(str, "partition or queue of a job", "Q", **_JOBS, **_NAME)
     account: str | None = _option(str, "account or project to charge", "A", **_JOBS, **_NAME)
     modules: tuple[str, ...] = _option(

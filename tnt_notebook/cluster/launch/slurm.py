@@ -17,6 +17,9 @@ _WAITS = {
     "PartitionDown": "its partition is down",
     "PartitionTimeLimit": "it asks for more time than its partition gives",
     "PartitionNodeLimit": "it asks for more nodes than its partition has",
+    "PartitionConfig": "its partition does not allow what it asks for, as nodes, time or memory: "
+    "scontrol show partition",
+    "BadConstraints": "no node has what it asks for",
     "Dependency": "it waits for another job",
     "JobHeldUser": "it is held",
     "JobHeldAdmin": "it is held by an administrator",
@@ -107,7 +110,12 @@ SYSTEM = System(
         "--signal=B:USR1@{notice}",
     ),
     resources=_resources,
-    limits={"time": "--time={}", "partition": "--partition={}", "account": "--account={}"},
+    limits={
+        "time": "--time={}",
+        "memory": "--mem={}",
+        "partition": "--partition={}",
+        "account": "--account={}",
+    },
     submit="sbatch",
     answer=re.compile(r"Submitted batch job (\d+)"),
     cancel=("scancel", "--name={name}", "--me"),

@@ -1,4 +1,4 @@
-"""The live view of a sweep: a card while it runs, and the same as a still, with a figure, after."""
+"""The live view of a sweep: a card while it runs, and the same as a still after."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from IPython.display import DisplayHandle, display
 
 from tnt_notebook.dashboard.card import assets
 from tnt_notebook.dashboard.card.live_widget import LiveWidget
-from tnt_notebook.dashboard.card.saved import PLOTLY, Bundle
+from tnt_notebook.dashboard.card.saved import Bundle
 from tnt_notebook.dashboard.card.sweep_picture import inside, still, words
-from tnt_notebook.dashboard.figures.sweep_figure import figure_of
 from tnt_notebook.jupyter import notebook
 from tnt_notebook.sweep.board import Board
 from tnt_notebook.telemetry.pace import HEARTBEAT_S, STEP_S, SWEEP_BYTES_PER_S, Paced
@@ -62,7 +61,7 @@ class SweepView:
         self._heart = threading.Thread(target=self._beat, name="tnt-sweep-beat", daemon=True)
 
     def show(self) -> None:
-        """Displays the card, and the place of the figure, under the current cell."""
+        """Displays the card, and a place for words, under the current cell."""
         shown = [display(self._card, display_id=True)]
         if notebook.kernel() is not None:
             shown.append(display(_placeholder(self._card.title), raw=True, display_id=True))
@@ -80,18 +79,19 @@ class SweepView:
             self._to_browser.put(None)
 
     def finish(self, board: Board) -> None:
-        """Ends the live view, and leaves a still and a figure; once."""
+        """Ends the live view, and leaves a still; once."""
         self._ended.set()
         if self._heart.is_alive():
             self._heart.join()  # it may be telling how far the sweep is
         self._to_browser.flush()
         self._card.state, self._card.html = board.state, inside(board, stops=False)
-        summary, figure = still_bundle(board), figure_bundle(board)
-        for place, bundle in zip(self._places, (summary, figure), strict=False):
+        placeholder = _placeholder(self._card.title)
+        summary = still_bundle(board)
+        for place, bundle in zip(self._places, (summary, placeholder), strict=False):
             place.update(bundle, raw=True)
         for place in self._copies:
             place.update(summary, raw=True)
-        self._card.leave(_placeholder(self._card.title)["text/plain"], summary, figure)
+        self._card.leave(placeholder["text/plain"], summary, placeholder)
 
     def _draw(self, _: None) -> None:
         board = self._board()
@@ -118,8 +118,8 @@ class SweepView:
 
 
 def _placeholder(title: str) -> Bundle:
-    """Where the figure will be: nothing to see in a browser, one line elsewhere."""
-    return {"text/html": "", "text/plain": f"{title}: the figure of the sweep comes at the end"}
+    """For what is told where no browser draws the view: nothing to see in one that does."""
+    return {"text/html": "", "text/plain": f"{title}.figure() shows parallel coordinates by plotly"}
 
 
 def still_bundle(board: Board) -> Bundle:
@@ -133,11 +133,3 @@ def still_bundle(board: Board) -> Bundle:
         "text/plain": text,
         "text/html": f'{style}{picture}<pre class="tnt-words">{escape(text)}</pre>',
     }
-
-
-def figure_bundle(board: Board) -> Bundle:
-    """Parallel coordinates for plotly; words where no trial has a value."""
-    if not any(row.value is not None for row in board.rows):
-        return {"text/html": "", "text/plain": "No trial has a value: there is no figure."}
-    figure = figure_of(board).to_plotly_json()
-    return {PLOTLY: figure, "text/plain": "Figure: parallel coordinates."}

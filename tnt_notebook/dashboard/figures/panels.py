@@ -20,8 +20,14 @@ GRID = "rgba(128,128,128,0.25)"
 _DASHES = ("solid", "dot", "dash")
 _TITLE = 17  # pixels of a line
 _BENEATH = 44  # pixels of ticks and of what an axis is
-_BESIDE = 34  # pixels of plotly's buttons, which would lie over titles
-_USELESS = ["select2d", "lasso2d", "autoScale2d"]  # of these buttons
+BESIDE = 34  # pixels of plotly's buttons, which would lie over titles
+#: These buttons, beside a figure.
+MODEBAR = {
+    "orientation": "v",
+    "bgcolor": "rgba(0,0,0,0)",
+    "color": GREY,
+    "remove": ["select2d", "lasso2d", "autoScale2d"],
+}
 
 
 class Panel(NamedTuple):
@@ -59,10 +65,10 @@ def drawn(panels: Sequence[Panel], left: int = 64) -> go.Figure:
     )
     figure.update_layout(
         template="none", height=top + inside + _BENEATH,
-        margin={"l": left, "r": _BESIDE, "t": top, "b": _BENEATH}, paper_bgcolor="rgba(0,0,0,0)",
+        margin={"l": left, "r": BESIDE, "t": top, "b": _BENEATH}, paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)", font={"color": GREY, "size": 12}, hovermode="closest",
         showlegend=False, barmode="overlay", uniformtext={"minsize": 8, "mode": "hide"},
-        modebar={"orientation": "v", "bgcolor": "rgba(0,0,0,0)", "color": GREY, "remove": _USELESS},
+        modebar=MODEBAR,
     )  # fmt: skip
     axes = {"gridcolor": GRID, "zeroline": False, "linecolor": GRID, "title_font_size": 12}
     figure.update_xaxes(axes, title_standoff=8)

@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from tnt_notebook.dashboard.figures.panels import GREY, short
+from tnt_notebook.dashboard.figures.panels import BESIDE, GREY, MODEBAR, short
 from tnt_notebook.sweep.board import Axis, Board, axes_of
 
 _HEIGHT = 320
@@ -37,8 +37,8 @@ def figure_of(board: Board) -> go.Figure:
         )
     )
     figure.update_layout(
-        template="none", height=_HEIGHT, margin={"l": 64, "r": 24, "t": 56, "b": 24},
-        paper_bgcolor="rgba(0,0,0,0)", font={"color": GREY, "size": 12},
+        template="none", height=_HEIGHT, margin={"l": 64, "r": BESIDE, "t": 56, "b": 24},
+        paper_bgcolor="rgba(0,0,0,0)", font={"color": GREY, "size": 12}, modebar=MODEBAR,
     )  # fmt: skip
     return figure
 
