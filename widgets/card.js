@@ -11,7 +11,7 @@ import { timeline } from "./timeline.js";
 
 const DRAWN = [
   "title", "state", "error", "traceback", "frame", "rows", "time", "stop_requested", "can_save", "saved",
-  "time_summary", "look",
+  "time_summary", "look", "low",
 ];
 const TICK_MS = 500; // the clock goes on between messages
 const SILENCE_S = 10; // the kernel speaks every other second
@@ -55,6 +55,7 @@ function render({ model, el }) {
     notice("div", "tnt-caption", "note", ({ frame }) => frame.input ?? ""),
     notice("div", "tnt-caption", "note", ({ frame }) => frame.skipped ?? ""),
     notice("p", "tnt-error", "alert", ({ frame }) => frame.diverged ?? ""),
+    notice("p", "tnt-error", "alert", ({ low }) => low),
     notice("p", "tnt-error", "alert", ({ error }) => error), traceback(),
     notice("p", "tnt-error", "alert", lostInWords),
     metrics(), run(model.get("ranks"), (look) => say("look", look)), timeline((look) => say("look", look)), time(),

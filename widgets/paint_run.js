@@ -4,6 +4,7 @@ import { DOING } from "./activities.js";
 import { paintGround, xAt } from "./deck.js";
 import { clock } from "./format.js";
 import { AXIS, LABEL_HEIGHT, RIGHT } from "./lanes.js";
+import { paintMeters } from "./paint_meters.js";
 import { busyStretches, entriesOf } from "./ribbon.js";
 import { ticksOf } from "./sight.js";
 
@@ -14,18 +15,23 @@ const ROWS = [
   { rows: 4, height: 14, gap: 4 }, { rows: 8, height: 12, gap: 3 }, { rows: 16, height: 9, gap: 2 },
   { rows: 32, height: 5, gap: 1 }, { rows: Infinity, height: 3, gap: 0 },
 ];
+const METER = { height: 20, gap: 6, narrow: 12, least: 520 }; // pixels; of a width below `least` they are lower
 const COLOURS = ["text", "orange", "green", "pink", "sky"];
 
-/** Where things lie in a canvas of a width, in pixels. */
-export function runLayout(rows, width, hasCurves) {
+/** Where things lie in a canvas of a width, in pixels; meters: their names, from the top. */
+export function runLayout(rows, width, hasCurves, meters = []) {
   const { height, gap } = ROWS.find((one) => rows.length <= one.rows);
-  const left = Math.max(12 + 6.8 * Math.max(...rows.map(({ name }) => name.length), 6), 54);
+  const names = [...rows.map(({ name }) => name), ...meters];
+  const left = Math.max(12 + 6.4 * Math.max(...names.map((name) => name.length), 6), 54);
   const top = hasCurves ? CURVES + GAP : 6;
   const row = height + gap;
-  const axis = top + row * rows.length - gap + 4;
+  const below = top + row * rows.length - gap + 4;
+  const lane = width < METER.least ? METER.narrow : METER.height;
+  const meter = { top: below + METER.gap, row: lane + METER.gap, height: lane };
+  const axis = below + (meters.length ? METER.gap + meters.length * meter.row : 0);
   return {
     plot: { x: left, width: Math.max(1, width - left - RIGHT) }, curves: hasCurves ? CURVES : 0,
-    top, row, lane: height, every: Math.ceil(LABEL_HEIGHT / row), axis, height: axis + AXIS, width,
+    top, row, meter, below, lane: height, every: Math.ceil(LABEL_HEIGHT / row), axis, height: axis + AXIS, width,
   };
 }
 
@@ -37,7 +43,7 @@ export function colourOf(index) {
 /**
  * Paints all of a run that is in sight.
  *
- * scene: {ribbon, rows, curves, looks, epochs, end, layout, sight, theme, ratio, isLog}.
+ * scene: {ribbon, rows, curves, meters, looks, epochs, end, layout, sight, theme, ratio, isLog}.
  */
 export function paintRun(context, scene) {
   paintGround(context, scene);
@@ -45,6 +51,7 @@ export function paintRun(context, scene) {
   if (scene.layout.curves) paintCurves(context, scene);
   paintRows(context, scene);
   paintNames(context, scene);
+  paintMeters(context, scene);
 }
 
 function paintTime(context, scene) {

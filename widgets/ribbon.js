@@ -1,8 +1,9 @@
 // The whole run, a row for each rank: what it did from when to when. Pure functions over the `ribbon` trait:
-// {began, rows: [[rank, "sict", [0, 120, ...]], ...]}, begins in ms since `began`.
+// {began, rows: [[rank, "sict", [0, 120, ...]], ...], meters}, begins in ms since `began`.
 
 import { DOING } from "./activities.js";
 import { clock, percent, shortTime } from "./format.js";
+import { rememberMeters } from "./meters.js";
 
 const RANKS_WITH_A_ROW = 16;
 const MOST_ROWS = 64;
@@ -21,6 +22,7 @@ export function rememberTold(ribbon, told) {
     row[1] += doing;
     row[2].push(...begins);
   }
+  if (told.meters?.length) rememberMeters(ribbon.meters, told.meters);
 }
 
 /**

@@ -6,6 +6,7 @@ import { button, entry, make, setText, sharpContext } from "./dom.js";
 import { clock } from "./format.js";
 import { curvesOf, epochEnds, looksOf, valuesInWords } from "./history.js";
 import { obeyKeys } from "./keys.js";
+import { meterInWords, metersInWords, metersOf } from "./meters.js";
 import { paintRun, runLayout } from "./paint_run.js";
 import { entriesOf, entryInWords, lettersIn, rangeInWords, ribbonRows } from "./ribbon.js";
 import { CLOSER, moved, zoomed } from "./sight.js";
@@ -20,6 +21,9 @@ export function run(ranks, lookAt) {
   const timeSummary = make("p", "tnt-time-summary", { role: "status", "aria-live": "polite" });
   const log = button("tnt-tool", "log", () => change({ isLog: !state.isLog }), {
     "aria-pressed": "false", title: "Logarithmic scale of loss and metrics",
+  });
+  const meters = button("tnt-tool", "meters", () => change({ isMeters: !state.isMeters }), {
+    "aria-pressed": "true", title: "Show what ranks use: processors, memory, network, GPU, power",
   });
   const whole = button("tnt-tool", "whole run", () => change({ sight: null, range: null }), { title: "Show the whole run (0)" });
   const canvas = make("canvas", "tnt-run-canvas", {
@@ -40,12 +44,12 @@ export function run(ranks, lookAt) {
     [["Escape"], "no selection", () => change({ range: null })],
   ]);
   const element = make("div", "tnt-run", {}, [
-    make("div", "tnt-line tnt-heading", {}, [timeSummary, make("div", "tnt-tools", {}, [log, whole])]),
+    make("div", "tnt-line tnt-heading", {}, [timeSummary, make("div", "tnt-tools", {}, [log, meters, whole])]),
     over, legend, keys,
   ]);
 
   /** sight: null for the whole run; range: what is selected; both [from, to] in seconds. */
-  let state = { sight: null, range: null, isLog: false };
+  let state = { sight: null, range: null, isLog: false, isMeters: true };
   let view = null;
   let scene = null;
 
@@ -80,11 +84,13 @@ export function run(ranks, lookAt) {
     const rows = ribbonRows(Math.max(ranks, ...ribbon.rows.map(([rank]) => rank + 1)), view.timeline.pipelines);
     const theme = themeOf(canvas);
     const ratio = window.devicePixelRatio || 1;
+    const there = metersOf(ribbon.meters ?? [], ribbon.began, ranks);
+    const shown = state.isMeters ? there : [];
     scene = {
-      ribbon, rows, curves, theme, ratio, end, isLog: state.isLog, sight: state.sight ?? [0, end],
+      ribbon, rows, curves, meters: shown, theme, ratio, end, isLog: state.isLog, sight: state.sight ?? [0, end],
       looks: history.length ? looksOf(history, ribbon.began) : [],
       epochs: history.length ? epochEnds(history, epochs, ribbon.began) : [],
-      layout: runLayout(rows, over.clientWidth, curves.length > 0),
+      layout: runLayout(rows, over.clientWidth, curves.length > 0, shown.map(({ label }) => label)),
     };
     const context = sharpContext(canvas, scene.layout.width, scene.layout.height);
     paintRun(context, scene);
@@ -98,10 +104,13 @@ export function run(ranks, lookAt) {
     paintPlayhead(context);
     log.hidden = curves.length === 0;
     log.setAttribute("aria-pressed", String(state.isLog));
+    meters.hidden = there.length === 0;
+    meters.setAttribute("aria-pressed", String(state.isMeters));
     whole.disabled = state.sight === null && state.range === null;
     const said = state.range ? rangeInWords(ribbon, state.range, end) : view.time_summary;
     setText(timeSummary, said);
-    canvas.setAttribute("aria-label", `The whole run on ${ranks} ranks, ${clock(end)}. ${said} Press ? for keys.`);
+    const label = [`The whole run on ${ranks} ranks, ${clock(end)}`, said, metersInWords(there), "Press ? for keys"];
+    canvas.setAttribute("aria-label", `${label.filter(Boolean).join(". ")}.`);
     drawLegend(lettersIn(ribbon));
   }
 
@@ -148,6 +157,10 @@ export function run(ranks, lookAt) {
     if (y < layout.curves) {
       const said = valuesInWords(curves, seconds);
       return said.length ? words.show([...said, clock(seconds)], x, 24) : words.hide();
+    }
+    if (y >= layout.below) {
+      const meter = scene.meters[Math.floor((y - layout.meter.top) / layout.meter.row)];
+      return meter ? words.show(meterInWords(meter, seconds), x, y - 4) : words.hide();
     }
     const row = rows[Math.floor((y - layout.top) / layout.row)];
     const found = row && row.ranks

@@ -6,6 +6,7 @@ never has to be fast enough.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import threading
@@ -18,7 +19,8 @@ from ipywidgets import Widget
 
 from tnt_notebook.dashboard import LiveView
 from tnt_notebook.telemetry import Breakdown, Recorder, State
-from tnt_notebook.telemetry.activities import Log
+from tnt_notebook.telemetry.activities import Activities, Log
+from tnt_notebook.telemetry.meters import Measure, Sampler
 from tnt_notebook.telemetry.step_trace import StepTrace
 
 
@@ -26,6 +28,21 @@ def a_step(chance: random.Random) -> Breakdown:
     """Of 20 ms."""
     work = 0.012 + 0.001 * chance.random()
     return Breakdown(input=0.001, work=work, wait=0.0, skew=0.0, exchange=0.018 - work, other=0.001)
+
+
+def used_by(rank: int) -> dict[str, Measure]:
+    """What is measured of a pretended rank; its host is that of rank 0."""
+    chance = random.Random(rank)
+    held = itertools.count(400 + 40 * (rank % 4), 9)
+    own: dict[str, Measure] = {
+        "c": lambda: 88 + chance.uniform(-12, 12) - 30 * (rank % 5 == 3),
+        "m": lambda: next(held),
+    }
+    of_host: dict[str, Measure] = {
+        "h": lambda: 40 + chance.random(),
+        "n": lambda: 8000 * chance.random(),
+    }
+    return own | (of_host if rank == 0 else {})
 
 
 def forget() -> None:
@@ -66,7 +83,13 @@ class Run:
         self._ended = threading.Event()
         self._end: tuple[State, str | None, str] = ("finished", None, "")
         self._logs = [
-            Log(rank, ranks, lambda news: self.view.tell([news])) for rank in range(ranks)
+            Log(
+                rank,
+                ranks,
+                lambda news: self.view.tell([news]),
+                Sampler(rank, ranks, used_by(rank)),
+            )
+            for rank in range(ranks)
         ]
         self._thread = threading.Thread(target=self._train, daemon=True)
 
@@ -106,6 +129,9 @@ class Run:
         self._recorder = recorder
         return self
 
+    def _tell(self, news: Activities) -> None:
+        self.view.tell([news])
+
     def do(self, name: str, *, but: int | None = None) -> None:
         """All ranks begin something, but one that waits for them."""
         for rank, log in enumerate(self._logs):
@@ -129,6 +155,7 @@ class Run:
                 samples = [chance.randint(30, 34) for _ in range(self._ranks)]
                 recorder.step(epoch, step, self._steps, logs, samples, time.time())
                 if done % self._looks == 0:
+                    recorder.activities([one for log in self._logs if (one := log.gather())])
                     recorder.breakdown([a_step(chance) for _ in range(self._ranks)], 0.02)
                     if self._trace:
                         recorder.seen({**self._trace(done), "time": time.time()})

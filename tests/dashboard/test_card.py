@@ -149,7 +149,7 @@ def test_what_ranks_do_is_sent_once_and_kept_for_a_browser_that_comes_back():
         card.tell(news, begin, str)
     assert card.told == {"seq": 2, "rows": [[1, "c", [2250]], [0, "c", [2250]]]}
     rows = [[0, "ic", [500, 2250]], [1, "ic", [500, 2250]]]
-    assert card.get_state()["ribbon"] == {"began": 100.0, "rows": rows}
+    assert card.get_state()["ribbon"] == {"began": 100.0, "rows": rows, "meters": []}
     assert set(changed) == {"told", "now"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import psutil
@@ -36,13 +36,31 @@ def files(names: tuple[str, str]) -> Iterator[Path]:
                     yield group / name
 
 
+def limiting() -> list[Path]:
+    """The limits of those groups that may have less memory than the host."""
+    host = psutil.virtual_memory().total
+    said = ((limit, limit.read_text().strip()) for limit in files(_LIMITS))
+    return [limit for limit, most in said if most.isdecimal() and int(most) < host]
+
+
 def memory_left() -> int:
     """Bytes that processes of this group can still take, by what its host has and its limits."""
-    left = [psutil.virtual_memory().available]
-    for limit in files(_LIMITS):
+    return memory()[0]
+
+
+def memory(groups: Iterable[Path] | None = None) -> tuple[int, int]:
+    """Those bytes; and what is there in all, where they are fewest: on the host, or in a group.
+
+    Args:
+        groups: what :func:`limiting` gave; default: it is found out, which takes longer.
+    """
+    host = psutil.virtual_memory()
+    left = [(int(host.available), int(host.total))]
+    for limit in limiting() if groups is None else groups:
         most = limit.read_text().strip()
         if most.isdecimal():  # else "max"
             used = int(limit.with_name(_USED[limit.name]).read_text())
             cached = _CACHED.findall(limit.with_name("memory.stat").read_text())
-            left.append(int(most) - used + max(map(int, cached), default=0))
-    return max(0, min(left))
+            there = int(most) - used + max(map(int, cached), default=0)
+            left.append((max(0, there), int(most)))
+    return min(left)

@@ -21,7 +21,7 @@ from IPython import get_ipython
 
 from tnt_notebook import comm, protocol
 from tnt_notebook.comm import stop
-from tnt_notebook.engine import preload
+from tnt_notebook.engine import meters, preload
 from tnt_notebook.error_text import source_line
 from tnt_notebook.errors import ModelError, StoppedError
 from tnt_notebook.jupyter.notebook import last_traceback
@@ -30,6 +30,7 @@ from tnt_notebook.jupyter.rank_kernel import run_cell
 from tnt_notebook.protocol import Published
 from tnt_notebook.telemetry import Frame, State, activities, run_writer
 from tnt_notebook.telemetry.activities import Activities
+from tnt_notebook.telemetry.meters import Sampler
 
 if TYPE_CHECKING:
     from tnt_notebook.parallel.training.session import Run
@@ -100,13 +101,14 @@ def run_distributed(
         What :func:`run_fit_cell` returns; and what has run, nothing if cell or training failed.
     """
     world = comm.world()
-    log = activities.Log(world.seats[world.rank], world.size, _publish)
+    sampler = meters.sampler(world)
+    log = activities.Log(world.seats[world.rank], world.size, _publish, sampler)
     with activities.logged(log):
-        return _run(cell, options, kept)
+        return _run(cell, options, kept, sampler)
 
 
 def _run(
-    cell: str, options: dict[str, Any], kept: dict[str, Any] | None
+    cell: str, options: dict[str, Any], kept: dict[str, Any] | None, sampler: Sampler
 ) -> tuple[dict[str, Any], list[Run]]:
     stop.forget()  # now: a person may press Stop while TensorFlow is loading
     activities.begin("import")
@@ -117,6 +119,7 @@ def _run(
     from tnt_notebook.parallel.training.scope import distributed
     from tnt_notebook.plan.fit_options import FitOptions
 
+    meters.add_power_and_gpu(sampler)
     activities.begin("build")
     shell = get_ipython()
     options = dict(options)

@@ -21,8 +21,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
+from tnt_notebook.telemetry.curves import Curves
+from tnt_notebook.telemetry.meters import Readings, Sampler
 from tnt_notebook.telemetry.pace import TOLD_S, slower
 from tnt_notebook.telemetry.step_trace import Count
 
@@ -58,6 +60,8 @@ LETTER = {doing.name: doing.letter for doing in DOING.values()}
 #: pixel.
 _PIXEL = 1 / 2000
 
+Tell = Callable[["Activities"], object]
+
 
 class Activities(TypedDict):
     """What a rank has done since it last told: each entry until the begin of the next."""
@@ -70,6 +74,8 @@ class Activities(TypedDict):
     seconds: Annotated[dict[str, float], lambda seconds: set(seconds) <= set(DOING)]
     """How long it has done what, by letter, since the run began, up to the begin of the last entry.
     What was too short to be told is counted, too."""
+    meters: NotRequired[Readings]
+    """What it has measured since then; in frames, those of all ranks are together."""
 
 
 def is_even(news: Activities) -> bool:
@@ -83,10 +89,12 @@ class Log:
     Args:
         tell: called with what is new, a few times a second at most.
         ranks: how many tell.
+        sampler: measures meanwhile, and what it has is told, too.
     """
 
-    def __init__(self, rank: int, ranks: int, tell: Callable[[Activities], None]) -> None:
+    def __init__(self, rank: int, ranks: int, tell: Tell, sampler: Sampler | None = None) -> None:
         self._rank, self._tell = rank, tell
+        self._sampler = sampler or Sampler(rank, ranks, {})
         self._pace = slower(ranks)
         self._lock = threading.Lock()
         self._doing: list[str] = []
@@ -127,7 +135,7 @@ class Log:
         with self._lock:
             since = self._gathered
             self._gathered = len(self._doing) if all_of_it else max(since, self._told)
-            return self._news(since, self._gathered) if since < self._gathered else None
+            return self._news(since, self._gathered, self._sampler.gather())
 
     def end(self) -> None:
         """Tells what is new, and no more after it."""
@@ -136,8 +144,11 @@ class Log:
         self._say(all_of_it=True)
 
     def _run(self) -> None:
-        while not self._ended.wait(self._interval()):
-            self._say()
+        due = 0.0
+        while not self._ended.wait(min(1.0, self._interval())):
+            if self._sampler.measure(time.time()) or time.monotonic() >= due:
+                self._say()
+                due = time.monotonic() + self._interval()
 
     def _say(self, all_of_it: bool = False) -> None:
         with self._lock:
@@ -145,17 +156,19 @@ class Log:
             now = time.time()
             if end and not all_of_it and now - self._begins[-1] < self._shortest(now):
                 end -= 1  # it may be over before anybody could see it
-            if end <= since:
-                return
-            self._told = end
-            news = self._news(since, end)
-        self._tell(news)
+            self._told = max(since, end)
+            news = self._news(since, end, self._sampler.tell(all_of_it))
+        if news is not None:
+            self._tell(news)
 
-    def _news(self, since: int, end: int) -> Activities:
+    def _news(self, since: int, end: int, measured: Readings | None) -> Activities | None:
+        if end <= since and measured is None:
+            return None
         begins = [round(begin, 3) for begin in self._begins[since:end]]
         seconds = {letter: round(s, 3) for letter, s in self._seconds.items()}
         letters = "".join(self._doing[since:end])
-        return Activities(rank=self._rank, doing=letters, begins=begins, seconds=seconds)
+        news = Activities(rank=self._rank, doing=letters, begins=begins, seconds=seconds)
+        return news if measured is None else {**news, "meters": measured}
 
     def _interval(self) -> float:
         return self._pace * max(TOLD_S, self._shortest(time.time()))
@@ -230,11 +243,13 @@ class Ribbon:
     Attributes:
         began, ended: Unix times; it ends with the last thing that is known of it.
         ranks: those that have told, by rank.
+        meters: what they have measured.
     """
 
     began: float
     ended: float
     ranks: dict[int, RankRibbon] = field(default_factory=dict)
+    meters: Curves = field(default_factory=Curves)
 
     @property
     def seconds(self) -> float:

@@ -2,7 +2,7 @@
 
 ::
 
-    rank 0     samples/s   ___/~~~~~~~~~         a process for each rank
+    rank 0     samples/s   ___/~~~~~~~~~         a process for each rank; so are its meters
                compute     F0 F1 B0 F2 B1 O      a box for each that was measured
                messages       S1    X0 X1
     run        loss        ~~~~\\____            and one for what belongs to no rank
@@ -17,8 +17,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tnt_notebook.telemetry.analysis import runs, steps_seen
+from tnt_notebook.telemetry.curves import curves_of
 from tnt_notebook.telemetry.frame import Frame
 from tnt_notebook.telemetry.kinds import BOX_KINDS
+from tnt_notebook.telemetry.meters import METERS
 from tnt_notebook.telemetry.sampling import thinned
 from tnt_notebook.telemetry.step_trace import BESIDE, Box, boxes, words_of
 
@@ -38,6 +40,7 @@ def chrome_trace(frames: Sequence[Frame], title: str = "run") -> dict[str, Any]:
     begin = min((frame["start"] for frame in frames), default=0.0)
     ranks = max((len(frame["samples"]) for frame in frames), default=0)
     events = [*_of_processes(ranks), *_of_frames(frames, begin, ranks)]
+    events += _of_meters(frames, begin)
     of_rank: dict[int, list[tuple[int, Box, str]]] = {}
     for run in runs(frames):
         for number, step in enumerate(steps_seen(run)):
@@ -74,6 +77,17 @@ def _of_frames(frames: Sequence[Frame], begin: float, ranks: int) -> Iterator[Ev
         for name, value in frame["logs"].items():
             if value is not None:
                 yield _event("C", name, ranks, 0, ts=ts, args={name: value})
+
+
+def _of_meters(frames: Sequence[Frame], begin: float) -> Iterator[Event]:
+    curves = curves_of(frames)
+    for second in thinned(sorted(curves.at), MAX_POINTS):
+        for letter, numbers in curves.at[second].items():
+            name = f"{METERS[letter].label} ({METERS[letter].unit})"
+            for rank, number in enumerate(numbers):
+                if number is not None:
+                    ts = round(1e6 * (second - begin), 3)
+                    yield _event("C", name, rank, 0, ts=ts, args={name: number})
 
 
 def _of_boxes(rank: int, some: Iterable[tuple[int, Box, str]]) -> Iterator[Event]:

@@ -13,13 +13,14 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from tnt_notebook.telemetry.activities import Activities, is_even
 from tnt_notebook.telemetry.breakdown import PARTS
+from tnt_notebook.telemetry.meters import Readings, is_whole
 from tnt_notebook.telemetry.step_trace import Count, StepTrace
 
 FRAME_VERSION = 3
 #: What a frame has only when there is something new about it.
 NOW_AND_THEN = (
     "rows", "step_s", "breakdown", "memory", "energy", "flops", "rate", "sent", "checkpoint",
-    "step_trace", "activities", "setup",
+    "step_trace", "activities", "meters", "setup",
 )  # fmt: skip
 
 Phase = Literal["fit", "evaluate", "predict"]
@@ -131,6 +132,8 @@ class Frame(TypedDict):
     """That step, box by box; in frames after a look."""
     activities: NotRequired[list[Annotated[Activities, is_even]]]
     """What ranks have done since they last told; in frames after a look."""
+    meters: NotRequired[list[Annotated[Readings, is_whole]]]
+    """What they have measured since then; in frames after a look."""
     rows: NotRequired[list[EpochRow]]
     """All epochs finished so far; only in frames that follow the end of an epoch or end the run."""
 
@@ -141,10 +144,12 @@ def news(frame: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_news(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """A frame, or the news of one, with news of before: of activities all, else what is later."""
+    """A frame, or the news of one, with news of before: of activities and meters all, else what is
+    later."""
     joined = {**earlier, **later}
-    if "activities" in earlier and "activities" in later:
-        joined["activities"] = [*earlier["activities"], *later["activities"]]
+    for name in ("activities", "meters"):
+        if name in earlier and name in later:
+            joined[name] = [*earlier[name], *later[name]]
     return joined
 
 

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any, TypedDict
 
 from tnt_notebook.telemetry.activities import Ribbon, add, mark
+from tnt_notebook.telemetry.curves import curves_of
 
 
 class Mark(TypedDict):
@@ -42,7 +43,7 @@ def ribbon_of(frames: Sequence[Mapping[str, Any]], known: Known | None = None) -
         begins.append(known["began"])
         ends.append(known["ended"])
         marks = known["marks"]
-    ribbon = Ribbon(min(begins, default=0.0), max(ends, default=0.0))
+    ribbon = Ribbon(min(begins, default=0.0), max(ends, default=0.0), meters=curves_of(frames))
     happened: list[tuple[float, Callable[[], object]]] = [
         *((news["begins"][0], partial(add, ribbon, news)) for news in told),
         *((one["at"], partial(mark, ribbon, **one)) for one in marks),

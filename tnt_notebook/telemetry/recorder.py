@@ -27,6 +27,7 @@ from tnt_notebook.telemetry.frame import (
     finite_logs,
     with_news,
 )  # fmt: skip
+from tnt_notebook.telemetry.meters import parted
 from tnt_notebook.telemetry.sampling import evenly
 from tnt_notebook.telemetry.step_trace import StepTrace
 
@@ -155,10 +156,9 @@ class Recorder:
             self._seen["checkpoint"] = written
 
     def activities(self, news: Sequence[Activities]) -> None:
-        """Records what ranks have done."""
+        """Records what ranks have done, and measured."""
         with self._lock:
-            if news:
-                self._seen = with_news(self._seen, {"activities": list(news)})
+            self._seen = with_news(self._seen, parted(news))
 
     def breakdown(self, of_ranks: Sequence[Breakdown], step_s: float | None = None) -> None:
         """Records where the time of a step goes on each rank: of the median one since the last

@@ -1,4 +1,4 @@
-"""The boxes of a run as a table: a row a box."""
+"""The boxes of a run as a table: a row a box; and its meters: a row a second and rank."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tnt_notebook.telemetry.curves import curves_of, meters_in
+from tnt_notebook.telemetry.frame import Frame
 from tnt_notebook.telemetry.kinds import BOX_KINDS
 from tnt_notebook.telemetry.step_trace import Box, StepTrace, boxes, words_of
 
@@ -49,6 +51,24 @@ def box_rows(steps: Iterable[StepTrace], began: float) -> Iterator[BoxRow]:
 
 def _what(box: Box, step: StepTrace) -> str:
     return words_of(box, step) if box.kind == "V" else BOX_KINDS[box.kind].words
+
+
+def meter_rows(frames: Iterable[Frame], began: float) -> Iterator[dict[str, float | None]]:
+    """What each rank measured, by the names of the meters that there are.
+
+    Args:
+        began: Unix time at which the run began.
+    """
+    curves = curves_of(list(frames))
+    there = meters_in(curves)
+    for second, by_letter in sorted(curves.at.items()):
+        for rank in range(max(map(len, by_letter.values()))):
+            numbers: dict[str, float | None] = {}
+            for meter in there:
+                own = by_letter.get(meter.letter, [])
+                numbers[meter.name] = own[rank] if rank < len(own) else None
+            if any(number is not None for number in numbers.values()):
+                yield {"time_s": second - began, "rank": rank, **numbers}
 
 
 def write_csv(path: Path, rows: Iterable[BoxRow]) -> None:

@@ -17,6 +17,7 @@ from tnt_notebook.dashboard.figures.step_layout import card_step, time_of, time_
 from tnt_notebook.dashboard.figures.wording import plural
 from tnt_notebook.telemetry import Frame, Recorder, Row, thinned
 from tnt_notebook.telemetry.activities import Activities
+from tnt_notebook.telemetry.curves import Point, fewer
 from tnt_notebook.telemetry.pace import CARD_BYTES_PER_S, STEP_S
 from tnt_notebook.telemetry.sampling import evenly
 
@@ -108,9 +109,13 @@ class Card(LiveWidget):
         sync=True, to_json=lambda ribbon, _: copy.deepcopy(ribbon)
     )
     """What each rank does: ``{"began": Unix time, "rows": [[rank, "sict", [0, 120, ...]], ...]}``,
-    the begins in ms since then."""
+    the begins in ms since then; and ``"meters": [[Unix time, {"c": [97, 98], ...}], ...]``, see
+    ``curves.points``."""
     told: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
-    """What is new of it: ``{"seq": 4, "rows": [[rank, "tv", [8120, 9310]], ...]}``."""
+    """What is new of it: ``{"seq": 4, "rows": [[rank, "tv", [8120, 9310]], ...]}``, and meters
+    where there is something new of them."""
+    low = traitlets.Unicode("").tag(sync=True)
+    """What is said of memory that is nearly used up."""
     now = traitlets.Float(0.0).tag(sync=True)
     """The Unix time at which the kernel spoke last; it does so every other second."""
     time_summary = traitlets.Unicode("").tag(sync=True)
@@ -143,7 +148,7 @@ class Card(LiveWidget):
         follows: bool = False,
     ) -> None:
         before = _drawn(Recorder(ranks, start=0.0).frame(0.0))
-        ribbon = {"began": began, "rows": []}
+        ribbon = {"began": began, "rows": [], "meters": []}
         super().__init__(title=title, ranks=ranks, can_save=can_save, frame=before, ribbon=ribbon)
         if follows:
             self.follows = {"card": _words(title, ranks), "id": self.model_id}
@@ -184,13 +189,22 @@ class Card(LiveWidget):
         later = round(1000 * (self.ribbon["began"] - began))
         rows = [[rank, doing, [at + later for at in begins]]
                 for rank, doing, begins in self.ribbon["rows"]]  # fmt: skip
-        self.ribbon = {"began": began, "rows": rows}
+        self.ribbon = {**self.ribbon, "began": began, "rows": rows}
 
-    def tell(self, news: Sequence[Activities], now: float, time_summary: Callable[[], str]) -> None:
-        """Shows what ranks do.
+    def tell(
+        self,
+        news: Sequence[Activities],
+        now: float,
+        time_summary: Callable[[], str],
+        points: Sequence[Point] = (),
+        low: str = "",
+    ) -> None:
+        """Shows what ranks do, and measure.
 
         Args:
             now: Unix time.
+            points: what they have measured since the last call.
+            low: what is said of memory that is nearly used up.
             time_summary: says where the time went so far; called every few seconds only, as each
                 sentence is shown for at least that long.
         """
@@ -198,10 +212,11 @@ class Card(LiveWidget):
             self.now = now
             if (now >= self._next_summary or not self.time_summary) and (said := time_summary()):
                 self.time_summary, self._next_summary = said, now + SENTENCE_S
-            if news:
-                self._tell(news)
+            self.low = low
+            if news or points:
+                self._tell(news, points)
 
-    def _tell(self, news: Sequence[Activities]) -> None:
+    def _tell(self, news: Sequence[Activities], points: Sequence[Point]) -> None:
         began, rows = self.ribbon["began"], self.ribbon["rows"]
         told = [
             [one["rank"], one["doing"], [round(1000 * (at - began)) for at in one["begins"]]]
@@ -215,7 +230,10 @@ class Card(LiveWidget):
                 known = {row[0]: row for row in rows}
             known[rank][1] += doing
             known[rank][2] += begins
-        self.told = {"seq": self.told.get("seq", 0) + 1, "rows": told}
+        measured = dict([*self.ribbon["meters"], *points])
+        self.ribbon["meters"][:] = fewer(sorted(measured.items()))
+        new = {"meters": list(points)} if points else {}
+        self.told = {"seq": self.told.get("seq", 0) + 1, "rows": told, **new}
 
     def _draw_step(self, frame: Frame) -> None:
         """Shows the step of a frame, unless it comes too soon or the person looks at another."""

@@ -41,7 +41,11 @@ def card_html(
         f'{escape(title)}</div><span class="tnt-pill" data-state="{state}">{state}</span></div>',
         div("line", span("where", _where(run)), span("when", f"took {took}")),
         *(div("caption", escape(note)) for note in notes_of(run)),
-        f'<p class="tnt-error">{escape(error)}</p>' if error else "",
+        *(
+            f'<p class="tnt-error">{escape(said)}</p>'
+            for said in (ribbon.meters.warning, error)
+            if said
+        ),
         folded(traceback),
         _metrics_html(run),
         *(div("caption", escape(line)) for line in other_runs(frames)),

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from tnt_notebook.dashboard.card.elements import div, entry, row, span
+from tnt_notebook.dashboard.card.meter_picture import meter_rows
 from tnt_notebook.dashboard.card.time_summary import time_summary
 from tnt_notebook.dashboard.figures.panels import line_of
 from tnt_notebook.dashboard.figures.wording import clock, number
@@ -30,7 +31,7 @@ Look = tuple[float, str]
 
 
 def run_html(ribbon: Ribbon, frames: Sequence[Frame]) -> str:
-    """Loss and metrics, and below them a row for each rank; at most 100 kB.
+    """Loss and metrics, and below them a row for each rank, and for each meter; at most 130 kB.
 
     Args:
         frames: of all runs of the cell.
@@ -41,6 +42,7 @@ def run_html(ribbon: Ribbon, frames: Sequence[Frame]) -> str:
     shown = [every[i] for i in spread(len(every), MOST_ROWS)]
     looks = looks_of(frames, ribbon.began)
     rows = [row(name, _svg(ribbon, ranks, looks), "share", "") for name, ranks in shown]
+    rows += meter_rows(ribbon)
     there = {letter for rank in ribbon.ranks for letter, _, _ in entries_of(ribbon, rank)}
     legend = [
         entry(d.words, d.colour, line=d.line) for letter, d in DOING.items() if letter in there

@@ -29,11 +29,12 @@ from tnt_notebook.dashboard.card.time_summary import time_summary
 from tnt_notebook.dashboard.card.traceback import shortened
 from tnt_notebook.dashboard.figures.wording import progress
 from tnt_notebook.jupyter import notebook
-from tnt_notebook.telemetry import Frame, Row, State, activities
+from tnt_notebook.telemetry import Frame, Row, State, activities, curves
 from tnt_notebook.telemetry.activities import Activities, Ribbon
 from tnt_notebook.telemetry.bounds import MAX_FRAMES, MAX_RUNS, Bounded
 from tnt_notebook.telemetry.frame import news, with_news
 from tnt_notebook.telemetry.kept_ribbon import Mark
+from tnt_notebook.telemetry.meters import Readings
 from tnt_notebook.telemetry.pace import HEARTBEAT_S, TOLD_S, Paced, slower
 
 
@@ -80,6 +81,7 @@ class LiveView:
         self._follows = began is not None
         self._ribbon = Ribbon(begin := began or time.time(), begin)
         self._told: list[Activities] = []  # not yet drawn
+        self._measured: set[int] = set()  # the same, in these seconds
         self._ended = threading.Event()
         self._places: list[DisplayHandle] = []
         self._copies: list[DisplayHandle] = []
@@ -130,6 +132,7 @@ class LiveView:
                 return
             self._kept.add(frame)
             self._take_activities(frame.get("activities", []))
+            self._take_meters(frame.get("meters", []))
             self._take_in(frame)
         self._to_browser.put(None)
 
@@ -138,7 +141,8 @@ class LiveView:
         with self._lock:
             if self._ended.is_set():
                 return
-            self._take_activities(news)
+            self._take_activities([one for one in news if one["doing"]])
+            self._take_meters([one["meters"] for one in news if "meters" in one])
         self._to_browser.put(None)
 
     def mark(self, ranks: Sequence[int], name: str) -> Mark:
@@ -197,11 +201,17 @@ class LiveView:
         added = (activities.add(self._ribbon, one) for one in some)
         self._told += [one for one in added if one is not None]
 
+    def _take_meters(self, some: Sequence[Readings]) -> None:
+        for readings in some:
+            self._measured |= curves.add(self._ribbon.meters, readings)
+
     def _draw(self, _: None) -> None:
         with self._lock:
             frame, self._undrawn = self._undrawn, None
             undrawn, self._news = self._news, {}
             told, self._told = self._told, []
+            points = curves.points(self._ribbon.meters, self._measured, self._ranks)
+            self._measured, low = set(), self._ribbon.meters.warning
             now, rows, began = time.time(), self._rows, self._ribbon.began
             run = [one for one in self._kept.frames if frame and one["start"] == frame["start"]]
         if frame is not None:
@@ -210,7 +220,7 @@ class LiveView:
             self._card.draw(cast(Frame, with_news(frame, undrawn)), rows, run)
         if began < self._card.ribbon["began"]:
             self._card.begin_at(began)
-        self._card.tell(told, now, self._time_summary)
+        self._card.tell(told, now, self._time_summary, points, low)
 
     def _time_summary(self) -> str:
         with self._lock:

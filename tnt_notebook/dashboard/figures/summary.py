@@ -19,6 +19,7 @@
       22% of a step is exchange of gradients that nothing hides: make batches
       larger.
       a rank needs up to 512 MB; 12.3 GFLOP/s of the model; 1.23 kJ
+      CPU 83%, host mem. up to 41%, network 12 MB/s
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from statistics import fmean
 
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard.figures import rates
+from tnt_notebook.dashboard.figures.meter_words import meters_in_words
 from tnt_notebook.dashboard.figures.wording import (
     clock,
     joules,
@@ -210,4 +212,5 @@ def _resources(frames: Sequence[Frame]) -> list[str]:
         parts.append(f"{three_digits(1e-9 * flops)} GFLOP/s of the model")
     if energy is not None:
         parts.append(joules(energy))
-    return [f"  {'; '.join(parts)}"] if parts else []
+    meters = [f"  {line}" for line in textwrap.wrap(meters_in_words(frames), 75)]
+    return [*([f"  {'; '.join(parts)}"] if parts else []), *meters]

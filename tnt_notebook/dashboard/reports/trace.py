@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard.figures import breakdown, step_figure
@@ -21,7 +21,7 @@ from tnt_notebook.telemetry.chrome import chrome_trace
 from tnt_notebook.telemetry.run_folder import slug
 from tnt_notebook.telemetry.run_reader import read
 from tnt_notebook.telemetry.step_trace import StepTrace
-from tnt_notebook.telemetry.table import BoxRow, box_rows, write_csv
+from tnt_notebook.telemetry.table import BoxRow, box_rows, meter_rows, write_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,15 +111,16 @@ class Trace:
             path = path.with_name(f"{name}-{number}.json")
         return self.save(path)
 
-    def to_pandas(self) -> pd.DataFrame:
-        """A row a box: step, rank, kind, what, stage, number, begin_s, end_s, duration_s.
+    def to_pandas(self, of: Literal["boxes", "meters"] = "boxes") -> pd.DataFrame:
+        """A row a box: step, rank, kind, what, stage, number, begin_s, end_s, duration_s. Of
+        ``"meters"``, a row a second and rank: time_s, rank, and a column for each meter.
 
         Times are seconds since the run began; ``stage`` is that of a forward or backward, and of
         a send or a wait for a message the other rank; ``number`` is that of the micro-batch, and of
         a send or an exchange which one it is.
 
         Raises:
-            TraceError: pandas is not installed.
+            TraceError: pandas is not installed, or there is no such table.
         """
         try:
             import pandas as pd
@@ -128,6 +129,10 @@ class Trace:
                 "pandas is not installed: pip install pandas. Without it, .save('boxes.csv') "
                 "writes the same table."
             ) from None
+        if of == "meters":
+            return pd.DataFrame(list(meter_rows(self.frames, self._began)))
+        if of != "boxes":
+            raise TraceError(f"to_pandas has the tables 'boxes' and 'meters', and not {of!r}.")
         return pd.DataFrame(list(self._rows()), columns=list(BoxRow._fields))
 
     def plot_timeline(self, step: int | None = None) -> Any:
@@ -190,5 +195,9 @@ class Trace:
             raise TraceError(f"{self.title} has reported nothing yet.")
         return run
 
+    @property
+    def _began(self) -> float:
+        return min((frame["start"] for frame in self.frames), default=0.0)
+
     def _rows(self) -> Any:
-        return box_rows(self.steps, min((frame["start"] for frame in self.frames), default=0.0))
+        return box_rows(self.steps, self._began)

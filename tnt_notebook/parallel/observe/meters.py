@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,8 @@ def gpu() -> Gpu:
 
 
 class Gpu:
-    """The energy of this rank's GPU since this was made; ``id`` is the same for ranks that share
-    it, 0 without."""
+    """This rank's GPU: its energy since this was made, and what it does now; ``id`` is the same for
+    ranks that share it, 0 without."""
 
     def __init__(self) -> None:
         self.id = 0
@@ -111,6 +112,26 @@ class Gpu:
         with contextlib.suppress(self._nvml.NVMLError):
             self._now = self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._device)
         return 1e-3 * float(self._now - self._begin)
+
+    def load(self) -> float | None:
+        """How much of the latest time it has computed, in percent; None where it does not say."""
+        return self._said(lambda nvml, own: nvml.nvmlDeviceGetUtilizationRates(own).gpu)
+
+    def watts(self) -> float | None:
+        """What it draws now; None where it does not say."""
+        return self._said(lambda nvml, own: 1e-3 * nvml.nvmlDeviceGetPowerUsage(own))
+
+    def memory(self) -> tuple[int, int] | None:
+        """Bytes that are taken, by whomever, and all; None where it does not say."""
+        said = self._said(lambda nvml, own: nvml.nvmlDeviceGetMemoryInfo(own))
+        return said and (int(said.used), int(said.total))
+
+    def _said(self, ask: Callable[[Any, Any], Any]) -> Any:
+        if self._nvml is None:
+            return None
+        with contextlib.suppress(self._nvml.NVMLError):  # some GPUs say less than others
+            return ask(self._nvml, self._device)
+        return None
 
 
 def _number(file: Path) -> int:
