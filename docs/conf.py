@@ -13,7 +13,7 @@ copyright = "the authors of tnt_notebook"
 
 extensions = [
     "without_tensorflow", "myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon",
-    "cell_lexer", "magic_help", "public_names", "signatures", "tables",
+    "cell_lexer", "gallery", "magic_help", "public_names", "signatures", "tables",
 ]  # fmt: skip
 exclude_patterns = ["**/.ipynb_checkpoints"]
 default_role = "literal"

@@ -78,3 +78,32 @@ def test_links_lead_to_files():
 
 def test_the_readme_is_short():
     assert README.stat().st_size <= 7000
+
+
+#: What people type into the site's search, and the page that it should lead to.
+SEARCHED = {
+    "out of memory": "errors.md",
+    "oom": "errors.md",
+    "multi-gpu": "centres/clusters.md",
+    "hyperparameter search": "guide/sweeps.md",
+    "learning rate search": "guide/sweeps.md",
+    "early stopping": "guide/train.md",
+    "distributed training": "index.md",
+    "data parallel": "ideas.md",
+    "model parallel": "ideas.md",
+    "tensor parallel": "guide/mesh.md",
+    "horovod": "coming/horovod.md",
+    "multiworkermirroredstrategy": "coming/multiworker.md",
+    "distributeddataparallel": "coming/ddp.md",
+    "accelerate": "coming/accelerate.md",
+    "keras.distribution": "coming/keras-distribution.md",
+}
+#: Found by their text alone; of the others, a heading has the words, which come first.
+NO_HEADING = {"learning rate search", "tensor parallel"}
+
+
+def test_search_finds_what_people_type():
+    for words, name in SEARCHED.items():
+        text = PAGES[CHECKOUT / "docs" / name].lower()
+        headings = "\n".join(re.findall(r"^#+ .*$", text, re.MULTILINE))
+        assert words in " ".join((text if words in NO_HEADING else headings).split()), words
