@@ -1,6 +1,7 @@
 // What ranks use of their machines over a run. Pure functions over `ribbon.meters`:
 // [[Unix time, {c: [97, 98]}], ...], a number for each of few ranks; of more ranks the least, the median, the most.
 
+import { clock } from "./format.js";
 import METERS from "../tnt_notebook/telemetry/meters.json" with { type: "json" };
 
 const MOST_LINES = 8; // as in tnt_notebook/telemetry/curves.py
@@ -19,7 +20,7 @@ export function rememberMeters(points, told) {
 }
 
 /**
- * The meters that there are: [{label, meaning, unit, colour, top, lines: [{name, points: [[seconds, number], ...]}]}, ...],
+ * The meters that there are: [{label, unit, colour, top, lines: [{name, points: [[seconds, number], ...]}]}, ...],
  * in seconds since `began`; of few ranks a line for each that has one, else the least, the median and the most.
  */
 export function metersOf(points, began, ranks) {
@@ -31,8 +32,8 @@ export function metersOf(points, began, ranks) {
         .map(([second, of]) => [Math.max(0, second - began), of[meter.letter][index]]),
     })).filter((line) => line.points.length);
     const highest = lines.flatMap((line) => line.points).reduce((most, [, number]) => Math.max(most, number), 1);
-    return { ...meter, lines, isBand: ranks > MOST_LINES, top: meter.top || highest };
-  }).filter(({ lines }) => lines.length);
+    return { ...meter, lines, isBand: ranks > MOST_LINES, highest, top: meter.top || highest };
+  }).filter(({ lines, highest, least = 0 }) => lines.length && highest >= least);
 }
 
 /** A number with its unit, short: 97%, 812 MB, 1.2 GB, 340 kB/s, 85 W. */
@@ -57,7 +58,7 @@ export function meterInWords(meter, seconds) {
   const said = meter.lines
     .map(({ name, points }) => [name, points.findLast(([time]) => time <= seconds) ?? points[0]])
     .map(([name, [, number]]) => (meter.lines.length > 1 || name !== "rank 0" ? `${name} ${measured(meter, number)}` : measured(meter, number)));
-  return [`${meter.label}: ${said.join(" · ")}`, meter.meaning];
+  return [`${meter.label}: ${said.join(" · ")}`, clock(seconds)];
 }
 
 /** ``CPU 97%, memory 812 MB``. */

@@ -27,8 +27,9 @@ export function paintMeters(context, scene) {
     context.fillText(meter.label, 0, bottom - height / 2 + 0.5);
     context.fillStyle = theme.text;
     context.textAlign = "right";
-    context.font = `11px ${theme.font}`;
-    context.fillText(measured(meter, latest(meter)), layout.width, bottom - height / 2 + 0.5);
+    const words = measured(meter, latest(meter));
+    context.font = `${words.length > 7 ? 10 : 11}px ${theme.font}`; // as much as there is room for
+    context.fillText(words, layout.width, bottom - height / 2 + 0.5);
   });
 }
 

@@ -20,6 +20,7 @@ from tnt_notebook.dashboard.card import view
 from tnt_notebook.dashboard.figures.wording import short_time
 from tnt_notebook.telemetry import Frame, State
 from tnt_notebook.telemetry.activities import Activities
+from tnt_notebook.telemetry.meters import Readings
 from tnt_notebook.telemetry.pace import TOLD_S, slower
 
 PACKAGE = Path(view.__file__).parents[3]
@@ -227,6 +228,23 @@ def test_ranks_that_have_died_are_seen_to_be_dead():
     live.mark([1], "dead")
     live._to_browser.flush()
     assert [(rank, doing) for rank, doing, _ in live._card.ribbon["rows"]] == [(0, "t"), (1, "td")]
+
+
+def test_memory_that_ends_is_said_as_long_as_it_does_and_in_what_stays():
+    live = LiveView("MLP", 2, on_stop=print)
+    at = int(live._ribbon.began)
+
+    def told(second: int, **low: list[str]) -> Activities:
+        meters = Readings(ranks=[1], at=[at + second], values={"m": [[900 + second]]}, **low)
+        return Activities(rank=1, doing="", begins=[], seconds={}, meters=meters)
+
+    for second, words in ((0, "Host a has 1 GB left."), (1, ""), (2, "Host a has 0 GB left.")):
+        live.tell([told(second, low=[words])])
+        live._to_browser.flush()
+        assert live._card.low == words
+    assert live._card.ribbon["meters"] == [(at + s, {"m": [None, 900 + s]}) for s in range(3)]
+    live.finish("failed", "rank 1 died")
+    assert "Host a has 0 GB left." in live._card.left["summary"]["text/html"]
 
 
 def test_an_evaluation_within_a_fit_is_kept_and_not_drawn():

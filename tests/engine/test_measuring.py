@@ -38,7 +38,9 @@ def test_it_is_said_in_time_that_memory_ends():
         assert not meters.host_is_low("node1", int(enough * GIB), whole * GIB)
         assert meters.host_is_low("node1", int(low * GIB), whole * GIB)
     words = meters.host_is_low("node1 (ranks 4 to 7)", GIB // 2, 16 * GIB)
-    assert words.startswith("Host node1 (ranks 4 to 7) has 512 MB of 16 GB of memory left")
+    assert words.startswith(
+        "Host node1 (ranks 4 to 7) has less than 600 MB of 16 GB of memory left"
+    )
     assert not meters.gpu_is_low(3, None) and not meters.gpu_is_low(3, (70 * GIB, 80 * GIB))
     words = meters.gpu_is_low(3, (80 * GIB - GIB // 2, 80 * GIB))
-    assert words.startswith("The GPU of rank 3 has 512 MB of 80 GB of memory left")
+    assert words.startswith("The GPU of rank 3 has less than 600 MB of 80 GB of memory left")

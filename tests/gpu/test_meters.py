@@ -29,6 +29,18 @@ def test_the_memory_of_a_rank_has_what_it_holds_on_its_gpu(ranks):
     assert all(more >= 256 * MIB for more in ranks.run(2, held_in_addition))
 
 
+def used() -> tuple[Any, Any, Any]:
+    own = meters.gpu()
+    with tf.device("/GPU:0"):
+        float(tf.reduce_sum(tf.ones((64, MIB))))
+    return own.load(), own.memory(), own.watts()
+
+
+def test_a_gpu_says_how_busy_and_how_full_it_is_and_what_it_draws(ranks):
+    ((load, (taken, whole), watts),) = ranks.run(1, used)
+    assert 0 <= load <= 100 and 256 * MIB < taken <= whole and 5 < watts < 2000
+
+
 class Bounded(keras.callbacks.Callback):
     """Stops after some seconds."""
 

@@ -93,9 +93,9 @@ def host_is_low(host: str, left: int, whole: int) -> str:
     if left >= min(whole / 7, max(whole / 20, 1 << 30)):
         return ""
     return (
-        f"Host {host} has {size(left)} of {size(whole)} of memory left; when there is none, Linux "
-        "kills a rank. Smaller batches, fewer ranks on a host, or data that tnt.data reads from "
-        "files need less."
+        f"Host {host} has {_about(left)} of {size(whole)} of memory left; when there is none, "
+        "Linux kills a rank. Smaller batches, fewer ranks on a host, or data that tnt.data reads "
+        "from files need less."
     )
 
 
@@ -105,9 +105,15 @@ def gpu_is_low(rank: int, memory: tuple[int, int] | None) -> str:
         return ""
     used, whole = memory
     return (
-        f"The GPU of rank {rank} has {size(whole - used)} of {size(whole)} of memory left. Smaller "
-        "batches, fewer ranks on a GPU, --pipeline or a mesh need less."
+        f"The GPU of rank {rank} has {_about(whole - used)} of {size(whole)} of memory left. "
+        "Smaller batches, fewer ranks on a GPU, --pipeline or a mesh need less."
     )
+
+
+def _about(count: int) -> str:
+    """Bytes in steps, so that the sentence is not another one every second."""
+    step = 100 * _MIB
+    return f"less than {size(step * (count // step + 1))}"
 
 
 def _bytes_of_network() -> int:

@@ -62,9 +62,13 @@ def curves_of(frames: Sequence[Mapping[str, Any]]) -> Curves:
 
 
 def meters_in(curves: Curves) -> list[Meter]:
-    """Those that have measured anything."""
-    there = {letter for values in curves.at.values() for letter in values}
-    return [meter for letter, meter in METERS.items() if letter in there]
+    """Those that have measured anything to be seen."""
+    most: dict[str, int] = {}
+    for values in curves.at.values():
+        for letter, numbers in values.items():
+            there = [number for number in numbers if number is not None]
+            most[letter] = max([most.get(letter, 0), *there])
+    return [meter for letter, meter in METERS.items() if most.get(letter, -1) >= meter.least]
 
 
 def points(curves: Curves, seconds: Iterable[int], ranks: int) -> list[Point]:

@@ -33,6 +33,7 @@ class Meter:
         said: of a whole run, the mean over time and ranks, or what was most.
         colour: what the card's theme calls it.
         meaning: for the reader of the table.
+        least: below it there is nothing to see: a host without others hardly uses its network.
     """
 
     letter: str
@@ -43,6 +44,7 @@ class Meter:
     said: Literal["mean", "most"]
     colour: str
     meaning: str
+    least: int = 0
 
 
 _ROWS = json.loads(Path(__file__).with_name("meters.json").read_bytes())

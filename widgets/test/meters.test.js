@@ -26,7 +26,9 @@ test("each meter that there is has a line for each rank that measures it", () =>
   assert.deepEqual(meters.map(({ top }) => top), [100, 2000, 100]);
   assert.equal(metersInWords(meters), "CPU 70%, memory 2.0 GB, host mem. 20%");
   assert.equal(meterInWords(meters[0], 1.5)[0], "CPU: rank 0 90% · rank 1 50%");
-  assert.equal(meterInWords(meters[2], 9)[0], "host mem.: 20%");
+  assert.deepEqual(meterInWords(meters[2], 9), ["host mem.: 20%", "0:09"]);
+  assert.equal(metersOf([[101, { n: [40] }]], 100, 1).length, 0); // hardly anything
+  assert.equal(metersOf([[101, { n: [4000] }]], 100, 1).length, 1);
 });
 
 test("of many ranks the least, the median and the most", () => {
