@@ -1,4 +1,4 @@
-"""Tables that the code has already: options of a cluster, exchanges, schedules, activities.
+"""Tables that the code has already: options of a cluster, exchanges, schedules, meters, others.
 
 In a page::
 
@@ -17,6 +17,7 @@ from tnt_notebook.choices import EXCHANGES
 from tnt_notebook.cluster.launch.options import OPTIONS, Option
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.telemetry.activities import DOING
+from tnt_notebook.telemetry.meters import METERS
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> nodes.table:
@@ -84,10 +85,17 @@ def activities() -> nodes.table:
     return table(("", "what it is"), [(doing.words, doing.meaning) for doing in DOING.values()])
 
 
+def meters() -> nodes.table:
+    """What ranks measure."""
+    rows = [(m.label, m.meaning, m.unit, f"`{m.name}`") for m in METERS.values()]
+    return table(("", "what it is", "in", "column"), rows)
+
+
 _TABLES: dict[str, Callable[[], nodes.table]] = {
     "activities": activities,
     "cluster-options": cluster_options,
     "exchanges": exchanges,
+    "meters": meters,
     "schedules": schedules,
 }
 
