@@ -53,7 +53,9 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
-html_sidebars = {"index": [], "start": [], "errors": [], "ideas": [], "promises": [], "changes": []}
+html_sidebars = {
+    page: [] for page in ("index", "start", "errors", "ideas", "promises", "changes", "coming/*")
+}
 html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
