@@ -92,6 +92,13 @@ def split_exchange(text: str) -> tuple[str, dict[str, str | None]]:
     return name, options
 
 
+#: Where figures of fits are logged: into what, unless a folder is named, and what to install.
+TRACKERS = {
+    "tensorboard": ("event files, in `logs`", "tensorboard"),
+    "wandb": ("an offline run of Weights & Biases, in `wandb`", "wandb"),
+    "mlflow": ("an MLflow store, `mlflow.db`", "mlflow"),
+}
+
 #: What happens to a fit when a rank dies: it ends, goes on with fewer, or with new ones.
 ON_FAILURE = ("stop", "shrink", "restart")
 

@@ -189,6 +189,10 @@ class SweepError(TntError):
     do."""
 
 
+class TrackerError(TntError):
+    """Figures of a fit cannot be logged: a package is missing, or a tracker refuses."""
+
+
 class StudyError(TntError):
     """A study of scaling cannot be as it is asked for: the cluster is too small, or the cell does
     not scale; the message says what to do."""

@@ -13,7 +13,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from tnt_notebook.choices import EXCHANGES
+from tnt_notebook.choices import EXCHANGES, TRACKERS
 from tnt_notebook.cluster.launch.options import OPTIONS, Option
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.telemetry.activities import DOING
@@ -85,6 +85,15 @@ def activities() -> nodes.table:
     return table(("", "what it is"), [(doing.words, doing.meaning) for doing in DOING.values()])
 
 
+def trackers() -> nodes.table:
+    """Where each tracker keeps runs, and what has to be installed."""
+    head = ("tracker", "without a folder, it writes", "needs")
+    rows = [
+        (f"`{name}`", where, f"`pip install {what}`") for name, (where, what) in TRACKERS.items()
+    ]
+    return table(head, rows)
+
+
 def meters() -> nodes.table:
     """What ranks measure."""
     rows = [(m.label, m.meaning, m.unit, f"`{m.name}`") for m in METERS.values()]
@@ -97,6 +106,7 @@ _TABLES: dict[str, Callable[[], nodes.table]] = {
     "exchanges": exchanges,
     "meters": meters,
     "schedules": schedules,
+    "trackers": trackers,
 }
 
 

@@ -1,15 +1,19 @@
 """A cell of %%tnt_sweep, from its line to the handle."""
 
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
 from tests.magics.test_commands import typed
 from tests.support.cells import TRAIN
 
 CELL = TRAIN.format(epochs=1).replace('"sgd"', "keras.optimizers.SGD(rate)")
 
 
-def test_a_sweep_in_a_cell(shell_with_ranks):
+def test_a_sweep_in_a_cell(shell_with_ranks, tmp_path):
     shell = shell_with_ranks
     line = "%%tnt_sweep rate=0.1|0.01 --sampler grid --objective loss --name rates --wait"
-    shown = typed(shell, f"{line}\n{CELL}")
+    shown = typed(shell, f"{line} --track tensorboard:{tmp_path}\n{CELL}")
+    boards = [EventAccumulator(str(path)).Reload() for path in tmp_path.glob("rates/rates-*")]
+    assert len(boards) == 2 and all(board.Tensors("loss")[0].step == 1 for board in boards)
     rates = shell.user_ns["rates"]
     assert (rates.state, rates.best.settings) == ("finished", {"rate": 0.1})
     assert "rates: live view of a sweep" in shown and "2 of 2 trials ended" in repr(rates)

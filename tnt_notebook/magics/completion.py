@@ -16,7 +16,7 @@ from IPython.core.completer import (
     context_matcher,
 )
 
-from tnt_notebook.choices import EXCHANGES
+from tnt_notebook.choices import EXCHANGES, TRACKERS
 from tnt_notebook.cluster.launch.options import OPTIONS
 from tnt_notebook.magics import mesh_options
 from tnt_notebook.magics import parser as parsers
@@ -84,6 +84,8 @@ class TntCompletion:
                 return [(path, "path") for path in _paths(typed)]
             if last == "--exchange":
                 return [(name, "value") for name in EXCHANGES]
+            if last == "--track":
+                return [(name, "value") for name in TRACKERS]
             if last in ("--mesh", "--layout"):
                 typed_so = mesh_options.candidates(last, typed, before)
                 return [(value, "value") for value in typed_so]

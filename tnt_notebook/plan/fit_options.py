@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
+from tnt_notebook.choices import TRACKERS
 from tnt_notebook.errors import MeshError
 from tnt_notebook.plan.hints import WAYS, layouts_of, memory_of
 from tnt_notebook.plan.mesh import STAGE, Layouts, Mesh
 from tnt_notebook.plan.options import Pipeline, declared, typed
+from tnt_notebook.plan.track import Track
 
 #: Whose samples the statistics of batch norm are of.
 BatchNorm = Literal["rank", "whole"]
@@ -37,6 +39,8 @@ class FitOptions:
             messages a layer. Layers with ``synchronized=True`` have the latter in any case.
         on_nan: what happens when a loss is NaN, and weights are NaN or infinite: training ends
             (``"stop"``), or goes on, as in Keras (``"go-on"``). It is said in any case.
+        track: where figures of fits are logged, from rank 0: ``"tensorboard"``, ``"wandb"`` or
+            ``"mlflow"``, with a folder as in ``"mlflow:results"``, several with commas between.
         pipeline: cuts models into stages, each on a rank of its own; see ``tnt.Pipeline``.
         mesh: divides the work inside layers along its axes; see ``tnt.Mesh``.
         layouts: how layers are divided, by a regular expression for their names; see
@@ -73,6 +77,13 @@ class FitOptions:
             help="when loss and weights are NaN, end training (default), or go on as Keras does",
         ),
     )
+    track: str | Track | None = field(
+        default=None,
+        metadata=typed(
+            metavar="TRACKER[:DIR],...",
+            help=f"log loss, metrics and figures of the ranks to {', '.join(TRACKERS)}",
+        ),
+    )
     pipeline: Pipeline | None = None
     mesh: Mesh | None = field(
         default=None,
@@ -100,6 +111,8 @@ class FitOptions:
             raise ValueError(f"batch_norm is 'rank' or 'whole', not {self.batch_norm!r}")
         if self.on_nan not in get_args(OnNan):
             raise ValueError(f"on_nan is 'stop' or 'go-on', not {self.on_nan!r}")
+        if self.track is not None:
+            object.__setattr__(self, "track", Track.of(self.track))
         if self.exchange is not None and self.bucket_mb is not None:
             raise ValueError(
                 "bucket_mb is for the default exchange; others take it as an option, as in "

@@ -90,7 +90,7 @@ class Trial:
         try:
             execution = groups.begin(
                 engines, self.ranks, Call.RUN_TRIAL, cell, self.settings,
-                self._objective.expression, self._own_options(cell), kept,
+                self._objective.expression, self._own_options(cell, title), kept,
                 on_data=self._on_data, on_tick=self._on_tick,
             )  # fmt: skip
             several.add(execution)
@@ -116,13 +116,19 @@ class Trial:
             state = "failed" if self.state == "failed" else ended
             archive.conclude(folder, state, self.error, known)
 
-    def _own_options(self, cell: str) -> dict[str, Any]:
-        """Those of its fits: checkpoints are in a folder of its own, and of its settings."""
+    def _own_options(self, cell: str, title: str) -> dict[str, Any]:
+        """Those of its fits: checkpoints are in a folder of its own, and of its settings, which
+        trackers are told as well."""
         options = dict(self._options)
         if "checkpoint" in options:
             said = options["checkpoint"]
             folder = str(Path(said["folder"]) / f"trial-{self.number}")
             options["checkpoint"] = {**said, "folder": folder, "run": f"{cell}\n{self.settings}"}
+        if "track" in options:
+            options["track"] = {
+                "to": options["track"], "group": title, "name": f"{title}-{self.number}",
+                "parameters": self.settings,
+            }  # fmt: skip
         return options
 
     def stop(self, state: TrialState = "stopped") -> None:

@@ -27,6 +27,7 @@ from tnt_notebook.parallel.consistency.model_state import (
     state_of,
 )
 from tnt_notebook.parallel.data.adapt import unpack
+from tnt_notebook.parallel.training import tracking
 from tnt_notebook.parallel.training.session import Session
 
 _PHASES = {"fit": "train", "evaluate": "test", "predict": "predict"}
@@ -42,10 +43,13 @@ def prepare(
     which stage is decided later. ``element`` is a batch, in tf.TensorSpec.
 
     Raises:
+        TrackerError: what a tracker needs is not installed.
         ModelError: the model cannot be trained, or not yet; the message says why.
         DisagreementError: the ranks have different models or arguments.
     """
     over, with_loss = session.over, _PHASES[call] != "predict"
+    if call == "fit":
+        tracking.check(session)
     if over.size > 1:
         refuse_stateful(model)
         if call in ("fit", "train_on_batch"):

@@ -30,6 +30,7 @@ from tnt_notebook.parallel.observe.progress import Progress
 from tnt_notebook.parallel.observe.setup import setup_of
 from tnt_notebook.parallel.observe.step_sampler import StepSampler
 from tnt_notebook.parallel.step.logs import check_same_samples
+from tnt_notebook.parallel.training import tracking
 from tnt_notebook.parallel.training.callbacks import SharedCallbacks
 from tnt_notebook.parallel.training.compiled_functions import DistributedFunctions
 from tnt_notebook.parallel.training.fit_checkpoints import FitCheckpoints
@@ -284,15 +285,14 @@ def _progress(
     if flops is not None and phase == "fit":
         flops *= 3
     return Progress(
-        over, session.replicas, session.report, phase, epochs, steps, sampler, flops,
-        per_execution=model.steps_per_execution,
+        over, session.replicas,
+        tracking.report_of(session, model, phase, data.batch_size, epochs, steps),
+        phase, epochs, steps, sampler, flops, per_execution=model.steps_per_execution,
         exchange=described(functions.setting.exchange) if phase == "fit" else "",
-        input=str(data.reading),
         setup=setup_of(
             over, 1 if stages is None else len(stages.lines[0]), functions.setting.exchange,
-            data.adapter, model.steps_per_execution,
-        ),
-        seen=functions.seen if phase == "fit" else str,
+            data.adapter, model.steps_per_execution),
+        input=str(data.reading), seen=functions.seen if phase == "fit" else str,
         weights=lambda: filter(is_here, model.trainable_variables),
         late_logs=functions.placement.late is not None,
         stops_on_nan=session.options.on_nan == "stop",
