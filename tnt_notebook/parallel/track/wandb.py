@@ -19,11 +19,11 @@ def begin(fit: Fit) -> Run:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would use the network
     import wandb
 
-    if fit.folder:
-        Path(fit.folder).mkdir(parents=True, exist_ok=True)  # else it goes to a temporary folder
+    folder = Path(fit.folder).absolute()  # its service stays where the first run began
+    folder.mkdir(parents=True, exist_ok=True)  # or it takes a temporary one
     # Beside a run that the cell itself may have begun; and what ranks print stays theirs.
     run = wandb.init(
-        mode=mode, dir=fit.folder or None, name=fit.name, group=fit.group or None,
+        mode=mode, dir=str(folder), name=fit.name, group=fit.group or None,
         config=dict(fit.parameters), reinit="create_new",
         settings=wandb.Settings(console="off", silent=True),
     )  # fmt: skip
