@@ -24,6 +24,8 @@ class Call(StrEnum):
     PRELOAD = "preload:begin"  # all ranks, once they answer: they load Keras in the background
     PUSH = "cell:push"  # all ranks: names for their cells
     FETCH = "cell:fetch"  # one rank: what a name is there
+    VARIABLES = "complete:variables"  # rank 0: for Tab
+    COMPLETE = "complete:complete"  # the same
     FILL_SEATS = "cell:fill_seats"  # ranks that live: to start others for those that died
     RUN_FIT = "fit:run_fit_cell"  # all ranks
     FIT_RESULT = "fit:result_of"  # all ranks, from a notebook that has not begun the fit

@@ -47,6 +47,19 @@ def test_cells_errors_and_interrupts(notebook):
     assert int(notebook.run(f"print({kept})")) < 100_000  # the kernel lives for days
 
 
+def test_tab_completes_what_lives_on_ranks(notebook):
+    def offered(text):
+        reply = notebook.client.complete(text, reply=True, timeout=30)["content"]
+        return [text[: reply["cursor_start"]] + name for name in reply["matches"]]
+
+    notebook.run("%%tnt\nimport fractions\nhalf_of_it = fractions.Fraction(1, 2)")
+    assert offered("%%tnt\nimport os\nprint(half_o") == ["%%tnt\nimport os\nprint(half_of_it"]
+    assert "%%tnt_fit\nhalf_of_it.numerator" in offered("%%tnt_fit\nhalf_of_it.nu")
+    assert offered("%tnt_pull half") == ["%tnt_pull half_of_it"]
+    notebook.run("here = 1\n%tnt_pull half_of_it")
+    assert offered("print(her") == ["print(here"]  # in a cell of the notebook, as ever
+
+
 CHANGES = """%%tnt
 from IPython.display import clear_output, display, update_display
 display("first", display_id="mine")

@@ -37,7 +37,9 @@ def register(shell: InteractiveShell) -> None:
             function = session.magics[kind][magic.__name__] = typed(magic, session)
             shell.magics_manager.register_function(function, kind, magic.__name__)
     shell.input_transformers_cleanup.append(with_a_body)
-    session.completion = TntCompletion(shell, session.magics, lambda: session.ranks)
+    session.completion = TntCompletion(
+        shell, session.magics, lambda: session.ranks, session.ask_at_once
+    )
     session.completion.install()
     shell.events.register("pre_run_cell", session.tell_failures)
     leave_banner_out(shell)

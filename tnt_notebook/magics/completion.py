@@ -1,5 +1,5 @@
 """Tab completion of what fits: actions, options and values from the magics' own parsers, variables,
-ranks, clusters, runs and files."""
+ranks, clusters, runs and files; in cells for ranks, and after ``%tnt_pull``, what is there."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ from tnt_notebook.magics import mesh_options
 from tnt_notebook.magics import parser as parsers
 from tnt_notebook.magics.actions import of
 from tnt_notebook.magics.workloads import CELLS
+from tnt_notebook.protocol import Call
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+#: Cells that run there.
+_ON_RANKS = ("%%tnt", "%%tnt_fit", "%%tnt_sweep")
 #: Options whose values are files or folders.
 _PATHS = ("--checkpoint", "--hostfile", "--report", "--study", "--to")
 
@@ -35,6 +38,7 @@ class TntCompletion:
 
     Args:
         ranks: how many there are now.
+        ask: calls a function of the first rank; None where there is none, or it is busy.
     """
 
     def __init__(
@@ -42,8 +46,9 @@ class TntCompletion:
         shell: InteractiveShell,
         magics: dict[str, dict[str, Any]],
         ranks: Callable[[], int],
+        ask: Callable[..., Any],
     ) -> None:
-        self._shell, self._ranks = shell, ranks
+        self._shell, self._ranks, self._ask = shell, ranks, ask
         self._parsers: dict[str, argparse.ArgumentParser] = {}
         for name, magic in magics["line"].items():
             # IPython runs line magics without their percent sign as well.
@@ -61,6 +66,9 @@ class TntCompletion:
     def match(self, context: CompletionContext) -> SimpleMatcherResult:
         """What may stand at the cursor; instead of names of Python, which cannot stand there."""
         line = context.line_with_cursor[: context.cursor_position]
+        first, _, code = context.full_text.partition("\n")
+        if context.cursor_line > 0 and (first.split() or [""])[0] in _ON_RANKS:
+            return self._of_rank(code, context)
         command, *words = line.split() or [""]
         parser = self._parsers.get(command)
         if parser is None or (line.strip() == command and not line[-1].isspace()):
@@ -72,6 +80,17 @@ class TntCompletion:
             if text.startswith(typed)
         ]
         return SimpleMatcherResult(completions=completions, suppress=True)
+
+    def _of_rank(self, code: str, context: CompletionContext) -> SimpleMatcherResult:
+        """In a cell for ranks: what lives there; where they are busy, what the notebook knows."""
+        lines = code.splitlines(keepends=True)[: context.cursor_line - 1]
+        place = len("".join(lines)) + context.cursor_position
+        typed, names = self._ask(Call.COMPLETE, code, place) or ("", [])
+        return SimpleMatcherResult(
+            completions=[SimpleCompletion(name, type="rank") for name in names],
+            matched_fragment=typed,
+            suppress=bool(names),
+        )
 
     def _candidates(
         self, magic: str, parser: argparse.ArgumentParser, before: list[str], typed: str
@@ -95,6 +114,9 @@ class TntCompletion:
         flags = [(flag, "option") for flag in _flags(magic, options, before)]
         if typed.startswith("-"):
             return flags
+        if magic == "tnt_pull":
+            names = self._ask(Call.VARIABLES) or []
+            return [(name, "variable") for name in names if name not in before]
         if magic == "tnt_push":
             return self._variables(before)
         named: list[tuple[str, str]] = []

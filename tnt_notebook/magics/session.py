@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import ExecutionInfo, InteractiveShell
 
     from tnt_notebook.cluster import Cluster, Fit, Sweep
+    from tnt_notebook.protocol import Call
 
 _TAKEN = {*dir(builtins), "In", "Out", "exit", "get_ipython", "quit"}
 _LONGEST = 100  # folders of runs have it in their names
@@ -63,6 +64,11 @@ class Session:
     def ranks(self) -> int:
         """How many ranks there are now."""
         return 0 if self.running is None else self.running.ranks
+
+    def ask_at_once(self, function: Call, *arguments: Any) -> Any:
+        """What a function of the first rank answers; None where there is none, or ranks are busy."""
+        idle = self.running is not None and self.running.is_ours and self.running.queue.is_idle
+        return self.running.ask(function, *arguments) if self.running and idle else None
 
     def close(self) -> None:
         """Stops the cluster if one runs."""

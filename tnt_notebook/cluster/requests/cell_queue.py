@@ -76,6 +76,13 @@ class CellQueue:
         # The first is the cell or fit that runs; the others wait, whenever they begin to.
         self._tickets: deque[Place] = deque()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether what is asked now is answered at once, without a death to tell of before."""
+        engines = self._alive()
+        died = any(rank not in engines.lost for rank in engines.dead())
+        return not (self._tickets or self.running or died)
+
     def draw(self, of: str = "the cell before") -> Place:
         """A place in the queue; it has to be given back.
 
