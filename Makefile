@@ -67,6 +67,7 @@ setup: $(READY)
 
 KERNELS := $(shell find kernels -name '*.cpp' -o -name '*.h')
 BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard widgets/*.js widgets/*.css) \
+	$(wildcard labextension/*.json labextension/static/*) \
 	tnt_notebook/telemetry/kinds.json kernels/engine/event_kind.h.in \
 	$(filter-out kernels/test/%,$(KERNELS))
 

@@ -21,6 +21,7 @@ ROOMS = {
     "magics": ("cluster", "dashboard", "jupyter", "plan", "sweep", "telemetry"),
     "cluster": ("dashboard", "jupyter", "sweep", "telemetry", "warden"),
     "dashboard": ("jupyter", "plan", "sweep", "telemetry"),
+    "panel": ("cluster", "telemetry", "warden"),
     "engine": ("jupyter", "parallel", "warden"),
     "parallel": ("comm", "keras", "plan", "telemetry"),
     **dict.fromkeys(("comm", "jupyter", "keras", "plan", "sweep", "telemetry", "warden"), ()),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from tnt_notebook.cluster import Cluster
-    from tnt_notebook.cluster.files.record import Known, Record
+    from tnt_notebook.cluster.files.record import Known
 
 _HEADERS = ("id", "ranks", "launcher", "host", "began", "owner", "state")
 
@@ -196,36 +196,18 @@ def _outlive(cluster: Cluster, shell: InteractiveShell, asked: bool) -> None:
 
 
 def _row(known: Known, own: str | None) -> Sequence[str]:
-    record, kept = known.record, known.kept
+    from tnt_notebook.cluster.files.words import described_owner, described_state
+
+    record = known.record
     return (
         record.id,
         str(record.ranks),
         record.launcher + (f" {record.job}" if record.job else ""),
         record.host,
         time.strftime("%d %b %H:%M", time.localtime(record.began)),
-        "this notebook" if record.id == own else _owner(record, kept),
-        _state(record, kept),
+        "this notebook" if record.id == own else described_owner(known),
+        described_state(known),
     )
-
-
-def _owner(record: Record, kept: dict[str, Any] | None) -> str:
-    from tnt_notebook.cluster.files.lease import described
-
-    if kept is None:
-        return "?" if not record.here else "nobody"
-    return described(kept["owner"]) if kept["owner"] else "nobody"
-
-
-def _state(record: Record, kept: dict[str, Any] | None) -> str:
-    if kept is None:
-        lost = f"remove it: %tnt_cluster stop {record.id}"
-        return lost if record.here else f"ask on {record.host}"
-    said = "a fit goes on" if kept["busy"] else record.state
-    if kept["owner"] is None:
-        left = kept["ends_in_s"]
-        after_fit = kept["busy"] and not left
-        said += ", ends after the fit" if after_fit else f", ends in {words.about(left)}"
-    return said
 
 
 def _check_none(session: Session) -> None:

@@ -1,0 +1,83 @@
+"""The panel of JupyterLab: it shows clusters and runs, and types what magics do."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from tests.browser.accessible import expect_accessible
+from tests.browser.lab import Lab, Notebook, Open
+
+pytestmark = pytest.mark.browser
+
+START_MS = 120_000
+FIT = """%%tnt_fit --name digits
+import keras, numpy
+print("before the first step")
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(numpy.zeros((64, 4)), numpy.zeros(64), batch_size=16, epochs=3)
+"""
+
+
+@contextmanager
+def panel_of(notebook: Notebook) -> Iterator[Locator]:
+    """The panel, open in the page of a notebook as long as the block lasts."""
+    notebook.page.get_by_role("tab", name="Clusters and runs of tnt_notebook").click()
+    yield notebook.page.locator(".tnt-lab-panel")
+    notebook.page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+
+
+def click(where: Locator, button: str) -> None:
+    where.get_by_role("button", name=button, exact=True).click()
+
+
+def test_a_cluster_from_its_form_to_its_end(lab: Lab, open_notebook: Open) -> None:
+    lab.write("panel.ipynb", ["", FIT])
+    notebook = open_notebook("panel.ipynb")
+    with panel_of(notebook) as panel:
+        click(panel, "Start ranks")
+        form = panel.get_by_role("form")
+        line = form.locator(".tnt-lab-line")
+        form.get_by_label("ranks").fill("2")
+        form.get_by_label("launcher").select_option("slurm")
+        form.get_by_label("time", exact=True).fill("12h")
+        expect(line).to_have_text("%tnt_cluster start -n 2 --launcher slurm --time 12h")
+        notebook.screenshot("panel-form", notebook.page.locator("#main"))
+        form.get_by_label("launcher").select_option("local")
+        expect(line).to_have_text("%tnt_cluster start -n 2")
+        expect(form).to_contain_text("in panel.ipynb")
+        click(form, "Start")
+
+        cluster = panel.locator(".tnt-lab-cluster", has_text="panel.ipynb")
+        state = cluster.locator(".tnt-lab-state")
+        expect(state).to_have_text("ready", timeout=START_MS)
+        expect(notebook.outputs(0)).to_contain_text("2 ranks are ready")
+        expect(notebook.cells.first).to_contain_text("%tnt_cluster start -n 2")
+        rows = cluster.get_by_role("list", name="Ranks").get_by_role("listitem")
+        expect(rows).to_have_count(2)
+        expect(rows.first).to_contain_text(re.compile(r"\d+ MiB"))
+
+        notebook.run_and_wait(1)
+        expect(notebook.outputs(1).locator(".tnt-pill")).to_have_text("finished", timeout=START_MS)
+        notebook.screenshot("panel-cluster", notebook.page.locator("#main"))
+        click(cluster, "Live card")
+        tab = notebook.page.locator(".tnt-lab-run-tab")
+        expect(tab).to_contain_text("%tnt_trace show")
+        expect(tab.locator(".tnt-pill")).to_have_text("finished")
+        notebook.screenshot("panel-run", notebook.page.locator("#main"))
+        rows.nth(1).get_by_role("button").click()
+        output = notebook.page.locator(".tnt-lab-output")
+        expect(output).to_contain_text("before the first step")
+        expect(output.get_by_role("tab", name="rank 1")).to_have_attribute("aria-selected", "true")
+        output.get_by_role("tab", name="rank 1").press("ArrowLeft")
+        expect(output.locator(".tnt-lab-line")).to_have_text("%tnt_cluster logs 0")
+        notebook.screenshot("panel-output", notebook.page.locator("#main"))
+        click(panel, "Start ranks")
+        expect_accessible(notebook, ".tnt-lab-panel")
+
+        click(cluster, "Stop")
+        expect(cluster).to_have_count(0)
+        expect(notebook.page.locator(".jp-Notebook")).to_contain_text("cluster stopped")
