@@ -157,6 +157,21 @@ def test_pointing_at_a_box_says_what_it_is(still: Notebook):
     expect(tip(still)).to_be_hidden()
 
 
+def test_pointing_at_a_meter_says_what_each_rank_uses(still: Notebook):
+    deck = still.page.locator(".tnt-run-canvas")
+    expect(deck).to_have_attribute("aria-label", re.compile(r"network [\d.]+ .B/s"))
+    box = deck.bounding_box()
+    assert box
+    meters = still.page.get_by_role("button", name="meters")
+    x, y = 0.8 * box["width"], box["height"] - 22 - 4 * 26 + 8  # the first of four rows
+    deck.hover(position={"x": x, "y": y})
+    said = still.page.locator(".tnt-run .tnt-tip")
+    expect(said).to_contain_text(re.compile(r"^CPU: rank 0 \d+% · .* · rank 3 \d+%"))
+    meters.click()
+    expect(meters).to_have_attribute("aria-pressed", "false")
+    assert (deck.bounding_box() or box)["height"] < box["height"] - 90
+
+
 def test_a_range_is_summed(still: Notebook):
     end = 0.3 + 11 * 2.8 + 3 * 0.4 + 0.6
     (left, y), (right, _) = place(still, 0, 0.3, end), place(still, 0, 4.3, end)
@@ -320,6 +335,8 @@ def test_64_ranks_are_smooth_and_cheap(
     notebook.run_and_wait(0)
     expect(canvas(notebook)).to_be_visible()
     expect(canvas(notebook)).to_have_attribute("aria-label", re.compile("^Timeline of 64 ranks. "))
+    whole_run = notebook.page.locator(".tnt-run-canvas")
+    expect(whole_run).to_have_attribute("aria-label", re.compile(r"CPU \d+%, memory \d+ MB"))
     notebook.page.set_viewport_size({"width": 1280, "height": 1500})  # all of it is in sight
     frames = notebook.page.evaluate(FRAMES, 2)
     # From one step to the next: a step of so many ranks comes every few seconds only.

@@ -114,3 +114,16 @@ def test_many_ranks_are_grouped_by_pipeline_and_stage():
     frames[-1]["step_trace"] = step
     html = run_html(ribbon(64), frames)
     assert re.findall(r">(rank|pipeline) (\d+)<", html) == [("pipeline", str(i)) for i in range(16)]
+
+
+def test_meters_lie_below_what_each_rank_did_and_stay_small():
+    for ranks, lines in ((2, 2), (64, 1)):
+        run = ribbon(ranks)
+        numbers = {letter: [50] * ranks for letter in ("c", "m")}
+        run.meters.at = {second: dict(numbers) for second in range(1, 10)}
+        html = run_html(run, frames_of_a_run(ranks))
+        rows = re.findall(r'<div class="tnt-used">.*?</svg>.*?</div></div>', html)
+        assert len(rows) == 2 and len(html) < 130_000
+        assert rows[0].count("stroke=") == lines and ">CPU<" in rows[0] and "50%" in rows[0]
+        assert "M200 10.0L" in rows[0]  # half of 20, a tenth of the run
+    assert "tnt-used" not in run_html(ribbon(), frames_of_a_run())

@@ -41,7 +41,7 @@ def meter_rows(ribbon: Ribbon) -> Iterator[str]:
         few = [thinned(line, max(40, _POINTS // len(lines))) for line in lines]
         words = escape(measured(meter.unit, said(curves, meter)))
         svg = _svg(few, meter, is_band=ranks > MOST_LINES)
-        yield div("meter", row(meter.label, svg, "share", words))
+        yield div("used", row(meter.label, svg, "share", words))
 
 
 def _svg(lines: Sequence[Sequence[Place]], meter: Meter, is_band: bool) -> str:
