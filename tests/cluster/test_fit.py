@@ -260,3 +260,7 @@ model.fit(np.ones((8, 2)), np.ones((8, 1)), epochs=1)
     with pytest.raises(ModelError, match="register_keras_serializable"):
         _ = fit.model
     assert fit.model_bytes()[:2] == b"PK"
+    later = cluster.fit(own, {})
+    later.wait(150)
+    with pytest.raises(RankError, match="ModelError: The ranks have the model of"):
+        fit.model_bytes()

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 _TOUCH_S = 20.0
 _LOOK_S = 1.0
 
-_model: Any = None
+#: What was trained last, and in which run: its folder.
+_model: tuple[str, Any] | None = None
 _last: tuple[str, dict[str, Any]] | None = None
 
 
@@ -70,10 +71,11 @@ def run_fit_cell(
     _last = None
     with _busy() if comm.rank() == 0 else contextlib.nullcontext():
         result, runs = run_distributed(cell, options, kept)
+    folder = kept["folder"] if kept else ""
     if runs:
         fits = [run for run in runs if run.kind == "fit"]
-        _model = (fits or runs)[-1].model
-    _last = (kept["folder"] if kept else "", result)
+        _model = (folder, (fits or runs)[-1].model)
+    _last = (folder, result)
     return result
 
 
@@ -189,17 +191,26 @@ def _kept(begin: dict[str, Any] | None) -> Iterator[Callable[[Frame], None]]:
                 writer.close(None if ended == "finished" else "failed")
 
 
-def model_bytes() -> bytes:
+def model_bytes(run: str) -> bytes:
     """The model of the last ``%%tnt_fit``, trained, as the bytes of a ``.keras`` file.
 
+    Args:
+        run: the folder of its run.
+
     Raises:
-        ModelError: no cell of ``%%tnt_fit`` has ended well on these ranks.
+        ModelError: no cell of ``%%tnt_fit`` has ended well on these ranks, or another one since.
     """
     if _model is None:
         raise ModelError("No %%tnt_fit has finished on these ranks, so there is no model yet.")
+    last, model = _model
+    if run != last:
+        raise ModelError(
+            f"The ranks have the model of {Path(last).name}, which has ended since, and no longer "
+            f"that of {Path(run).name}. Ask for .model before the next fit, or save it in the cell."
+        )
     with tempfile.TemporaryDirectory(prefix="tnt-model-") as folder:
         path = Path(folder) / "model.keras"
-        _model.save(path)
+        model.save(path)
         return path.read_bytes()
 
 

@@ -66,7 +66,7 @@ class Session:
         return 0 if self.running is None else self.running.ranks
 
     def ask_at_once(self, function: Call, *arguments: Any) -> Any:
-        """What a function of the first rank answers; None where there is none, or ranks are busy."""
+        """What a function of the first rank answers; None where there is none, or it is busy."""
         idle = self.running is not None and self.running.is_ours and self.running.queue.is_idle
         return self.running.ask(function, *arguments) if self.running and idle else None
 

@@ -120,7 +120,8 @@ class Fit(Handle):
         """The trained Keras model; waits for the end of the fit and loads Keras here.
 
         Raises:
-            ModelError: the model cannot be rebuilt in the notebook; the message says what to do.
+            ModelError: the model cannot be rebuilt in the notebook, or the ranks have trained
+                another one since; the message says what to do.
         """
         self.wait()
         if self._model is None:
@@ -130,7 +131,7 @@ class Fit(Handle):
     def model_bytes(self) -> bytes:
         """The trained model as the bytes of a ``.keras`` file."""
         self.wait()
-        return self._cluster.ask(Call.MODEL)
+        return self._cluster.ask(Call.MODEL, str(self.folder))
 
     @property
     def timeline(self) -> Timeline:

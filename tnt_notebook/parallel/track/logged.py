@@ -11,6 +11,7 @@ from typing import Any
 
 from tnt_notebook.choices import TRACKERS
 from tnt_notebook.comm import World
+from tnt_notebook.error_text import brief
 from tnt_notebook.errors import TrackerError
 from tnt_notebook.parallel.consistency import agreement
 from tnt_notebook.parallel.track.tracker import Fit, Run
@@ -48,7 +49,8 @@ class Tracking:
         self, track: Track, parameters: Mapping[str, Any], shown: Callable[[Frame], None] | None
     ) -> None:
         self._track, self._parameters, self._shown = track, parameters, shown
-        self._runs: list[Run] = []
+        self._runs: dict[str, Run] = {}
+        self._has_begun = False
         self._epoch = 0  # the last one that was logged
         self._seconds, self._samples = 0.0, 0.0
         self._latest: dict[str, float] = {}  # figures of the last look
@@ -61,7 +63,7 @@ class Tracking:
             for told in (frame.get("diverged"), frame.get("skipped")):
                 if told:
                     print(f"{told.rstrip('.')}.", flush=True)
-        if not self._runs:
+        if not self._has_begun:
             self._begin()
         try:
             self._log(frame)
@@ -70,19 +72,19 @@ class Tracking:
                 self._end(frame["state"])
 
     def _begin(self) -> None:
+        self._has_begun = True
         name = self._track.name or time.strftime("fit-%Y%m%d-%H%M%S")
         parameters = {**self._parameters, **self._track.parameters}
         for tracker, folder in self._track.to:
             try:
                 begin = import_module(f"tnt_notebook.parallel.track.{tracker}").begin
-                self._runs.append(begin(Fit(name, folder, self._track.group, parameters)))
+                self._runs[tracker] = begin(Fit(name, folder, self._track.group, parameters))
             except Exception as error:
                 self._end("failed")
                 raise TrackerError(f"{tracker} could not begin a run: {error}") from error
 
     def _end(self, state: State) -> None:
-        for run in self._runs:
-            run.end(state)
+        self._for_each(lambda run: run.end(state))
 
     def _log(self, frame: Frame) -> None:
         self._latest |= figures_of(frame)
@@ -107,8 +109,16 @@ class Tracking:
         return {f"tnt/{n}": v for n, v in {**self._latest, "samples_per_s": rate}.items()}
 
     def _tell(self, epoch: int, figures: Mapping[str, float]) -> None:
-        for run in self._runs:
-            run.log(epoch, figures)
+        self._for_each(lambda run: run.log(epoch, figures))
+
+    def _for_each(self, do: Callable[[Run], None]) -> None:
+        """A tracker that fails, on a full disk say, says so and gets no more: training goes on."""
+        for tracker, run in [*self._runs.items()]:
+            try:
+                do(run)
+            except Exception as error:
+                del self._runs[tracker]
+                print(f"This fit is not logged to {tracker} any more: {brief(error)}", flush=True)
 
 
 def figures_of(frame: Frame) -> dict[str, float]:
