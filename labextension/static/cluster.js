@@ -5,18 +5,28 @@ import { lineOf } from "./run.js";
 
 const MIB = 2 ** 20;
 
-/** The lines that can be typed for a cluster: word, line, and whether its owner has to type it. */
+function deadOf(cluster) {
+  return cluster.rows.filter((row) => row.state === "dead").length;
+}
+
+/** In a word what a cluster does, as far as its files and its ranks' processes tell. */
+export function stateOf(cluster) {
+  if (!cluster.kept) return cluster.here ? "lost" : "elsewhere";
+  if (deadOf(cluster)) return `${deadOf(cluster)} dead`;
+  return cluster.busy ? "training" : cluster.ready ? "ready" : "starting";
+}
+
+/** The lines that can be typed for a cluster: word, line. Of one that is owned its owner types them. */
 export function actions(cluster) {
-  const { id, owned } = cluster;
-  const dead = cluster.rows.filter((row) => row.state === "dead").length;
+  const { id, owned, kept } = cluster;
   if (!owned) {
     return [
-      { word: "Attach", line: `%tnt_cluster attach ${id}` },
+      ...(kept ? [{ word: "Attach", line: `%tnt_cluster attach ${id}` }] : []),
       { word: "Stop", line: `%tnt_cluster stop ${id}` },
     ];
   }
   return [
-    ...(dead ? [{ word: "Restart dead", line: "%tnt_cluster restart --missing" }] : []),
+    ...(deadOf(cluster) ? [{ word: "Restart dead", line: "%tnt_cluster restart --missing" }] : []),
     { word: "Restart", line: "%tnt_cluster restart" },
     { word: "Detach", line: "%tnt_cluster detach" },
     { word: "Stop", line: "%tnt_cluster stop" },
@@ -39,13 +49,11 @@ export function clusterNode(does) {
 }
 
 function update(node, parts, cluster, does) {
-  const { id, ranks, launcher, job, host, busy, ready } = cluster;
-  const dead = cluster.rows.filter((row) => row.state === "dead").length;
+  const { id, ranks, launcher, job, host } = cluster;
   node.setAttribute("aria-label", `Cluster ${id}`);
   tell(parts.name, `${ranks} ${ranks === 1 ? "rank" : "ranks"}`);
-  const pill = dead ? `${dead} dead` : busy ? "training" : ready ? "ready" : "starting";
-  tell(parts.pill, pill);
-  parts.pill.dataset.state = dead ? "dead" : pill;
+  tell(parts.pill, stateOf(cluster));
+  parts.pill.dataset.state = stateOf(cluster).replace(/^\d+ /, "");
   parts.pill.title = cluster.state;
   const where = launcher === "local" ? `on ${host}` : `by ${launcher}${job ? `, job ${job}` : ""}`;
   const ends = cluster.owned ? "" : ` · ${cluster.state}`;

@@ -16,14 +16,12 @@ export class Notebooks {
   }
 
   /** Where a kernel's notebook lies; undefined where this server has no such notebook. */
-  async pathOf(kernel) {
-    for (const session of this.app.serviceManager.sessions.running()) {
-      if (session.kernel?.id === kernel && session.type === "notebook") return session.path;
-    }
-    return undefined;
+  pathOf(kernel) {
+    const sessions = [...this.app.serviceManager.sessions.running()];
+    return sessions.find((one) => one.kernel?.id === kernel && one.type === "notebook")?.path;
   }
 
-  async open(path) {
+  open(path) {
     return this.app.commands.execute("docmanager:open", { path, factory: "Notebook" });
   }
 

@@ -38,6 +38,7 @@ class Output {
   }
 
   choose(name) {
+    if (name !== this.chosen) tell(this.text, "");
     this.chosen = name;
     for (const [other, tab] of this.tabs) {
       tab.setAttribute("aria-selected", String(other === name));
@@ -60,9 +61,9 @@ class Output {
     try {
       ({ text } = await this.ask("log", { cluster: this.cluster, which }));
     } catch (error) {
-      text = `${error.message}`;
       this.close(); // the cluster has ended: what was read last stays
       if (this.text.textContent) return;
+      text = error.message;
     }
     if (which !== this.chosen) return;
     const { scrollTop, scrollHeight, clientHeight } = this.text;

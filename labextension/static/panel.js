@@ -10,14 +10,13 @@ const EVERY_MS = 2000;
 export class Panel {
   constructor({ ask, notebooks, openOutput, openRun }) {
     Object.assign(this, { ask, notebooks, openRun });
-    this.paths = new Map();
     this.titles = new Map();
     this.does = {
       output: openOutput,
       run: openRun,
       open: (path) => void notebooks.open(path),
       titleOf: (run) => this.titles.get(run),
-      pathOf: (cluster) => this.paths.get(cluster.kernel),
+      pathOf: (cluster) => this.#pathOf(cluster),
       refuses: (cluster) => this.#refusal(cluster),
       type: (cluster, line) => void this.#type(cluster, line),
     };
@@ -52,7 +51,7 @@ export class Panel {
     if (this.reading || document.hidden) return;
     this.reading = true;
     try {
-      await this.#show(await this.ask("clusters"));
+      this.#show(await this.ask("clusters"));
       this.error.hidden = true;
     } catch (error) {
       this.#fail(error);
@@ -61,9 +60,7 @@ export class Panel {
     }
   }
 
-  async #show({ clusters, runs, time }) {
-    const owners = clusters.filter((cluster) => cluster.owned);
-    for (const { kernel } of owners) this.paths.set(kernel, await this.notebooks.pathOf(kernel));
+  #show({ clusters, runs, time }) {
     this.titles = new Map(runs.map((run) => [run.id, run.title]));
     this.none.hidden = clusters.length > 0;
     keep(this.clusters, [...clusters].reverse(), (cluster) => cluster.id,
@@ -108,12 +105,16 @@ export class Panel {
     if (!this.start.hidden) this.start.querySelector("input").focus();
   }
 
+  /** Where the notebook lies that owns a cluster; undefined where none on this server does. */
+  #pathOf(cluster) {
+    return cluster.owned ? this.notebooks.pathOf(cluster.kernel) : undefined;
+  }
+
   /** Why no line can be typed for a cluster; "" where it can. */
   #refusal(cluster) {
     if (!cluster.here) return `it is kept on ${cluster.host}, and can be reached from there`;
     if (cluster.owned) {
-      return this.paths.get(cluster.kernel)
-        ? "" : `it belongs to ${cluster.owner}, and only there this can be typed`;
+      return this.#pathOf(cluster) ? "" : `it belongs to ${cluster.owner}, and only there this can be typed`;
     }
     return this.notebooks.current ? "" : "open a notebook first: the line runs there";
   }
@@ -121,7 +122,7 @@ export class Panel {
   /** Types a line into the notebook that owns a cluster, or into the one in front. */
   async #type(cluster, line) {
     try {
-      const path = cluster?.owned && this.paths.get(cluster.kernel);
+      const path = cluster && this.#pathOf(cluster);
       const notebook = path ? await this.notebooks.open(path) : this.notebooks.current;
       await this.notebooks.type(notebook, line);
     } catch (error) {

@@ -7,12 +7,14 @@ Each is there in a light and in a dark theme::
     ribbon-*.webp     the card while a pipeline trains, from the first second on; moving, below 2 MB
     saved-*.png       what stays in the notebook
     plan-*.png        what %tnt_plan says of a model
+    panel-*.png       the panel of JupyterLab beside a training
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import tempfile
 import time
@@ -78,8 +80,24 @@ def _pictures(lab: Lab, browser: Browser, theme: str, folder: Path) -> None:
     notebook.run_and_wait(3, 120)
     notebook.run_and_wait(4, 300)
     _write(_shot(notebook.outputs(4)), folder / f"plan-{theme}.png")
+    notebook.run_and_wait(1)
+    _panel_picture(notebook, folder / f"panel-{theme}.png")
+    notebook.run_and_wait(2, 300)
     notebook.run_and_wait(5, 60)
     notebook.page.close()
+
+
+def _panel_picture(notebook: Notebook, path: Path) -> None:
+    """The panel while a run goes on, in a window that is no larger than it needs."""
+    page = notebook.page
+    page.set_viewport_size({"width": 1100, "height": 640})
+    page.get_by_role("tab", name="Clusters and runs of tnt_notebook").click()
+    panel = page.locator(".tnt-lab-panel")
+    panel.get_by_role("button", name="Start ranks").click()
+    expect(panel.locator(".tnt-lab-state")).to_have_text("training")
+    expect(panel.locator(".tnt-lab-cpu").first).to_have_text(re.compile(r"[1-9]\d+ %"))
+    expect(notebook.outputs(1).locator(".tnt-where")).to_contain_text(re.compile("epoch [2-9]"))
+    _write(_shot(page.locator("#main")), path)
 
 
 def _filmed(notebook: Notebook, card: Locator) -> list[Image.Image]:

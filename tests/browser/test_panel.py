@@ -1,6 +1,8 @@
 """The panel of JupyterLab: it shows clusters and runs, and types what magics do."""
 
 import re
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,11 +17,13 @@ pytestmark = pytest.mark.browser
 START_MS = 120_000
 FIT = """%%tnt_fit --name digits
 import keras, numpy
-print("before the first step")
+print("before training")
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
-model.fit(numpy.zeros((64, 4)), numpy.zeros(64), batch_size=16, epochs=3)
+model.fit(numpy.zeros((64, 4)), numpy.zeros(64), batch_size=16, epochs=100_000)
 """
+
+ONE_KERNEL = "() => [...window.jupyterapp.serviceManager.sessions.running()].length === 1"
 
 
 @contextmanager
@@ -32,6 +36,12 @@ def panel_of(notebook: Notebook) -> Iterator[Locator]:
 
 def click(where: Locator, button: str) -> None:
     where.get_by_role("button", name=button, exact=True).click()
+
+
+def test_strangers_are_told_nothing(lab: Lab) -> None:
+    for what in ("clusters", "options", "log?cluster=a&which=0"):
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(f"{lab.url}/tnt/{what}")
 
 
 def test_a_cluster_from_its_form_to_its_end(lab: Lab, open_notebook: Open) -> None:
@@ -61,16 +71,24 @@ def test_a_cluster_from_its_form_to_its_end(lab: Lab, open_notebook: Open) -> No
         expect(rows.first).to_contain_text(re.compile(r"\d+ MiB"))
 
         notebook.run_and_wait(1)
-        expect(notebook.outputs(1).locator(".tnt-pill")).to_have_text("finished", timeout=START_MS)
+        expect(state).to_have_text("training")
         notebook.screenshot("panel-cluster", notebook.page.locator("#main"))
         click(cluster, "Live card")
         tab = notebook.page.locator(".tnt-lab-run-tab")
         expect(tab).to_contain_text("%tnt_trace show")
-        expect(tab.locator(".tnt-pill")).to_have_text("finished")
+        expect(tab.locator(".tnt-where")).to_contain_text(re.compile("epoch [1-9]"))
         notebook.screenshot("panel-run", notebook.page.locator("#main"))
+        tab.locator(".tnt-stop").click()
+        expect(tab.locator(".tnt-pill")).to_have_text("stopped")
+        expect(panel.locator(".tnt-lab-runs li").first).to_contain_text("stopped")
+        notebook.page.locator(".lm-TabBar-tab", has_text="digits").locator(
+            ".lm-TabBar-tabCloseIcon"
+        ).click()
+        notebook.page.wait_for_function(ONE_KERNEL)  # the tab's own has ended with it
+
         rows.nth(1).get_by_role("button").click()
         output = notebook.page.locator(".tnt-lab-output")
-        expect(output).to_contain_text("before the first step")
+        expect(output).to_contain_text("before training")
         expect(output.get_by_role("tab", name="rank 1")).to_have_attribute("aria-selected", "true")
         output.get_by_role("tab", name="rank 1").press("ArrowLeft")
         expect(output.locator(".tnt-lab-line")).to_have_text("%tnt_cluster logs 0")
@@ -78,6 +96,11 @@ def test_a_cluster_from_its_form_to_its_end(lab: Lab, open_notebook: Open) -> No
         click(panel, "Start ranks")
         expect_accessible(notebook, ".tnt-lab-panel")
 
+        left = panel.get_by_role("region", name=cluster.get_attribute("aria-label") or "")
+        click(cluster, "Detach")
+        expect(left).to_contain_text(re.compile("ends in.*owned by nobody"))
+        click(left, "Attach")
+        expect(cluster).to_have_count(1)
         click(cluster, "Stop")
         expect(cluster).to_have_count(0)
         expect(notebook.page.locator(".jp-Notebook")).to_contain_text("cluster stopped")

@@ -62,6 +62,11 @@ def test_two_users_start_train_and_stop(hub, browser):
         expect(bob.outputs(LIST)).to_contain_text(his["id"])
         expect(bob.outputs(LIST)).not_to_contain_text(hers["id"])
 
+        # The panel of each is told of their own.
+        for user, own in (("alice", hers), ("bob", his)):
+            told = hub.ask("GET", f"/user/{user}/tnt/clusters")["clusters"]
+            assert [one["id"] for one in told] == [own["id"]]
+
         # What shows a live view is not idle, for those who cull what is.
         since = kernel(hub, "bob")["last_activity"]
         eventually(lambda: kernel(hub, "bob")["last_activity"] > since)

@@ -1,35 +1,46 @@
-"""What the form of the panel types is what ``%tnt_cluster start`` understands."""
+"""What the panel types is what ``%tnt_cluster`` understands."""
 
 import json
 import shutil
 import subprocess
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tnt_notebook.magics.action import check
+from tnt_notebook.magics.cluster_actions import ACTIONS
 from tnt_notebook.magics.cluster_magic import tnt_cluster
 from tnt_notebook.magics.cluster_options import given
 from tnt_notebook.magics.typed import words_of
 from tnt_notebook.panel.overview import options_of_start
 
-LINE = Path(__file__).parents[2] / "labextension/static/line.js"
+STATIC = Path(__file__).parents[2] / "labextension/static"
 
 
-def typed(values: dict[str, str]) -> str:
-    """The line, as the browser makes it of what is written into the form."""
+def in_node(function: str, module: str, *arguments: Any) -> Any:
+    """What a function of the browser side gives."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node.js is not installed: the lines of the panel were not made")
-    options = json.dumps(options_of_start()["options"])
     script = (
-        f"import {{ line }} from '{LINE.as_uri()}';"
-        f"console.log(line({options}, {json.dumps(values)}));"
+        f"import {{ {function} }} from '{(STATIC / module).as_uri()}';"
+        f"console.log(JSON.stringify({function}(...{json.dumps(arguments)})));"
     )
     done = subprocess.run(
         [node, "--input-type=module", "-e", script], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.removesuffix("\n")
+    return json.loads(done.stdout)
+
+
+def understood(line: str) -> Namespace:
+    """A line as the magic has it."""
+    assert line.startswith("%tnt_cluster ")
+    arguments = tnt_cluster.parser.parse_intermixed_args(words_of(line.split(" ", 1)[1]))
+    check(tnt_cluster.parser, arguments, ACTIONS)
+    return arguments
 
 
 @pytest.mark.parametrize(
@@ -53,6 +64,30 @@ def typed(values: dict[str, str]) -> str:
     ],
 )  # fmt: skip
 def test_a_form_types_what_start_understands(values, line, options):
-    assert typed(values) == f"%tnt_cluster start {line}".strip()
-    words = words_of(f"start {line}")
-    assert given(tnt_cluster.parser.parse_intermixed_args(words)) == options
+    typed = in_node("line", "line.js", options_of_start()["options"], values)
+    assert typed == f"%tnt_cluster start {line}"
+    assert given(understood(typed)) == options
+
+
+ALIVE, DEAD = {"state": "alive"}, {"state": "dead"}
+
+
+@pytest.mark.parametrize(
+    ("owned", "kept", "rows", "state", "lines"),
+    [
+        (True, True, [ALIVE, ALIVE], "ready", ["restart", "detach", "stop"]),
+        (True, True, [DEAD, ALIVE], "1 dead", ["restart --missing", "restart", "detach", "stop"]),
+        (False, True, [ALIVE], "ready", ["attach a1", "stop a1"]),
+        (False, False, [DEAD], "lost", ["stop a1"]),
+    ],
+)
+def test_buttons_type_what_the_magic_understands(owned, kept, rows, state, lines):
+    cluster = {
+        "id": "a1", "owned": owned, "kept": kept, "rows": rows,
+        "here": True, "ready": True, "busy": False,
+    }  # fmt: skip
+    typed = [one["line"] for one in in_node("actions", "cluster.js", cluster)]
+    assert typed == [f"%tnt_cluster {line}" for line in lines]
+    for line in typed:
+        understood(line)
+    assert in_node("stateOf", "cluster.js", cluster) == state

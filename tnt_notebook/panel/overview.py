@@ -68,7 +68,7 @@ def _cluster(known: Known) -> dict[str, Any]:
     return {
         "id": record.id, "ranks": record.ranks, "launcher": record.launcher, "job": record.job,
         "host": record.host, "here": record.here, "began": record.began,
-        "state": described_state(known), "busy": busy, "ready": record.state == "ready",
+        "kept": kept is not None, "state": described_state(known), "busy": busy, "ready": record.state == "ready",
         "owner": described_owner(known), "owned": kept is not None and kept["owner"] is not None,
         "kernel": record.notebook.removeprefix("kernel-"),
         "run": None if note is None else note.run.rpartition("/")[2],
