@@ -16,7 +16,8 @@ from tnt_notebook.cluster.files.record import Known
 from tnt_notebook.cluster.files.words import described_owner, described_state
 from tnt_notebook.cluster.launch.options import OPTIONS
 from tnt_notebook.cluster.life.status import RankStatus, rank_statuses
-from tnt_notebook.telemetry import archive
+from tnt_notebook.telemetry import archive, run_folder
+from tnt_notebook.telemetry.archive import RunInfo
 
 LATEST_RUNS = 8  # the others are in %tnt_trace list
 LINES = 500
@@ -31,7 +32,7 @@ def overview() -> dict[str, Any]:
         "runs": [
             {"id": run.id, "title": run.title, "ranks": run.ranks, "began": run.began,
              "state": run.state}
-            for run in archive.listed()[: -LATEST_RUNS - 1 : -1]
+            for run in _latest_runs()
         ],
     }  # fmt: skip
 
@@ -61,6 +62,13 @@ def log(cluster: str, which: str) -> dict[str, str]:
     return {"text": tail(path, LINES)}
 
 
+def _latest_runs() -> list[RunInfo]:
+    """The latest first; the folders of the others are not read."""
+    base = run_folder.base()
+    latest = archive.ids()[: -LATEST_RUNS - 1 : -1]
+    return [run for name in latest if (run := archive.about(base / name)) is not None]
+
+
 def _cluster(known: Known) -> dict[str, Any]:
     record, kept = known.record, known.kept
     busy = kept is not None and kept["busy"]
@@ -68,7 +76,8 @@ def _cluster(known: Known) -> dict[str, Any]:
     return {
         "id": record.id, "ranks": record.ranks, "launcher": record.launcher, "job": record.job,
         "host": record.host, "here": record.here, "began": record.began,
-        "kept": kept is not None, "state": described_state(known), "busy": busy, "ready": record.state == "ready",
+        "kept": kept is not None, "state": described_state(known), "busy": busy,
+        "ready": record.state == "ready",
         "owner": described_owner(known), "owned": kept is not None and kept["owner"] is not None,
         "kernel": record.notebook.removeprefix("kernel-"),
         "run": None if note is None else note.run.rpartition("/")[2],
