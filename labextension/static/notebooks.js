@@ -17,6 +17,9 @@ export class Notebooks {
 
   /** Where a kernel's notebook lies; undefined where this server has no such notebook. */
   pathOf(kernel) {
+    // Several notebooks may have one kernel: the one that is open is meant.
+    const open = this.tracker.find((one) => one.sessionContext.session?.kernel?.id === kernel);
+    if (open) return open.context.path;
     const sessions = [...this.app.serviceManager.sessions.running()];
     return sessions.find((one) => one.kernel?.id === kernel && one.type === "notebook")?.path;
   }

@@ -11,6 +11,7 @@ from playwright.sync_api import Locator, expect
 
 from tests.browser.accessible import expect_accessible
 from tests.browser.lab import Lab, Notebook, Open
+from tnt_notebook.cluster import Cluster
 
 pytestmark = pytest.mark.browser
 
@@ -23,15 +24,22 @@ model.compile("sgd", "mse")
 model.fit(numpy.zeros((64, 4)), numpy.zeros(64), batch_size=16, epochs=100_000)
 """
 
-ONE_KERNEL = "() => [...window.jupyterapp.serviceManager.sessions.running()].length === 1"
+SOURCE = "() => window.jupyterapp.shell.widgets('main').next().value.content.model.cells.get(0)"
+SOURCE += ".sharedModel.getSource()"
+NO_CONSOLE = """() => {
+  const running = [...window.jupyterapp.serviceManager.sessions.running()];
+  return running.every((session) => session.type === "notebook");
+}"""
 
 
 @contextmanager
 def panel_of(notebook: Notebook) -> Iterator[Locator]:
     """The panel, open in the page of a notebook as long as the block lasts."""
     notebook.page.get_by_role("tab", name="Clusters and runs of tnt_notebook").click()
-    yield notebook.page.locator(".tnt-lab-panel")
-    notebook.page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+    try:
+        yield notebook.page.locator(".tnt-lab-panel")
+    finally:
+        notebook.page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
 
 
 def click(where: Locator, button: str) -> None:
@@ -42,6 +50,29 @@ def test_strangers_are_told_nothing(lab: Lab) -> None:
     for what in ("clusters", "options", "log?cluster=a&which=0"):
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(f"{lab.url}/tnt/{what}")
+
+
+def test_a_cluster_of_a_script_is_shown_and_left_alone(
+    lab: Lab, open_notebook: Open, pair: Cluster
+) -> None:
+    pair.run("print('from a script')")
+    lab.write("aside.ipynb", [""])
+    notebook = open_notebook("aside.ipynb")
+    with panel_of(notebook) as panel:
+        cluster = panel.get_by_role("region", name=f"Cluster {pair.id}")
+        stop = cluster.get_by_role("button", name="Stop", exact=True)
+        expect(stop).to_have_attribute("title", re.compile("%tnt_cluster stop: it belongs to "))
+        stop.focus()
+        notebook.page.keyboard.press("Enter")
+        expect(stop).to_have_attribute("aria-disabled", "true")
+        expect(cluster.get_by_role("button", name="Attach")).to_have_count(0)
+        click(cluster, "Output")
+        output = notebook.page.locator(".tnt-lab-output")
+        expect(output).to_contain_text("from a script")
+        expect_accessible(notebook, ".tnt-lab-output")
+        assert notebook.cells.count() == 1
+        assert notebook.page.evaluate(SOURCE) == ""
+    assert [row.state for row in pair.status()] == ["idle", "idle"]
 
 
 def test_a_cluster_from_its_form_to_its_end(lab: Lab, open_notebook: Open) -> None:
@@ -84,7 +115,7 @@ def test_a_cluster_from_its_form_to_its_end(lab: Lab, open_notebook: Open) -> No
         notebook.page.locator(".lm-TabBar-tab", has_text="digits").locator(
             ".lm-TabBar-tabCloseIcon"
         ).click()
-        notebook.page.wait_for_function(ONE_KERNEL)  # the tab's own has ended with it
+        notebook.page.wait_for_function(NO_CONSOLE)  # the tab's own has ended with it
 
         rows.nth(1).get_by_role("button").click()
         output = notebook.page.locator(".tnt-lab-output")
