@@ -208,6 +208,7 @@ docs: $(READY)
 
 pictures: $(READY)
 	$(BIN)/python -m tests.browser.pictures docs/pictures
+	$(BIN)/python -m tests.browser.states build/states
 
 tutorials: $(READY)
 	$(BIN)/python -m tests.browser.tutorials

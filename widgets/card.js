@@ -84,7 +84,7 @@ function render({ model, el }) {
   model.on("change:timeline", takeStep);
   model.on("change:now", hear);
   for (const trait of [...DRAWN, "told"]) model.on(`change:${trait}`, painter.invalidate);
-  if (!model.get("drawn")) say("drawn", true);
+  model.send({ drawn: true }); // no trait: while the kernel is blocked, others would wait behind it
   const ticking = setInterval(() => LIVE.has(model.get("state")) && painter.invalidate(), TICK_MS);
   return () => {
     painter.close();

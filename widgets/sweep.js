@@ -58,7 +58,7 @@ function render({ model, el }) {
   fill();
   for (const trait of ["title", "state", "stop_requested"]) model.on(`change:${trait}`, draw);
   model.on("change:html", fill);
-  if (!model.get("drawn")) say("drawn", true);
+  model.send({ drawn: true });
   return () => {
     for (const trait of ["title", "state", "stop_requested"]) model.off(`change:${trait}`, draw);
     model.off("change:html", fill);

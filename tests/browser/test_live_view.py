@@ -260,7 +260,7 @@ def pointed_at(notebook: Notebook, row: int, share: float) -> Locator:
     canvas = card(notebook).locator(".tnt-run-canvas")
     box = canvas.bounding_box()
     assert box
-    left, right, top = 54, 46, 106
+    left, right, top = 70, 46, 106  # "host mem." is the longest name of a row
     x, y = left + share * (box["width"] - left - right), top + 18 * row + 7
     words = card(notebook).locator(".tnt-run .tnt-tip div").first
 

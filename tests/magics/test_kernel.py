@@ -201,6 +201,8 @@ def test_ranks_and_a_fit_outlive_a_restart_and_a_kill_of_the_kernel(own_notebook
     assert notebook.run("digits.state") == "'running'\n"
     assert "stopped" in notebook.run("digits.stop(); digits.wait().state")
     assert "loss" in notebook.run("digits.history")
+    last = "digits.frames[-1]['state'], len(digits.history['loss']) - digits.frames[-1]['epoch']"
+    assert notebook.run(last) == "('stopped', 0)\n"  # the frame that rank 0 wrote last
     notebook.run("%tnt_cluster detach")
     again = notebook.run("%tnt_cluster attach\nprint(digits.state)")
     assert "are here again\n" in again and again.endswith("stopped\n")  # not "queued"

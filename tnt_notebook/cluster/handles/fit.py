@@ -338,7 +338,7 @@ class Fit(Handle):
             yield execution.call(Call.RUN_FIT, note.cell, note.options, kept)
 
     def _on_tick(self) -> None:
-        if self._joins:
+        if self._joins and time.monotonic() - self._read_at >= FRAME_S:
             self._read_kept()
         execution, asked = self._execution, self._stop_asked_at
         if execution is None or asked is None or self._aborted:
@@ -349,10 +349,7 @@ class Fit(Handle):
 
     def _read_kept(self) -> None:
         """Frames of a fit that was begun elsewhere: the messages go there, the files are here."""
-        now = time.monotonic()
-        if self.state == "running" and now - self._read_at < FRAME_S:
-            return
-        self._read_at = now
+        self._read_at = time.monotonic()
         if self.folder.is_dir():
             for frame in self._reader.new():
                 self._take(frame)

@@ -25,8 +25,6 @@ class LiveWidget(anywidget.AnyWidget):
 
     emptied: ClassVar[dict[str, Any]] = {}
 
-    drawn = traitlets.Bool(False).tag(sync=True)
-    """Set by a browser that has drawn it."""
     left: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     """What stays at the end, for a browser that lost the displays to a refresh; see
     ``widgets/leave.js``."""
@@ -34,7 +32,12 @@ class LiveWidget(anywidget.AnyWidget):
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
         self._made_at = time.monotonic()
+        self._is_drawn = False
         self._meanwhile = ""  # what stands in the place of the figure, as text
+        self.on_msg(self._hear)
+
+    def _hear(self, _: object, said: dict[str, Any], buffers: object) -> None:
+        self._is_drawn = self._is_drawn or bool(said.get("drawn"))
 
     def open(self) -> None:
         """Connects the view with the browser, whose buttons work while a cell blocks the kernel."""
@@ -53,7 +56,7 @@ class LiveWidget(anywidget.AnyWidget):
         """
         if len(places) < 2 or time.monotonic() < self._made_at + DRAWN_S:
             return
-        said = "" if self.drawn else text()
+        said = "" if self._is_drawn else text()
         if said != self._meanwhile:
             self._meanwhile = said
             html = {"text/plain": said, "text/html": f"<pre>{escape(said)}</pre>"}

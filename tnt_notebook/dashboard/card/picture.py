@@ -36,14 +36,15 @@ def card_html(
     """The inside of the card."""
     run = telemetry.main_run(frames)
     took = clock(ribbon.seconds)
+    diverged = run[-1].get("diverged") if run else None
     parts = [
         f'<div class="tnt-header"><div class="tnt-title" role="heading" aria-level="3">'
         f'{escape(title)}</div><span class="tnt-pill" data-state="{state}">{state}</span></div>',
         div("line", span("where", _where(run)), span("when", f"took {took}")),
-        *(div("caption", escape(note)) for note in notes_of(run)),
+        *(div("caption", escape(note)) for note in notes_of(run) if note != diverged),
         *(
             f'<p class="tnt-error">{escape(said)}</p>'
-            for said in (ribbon.meters.warning, error)
+            for said in (diverged, ribbon.meters.warning, error)
             if said
         ),
         folded(traceback),
