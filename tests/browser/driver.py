@@ -83,12 +83,7 @@ class Run:
         self._ended = threading.Event()
         self._end: tuple[State, str | None, str] = ("finished", None, "")
         self._logs = [
-            Log(
-                rank,
-                ranks,
-                lambda news: self.view.tell([news]),
-                Sampler(rank, ranks, used_by(rank)),
-            )
+            Log(rank, ranks, self._tell, Sampler(rank, ranks, used_by(rank)))
             for rank in range(ranks)
         ]
         self._thread = threading.Thread(target=self._train, daemon=True)

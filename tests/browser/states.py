@@ -7,7 +7,6 @@ What is no card of a fit on this machine's two ranks, the card of 64, is driven 
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import tempfile
@@ -156,5 +155,4 @@ class _States:
 
 
 if __name__ == "__main__":
-    os.environ.pop("TNT_RUNS_DIR", None)
     main(Path(sys.argv[1]))

@@ -1,55 +1,33 @@
 """The browser side is found, joined, and passes its own tests in Node."""
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support.node import in_node, node
 from tnt_notebook.dashboard.card import assets
 from tnt_notebook.dashboard.figures import wording
 from tnt_notebook.telemetry.kinds import BOX_KINDS, Kind
 
 
-@pytest.fixture(scope="module")
-def node() -> str:
-    path = shutil.which("node")
-    if path is None:
-        pytest.skip("Node.js is not installed: the unit tests of widgets/ did not run")
-    return path
-
-
-def in_node(node: str, script: str) -> str:
-    """What a module prints."""
-    return run(node, "--input-type=module", "-e", script)
-
-
-def run(node: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [node, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def test_the_modules_pass_their_own_tests(node):
+def test_the_modules_pass_their_own_tests():
     tests = sorted(map(str, (assets.folder() / "test").glob("*.test.js")))
     assert tests
-    run(node, "--test", *tests)
+    node("--test", *tests)
 
 
 @pytest.mark.parametrize("name", ["card.js", "sweep.js"])
-def test_the_joined_module_loads_alone(node, tmp_path, name):
+def test_the_joined_module_loads_alone(tmp_path, name):
     alone = tmp_path / "card.mjs"
     alone.write_text(assets.module(name))
     script = (
         f"const card = await import('{alone.as_uri()}'); console.log(Object.keys(card.default))"
     )
-    assert in_node(node, script).strip() == "[ 'initialize', 'render' ]"
+    assert in_node(script).strip() == "[ 'initialize', 'render' ]"
 
 
-def test_numbers_read_the_same_in_python_and_in_the_browser(node):
+def test_numbers_read_the_same_in_python_and_in_the_browser():
     numbers = [0.4321, 12.3456, -0.5, 0, 0.00123, 1.234e-7, 1.5e9, 54321.0, None]
     seconds = [0, 7.4, 59.6, 754, 3723, 183845]
     short = [0, 4.268e-6, 138.4e-6, 999.6e-6, 0.0025, 0.01234, 0.1456, 0.9996, 1.234, 1234.6]
@@ -60,7 +38,7 @@ def test_numbers_read_the_same_in_python_and_in_the_browser(node):
         f"{json.dumps(short)}.map(shortTime)];"
         "console.log(JSON.stringify(texts));"
     )
-    in_the_browser = json.loads(in_node(node, script))
+    in_the_browser = json.loads(in_node(script))
     assert in_the_browser == [
         [*map(wording.number, numbers)],
         [*map(wording.clock, seconds)],
@@ -68,12 +46,12 @@ def test_numbers_read_the_same_in_python_and_in_the_browser(node):
     ]
 
 
-def test_the_browser_draws_the_kinds_of_boxes_that_python_knows(node):
+def test_the_browser_draws_the_kinds_of_boxes_that_python_knows():
     script = (
         f"const {{ KINDS }} = await import('{(assets.folder() / 'kinds.js').as_uri()}');"
         "console.log(JSON.stringify(KINDS));"
     )
-    browser = json.loads(in_node(node, script))
+    browser = json.loads(in_node(script))
     assert {letter: Kind(**row) for letter, row in browser.items()} == BOX_KINDS
     assert list(browser) == list(BOX_KINDS)
 

@@ -1,14 +1,13 @@
 """What the panel types is what ``%tnt_cluster`` understands."""
 
 import json
-import shutil
-import subprocess
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.node import in_node
 from tnt_notebook.magics.action import check
 from tnt_notebook.magics.cluster_actions import ACTIONS
 from tnt_notebook.magics.cluster_magic import tnt_cluster
@@ -19,20 +18,14 @@ from tnt_notebook.panel.overview import options_of_start
 STATIC = Path(__file__).parents[2] / "labextension/static"
 
 
-def in_node(function: str, module: str, *arguments: Any) -> Any:
+def given_by(function: str, module: str, *arguments: Any) -> Any:
     """What a function of the browser side gives."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("Node.js is not installed: the lines of the panel were not made")
-    script = (
-        f"import {{ {function} }} from '{(STATIC / module).as_uri()}';"
-        f"console.log(JSON.stringify({function}(...{json.dumps(arguments)})));"
+    return json.loads(
+        in_node(
+            f"import {{ {function} }} from '{(STATIC / module).as_uri()}';"
+            f"console.log(JSON.stringify({function}(...{json.dumps(arguments)})));"
+        )
     )
-    done = subprocess.run(
-        [node, "--input-type=module", "-e", script], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 def understood(line: str) -> Namespace:
@@ -64,7 +57,7 @@ def understood(line: str) -> Namespace:
     ],
 )  # fmt: skip
 def test_a_form_types_what_start_understands(values, line, options):
-    typed = in_node("line", "line.js", options_of_start()["options"], values)
+    typed = given_by("line", "line.js", options_of_start()["options"], values)
     assert typed == f"%tnt_cluster start {line}"
     assert given(understood(typed)) == options
 
@@ -86,8 +79,8 @@ def test_buttons_type_what_the_magic_understands(owned, kept, rows, state, lines
         "id": "a1", "owned": owned, "kept": kept, "rows": rows,
         "here": True, "ready": True, "busy": False,
     }  # fmt: skip
-    typed = [one["line"] for one in in_node("actions", "cluster.js", cluster)]
+    typed = [one["line"] for one in given_by("actions", "cluster.js", cluster)]
     assert typed == [f"%tnt_cluster {line}" for line in lines]
     for line in typed:
         understood(line)
-    assert in_node("stateOf", "cluster.js", cluster) == state
+    assert given_by("stateOf", "cluster.js", cluster) == state

@@ -39,10 +39,12 @@ def what_it_lacks() -> str:
         )
     except (OSError, psutil.Error, subprocess.SubprocessError):
         return ""  # what it may do is not ours to know
-    packages = " ".join(lacking(json.loads(told.stdout)))
-    return packages and (
-        f"The Jupyter server of this notebook lacks {' and '.join(packages.split())}, so that its "
-        f"browsers show no live view. Install there: {python} -m pip install {packages}; then "
+    packages = lacking(json.loads(told.stdout))
+    if not packages:
+        return ""
+    return (
+        f"The Jupyter server of this notebook lacks {' and '.join(packages)}, so that its browsers "
+        f"show no live view. Install there: {python} -m pip install {' '.join(packages)}; then "
         "restart the server, and reload the page. Until then, progress is told as text."
     )
 
