@@ -24,8 +24,6 @@ model.compile("sgd", "mse")
 model.fit(numpy.zeros((64, 4)), numpy.zeros(64), batch_size=16, epochs=100_000)
 """
 
-SOURCE = "() => window.jupyterapp.shell.widgets('main').next().value.content.model.cells.get(0)"
-SOURCE += ".sharedModel.getSource()"
 NO_CONSOLE = """() => {
   const running = [...window.jupyterapp.serviceManager.sessions.running()];
   return running.every((session) => session.type === "notebook");
@@ -71,7 +69,7 @@ def test_a_cluster_of_a_script_is_shown_and_left_alone(
         expect(output).to_contain_text("from a script")
         expect_accessible(notebook, ".tnt-lab-output")
         assert notebook.cells.count() == 1
-        assert notebook.page.evaluate(SOURCE) == ""
+        expect(notebook.cells.first.locator(".cm-content")).to_have_text("")
     assert [row.state for row in pair.status()] == ["idle", "idle"]
 
 

@@ -47,6 +47,7 @@ def test_a_schedule_of_ones_own_in_a_cell(shell_with_ranks):
 def test_a_pipeline_in_a_cell(shell_with_ranks):
     shell = shell_with_ranks
     typed(shell, f"%%tnt_fit --wait --name whole\n{CELL}")
+    of_whole = shell.user_ns["whole"].model
     options = "--pipeline 2 --micro-batches 4 --schedule zb-h1 --cut-at last --recompute"
     typed(shell, f"%%tnt_fit --wait --name staged {options}\n{CELL}")
     whole, staged = shell.user_ns["whole"], shell.user_ns["staged"]
@@ -55,7 +56,7 @@ def test_a_pipeline_in_a_cell(shell_with_ranks):
     for name, values in whole.history.items():
         for a, b in zip(values, staged.history[name], strict=True):
             assert abs(a - b) < 1e-5 * abs(a), name
-    for a, b in zip(whole.model.get_weights(), staged.model.get_weights(), strict=True):
+    for a, b in zip(of_whole.get_weights(), staged.model.get_weights(), strict=True):
         assert abs(a - b).max() < 1e-5
     step = staged.timeline
     assert (step.schedule, step.ranks, step.micro_batches, step.measured) == ("zb-h1", 2, 4, True)
@@ -96,10 +97,11 @@ def test_stages_on_a_mesh_in_a_cell(shell_with_ranks):
     ):
         assert shown in typed(shell, f"%%tnt_fit {options}\n{CELL}")
     typed(shell, f"%%tnt_fit --wait --name alone --pipeline 1\n{CELL}")
+    alone = shell.user_ns["alone"].model
     typed(shell, f"%%tnt_fit --wait --name meshed --mesh stage=1,model=2 --micro-batches 4\n{CELL}")
-    alone, meshed = shell.user_ns["alone"], shell.user_ns["meshed"]
+    meshed = shell.user_ns["meshed"]
     assert meshed.state == "finished"
-    for a, b in zip(alone.model.get_weights(), meshed.model.get_weights(), strict=True):
+    for a, b in zip(alone.get_weights(), meshed.model.get_weights(), strict=True):
         assert abs(a - b).max() < 1e-5
     shown = typed(shell, "%tnt_bench training --ranks 1,2 meshed")
     assert "StudyError: --ranks 1: The mesh stage=1,model=2 needs a multiple of 2 ranks" in shown

@@ -25,14 +25,16 @@ _UNSEEN = "not seen from here"
 
 
 def overview() -> dict[str, Any]:
-    """The clusters of this user, those of other notebooks and of jobs too, and the latest runs."""
+    """The clusters of this user, those of other notebooks and of jobs too, and runs: those that
+    they train now, and the latest."""
+    clusters = [_cluster(known) for known in records.listed()]
     return {
         "time": time.time(),
-        "clusters": [_cluster(known) for known in records.listed()],
+        "clusters": clusters,
         "runs": [
             {"id": run.id, "title": run.title, "ranks": run.ranks, "began": run.began,
              "state": run.state}
-            for run in _latest_runs()
+            for run in _latest_runs({cluster["run"] for cluster in clusters})
         ],
     }  # fmt: skip
 
@@ -62,11 +64,11 @@ def log(cluster: str, which: str) -> dict[str, str]:
     return {"text": tail(path, LINES)}
 
 
-def _latest_runs() -> list[RunInfo]:
-    """The latest first; the folders of the others are not read."""
-    base = run_folder.base()
-    latest = archive.ids()[: -LATEST_RUNS - 1 : -1]
-    return [run for name in latest if (run := archive.about(base / name)) is not None]
+def _latest_runs(trained: set[str | None]) -> list[RunInfo]:
+    """The latest first; only their folders are read."""
+    base, ids = run_folder.base(), archive.ids()
+    shown = [name for name in ids[:-LATEST_RUNS] if name in trained] + ids[-LATEST_RUNS:]
+    return [run for name in reversed(shown) if (run := archive.about(base / name)) is not None]
 
 
 def _cluster(known: Known) -> dict[str, Any]:
