@@ -14,6 +14,7 @@ import pytest
 from tests.support.waiting import eventually
 from tnt_notebook.cluster.output.merger import ranks_label
 from tnt_notebook.errors import ClusterError, RankError
+from tnt_notebook.protocol import Call
 
 RANK = "from tnt_notebook import comm\nrank = comm.rank()\n"
 
@@ -267,6 +268,14 @@ build()
         'line 3 of build in the cell: raise ModelError("It cannot be trained. Do this.")',
         "RankError: ranks 0-2: ModelError: It cannot be trained. Do this.",
     ]
+
+
+def test_calls_are_told_without_a_look_into_sources_which_takes_seconds(cluster):
+    with pytest.raises(RankError, match="TypeError") as raised:
+        cluster.ask(Call.MODEL)
+    label, head, *calls = raised.value.rendered
+    assert (label, head) == ("rank 0:", "Traceback (most recent call last):")
+    assert calls[-1] == '  File "<string>", line 1, in <module>'
 
 
 def test_what_cannot_travel_is_named(cluster):

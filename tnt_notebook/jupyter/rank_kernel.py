@@ -14,6 +14,7 @@ import getpass
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from ipykernel import zmqshell
 from ipyparallel.engine import app
 from ipyparallel.engine.kernel import IPythonParallelKernel
 from IPython.utils.process import system  # type: ignore[attr-defined]
+from traitlets import Type
 
 from tnt_notebook.errors import NoInputError
 from tnt_notebook.jupyter.interrupts import lose_none, postponed
@@ -69,6 +71,21 @@ class _Interrupts:
         return frame is not None
 
 
+class RankShell(zmqshell.ZMQInteractiveShell):
+    """ipykernel's, which shows at once where a call was interrupted."""
+
+    def showtraceback(self, exc_tuple: Any = None, *said: Any, **how: Any) -> None:
+        """IPython's reads the source of every frame, TensorFlow's too: seconds while threads of an
+        input compute. It is for cells; a call is our code, and its sentence is what is shown."""
+        kind, error, calls = sys.exc_info()
+        call = IPythonParallelKernel.do_apply.__code__
+        if exc_tuple is None and calls is not None and calls.tb_frame.f_code is call:
+            lines = "".join(traceback.format_exception(error)).splitlines()
+            self._showtraceback(kind, error, lines)
+        else:
+            super().showtraceback(exc_tuple, *said, **how)
+
+
 class RankKernel(IPythonParallelKernel):
     """ipyparallel's, which awaits, is interrupted while it does, says what it does not show of what
     cells print, and has no keyboard.
@@ -78,6 +95,7 @@ class RankKernel(IPythonParallelKernel):
     """
 
     ranks: ClassVar[int]
+    shell_class = Type(RankShell)
     shell_channel_thread = _NoSubshells()
     _supports_kernel_subshells = False
     _interruptible = False
