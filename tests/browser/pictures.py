@@ -39,7 +39,7 @@ model = keras.Sequential([keras.Input((24, 24, 3)), *body, layers.GlobalAverageP
 model.compile("adam", "mse", metrics=["mae"])
 """
 FIT = f"""%%tnt_fit --pipeline {RANKS} --micro-batches 8 --name ConvNet
-{MODEL}model.fit(x, y, batch_size=64, epochs=4, validation_split=0.25)
+{MODEL}model.fit(x, y, batch_size=64, epochs=6, validation_split=0.25)
 """
 PLAN = "%tnt_plan --batch-size 64 --micro-batches 8 --schedule all"
 
