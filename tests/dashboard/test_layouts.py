@@ -15,14 +15,8 @@ from tnt_notebook.dashboard.reports.layouts import (
     whole,
 )
 from tnt_notebook.magics.mesh_plan import plan_bundle
-from tnt_notebook.plan.layouts import (
-    ConversionPlan,
-    LayerPlan,
-    LinkPlan,
-    MeshPlan,
-    as_json,
-    from_json,
-)
+from tnt_notebook.plan.layouts import ConversionPlan, LayerPlan, MeshPlan, as_json, from_json
+from tnt_notebook.plan.network import Link
 
 KB = 1 << 10
 HALO = ConversionPlan("halo exchange", ("height",), 2 * KB, 2 * KB)
@@ -41,7 +35,7 @@ LAMBDA = LayerPlan(
 )  # fmt: skip
 PLAN = MeshPlan(
     "data=2,height=2", 4, 2, 32, 16, (CONV, AGAIN, LAMBDA), (GATHER,), 0.5, 1 * KB, 0, 0.5,
-    200 * KB, LinkPlan(30e-6, 2e9, 2),
+    200 * KB, Link(30e-6, 2e9), 2,
 )  # fmt: skip
 
 
@@ -69,7 +63,7 @@ def test_words():
     )
     assert ", and may need 80 KB: " in memory(dataclasses.replace(PLAN, memory_limit=80 * KB))
     assert link(PLAN).endswith("a rank sends 2 GB/s, as measured among 2 ranks.")
-    assumed = dataclasses.replace(PLAN, link=LinkPlan(30e-6, 2e9, 0))
+    assumed = dataclasses.replace(PLAN, link_ranks=0)
     assert link(assumed) == (
         "An exchange takes 30 µs, and a rank sends 2 GB/s, as is usual within a node."
     )

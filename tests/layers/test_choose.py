@@ -12,6 +12,7 @@ from tnt_notebook.parallel.layers.choose import chosen, cost, options, spent_on
 from tnt_notebook.parallel.layers.costs import Costs, Estimate
 from tnt_notebook.parallel.layers.program import Program, layer_call_of
 from tnt_notebook.plan.mesh import Mesh, Split
+from tnt_notebook.plan.network import Link
 
 L = keras.layers
 
@@ -36,7 +37,7 @@ def twice() -> keras.Model:
 @pytest.mark.parametrize("mesh", [Mesh(model=2), Mesh(height=2, model=3)], ids=str)
 @pytest.mark.parametrize("latency", [1e-7, 1e-4])
 def test_nothing_is_cheaper(make, mesh, latency):
-    graph, costs = surveyed(make()), Costs(flops=1e8, latency=latency)
+    graph, costs = surveyed(make()), Costs(flops=1e8, link=Link(latency, 2e9))
     each = [list(options(layer_call_of(graph, call), mesh)) for call in graph.calls]
     programs = [Program(graph, ways) for ways in itertools.product(*each)]
     if make is twice:  # the same weights, in one layout
@@ -64,7 +65,7 @@ def test_where_memory_is_short_weights_are_cut():
     """Of replicas in space each has all weights; by columns and rows a part."""
     model = keras.Sequential([keras.Input((8, 8, 2)), L.Conv2D(16, 1), L.Conv2D(4, 1)])
     graph, mesh = surveyed(model), Mesh(model=2)
-    costs = Costs(flops=1e8, latency=1e-7, bandwidth=1e12, slots=1000.0)
+    costs = Costs(flops=1e8, link=Link(1e-7, 1e12), slots=1000.0)
     free = chosen(graph, mesh, 8, costs)
     size = needed(free, Estimate(graph, mesh, 8, costs))[1]
     tight = chosen(graph, mesh, 8, costs, memory=0.8 * size)
@@ -75,19 +76,23 @@ def test_where_memory_is_short_weights_are_cut():
 def test_what_was_measured_counts():
     """A layer that is said to take long is divided, whatever its operations say."""
     graph, mesh = surveyed(pair()), Mesh(model=2)
-    slow = Costs(latency=1e-3, calls={0: 1.0, 1: 1e-6})
-    assert [bool(ways) for ways in chosen(graph, mesh, 8, Costs(latency=1e-3)).ways] == [False] * 2
+    slow = Costs(link=Link(1e-3, 2e9), calls={0: 1.0, 1: 1e-6})
+    assert [bool(ways) for ways in chosen(graph, mesh, 8, Costs(link=Link(1e-3, 2e9))).ways] == [
+        False
+    ] * 2
     assert chosen(graph, mesh, 8, slow).ways[0]
 
 
 def test_columns_and_rows_make_a_pair():
     """Of two dense layers the first is cut by columns, the second by rows: one sum a direction."""
-    program = chosen(surveyed(pair()), Mesh(model=2), 64, Costs(flops=1e8, latency=1e-5))
+    program = chosen(surveyed(pair()), Mesh(model=2), 64, Costs(flops=1e8, link=Link(1e-5, 2e9)))
     assert [ways["model"].name for ways in program.ways] == ["columns", "rows"]
 
 
 def test_an_axis_with_the_name_of_a_dimension_cuts_that_alone():
-    program = chosen(surveyed(skipping()), Mesh(width=2), 64, Costs(flops=1e6, latency=1e-7))
+    program = chosen(
+        surveyed(skipping()), Mesh(width=2), 64, Costs(flops=1e6, link=Link(1e-7, 2e9))
+    )
     assert {way.name for ways in program.ways for way in ways.values()} == {"width"}
 
 
@@ -95,7 +100,7 @@ def test_an_axis_with_the_name_of_a_dimension_cuts_that_alone():
 def test_weights_of_several_calls_have_one_layout(tied):
     """An embedding whose transpose makes scores is not cut where those want it whole."""
     graph, mesh = surveyed(transformer(tied)), Mesh(model=2)
-    program = chosen(graph, mesh, 64, Costs(flops=1e6, latency=1e-7))
+    program = chosen(graph, mesh, 64, Costs(flops=1e6, link=Link(1e-7, 2e9)))
     (ways, *_) = program.ways
     assert not ways and any(program.ways)
     with pytest.raises(MeshError, match="cannot divide them as those have to"):

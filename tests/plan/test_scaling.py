@@ -1,11 +1,14 @@
 """What is expected of more ranks."""
 
+import math
+
 import pytest
 
-from tnt_notebook.plan.scaling import BUCKET, Network, expected_step_s, ranks_of_a_core
+from tnt_notebook.plan.network import Link
+from tnt_notebook.plan.scaling import BUCKET, expected_step_s, ranks_of_a_core
 
 PARTS = {"input": 0.01, "work": 0.06, "wait": 0.0, "skew": 0.0, "exchange": 0.0, "other": 0.03}
-FREE = Network(0.0, None)
+FREE = Link(0.0, math.inf)
 
 
 def test_on_the_same_ranks_a_step_is_what_it_was():
@@ -23,7 +26,7 @@ def test_work_and_input_shrink_and_the_rest_stays():
 
 
 def test_an_exchange_is_hidden_behind_backward_but_for_its_last_bucket():
-    fast, slow = Network(1e-6, 1e12), Network(1e-3, 1e9)
+    fast, slow = Link(1e-6, 1e12), Link(1e-3, 1e9)
     idle = expected_step_s(0.1, PARTS, 0.5, 0.5, 0, None)
     count = 10 * BUCKET
     assert expected_step_s(0.1, PARTS, 0.5, 0.5, count, fast) < idle + 1e-5

@@ -14,7 +14,7 @@ from tnt_notebook.engine import preload
 from tnt_notebook.engine.progress import teller
 from tnt_notebook.error_text import brief
 from tnt_notebook.errors import MeshError, ModelError, ScheduleError
-from tnt_notebook.plan.measurements import Link
+from tnt_notebook.plan.network import Link
 from tnt_notebook.protocol import Published
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tnt_notebook.plan.network import Link
+
 
 @dataclass(frozen=True)
 class ConversionPlan:
@@ -60,21 +62,6 @@ class LayerPlan:
 
 
 @dataclass(frozen=True)
-class LinkPlan:
-    """What ranks were taken to exchange with.
-
-    Attributes:
-        latency_s: that an exchange takes at least.
-        bytes_per_s: that a rank sends.
-        ranks: among which that was measured; 0: it is assumed.
-    """
-
-    latency_s: float
-    bytes_per_s: float
-    ranks: int
-
-
-@dataclass(frozen=True)
 class MeshPlan:
     """What to expect of a training step on a mesh.
 
@@ -89,7 +76,8 @@ class MeshPlan:
             copies of outputs.
         gradients_s: in which gradients are added up, if nothing hides it.
         alone_bytes: that one rank needs with the whole batch.
-        link: what ranks exchange with.
+        link: what ranks were taken to exchange with.
+        link_ranks: among which that was measured; 0: it is assumed.
         memory_limit: bytes that a rank may need; None: there is no limit.
     """
 
@@ -105,7 +93,8 @@ class MeshPlan:
     outputs_bytes: int
     gradients_s: float
     alone_bytes: int
-    link: LinkPlan
+    link: Link
+    link_ranks: int = 0
     memory_limit: int | None = None
 
     @property
@@ -177,6 +166,6 @@ def from_json(data: Mapping[str, Any]) -> MeshPlan:
     parsed = {
         "layers": tuple(layers),
         "outputs": conversions(data["outputs"]),
-        "link": LinkPlan(**data["link"]),
+        "link": Link(*data["link"]),
     }
     return MeshPlan(**{**data, **parsed})

@@ -17,9 +17,11 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import platformdirs
+
+from tnt_notebook.plan.network import Link
 
 #: The oldest go first. An entry takes about 150 bytes.
 MOST_ENTRIES = 4096
@@ -42,18 +44,6 @@ class Measured:
     weights: float
     inner_bytes: float
     kept: tuple[str, ...]
-
-
-class Link(NamedTuple):
-    """What ranks exchange with.
-
-    Attributes:
-        latency_s: that an exchange takes at least.
-        bytes_per_s: that a rank sends.
-    """
-
-    latency_s: float
-    bytes_per_s: float
 
 
 def file(name: str = "profile") -> Path:

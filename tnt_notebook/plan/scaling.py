@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from tnt_notebook.plan.network import Link
 
 #: Of forward and backward the part of backward, behind which an exchange can hide.
 BACKWARD = 2 / 3
@@ -27,25 +28,13 @@ BACKWARD = 2 / 3
 BUCKET, LAST = 4 << 20, 1 << 18
 
 
-@dataclass(frozen=True)
-class Network:
-    """What an allreduce takes: ``latency + bytes / rate``; None: no bytes are too many."""
-
-    latency_s: float
-    bytes_per_s: float | None
-
-    def seconds(self, bytes: float) -> float:
-        """Of one exchange."""
-        return self.latency_s + (bytes / self.bytes_per_s if self.bytes_per_s else 0.0)
-
-
 def expected_step_s(
     step_s: float,
     parts: Mapping[str, float],
     work: float,
     input: float,
     bytes: int,
-    network: Network | None,
+    network: Link | None,
     oversubscription: float = 1.0,
 ) -> float:
     """Seconds of a step on more ranks.
@@ -56,7 +45,7 @@ def expected_step_s(
             empty: all of it is work.
         work, input: how many times as much of it there is on a rank.
         bytes: of gradients.
-        network: among the ranks; None: nothing is exchanged.
+        network: an allreduce among the ranks; None: nothing is exchanged.
         oversubscription: how many times as many ranks have a core.
     """
     whole = sum(parts.values())
@@ -70,7 +59,7 @@ def expected_step_s(
     if network is not None and bytes:
         buckets = max(1, math.ceil(bytes / BUCKET))
         last = network.seconds(min(bytes, LAST))
-        all_of_it = (buckets - 1) * network.latency_s + network.seconds(bytes)
+        all_of_it = network.seconds(bytes, messages=buckets)
         exposed = max(last, all_of_it - BACKWARD * computing)
     return computing + coming + exposed + oversubscription * sum(seconds.values())
 

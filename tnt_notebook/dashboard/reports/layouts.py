@@ -93,15 +93,14 @@ def memory(plan: MeshPlan) -> str:
 
 def link(plan: MeshPlan) -> str:
     """What ranks are taken to exchange with, in a sentence."""
-    known = plan.link
     source = (
-        f"as measured among {plural(known.ranks, 'rank')}"
-        if known.ranks
+        f"as measured among {plural(plan.link_ranks, 'rank')}"
+        if plan.link_ranks
         else "as is usual within a node"
     )
     return (
-        f"An exchange takes {short_time(known.latency_s)}, and a rank sends "
-        f"{three_digits(known.bytes_per_s / 1e9)} GB/s, {source}."
+        f"An exchange takes {short_time(plan.link.latency_s)}, and a rank sends "
+        f"{three_digits(plan.link.bytes_per_s / 1e9)} GB/s, {source}."
     )
 
 

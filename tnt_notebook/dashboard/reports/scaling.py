@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from tnt_notebook.dashboard.figures.wording import plural, rate
 from tnt_notebook.dashboard.reports.scaling_report import Report, write
 from tnt_notebook.plan.fit_options import FitOptions
 from tnt_notebook.plan.mesh import DATA
-from tnt_notebook.plan.scaling import Network, expected_step_s, ranks_of_a_core
+from tnt_notebook.plan.network import Link
+from tnt_notebook.plan.scaling import expected_step_s, ranks_of_a_core
 from tnt_notebook.telemetry.scaling import Measured, Mode, Run, as_json, of_turn, rows_of
 
 #: A step may differ by so much from what was expected before it is worth a word.
@@ -208,7 +210,7 @@ def _expected(found: Measured, row: dict[str, Any]) -> dict[str, float | None]:
             work=max(now / then, samples) if then and now else samples,
             input=batches if base.shared_input else samples,
             bytes=found.trained_bytes // stages,
-            network=Network(network["latency_s"], network["bytes_per_s"]) if network else None,
+            network=_link(network),
             oversubscription=_oversubscription(found, ranks) / _oversubscription(found, least),
         )  # fmt: skip
         # What the base waited for the last rank is not in a step on more: no plan is above ideal.
@@ -218,6 +220,13 @@ def _expected(found: Measured, row: dict[str, Any]) -> dict[str, float | None]:
         "expected_samples_per_s": rate,
         "expected_efficiency": rate / base_rate * least / ranks,
     }
+
+
+def _link(network: dict[str, Any] | None) -> Link | None:
+    """An exchange as it was measured, where it was; of a rate that cannot be seen, any."""
+    if network is None:
+        return None
+    return Link(network["latency_s"], network["bytes_per_s"] or math.inf)
 
 
 def _oversubscription(found: Measured, ranks: int) -> float:

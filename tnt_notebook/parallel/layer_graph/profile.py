@@ -26,6 +26,7 @@ from tnt_notebook.parallel.layer_graph.graph import Call, Graph, trained_values
 from tnt_notebook.parallel.layer_graph.timing import inputs_of, measure, with_rows
 from tnt_notebook.plan import measurements
 from tnt_notebook.plan.measurements import Measured
+from tnt_notebook.plan.network import ASSUMED
 from tnt_notebook.plan.profile import Profile, Variable
 
 #: More samples than the first are not measured, but extrapolated from both.
@@ -33,10 +34,6 @@ _MOST_ROWS, _FEW_ROWS = 64, 16
 
 #: Another number makes what was measured before unknown: for when it is measured in another way.
 _METHOD = 2
-
-#: What messages between ranks are assumed to cost: as on a fast network or in the memory of a node,
-#: and small beside layers that are worth a pipeline.
-_LATENCY_S, _BYTES_PER_S = 30e-6, 2e9
 
 #: Called with how many of how many calls have been measured.
 Report = Callable[[int, int], None]
@@ -136,7 +133,7 @@ def profile_from(
         [m.forward for m in measured],
         [m.inputs for m in measured],
         [m.weights for m in measured],
-        {n: 2 * (_LATENCY_S + size / _BYTES_PER_S) for n, size in sizes.items()},
+        {n: 2 * ASSUMED.seconds(size) for n, size in sizes.items()},
         sizes,
         kept,
         [round(m.inner_bytes) for m in measured],

@@ -27,6 +27,7 @@ from tnt_notebook.parallel.layers.program import (
 from tnt_notebook.parallel.layers.rule import LayerCall
 from tnt_notebook.parallel.layers.traffic import Traffic, allreduced, numbers_of, traffic_of
 from tnt_notebook.plan.mesh import DATA, Mesh
+from tnt_notebook.plan.network import ASSUMED, Link
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,8 @@ class Costs:
 
     Attributes:
         flops: floating-point operations in a second.
-        bandwidth: bytes that it sends in a second.
         memory: bytes that a layer reads or writes in a second.
-        latency: seconds that an exchange takes at least.
+        link: what ranks exchange with.
         calls: by number of the call, seconds of its forward and backward on one rank, as measured;
             of others they are estimated from operations and bytes.
         held: values that backward needs; None: all.
@@ -46,9 +46,8 @@ class Costs:
     """
 
     flops: float = 2e10
-    bandwidth: float = 2e9
     memory: float = 5e9
-    latency: float = 3e-5
+    link: Link = ASSUMED
     calls: Mapping[int, float] = field(default_factory=dict)
     held: frozenset[int] | None = None
     inner: Mapping[int, int] = field(default_factory=dict)
@@ -205,10 +204,9 @@ class Estimate:
 
     def seconds(self, steps: list[Traffic], value: int) -> float:
         """Of a conversion, there and back."""
-        costs, size = self.costs, self.item_bytes(value)
+        link, size = self.costs.link, self.item_bytes(value)
         return sum(
-            step.messages * costs.latency + (step.forward + step.backward) * size / costs.bandwidth
-            for step in steps
+            link.seconds((step.forward + step.backward) * size, step.messages) for step in steps
         )
 
     def item_bytes(self, value: int) -> int:
@@ -251,5 +249,5 @@ class Estimate:
             if id(variable) in trained:
                 kept += size * (1 + self.costs.slots)
                 ranks = self.mesh.along(DATA) * self.mesh.along_all(layout.summed)
-                seconds += 2 * size * (ranks - 1) / ranks / self.costs.bandwidth
+                seconds += self.costs.link.seconds(2 * size * (ranks - 1) / ranks, messages=0)
         return seconds, math.ceil(kept)

@@ -12,7 +12,7 @@ from tnt_notebook.parallel.layer_graph.profile import Report, measured_of
 from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.activations import is_known
 from tnt_notebook.parallel.layers.choose import chosen, spent_on
-from tnt_notebook.parallel.layers.costs import Costs, Estimate
+from tnt_notebook.parallel.layers.costs import Estimate
 from tnt_notebook.parallel.layers.inputs import input_layouts
 from tnt_notebook.parallel.layers.layout import WHOLE, InputLayout, Layout
 from tnt_notebook.parallel.layers.layout_map import Wanted
@@ -24,9 +24,10 @@ from tnt_notebook.parallel.layers.program import (
 )
 from tnt_notebook.parallel.layers.rule import SPATIAL_NAMES, LayerCall, name_of, rule_of, ways_of
 from tnt_notebook.parallel.layers.traffic import Traffic
-from tnt_notebook.plan.layouts import ConversionPlan, LayerPlan, LinkPlan, MeshPlan
-from tnt_notebook.plan.measurements import Link, Measured
+from tnt_notebook.plan.layouts import ConversionPlan, LayerPlan, MeshPlan
+from tnt_notebook.plan.measurements import Measured
 from tnt_notebook.plan.mesh import DATA, Mesh
+from tnt_notebook.plan.network import Link
 
 
 def foreseen(
@@ -98,7 +99,8 @@ def foreseen(
         outputs_bytes=end.activations,
         gradients_s=sum(spent.gradients for spent in of_calls),
         alone_bytes=_alone_bytes(undivided, alone, replicas),
-        link=_link(link, costs),
+        link=costs.link,
+        link_ranks=link[1] if link else 0,
         memory_limit=memory_limit,
     )
 
@@ -187,8 +189,3 @@ def _alone_bytes(program: Program, estimate: Estimate, replicas: int) -> int:
     begin, *of_calls, end = spent_on(program, estimate)
     inner = (replicas - 1) * sum(estimate.costs.inner.values())
     return round(inner) + sum(spent.bytes for spent in (begin, *of_calls, end))
-
-
-def _link(link: tuple[Link, int] | None, costs: Costs) -> LinkPlan:
-    ranks = link[1] if link else 0
-    return LinkPlan(costs.latency, costs.bandwidth, ranks)

@@ -8,12 +8,10 @@ from dataclasses import replace
 from tnt_notebook.comm import World, tuning
 from tnt_notebook.comm.tuning.contestants import chosen
 from tnt_notebook.plan import measurements
-from tnt_notebook.plan.measurements import Link
+from tnt_notebook.plan.network import ASSUMED, Link
 
 #: Of an exchange that is measured: its vector, and how often.
 _BYTES, _ROUNDS = 1 << 20, 5
-#: Where no rate can be seen.
-_USUAL_BYTES_PER_S = 2e9
 
 
 def known_link(over: World) -> Link | None:
@@ -34,7 +32,7 @@ def measured_link(over: World) -> Link | None:
     (fit,) = tuning.measure(over, replace(question, algorithms=(algorithm,)))["fits"]
     # Of a vector a rank sends nearly twice its bytes, whatever the algorithm.
     sent = 2 * (over.size - 1) / over.size
-    rate = sent * fit["bytes_per_s"] if fit["bytes_per_s"] else _USUAL_BYTES_PER_S
+    rate = sent * fit["bytes_per_s"] if fit["bytes_per_s"] else ASSUMED.bytes_per_s
     link = Link(fit["latency_s"], rate)
     if over.rank == 0:
         measurements.save_link(_key(over), link)

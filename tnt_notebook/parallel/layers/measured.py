@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import keras
@@ -14,7 +14,8 @@ from tnt_notebook.parallel.layer_graph.graph import Graph, trained_values
 from tnt_notebook.parallel.layer_graph.profile import kept_by, known_of, slots_of
 from tnt_notebook.parallel.layers.costs import Costs
 from tnt_notebook.parallel.layers.link import known_link
-from tnt_notebook.plan.measurements import Link, Measured
+from tnt_notebook.plan.measurements import Measured
+from tnt_notebook.plan.network import ASSUMED, Link
 
 
 def costs_of(
@@ -37,13 +38,10 @@ def costs_of(
             calls[number] = measured.forward + measured.inputs + measured.weights
             inner[number] = round(measured.inner_bytes)
             held.update(kept_by(call, measured, learning))
-    costs = Costs(
-        calls=calls, inner=inner, held=frozenset(held),
+    return Costs(
+        calls=calls, inner=inner, held=frozenset(held), link=link or ASSUMED,
         slots=slots_of(getattr(model, "optimizer", None)),
     )  # fmt: skip
-    if link is None:
-        return costs
-    return replace(costs, latency=link.latency_s, bandwidth=link.bytes_per_s)
 
 
 def agreed_costs(over: World, model: keras.Model, graph: Graph, samples: int) -> Costs:
@@ -54,4 +52,5 @@ def agreed_costs(over: World, model: keras.Model, graph: Graph, samples: int) ->
         told = {**asdict(costs), "held": sorted(costs.held or ())}
     told = from_rank_0(over, told)
     by_number = {name: {int(n): x for n, x in told[name].items()} for name in ("calls", "inner")}
-    return Costs(**{**told, **by_number, "held": frozenset(told["held"])})
+    parsed = {"held": frozenset(told["held"]), "link": Link(*told["link"])}
+    return Costs(**{**told, **by_number, **parsed})

@@ -21,8 +21,8 @@ from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.stage import stage_models
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.layouts import MeshPlan
-from tnt_notebook.plan.measurements import Link
 from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
+from tnt_notebook.plan.network import Link
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import partition
 from tnt_notebook.plan.prediction import PipelinePlan, on_mesh, plan_of
