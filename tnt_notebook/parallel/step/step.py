@@ -122,14 +122,15 @@ class Step:
 
 class Votes(NamedTuple):
     """What a rank votes for, each with 0 or 1, or the sums over all: to end the run after this
-    step, to sample where time goes, to make a checkpoint, and to leave the run with that, for
-    another process to go on.
+    step since a person asks for it, to sample where time goes, to make a checkpoint, to leave the
+    run with that, for another process to go on; and to end this fit since its loss is NaN.
     """
 
     stop: Any
     sample: Any
     keep: Any
     leave: Any
+    diverged: Any = 0.0
 
 
 @dataclass(frozen=True)

@@ -219,14 +219,14 @@ class Session:
         self.functions.clear()
 
     def _wants(self, phase: str) -> Votes:
-        sample = keep = leave = False
+        sample = keep = leave = diverged = False
         end = stop.end.is_set()
         if self.progress is not None and phase == self.progress.phase:  # not validation of a fit
             sample = self.progress.wants_a_sample()
-            end = end or self.progress.wants_to_stop
+            diverged = self.progress.wants_to_stop
             if self.fit_checkpoints is not None:
                 keep, leave = self.fit_checkpoints.wants()
-        return Votes(*map(float, (end, sample, keep, leave)))
+        return Votes(*map(float, (end, sample, keep, leave, diverged)))
 
     def _due_in(self) -> float:
         """In how many training steps at most this rank is to be asked again."""
@@ -241,7 +241,8 @@ class Session:
             if self.fit_checkpoints is not None:
                 self.fit_checkpoints.decided(votes.keep > 0, votes.leave > 0)
         if votes.stop > 0:
-            model.stop_training = model.stop_evaluating = model.stop_predicting = True
             stop.agreed.set()
+        if votes.stop > 0 or votes.diverged > 0:
+            model.stop_training = model.stop_evaluating = model.stop_predicting = True
             if progress is not None:
                 progress.stopped = True
