@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.benchmarks.rounds import counted, interleaved
+from tests.benchmarks.rounds import interleaved
 from tests.support.shared_cluster import started
 
 ROUNDS, SECONDS = 5, 300.0
@@ -48,6 +48,6 @@ if __name__ == "__main__":
     number, cell = int(*sys.argv[1:] or [2]), example()
     found = interleaved(lambda: alone(cell), lambda: on_ranks(cell, number), ROUNDS, SECONDS)
     print(
-        f"README's example, one process / {number} ranks: {found}; {found.a_seconds:.1f} s and "
-        f"{found.b_seconds:.1f} s, {counted(found.rounds)}"
+        f"README's example, one process / {number} ranks: {found.sentence(2)}; "
+        f"{found.a_seconds:.1f} s and {found.b_seconds:.1f} s"
     )
