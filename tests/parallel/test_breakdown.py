@@ -21,7 +21,8 @@ from tnt_notebook.magics.trace import HEADERS, cells_of
 from tnt_notebook.telemetry import Frame, archive
 from tnt_notebook.telemetry.kept_ribbon import ribbon_of
 
-DELAY_S = 0.03
+#: As long as what else holds a rank up on a busy machine, or longer.
+DELAY_S = 0.1
 STEPS, EPOCHS = 12, 2
 
 

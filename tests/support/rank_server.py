@@ -55,6 +55,7 @@ def serve(address: str) -> None:
 def _run(world: comm.World, module: str, name: str, args: Any) -> tuple[str, Any]:
     """As a cell on an engine: a rank that raises frees the others; then all start afresh."""
     outcome: tuple[str, Any]
+    world.set_timeout(TIMEOUT_S)  # a job before may have set another
     with comm.use(world):
         try:
             function = importlib.import_module(module)

@@ -6,6 +6,7 @@ import pytest
 
 from tnt_notebook import telemetry
 from tnt_notebook.telemetry import Recorder, main_run, runs, sampling
+from tnt_notebook.telemetry.breakdown import NOTHING
 
 
 @pytest.fixture
@@ -41,6 +42,21 @@ def test_the_parts_of_a_run_are_all_of_it(frames):
         "steps": 9, "steps_s": 4.5, "first_steps": 1, "first_steps_s": 2.5,
     }  # fmt: skip
     assert telemetry.duration(frames) == 4.5 + 2.5 + 3.0  # the validation
+
+
+def test_a_run_with_few_samples_is_judged_by_the_step_that_stands_for_all_of_it():
+    """The first sample of a short run may be of two steps, whose input had been read ahead."""
+    read_ahead, usual = (NOTHING._replace(input=s, work=1e-3, other=1e-3) for s in (0.0, 0.1))
+    recorder, frames = Recorder(1, "fit", 1, start=0.0), []
+    for now, breakdown, state in (
+        (1.0, read_ahead, "running"), (3.0, usual, "running"), (3.1, usual, "finished"),
+    ):  # fmt: skip
+        recorder.step(1, 1, 10, {"loss": 1.0}, [8], now)
+        recorder.breakdown([breakdown], breakdown.step)
+        frames.append(recorder.frame(now, state))
+    assert telemetry.breakdowns(frames) == [usual]
+    assert telemetry.limit_of(frames).startswith("Ranks wait for input during 98%")
+    assert telemetry.limit_of(frames[:2]) == ""
 
 
 def test_throughput_is_a_curve_per_rank(frames):

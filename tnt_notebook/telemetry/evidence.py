@@ -16,8 +16,9 @@ from tnt_notebook.telemetry.frame import Frame, Setup
 from tnt_notebook.telemetry.sampling import evenly
 from tnt_notebook.telemetry.step_trace import StepTrace
 
-#: Samples that are looked at, spread over the run, and those whose boxes are.
-MOST_SAMPLES, MOST_TRACES = 64, 8
+#: Samples that are looked at, spread over the run, and those whose boxes are. Fewer than the least
+#: do not stand for a run: the first may be of a few steps, for which input had been read ahead.
+LEAST_SAMPLES, MOST_SAMPLES, MOST_TRACES = 3, 64, 8
 
 USUAL = Setup(
     stages=1, hosts=1, ranks_per_core=1.0, per_execution=1, input="tf.data", exchanged="gradients"
@@ -64,8 +65,9 @@ class Evidence(NamedTuple):
 def evidence_of(frames: Sequence[Frame]) -> Evidence:
     """What the frames of one run show."""
     found = [frame for frame in frames if "breakdown" in frame and _is_sample(frame)]
-    if len(found) > 1 and found[-1]["state"] != "running":
-        found.pop()  # which repeats the one that stands for the run
+    if found and found[-1]["state"] != "running":
+        *samples, of_all = found  # the last is the one among them that stands for the run
+        found = samples if len(samples) >= LEAST_SAMPLES else [of_all]
     if not found:
         return Evidence([])
     last = found[-1]

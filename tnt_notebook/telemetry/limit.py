@@ -16,14 +16,13 @@ from typing import NamedTuple
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry.breakdown import Breakdown, shares, step_s
 from tnt_notebook.telemetry.bubble import idle_of, messages_of
-from tnt_notebook.telemetry.evidence import Evidence
+from tnt_notebook.telemetry.evidence import LEAST_SAMPLES, Evidence
 from tnt_notebook.telemetry.frame import InputKind
 from tnt_notebook.telemetry.late_rank import last_rank, late_by, others_than
 from tnt_notebook.telemetry.uneven_stages import with_less
 
-#: Samples before anything is said of a run that goes on, and the part of them that has to agree;
-#: where fewer than `_SURE` do, the sentence says how many.
-_LEAST, _AGREE, _SURE = 3, 0.6, 0.9
+#: The part of samples that has to agree; where fewer than `_SURE` do, the sentence says how many.
+_AGREE, _SURE = 0.6, 0.9
 #: A rank with so many times the work of the others holds them up, if it is so much of a step.
 _SLOWER, _HELD_UP = 1.2, 0.1
 #: A link is slow if messages are under way, and waited for, during so much of a step; or, between
@@ -72,7 +71,7 @@ class _Situation:
 def limit(evidence: Evidence) -> Limit | None:
     """What limits training most; None where nothing is worth a sentence, or too little is known."""
     samples = evidence.samples
-    if len(samples) < (1 if evidence.ended else _LEAST):
+    if len(samples) < (1 if evidence.ended else LEAST_SAMPLES):
         return None
     of_ranks = evidence.of_ranks
     found = [(each.share(of_ranks), each) for each in _SITUATIONS]
