@@ -114,16 +114,15 @@ class Slurm:
         """Jobs may start there again."""
         self._ask("scontrol", "update", f"nodename={node}", "state=resume")
 
-    def expire(self, number: int, seconds: float = 0.0) -> None:
-        """Moves a job's time limit to so many seconds from now.
+    def expire(self, number: int, seconds: int = 2) -> None:
+        """Moves a job's time limit to so many seconds from now: Slurm takes none that is past.
 
         By itself Slurm looks at time limits every 30 s, here about every second until the limit
         has come. The signal that a job has asked for (``--signal``) comes by the new limit. After
         it, processes have 3 s (KillWait) between SIGTERM and SIGKILL.
         """
+        self._ask("scontrol", "update", f"jobid={number}", f"endtime=now+{seconds}")
         now = time.time()
-        end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now + seconds))
-        self._ask("scontrol", "update", f"jobid={number}", f"endtime={end}")
         hurry = self.folder / HURRY
         hurry.touch()
         os.utime(hurry, times=(now, max(hurry.stat().st_mtime, now + seconds + 5)))
