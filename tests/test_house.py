@@ -79,7 +79,6 @@ LONG = {
     "parallel/pipeline/steps.py": 389,
     "parallel/step/replicas.py": 306,
     "parallel/step/weights.py": 351,
-    "plan/prediction.py": 306,
     "telemetry/recorder.py": 310,
 }
 

@@ -146,6 +146,18 @@ class ModelError(TntError):
     """The model cannot be trained distributed as it stands; the message says what to change."""
 
 
+class MemoryLimitError(ModelError):
+    """A rank would need more memory than it may take.
+
+    Attributes:
+        needs: bytes that it would need at least; 0: not said.
+    """
+
+    def __init__(self, message: str, needs: float = 0) -> None:
+        super().__init__(message)
+        self.needs = needs
+
+
 class ScheduleError(TntError):
     """A pipeline schedule is incomplete, out of order, or never ends."""
 

@@ -44,6 +44,7 @@ class Call(StrEnum):
     MEASURE_LOADERS = "loading:measure"  # all ranks
     MEASURE_INPUT = "loading:measure_input"  # all ranks
     PLAN = "plan:plan"  # rank 0
+    PLAN_BEST = "plan:plan_best"  # rank 0
     PLAN_MESH = "plan:plan_mesh"  # rank 0
     MEASURE_LINK = "plan:measure_link"  # all ranks
 
@@ -61,7 +62,7 @@ class Published(StrEnum):
     ACTIVITIES = "tnt_activities"  # each rank what it does, during these
     MEASURED = "tnt_bench"  # how far it is, during MEASURE
     LOADED = "tnt_loading"  # how far it is, during MEASURE_LOADERS and MEASURE_INPUT
-    PLANNED = "tnt_plan"  # how far it is, during PLAN and PLAN_MESH
+    PLANNED = "tnt_plan"  # how far it is, during PLAN, PLAN_BEST and PLAN_MESH
 
 
 # Signals, from the notebook or a batch system to ranks.

@@ -75,18 +75,30 @@ def test_a_plan_of_a_model(shell_with_ranks):
 
     only = typed(shell, "%tnt_plan split --schedule all")
     assert "interleaved: SplitLayers make 2 parts of the model, and the schedule inter" in only
-    assert "first" in typed(shell, "%tnt_plan split") and "split_layer" in typed(
-        shell, "%tnt_plan split"
+    assert "first" in typed(shell, "%tnt_plan split --pipeline 2") and "split_layer" in typed(
+        shell, "%tnt_plan split --pipeline 2"
     )
+    found = typed(shell, "%tnt_plan --batch-size 256 --ranks 4")
+    assert "The fastest is %%tnt_fit " in found and " times one rank." in found
+    assert "ways to train it on 4 ranks: " in found
+    plans = shell.user_ns["plan"]
+    assert [plan.step_s for plan in plans] == sorted(plan.step_s for plan in plans)
+    assert {plan.ranks * plan.replicas for plan in plans} == {4} and len(plans) == 5
+    none = typed(shell, "%tnt_plan --batch-size 256 --memory-limit 1KB")
+    assert none.startswith("MemoryLimitError: No way to train it on 2 ranks fits into 1 KB a rank:")
+
     more = typed(shell, "%tnt_plan --pipeline 4")  # ranks that are not there
     assert "Expect" in more and shell.user_ns["plan"].ranks == 4
 
     for line, error in [
         ("--cut-at lost", "ModelError: cut_at names 'lost', and the model has no such layer."),
         ("--pipeline 9", "ModelError: The model has 5 layer calls, so it cannot be cut into 9"),
-        ("--memory-limit 100KB", "ModelError: No cut into 2 stages fits into 100 KB a rank: even"),
+        (
+            "--pipeline 2 --memory-limit 100KB",
+            "MemoryLimitError: No cut into 2 stages fits into 100 KB a rank: even",
+        ),
         ("--stages-per-rank 2", "ScheduleError: Schedule 1f1b has 1 stage a rank, not 2."),
-        ("split --memory-limit 500B", "ModelError: With this cut rank 0 needs "),
+        ("split --pipeline 2 --memory-limit 500B", "MemoryLimitError: With this cut rank 0 "),
     ]:
         refused = typed(shell, f"%tnt_plan {line}")
         assert error in refused and len(refused.splitlines()) == 1, refused
@@ -141,7 +153,7 @@ def test_a_plan_of_a_model(shell_with_ranks):
         ("--mesh stage=2,model=2 --layout dense:heads=model", "MeshError: The layer dense cannot"),
         ("--mesh model", "UsageError: --mesh: 'model' is not an axis of a mesh"),
         ("--layout a:rows=b", "UsageError: --layout: only with --mesh, which names the axes"),
-        ("--ranks 4", "UsageError: --ranks: only with --mesh; for a pipeline, --pipeline sets"),
+        ("--pipeline 2 --ranks 4", "UsageError: --ranks: not with a pipeline, whose number"),
         ("--mesh a=2 --layout a:rows", "UsageError: --layout: 'rows' is not a way to divide a"),
     ]:
         assert error in typed(shell, f"%tnt_plan {line}"), line

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tnt_notebook.errors import ModelError
 from tnt_notebook.plan.partition import Edge, Wiring, begins_of, partition
 from tnt_notebook.plan.profile import Profile, Variable, load_of, recomputing
-from tnt_notebook.plan.search import best_begins
+from tnt_notebook.plan.search import best_begins, loads_of
 
 #: Values 0 and 1 go in; 2 skips over the middle; the model returns 3 and 6.
 SKIPPING = Wiring(
@@ -139,9 +139,9 @@ def test_no_cut_is_better_than_the_one_that_is_found(problem):
     possible = [cut for cut in cuts if fits(wiring, profile, cut, held, limit)]
     if not possible:
         with pytest.raises(ModelError, match="No cut into"):
-            best_begins(wiring, profile, stages, held, limit)
+            best_begins(loads_of(wiring, profile), stages, held, limit)
         return
-    found = best_begins(wiring, profile, stages, held, limit)
+    found = best_begins(loads_of(wiring, profile), stages, held, limit)
     assert fits(wiring, profile, found, held, limit)
     best = min(slowest(wiring, profile, cut) for cut in possible)
     assert slowest(wiring, profile, found) == best
@@ -158,15 +158,15 @@ def chain_of(seconds, megabytes):
 
 def test_memory_moves_the_cut_and_what_the_best_needs_is_said():
     wiring, profile = chain_of([1, 1, 1, 3], [4, 4, 4, 0])
-    assert best_begins(wiring, profile, 2, [2, 1]) == [3]
+    assert best_begins(loads_of(wiring, profile), 2, [2, 1]) == [3]
     # Calls 0 to 1: 2 MB of weights, 2 MB of gradients, and 2 micro-batches of 8 MB.
     assert load_of(wiring, profile, 0, 2).bytes(2) == 20 << 20
-    assert best_begins(wiring, profile, 2, [2, 1], 22 << 20) == [2]
+    assert best_begins(loads_of(wiring, profile), 2, [2, 1], 22 << 20) == [2]
     with pytest.raises(ModelError, match=r"fits into 10 MB a rank: even the smallest needs 14 MB"):
-        best_begins(wiring, profile, 2, [2, 1], 10 << 20)
+        best_begins(loads_of(wiring, profile), 2, [2, 1], 10 << 20)
 
 
 def test_a_model_of_few_layers_has_few_stages():
     wiring, profile = chain_of([1] * 5, [0] * 5)
     with pytest.raises(ModelError, match="5 layer calls, so it cannot be cut into 6"):
-        best_begins(wiring, profile, 6)
+        best_begins(loads_of(wiring, profile), 6)

@@ -12,16 +12,15 @@ from tnt_notebook.plan.partition import Wiring
 from tnt_notebook.plan.prediction import (
     InputPlan,
     Losses,
-    Memory,
     as_json,
     from_json,
     plan_of,
-    rank_bytes,
     with_input,
 )  # fmt: skip
 from tnt_notebook.plan.profile import Profile, Variable, recomputing
 from tnt_notebook.plan.schedule import Action, Schedule
 from tnt_notebook.plan.simulate import Span
+from tnt_notebook.plan.stages import Memory, rank_bytes
 
 #: Four calls in a chain that each take 1 s forward, 1 s and 2 s backward, keep what they take, and
 #: have 10 numbers; the last also has an untrained one. A value is 100 bytes; the loss keeps one.

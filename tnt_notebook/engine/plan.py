@@ -10,7 +10,7 @@ from typing import Any
 from IPython import get_ipython
 
 from tnt_notebook import comm
-from tnt_notebook.engine import preload
+from tnt_notebook.engine import control_group, preload
 from tnt_notebook.engine.progress import teller
 from tnt_notebook.error_text import brief
 from tnt_notebook.errors import MeshError, ModelError, ScheduleError
@@ -74,6 +74,56 @@ def plan(
     except (ModelError, ScheduleError, MeshError) as error:
         return {"kind": type(error).__name__, "refused": str(error)}
     return {"plans": plans, "measured": measured}
+
+
+def plan_best(
+    name: str,
+    ranks: int,
+    batch_size: int,
+    link: Mapping[str, float] | None,
+    memory_limit: int | None,
+) -> dict[str, Any]:
+    """Looks for the best ways to train a model on so many ranks; on one rank.
+
+    Args:
+        name: of the model in the cells.
+        batch_size: samples of a global batch.
+        link: what :func:`measure_link` gave; None: it is not known.
+        memory_limit: bytes that a rank may need; None: its share of this host's.
+
+    Returns:
+        ``{"plans": [...], "there_are": n, "too_large": (n, bytes), "refused_ways": {why: n},
+        "limit": bytes, "measured": n}``: the fastest first, as
+        :func:`tnt_notebook.plan.prediction.as_json` gives them, of how many ways, and why others
+        are none; or ``{"kind": class, "refused": why}``.
+    """
+    preload.finish()
+    from tnt_notebook.parallel.pipeline.predict import Planner
+    from tnt_notebook.plan.network import ASSUMED
+    from tnt_notebook.plan.prediction import as_json
+
+    tell = teller(Published.PLANNED)
+    measured = 0
+
+    def take(done: int, total: int) -> None:
+        nonlocal measured
+        measured += done == total
+        tell({"done": done, "total": total})
+
+    world = comm.world()
+    here = world.hosts.count(world.hosts[world.rank])
+    limit = memory_limit or control_group.memory()[1] // max(here, 1)
+    try:
+        known = _known(link)
+        planner = Planner(_model(name), batch_size, ranks, take)
+        found, plans = planner.best(ranks, known[0] if known else ASSUMED, limit)
+    except ModelError as error:
+        return {"kind": type(error).__name__, "refused": str(error)}
+    return {
+        "plans": [as_json(plan) for plan in plans], "there_are": found.there_are,
+        "too_large": found.too_large, "refused_ways": found.refused, "limit": limit,
+        "measured": measured,
+    }  # fmt: skip
 
 
 def plan_mesh(

@@ -27,26 +27,32 @@ _SCHEDULE = "1f1b"
     stages={"help": "ranks in a pipeline (default: all)"},
     schedule={
         "choices": [*FAMILIES, "all"],
-        "default": _SCHEDULE,
+        "default": None,
         "help": "order of work (default: 1f1b); all compares them",
     },
     placement=None,
 )
 @arguments_of({name: TYPED[name] for name in ("mesh", "layouts")})
-@argument("--ranks", type=int, metavar="N", help="plan a mesh for this many ranks")
+@argument("--ranks", type=int, metavar="N", help="plan for this many ranks")
 @argument("--batch-size", type=int, default=32, metavar="N", help="samples per batch (default: 32)")
 @argument(
     "--input", metavar="DATASET", help="dataset on the ranks: the plan counts what it delivers"
 )
 @argument("--name", default="plan", help="variable that gets the result (default: plan)")
 def tnt_plan(session: Session, arguments: Namespace) -> None:
-    """Shows, before training, what to expect of a model in a pipeline and where it would be cut, or
-    on a mesh and how its layers would be divided.
+    """Shows, before training, the best ways to train a model on the ranks; or what to expect of it
+    in a pipeline and where it would be cut, or on a mesh and how its layers would be divided.
+
+    Without a pipeline or a mesh, it looks for the best: replicas of pipelines with each schedule,
+    numbers of micro-batches, and recomputation, within --memory-limit, or a rank's share of the
+    memory of its host. It shows the five fastest, with what is typed after %%tnt_fit for each.
+    --ranks looks for the best on another number of ranks.
 
     Rank 0 measures how long each layer takes, only once: the times are kept. A table of the stages
     and a timeline of a step follow from them. The model is one that a %%tnt or %%tnt_fit cell has
     created on the ranks. You can plan for more ranks than there are. The time that TensorFlow
-    spends between layers and the exchange between replicas are not included. With --input, all
+    spends between layers is not included; what replicas exchange is, where it looks for the
+    best. With --input, all
     ranks briefly measure what a dataset delivers, as fit would read it: the plan shows which ranks
     map what, and a step lasts as long as its input takes, if that is longer.
 
@@ -58,8 +64,8 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     --pipeline, both are shown: stages whose work is divided along the other axes, and layers, for
     a micro-batch.
 
-    The result is in the variable ``plan``, or the one that --name sets; with --schedule all, it is
-    a list of plans::
+    The result is in the variable ``plan``, or the one that --name sets; of several, it is a list of
+    plans, the fastest first where it looks for the best::
 
         plan.step_s, plan.bubble, plan.samples_per_s, plan.speedup
         plan.stages[0].memory.activations     # bytes
@@ -75,6 +81,8 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
 
     Examples::
 
+        %tnt_plan --batch-size 256
+        %tnt_plan --batch-size 8192 --ranks 64 --memory-limit 16GB
         %tnt_plan --pipeline 2 --batch-size 256
         %tnt_plan model --pipeline 4 --micro-batches 16 --schedule zb-h1
         %tnt_plan --pipeline 4 --schedule all --memory-limit 4GB
@@ -90,9 +98,26 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     if arguments.mesh is not None:
         _plan_mesh(session, arguments, layouts)
         return
-    if arguments.ranks is not None:
-        raise UsageError("--ranks: only with --mesh; for a pipeline, --pipeline sets the number")
-    _plan_stages(session, arguments, {}, None)
+    if _names_a_way(arguments):
+        if arguments.ranks is not None:
+            raise UsageError("--ranks: not with a pipeline, whose number --pipeline sets")
+        _plan_stages(session, arguments, {}, None)
+        return
+    from tnt_notebook.magics import best_plan
+
+    ranks = session.cluster.ranks if arguments.ranks is None else arguments.ranks
+    if ranks < 1:
+        raise UsageError(f"--ranks must be at least 1, not {ranks}")
+    plans = best_plan.run(
+        session.cluster, arguments.model, ranks, arguments.batch_size, arguments.memory_limit
+    )
+    session.bind(arguments.name, plans)
+
+
+def _names_a_way(arguments: Namespace) -> bool:
+    """Whether a person asks about a pipeline, rather than for the best way."""
+    said = set(given(OPTIONS, arguments)) - {"memory_limit"}
+    return bool(said) or arguments.input is not None
 
 
 def _plan_stages(
@@ -108,8 +133,8 @@ def _plan_stages(
         raise UsageError("--stages-per-rank goes with one schedule, and not with all")
     options = given(OPTIONS, arguments)
     options.setdefault("stages", mesh.along(STAGE) if mesh else session.cluster.ranks)
-    del options["schedule"]
-    schedules = tuple(FAMILIES) if compares else (arguments.schedule,)
+    options.pop("schedule", None)
+    schedules = tuple(FAMILIES) if compares else (arguments.schedule or _SCHEDULE,)
     plans = plan.run(
         session.cluster, arguments.model, options, schedules, arguments.batch_size,
         arguments.input, mesh, layouts,
@@ -134,8 +159,6 @@ def _plan_mesh(session: Session, arguments: Namespace, layouts: dict[str, dict[s
         _plan_stages(session, arguments, layouts, mesh)
         return
     others = set(options) - {"memory_limit"}
-    if arguments.schedule == _SCHEDULE:
-        others.discard("schedule")
     flags = [OPTIONS[name][0] for name in OPTIONS if name in others]
     if arguments.input is not None:
         flags.append("--input")

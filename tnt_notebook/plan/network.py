@@ -21,5 +21,11 @@ class Link(NamedTuple):
         return messages * self.latency_s + bytes / self.bytes_per_s
 
 
+def allreduce(link: Link, ranks: int) -> Link:
+    """What an allreduce takes, of which a rank sends nearly twice the bytes: the least that any
+    algorithm can send (Thakur, Rabenseifner and Gropp, 2005, section 4)."""
+    return Link(link.latency_s, link.bytes_per_s * ranks / (2 * (ranks - 1)))
+
+
 #: A fast network, or the memory of a node: what is assumed where nothing was measured.
 ASSUMED = Link(3e-5, 2e9)

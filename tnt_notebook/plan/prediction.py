@@ -3,66 +3,27 @@
     profile of the calls + cut  ->  costs of the stages  ->  simulated step  ->  PipelinePlan
 
 Plain numbers in and out, so that the ranks can measure and the notebook can draw. Messages take
-what the profile assumes of them; the exchange of gradients between replicas, the optimizer, and
-what TensorFlow takes between actions are not in the prediction.
+what the profile assumes of them; the optimizer, and what TensorFlow takes between actions, are not
+in the prediction.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
 from tnt_notebook.plan import layouts
 from tnt_notebook.plan.families import bubble_by_formula
 from tnt_notebook.plan.layouts import MeshPlan
-from tnt_notebook.plan.partition import Partition, Wiring, partition
-from tnt_notebook.plan.profile import Profile, load_of
+from tnt_notebook.plan.network import Link, allreduce
+from tnt_notebook.plan.partition import Wiring, partition
+from tnt_notebook.plan.profile import Profile
+from tnt_notebook.plan.scaling import exchange_s
 from tnt_notebook.plan.schedule import Action, Schedule
-from tnt_notebook.plan.simulate import Costs, Span, Timeline, even_costs, simulate
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Bytes that a stage needs, by what for."""
-
-    weights: int
-    gradients: int
-    optimizer: int
-    activations: int
-
-    @property
-    def total(self) -> int:
-        """All of them together."""
-        return self.weights + self.gradients + self.optimizer + self.activations
-
-
-@dataclass(frozen=True)
-class StagePlan:
-    """A stage, and what is expected of it.
-
-    Attributes:
-        first, last, layers: names of the first and the last layer, and how many there are.
-        parameters: numbers in its weights.
-        held: micro-batches under way at most.
-        forward_s, backward_s: of a micro-batch.
-        sent_bytes: to later stages on other ranks, of a micro-batch; about as many come back.
-    """
-
-    number: int
-    rank: int
-    first: str
-    last: str
-    layers: int
-    parameters: int
-    memory: Memory
-    held: int
-    forward_s: float
-    backward_s: float
-    sent_bytes: int
+from tnt_notebook.plan.simulate import Span, Timeline, even_costs, simulate
+from tnt_notebook.plan.stages import Memory, StagePlan, costs_of, rank_bytes, stages_of
 
 
 @dataclass(frozen=True)
@@ -112,6 +73,8 @@ class PipelinePlan:
             step of an epoch, validation and callbacks take is not in it.
         speedup: how many times as fast as one rank that does the same micro-batches.
         spans: when each action begins and ends.
+        exchange_s: how much longer a step is since replicas add up their gradients, which goes on
+            while the last micro-batch goes back.
         input: what is read for it; None: not known.
         layouts: how the work of stages is divided, layer by layer, for a micro-batch on each
             replica; None: one rank does it.
@@ -131,6 +94,7 @@ class PipelinePlan:
     speedup: float
     losses: Losses
     spans: tuple[Span, ...] = field(repr=False)
+    exchange_s: float = 0.0
     input: InputPlan | None = None
     layouts: MeshPlan | None = None
 
@@ -142,7 +106,7 @@ class PipelinePlan:
     @property
     def compute_s(self) -> float:
         """Seconds of a step that has its input."""
-        return self.timeline.seconds
+        return self.timeline.seconds + self.exchange_s
 
     @property
     def input_s(self) -> float:
@@ -157,7 +121,7 @@ class PipelinePlan:
     @property
     def bubble(self) -> float:
         """The part of a step that ranks are idle, 0 to 1."""
-        return 1 - (1 - self.timeline.bubble) * self.compute_s / self.step_s
+        return 1 - (1 - self.timeline.bubble) * self.timeline.seconds / self.step_s
 
 
 def plan_of(
@@ -179,7 +143,7 @@ def plan_of(
         batch_size: samples of a batch of all replicas.
     """
     cut = partition(wiring, begins)
-    costs = _costs(profile, cut)
+    costs = costs_of(profile, cut)
     edges = cut.pairs()
     mean = [fmean(seconds) for seconds in (costs.forward, costs.inputs, costs.weights)]
     evened, per_rank = even_costs(schedule.stages, *mean), schedule.stages // schedule.ranks
@@ -191,7 +155,7 @@ def plan_of(
     return PipelinePlan(
         schedule.name, schedule.ranks, replicas, batch_size, schedule.micro_batches,
         -(-batch_size // (replicas * schedule.micro_batches)), profile.recompute,
-        tuple(_stages(wiring, profile, names, schedule, cut, costs)),
+        tuple(stages_of(wiring, profile, names, schedule, cut, costs)),
         tuple(rank_bytes(wiring, profile, schedule, begins)),
         bubble_by_formula(schedule, *(per_rank * seconds for seconds in mean)), batch_size / step,
         replicas * work / step,
@@ -208,25 +172,41 @@ def on_mesh(plan: PipelinePlan, divided: MeshPlan) -> PipelinePlan:
 
 def with_input(plan: PipelinePlan, read: InputPlan) -> PipelinePlan:
     """The same plan, of steps that read this."""
-    fed = replace(plan, input=read)
-    slower = plan.step_s / fed.step_s
-    return replace(fed, samples_per_s=plan.samples_per_s * slower, speedup=plan.speedup * slower)
+    return _as_long_as(replace(plan, input=read), plan.step_s)
 
 
-def rank_bytes(
-    wiring: Wiring, profile: Profile, schedule: Schedule, begins: Sequence[int]
-) -> list[int]:
-    """The most memory that each rank needs in a step, in bytes."""
-    bounds = pairwise([0, *begins, len(wiring.calls)])
-    loads = [load_of(wiring, profile, begin, end) for begin, end in bounds]
-    needs = []
-    for rank in range(schedule.ranks):
-        most = schedule.peak(rank, [load.held_bytes for load in loads])
-        own = [loads[stage] for stage in schedule.stages_of(rank)]
-        weights = sum(load.state_bytes + load.gradient_bytes for load in own)
-        once = max(load.once_bytes for load in own)
-        needs.append(weights + round(most) + once)
-    return needs
+def with_exchange(plan: PipelinePlan, link: Link) -> PipelinePlan:
+    """The same plan, of replicas that add up their gradients over this link."""
+    gradients = [stage.memory.gradients for stage in plan.stages]
+    rank_of = [stage.rank for stage in plan.stages]
+    longer = exchange_after(plan.timeline, rank_of, gradients, plan.replicas, link)
+    return _as_long_as(replace(plan, exchange_s=longer), plan.step_s)
+
+
+def exchange_after(
+    timeline: Timeline, rank_of: Sequence[int], gradients: Sequence[int], replicas: int, link: Link
+) -> float:
+    """How much longer a step is since replicas add up gradients, from the last micro-batch that
+    goes back on a rank.
+
+    Args:
+        rank_of, gradients: of each stage, its rank and the bytes of its gradients.
+    """
+    if replicas == 1:
+        return 0.0
+    over, ends = allreduce(link, replicas), timeline.seconds
+    lasts = {span.rank: span for span in timeline.spans if span.action.kind in "BW"}
+    for rank, last in lasts.items():
+        bytes = sum(g for g, r in zip(gradients, rank_of, strict=True) if r == rank)
+        all_of_it, tail = exchange_s(bytes, over)
+        ends = max(ends, last.begin + all_of_it, last.end + tail)
+    return ends - timeline.seconds
+
+
+def _as_long_as(plan: PipelinePlan, before_s: float) -> PipelinePlan:
+    """With the rates of a step that took so long before."""
+    slower = before_s / plan.step_s
+    return replace(plan, samples_per_s=plan.samples_per_s * slower, speedup=plan.speedup * slower)
 
 
 def as_json(plan: PipelinePlan) -> dict[str, Any]:
@@ -248,59 +228,3 @@ def from_json(data: dict[str, Any]) -> PipelinePlan:
         "layouts": layouts.from_json(divided) if divided else None,
     }
     return PipelinePlan(**{**data, **parsed})
-
-
-def _costs(profile: Profile, cut: Partition) -> Costs:
-    def by_stage(seconds: Sequence[float]) -> list[float]:
-        return [sum(seconds[stage.begin : stage.end]) for stage in cut.stages]
-
-    transfer: dict[tuple[int, int], float] = defaultdict(float)
-    for value, maker, user in cut.edges:
-        transfer[maker, user] += profile.transfer.get(value, 0.0) / 2  # there; the rest is back
-    inputs, weights = by_stage(profile.inputs), by_stage(profile.weights)
-    for number, stage in enumerate(cut.stages):
-        if not stage.takes:  # no other stage waits for its gradients: all of them are W's
-            inputs[number], weights[number] = 0.0, inputs[number] + weights[number]
-    return Costs(by_stage(profile.forward), inputs, weights, transfer)
-
-
-def _stages(
-    wiring: Wiring,
-    profile: Profile,
-    names: Sequence[str],
-    schedule: Schedule,
-    cut: Partition,
-    costs: Costs,
-) -> list[StagePlan]:
-    held = schedule.held_by_stage()
-    result = []
-    for number, stage in enumerate(cut.stages):
-        load = load_of(wiring, profile, stage.begin, stage.end)
-        used = {v for uses in profile.uses[stage.begin : stage.end] for v in uses}
-        variables = [profile.variables[v] for v in used]
-        away = {
-            edge.value
-            for edge in cut.edges
-            if edge.maker == number and schedule.rank_of[edge.user] != schedule.rank_of[number]
-        }
-        result.append(
-            StagePlan(
-                number,
-                schedule.rank_of[number],
-                names[stage.begin],
-                names[stage.end - 1],
-                stage.end - stage.begin,
-                sum(v.elements for v in variables),
-                Memory(
-                    sum(v.bytes for v in variables),
-                    load.gradient_bytes,
-                    round(profile.slots * load.gradient_bytes),
-                    held[number] * load.held_bytes + load.once_bytes,
-                ),
-                held[number],
-                costs.forward[number],
-                costs.inputs[number] + costs.weights[number],
-                sum(profile.value_bytes.get(v, 0) for v in away),
-            )
-        )
-    return result

@@ -28,6 +28,13 @@ BACKWARD = 2 / 3
 BUCKET, LAST = 4 << 20, 1 << 18
 
 
+def exchange_s(bytes: int, allreduce: Link) -> tuple[float, float]:
+    """Seconds of an exchange of gradients, bucket by bucket; and of its last bucket, behind which
+    nothing is left to compute."""
+    buckets = max(1, math.ceil(bytes / BUCKET))
+    return allreduce.seconds(bytes, buckets), allreduce.seconds(min(bytes, LAST))
+
+
 def expected_step_s(
     step_s: float,
     parts: Mapping[str, float],
@@ -57,9 +64,7 @@ def expected_step_s(
         seconds.pop(waiting, None)
     exposed = 0.0
     if network is not None and bytes:
-        buckets = max(1, math.ceil(bytes / BUCKET))
-        last = network.seconds(min(bytes, LAST))
-        all_of_it = network.seconds(bytes, messages=buckets)
+        all_of_it, last = exchange_s(bytes, network)
         exposed = max(last, all_of_it - BACKWARD * computing)
     return computing + coming + exposed + oversubscription * sum(seconds.values())
 

@@ -9,7 +9,9 @@ what was measured. A function that makes one is all that a new schedule needs: s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+import itertools
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -18,6 +20,9 @@ from tnt_notebook.errors import ScheduleError
 #: ``F`` forward; ``B`` backward, whole; or in two halves: ``I``, the gradient of the stage's input,
 #: which the stage before waits for, and ``W``, that of its weights, which nobody waits for.
 Kind = Literal["F", "B", "I", "W"]
+
+#: Which stages use what a stage makes: pairs (maker, user), maker < user.
+Edges = Sequence[tuple[int, int]]
 
 
 class Action(NamedTuple):
@@ -29,6 +34,18 @@ class Action(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind}{self.stage}.{self.micro}"
+
+
+class Placed(NamedTuple):
+    """An action on its rank, in an order in which all can happen.
+
+    Attributes:
+        after: places in that order of what must have happened before, but for the rank's own.
+    """
+
+    rank: int
+    action: Action
+    after: tuple[int, ...]
 
 
 #: By how many micro-batches an action changes what its stage has under way.
@@ -69,6 +86,18 @@ class Schedule:
         """Whether any backward is done in two halves."""
         return any(action.kind == "I" for actions in self.actions for action in actions)
 
+    def order(self, edges: Edges | None = None) -> Sequence[Placed]:
+        """All actions, each after what it needs, where each stage uses what the one before makes,
+        or by ``edges``. Raises ScheduleError where ranks wait for each other."""
+        key = tuple(chain(self.stages) if edges is None else edges)
+        if key not in self._orders:
+            self._orders[key] = _in_order(self, key)
+        return self._orders[key]
+
+    @functools.cached_property
+    def _orders(self) -> dict[Edges, list[Placed]]:
+        return {}
+
     def held(self) -> list[int]:
         """The most pairs of stage and micro-batch whose activations each rank holds at a time."""
         return [round(self.peak(rank, [1] * self.stages)) for rank in range(self.ranks)]
@@ -92,63 +121,47 @@ class Schedule:
         return peak
 
 
-#: Which stages use what a stage makes: pairs (maker, user), maker < user.
-Edges = Sequence[tuple[int, int]]
-
-
 def chain(stages: int) -> list[tuple[int, int]]:
     """The edges of a model without skip connections between stages."""
     return [(stage, stage + 1) for stage in range(stages - 1)]
-
-
-def needs(action: Action, edges: Edges) -> list[tuple[Action, ...]]:
-    """What must have happened before an action: of each item, one of its actions."""
-    kind, stage, micro = action
-    if kind == "F":
-        return [(Action("F", maker, micro),) for maker, user in edges if user == stage]
-    if kind == "W":
-        return [(Action("I", stage, micro),)]
-    gradients = [
-        (Action("B", user, micro), Action("I", user, micro))
-        for maker, user in edges
-        if maker == stage
-    ]
-    return [(Action("F", stage, micro),), *gradients]
 
 
 def check(schedule: Schedule, edges: Edges | None = None) -> None:
     """Proves that a schedule does all of a step, each part once, on its rank, and comes to an end,
     where each stage uses what the one before makes, or by ``edges``. Raises ScheduleError, which
     says what is wrong, with the ranks and actions concerned."""
-    edges = chain(schedule.stages) if edges is None else edges
     _check_complete(schedule)
-    for _ in in_order(schedule, edges):
-        pass
+    schedule.order(edges)
 
 
-def in_order(schedule: Schedule, edges: Edges) -> Iterable[tuple[int, Action]]:
-    """All actions with their ranks, each after what it needs, a rank's own in its order. Raises
-    ScheduleError where ranks wait for each other."""
-    done: set[Action] = set()
-    next_of = [0] * schedule.ranks
-    went_on = True
+def _in_order(schedule: Schedule, edges: Edges) -> list[Placed]:
+    makers: list[list[int]] = [[] for _ in schedule.rank_of]
+    users: list[list[int]] = [[] for _ in schedule.rank_of]
+    for maker, user in edges:
+        makers[user].append(maker)
+        users[maker].append(user)
+    place: dict[tuple[Kind, int, int], int] = {}
+    order: list[Placed] = []
+
+    next_of, went_on = [0] * schedule.ranks, True
     while went_on:
         went_on = False
         for rank, actions in enumerate(schedule.actions):
-            while next_of[rank] < len(actions):
-                action = actions[next_of[rank]]
-                if not all(done & set(choices) for choices in needs(action, edges)):
+            for action in itertools.islice(actions, next_of[rank], None):
+                try:
+                    after = [place[one] for one in _needs(action, makers, users, place)]
+                except KeyError:
                     break
-                done.add(action)
+                place[action] = len(order)
+                order.append(Placed(rank, action, tuple(after)))
                 next_of[rank] += 1
                 went_on = True
-                yield rank, action
     stuck = [
         f"rank {rank} waits in {actions[next_of[rank]]} for "
         + " and ".join(
-            str(choices[0])
-            for choices in needs(actions[next_of[rank]], edges)
-            if not done & set(choices)
+            str(needed)
+            for needed in _needs(actions[next_of[rank]], makers, users, place)
+            if needed not in place
         )
         for rank, actions in enumerate(schedule.actions)
         if next_of[rank] < len(actions)
@@ -157,6 +170,25 @@ def in_order(schedule: Schedule, edges: Edges) -> Iterable[tuple[int, Action]]:
         raise ScheduleError(
             f"Schedule {schedule.name!r} never ends: ranks wait for each other: " + "; ".join(stuck)
         )
+    return order
+
+
+def _needs(
+    action: Action,
+    makers: Sequence[Sequence[int]],
+    users: Sequence[Sequence[int]],
+    done: Container[tuple[Kind, int, int]],
+) -> list[Action]:
+    """What must have happened before an action: a stage that uses another's output gives back the
+    gradient in a whole backward, or in its first half."""
+    kind, stage, micro = action
+    if kind == "F":
+        return [Action("F", maker, micro) for maker in makers[stage]]
+    if kind == "W":
+        return [Action("I", stage, micro)]
+    own = Action("F", stage, micro)
+    halves = (Action("I", user, micro) for user in users[stage])
+    return [own, *(half if half in done else Action("B", *half[1:]) for half in halves)]
 
 
 def _check_complete(schedule: Schedule) -> None:

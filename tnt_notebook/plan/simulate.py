@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tnt_notebook.plan.schedule import Action, Edges, Schedule, chain, in_order, needs
+from tnt_notebook.plan.schedule import Action, Edges, Schedule
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,9 @@ class Costs:
     def of(self, action: Action) -> float:
         """Seconds of an action."""
         stage = action.stage
-        return {
-            "F": self.forward[stage],
-            "B": self.inputs[stage] + self.weights[stage],
-            "I": self.inputs[stage],
-            "W": self.weights[stage],
-        }[action.kind]
+        if action.kind == "B":
+            return self.inputs[stage] + self.weights[stage]
+        return {"F": self.forward, "I": self.inputs, "W": self.weights}[action.kind][stage]
 
 
 def even_costs(stages: int, forward: float = 1, inputs: float = 1, weights: float = 1) -> Costs:
@@ -83,17 +80,18 @@ class Timeline:
 def simulate(schedule: Schedule, costs: Costs, edges: Edges | None = None) -> Timeline:
     """The timeline of a step in which every rank does the next action as soon as it can. Raises
     ScheduleError where ranks wait for each other."""
-    edges = chain(schedule.stages) if edges is None else edges
-    end: dict[Action, float] = {}
+    order = schedule.order(edges)
+    ends: list[float] = []
     free = [0.0] * schedule.ranks
     spans = []
-    for rank, action in in_order(schedule, edges):
+    for rank, action, after in order:
         begin = free[rank]
-        for choices in needs(action, edges):
-            (maker,) = [choice for choice in choices if choice in end]
-            pair = (min(maker.stage, action.stage), max(maker.stage, action.stage))
-            apart = schedule.rank_of[maker.stage] != rank
-            begin = max(begin, end[maker] + (costs.transfer.get(pair, 0.0) if apart else 0.0))
-        end[action] = free[rank] = begin + costs.of(action)
+        for place in after:
+            maker = order[place]
+            apart, pair = maker.rank != rank, (maker.action.stage, action.stage)
+            sent = costs.transfer.get((min(pair), max(pair)), 0.0) if apart else 0.0
+            begin = max(begin, ends[place] + sent)
+        free[rank] = begin + costs.of(action)
+        ends.append(free[rank])
         spans.append(Span(rank, action, begin, free[rank]))
     return Timeline(schedule.name, schedule.ranks, schedule.micro_batches, tuple(spans))

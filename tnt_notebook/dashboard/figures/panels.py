@@ -52,7 +52,7 @@ def drawn(panels: Sequence[Panel], left: int = 64) -> go.Figure:
     """
     lines = [max(title.count("<br>") + 1 for title in panel.titles) for panel in panels]
     top = 19 + _TITLE * lines[0]
-    gap = _BENEATH + 14 + _TITLE * max(lines[1:], default=0)
+    gap = _BENEATH + 14 + _TITLE * max(lines[1:]) if len(panels) > 1 else 0
     inside = sum(panel.height for panel in panels) + gap * (len(panels) - 1)
     figure = make_subplots(
         rows=len(panels),

@@ -40,13 +40,17 @@ def limit(plan: PipelinePlan) -> str:
             f"Input limits it: ranks compute for {short_time(plan.compute_s)} of a step, and wait "
             f"for the rest. %tnt_bench input {plan.input.dataset} says what it waits for."
         )
-    losses = vars(plan.losses)
-    worst = max(losses, key=lambda name: losses[name])
-    share = losses[worst] / plan.step_s
-    if share < _WORTH_A_WORD:
+    worst = limited_by(plan)
+    share = _losses(plan).get(worst, 0.0) / plan.step_s
+    if not worst:
         return "Nothing in particular limits it: ranks are at work nearly all the time."
     if worst == "imbalance":
         return f"{_slowest(plan)} With equal stages a step would be {share:.0%} shorter."
+    if worst == "exchange":
+        return (
+            f"Replicas add up gradients for {share:.0%} of a step, while nothing is left to "
+            "compute: larger batches lower that."
+        )
     if worst == "messages":
         return (
             f"Messages between ranks cost {share:.0%} of a step: fewer micro-batches, or a cut "
@@ -56,6 +60,19 @@ def limit(plan: PipelinePlan) -> str:
         f"Filling and emptying the pipeline costs {share:.0%} of a step: more micro-batches, or "
         "another schedule, lower that."
     )
+
+
+def limited_by(plan: PipelinePlan) -> str:
+    """What makes a step longer than it need be, in a word; empty: nothing that is worth one."""
+    if plan.input is not None and plan.input_s > plan.compute_s:
+        return "input"
+    losses = _losses(plan)
+    worst = max(losses, key=lambda name: losses[name])
+    return worst if losses[worst] >= _WORTH_A_WORD * plan.step_s else ""
+
+
+def _losses(plan: PipelinePlan) -> dict[str, float]:
+    return {**vars(plan.losses), "exchange": plan.exchange_s}
 
 
 def read(plan: PipelinePlan) -> str:

@@ -10,16 +10,16 @@ from typing import Any
 import tensorflow as tf
 
 from tnt_notebook.comm import World
-from tnt_notebook.errors import MeshError, ModelError
+from tnt_notebook.errors import MemoryLimitError, MeshError, ModelError
 from tnt_notebook.keras.layers import SplitLayer
 from tnt_notebook.parallel.consistency import agreement
 from tnt_notebook.parallel.layer_graph.graph import Graph, wiring_of
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.partition import Partition, begins_of
-from tnt_notebook.plan.prediction import rank_bytes
 from tnt_notebook.plan.profile import Profile
 from tnt_notebook.plan.schedule import Schedule
-from tnt_notebook.plan.search import LESS_MEMORY, best_begins
+from tnt_notebook.plan.search import LESS_MEMORY, best_begins, loads_of
+from tnt_notebook.plan.stages import rank_bytes
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry.step_trace import CutBy
 
@@ -72,14 +72,15 @@ def best_cut(
     if said is None:
         per_rank = max(len(schedule.stages_of(rank)) for rank in range(schedule.ranks))
         held = schedule.held_by_stage()
-        return best_begins(wiring, profiled(), schedule.stages, held, limit, per_rank)
+        return best_begins(loads_of(wiring, profiled()), schedule.stages, held, limit, per_rank)
     if limit < float("inf"):
         needs = rank_bytes(wiring, profiled(), schedule, said)
         if max(needs) > limit:
-            raise ModelError(
+            raise MemoryLimitError(
                 f"With this cut rank {needs.index(max(needs))} needs {size(max(needs))}, which is "
                 f"more than {size(limit)}. Without cut_at and SplitLayers a better cut is looked "
-                f"for. {LESS_MEMORY}"
+                f"for. {LESS_MEMORY}",
+                max(needs),
             )
     return said
 

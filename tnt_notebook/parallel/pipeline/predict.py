@@ -16,15 +16,17 @@ from tnt_notebook.parallel.layer_graph.profile import (
 from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.foresight import foreseen
 from tnt_notebook.parallel.layers.layout_map import Wanted
-from tnt_notebook.parallel.pipeline.cut import best_cut
+from tnt_notebook.parallel.pipeline.cut import begins_said, best_cut
 from tnt_notebook.parallel.pipeline.refusals import check_model
 from tnt_notebook.parallel.pipeline.stage import stage_models
+from tnt_notebook.plan.best import Best, Way
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
 from tnt_notebook.plan.network import Link
 from tnt_notebook.plan.options import Pipeline
-from tnt_notebook.plan.partition import partition
+from tnt_notebook.plan.outlook import Outlook
+from tnt_notebook.plan.partition import Partition, partition
 from tnt_notebook.plan.prediction import PipelinePlan, on_mesh, plan_of
 from tnt_notebook.plan.profile import Profile, divided, recomputing
 
@@ -83,6 +85,29 @@ class Planner:
         plan = plan_of(wiring, profiled(), names, schedule, begins, self._batch_size, replicas)
         _, found = self._profile_of(rows, on)
         return on_mesh(plan, found) if found is not None else plan
+
+    def best(
+        self, ranks: int, link: Link | None, limit_bytes: float
+    ) -> tuple[Best, list[PipelinePlan]]:
+        """The best ways on so many ranks, and what to expect of each.
+
+        Args:
+            link: over which replicas add up their gradients; None: that takes no time.
+            limit_bytes: the memory that a rank may take.
+        """
+
+        def check(way: Way, cut: Partition) -> None:
+            if way.typed:  # whole copies are not cut
+                check_model(self._model, self._graph, way.micro_batches * way.replicas)
+                stage_models(self._model, self._graph, cut)
+
+        outlook = Outlook(
+            wiring_of(self._graph), [call.name for call in self._graph.calls],
+            lambda rows: self._profile_of(rows, Mesh(data=ranks))[0], self._batch_size, link,
+            limit_bytes, check, lambda made: begins_said(self._graph, Pipeline(made.ranks), made),
+        )  # fmt: skip
+        found = outlook.best(ranks)
+        return found, [outlook.plan(way) for way, _ in found.found]
 
 
 def profile_of_rank(

@@ -1,0 +1,99 @@
+"""The best ways to train: none that a look at all of them would find is better."""
+
+import math
+import random
+
+import pytest
+
+from tnt_notebook.errors import ModelError
+from tnt_notebook.plan.best import Way, best, ways
+from tnt_notebook.plan.network import Link
+from tnt_notebook.plan.outlook import Outlook
+from tnt_notebook.plan.partition import Wiring
+from tnt_notebook.plan.profile import Profile, Variable
+
+FREE = Link(0.0, math.inf)
+
+
+def outlook(seed, limit_bytes=math.inf):
+    """Of calls that take what the one before gives, or some earlier ones, and keep a value to
+    themselves; and all ways to train it."""
+    draw = random.Random(seed)
+    calls, batch_size = draw.randint(2, 6), draw.choice([1, 6, 16])
+    weights = [draw.randint(0, 1 << draw.randint(2, 24)) for _ in range(calls)]
+    by_sample = [[draw.expovariate(1e4) for _ in range(calls)] for _ in range(3)]
+    fixed = [draw.expovariate(1e5) for _ in range(calls)]
+    size = draw.randint(1, 1 << 16)
+    message = Link(draw.expovariate(1e5), 10 ** draw.uniform(6, 11))
+
+    def profile(rows):
+        values = dict.fromkeys(range(calls + 1), rows * size)
+        return Profile(
+            *([f + rows * s for f, s in zip(fixed, part, strict=True)] for part in by_sample),
+            {n: 2 * message.seconds(b) for n, b in values.items()}, values,
+            [(n,) for n in range(calls)], [rows * draw.randint(0, size) for _ in range(calls)],
+            [(n,) for n in range(calls)], [Variable(w, 4 * w) for w in weights], slots=2.0,
+        )  # fmt: skip
+
+    takes = [{n} if draw.random() < 0.7 else {draw.randint(0, n), n - n % 2} for n in range(calls)]
+    wiring = Wiring(tuple(((*t,), (n + 1,)) for n, t in enumerate(takes)), (0,), (calls,))
+    link = Link(draw.expovariate(1e4), 10 ** draw.uniform(7, 11))
+    names = [f"layer_{n}" for n in range(calls)]
+    found = Outlook(wiring, names, profile, batch_size, link, limit_bytes)
+    return found, list(ways(draw.choice([1, 2, 4, 6]), batch_size, calls))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_way_is_better_than_the_best(seed):
+    one, among = outlook(seed)
+    every = [one.plan(way) for way in among]
+    limit = sorted(max(plan.rank_bytes) for plan in every)[len(every) // 2]
+    for most in (math.inf, limit):
+        fit = [plan for plan in every if max(plan.rank_bytes) <= most]
+        found = best(among, one.least_s, one.judge, most, count=3)
+        ranked = sorted((plan.step_s, max(plan.rank_bytes)) for plan in fit)[:3]
+        assert [judged for _, judged in found.found] == ranked
+        assert found.there_are == len(among) >= found.looked_at
+    for way, plan in zip(among, every, strict=True):
+        assert one.least_s(way) <= plan.step_s * (1 + 1e-12)
+
+
+def test_what_does_not_fit_is_not_proposed_and_said():
+    one, among = outlook(4, limit_bytes=1)
+    free, _ = outlook(4)
+    found = one.best(among[0].replicas * among[0].stages)
+    assert not found.found and not found.refused
+    assert found.too_large[0] == found.looked_at == found.there_are
+    assert found.too_large[1] == min(max(free.plan(way).rank_bytes) for way in among)
+    staged = next(way for way in among if way.stages > 1)
+    with pytest.raises(ModelError, match="fits into 1 B a rank"):
+        one.plan(staged)
+
+
+def test_not_every_way_is_looked_at():
+    calls, bytes = 16, 2_000_000
+
+    def profile(rows):
+        part = [1e-5 * rows] * calls
+        values = dict.fromkeys(range(calls + 1), 4096 * rows)
+        return Profile(
+            part, part, part, dict.fromkeys(values, 1e-5), values, [(n,) for n in range(calls)],
+            [0] * calls, [(n,) for n in range(calls)], [Variable(bytes // 4, bytes)] * calls,
+        )  # fmt: skip
+
+    wiring = Wiring(tuple(((n,), (n + 1,)) for n in range(calls)), (0,), (calls,))
+    one = Outlook(wiring, ["layer"] * calls, profile, 512, Link(1e-5, 1e9))
+    found = one.best(8)
+    assert len(found.found) == 5 and found.looked_at < found.there_are
+
+
+@pytest.mark.parametrize(
+    ("way", "typed"),
+    [
+        (Way(4), ""),
+        (Way(1, micro_batches=4, recompute=True), "--pipeline 1 --micro-batches 4 --recompute"),
+        (Way(2, 2, "zb-h1", 8), "--pipeline 2 --micro-batches 8 --schedule zb-h1"),
+    ],
+)
+def test_a_way_is_typed(way, typed):
+    assert way.typed == typed

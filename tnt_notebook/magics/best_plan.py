@@ -1,0 +1,122 @@
+"""``%tnt_plan`` alone: has rank 0 measure a model, and shows the best ways to train it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tnt_notebook import errors
+from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, size, three_digits
+from tnt_notebook.dashboard.reports.plan import figure_bundle, limited_by
+from tnt_notebook.errors import MemoryLimitError, ModelError
+from tnt_notebook.magics.mesh_plan import measured_link
+from tnt_notebook.magics.progress import StatusLine, show
+from tnt_notebook.magics.table import Bold, Table, bundle
+from tnt_notebook.plan.best import Way
+from tnt_notebook.plan.prediction import PipelinePlan, from_json
+from tnt_notebook.protocol import Call, Published
+
+if TYPE_CHECKING:
+    from tnt_notebook.cluster import Cluster
+
+_COPIES = "whole copies"
+
+
+def run(
+    cluster: Cluster, name: str, ranks: int, batch_size: int, memory_limit: int | None
+) -> list[PipelinePlan]:
+    """Looks for the best ways, and shows them.
+
+    Args:
+        name: of the model on the ranks.
+        ranks: how many, which need not be there.
+        batch_size: samples of a batch.
+        memory_limit: bytes that a rank may need; None: its share of its host's.
+
+    Returns:
+        What to expect of each, the fastest first.
+
+    Raises:
+        ModelError: there is none, or none that fits; the message says why.
+        RankError: it failed on a rank.
+    """
+    status = StatusLine()
+    begun = time.monotonic()
+
+    def take(data: dict[str, Any]) -> None:
+        if Published.PLANNED in data:
+            progress = data[Published.PLANNED]
+            status.update(f"measured {progress['done']} of {plural(progress['total'], 'layer')}")
+
+    answer = cluster.ask(
+        Call.PLAN_BEST, name, ranks, batch_size, measured_link(cluster, status), memory_limit,
+        on_data=take, report=status.update,
+    )  # fmt: skip
+    if "refused" in answer:
+        raise getattr(errors, answer["kind"])(answer["refused"])
+    plans = [from_json(plan) for plan in answer["plans"]]
+    if not plans:
+        (too_large, needs), reasons = answer["too_large"], answer["refused_ways"]
+        if too_large:
+            raise MemoryLimitError(
+                f"No way to train it on {plural(ranks, 'rank')} fits into {size(answer['limit'])} "
+                f"a rank: the one that needs least needs {size(needs)}. More ranks, smaller "
+                "batches, or layers divided on a mesh (%tnt_plan --mesh model=2) need less."
+            )
+        raise ModelError(
+            f"It cannot be trained on {plural(ranks, 'rank')}: {max(reasons, key=reasons.get)}"
+        )
+    if answer["measured"]:
+        took = plural(max(1, round(time.monotonic() - begun)), "second")
+        status.end(f"layers measured, and ways compared, in {took}")
+    show(best_bundle(plans, ranks, answer), figure_bundle(plans[0]))
+    return plans
+
+
+def best_bundle(
+    plans: Sequence[PipelinePlan], ranks: int, answer: dict[str, Any]
+) -> dict[str, str]:
+    """The best in a sentence, a table of all that were found, and what else there is.
+
+    Args:
+        plans: at least one, the fastest first.
+        answer: of the rank that has looked for them.
+    """
+    head = ("%%tnt_fit", "replicas", "step", "samples/s", "speedup", "idle", "memory",
+            "limited by")  # fmt: skip
+    rows = [
+        (
+            Way.of(plan).typed or _COPIES,
+            str(plan.replicas),
+            short_time(plan.step_s),
+            rate(plan.samples_per_s),
+            three_digits(plan.speedup),
+            f"{plan.bubble:.0%}",
+            size(max(plan.rank_bytes)),
+            limited_by(plan) or "-",
+        )
+        for plan in plans
+    ]
+    there_are, (too_large, _) = answer["there_are"], answer["too_large"]
+    refused = too_large + sum(answer["refused_ways"].values())
+    memory = f"{too_large} of them need more than {size(answer['limit'])} a rank, "
+    told = [
+        f"{plural(there_are, 'way')} to train it on {plural(ranks, 'rank')}: replicas of "
+        "pipelines with each schedule, 1, 2, 4, ... micro-batches, with and without "
+        f"recomputation; {memory if too_large else ''}{there_are - refused - len(plans)} are "
+        "slower. "
+        "Layers divided along other axes of a mesh were not tried: %tnt_plan --mesh plans one."
+    ]
+    told += [f"{count} not possible: {why}" for why, count in answer["refused_ways"].items()]
+    table = Table(head, rows, left={"%%tnt_fit", "limited by"}, best={(0, "%%tnt_fit")})
+    return bundle(Bold(_headline(plans[0])), table, "\n".join(told))
+
+
+def _headline(plan: PipelinePlan) -> str:
+    way = Way.of(plan).typed
+    what = f"%%tnt_fit {way}" if way else "%%tnt_fit without options, whole copies of the model"
+    return (
+        f"The fastest is {what}: expect {rate(plan.samples_per_s)} samples/s, "
+        f"{three_digits(plan.speedup)} times one rank."
+    )

@@ -1,0 +1,149 @@
+"""The best ways to train a model on some ranks: found among all that there are, without a look at
+those that cannot be among them.
+
+A step takes no less than its work, shared evenly. So ways are looked at in the order of that, until
+it is more than the step of as many as are asked for takes: as good as a look at all of them.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tnt_notebook.errors import MemoryLimitError, ModelError, ScheduleError
+from tnt_notebook.plan.families import FAMILIES
+from tnt_notebook.plan.prediction import PipelinePlan
+
+
+@dataclass(frozen=True)
+class Way:
+    """How ranks may train a model.
+
+    Attributes:
+        replicas: that share a batch.
+        stages: ranks of each replica; 1: each has the whole model.
+        schedule, micro_batches, recompute: as of :class:`tnt_notebook.Pipeline`.
+    """
+
+    replicas: int
+    stages: int = 1
+    schedule: str = "1f1b"
+    micro_batches: int = 1
+    recompute: bool = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of ``tnt_notebook.Pipeline``."""
+        return {
+            "stages": self.stages, "schedule": self.schedule,
+            "micro_batches": self.micro_batches, "recompute": self.recompute,
+        }  # fmt: skip
+
+    @classmethod
+    def of(cls, plan: PipelinePlan) -> Way:
+        """The one that is planned."""
+        return cls(plan.replicas, plan.ranks, plan.schedule, plan.micro_batches, plan.recompute)
+
+    @property
+    def typed(self) -> str:
+        """The options of ``%%tnt_fit``; none for whole copies that take their share at once."""
+        if self == Way(self.replicas):
+            return ""
+        schedule = f" --schedule {self.schedule}" if self.stages > 1 else ""
+        recompute = " --recompute" if self.recompute else ""
+        return f"--pipeline {self.stages} --micro-batches {self.micro_batches}{schedule}{recompute}"
+
+
+class Judged(NamedTuple):
+    """What a way is judged by: seconds of a step, and bytes of the rank that needs most."""
+
+    step_s: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Best:
+    """What a search has found.
+
+    Attributes:
+        found: ways and how they were judged, the fastest first; of equal ones the one that needs
+            least memory.
+        there_are, looked_at: how many ways there are, and how many were judged.
+        too_large: how many of these need too much memory, and bytes of the least of them.
+        refused: other reasons for which there is no plan, and how many ways each has excluded.
+    """
+
+    found: tuple[tuple[Way, Judged], ...]
+    there_are: int
+    looked_at: int
+    too_large: tuple[int, float]
+    refused: dict[str, int]
+
+
+#: Micro-batches of a stage, at most: then a pipeline that fills and empties takes a ninth longer.
+_PARTS = 8
+
+
+def ways(ranks: int, batch_size: int, calls: int) -> Iterator[Way]:
+    """All of a model of so many calls of layers."""
+    for stages in (n for n in range(1, min(ranks, calls) + 1) if ranks % n == 0):
+        replicas = ranks // stages
+        share = max(1, batch_size // replicas)  # samples of a replica
+        parts = [1 << n for n in range(min(share, _PARTS * stages).bit_length())]
+        families = FAMILIES.values() if stages > 1 else [FAMILIES["1f1b"]]
+        for family in families:
+            if stages * family.stages_per_rank > calls:
+                continue
+            for micro_batches in parts:
+                yield Way(replicas, stages, family.name, micro_batches)
+                yield Way(replicas, stages, family.name, micro_batches, recompute=True)
+
+
+def best(
+    among: Iterable[Way],
+    least_s: Callable[[Way], float],
+    judge: Callable[[Way], Judged],
+    limit_bytes: float = float("inf"),
+    count: int = 5,
+    check: Callable[[Way], None] = lambda way: None,
+) -> Best:
+    """The fastest that fit into memory.
+
+    Args:
+        least_s: that a step takes at least, in seconds.
+        judge: by what to expect; raises ModelError or ScheduleError where there is no such way.
+        limit_bytes: the memory that a rank may take.
+        count: how many.
+        check: raises ModelError where there is no such way after all; asked of those alone that
+            would be among the best.
+    """
+    order = sorted(((least_s(way), number, way) for number, way in enumerate(among)))
+    found: list[tuple[Judged, int, Way]] = []
+    refused: Counter[str] = Counter()
+    too_large: list[float] = []
+    looked_at = 0
+    for least, number, way in order:
+        if len(found) == count and least > found[-1][0].step_s:
+            break
+        looked_at += 1
+        try:
+            one = (judge(way), number, way)
+            if one[0].bytes > limit_bytes:
+                raise MemoryLimitError("A rank would need too much memory.", one[0].bytes)
+            if len(found) == count and one[:2] > found[-1][:2]:
+                continue
+            check(way)
+        except MemoryLimitError as error:
+            too_large.append(error.needs)
+            continue
+        except (ModelError, ScheduleError) as error:
+            refused[str(error)] += 1
+            continue
+        bisect.insort(found, one, key=lambda one: one[:2])
+        del found[count:]
+    pairs = tuple((way, judged) for judged, _, way in found)
+    large = len(too_large), min(too_large, default=0.0)
+    return Best(pairs, len(order), looked_at, large, dict(refused))

@@ -1,0 +1,65 @@
+"""How long a step of a pipeline takes at least, however its model is cut: what a search need not
+look at follows from it.
+
+A rank cannot begin before the first micro-batch has come through all stages before its own, and the
+step does not end before the last one is back there. With ``m`` micro-batches, ``w`` the seconds of
+one on the rank and ``p`` those on the stages before it, a step of ``x`` seconds has
+
+    p + m w <= x        so  w <= (x - p) / m   of the first rank, the second, ...
+
+All of them together do ``t``: ``t <= x (1 - (1 - 1/m)^stages)``. Where only a part ``a`` of what a
+stage does keeps others from their work, as weight gradients do not, ``p`` is ``a`` times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tnt_notebook.plan.partition import Wiring
+from tnt_notebook.plan.profile import Profile
+
+
+def filled_s(
+    wiring: Wiring, profile: Profile, stages: int, micro_batches: int, splits: bool
+) -> float:
+    """Seconds at least of a step in which each rank has one stage, in order.
+
+    Args:
+        splits: whether a backward is done in two halves.
+    """
+    whole = profile.seconds
+    if not splits:
+        return _least(wiring, whole, whole, stages, micro_batches)
+    there_and_back = [sum(both) for both in zip(profile.forward, profile.inputs, strict=True)]
+    # Weight gradients are left when the last input gradient has gone; but not when the first
+    # micro-batch comes.
+    return max(
+        _least(wiring, there_and_back, there_and_back, stages, micro_batches),
+        _least(wiring, whole, profile.forward, stages, micro_batches),
+    )
+
+
+def _least(
+    wiring: Wiring, own: Sequence[float], ahead: Sequence[float], stages: int, micro_batches: int
+) -> float:
+    """By the seconds of each call that a rank does itself, and that it waits for if a stage before
+    does them."""
+    part = min((a / o for a, o in zip(ahead, own, strict=True) if o), default=0.0)
+    if not part:
+        return 0.0
+    filled = part * sum(own) / (1 - (1 - part / micro_batches) ** stages)
+    return filled - _beside(wiring, ahead)
+
+
+def _beside(wiring: Wiring, seconds: Sequence[float]) -> float:
+    """The most of the calls before one that it need not wait for; 0 where each takes what the one
+    before gives."""
+    made_by: dict[int, int] = {}
+    before, waits, most = 0.0, list[float](), 0.0
+    for number, (takes, gives) in enumerate(wiring.calls):
+        makers = {made_by[value] for value in takes if value in made_by}
+        waits.append(max((waits[maker] + seconds[maker] for maker in makers), default=0.0))
+        most = max(most, before - waits[-1])
+        made_by.update(dict.fromkeys(gives, number))
+        before += seconds[number]
+    return most

@@ -1,0 +1,112 @@
+"""What to expect of each way to train a model, from what its layers take here."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from tnt_notebook.plan.best import Best, Judged, Way, best, ways
+from tnt_notebook.plan.families import FAMILIES, make
+from tnt_notebook.plan.least import filled_s
+from tnt_notebook.plan.network import Link
+from tnt_notebook.plan.partition import Partition, Wiring, partition
+from tnt_notebook.plan.prediction import PipelinePlan, exchange_after, plan_of, with_exchange
+from tnt_notebook.plan.profile import Profile, load_of, recomputing
+from tnt_notebook.plan.schedule import Schedule
+from tnt_notebook.plan.search import Loads, best_begins, loads_of
+from tnt_notebook.plan.simulate import simulate
+from tnt_notebook.plan.stages import costs_of, rank_bytes
+
+
+class Outlook:
+    """Plans of a model for one size of batch, with the best cut of each.
+
+    Args:
+        wiring, names: of its calls of layers.
+        profile_of: what they take, by the samples of a micro-batch; asked once for each number.
+        batch_size: samples of a batch of all replicas.
+        link: over which replicas add up their gradients; None: that takes no time.
+        limit_bytes: the memory that a rank may take.
+        check: raises ModelError where a cut cannot be made; asked of the best alone.
+        said: where a person has said that stages begin, for a schedule; None where it is free.
+            Raises ModelError where the schedule has another number of stages.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        names: Sequence[str],
+        profile_of: Callable[[int], Profile],
+        batch_size: int,
+        link: Link | None = None,
+        limit_bytes: float = float("inf"),
+        check: Callable[[Way, Partition], None] = lambda way, cut: None,
+        said: Callable[[Schedule], list[int] | None] = lambda schedule: None,
+    ) -> None:
+        self._check, self._said = check, said
+        self._wiring, self._names, self._link = wiring, names, link
+        self._batch_size, self._limit = batch_size, limit_bytes
+        self._measured = functools.cache(profile_of)
+        self._profile = functools.cache(self._profile_of)
+        self._loads = functools.cache(self._loads_of)
+        self._schedule = functools.lru_cache(8)(make)  # the longest are of 200,000 actions
+
+    def best(self, ranks: int, count: int = 5) -> Best:
+        """The best ways on so many ranks."""
+        among = ways(ranks, self._batch_size, len(self._wiring.calls))
+        return best(among, self.least_s, self.judge, self._limit, count, self._checked)
+
+    def least_s(self, way: Way) -> float:
+        """Seconds that a step takes at least: see :mod:`.least`."""
+        profile, family = self._profile(*self._kind(way)), FAMILIES[way.schedule]
+        even_s = way.micro_batches * sum(profile.seconds) / way.stages
+        if family.stages_per_rank > 1:
+            return even_s
+        splits = self._schedule(way.schedule, 2, 1).splits_backward()
+        filled = filled_s(self._wiring, profile, way.stages, way.micro_batches, splits)
+        return max(even_s, filled)
+
+    def judge(self, way: Way) -> Judged:
+        """How long a step takes, and what it needs. Raises ModelError where no cut fits."""
+        profile, schedule, begins = self._cut(way)
+        cut = partition(self._wiring, begins)
+        timeline = simulate(schedule, costs_of(profile, cut), cut.pairs())
+        longer = 0.0
+        if self._link is not None:
+            loads = [load_of(self._wiring, profile, s.begin, s.end) for s in cut.stages]
+            gradients = [load.gradient_bytes for load in loads]
+            longer = exchange_after(timeline, schedule.rank_of, gradients, way.replicas, self._link)
+        needs = max(rank_bytes(self._wiring, profile, schedule, begins))
+        return Judged(timeline.seconds + longer, needs)
+
+    def plan(self, way: Way) -> PipelinePlan:
+        """What to expect of a way. Raises ModelError where no cut fits into memory."""
+        profile, schedule, begins = self._cut(way)
+        plan = plan_of(
+            self._wiring, profile, self._names, schedule, begins, self._batch_size, way.replicas
+        )
+        return plan if self._link is None else with_exchange(plan, self._link)
+
+    def _checked(self, way: Way) -> None:
+        _, _, begins = self._cut(way)
+        self._check(way, partition(self._wiring, begins))
+
+    def _cut(self, way: Way) -> tuple[Profile, Schedule, list[int]]:
+        schedule: Schedule = self._schedule(way.schedule, way.stages, way.micro_batches)
+        begins = self._said(schedule) if schedule.stages > 1 else []
+        if begins is None:
+            per_rank = schedule.stages // schedule.ranks
+            loads, held = self._loads(*self._kind(way)), schedule.held_by_stage()
+            begins = best_begins(loads, schedule.stages, held, self._limit, per_rank)
+        return self._profile(*self._kind(way)), schedule, begins
+
+    def _kind(self, way: Way) -> tuple[int, bool]:
+        """Samples of the largest micro-batch, and whether activations are computed again."""
+        return -(-self._batch_size // (way.replicas * way.micro_batches)), way.recompute
+
+    def _profile_of(self, rows: int, recompute: bool) -> Profile:
+        measured = self._measured(rows)
+        return recomputing(measured) if recompute else measured
+
+    def _loads_of(self, rows: int, recompute: bool) -> Loads:
+        return loads_of(self._wiring, self._profile(rows, recompute))

@@ -1,0 +1,133 @@
+"""What the stages of a model take of the ranks that have them: time, memory, messages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tnt_notebook.plan.partition import Partition, Wiring
+from tnt_notebook.plan.profile import Profile, load_of
+from tnt_notebook.plan.schedule import Schedule
+from tnt_notebook.plan.simulate import Costs
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that a stage needs, by what for."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+
+    @property
+    def total(self) -> int:
+        """All of them together."""
+        return self.weights + self.gradients + self.optimizer + self.activations
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """A stage, and what is expected of it.
+
+    Attributes:
+        first, last, layers: names of the first and the last layer, and how many there are.
+        parameters: numbers in its weights.
+        held: micro-batches under way at most.
+        forward_s, backward_s: of a micro-batch.
+        sent_bytes: to later stages on other ranks, of a micro-batch; about as many come back.
+    """
+
+    number: int
+    rank: int
+    first: str
+    last: str
+    layers: int
+    parameters: int
+    memory: Memory
+    held: int
+    forward_s: float
+    backward_s: float
+    sent_bytes: int
+
+
+def rank_bytes(
+    wiring: Wiring, profile: Profile, schedule: Schedule, begins: Sequence[int]
+) -> list[int]:
+    """The most memory that each rank needs in a step, in bytes."""
+    bounds = pairwise([0, *begins, len(wiring.calls)])
+    loads = [load_of(wiring, profile, begin, end) for begin, end in bounds]
+    needs = []
+    for rank in range(schedule.ranks):
+        most = schedule.peak(rank, [load.held_bytes for load in loads])
+        own = [loads[stage] for stage in schedule.stages_of(rank)]
+        weights = sum(load.state_bytes + load.gradient_bytes for load in own)
+        once = max(load.once_bytes for load in own)
+        needs.append(weights + round(most) + once)
+    return needs
+
+
+def costs_of(profile: Profile, cut: Partition) -> Costs:
+    """What they take of a micro-batch."""
+
+    def by_stage(seconds: Sequence[float]) -> list[float]:
+        return [sum(seconds[stage.begin : stage.end]) for stage in cut.stages]
+
+    transfer: dict[tuple[int, int], float] = defaultdict(float)
+    for value, maker, user in cut.edges:
+        transfer[maker, user] += profile.transfer.get(value, 0.0) / 2  # there; the rest is back
+    inputs, weights = by_stage(profile.inputs), by_stage(profile.weights)
+    for number, stage in enumerate(cut.stages):
+        if not stage.takes:  # no other stage waits for its gradients: all of them are W's
+            inputs[number], weights[number] = 0.0, inputs[number] + weights[number]
+    return Costs(by_stage(profile.forward), inputs, weights, transfer)
+
+
+def stages_of(
+    wiring: Wiring,
+    profile: Profile,
+    names: Sequence[str],
+    schedule: Schedule,
+    cut: Partition,
+    costs: Costs,
+) -> list[StagePlan]:
+    """What is expected of each.
+
+    Args:
+        names: of the layer of each call.
+        costs: as :func:`costs_of` gives them.
+    """
+    held = schedule.held_by_stage()
+    result = []
+    for number, stage in enumerate(cut.stages):
+        load = load_of(wiring, profile, stage.begin, stage.end)
+        used = {v for uses in profile.uses[stage.begin : stage.end] for v in uses}
+        variables = [profile.variables[v] for v in used]
+        away = {
+            edge.value
+            for edge in cut.edges
+            if edge.maker == number and schedule.rank_of[edge.user] != schedule.rank_of[number]
+        }
+        result.append(
+            StagePlan(
+                number,
+                schedule.rank_of[number],
+                names[stage.begin],
+                names[stage.end - 1],
+                stage.end - stage.begin,
+                sum(v.elements for v in variables),
+                Memory(
+                    sum(v.bytes for v in variables),
+                    load.gradient_bytes,
+                    round(profile.slots * load.gradient_bytes),
+                    held[number] * load.held_bytes + load.once_bytes,
+                ),
+                held[number],
+                costs.forward[number],
+                costs.inputs[number] + costs.weights[number],
+                sum(profile.value_bytes.get(v, 0) for v in away),
+            )
+        )
+    return result
