@@ -1,12 +1,13 @@
 """The figure that stays: panels, size, and that any browser can read it."""
 
 import json
+import math
 
 import pytest
 
 from tests.dashboard.runs import frames_of_a_run, frames_of_an_evaluation
 from tnt_notebook.dashboard.figures.breakdown import MOST_ROWS, figure_of
-from tnt_notebook.dashboard.figures.figures import metric_curves, run_figure
+from tnt_notebook.dashboard.figures.figures import metric_curves, metric_figure, run_figure
 from tnt_notebook.telemetry import Breakdown, Recorder
 
 
@@ -61,6 +62,17 @@ def test_nan_is_valid_json():
         frames.append(recorder.frame(float(step)))
     bundle = json.dumps(run_figure(frames).to_plotly_json(), allow_nan=False)
     assert json.loads(bundle)["data"][0]["y"] == [1.0, None, None]
+
+
+def test_what_was_never_finite_has_no_curve():
+    recorder = Recorder(1, "fit", 2, start=0.0)
+    recorder.step(1, 1, 1, {"loss": math.nan}, [8], 1.0)
+    for epoch in (1, 2):
+        recorder.epoch_end(epoch, {"loss": math.nan, "mae": 1.0 / epoch - 0.5}, float(epoch))
+    assert [trace.name for trace in metric_figure([recorder.frame(3.0)]).data] == ["mae"]
+    alone = Recorder(1, "fit", 1, start=0.0)
+    alone.step(1, 1, 1, {"loss": math.inf}, [8], 1.0)
+    assert metric_figure([alone.frame(2.0, "stopped")]) is None
 
 
 def test_predict_has_throughput_only():

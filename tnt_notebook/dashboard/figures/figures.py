@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import cycle
 from statistics import fmean
@@ -71,6 +72,7 @@ def metric_figure(frames: Sequence[Frame]) -> go.Figure | None:
 
 def _metric_panels(frames: Sequence[Frame]) -> list[Panel]:
     axis, curves = metric_curves(frames)
+    curves = {name: curve for name, curve in curves.items() if any(map(_is_drawn, curve[1]))}
     losses = {name: curve for name, curve in curves.items() if _metric(name) == "loss"}
     others = {name: curve for name, curve in curves.items() if name not in losses}
     groups = [group for group in (losses, others) if group]
@@ -80,6 +82,10 @@ def _metric_panels(frames: Sequence[Frame]) -> list[Panel]:
             _draw_curves(figure, group, axis, row, column)
 
     return [Panel([*map(_curves_title, groups)], HEIGHT, draw)] if groups else []
+
+
+def _is_drawn(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def throughput_panel(frames: Sequence[Frame]) -> Panel:
