@@ -17,6 +17,7 @@
 # make bench-exchange      what ranks do with their gradients, beside ranks alone and torch's DDP
 # make bench-layouts       layers divided among ranks, beside one rank alone, torch and plain MPI
 # make bench-input         images that are decoded by one rank each, beside whole batches on all ranks
+# make bench-plan          steps as %tnt_plan predicts them, beside steps as they are
 # make proxy    JupyterHub's proxy, for tests/hub, from npm into .local/proxy
 # make clean    remove what the other targets made
 #
@@ -61,7 +62,7 @@ export XDG_DATA_HOME := $(LOCAL)/share
 export PYTHONNOUSERSITE := 1
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline bench-exchange bench-layouts bench-input campaign contestants check docs pictures tutorials format test-kernels clean
+.PHONY: setup no-venv proxy demo lab test test-all test-versions test-gpu bench bench-comm bench-pipeline bench-exchange bench-layouts bench-input bench-plan campaign contestants check docs pictures tutorials format test-kernels clean
 
 setup: $(READY)
 
@@ -161,7 +162,7 @@ test-gpu:
 	$(CHOSEN) -m pytest tests/gpu
 	$(CHOSEN) -m tests.benchmarks.gpu
 
-bench bench-comm bench-pipeline bench-exchange bench-layouts bench-input: export TNT_THOROUGH := $(THOROUGH)
+bench bench-comm bench-pipeline bench-exchange bench-layouts bench-input bench-plan: export TNT_THOROUGH := $(THOROUGH)
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks bench
@@ -183,6 +184,9 @@ bench-layouts: $(READY)
 
 bench-input: $(READY)
 	$(BIN)/python -m tests.benchmarks input $(RESULTS)
+
+bench-plan: $(READY)
+	$(BIN)/python -m tests.benchmarks plan $(RESULTS)
 
 SECONDS ?= 600
 SEED ?= 1

@@ -1,6 +1,6 @@
 """``make bench`` and ``bench-comm``, ``-pipeline``, ...: each benchmark in a process of its own.
 
-    python -m tests.benchmarks bench | comm | pipeline | exchange | layouts | input [RESULTS]
+    python -m tests.benchmarks bench | comm | pipeline | exchange | layouts | input | plan [RESULTS]
 
 RESULTS is a folder for all figures but those of ``bench`` as JSON. How to get those whom they
 compare with is said in `contestants.py`; the benchmarks take options when they are run by
@@ -22,6 +22,7 @@ BENCHMARKS = {
     "exchange": ("exchange", "exchange.between_hosts", "exchange.accuracy"),
     "layouts": ("layouts",),
     "input": ("input",),
+    "plan": ("plan",),
 }
 #: Seconds after which a benchmark hangs: far more than its rounds and what is around them need.
 LIMIT = 6 * 3600 if THOROUGH else 1200

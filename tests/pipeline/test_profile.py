@@ -32,7 +32,9 @@ def cache(tmp_path, monkeypatch):
 def counted(model, rows=4):
     """A profile, and how many measurements it took."""
     seen = []
-    profile = profile_of(model, surveyed(model), rows, lambda done, total: seen.append(total))
+    profile = profile_of(
+        model, surveyed(model), rows, lambda done, total: seen.append(total), together=True
+    )
     return profile, max(seen, default=0)
 
 
@@ -65,6 +67,27 @@ def measured_twice(folder, name, different):
 @pytest.mark.parametrize(("name", "different"), [("mlp", 3), ("residual", 9), ("nested", 3)])
 def test_the_second_time_nothing_is_measured(ranks, tmp_path, name, different):
     ranks.run(1, measured_twice, str(tmp_path), name, different)
+
+
+def together(folder, name):
+    """Profiles of calls that were timed alone, then together, and of what is known by then."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", folder)
+        model = MODELS[name]()
+        graph = surveyed(model)
+        return [profile_of(model, graph, 8, together=which) for which in (False, True, False)]
+
+
+@pytest.mark.parametrize("name", ["mlp", "residual", "nested"])
+def test_each_call_takes_its_part_of_what_all_of_them_take(ranks, tmp_path, name):
+    ((alone, both, again),) = ranks.run(1, together, str(tmp_path), name)
+    assert both == again
+    for part in ("forward", "inputs", "weights"):
+        before, after = getattr(alone, part), getattr(both, part)
+        share = sum(after) / sum(before)
+        assert after == pytest.approx([share * seconds for seconds in before])
+    assert sum(both.seconds) != sum(alone.seconds)
+    assert (both.kept, both.inner_bytes) == (alone.kept, alone.inner_bytes)
 
 
 def profiled(name, rows):

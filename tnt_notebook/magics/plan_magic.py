@@ -48,13 +48,13 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     memory of its host. It shows the five fastest, with what is typed after %%tnt_fit for each.
     --ranks looks for the best on another number of ranks.
 
-    Rank 0 measures how long each layer takes, only once: the times are kept. A table of the stages
-    and a timeline of a step follow from them. The model is one that a %%tnt or %%tnt_fit cell has
-    created on the ranks. You can plan for more ranks than there are. The time that TensorFlow
-    spends between layers is not included; what replicas exchange is, where it looks for the
-    best. With --input, all
-    ranks briefly measure what a dataset delivers, as fit would read it: the plan shows which ranks
-    map what, and a step lasts as long as its input takes, if that is longer.
+    Rank 0 measures how long each layer takes alone, and all of them together, only once: the times
+    are kept. A table of the stages and a timeline of a step follow from them. The model is one that
+    a %%tnt or %%tnt_fit cell has created on the ranks. You can plan for more ranks than there are.
+    The optimizer, and what Keras does around a step, are not included; what replicas exchange is,
+    where it looks for the best. With --input, all ranks briefly measure what a dataset delivers, as
+    fit would read it: the plan shows which ranks map what, and a step lasts as long as its input
+    takes, if that is longer.
 
     With --mesh, it shows for each layer how the work is divided, the layout of the output, what is
     exchanged before the layer, how long it takes on one rank and on the mesh, and how much memory

@@ -1,29 +1,27 @@
 """The profile of a model: how long each of its calls takes here, and what lies between them.
 
-Calls are timed one by one (:mod:`.timing`). Up to `_MOST_ROWS` samples that is done with as many as
-asked for; beyond, the times lie on a line through those of two sizes. What was measured of Keras's
-layers and of ours is kept for the next time (:mod:`tnt_notebook.plan.measurements`).
+Calls are timed one by one (:mod:`.timing`), and for plans together: each takes its part of that.
+Up to `_MOST_ROWS` samples that is done with as many as asked for; beyond, the times lie on a line
+through those of two sizes. What was measured of Keras's layers and of ours is kept for the next
+time (:mod:`tnt_notebook.plan.measurements`).
 """
 
 from __future__ import annotations
 
-import functools
 import math
-import os
-import platform
-from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tnt_notebook.keras.graph import layers_within
 from tnt_notebook.keras.lazy_variables import is_here, stand_ins
 from tnt_notebook.keras.optimizers import trained_by
-from tnt_notebook.parallel.layer_graph.graph import Call, Graph, trained_values
-from tnt_notebook.parallel.layer_graph.timing import inputs_of, measure, with_rows
+from tnt_notebook.parallel.layer_graph.graph import Call, Graph, trained_values, wiring_of
+from tnt_notebook.parallel.layer_graph.measurement_key import is_lasting, key_of
+from tnt_notebook.parallel.layer_graph.timing import inputs_of, measure, measure_together, with_rows
 from tnt_notebook.plan import measurements
 from tnt_notebook.plan.measurements import Measured
 from tnt_notebook.plan.network import ASSUMED
@@ -32,66 +30,117 @@ from tnt_notebook.plan.profile import Profile, Variable
 #: More samples than the first are not measured, but extrapolated from both.
 _MOST_ROWS, _FEW_ROWS = 64, 16
 
-#: Another number makes what was measured before unknown: for when it is measured in another way.
-_METHOD = 2
+#: In the place of the number of a call: all of them together; not where values are larger, whose
+#: calls take so long that little is gained by it.
+_ALL, _MOST_BYTES = -1, 1 << 30
 
 #: Called with how many of how many calls have been measured.
 Report = Callable[[int, int], None]
 
 
 def profile_of(
-    model: keras.Model, graph: Graph, rows: int, report: Report | None = None
+    model: keras.Model,
+    graph: Graph,
+    rows: int,
+    report: Report | None = None,
+    together: bool = False,
 ) -> Profile:
     """Times each call of a model on a micro-batch of ``rows`` samples, unless it is known; equal
-    layers on equal shapes once. The model's variables are as before afterwards."""
-    return profile_from(model, graph, rows, measured_of(model, graph, rows, report))
+    layers on equal shapes once. The model's variables are as before afterwards.
+
+    Args:
+        together: whether all of them are timed together as well, which needs another trace of the
+            model: for how long a step takes, not for where to cut.
+    """
+    return profile_from(model, graph, rows, measured_of(model, graph, rows, report, together))
 
 
 def measured_of(
-    model: keras.Model, graph: Graph, rows: int, report: Report | None = None
+    model: keras.Model,
+    graph: Graph,
+    rows: int,
+    report: Report | None = None,
+    together: bool = False,
 ) -> list[Measured]:
     """The same, as it was measured of each call."""
     sizes, learning = _sizes(rows), trained_values(graph)
-    tasks = _tasks(graph, sizes, learning)
+    tasks = _tasks(model, graph, sizes, learning)
     known = measurements.load()
-    missing = {key: task for task, key in tasks.items() if key not in known}
+    missing = {
+        key: (number, size)
+        for (number, size), key in tasks.items()
+        if key not in known and (together or number != _ALL)
+    }
+    layers = sum(number != _ALL for number, _ in missing.values())
     new: dict[str, Measured] = {}
     # Seeds, too, and the moving averages of batch norm.
     state = [(v, tf.identity(v.value)) for v in model.non_trainable_variables if is_here(v)]
     try:
         for done, (key, (number, size)) in enumerate(missing.items()):
-            if report is not None:
-                report(done, len(missing))
+            if report is not None and layers:
+                report(done, layers)
+            if number == _ALL:
+                new[key] = measure_together(graph, learning, size)
+                continue
             call = graph.calls[number]
             with stand_ins(getattr(call.operation, "variables", [])):
                 new[key] = measure(call, graph, learning, size)
     finally:
         for variable, value in state:
             variable.value.assign(value)
-    if missing and report is not None:
-        report(len(missing), len(missing))
+    if layers and report is not None:
+        report(layers, layers)
     lasting = {
-        key: new[key] for key, (number, _) in missing.items() if _is_lasting(graph.calls[number])
+        key: new[key]
+        for key, (number, _) in missing.items()
+        if all(map(is_lasting, graph.calls if number == _ALL else [graph.calls[number]]))
     }
     if lasting:
         measurements.save(lasting)
-    known |= new
+    return [one for one in _found(graph, rows, tasks, known | new) if one is not None]
+
+
+def known_of(model: keras.Model, graph: Graph, rows: int) -> list[Measured | None]:
+    """What :func:`profile_of` has measured of each call before, on this machine; None where it has
+    not."""
+    tasks = _tasks(model, graph, _sizes(rows), trained_values(graph))
+    return _found(graph, rows, tasks, measurements.load())
+
+
+def _found(
+    graph: Graph, rows: int, tasks: Mapping[tuple[int, int], str], known: Mapping[str, Measured]
+) -> list[Measured | None]:
+    """Of each call, what follows from what is known."""
+    sizes, numbers = _sizes(rows), range(len(graph.calls))
+    by_size = []
+    for size in sizes:
+        alone = [known.get(tasks[number, size]) for number in numbers]
+        together = known.get(tasks.get((_ALL, size), ""))
+        by_size.append(_parts_of(together, alone) if together else alone)
     return [
-        _at(rows, sizes, [known[tasks[n, size]] for size in sizes]) for n in range(len(graph.calls))
+        None if None in of_call else _at(rows, sizes, of_call)
+        for of_call in zip(*by_size, strict=True)
     ]
 
 
-def known_of(graph: Graph, rows: int) -> list[Measured | None]:
-    """What :func:`profile_of` has measured of each call before, on this machine; None where it has
-    not."""
-    sizes = _sizes(rows)
-    tasks, known = _tasks(graph, sizes, trained_values(graph)), measurements.load()
-    found = []
-    for number in range(len(graph.calls)):
-        keys = [tasks[number, size] for size in sizes]
-        there = all(key in known for key in keys)
-        found.append(_at(rows, sizes, [known[key] for key in keys]) if there else None)
-    return found
+def _parts_of(together: Measured, alone: Sequence[Measured | None]) -> list[Measured | None]:
+    """What calls take of the time of all, by what each took alone."""
+    there = [one for one in alone if one is not None]
+    if len(there) < len(alone):
+        return list(alone)
+    forward = sum(one.forward for one in there)
+    backward = sum(one.inputs + one.weights for one in there)
+    there_s = together.forward / forward if forward else 1.0
+    back_s = together.inputs / backward if backward else 1.0
+    return [
+        replace(
+            one,
+            forward=there_s * one.forward,
+            inputs=back_s * one.inputs,
+            weights=back_s * one.weights,
+        )
+        for one in there
+    ]
 
 
 def kept_by(call: Call, measured: Measured, learning: Collection[int]) -> tuple[int, ...]:
@@ -107,13 +156,27 @@ def _sizes(rows: int) -> list[int]:
 
 
 def _tasks(
-    graph: Graph, sizes: Sequence[int], learning: Collection[int]
+    model: keras.Model, graph: Graph, sizes: Sequence[int], learning: Collection[int]
 ) -> dict[tuple[int, int], str]:
-    """By number of the call and of samples, what its measurement is known by."""
-    return {
-        (number, size): _key(call, graph, learning, size)
+    """By number of the call and of samples, what its measurement is known by; :data:`_ALL` last."""
+    tasks = {
+        (number, size): key_of(call, graph, learning, size)
         for number, call in enumerate(graph.calls)
         for size in sizes
+    }
+    all_here = all(map(is_here, model.variables))
+    for size in sizes:
+        if all_here and sum(_value_bytes(graph, size).values()) <= _MOST_BYTES:
+            each = [tasks[number, size] for number in range(len(graph.calls))]
+            tasks[_ALL, size] = measurements.key_of(f"{each} {wiring_of(graph)}")
+    return tasks
+
+
+def _value_bytes(graph: Graph, rows: int) -> dict[int, int]:
+    """Of each value, for so many samples."""
+    return {
+        n: math.prod(with_rows(graph.spec(n), rows).shape) * graph.spec(n).dtype.size
+        for n in range(len(graph.specs))
     }
 
 
@@ -124,10 +187,7 @@ def profile_from(
     trained, learning = {id(v) for v in model.trainable_variables}, trained_values(graph)
     variables = {id(v): v for v in model.weights}
     numbers = {key: number for number, key in enumerate(variables)}
-    sizes = {
-        n: math.prod(with_rows(graph.spec(n), rows).shape) * graph.spec(n).dtype.size
-        for n in range(len(graph.specs))
-    }
+    sizes = _value_bytes(graph, rows)
     kept = [kept_by(call, m, learning) for call, m in zip(graph.calls, measured, strict=True)]
     return Profile(
         [m.forward for m in measured],
@@ -186,64 +246,3 @@ def _at(rows: int, sizes: Sequence[int], found: Sequence[Measured]) -> Measured:
 
 def _variable_bytes(variable: keras.Variable) -> int:
     return math.prod(variable.shape) * tf.as_dtype(variable.dtype).size
-
-
-def _key(call: Call, graph: Graph, learning: Collection[int], rows: int) -> str:
-    """What a measurement of a call is known by: the same for calls that take the same time."""
-    values = [
-        (tuple(graph.specs[n].shape[1:]), str(graph.specs[n].dtype), n in learning)
-        for n in (*inputs_of(call, learning), *call.gives)
-    ]
-    operation = call.operation
-    if not _is_lasting(call):
-        what = {"only": id(operation)}
-    elif isinstance(operation, keras.Layer):
-        what = {k: v for k, v in operation.get_config().items() if k != "name"}
-        what["trains"] = len(operation.trainable_variables)
-    else:  # an operation of keras.ops
-        what = {k: v for k, v in vars(operation).items() if k != "name" and k[0] != "_"}
-    kind = f"{type(operation).__module__}.{type(operation).__name__}"
-    return measurements.key_of(f"{_machine()} {kind} {what} {values} {call.constants} {rows}")
-
-
-def _is_lasting(call: Call) -> bool:
-    """Whether what a call does depends on what is in its key only: one's own code may change, or
-    have no config."""
-    operation = call.operation
-    if not isinstance(operation, keras.Layer):
-        return _is_known(operation)
-    if not all(map(_is_known, layers_within(operation))):
-        return False
-    try:
-        operation.get_config()
-    except Exception:  # of a regularizer of one's own, say
-        return False
-    return True
-
-
-def _is_known(operation: Any) -> bool:
-    return type(operation).__module__.startswith(("keras.", "tnt_notebook."))
-
-
-@functools.cache
-def _machine() -> str:
-    """What measurements depend on beside the model."""
-    devices = [
-        tf.config.experimental.get_device_details(gpu).get("device_name", "GPU")
-        for gpu in tf.config.list_physical_devices("GPU")
-    ]
-    threads = tf.config.threading.get_intra_op_parallelism_threads()
-    threads = threads or os.environ.get("TF_NUM_INTRAOP_THREADS")
-    threads = threads or len(os.sched_getaffinity(0))
-    policy = keras.config.dtype_policy().name
-    return f"{_METHOD} {_cpu()} {threads} {devices} {tf.__version__} {keras.__version__} {policy}"
-
-
-def _cpu() -> str:
-    """The model of the processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.machine())

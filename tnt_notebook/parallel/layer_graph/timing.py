@@ -1,4 +1,5 @@
-"""How long one call of a model takes: its forward, input gradient and weight gradient, each alone.
+"""How long one call of a model takes: its forward, input gradient and weight gradient, each alone;
+and how long all of them take together.
 
 A call is traced as a stage is, so what its backward keeps is what it keeps in a stage.
 """
@@ -24,12 +25,43 @@ from tnt_notebook.plan.measurements import Measured
 #: where they are short: then whatever else the machine does may disturb several in a row.
 _REPEATS, _MOST_REPEATS = 5, 50
 _LONG_S, _SHORT_S = 0.2, 0.004
+#: That all calls together run at least: of their time each has a part.
+_TOGETHER_S = 0.5
 
 #: Nothing that is done takes less.
 _LEAST_S = 1e-6
 
 #: Where sizes are unknown: steps of a sequence, pixels along a side of an image.
 _UNKNOWN = 64
+
+
+def measure_together(graph: Graph, learning: Collection[int], rows: int) -> Measured:
+    """Times all calls of a graph at once, of the whole backward (as ``inputs``): TensorFlow begins
+    some ops while others run, and needs less for those of one function than for those of many."""
+    takes, seconds = [*graph.inputs], {"B": 0.0}
+    weights = {id(v): v.value for call in graph.calls for v in trained_by(call)}
+
+    def forward(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+        values: dict[int, Any] = {
+            n: unpacked(tensor, graph.spec(n)) for n, tensor in zip(takes, tensors, strict=True)
+        }
+        for call in graph.calls:
+            call.run(values, training=True)
+        return [packed(values[n]) for n in graph.outputs]
+
+    specs = [graph.packed_spec(n) for n in takes]
+    kinds = "F" if set(learning).isdisjoint(graph.outputs) else "FB"
+    parts = parts_of(forward, specs, [*weights.values()], kinds, differentiated=())
+    for call in graph.calls:
+        if isinstance(call.operation, keras.Layer):
+            forget_losses(call.operation)
+    pool = {f"x{i}": sample(graph.spec(n), rows, n in graph.sparse) for i, n in enumerate(takes)}
+    for kind, part in parts.items():
+        seconds[kind], results = _time(part, pool, _TOGETHER_S)
+        pool.update(results)
+        slopes = {n: y for n, y in results.items() if _is_y(n) and is_differentiable(y.dtype)}
+        pool.update({f"d{n}": tf.ones_like(y) for n, y in slopes.items()})
+    return Measured(seconds["F"], seconds["B"], 0.0, 0.0, ())
 
 
 def measure(call: Call, graph: Graph, learning: Collection[int], rows: int) -> Measured:
@@ -76,33 +108,39 @@ def measure(call: Call, graph: Graph, learning: Collection[int], rows: int) -> M
     return Measured(seconds["F"], seconds["I"], seconds["W"], inner, tuple(sorted(kept)))
 
 
-def _time(part: Part, pool: dict[str, tf.Tensor]) -> tuple[float, dict[str, tf.Tensor]]:
-    """Seconds that a part takes without what any call of a function takes, and what it gives."""
+def _time(
+    part: Part, pool: dict[str, tf.Tensor], least_s: float = _SHORT_S
+) -> tuple[float, dict[str, tf.Tensor]]:
+    """Seconds that a part takes without what any call of a function takes, and what it gives.
+
+    Args:
+        least_s: seconds that it runs at least, again and again.
+    """
     if not part.gives:
         return 0.0, {}
     arguments = [pool[name] for name in part.takes]
-    least, results = _seconds(part.function, arguments)
-    return max(_LEAST_S, least - _call_s()), dict(zip(part.gives, results, strict=True))
+    fastest, results = _seconds(part.function, arguments, least_s)
+    return max(_LEAST_S, fastest - _call_s()), dict(zip(part.gives, results, strict=True))
 
 
 def _seconds(
-    function: Callable[..., list[tf.Tensor]], arguments: list[tf.Tensor]
+    function: Callable[..., list[tf.Tensor]], arguments: list[tf.Tensor], least_s: float = _SHORT_S
 ) -> tuple[float, list[tf.Tensor]]:
     """The fastest of some runs, and the results of one."""
     results = function(*arguments)  # the first one also prepares
-    least, long = math.inf, 0.0
+    fastest, long = math.inf, 0.0
     for run in range(_MOST_REPEATS):
-        if run >= _REPEATS and long > _SHORT_S:
+        if run >= _REPEATS and long > least_s:
             break
         tf.test.experimental.sync_devices()
         begin = time.perf_counter()
         results = function(*arguments)
         tf.test.experimental.sync_devices()
-        least = min(least, time.perf_counter() - begin)
-        long += least
-        if long > _LONG_S:
+        fastest = min(fastest, time.perf_counter() - begin)
+        long += fastest
+        if long > max(least_s, _LONG_S):
             break
-    return least, list(results)
+    return fastest, list(results)
 
 
 @functools.cache

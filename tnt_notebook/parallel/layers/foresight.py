@@ -59,7 +59,7 @@ def foreseen(
     replicas = mesh.along(DATA)
     samples = -(-batch_size // replicas)
     if measured is None:
-        measured = measured_of(model, graph, samples, report)
+        measured = measured_of(model, graph, samples, report, together=True)
     costs = costs_of(model, graph, measured, link[0] if link else None)
     memory = math.inf if memory_limit is None else memory_limit
     program = chosen(graph, mesh, samples, costs, layouts, memory)

@@ -48,7 +48,7 @@ def agreed_costs(over: World, model: keras.Model, graph: Graph, samples: int) ->
     """What rank 0 knows from earlier, on all ranks, so that they choose the same. Collective."""
     told: dict[str, Any] = {}
     if over.rank == 0:
-        costs = costs_of(model, graph, known_of(graph, samples), known_link(over))
+        costs = costs_of(model, graph, known_of(model, graph, samples), known_link(over))
         told = {**asdict(costs), "held": sorted(costs.held or ())}
     told = from_rank_0(over, told)
     by_number = {name: {int(n): x for n, x in told[name].items()} for name in ("calls", "inner")}

@@ -89,7 +89,13 @@ class Planner:
     def best(
         self, ranks: int, link: Link | None, limit_bytes: float
     ) -> tuple[Best, list[PipelinePlan]]:
-        """The best ways on so many ranks, and what to expect of each.
+        """The best ways on so many ranks, and what to expect of each; see :meth:`outlook`."""
+        outlook = self.outlook(link, limit_bytes)
+        found = outlook.best(ranks)
+        return found, [outlook.plan(way) for way, _ in found.found]
+
+    def outlook(self, link: Link | None = None, limit_bytes: float = float("inf")) -> Outlook:
+        """What to expect of any way.
 
         Args:
             link: over which replicas add up their gradients; None: that takes no time.
@@ -101,13 +107,11 @@ class Planner:
                 check_model(self._model, self._graph, way.micro_batches * way.replicas)
                 stage_models(self._model, self._graph, cut)
 
-        outlook = Outlook(
+        return Outlook(
             wiring_of(self._graph), [call.name for call in self._graph.calls],
-            lambda rows: self._profile_of(rows, Mesh(data=ranks))[0], self._batch_size, link,
+            lambda rows: self._profile_of(rows, Mesh(data=1))[0], self._batch_size, link,
             limit_bytes, check, lambda made: begins_said(self._graph, Pipeline(made.ranks), made),
         )  # fmt: skip
-        found = outlook.best(ranks)
-        return found, [outlook.plan(way) for way, _ in found.found]
 
 
 def profile_of_rank(
@@ -122,7 +126,7 @@ def profile_of_rank(
     """What the calls of a model take of a rank that has its part of them, for a micro-batch of so
     many samples; and how they are divided, where the mesh divides their work. Measures."""
     if not mesh.is_divided:
-        return profile_of(model, graph, rows, report), None
-    measured = measured_of(model, graph, rows, report)
+        return profile_of(model, graph, rows, report, together=True), None
+    measured = measured_of(model, graph, rows, report, together=True)
     found = foreseen(model, mesh, mesh.along(DATA) * rows, layouts, link, measured=measured)
     return divided(profile_from(model, graph, rows, measured), found.layers), found
