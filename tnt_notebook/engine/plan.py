@@ -49,19 +49,12 @@ def plan(
     from tnt_notebook.plan.options import Pipeline
     from tnt_notebook.plan.prediction import as_json
 
-    tell = teller(Published.PLANNED)
-    measured = 0
-
-    def take(done: int, total: int) -> None:
-        nonlocal measured
-        measured = max(measured, total)
-        tell({"done": done, "total": total})
-
+    progress = _Progress()
     plans: list[dict[str, Any]] = []
     try:
         wanted = Pipeline(**pipeline)
         planner = Planner(
-            _model(name), batch_size, comm.world().size, take,
+            _model(name), batch_size, comm.world().size, progress,
             Mesh.parsed(mesh) if mesh else None, layouts_of(hints or {}), _known(link),
         )  # fmt: skip
         for schedule in schedules:
@@ -73,7 +66,18 @@ def plan(
                 plans.append({"schedule": schedule, "refused": str(error)})
     except (ModelError, ScheduleError, MeshError) as error:
         return {"kind": type(error).__name__, "refused": str(error)}
-    return {"plans": plans, "measured": measured}
+    return {"plans": plans, "measured": progress.measured}
+
+
+class _Progress:
+    """Publishes how many of how many layers are measured. ``measured``: how many had to be."""
+
+    def __init__(self) -> None:
+        self.measured, self._tell = 0, teller(Published.PLANNED)
+
+    def __call__(self, done: int, total: int) -> None:
+        self.measured = max(self.measured, total)
+        self._tell({"done": done, "total": total})
 
 
 def plan_best(
@@ -102,27 +106,20 @@ def plan_best(
     from tnt_notebook.plan.network import ASSUMED
     from tnt_notebook.plan.prediction import as_json
 
-    tell = teller(Published.PLANNED)
-    measured = 0
-
-    def take(done: int, total: int) -> None:
-        nonlocal measured
-        measured += done == total
-        tell({"done": done, "total": total})
-
+    progress = _Progress()
     world = comm.world()
     here = world.hosts.count(world.hosts[world.rank])
     limit = memory_limit or control_group.memory()[1] // max(here, 1)
     try:
         known = _known(link)
-        planner = Planner(_model(name), batch_size, ranks, take)
+        planner = Planner(_model(name), batch_size, ranks, progress)
         found, plans = planner.best(ranks, known[0] if known else ASSUMED, limit)
     except ModelError as error:
         return {"kind": type(error).__name__, "refused": str(error)}
     return {
         "plans": [as_json(plan) for plan in plans], "there_are": found.there_are,
         "too_large": found.too_large, "refused_ways": found.refused, "limit": limit,
-        "measured": measured,
+        "measured": progress.measured,
     }  # fmt: skip
 
 
@@ -154,22 +151,15 @@ def plan_mesh(
     from tnt_notebook.plan.layouts import as_json
     from tnt_notebook.plan.mesh import Mesh
 
-    tell = teller(Published.PLANNED)
-    measured = 0
-
-    def take(done: int, total: int) -> None:
-        nonlocal measured
-        measured = max(measured, total)
-        tell({"done": done, "total": total})
-
+    progress = _Progress()
     try:
         found = foreseen(
             _model(name), Mesh.parsed(mesh), batch_size, layouts_of(hints), _known(link),
-            memory_limit, take,
+            memory_limit, progress,
         )  # fmt: skip
     except (ModelError, MeshError) as error:
         return {"kind": type(error).__name__, "refused": str(error)}
-    return {"plan": as_json(found), "measured": measured}
+    return {"plan": as_json(found), "measured": progress.measured}
 
 
 def measure_link() -> dict[str, float]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tnt_notebook import errors
 from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, size, three_digits
 from tnt_notebook.dashboard.reports.plan import figure_bundle, limited_by
 from tnt_notebook.errors import MemoryLimitError, ModelError
-from tnt_notebook.magics.mesh_plan import measured_link
+from tnt_notebook.magics.planning import asked, measured_link
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, bundle
 from tnt_notebook.plan.best import Way
 from tnt_notebook.plan.prediction import PipelinePlan, from_json
-from tnt_notebook.protocol import Call, Published
+from tnt_notebook.protocol import Call
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster import Cluster
@@ -42,19 +40,8 @@ def run(
         RankError: it failed on a rank.
     """
     status = StatusLine()
-    begun = time.monotonic()
-
-    def take(data: dict[str, Any]) -> None:
-        if Published.PLANNED in data:
-            progress = data[Published.PLANNED]
-            status.update(f"measured {progress['done']} of {plural(progress['total'], 'layer')}")
-
-    answer = cluster.ask(
-        Call.PLAN_BEST, name, ranks, batch_size, measured_link(cluster, status), memory_limit,
-        on_data=take, report=status.update,
-    )  # fmt: skip
-    if "refused" in answer:
-        raise getattr(errors, answer["kind"])(answer["refused"])
+    link = measured_link(cluster, status)
+    answer = asked(cluster, status, Call.PLAN_BEST, name, ranks, batch_size, link, memory_limit)
     plans = [from_json(plan) for plan in answer["plans"]]
     if not plans:
         (too_large, needs), reasons = answer["too_large"], answer["refused_ways"]
@@ -67,9 +54,6 @@ def run(
         raise ModelError(
             f"It cannot be trained on {plural(ranks, 'rank')}: {max(reasons, key=reasons.get)}"
         )
-    if answer["measured"]:
-        took = plural(max(1, round(time.monotonic() - begun)), "second")
-        status.end(f"layers measured, and ways compared, in {took}")
     show(best_bundle(plans, ranks, answer), figure_bundle(plans[0]))
     return plans
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tnt_notebook import errors
-from tnt_notebook.dashboard.figures.wording import plural
 from tnt_notebook.dashboard.reports.layouts import (
     HEAD,
     figure_bundle,
@@ -17,11 +14,12 @@ from tnt_notebook.dashboard.reports.layouts import (
     rows,
     whole,
 )
+from tnt_notebook.magics.planning import asked, measured_link
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, bundle
 from tnt_notebook.plan.layouts import MeshPlan, from_json
 from tnt_notebook.plan.mesh import Mesh
-from tnt_notebook.protocol import Call, Published
+from tnt_notebook.protocol import Call
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster import Cluster
@@ -51,31 +49,13 @@ def run(
         RankError: it failed on a rank.
     """
     status = StatusLine()
-    begun = time.monotonic()
-
-    def take(data: dict[str, Any]) -> None:
-        if Published.PLANNED in data:
-            progress = data[Published.PLANNED]
-            status.update(f"measured {progress['done']} of {plural(progress['total'], 'layer')}")
-
-    answer = cluster.ask(
-        Call.PLAN_MESH, name, str(mesh), hints, batch_size, measured_link(cluster, status),
-        memory_limit, on_data=take, report=status.update,
-    )  # fmt: skip
-    if "refused" in answer:
-        raise getattr(errors, answer["kind"])(answer["refused"])
-    if answer["measured"]:
-        took = plural(max(1, round(time.monotonic() - begun)), "second")
-        status.end(f"{plural(answer['measured'], 'layer')} measured in {took}")
+    known = measured_link(cluster, status)
+    answer = asked(
+        cluster, status, Call.PLAN_MESH, name, str(mesh), hints, batch_size, known, memory_limit
+    )
     plan = from_json(answer["plan"])
     show(plan_bundle(plan), figure_bundle(plan))
     return plan
-
-
-def measured_link(cluster: Cluster, status: StatusLine) -> dict[str, float] | None:
-    """What ranks exchange with, measured among all unless it is known; None of one rank."""
-    links = cluster.call(Call.MEASURE_LINK, report=status.update)
-    return links[min(links)] or None
 
 
 def plan_bundle(plan: MeshPlan) -> dict[str, str]:

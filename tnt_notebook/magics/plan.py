@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tnt_notebook import errors
-from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, size, three_digits
+from tnt_notebook.dashboard.figures.wording import rate, short_time, size, three_digits
 from tnt_notebook.dashboard.reports.plan import (
     comparison,
     fastest,
@@ -18,12 +16,13 @@ from tnt_notebook.dashboard.reports.plan import (
     read,
 )
 from tnt_notebook.errors import DataError, ModelError
-from tnt_notebook.magics.mesh_plan import layers_of, measured_link
+from tnt_notebook.magics.mesh_plan import layers_of
+from tnt_notebook.magics.planning import asked, measured_link, shown_on
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, bundle
 from tnt_notebook.plan.mesh import DATA, Mesh
 from tnt_notebook.plan.prediction import InputPlan, PipelinePlan, from_json, with_input
-from tnt_notebook.protocol import Call, Published
+from tnt_notebook.protocol import Call
 
 if TYPE_CHECKING:
     from tnt_notebook.cluster import Cluster
@@ -60,29 +59,15 @@ def run(
         RankError: it failed on rank 0.
     """
     status = StatusLine()
-    begun = time.monotonic()
-
-    def take(data: dict[str, Any]) -> None:
-        if Published.LOADED in data:
-            status.update(data[Published.LOADED]["what"])
-        if Published.PLANNED in data:
-            progress = data[Published.PLANNED]
-            status.update(f"measured {progress['done']} of {plural(progress['total'], 'layer')}")
-
     given = None
     if dataset is not None:
         replicas = mesh.along(DATA) if mesh else max(1, cluster.ranks // pipeline["stages"])
-        given = _measured(cluster, dataset, replicas, take, status)
+        given = _measured(cluster, dataset, replicas, status)
     link = measured_link(cluster, status) if mesh is not None else None
-    answer = cluster.ask(
-        Call.PLAN, name, pipeline, list(schedules), batch_size, str(mesh) if mesh else None, hints,
-        link, on_data=take, report=status.update,
+    answer = asked(
+        cluster, status, Call.PLAN, name, pipeline, list(schedules), batch_size,
+        str(mesh) if mesh else None, hints, link,
     )  # fmt: skip
-    if "refused" in answer:
-        raise getattr(errors, answer["kind"])(answer["refused"])
-    if answer["measured"]:
-        took = plural(max(1, round(time.monotonic() - begun)), "second")
-        status.end(f"{plural(answer['measured'], 'layer')} measured in {took}")
     refused = {p["schedule"]: p["refused"] for p in answer["plans"] if "refused" in p}
     plans = [from_json(p) for p in answer["plans"] if "refused" not in p]
     if given is not None:
@@ -99,13 +84,13 @@ def _measured(
     cluster: Cluster,
     dataset: str,
     replicas: int,
-    take: Callable[[dict[str, Any]], None],
     status: StatusLine,
 ) -> InputPlan:
     """What a dataset delivers when so many replicas share its batches."""
     answers = cluster.call(
-        Call.MEASURE_INPUT, dataset, _INPUT_S, False, replicas, on_data=take, report=status.update
-    )
+        Call.MEASURE_INPUT, dataset, _INPUT_S, False, replicas,
+        on_data=shown_on(status), report=status.update,
+    )  # fmt: skip
     row = answers[min(answers)]
     if "refused" in row:
         raise DataError(row["refused"])

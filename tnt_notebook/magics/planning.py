@@ -1,0 +1,51 @@
+"""What ``%tnt_plan`` asks of ranks, of any plan: rank 0 measures, and tells how far it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tnt_notebook import errors
+from tnt_notebook.dashboard.figures.wording import plural
+from tnt_notebook.magics.progress import StatusLine
+from tnt_notebook.protocol import Call, Published
+
+if TYPE_CHECKING:
+    from tnt_notebook.cluster import Cluster
+
+
+def asked(cluster: Cluster, status: StatusLine, call: Call, *arguments: Any) -> dict[str, Any]:
+    """What rank 0 answers, and on the status line what it measures.
+
+    Raises:
+        TntError: there is no plan, of the class and with the message that rank 0 gives.
+        RankError: it failed there.
+    """
+    begun = time.monotonic()
+    answer = cluster.ask(call, *arguments, on_data=shown_on(status), report=status.update)
+    if "refused" in answer:
+        raise getattr(errors, answer["kind"])(answer["refused"])
+    if answer["measured"]:
+        took = plural(max(1, round(time.monotonic() - begun)), "second")
+        status.end(f"{plural(answer['measured'], 'layer')} measured in {took}")
+    return answer
+
+
+def shown_on(status: StatusLine) -> Callable[[dict[str, Any]], None]:
+    """What shows what ranks publish while they measure."""
+
+    def show(data: dict[str, Any]) -> None:
+        if Published.LOADED in data:
+            status.update(data[Published.LOADED]["what"])
+        if Published.PLANNED in data:
+            progress = data[Published.PLANNED]
+            status.update(f"measured {progress['done']} of {plural(progress['total'], 'layer')}")
+
+    return show
+
+
+def measured_link(cluster: Cluster, status: StatusLine) -> dict[str, float] | None:
+    """What ranks exchange with, measured among all unless it is known; None of one rank."""
+    links = cluster.call(Call.MEASURE_LINK, report=status.update)
+    return links[min(links)] or None
