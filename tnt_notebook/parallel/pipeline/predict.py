@@ -7,12 +7,7 @@ import functools
 import keras
 
 from tnt_notebook.parallel.layer_graph.graph import Graph, wiring_of
-from tnt_notebook.parallel.layer_graph.profile import (
-    Report,
-    measured_of,
-    profile_from,
-    profile_of,
-)
+from tnt_notebook.parallel.layer_graph.profile import Report, measured_of, profile_from
 from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.foresight import foreseen
 from tnt_notebook.parallel.layers.layout_map import Wanted
@@ -57,7 +52,9 @@ class Planner:
         self._model, self._batch_size, self._ranks = model, batch_size, ranks
         self._mesh, self._graph = mesh, surveyed(model)
         self._profile_of = functools.cache(
-            lambda rows, on: profile_of_rank(model, self._graph, rows, on, layouts, link, report)
+            lambda rows, on: profile_of_rank(
+                model, self._graph, rows, on, layouts, link, report, together=True
+            )
         )
 
     def plan(self, pipeline: Pipeline) -> PipelinePlan:
@@ -122,11 +119,17 @@ def profile_of_rank(
     layouts: Wanted | None = None,
     link: tuple[Link, int] | None = None,
     report: Report | None = None,
+    together: bool = False,
 ) -> tuple[Profile, MeshPlan | None]:
     """What the calls of a model take of a rank that has its part of them, for a micro-batch of so
-    many samples; and how they are divided, where the mesh divides their work. Measures."""
+    many samples; and how they are divided, where the mesh divides their work. Measures.
+
+    Args:
+        together: see :func:`~tnt_notebook.parallel.layer_graph.profile.profile_of`.
+    """
+    measured = measured_of(model, graph, rows, report, together)
+    profile = profile_from(model, graph, rows, measured)
     if not mesh.is_divided:
-        return profile_of(model, graph, rows, report, together=True), None
-    measured = measured_of(model, graph, rows, report, together=True)
+        return profile, None
     found = foreseen(model, mesh, mesh.along(DATA) * rows, layouts, link, measured=measured)
-    return divided(profile_from(model, graph, rows, measured), found.layers), found
+    return divided(profile, found.layers), found
