@@ -9,6 +9,7 @@ from tnt_notebook.errors import ModelError
 from tnt_notebook.plan.best import Way, best, ways
 from tnt_notebook.plan.network import Link
 from tnt_notebook.plan.outlook import Outlook
+from tnt_notebook.plan.overheads import Overheads
 from tnt_notebook.plan.partition import Wiring
 from tnt_notebook.plan.profile import Profile, Variable
 
@@ -39,7 +40,8 @@ def outlook(seed, limit_bytes=math.inf):
     wiring = Wiring(tuple(((*t,), (n + 1,)) for n, t in enumerate(takes)), (0,), (calls,))
     link = Link(draw.expovariate(1e4), 10 ** draw.uniform(7, 11))
     names = [f"layer_{n}" for n in range(calls)]
-    found = Outlook(wiring, names, profile, batch_size, link, limit_bytes)
+    overheads = Overheads(*(draw.expovariate(1e5) for _ in range(4)), 1e-10, draw.uniform(1, 3))
+    found = Outlook(wiring, names, profile, batch_size, link, overheads, limit_bytes)
     return found, list(ways(draw.choice([1, 2, 4, 6]), batch_size, calls))
 
 

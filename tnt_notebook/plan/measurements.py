@@ -1,9 +1,9 @@
-"""What was measured of layers, and of what ranks exchange with, kept in files of the user's cache
-for the next time.
+"""What was measured of layers, of what ranks exchange with, and of steps, kept in files of the
+user's cache for the next time.
 
-The files are ``tnt_notebook/profile.json`` and ``tnt_notebook/links.json`` in the folder for caches
-(``XDG_CACHE_HOME``, or ``~/.cache``). What is wrong with them is no error: then all is measured
-anew.
+The files are ``profile.json``, ``links.json``, ``steps.json`` and such in the folder
+``tnt_notebook`` of that for caches (``XDG_CACHE_HOME``, or ``~/.cache``). What is wrong with them
+is no error: then all is measured anew.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-
-from tnt_notebook.plan.network import Link
 
 #: The oldest go first. An entry takes about 150 bytes.
 MOST_ENTRIES = 4096
@@ -67,15 +65,20 @@ def save(new: Mapping[str, Measured]) -> None:
     _save("profile", load(), new)
 
 
-def load_links() -> dict[str, Link]:
-    """All that was measured of exchanges, by key."""
-    known = {key: _link(entry) for key, entry in _entries("links").items()}
-    return {key: link for key, link in known.items() if link is not None}
+def load_numbers(kind: str, key: str, count: int) -> tuple[float, ...] | None:
+    """So many numbers that were measured of something; None where they are not known.
+
+    Args:
+        kind: of measurement: the name of its file.
+    """
+    entry = _entries(kind).get(key)
+    is_one = isinstance(entry, list) and len(entry) == count and all(map(_is_usual, entry))
+    return tuple(entry) if is_one else None
 
 
-def save_link(key: str, link: Link) -> None:
-    """Adds what was measured of an exchange, if the file can be written."""
-    _save("links", load_links(), {key: link})
+def save_numbers(kind: str, key: str, numbers: tuple[float, ...]) -> None:
+    """Adds them, if the file can be written."""
+    _save(kind, _entries(kind), {key: numbers})
 
 
 def _entries(name: str) -> dict[str, Any]:
@@ -91,7 +94,9 @@ def _save(name: str, known: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     path = file(name)
     entries = {key: m for key, m in known.items() if key not in new} | dict(new)
     latest = dict(list(entries.items())[-MOST_ENTRIES:])
-    rows = {key: list(m) if isinstance(m, tuple) else astuple(m) for key, m in latest.items()}
+    rows = {
+        key: list(m) if isinstance(m, (tuple, list)) else astuple(m) for key, m in latest.items()
+    }
     table = {"version": _VERSION, "entries": rows}
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -104,13 +109,6 @@ def _save(name: str, known: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         except BaseException:
             os.unlink(beside)
             raise
-
-
-def _link(entry: Any) -> Link | None:
-    """An entry of the file, if it is one."""
-    if not isinstance(entry, list) or len(entry) != 2 or not all(map(_is_usual, entry)):
-        return None
-    return Link(*entry) if entry[1] > 0 else None
 
 
 def _is_usual(number: Any) -> bool:

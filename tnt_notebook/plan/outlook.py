@@ -9,13 +9,19 @@ from tnt_notebook.plan.best import Best, Judged, Way, best, ways
 from tnt_notebook.plan.families import FAMILIES, make
 from tnt_notebook.plan.least import filled_s
 from tnt_notebook.plan.network import Link
+from tnt_notebook.plan.overheads import NONE, Overheads, least_slowed_s
 from tnt_notebook.plan.partition import Partition, Wiring, partition
-from tnt_notebook.plan.prediction import PipelinePlan, exchange_after, plan_of, with_exchange
+from tnt_notebook.plan.prediction import (
+    PipelinePlan,
+    exchange_after,
+    expected,
+    plan_of,
+    with_exchange,
+)
 from tnt_notebook.plan.profile import Profile, load_of, recomputing
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.plan.search import Loads, best_begins, loads_of
-from tnt_notebook.plan.simulate import simulate
-from tnt_notebook.plan.stages import costs_of, rank_bytes
+from tnt_notebook.plan.stages import beside_s, rank_bytes
 
 
 class Outlook:
@@ -26,6 +32,7 @@ class Outlook:
         profile_of: what they take, by the samples of a micro-batch; asked once for each number.
         batch_size: samples of a batch of all replicas.
         link: over which replicas add up their gradients; None: that takes no time.
+        overheads: what a step takes beside its layers.
         limit_bytes: the memory that a rank may take.
         check: raises ModelError where a cut cannot be made; asked of the best alone.
         said: where a person has said that stages begin, for a schedule; None where it is free.
@@ -39,11 +46,12 @@ class Outlook:
         profile_of: Callable[[int], Profile],
         batch_size: int,
         link: Link | None = None,
+        overheads: Overheads = NONE,
         limit_bytes: float = float("inf"),
         check: Callable[[Way, Partition], None] = lambda way, cut: None,
         said: Callable[[Schedule], list[int] | None] = lambda schedule: None,
     ) -> None:
-        self._check, self._said = check, said
+        self._check, self._said, self._overheads = check, said, overheads
         self._wiring, self._names, self._link = wiring, names, link
         self._batch_size, self._limit = batch_size, limit_bytes
         self._measured = functools.cache(profile_of)
@@ -59,32 +67,39 @@ class Outlook:
     def least_s(self, way: Way) -> float:
         """Seconds that a step takes at least: see :mod:`.least`."""
         profile, family = self._profile(*self._kind(way)), FAMILIES[way.schedule]
-        even_s = way.micro_batches * sum(profile.seconds) / way.stages
-        if family.stages_per_rank > 1:
-            return even_s
-        splits = self._schedule(way.schedule, 2, 1).splits_backward()
-        filled = filled_s(self._wiring, profile, way.stages, way.micro_batches, splits)
-        return max(even_s, filled)
+        overheads, work_s = self._overheads, way.micro_batches * sum(profile.seconds)
+        even_s = filled = work_s / way.stages
+        if family.stages_per_rank == 1:
+            splits = self._schedule(way.schedule, 2, 1).splits_backward()
+            filled = filled_s(self._wiring, profile, way.stages, way.micro_batches, splits)
+        least = least_slowed_s(overheads, max(even_s, filled), work_s, way.stages, way.replicas)
+        if way.typed:  # a forward and a backward of each micro-batch, of every stage
+            actions = 2 * way.micro_batches * family.stages_per_rank
+            least = max(least, even_s + actions * overheads.action_s)
+        update = overheads.update_s(*profile.trained(range(len(self._names))))
+        return least + overheads.step_s + update / way.stages
 
     def judge(self, way: Way) -> Judged:
         """How long a step takes, and what it needs. Raises ModelError where no cut fits."""
         profile, schedule, begins = self._cut(way)
         cut = partition(self._wiring, begins)
-        timeline = simulate(schedule, costs_of(profile, cut), cut.pairs())
+        _, timeline = expected(profile, schedule, cut, way.replicas, self._overheads)
         longer = 0.0
         if self._link is not None:
             loads = [load_of(self._wiring, profile, s.begin, s.end) for s in cut.stages]
             gradients = [load.gradient_bytes for load in loads]
             longer = exchange_after(timeline, schedule.rank_of, gradients, way.replicas, self._link)
         needs = max(rank_bytes(self._wiring, profile, schedule, begins))
-        return Judged(timeline.seconds + longer, needs)
+        beside = beside_s(profile, schedule, cut, self._overheads)
+        return Judged(timeline.seconds + longer + beside, needs)
 
     def plan(self, way: Way) -> PipelinePlan:
         """What to expect of a way. Raises ModelError where no cut fits into memory."""
         profile, schedule, begins = self._cut(way)
         plan = plan_of(
-            self._wiring, profile, self._names, schedule, begins, self._batch_size, way.replicas
-        )
+            self._wiring, profile, self._names, schedule, begins, self._batch_size, way.replicas,
+            self._overheads,
+        )  # fmt: skip
         return plan if self._link is None else with_exchange(plan, self._link)
 
     def _checked(self, way: Way) -> None:

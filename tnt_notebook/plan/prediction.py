@@ -3,8 +3,7 @@
     profile of the calls + cut  ->  costs of the stages  ->  simulated step  ->  PipelinePlan
 
 Plain numbers in and out, so that the ranks can measure and the notebook can draw. Messages take
-what the profile assumes of them; the optimizer, and what TensorFlow takes between actions, are not
-in the prediction.
+what the profile says of them; what a step takes beside its layers is in :mod:`.overheads`.
 """
 
 from __future__ import annotations
@@ -18,12 +17,20 @@ from tnt_notebook.plan import layouts
 from tnt_notebook.plan.families import bubble_by_formula
 from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.network import Link, allreduce
-from tnt_notebook.plan.partition import Wiring, partition
+from tnt_notebook.plan.overheads import NONE, Overheads, slowed
+from tnt_notebook.plan.partition import Partition, Wiring, partition
 from tnt_notebook.plan.profile import Profile
 from tnt_notebook.plan.scaling import exchange_s
 from tnt_notebook.plan.schedule import Action, Schedule
-from tnt_notebook.plan.simulate import Span, Timeline, even_costs, simulate
-from tnt_notebook.plan.stages import Memory, StagePlan, costs_of, rank_bytes, stages_of
+from tnt_notebook.plan.simulate import Costs, Span, Timeline, even_costs, simulate
+from tnt_notebook.plan.stages import (
+    Memory,
+    StagePlan,
+    beside_s,
+    costs_of,
+    rank_bytes,
+    stages_of,
+)
 
 
 @dataclass(frozen=True)
@@ -34,11 +41,13 @@ class Losses:
         imbalance: ... if all stages took the same time.
         messages: ... if nothing had to be sent.
         bubble: ... if moreover no rank had to wait for the first micro-batch, or after the last.
+        actions: ... if beginning an action took no time.
     """
 
     imbalance: float
     messages: float
     bubble: float
+    actions: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -71,11 +80,13 @@ class PipelinePlan:
             for a schedule of one's own.
         samples_per_s: of all replicas while they train: a batch by a step. What tracing, the first
             step of an epoch, validation and callbacks take is not in it.
-        speedup: how many times as fast as one rank that does the same micro-batches.
+        speedup: how many times as fast as one rank alone that does the same micro-batches.
         spans: when each action begins and ends.
         exchange_s: how much longer a step is since replicas add up their gradients, which goes on
             while the last micro-batch goes back.
         input: what is read for it; None: not known.
+        beside_s: of a step, what is done before and after all of that: Keras's loop, votes,
+            metrics, and the optimizer.
         layouts: how the work of stages is divided, layer by layer, for a micro-batch on each
             replica; None: one rank does it.
     """
@@ -95,6 +106,7 @@ class PipelinePlan:
     losses: Losses
     spans: tuple[Span, ...] = field(repr=False)
     exchange_s: float = 0.0
+    beside_s: float = 0.0
     input: InputPlan | None = None
     layouts: MeshPlan | None = None
 
@@ -106,7 +118,7 @@ class PipelinePlan:
     @property
     def compute_s(self) -> float:
         """Seconds of a step that has its input."""
-        return self.timeline.seconds + self.exchange_s
+        return self.timeline.seconds + self.exchange_s + self.beside_s
 
     @property
     def input_s(self) -> float:
@@ -132,6 +144,7 @@ def plan_of(
     begins: Sequence[int],
     batch_size: int,
     replicas: int = 1,
+    overheads: Overheads = NONE,
 ) -> PipelinePlan:
     """Predicts a step, with stages that begin with these calls, the first aside. Raises ModelError
     where one would be empty.
@@ -141,27 +154,49 @@ def plan_of(
             :func:`~tnt_notebook.plan.profile.recomputing` gives it.
         names: of the layer of each call.
         batch_size: samples of a batch of all replicas.
+        overheads: what a step takes beside its layers.
     """
     cut = partition(wiring, begins)
-    costs = costs_of(profile, cut)
+    costs, timeline = expected(profile, schedule, cut, replicas, overheads)
     edges = cut.pairs()
     mean = [fmean(seconds) for seconds in (costs.forward, costs.inputs, costs.weights)]
-    evened, per_rank = even_costs(schedule.stages, *mean), schedule.stages // schedule.ranks
-    timeline = simulate(schedule, costs, edges)
+    evened = replace(even_costs(schedule.stages, *mean), action=costs.action)
+    per_rank = schedule.stages // schedule.ranks
     step, work = timeline.seconds, timeline.work
     free = simulate(schedule, replace(costs, transfer={}), edges).seconds
     even = simulate(schedule, replace(evened, transfer=costs.transfer), edges).seconds
     ideal = simulate(schedule, evened, edges).seconds
+    actions = costs.action * len(timeline.spans) / schedule.ranks
+    beside = beside_s(profile, schedule, cut, overheads)
+    whole = overheads.step_s + overheads.update_s(*profile.trained(range(len(wiring.calls))))
+    alone = replicas * schedule.micro_batches * sum(profile.seconds) + whole
     return PipelinePlan(
         schedule.name, schedule.ranks, replicas, batch_size, schedule.micro_batches,
         -(-batch_size // (replicas * schedule.micro_batches)), profile.recompute,
         tuple(stages_of(wiring, profile, names, schedule, cut, costs)),
         tuple(rank_bytes(wiring, profile, schedule, begins)),
-        bubble_by_formula(schedule, *(per_rank * seconds for seconds in mean)), batch_size / step,
-        replicas * work / step,
-        Losses(max(0.0, step - even), max(0.0, step - free), ideal - work / schedule.ranks),
-        timeline.spans,
+        bubble_by_formula(schedule, *(per_rank * seconds for seconds in mean)),
+        batch_size / (step + beside), alone / (step + beside),
+        Losses(
+            max(0.0, step - even), max(0.0, step - free), ideal - work / schedule.ranks, actions
+        ),
+        timeline.spans, beside_s=beside,
     )  # fmt: skip
+
+
+def expected(
+    profile: Profile, schedule: Schedule, cut: Partition, replicas: int, overheads: Overheads
+) -> tuple[Costs, Timeline]:
+    """What stages take of a micro-batch, and the timeline of a step: of ranks that make each other
+    slower as far as they work at the same time."""
+    whole = schedule.ranks == schedule.micro_batches == 1 and not profile.recompute
+    costs = costs_of(profile, cut, 0.0 if whole else overheads.action_s)
+    alone = simulate(schedule, costs, cut.pairs())
+    times = slowed(overheads, alone, replicas)
+    if times == 1.0:
+        return costs, alone
+    costs = costs.slowed(times)
+    return costs, simulate(schedule, costs, cut.pairs())
 
 
 def on_mesh(plan: PipelinePlan, divided: MeshPlan) -> PipelinePlan:

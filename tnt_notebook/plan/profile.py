@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
@@ -58,6 +58,11 @@ class Profile:
         """A variable and what the optimizer keeps for it."""
         v = self.variables[variable]
         return v.bytes + round(self.slots * v.bytes * v.trained)
+
+    def trained(self, calls: Iterable[int]) -> tuple[int, int]:
+        """How many weights of some calls are trained, and how many numbers are in them."""
+        used = {v for call in calls for v in self.uses[call] if self.variables[v].trained}
+        return len(used), sum(self.variables[v].elements for v in used)
 
     def gradient_bytes(self, variable: int) -> int:
         """Its gradient."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from tnt_notebook.plan.schedule import Action, Edges, Schedule
 
 
@@ -17,19 +19,27 @@ class Costs:
         forward, inputs, weights: of one micro-batch, by stage; a whole backward is the latter two.
         transfer: of what stage ``a`` sends stage ``b`` (or the gradient back), by ``(a, b)``, where
             they are on different ranks; 0 where nothing is said.
+        action: of any action, beside that.
     """
 
     forward: Sequence[float]
     inputs: Sequence[float]
     weights: Sequence[float]
     transfer: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    action: float = 0.0
 
     def of(self, action: Action) -> float:
         """Seconds of an action."""
         stage = action.stage
         if action.kind == "B":
-            return self.inputs[stage] + self.weights[stage]
-        return {"F": self.forward, "I": self.inputs, "W": self.weights}[action.kind][stage]
+            return self.inputs[stage] + self.weights[stage] + self.action
+        kinds = {"F": self.forward, "I": self.inputs, "W": self.weights}
+        return kinds[action.kind][stage] + self.action
+
+    def slowed(self, times: float) -> Costs:
+        """Where the work of layers takes so many times as long."""
+        parts = (self.forward, self.inputs, self.weights)
+        return Costs(*([times * s for s in part] for part in parts), self.transfer, self.action)
 
 
 def even_costs(stages: int, forward: float = 1, inputs: float = 1, weights: float = 1) -> Costs:
@@ -70,6 +80,17 @@ class Timeline:
     def work(self) -> float:
         """Seconds that ranks are busy, of all together."""
         return sum(span.end - span.begin for span in self.spans)
+
+    @property
+    def company(self) -> float:
+        """How many ranks are at work while one is, itself among them, in the mean."""
+        times = np.array([[span.begin, span.end] for span in self.spans])
+        changes = np.concatenate([np.ones(len(times)), -np.ones(len(times))])
+        at = times.T.ravel()
+        order = np.argsort(at, kind="stable")
+        busy, long = np.cumsum(changes[order])[:-1], np.diff(at[order])
+        work = float(busy @ long)
+        return float(busy**2 @ long) / work if work else 1.0
 
     def idle(self, rank: int) -> float:
         """The part of the step that a rank is idle, 0 to 1."""

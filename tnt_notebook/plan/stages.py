@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tnt_notebook.plan.overheads import Overheads
 from tnt_notebook.plan.partition import Partition, Wiring
 from tnt_notebook.plan.profile import Profile, load_of
 from tnt_notebook.plan.schedule import Schedule
@@ -69,8 +70,9 @@ def rank_bytes(
     return needs
 
 
-def costs_of(profile: Profile, cut: Partition) -> Costs:
-    """What they take of a micro-batch."""
+def costs_of(profile: Profile, cut: Partition, action_s: float = 0.0) -> Costs:
+    """What they take of a micro-batch, on ranks that work alone; ``action_s``: of any action,
+    beside that."""
 
     def by_stage(seconds: Sequence[float]) -> list[float]:
         return [sum(seconds[stage.begin : stage.end]) for stage in cut.stages]
@@ -82,7 +84,18 @@ def costs_of(profile: Profile, cut: Partition) -> Costs:
     for number, stage in enumerate(cut.stages):
         if not stage.takes:  # no other stage waits for its gradients: all of them are W's
             inputs[number], weights[number] = 0.0, inputs[number] + weights[number]
-    return Costs(by_stage(profile.forward), inputs, weights, transfer)
+    return Costs(by_stage(profile.forward), inputs, weights, transfer, action_s)
+
+
+def beside_s(profile: Profile, schedule: Schedule, cut: Partition, overheads: Overheads) -> float:
+    """Seconds of a step beside its actions: what any step takes, and the optimizer of the rank that
+    trains most."""
+    most = 0.0
+    for rank in range(schedule.ranks):
+        own = [cut.stages[stage] for stage in schedule.stages_of(rank)]
+        calls = [call for stage in own for call in range(stage.begin, stage.end)]
+        most = max(most, overheads.update_s(*profile.trained(calls)))
+    return overheads.step_s + most
 
 
 def stages_of(

@@ -9,8 +9,10 @@ from keras import layers
 
 import tnt_notebook as tnt
 from tnt_notebook import comm
+from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.link import measured_link
 from tnt_notebook.parallel.pipeline.predict import Planner
+from tnt_notebook.parallel.training.overheads import overheads_of
 from tnt_notebook.plan.best import Way
 
 CLASSES = 10
@@ -67,10 +69,12 @@ MODELS: dict[str, Callable[[], keras.Model]] = {
 def expected(name: str, batch_size: int, ways: list[Way]) -> list[float]:
     """Seconds of a step, each; on rank 0, which measures while the others wait."""
     over = comm.world()
-    link = measured_link(over)
+    link, model = measured_link(over), _compiled(name)
+    overheads = overheads_of(over, model, surveyed(model), -(-batch_size // over.size))
     found = np.zeros(len(ways))
     if over.rank == 0:
-        outlook = Planner(_compiled(name), batch_size, over.size).outlook(link)
+        print(overheads, link, flush=True)
+        outlook = Planner(model, batch_size, over.size, overheads=overheads).outlook(link)
         found = np.array([outlook.plan(way).step_s for way in ways])
     return over.broadcast(found).tolist()
 

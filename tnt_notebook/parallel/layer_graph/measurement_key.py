@@ -18,7 +18,7 @@ from tnt_notebook.parallel.layer_graph.timing import inputs_of
 from tnt_notebook.plan import measurements
 
 #: Another number makes what was measured before unknown: for when it is measured in another way.
-_METHOD = 2
+_METHOD = 4
 
 
 def key_of(call: Call, graph: Graph, learning: Collection[int], rows: int) -> str:
@@ -36,7 +36,7 @@ def key_of(call: Call, graph: Graph, learning: Collection[int], rows: int) -> st
     else:  # an operation of keras.ops
         what = {k: v for k, v in vars(operation).items() if k != "name" and k[0] != "_"}
     kind = f"{type(operation).__module__}.{type(operation).__name__}"
-    return measurements.key_of(f"{_machine()} {kind} {what} {values} {call.constants} {rows}")
+    return measurements.key_of(f"{machine()} {kind} {what} {values} {call.constants} {rows}")
 
 
 def is_lasting(call: Call) -> bool:
@@ -59,7 +59,7 @@ def _is_known(operation: Any) -> bool:
 
 
 @functools.cache
-def _machine() -> str:
+def machine() -> str:
     """What measurements depend on beside the model."""
     devices = [
         tf.config.experimental.get_device_details(gpu).get("device_name", "GPU")

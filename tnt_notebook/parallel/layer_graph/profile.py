@@ -8,8 +8,9 @@ time (:mod:`tnt_notebook.plan.measurements`).
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -73,9 +74,7 @@ def measured_of(
     }
     layers = sum(number != _ALL for number, _ in missing.values())
     new: dict[str, Measured] = {}
-    # Seeds, too, and the moving averages of batch norm.
-    state = [(v, tf.identity(v.value)) for v in model.non_trainable_variables if is_here(v)]
-    try:
+    with unchanged(model):
         for done, (key, (number, size)) in enumerate(missing.items()):
             if report is not None and layers:
                 report(done, layers)
@@ -85,9 +84,6 @@ def measured_of(
             call = graph.calls[number]
             with stand_ins(getattr(call.operation, "variables", [])):
                 new[key] = measure(call, graph, learning, size)
-    finally:
-        for variable, value in state:
-            variable.value.assign(value)
     if layers and report is not None:
         report(layers, layers)
     lasting = {
@@ -98,6 +94,25 @@ def measured_of(
     if lasting:
         measurements.save(lasting)
     return [one for one in _found(graph, rows, tasks, known | new) if one is not None]
+
+
+@contextlib.contextmanager
+def unchanged(model: keras.Model) -> Iterator[None]:
+    """Inside, runs of its layers change nothing that is there afterwards: neither seeds nor the
+    moving averages of batch norm."""
+    state = [(v, tf.identity(v.value)) for v in model.non_trainable_variables if is_here(v)]
+    try:
+        yield
+    finally:
+        for variable, value in state:
+            variable.value.assign(value)
+
+
+def rows_together(graph: Graph, rows: int) -> int:
+    """On how many samples all calls can be run at once to be measured, at most those asked for; 0:
+    on none."""
+    sizes = [_MOST_BYTES // max(1, sum(_value_bytes(graph, 1).values())), rows, _MOST_ROWS]
+    return min(sizes)
 
 
 def known_of(model: keras.Model, graph: Graph, rows: int) -> list[Measured | None]:

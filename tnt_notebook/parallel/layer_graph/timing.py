@@ -10,6 +10,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from statistics import median
 from typing import Any
 
 import keras
@@ -25,8 +26,8 @@ from tnt_notebook.plan.measurements import Measured
 #: where they are short: then whatever else the machine does may disturb several in a row.
 _REPEATS, _MOST_REPEATS = 5, 50
 _LONG_S, _SHORT_S = 0.2, 0.004
-#: That all calls together run at least: of their time each has a part.
-_TOGETHER_S = 0.5
+#: For a median, how many times as long as is asked for runs may take, until there are enough.
+_MOST_TIMES = 4
 
 #: Nothing that is done takes less.
 _LEAST_S = 1e-6
@@ -38,7 +39,17 @@ _UNKNOWN = 64
 def measure_together(graph: Graph, learning: Collection[int], rows: int) -> Measured:
     """Times all calls of a graph at once, of the whole backward (as ``inputs``): TensorFlow begins
     some ops while others run, and needs less for those of one function than for those of many."""
-    takes, seconds = [*graph.inputs], {"B": 0.0}
+    run = whole_run(graph, learning, rows)
+    there, both = (
+        max(_LEAST_S, median_s(lambda kinds=kinds: run(kinds)) - _call_s()) for kinds in ("F", "FB")
+    )
+    return Measured(there, max(0.0, both - there), 0.0, 0.0, ())
+
+
+def whole_run(graph: Graph, learning: Collection[int], rows: int) -> Callable[[str], None]:
+    """What runs all calls of a graph once, as in a step: of ``"F"`` forward, of ``"FB"`` backward,
+    too, in one function that gives nothing back. Traced when it is first called."""
+    takes = [*graph.inputs]
     weights = {id(v): v.value for call in graph.calls for v in trained_by(call)}
 
     def forward(tensors: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -55,13 +66,25 @@ def measure_together(graph: Graph, learning: Collection[int], rows: int) -> Meas
     for call in graph.calls:
         if isinstance(call.operation, keras.Layer):
             forget_losses(call.operation)
-    pool = {f"x{i}": sample(graph.spec(n), rows, n in graph.sparse) for i, n in enumerate(takes)}
-    for kind, part in parts.items():
-        seconds[kind], results = _time(part, pool, _TOGETHER_S)
-        pool.update(results)
-        slopes = {n: y for n, y in results.items() if _is_y(n) and is_differentiable(y.dtype)}
-        pool.update({f"d{n}": tf.ones_like(y) for n, y in slopes.items()})
-    return Measured(seconds["F"], seconds["B"], 0.0, 0.0, ())
+    samples = [sample(graph.spec(n), rows, n in graph.sparse) for n in takes]
+
+    @tf.function(autograph=False)
+    def function(kinds: str, *given: tf.Tensor) -> tf.Tensor:
+        pool = {f"x{i}": tensor for i, tensor in enumerate(given)}
+        for kind, part in parts.items():
+            if kind in kinds and part.gives:
+                results = part.function(*(pool[name] for name in part.takes))
+                pool.update(_with_slopes(dict(zip(part.gives, results, strict=True))))
+        with tf.control_dependencies(pool.values()):
+            return tf.zeros(())
+
+    return lambda kinds: function(kinds, *samples)
+
+
+def _with_slopes(results: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """What a part has given, and gradients of what it gives."""
+    slopes = {n: y for n, y in results.items() if _is_y(n) and is_differentiable(y.dtype)}
+    return {**results, **{f"d{n}": tf.ones_like(y) for n, y in slopes.items()}}
 
 
 def measure(call: Call, graph: Graph, learning: Collection[int], rows: int) -> Measured:
@@ -96,10 +119,7 @@ def measure(call: Call, graph: Graph, learning: Collection[int], rows: int) -> M
     seconds = {"I": 0.0, "W": 0.0}
     for kind, part in parts.items():
         seconds[kind], results = _time(part, pool)
-        pool.update(results)
-        if kind == "F":
-            slopes = {n: y for n, y in results.items() if _is_y(n) and is_differentiable(y.dtype)}
-            pool.update({f"d{n}": tf.ones_like(y) for n, y in slopes.items()})
+        pool.update(_with_slopes(results) if kind == "F" else results)
     needed = {name for kind in "IW" if kind in parts for name in parts[kind].takes}
     saved = {name for name in parts["F"].gives if name in needed and not _is_y(name)}
     kept = {name for name in needed if name in pool and (_is_y(name) or _is_x(name))}
@@ -108,46 +128,56 @@ def measure(call: Call, graph: Graph, learning: Collection[int], rows: int) -> M
     return Measured(seconds["F"], seconds["I"], seconds["W"], inner, tuple(sorted(kept)))
 
 
-def _time(
-    part: Part, pool: dict[str, tf.Tensor], least_s: float = _SHORT_S
-) -> tuple[float, dict[str, tf.Tensor]]:
-    """Seconds that a part takes without what any call of a function takes, and what it gives.
-
-    Args:
-        least_s: seconds that it runs at least, again and again.
-    """
+def _time(part: Part, pool: dict[str, tf.Tensor]) -> tuple[float, dict[str, tf.Tensor]]:
+    """Seconds that a part takes without what any call of a function takes, and what it gives."""
     if not part.gives:
         return 0.0, {}
     arguments = [pool[name] for name in part.takes]
-    fastest, results = _seconds(part.function, arguments, least_s)
+    results = part.function(*arguments)  # the first one also prepares
+    fastest = min(times_of(lambda: part.function(*arguments), _are_enough))
     return max(_LEAST_S, fastest - _call_s()), dict(zip(part.gives, results, strict=True))
 
 
-def _seconds(
-    function: Callable[..., list[tf.Tensor]], arguments: list[tf.Tensor], least_s: float = _SHORT_S
-) -> tuple[float, list[tf.Tensor]]:
-    """The fastest of some runs, and the results of one."""
-    results = function(*arguments)  # the first one also prepares
-    fastest, long = math.inf, 0.0
-    for run in range(_MOST_REPEATS):
-        if run >= _REPEATS and long > least_s:
-            break
+def times_of(run: Callable[[], Any], enough: Callable[[list[float]], bool]) -> list[float]:
+    """Seconds of each of so many runs that there are enough."""
+    times: list[float] = []
+    while not enough(times):
         tf.test.experimental.sync_devices()
         begin = time.perf_counter()
-        results = function(*arguments)
+        run()
         tf.test.experimental.sync_devices()
-        fastest = min(fastest, time.perf_counter() - begin)
-        long += fastest
-        if long > max(least_s, _LONG_S):
-            break
-    return fastest, list(results)
+        times.append(time.perf_counter() - begin)
+    return times
+
+
+def _are_enough(times: Sequence[float]) -> bool:
+    """For the fastest of them."""
+    runs = len(times)
+    if not runs or runs == _MOST_REPEATS:
+        return runs > 0
+    long = runs * min(times)
+    return long > _LONG_S or (runs >= _REPEATS and long > _SHORT_S)
+
+
+def median_s(run: Callable[[], Any], least_s: float = 0.5) -> float:
+    """Seconds of the median run after the first, of as many as take so long; of few, where each
+    takes longer."""
+    run()  # the first one also prepares
+    return median(times_of(run, lambda times: _are_many(times, least_s)))
+
+
+def _are_many(times: Sequence[float], least_s: float) -> bool:
+    """For the median of them."""
+    long = sum(times)
+    return long > _MOST_TIMES * least_s or (len(times) >= _REPEATS and long > least_s)
 
 
 @functools.cache
 def _call_s() -> float:
     """What a call takes in which next to nothing is done."""
-    part = parts_of(lambda x: x, [tf.TensorSpec((1,), tf.float32)])["F"]
-    return min(_seconds(part.function, [tf.zeros(1)])[0] for _ in range(10))
+    part, x = parts_of(lambda x: x, [tf.TensorSpec((1,), tf.float32)])["F"], tf.zeros(1)
+    part.function(x)
+    return min(min(times_of(lambda: part.function(x), _are_enough)) for _ in range(10))
 
 
 def inputs_of(call: Call, learning: Collection[int]) -> list[int]:

@@ -16,7 +16,8 @@ _BYTES, _ROUNDS = 1 << 20, 5
 
 def known_link(over: World) -> Link | None:
     """What was measured between these ranks before, as the user of this process knows it."""
-    return measurements.load_links().get(_key(over)) if over.size > 1 else None
+    known = measurements.load_numbers("links", key_of_ranks(over), 2) if over.size > 1 else None
+    return Link(*known) if known else None
 
 
 def measured_link(over: World) -> Link | None:
@@ -35,10 +36,11 @@ def measured_link(over: World) -> Link | None:
     rate = sent * fit["bytes_per_s"] if fit["bytes_per_s"] else ASSUMED.bytes_per_s
     link = Link(fit["latency_s"], rate)
     if over.rank == 0:
-        measurements.save_link(_key(over), link)
+        measurements.save_numbers("links", key_of_ranks(over), link)
     return link
 
 
-def _key(over: World) -> str:
-    """The same where ranks reach each other in the same way."""
+def key_of_ranks(over: World) -> str:
+    """What measurements among ranks are known by: the same where these reach each other in the same
+    way."""
     return measurements.key_of(f"{sorted(over.hosts)} {over.node} {over.links.describe()}")

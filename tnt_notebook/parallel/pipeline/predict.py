@@ -21,6 +21,7 @@ from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
 from tnt_notebook.plan.network import Link
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.outlook import Outlook
+from tnt_notebook.plan.overheads import NONE, Overheads
 from tnt_notebook.plan.partition import Partition, partition
 from tnt_notebook.plan.prediction import PipelinePlan, on_mesh, plan_of
 from tnt_notebook.plan.profile import Profile, divided, recomputing
@@ -34,6 +35,7 @@ class Planner:
         mesh: along whose axes the work of stages is divided, of any number of ranks.
         layouts: those that some layers are to have there.
         link: what ranks exchange with, and among how many that was measured.
+        overheads: what a step takes beside its layers.
 
     Raises:
         ModelError: it cannot be trained in a pipeline.
@@ -48,7 +50,9 @@ class Planner:
         mesh: Mesh | None = None,
         layouts: Layouts | None = None,
         link: tuple[Link, int] | None = None,
+        overheads: Overheads = NONE,
     ) -> None:
+        self._overheads = overheads
         self._model, self._batch_size, self._ranks = model, batch_size, ranks
         self._mesh, self._graph = mesh, surveyed(model)
         self._profile_of = functools.cache(
@@ -79,7 +83,9 @@ class Planner:
         begins = best_cut(self._graph, pipeline, schedule, profiled)
         stage_models(self._model, self._graph, partition(wiring, begins))  # says what cannot be
         names = [call.name for call in self._graph.calls]
-        plan = plan_of(wiring, profiled(), names, schedule, begins, self._batch_size, replicas)
+        plan = plan_of(
+            wiring, profiled(), names, schedule, begins, self._batch_size, replicas, self._overheads
+        )
         _, found = self._profile_of(rows, on)
         return on_mesh(plan, found) if found is not None else plan
 
@@ -107,7 +113,8 @@ class Planner:
         return Outlook(
             wiring_of(self._graph), [call.name for call in self._graph.calls],
             lambda rows: self._profile_of(rows, Mesh(data=1))[0], self._batch_size, link,
-            limit_bytes, check, lambda made: begins_said(self._graph, Pipeline(made.ranks), made),
+            self._overheads, limit_bytes, check,
+            lambda made: begins_said(self._graph, Pipeline(made.ranks), made),
         )  # fmt: skip
 
 

@@ -1,0 +1,172 @@
+"""What a step takes beside its layers on the ranks that are there: measured once, with all of them
+at work, and kept. Collective.
+
+Steps are those of real fits of a model in which next to nothing is done: of whole copies; with
+micro-batches of one rank, of which each more is two actions more; and in a pipeline of ``s``
+stages, where each more takes moreover what it waits for messages: with ``s`` of them under way,
+there and back, ``2 (s - 1) / s`` messages.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from statistics import median
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tnt_notebook.comm import World
+from tnt_notebook.keras.lazy_variables import is_here
+from tnt_notebook.parallel.consistency import agreement
+from tnt_notebook.parallel.layer_graph.graph import Graph, trained_values, wiring_of
+from tnt_notebook.parallel.layer_graph.measurement_key import is_lasting, key_of, machine
+from tnt_notebook.parallel.layer_graph.profile import rows_together, unchanged
+from tnt_notebook.parallel.layer_graph.timing import median_s, whole_run
+from tnt_notebook.parallel.layers.link import key_of_ranks
+from tnt_notebook.parallel.training.scope import call
+from tnt_notebook.parallel.training.session import Session
+from tnt_notebook.plan import measurements
+from tnt_notebook.plan.fit_options import FitOptions
+from tnt_notebook.plan.options import Pipeline
+from tnt_notebook.plan.overheads import Overheads
+
+#: In turn, of which the median counts.
+_ROUNDS = 5
+#: Of fits in which nothing is done: steps; few and many micro-batches.
+_STEPS, _FEW, _MANY = 40, 2, 10
+#: That a rank runs something, again and again.
+_LONG_S = 0.15
+#: Weights of an optimizer that is timed, and numbers of a large one.
+_WEIGHTS, _NUMBERS = 32, 1 << 20
+
+
+def overheads_of(over: World, model: keras.Model, graph: Graph, rows: int) -> Overheads:
+    """Those of the steps of a model, of so many samples on each rank."""
+    step_s, action_s, message_s = _kept(over, "steps", _of_ranks(over), 3, lambda: _steps(over))
+    variable_s, element_s = _of_optimizer(over, getattr(model, "optimizer", None))
+    busy = _busy(over, model, graph, rows)
+    return Overheads(step_s, action_s, message_s, variable_s, element_s, busy)
+
+
+def _kept(
+    over: World,
+    kind: str,
+    key: str,
+    count: int,
+    measure: Callable[[], tuple[float, ...]],
+    lasting: bool = True,
+) -> tuple[float, ...]:
+    """What is known, or measured now, of which that of rank 0 counts; kept if it is ``lasting``."""
+    known = measurements.load_numbers(kind, key, count) if over.rank == 0 else None
+    known = agreement.from_rank_0(over, known)
+    if known is None:
+        known = agreement.from_rank_0(over, measure())
+        if over.rank == 0 and lasting:
+            measurements.save_numbers(kind, key, tuple(known))
+    return tuple(known)
+
+
+def _of_ranks(over: World) -> str:
+    return measurements.key_of(f"{machine()} {key_of_ranks(over)}")
+
+
+def _steps(over: World) -> tuple[float, float, float]:
+    """Seconds of a step, of an action, and of a message."""
+    stages = next((n for n in range(2, over.size + 1) if over.size % n == 0), 1)
+    few, many = ([Pipeline(n, micro_batches=m) for n in (1, stages)] for m in (_FEW, _MANY))
+    model = _nothing(max(stages, 2))
+    fits = [_fit(over, model, way) for way in (None, *few, *many)]
+    times = [[fit() for fit in fits] for _ in range(_ROUNDS + 1)][1:]  # the first ones trace
+    step, few_alone, few_apart, alone, apart = map(median, zip(*times, strict=True))
+    action = max(0.0, alone - few_alone) / (_MANY - _FEW) / 2
+    waits = max(0.0, (apart - few_apart) / (_MANY - _FEW) - 2 * action)
+    return step, action, waits * stages / (2 * (stages - 1)) if stages > 1 else 0.0
+
+
+def _nothing(layers: int) -> keras.Model:
+    """A model in which next to nothing is done. Nothing is drawn for it, and it has names of its
+    own: what a person makes gets those numbers and names that it would get without."""
+    hidden = [
+        keras.layers.Dense(1, kernel_initializer="zeros", name=f"tnt_nothing_{n}")
+        for n in range(layers)
+    ]
+    inputs = keras.Input((1,), name="tnt_nothing")
+    model = keras.Sequential([inputs, *hidden], name="tnt_nothing_at_all")
+    model.compile(keras.optimizers.SGD(name="tnt_no_step"), "mean_squared_error")
+    return model
+
+
+def _fit(over: World, model: keras.Model, pipeline: Pipeline | None) -> Callable[[], float]:
+    """What fits it, and gives seconds of the median step, on rank 0."""
+    frames: list[Any] = []
+    session = Session(over, FitOptions(pipeline=pipeline), frames.append, quiet=True)
+    batch = over.size * _MANY
+    x = np.zeros((_STEPS * batch, 1), "float32")
+
+    def run() -> float:
+        call(session, "fit", model, x, x, batch_size=batch, verbose=0, shuffle=False)
+        return frames[-1]["step_s"] if frames else 0.0
+
+    return run
+
+
+def _of_optimizer(over: World, optimizer: Any) -> tuple[float, ...]:
+    """Seconds for a weight, and for a number in it. One that cannot be made again from its config
+    is taken to be Adam."""
+    if optimizer is None:
+        return 0.0, 0.0
+    try:
+        make, config = type(optimizer).from_config, optimizer.get_config() | {"name": "tnt_update"}
+        make(config)
+    except Exception:  # of people's own classes
+        make, config = keras.optimizers.Adam.from_config, {}
+    key = measurements.key_of(f"{machine()} {over.size} {type(optimizer)} {config}")
+    return _kept(over, "optimizers", key, 2, lambda: _updates(over, lambda: make(config)))
+
+
+def _updates(over: World, make: Callable[[], Any]) -> tuple[float, float]:
+    small = [(1,)]
+    sizes: list[Collection[tuple[int]]] = [small, (1 + _WEIGHTS) * small, [(_NUMBERS,)]]
+    one, many, large = (_together(over, _update(make(), shapes)) for shapes in sizes)
+    return max(0.0, many - one) / _WEIGHTS, max(0.0, large - one) / _NUMBERS
+
+
+def _update(optimizer: Any, shapes: Collection[tuple[int]]) -> Callable[[], Any]:
+    variables = [
+        keras.Variable(np.zeros(s, "float32"), name=f"tnt_{n}") for n, s in enumerate(shapes)
+    ]
+    optimizer.build(variables)
+    gradients = [tf.zeros(v.shape) for v in variables]
+    return tf.function(lambda: optimizer.apply(gradients))
+
+
+def _together(over: World, run: Callable[[], Any]) -> float:
+    """Seconds of a run, of all ranks at the same time."""
+    over.barrier()
+    return float(over.allgather(np.array([median_s(run, _LONG_S)])).max())
+
+
+def _busy(over: World, model: keras.Model, graph: Graph, rows: int) -> float:
+    """How many times as long the layers of a model take while all ranks run them as on rank 0
+    alone; 1 where a model is too large for that, or has weights that no rank has yet."""
+    rows = rows_together(graph, rows)
+    if over.size == 1 or not rows or not all(map(is_here, model.variables)):
+        return 1.0
+    learning = trained_values(graph)
+    each = [key_of(call, graph, learning, rows) for call in graph.calls]
+    key = measurements.key_of(f"{_of_ranks(over)} {each} {wiring_of(graph)}")
+
+    def measure() -> tuple[float]:
+        with unchanged(model):
+            run = functools.partial(whole_run(graph, learning, rows), "FB")
+            times = []
+            for _ in range(_ROUNDS):
+                alone = median_s(run, _LONG_S) if over.rank == 0 else 1.0  # the others wait
+                times.append(_together(over, run) / alone)
+        return (max(1.0, median(times)),)
+
+    (busy,) = _kept(over, "busy", key, 1, measure, all(map(is_lasting, graph.calls)))
+    return busy

@@ -1,0 +1,77 @@
+"""What a step takes beside its layers, and how much longer these take where all ranks compute.
+
+Ranks that share a host share its memory, caches and clock: what one of them takes alone is less
+than what it takes while the others are at work. How many are follows from the timeline of a step
+that is simulated with times of ranks alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tnt_notebook.plan.simulate import Timeline
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """All times are in seconds, with all ranks at work.
+
+    Attributes:
+        step_s: of any step: Keras's loop, votes, metrics.
+        action_s: of an action of a schedule, beside the layers that it runs.
+        message_s: of a message between stages, beside its bytes.
+        variable_s, element_s: that the optimizer takes for a trained weight, and for each of its
+            numbers.
+        busy: how many times as long layers take while all other ranks compute as well.
+    """
+
+    step_s: float = 0.0
+    action_s: float = 0.0
+    message_s: float = 0.0
+    variable_s: float = 0.0
+    element_s: float = 0.0
+    busy: float = 1.0
+
+    def update_s(self, variables: int, elements: int) -> float:
+        """Seconds of the optimizer, of so many weights with so many numbers in all."""
+        return variables * self.variable_s + elements * self.element_s
+
+
+#: Nothing is known of them.
+NONE = Overheads()
+
+
+def slowed(overheads: Overheads, timeline: Timeline, replicas: int) -> float:
+    """How many times as long layers take as on a rank alone.
+
+    Args:
+        timeline: of one of the replicas, with times of ranks alone.
+        replicas: that do the same at the same time.
+    """
+    others = replicas * timeline.ranks - 1
+    if others == 0 or overheads.busy == 1.0:
+        return 1.0
+    share = (replicas * timeline.company - 1) / others
+    return 1 + (overheads.busy - 1) * share
+
+
+def least_slowed_s(
+    overheads: Overheads, alone_s: float, work_s: float, ranks: int, replicas: int
+) -> float:
+    """Seconds that a step of layers takes at least, if on ranks that work alone it takes
+    ``alone_s`` at least and ranks together work for ``work_s``.
+
+    While one rank is at work, no less than ``work_s / x`` are in the mean, in a step of ``x``
+    seconds (Cauchy and Schwarz). So :func:`slowed` is no less than it would be with that, and
+
+        x >= alone_s (1 + k (replicas work_s / x - 1))    with  k = (busy - 1) / other ranks
+    """
+    others = replicas * ranks - 1
+    if others == 0:
+        return alone_s
+    if ranks == 1:  # all of them are always at work
+        return overheads.busy * alone_s
+    k = (overheads.busy - 1) / others
+    half = alone_s * (1 - k) / 2
+    return max(alone_s, half + math.sqrt(half**2 + alone_s * k * replicas * work_s))
