@@ -10,9 +10,8 @@ from tnt_notebook.plan.best import Way, best, ways
 from tnt_notebook.plan.network import Link
 from tnt_notebook.plan.outlook import Outlook
 from tnt_notebook.plan.partition import Wiring
-from tnt_notebook.plan.profile import Profile, Variable
-
-FREE = Link(0.0, math.inf)
+from tnt_notebook.plan.profile import Profile, Variable, load_of, recomputing
+from tnt_notebook.plan.search import loads_of
 
 
 def outlook(seed, limit_bytes=math.inf):
@@ -56,6 +55,20 @@ def test_no_way_is_better_than_the_best(seed):
         assert found.there_are == len(among) >= found.looked_at
     for way, plan in zip(among, every, strict=True):
         assert one.least_s(way) <= plan.step_s * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_runs_of_calls_ask_for_what_each_asks_for(seed):
+    one, _ = outlook(seed)
+    for profile in (one._profile(3, False), recomputing(one._profile(3, False))):
+        loads = loads_of(one._wiring, profile)
+        for begin in range(loads.calls):
+            assert math.isinf(loads.seconds[begin, begin])
+            for end in range(begin + 1, loads.calls + 1):
+                load = load_of(one._wiring, profile, begin, end)
+                assert loads.seconds[begin, end] == pytest.approx(load.seconds)
+                assert loads.once[begin, end] == load.bytes(0)
+                assert loads.held[begin, end] == load.held_bytes
 
 
 def test_what_does_not_fit_is_not_proposed_and_said():

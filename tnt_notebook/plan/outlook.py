@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from tnt_notebook.plan.best import Best, Judged, Way, best, ways
-from tnt_notebook.plan.families import FAMILIES, make
+from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.least import filled_s
 from tnt_notebook.plan.network import Link
 from tnt_notebook.plan.partition import Partition, Wiring, partition
@@ -49,7 +49,7 @@ class Outlook:
         self._measured = functools.cache(profile_of)
         self._profile = functools.cache(self._profile_of)
         self._loads = functools.cache(self._loads_of)
-        self._schedule = functools.lru_cache(8)(make)  # the longest are of 200,000 actions
+        self._schedule = functools.lru_cache(8)(_made)  # the longest are of 200,000 actions
 
     def best(self, ranks: int, count: int = 5) -> Best:
         """The best ways on so many ranks."""
@@ -110,3 +110,9 @@ class Outlook:
 
     def _loads_of(self, rows: int, recompute: bool) -> Loads:
         return loads_of(self._wiring, self._profile(rows, recompute))
+
+
+def _made(name: str, ranks: int, micro_batches: int) -> Schedule:
+    """Not checked, which takes as long as to simulate it: tests prove those of the families."""
+    family = FAMILIES[name]
+    return family.make(ranks, micro_batches, family.stages_per_rank)
