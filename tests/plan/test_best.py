@@ -7,16 +7,20 @@ import pytest
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.plan.best import Way, best, ways
-from tnt_notebook.plan.network import Link
+from tnt_notebook.plan.network import Level, Link, Network
 from tnt_notebook.plan.outlook import Outlook
 from tnt_notebook.plan.partition import Wiring
 from tnt_notebook.plan.profile import Profile, Variable, load_of, recomputing
 from tnt_notebook.plan.search import loads_of
 
 
-def outlook(seed, limit_bytes=math.inf):
+def outlook(seed, limit_bytes=math.inf, by_levels=False):
     """Of calls that take what the one before gives, or some earlier ones, and keep a value to
-    themselves; and all ways to train it."""
+    themselves; and all ways to train it.
+
+    Args:
+        by_levels: whether ranks are on nodes of two, and messages take what the network takes.
+    """
     draw = random.Random(seed)
     calls, batch_size = draw.randint(2, 6), draw.choice([1, 6, 16])
     weights = [draw.randint(0, 1 << draw.randint(2, 24)) for _ in range(calls)]
@@ -38,13 +42,17 @@ def outlook(seed, limit_bytes=math.inf):
     wiring = Wiring(tuple(((*t,), (n + 1,)) for n, t in enumerate(takes)), (0,), (calls,))
     link = Link(draw.expovariate(1e4), 10 ** draw.uniform(7, 11))
     names = [f"layer_{n}" for n in range(calls)]
+    if by_levels:
+        node = Link(draw.expovariate(1e5), 10 ** draw.uniform(8, 11))
+        link = Network("", (Level("node", 2, node), Level("all", None, link, link.bytes_per_s)))
     found = Outlook(wiring, names, profile, batch_size, link, limit_bytes)
     return found, list(ways(draw.choice([1, 2, 4, 6]), batch_size, calls))
 
 
+@pytest.mark.parametrize("by_levels", [False, True])
 @pytest.mark.parametrize("seed", range(40))
-def test_no_way_is_better_than_the_best(seed):
-    one, among = outlook(seed)
+def test_no_way_is_better_than_the_best(seed, by_levels):
+    one, among = outlook(seed, by_levels=by_levels)
     every = [one.plan(way) for way in among]
     limit = sorted(max(plan.rank_bytes) for plan in every)[len(every) // 2]
     for most in (math.inf, limit):

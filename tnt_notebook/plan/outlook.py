@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tnt_notebook.plan.best import Best, Judged, Way, best, ways
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.least import filled_s
-from tnt_notebook.plan.network import Link
+from tnt_notebook.plan.network import Link, Network, between_stages, slowest_neighbours
 from tnt_notebook.plan.partition import Partition, Wiring, partition
 from tnt_notebook.plan.prediction import PipelinePlan, exchange_after, plan_of, with_exchange
 from tnt_notebook.plan.profile import Profile, load_of, recomputing
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.plan.search import Loads, best_begins, loads_of
 from tnt_notebook.plan.simulate import simulate
-from tnt_notebook.plan.stages import costs_of, rank_bytes
+from tnt_notebook.plan.stages import Between, costs_of, rank_bytes
 
 
 class Outlook:
@@ -25,7 +26,8 @@ class Outlook:
         wiring, names: of its calls of layers.
         profile_of: what they take, by the samples of a micro-batch; asked once for each number.
         batch_size: samples of a batch of all replicas.
-        link: over which replicas add up their gradients; None: that takes no time.
+        link: over which replicas add up their gradients; None: that takes no time. Of a network,
+            messages between stages go over it, too.
         limit_bytes: the memory that a rank may take.
         check: raises ModelError where a cut cannot be made; asked of the best alone.
         said: where a person has said that stages begin, for a schedule; None where it is free.
@@ -38,7 +40,7 @@ class Outlook:
         names: Sequence[str],
         profile_of: Callable[[int], Profile],
         batch_size: int,
-        link: Link | None = None,
+        link: Link | Network | None = None,
         limit_bytes: float = float("inf"),
         check: Callable[[Way, Partition], None] = lambda way, cut: None,
         said: Callable[[Schedule], list[int] | None] = lambda schedule: None,
@@ -70,7 +72,8 @@ class Outlook:
         """How long a step takes, and what it needs. Raises ModelError where no cut fits."""
         profile, schedule, begins = self._cut(way)
         cut = partition(self._wiring, begins)
-        timeline = simulate(schedule, costs_of(profile, cut), cut.pairs())
+        costs = costs_of(profile, cut, self._between(way, schedule))
+        timeline = simulate(schedule, costs, cut.pairs())
         longer = 0.0
         if self._link is not None:
             loads = [load_of(self._wiring, profile, s.begin, s.end) for s in cut.stages]
@@ -83,8 +86,9 @@ class Outlook:
         """What to expect of a way. Raises ModelError where no cut fits into memory."""
         profile, schedule, begins = self._cut(way)
         plan = plan_of(
-            self._wiring, profile, self._names, schedule, begins, self._batch_size, way.replicas
-        )
+            self._wiring, profile, self._names, schedule, begins, self._batch_size, way.replicas,
+            self._between(way, schedule),
+        )  # fmt: skip
         return plan if self._link is None else with_exchange(plan, self._link)
 
     def _checked(self, way: Way) -> None:
@@ -96,9 +100,25 @@ class Outlook:
         begins = self._said(schedule) if schedule.stages > 1 else []
         if begins is None:
             per_rank = schedule.stages // schedule.ranks
-            loads, held = self._loads(*self._kind(way)), schedule.held_by_stage()
+            loads = self._loads(*self._kind(way), self._slowest(way))
+            held = schedule.held_by_stage()
             begins = best_begins(loads, schedule.stages, held, self._limit, per_rank)
         return self._profile(*self._kind(way)), schedule, begins
+
+    def _between(self, way: Way, schedule: Schedule) -> Between | None:
+        """What messages go over from stage to stage; None: as the profile says."""
+        network, rank_of = self._link, schedule.rank_of
+        if not isinstance(network, Network):
+            return None
+        return lambda maker, user: between_stages(
+            network, way.stages, way.replicas, rank_of[maker], rank_of[user]
+        )
+
+    def _slowest(self, way: Way) -> Link | None:
+        """The slowest of them: where the cut is looked for, stages are not known yet."""
+        if not isinstance(self._link, Network) or way.stages == 1:
+            return None
+        return slowest_neighbours(self._link, way.stages, way.replicas)
 
     def _kind(self, way: Way) -> tuple[int, bool]:
         """Samples of the largest micro-batch, and whether activations are computed again."""
@@ -108,8 +128,12 @@ class Outlook:
         measured = self._measured(rows)
         return recomputing(measured) if recompute else measured
 
-    def _loads_of(self, rows: int, recompute: bool) -> Loads:
-        return loads_of(self._wiring, self._profile(rows, recompute))
+    def _loads_of(self, rows: int, recompute: bool, link: Link | None) -> Loads:
+        profile = self._profile(rows, recompute)
+        if link is not None:
+            there_and_back = {v: 2 * link.seconds(b) for v, b in profile.value_bytes.items()}
+            profile = replace(profile, transfer=there_and_back)
+        return loads_of(self._wiring, profile)
 
 
 def _made(name: str, ranks: int, micro_batches: int) -> Schedule:

@@ -15,15 +15,16 @@ from statistics import fmean
 from typing import Any
 
 from tnt_notebook.plan import layouts
+from tnt_notebook.plan.allreduce import allreduce
 from tnt_notebook.plan.families import bubble_by_formula
 from tnt_notebook.plan.layouts import MeshPlan
-from tnt_notebook.plan.network import Link, allreduce
+from tnt_notebook.plan.network import Link, Network
 from tnt_notebook.plan.partition import Wiring, partition
 from tnt_notebook.plan.profile import Profile
-from tnt_notebook.plan.scaling import exchange_s
+from tnt_notebook.plan.scaling import BUCKET, exchange_s
 from tnt_notebook.plan.schedule import Action, Schedule
 from tnt_notebook.plan.simulate import Span, Timeline, even_costs, simulate
-from tnt_notebook.plan.stages import Memory, StagePlan, costs_of, rank_bytes, stages_of
+from tnt_notebook.plan.stages import Between, Memory, StagePlan, costs_of, rank_bytes, stages_of
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,7 @@ def plan_of(
     begins: Sequence[int],
     batch_size: int,
     replicas: int = 1,
+    between: Between | None = None,
 ) -> PipelinePlan:
     """Predicts a step, with stages that begin with these calls, the first aside. Raises ModelError
     where one would be empty.
@@ -141,9 +143,10 @@ def plan_of(
             :func:`~tnt_notebook.plan.profile.recomputing` gives it.
         names: of the layer of each call.
         batch_size: samples of a batch of all replicas.
+        between: what messages go over from stage to stage; None: as the profile says.
     """
     cut = partition(wiring, begins)
-    costs = costs_of(profile, cut)
+    costs = costs_of(profile, cut, between)
     edges = cut.pairs()
     mean = [fmean(seconds) for seconds in (costs.forward, costs.inputs, costs.weights)]
     evened, per_rank = even_costs(schedule.stages, *mean), schedule.stages // schedule.ranks
@@ -175,8 +178,8 @@ def with_input(plan: PipelinePlan, read: InputPlan) -> PipelinePlan:
     return _as_long_as(replace(plan, input=read), plan.step_s)
 
 
-def with_exchange(plan: PipelinePlan, link: Link) -> PipelinePlan:
-    """The same plan, of replicas that add up their gradients over this link."""
+def with_exchange(plan: PipelinePlan, link: Link | Network) -> PipelinePlan:
+    """The same plan, of replicas that add up their gradients over this."""
     gradients = [stage.memory.gradients for stage in plan.stages]
     rank_of = [stage.rank for stage in plan.stages]
     longer = exchange_after(plan.timeline, rank_of, gradients, plan.replicas, link)
@@ -184,7 +187,11 @@ def with_exchange(plan: PipelinePlan, link: Link) -> PipelinePlan:
 
 
 def exchange_after(
-    timeline: Timeline, rank_of: Sequence[int], gradients: Sequence[int], replicas: int, link: Link
+    timeline: Timeline,
+    rank_of: Sequence[int],
+    gradients: Sequence[int],
+    replicas: int,
+    link: Link | Network,
 ) -> float:
     """How much longer a step is since replicas add up gradients, from the last micro-batch that
     goes back on a rank.
@@ -194,7 +201,7 @@ def exchange_after(
     """
     if replicas == 1:
         return 0.0
-    over, ends = allreduce(link, replicas), timeline.seconds
+    over, ends = allreduce(link, replicas, timeline.ranks, BUCKET), timeline.seconds
     lasts = {span.rank: span for span in timeline.spans if span.action.kind in "BW"}
     for rank, last in lasts.items():
         bytes = sum(g for g, r in zip(gradients, rank_of, strict=True) if r == rank)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tnt_notebook.plan.network import Link
 from tnt_notebook.plan.partition import Partition, Wiring
 from tnt_notebook.plan.profile import Profile, load_of
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.plan.simulate import Costs
+
+#: What messages go over from one stage to another.
+Between = Callable[[int, int], Link]
 
 
 @dataclass(frozen=True)
@@ -69,14 +73,21 @@ def rank_bytes(
     return needs
 
 
-def costs_of(profile: Profile, cut: Partition) -> Costs:
-    """What they take of a micro-batch."""
+def costs_of(profile: Profile, cut: Partition, between: Between | None = None) -> Costs:
+    """What they take of a micro-batch.
+
+    Args:
+        between: what messages go over; None: they take what the profile says.
+    """
 
     def by_stage(seconds: Sequence[float]) -> list[float]:
         return [sum(seconds[stage.begin : stage.end]) for stage in cut.stages]
 
     transfer: dict[tuple[int, int], float] = defaultdict(float)
     for value, maker, user in cut.edges:
+        if between is not None:
+            transfer[maker, user] += between(maker, user).seconds(profile.value_bytes.get(value, 0))
+            continue
         transfer[maker, user] += profile.transfer.get(value, 0.0) / 2  # there; the rest is back
     inputs, weights = by_stage(profile.inputs), by_stage(profile.weights)
     for number, stage in enumerate(cut.stages):
