@@ -57,7 +57,8 @@ class Timing : public Observer {
     const double passing = in_memory ? 0 : bytes * costs_.port_s_per_byte;
     if (passing > 0) {
       sent = std::max(sent, nodes_[node_of_[source]].out.occupy(begin + cost.latency_s, passing));
-      received = std::max(received, nodes_[node_of_[target]].in.occupy(sent - passing, passing));
+      const double leaves = sent - std::max(moving, passing);
+      received = std::max(received, nodes_[node_of_[target]].in.occupy(leaves, passing));
     }
     return {sent, received};
   }

@@ -1,6 +1,8 @@
 """Networks by levels: what a file says, what it must not say, and what messages take."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -47,6 +49,13 @@ def test_those_of_the_package_can_be_read_and_sent(name):
     network = network_file.network_of(name)
     assert from_json(as_json(network)) == network
     assert network.about and network.most_ranks is None
+
+
+def test_the_guide_shows_one_of_them_and_names_all():
+    guide = (Path(__file__).parents[2] / "docs/guide/pipelines.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```toml\n(.*?)```", guide, re.DOTALL)
+    assert network_file.parsed(shown, "the guide") == network_file.network_of("hdr-4xa100")
+    assert all(f"`{name}`" in guide for name in network_file.names())
 
 
 @pytest.mark.parametrize(
