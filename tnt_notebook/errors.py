@@ -166,6 +166,10 @@ class MeshError(TntError):
     """A mesh that these ranks cannot form, or a layout that a layer cannot have on it."""
 
 
+class NetworkError(TntError):
+    """A file that should describe a network cannot be read, or its network has too few ranks."""
+
+
 class DisagreementError(ModelError):
     """The ranks want to do different things. Raised on all of them."""
 

@@ -49,13 +49,16 @@ class Timing : public Observer {
     const int source = send.rank, target = receive.rank;
     const bool in_memory = share_memory(task_, source, target);
     const LinkCost& cost = in_memory ? costs_.node : costs_.network;
-    const double moving = bytes_of(schedules_[source].steps[send.step]) * cost.seconds_per_byte;
+    const double bytes = bytes_of(schedules_[source].steps[send.step]);
+    const double moving = bytes * cost.seconds_per_byte;
     const double begin = std::max(now, ranks_[source].out.free_at);
     double sent = ranks_[source].out.occupy(begin, cost.latency_s + moving);
     double received = ranks_[target].in.occupy(begin, cost.latency_s + moving);
-    if (!in_memory && moving > 0) {
-      sent = std::max(sent, nodes_[node_of_[source]].out.occupy(begin + cost.latency_s, moving));
-      received = std::max(received, nodes_[node_of_[target]].in.occupy(sent - moving, moving));
+    const double passing = in_memory ? 0 : bytes * costs_.port_s_per_byte;
+    if (passing > 0) {
+      sent = std::max(sent, nodes_[node_of_[source]].out.occupy(begin + cost.latency_s, passing));
+      const double leaves = sent - std::max(moving, passing);
+      received = std::max(received, nodes_[node_of_[target]].in.occupy(leaves, passing));
     }
     return {sent, received};
   }

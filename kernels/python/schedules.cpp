@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "checker/check.h"
+#include "checker/cost.h"
 #include "collective/algorithms.h"
 #include "collective/schedule.h"
 #include "collective/select.h"
@@ -78,6 +79,17 @@ Task task_of(nb::handle given) {
        field<std::vector<std::tuple<int, int, std::size_t>>>(given, "flows"))
     task.flows.push_back({from, to, count});
   return task;
+}
+
+Costs costs_of(nb::handle rates) {
+  const auto by_byte = [&](const char* name) { return 1 / field<double>(rates, name); };
+  Costs costs;
+  costs.node = {field<double>(rates, "node_latency_s"), by_byte("node_bytes_per_s")};
+  costs.network = {field<double>(rates, "latency_s"), by_byte("bytes_per_s")};
+  costs.port_s_per_byte = by_byte("port_bytes_per_s");
+  costs.reduce_s_per_byte = by_byte("reduced_bytes_per_s");
+  costs.copy_s_per_byte = by_byte("copied_bytes_per_s");
+  return costs;
 }
 
 const Algorithm& named(Collective collective, const std::string& name) {
@@ -155,6 +167,13 @@ void bind_schedules(nb::module_& m) {
         return check([&](const Task& of) { return *schedule_of(make(of.rank)); }, task_of(task));
       },
       "schedule_of_rank"_a, "task"_a);
+  m.def(
+      "predict",
+      [](const std::string& name, nb::handle given, nb::handle rates) {
+        const Task task = task_of(given);
+        return predict(schedules_of_all(named(task.collective, name), task), task, costs_of(rates));
+      },
+      "algorithm"_a, "task"_a, "rates"_a);
 }
 
 }  // namespace tnt

@@ -27,7 +27,7 @@ void check_near(double value, double expected) {
 // Nothing but messages costs anything.
 Costs only_messages() {
   Costs costs;
-  costs.reduce_s_per_byte = costs.copy_s_per_byte = 0;
+  costs.reduce_s_per_byte = costs.copy_s_per_byte = costs.port_s_per_byte = 0;
   return costs;
 }
 
@@ -82,9 +82,10 @@ TEST(sums_go_on_beside_messages) {
   CHECK(sums < 1.02 * seconds("ring", task, costs));
 }
 
-TEST(ranks_of_a_node_share_its_slow_link) {
+TEST(ranks_of_a_node_share_its_slow_port) {
   Costs costs;
   costs.network = {5e-6, 1e-9};
+  costs.port_s_per_byte = 1e-9;
   for (const std::size_t bytes :
        {std::size_t{1} << 16, std::size_t{1} << 20, std::size_t{16} << 20}) {
     Task task = allreduce(16, bytes);
@@ -92,6 +93,18 @@ TEST(ranks_of_a_node_share_its_slow_link) {
     CHECK(seconds("hierarchical", task, costs) < 0.9 * seconds("ring", task, costs));
     CHECK(seconds("hierarchical", task, costs) < 0.4 * seconds("rabenseifner", task, costs));
   }
+}
+
+TEST(a_port_that_all_ranks_of_a_node_need_is_no_faster_than_one_for_each) {
+  Costs costs = only_messages();
+  costs.network = {0, 1e-9};
+  Task task = allreduce(16, 4 << 20);
+  task.node = nodes_of(16, 8);
+  const double apart = seconds("rabenseifner", task, costs);
+  costs.port_s_per_byte = 1e-9 / 8;
+  check_near(seconds("rabenseifner", task, costs), apart);
+  costs.port_s_per_byte = 1e-9;
+  CHECK(seconds("rabenseifner", task, costs) > 4 * apart);
 }
 
 // Or a ring would cross the network at each step.

@@ -42,6 +42,8 @@ FOR_JOBS = {"--time", "--mem", "--partition", "--account"}
         ("%tnt_cluster start --transport ", ["auto", "gpi", "mpi", "shm"]),
         ("%tnt_cluster start --transport m", ["mpi"]),
         ("%tnt_plan --mem", ["--memory-limit"]),
+        ("%tnt_plan --network hd", ["hdr-4xa100"]),
+        ("%tnt_plan --network ho", ["hosts.txt", "hosts/"]),
         ("%tnt_plan model --schedule z", ["zb-h1", "zb-v"]),
         ("%tnt_plan --schedule a", ["all"]),
         ("%tnt_plan --mesh ", ["data=", "depth=", "height=", "model=", "stage=", "width="]),

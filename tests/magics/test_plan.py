@@ -22,7 +22,7 @@ stateful = keras.Sequential([
 """
 
 
-def test_a_plan_of_a_model(shell_with_ranks):
+def test_a_plan_of_a_model(shell_with_ranks, tmp_path):
     shell = shell_with_ranks
     assert typed(shell, "%tnt_plan") == (
         "ModelError: 'model' is not defined in the cells of the ranks. Define the model there "
@@ -84,6 +84,26 @@ def test_a_plan_of_a_model(shell_with_ranks):
     plans = shell.user_ns["plan"]
     assert [plan.step_s for plan in plans] == sorted(plan.step_s for plan in plans)
     assert {plan.ranks * plan.replicas for plan in plans} == {4} and len(plans) == 5
+
+    # On another network, which is said above the table; what was measured here does not count.
+    found = typed(shell, "%tnt_plan --batch-size 4096 --ranks 1024 --network hdr-4xa100")
+    line = found[found.index("Network: ") :].splitlines()[0]
+    assert "node of 4 ranks: 235 GB/s a rank, 3.4 µs; fabric: 25 GB/s a rank and 100 GB/s" in line
+    assert found.index("The fastest is ") < found.index("Network: ") < found.index("limited by")
+    assert {plan.ranks * plan.replicas for plan in shell.user_ns["plan"]} == {1024}
+    fast = shell.user_ns["plan"][0].step_s
+    slow = typed(shell, "%tnt_plan --batch-size 4096 --ranks 1024 --network ethernet-1g")
+    assert "Network: 1 Gbit/s Ethernet" in slow and shell.user_ns["plan"][0].step_s > fast
+    few = tmp_path / "few.toml"
+    few.write_text('[[level]]\nname = "node"\nranks = 8\nlatency = "1 us"\nrate = "1 GB/s"\n')
+    for line, error in [
+        ("--network hdr", "NetworkError: There is no network, and no file, hdr."),
+        (f"--ranks 9 --network {few}", f"NetworkError: {few} has at most 8 ranks, not 9."),
+        ("--network hdr-4xa100 --pipeline 2", "UsageError: --network: only where the best way is"),
+        ("--network hdr-4xa100 --mesh model=2", "UsageError: --network: only where the best way"),
+    ]:
+        assert typed(shell, f"%tnt_plan {line}").startswith(error)
+
     none = typed(shell, "%tnt_plan --batch-size 256 --memory-limit 1KB")
     assert none.startswith("MemoryLimitError: No way to train it on 2 ranks fits into 1 KB a rank:")
 

@@ -7,18 +7,21 @@ import pytest
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.plan.best import Way, best, ways
-from tnt_notebook.plan.network import Link
+from tnt_notebook.plan.network import Level, Link, Network
 from tnt_notebook.plan.outlook import Outlook
 from tnt_notebook.plan.overheads import Overheads
 from tnt_notebook.plan.partition import Wiring
-from tnt_notebook.plan.profile import Profile, Variable
+from tnt_notebook.plan.profile import Profile, Variable, load_of, recomputing
+from tnt_notebook.plan.search import loads_of
 
-FREE = Link(0.0, math.inf)
 
-
-def outlook(seed, limit_bytes=math.inf):
+def outlook(seed, limit_bytes=math.inf, by_levels=False):
     """Of calls that take what the one before gives, or some earlier ones, and keep a value to
-    themselves; and all ways to train it."""
+    themselves; and all ways to train it.
+
+    Args:
+        by_levels: whether ranks are on nodes of two, and messages take what the network takes.
+    """
     draw = random.Random(seed)
     calls, batch_size = draw.randint(2, 6), draw.choice([1, 6, 16])
     weights = [draw.randint(0, 1 << draw.randint(2, 24)) for _ in range(calls)]
@@ -41,13 +44,17 @@ def outlook(seed, limit_bytes=math.inf):
     link = Link(draw.expovariate(1e4), 10 ** draw.uniform(7, 11))
     names = [f"layer_{n}" for n in range(calls)]
     overheads = Overheads(*(draw.expovariate(1e5) for _ in range(4)), 1e-10, draw.uniform(1, 3))
+    if by_levels:
+        node = Link(draw.expovariate(1e5), 10 ** draw.uniform(8, 11))
+        link = Network("", (Level("node", 2, node), Level("all", None, link, link.bytes_per_s)))
     found = Outlook(wiring, names, profile, batch_size, link, overheads, limit_bytes)
     return found, list(ways(draw.choice([1, 2, 4, 6]), batch_size, calls))
 
 
+@pytest.mark.parametrize("by_levels", [False, True])
 @pytest.mark.parametrize("seed", range(40))
-def test_no_way_is_better_than_the_best(seed):
-    one, among = outlook(seed)
+def test_no_way_is_better_than_the_best(seed, by_levels):
+    one, among = outlook(seed, by_levels=by_levels)
     every = [one.plan(way) for way in among]
     limit = sorted(max(plan.rank_bytes) for plan in every)[len(every) // 2]
     for most in (math.inf, limit):
@@ -58,6 +65,20 @@ def test_no_way_is_better_than_the_best(seed):
         assert found.there_are == len(among) >= found.looked_at
     for way, plan in zip(among, every, strict=True):
         assert one.least_s(way) <= plan.step_s * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_runs_of_calls_ask_for_what_each_asks_for(seed):
+    one, _ = outlook(seed)
+    for profile in (one._profile(3, False), recomputing(one._profile(3, False))):
+        loads = loads_of(one._wiring, profile)
+        for begin in range(loads.calls):
+            assert math.isinf(loads.seconds[begin, begin])
+            for end in range(begin + 1, loads.calls + 1):
+                load = load_of(one._wiring, profile, begin, end)
+                assert loads.seconds[begin, end] == pytest.approx(load.seconds)
+                assert loads.once[begin, end] == load.bytes(0)
+                assert loads.held[begin, end] == load.held_bytes
 
 
 def test_what_does_not_fit_is_not_proposed_and_said():

@@ -86,6 +86,7 @@ def plan_best(
     batch_size: int,
     link: Mapping[str, float] | None,
     memory_limit: int | None,
+    network: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Looks for the best ways to train a model on so many ranks; on one rank.
 
@@ -94,6 +95,8 @@ def plan_best(
         batch_size: samples of a global batch.
         link: what :func:`measure_link` gave; None: it is not known.
         memory_limit: bytes that a rank may need; None: its share of this host's.
+        network: what ranks are to exchange with instead, as
+            :func:`tnt_notebook.plan.network.as_json` gives it.
 
     Returns:
         ``{"plans": [...], "there_are": n, "too_large": (n, bytes), "refused_ways": {why: n},
@@ -103,7 +106,7 @@ def plan_best(
     """
     preload.finish()
     from tnt_notebook.parallel.pipeline.predict import Planner
-    from tnt_notebook.plan.network import ASSUMED
+    from tnt_notebook.plan.network import ASSUMED, from_json
     from tnt_notebook.plan.prediction import as_json
 
     progress = _Progress()
@@ -112,8 +115,9 @@ def plan_best(
     limit = memory_limit or control_group.memory()[1] // max(here, 1)
     try:
         known = _known(link)
+        over = from_json(network) if network else known[0] if known else ASSUMED
         planner = Planner(_model(name), batch_size, ranks, progress)
-        found, plans = planner.best(ranks, known[0] if known else ASSUMED, limit)
+        found, plans = planner.best(ranks, over, limit)
     except ModelError as error:
         return {"kind": type(error).__name__, "refused": str(error)}
     return {

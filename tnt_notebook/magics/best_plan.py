@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, size, three_digits
 from tnt_notebook.dashboard.reports.plan import figure_bundle, limited_by
-from tnt_notebook.errors import MemoryLimitError, ModelError
+from tnt_notebook.errors import MemoryLimitError, ModelError, NetworkError
 from tnt_notebook.magics.planning import asked, measured_link
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, bundle
 from tnt_notebook.plan.best import Way
+from tnt_notebook.plan.network import Level, Network, as_json
 from tnt_notebook.plan.prediction import PipelinePlan, from_json
+from tnt_notebook.plan.quantities import rate_text
 from tnt_notebook.protocol import Call
 
 if TYPE_CHECKING:
@@ -22,7 +24,12 @@ _COPIES = "whole copies"
 
 
 def run(
-    cluster: Cluster, name: str, ranks: int, batch_size: int, memory_limit: int | None
+    cluster: Cluster,
+    name: str,
+    ranks: int,
+    batch_size: int,
+    memory_limit: int | None,
+    network: Network | None = None,
 ) -> list[PipelinePlan]:
     """Looks for the best ways, and shows them.
 
@@ -31,17 +38,27 @@ def run(
         ranks: how many, which need not be there.
         batch_size: samples of a batch.
         memory_limit: bytes that a rank may need; None: its share of its host's.
+        network: what ranks exchange with; None: what was measured among those that are there.
 
     Returns:
         What to expect of each, the fastest first.
 
     Raises:
         ModelError: there is none, or none that fits; the message says why.
+        NetworkError: the network has fewer ranks.
         RankError: it failed on a rank.
     """
+    if network is not None and (network.most_ranks or ranks) < ranks:
+        raise NetworkError(
+            f"{network.about} has at most {plural(network.most_ranks or 0, 'rank')}, not {ranks}. "
+            "Leave ranks out in the last level of its file if it has any number of them."
+        )
     status = StatusLine()
-    link = measured_link(cluster, status)
-    answer = asked(cluster, status, Call.PLAN_BEST, name, ranks, batch_size, link, memory_limit)
+    link = measured_link(cluster, status) if network is None else None
+    answer = asked(
+        cluster, status, Call.PLAN_BEST, name, ranks, batch_size, link, memory_limit,
+        None if network is None else as_json(network),
+    )  # fmt: skip
     plans = [from_json(plan) for plan in answer["plans"]]
     if not plans:
         (too_large, needs), reasons = answer["too_large"], answer["refused_ways"]
@@ -54,18 +71,22 @@ def run(
         raise ModelError(
             f"It cannot be trained on {plural(ranks, 'rank')}: {max(reasons, key=reasons.get)}"
         )
-    show(best_bundle(plans, ranks, answer), figure_bundle(plans[0]))
+    show(best_bundle(plans, ranks, answer, network), figure_bundle(plans[0]))
     return plans
 
 
 def best_bundle(
-    plans: Sequence[PipelinePlan], ranks: int, answer: dict[str, Any]
+    plans: Sequence[PipelinePlan],
+    ranks: int,
+    answer: dict[str, Any],
+    network: Network | None = None,
 ) -> dict[str, str]:
     """The best in a sentence, a table of all that were found, and what else there is.
 
     Args:
         plans: at least one, the fastest first.
         answer: of the rank that has looked for them.
+        network: that they were looked for on, if not among the ranks that are there.
     """
     head = ("%%tnt_fit", "replicas", "step", "samples/s", "speedup", "idle", "memory",
             "limited by")  # fmt: skip
@@ -94,7 +115,21 @@ def best_bundle(
     ]
     told += [f"{count} not possible: {why}" for why, count in answer["refused_ways"].items()]
     table = Table(head, rows, left={"%%tnt_fit", "limited by"}, best={(0, "%%tnt_fit")})
-    return bundle(Bold(_headline(plans[0])), table, "\n".join(told))
+    over = [] if network is None else [network_line(network)]
+    return bundle(Bold(_headline(plans[0])), *over, table, "\n".join(told))
+
+
+def network_line(network: Network) -> str:
+    """A network in a line, level by level."""
+    return f"Network: {network.about}. {'; '.join(map(_level_text, network.levels))}."
+
+
+def _level_text(level: Level) -> str:
+    of = "" if level.ranks is None else f" of {plural(level.ranks, 'rank')}"
+    port = level.port_bytes_per_s
+    shared = "" if port is None else f" and {rate_text(port)} a port"
+    rate = rate_text(level.link.bytes_per_s)
+    return f"{level.name}{of}: {rate} a rank{shared}, {short_time(level.link.latency_s)}"
 
 
 def _headline(plan: PipelinePlan) -> str:

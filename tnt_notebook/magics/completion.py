@@ -22,6 +22,7 @@ from tnt_notebook.magics import mesh_options
 from tnt_notebook.magics import parser as parsers
 from tnt_notebook.magics.actions import of
 from tnt_notebook.magics.workloads import CELLS
+from tnt_notebook.plan.network_file import names as network_names
 from tnt_notebook.protocol import Call
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ class TntCompletion:
         if last in options and options[last].nargs != 0:
             if last in _PATHS:
                 return [(path, "path") for path in _paths(typed)]
+            if last == "--network":
+                values = [(name, "value") for name in network_names()]
+                return values + [(path, "path") for path in _paths(typed)]
             if last == "--exchange":
                 return [(name, "value") for name in EXCHANGES]
             if last == "--track":

@@ -34,6 +34,12 @@ _SCHEDULE = "1f1b"
 )
 @arguments_of({name: TYPED[name] for name in ("mesh", "layouts")})
 @argument("--ranks", type=int, metavar="N", help="plan for this many ranks")
+@argument(
+    "--network",
+    metavar="FILE",
+    help="with the best ways: what ranks exchange with, from a file or by a name such as "
+    "hdr-4xa100 (default: what is measured among the ranks)",
+)
 @argument("--batch-size", type=int, default=32, metavar="N", help="samples per batch (default: 32)")
 @argument(
     "--input", metavar="DATASET", help="dataset on the ranks: the plan counts what it delivers"
@@ -46,7 +52,9 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     Without a pipeline or a mesh, it looks for the best: replicas of pipelines with each schedule,
     numbers of micro-batches, and recomputation, within --memory-limit, or a rank's share of the
     memory of its host. It shows the five fastest, with what is typed after %%tnt_fit for each.
-    --ranks looks for the best on another number of ranks.
+    --ranks looks for the best on another number of ranks, and --network on another network: a file
+    says, level by level, what ranks exchange with, on a node and between nodes. Some come with the
+    package, by name: ethernet-10g, hdr-4xa100, slingshot-11 and others.
 
     Rank 0 measures how long each layer takes alone, and all of them together, only once: the times
     are kept. A table of the stages and a timeline of a step follow from them. The model is one that
@@ -83,6 +91,7 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
 
         %tnt_plan --batch-size 256
         %tnt_plan --batch-size 8192 --ranks 64 --memory-limit 16GB
+        %tnt_plan --batch-size 8192 --ranks 1024 --network hdr-4xa100
         %tnt_plan --pipeline 2 --batch-size 256
         %tnt_plan model --pipeline 4 --micro-batches 16 --schedule zb-h1
         %tnt_plan --pipeline 4 --schedule all --memory-limit 4GB
@@ -95,6 +104,10 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     if arguments.batch_size < 1:
         raise UsageError(f"--batch-size must be at least 1, not {arguments.batch_size}")
     layouts = given_layouts(arguments)
+    if arguments.network is not None and (arguments.mesh is not None or _names_a_way(arguments)):
+        raise UsageError(
+            "--network: only where the best way is looked for, not with a pipeline, a mesh or input"
+        )
     if arguments.mesh is not None:
         _plan_mesh(session, arguments, layouts)
         return
@@ -104,13 +117,16 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
         _plan_stages(session, arguments, {}, None)
         return
     from tnt_notebook.magics import best_plan
+    from tnt_notebook.plan.network_file import network_of
 
     ranks = session.cluster.ranks if arguments.ranks is None else arguments.ranks
     if ranks < 1:
         raise UsageError(f"--ranks must be at least 1, not {ranks}")
+    network = None if arguments.network is None else network_of(arguments.network)
     plans = best_plan.run(
-        session.cluster, arguments.model, ranks, arguments.batch_size, arguments.memory_limit
-    )
+        session.cluster, arguments.model, ranks, arguments.batch_size, arguments.memory_limit,
+        network,
+    )  # fmt: skip
     session.bind(arguments.name, plans)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tnt_notebook.plan.best import Best, Judged, Way, best, ways
-from tnt_notebook.plan.families import FAMILIES, make
+from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.least import filled_s
-from tnt_notebook.plan.network import Link
+from tnt_notebook.plan.network import Link, Network, between_stages, slowest_neighbours
 from tnt_notebook.plan.overheads import NONE, Overheads, least_slowed_s
 from tnt_notebook.plan.partition import Partition, Wiring, partition
 from tnt_notebook.plan.prediction import (
@@ -21,7 +22,7 @@ from tnt_notebook.plan.prediction import (
 from tnt_notebook.plan.profile import Profile, load_of, recomputing
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.plan.search import Loads, best_begins, loads_of
-from tnt_notebook.plan.stages import beside_s, rank_bytes
+from tnt_notebook.plan.stages import Between, beside_s, rank_bytes
 
 
 class Outlook:
@@ -31,7 +32,8 @@ class Outlook:
         wiring, names: of its calls of layers.
         profile_of: what they take, by the samples of a micro-batch; asked once for each number.
         batch_size: samples of a batch of all replicas.
-        link: over which replicas add up their gradients; None: that takes no time.
+        link: over which replicas add up their gradients, and messages go between stages; None:
+            the former take no time, the latter what the profile says.
         overheads: what a step takes beside its layers.
         limit_bytes: the memory that a rank may take.
         check: raises ModelError where a cut cannot be made; asked of the best alone.
@@ -45,7 +47,7 @@ class Outlook:
         names: Sequence[str],
         profile_of: Callable[[int], Profile],
         batch_size: int,
-        link: Link | None = None,
+        link: Link | Network | None = None,
         overheads: Overheads = NONE,
         limit_bytes: float = float("inf"),
         check: Callable[[Way, Partition], None] = lambda way, cut: None,
@@ -57,7 +59,7 @@ class Outlook:
         self._measured = functools.cache(profile_of)
         self._profile = functools.cache(self._profile_of)
         self._loads = functools.cache(self._loads_of)
-        self._schedule = functools.lru_cache(8)(make)  # the longest are of 200,000 actions
+        self._schedule = functools.lru_cache(8)(_made)  # the longest are of 200,000 actions
 
     def best(self, ranks: int, count: int = 5) -> Best:
         """The best ways on so many ranks."""
@@ -83,7 +85,8 @@ class Outlook:
         """How long a step takes, and what it needs. Raises ModelError where no cut fits."""
         profile, schedule, begins = self._cut(way)
         cut = partition(self._wiring, begins)
-        _, timeline = expected(profile, schedule, cut, way.replicas, self._overheads)
+        between = self._between(way, schedule)
+        _, timeline = expected(profile, schedule, cut, way.replicas, self._overheads, between)
         longer = 0.0
         if self._link is not None:
             loads = [load_of(self._wiring, profile, s.begin, s.end) for s in cut.stages]
@@ -98,7 +101,7 @@ class Outlook:
         profile, schedule, begins = self._cut(way)
         plan = plan_of(
             self._wiring, profile, self._names, schedule, begins, self._batch_size, way.replicas,
-            self._overheads,
+            self._overheads, self._between(way, schedule),
         )  # fmt: skip
         return plan if self._link is None else with_exchange(plan, self._link)
 
@@ -111,9 +114,25 @@ class Outlook:
         begins = self._said(schedule) if schedule.stages > 1 else []
         if begins is None:
             per_rank = schedule.stages // schedule.ranks
-            loads, held = self._loads(*self._kind(way)), schedule.held_by_stage()
+            loads = self._loads(*self._kind(way), self._slowest(way))
+            held = schedule.held_by_stage()
             begins = best_begins(loads, schedule.stages, held, self._limit, per_rank)
         return self._profile(*self._kind(way)), schedule, begins
+
+    def _between(self, way: Way, schedule: Schedule) -> Between | None:
+        """What messages go over from stage to stage; None: as the profile says."""
+        network, rank_of = self._link, schedule.rank_of
+        if not isinstance(network, Network):
+            return None if network is None else lambda maker, user: network
+        return lambda maker, user: between_stages(
+            network, way.stages, way.replicas, rank_of[maker], rank_of[user]
+        )
+
+    def _slowest(self, way: Way) -> Link | None:
+        """The slowest of them: where the cut is looked for, stages are not known yet."""
+        if not isinstance(self._link, Network) or way.stages == 1:
+            return self._link if isinstance(self._link, Link) else None
+        return slowest_neighbours(self._link, way.stages, way.replicas)
 
     def _kind(self, way: Way) -> tuple[int, bool]:
         """Samples of the largest micro-batch, and whether activations are computed again."""
@@ -123,5 +142,15 @@ class Outlook:
         measured = self._measured(rows)
         return recomputing(measured) if recompute else measured
 
-    def _loads_of(self, rows: int, recompute: bool) -> Loads:
-        return loads_of(self._wiring, self._profile(rows, recompute))
+    def _loads_of(self, rows: int, recompute: bool, link: Link | None) -> Loads:
+        profile = self._profile(rows, recompute)
+        if link is not None:
+            there_and_back = {v: 2 * link.seconds(b) for v, b in profile.value_bytes.items()}
+            profile = replace(profile, transfer=there_and_back)
+        return loads_of(self._wiring, profile)
+
+
+def _made(name: str, ranks: int, micro_batches: int) -> Schedule:
+    """Not checked, which takes as long as to simulate it: tests prove those of the families."""
+    family = FAMILIES[name]
+    return family.make(ranks, micro_batches, family.stages_per_rank)

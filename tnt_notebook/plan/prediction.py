@@ -14,16 +14,18 @@ from statistics import fmean
 from typing import Any
 
 from tnt_notebook.plan import layouts
+from tnt_notebook.plan.allreduce import allreduce
 from tnt_notebook.plan.families import bubble_by_formula
 from tnt_notebook.plan.layouts import MeshPlan
-from tnt_notebook.plan.network import Link, allreduce
+from tnt_notebook.plan.network import Link, Network
 from tnt_notebook.plan.overheads import NONE, Overheads, slowed
 from tnt_notebook.plan.partition import Partition, Wiring, partition
 from tnt_notebook.plan.profile import Profile
-from tnt_notebook.plan.scaling import exchange_s
+from tnt_notebook.plan.scaling import BUCKET, exchange_s
 from tnt_notebook.plan.schedule import Action, Schedule
 from tnt_notebook.plan.simulate import Costs, Span, Timeline, even_costs, simulate
 from tnt_notebook.plan.stages import (
+    Between,
     Memory,
     StagePlan,
     beside_s,
@@ -145,6 +147,7 @@ def plan_of(
     batch_size: int,
     replicas: int = 1,
     overheads: Overheads = NONE,
+    between: Between | None = None,
 ) -> PipelinePlan:
     """Predicts a step, with stages that begin with these calls, the first aside. Raises ModelError
     where one would be empty.
@@ -155,9 +158,10 @@ def plan_of(
         names: of the layer of each call.
         batch_size: samples of a batch of all replicas.
         overheads: what a step takes beside its layers.
+        between: what messages go over from stage to stage; None: as the profile says.
     """
     cut = partition(wiring, begins)
-    costs, timeline = expected(profile, schedule, cut, replicas, overheads)
+    costs, timeline = expected(profile, schedule, cut, replicas, overheads, between)
     edges = cut.pairs()
     mean = [fmean(seconds) for seconds in (costs.forward, costs.inputs, costs.weights)]
     evened = replace(even_costs(schedule.stages, *mean), action=costs.action)
@@ -185,12 +189,17 @@ def plan_of(
 
 
 def expected(
-    profile: Profile, schedule: Schedule, cut: Partition, replicas: int, overheads: Overheads
+    profile: Profile,
+    schedule: Schedule,
+    cut: Partition,
+    replicas: int,
+    overheads: Overheads,
+    between: Between | None = None,
 ) -> tuple[Costs, Timeline]:
     """What stages take of a micro-batch, and the timeline of a step: of ranks that make each other
     slower as far as they work at the same time."""
     whole = schedule.ranks == schedule.micro_batches == 1 and not profile.recompute
-    costs = costs_of(profile, cut, 0.0 if whole else overheads.action_s)
+    costs = costs_of(profile, cut, NONE if whole else overheads, between)
     alone = simulate(schedule, costs, cut.pairs())
     times = slowed(overheads, alone, replicas)
     if times == 1.0:
@@ -210,8 +219,8 @@ def with_input(plan: PipelinePlan, read: InputPlan) -> PipelinePlan:
     return _as_long_as(replace(plan, input=read), plan.step_s)
 
 
-def with_exchange(plan: PipelinePlan, link: Link) -> PipelinePlan:
-    """The same plan, of replicas that add up their gradients over this link."""
+def with_exchange(plan: PipelinePlan, link: Link | Network) -> PipelinePlan:
+    """The same plan, of replicas that add up their gradients over this."""
     gradients = [stage.memory.gradients for stage in plan.stages]
     rank_of = [stage.rank for stage in plan.stages]
     longer = exchange_after(plan.timeline, rank_of, gradients, plan.replicas, link)
@@ -219,7 +228,11 @@ def with_exchange(plan: PipelinePlan, link: Link) -> PipelinePlan:
 
 
 def exchange_after(
-    timeline: Timeline, rank_of: Sequence[int], gradients: Sequence[int], replicas: int, link: Link
+    timeline: Timeline,
+    rank_of: Sequence[int],
+    gradients: Sequence[int],
+    replicas: int,
+    link: Link | Network,
 ) -> float:
     """How much longer a step is since replicas add up gradients, from the last micro-batch that
     goes back on a rank.
@@ -229,7 +242,7 @@ def exchange_after(
     """
     if replicas == 1:
         return 0.0
-    over, ends = allreduce(link, replicas), timeline.seconds
+    over, ends = allreduce(link, replicas, timeline.ranks, BUCKET), timeline.seconds
     lasts = {span.rank: span for span in timeline.spans if span.action.kind in "BW"}
     for rank, last in lasts.items():
         bytes = sum(g for g, r in zip(gradients, rank_of, strict=True) if r == rank)

@@ -140,7 +140,9 @@ def _in_order(schedule: Schedule, edges: Edges) -> list[Placed]:
     for maker, user in edges:
         makers[user].append(maker)
         users[maker].append(user)
-    place: dict[tuple[Kind, int, int], int] = {}
+    # Places in the order, by stage and micro-batch: there may be a million actions.
+    count = schedule.micro_batches
+    forwards, backwards = [[[-1] * count for _ in schedule.rank_of] for _ in "FB"]
     order: list[Placed] = []
 
     next_of, went_on = [0] * schedule.ranks, True
@@ -148,20 +150,29 @@ def _in_order(schedule: Schedule, edges: Edges) -> list[Placed]:
         went_on = False
         for rank, actions in enumerate(schedule.actions):
             for action in itertools.islice(actions, next_of[rank], None):
-                try:
-                    after = [place[one] for one in _needs(action, makers, users, place)]
-                except KeyError:
+                kind, stage, micro = action
+                if kind == "F":
+                    after = [forwards[maker][micro] for maker in makers[stage]]
+                elif kind == "W":
+                    after = [backwards[stage][micro]]
+                else:
+                    after = [backwards[user][micro] for user in users[stage]]
+                    after.insert(0, forwards[stage][micro])
+                if -1 in after:
                     break
-                place[action] = len(order)
+                if kind != "W":
+                    (forwards if kind == "F" else backwards)[stage][micro] = len(order)
                 order.append(Placed(rank, action, tuple(after)))
                 next_of[rank] += 1
                 went_on = True
+    whole = len(order) == sum(map(len, schedule.actions))
+    done = set() if whole else {placed.action for placed in order}
     stuck = [
         f"rank {rank} waits in {actions[next_of[rank]]} for "
         + " and ".join(
             str(needed)
-            for needed in _needs(actions[next_of[rank]], makers, users, place)
-            if needed not in place
+            for needed in _needs(actions[next_of[rank]], makers, users, done)
+            if needed not in done
         )
         for rank, actions in enumerate(schedule.actions)
         if next_of[rank] < len(actions)

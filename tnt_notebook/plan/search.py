@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from tnt_notebook.errors import MemoryLimitError, ModelError
 from tnt_notebook.plan.partition import Wiring
-from tnt_notebook.plan.profile import Profile, loads_from
+from tnt_notebook.plan.profile import Profile
 from tnt_notebook.sizes import size
 
 #: What to do about memory.
@@ -40,14 +40,64 @@ class Loads:
 
 
 def loads_of(wiring: Wiring, profile: Profile) -> Loads:
-    """Those of a model; they serve any number of stages."""
+    """Those of a model; they serve any number of stages. As
+    :func:`~tnt_notebook.plan.profile.loads_from` has them, of all runs at once."""
     n = len(wiring.calls)
-    seconds, once, held = np.full((3, n, n + 1), _NEVER)
-    for begin in range(n):
-        for end, load in enumerate(loads_from(wiring, profile, begin), begin + 1):
-            seconds[begin, end], held[begin, end] = load.seconds, load.held_bytes
-            once[begin, end] = load.bytes(0)
-    return Loads(n, seconds, once, held)
+    takes = [set(takes) for takes, _ in wiring.calls]
+    keeps = [set(kept) for kept in profile.kept]
+    takes[-1] |= set(wiring.outputs)  # by the loss
+    keeps[-1] |= set(wiring.outputs)
+    made_by = {v: call for call, (_, gives) in enumerate(wiring.calls) for v in gives}
+    given = dict.fromkeys(wiring.inputs, -1) | made_by
+    size = profile.value_bytes
+    brought = _grown(takes, lambda v: profile.transfer.get(v, 0.0), made_by)
+    taken = _grown(takes, lambda v: size.get(v, 0), given)
+    activations = _grown(keeps, lambda v: size.get(v, 0))
+    activations += np.triu(np.broadcast_to(np.array(profile.inner_bytes, float), (n, n)))
+    weights = _grown(
+        [set(uses) for uses in profile.uses],
+        lambda v: profile.state_bytes(v) + profile.gradient_bytes(v),
+    )
+    work = np.triu(np.broadcast_to(np.array(profile.seconds), (n, n)))
+    nothing = np.zeros((n, n))
+    held, once = (taken, activations) if profile.recompute else (activations, nothing)
+    return Loads(
+        n,
+        _of_runs(np.cumsum(work, axis=1) + np.cumsum(brought, axis=1)),
+        _of_runs(np.cumsum(weights + once, axis=1)),
+        _of_runs(np.cumsum(held, axis=1)),
+    )
+
+
+def _grown(
+    uses: Sequence[set[int]],
+    worth: Callable[[int], float],
+    made_by: Mapping[int, int] | None = None,
+) -> np.ndarray:
+    """By how much a run that begins with one call grows with another: by what is new there.
+
+    Args:
+        uses: of each call, numbers of values or variables.
+        worth: of one.
+        made_by: which call gives each; only a run that begins after it must get it, and what is not
+            there never comes. None: all have to be there.
+    """
+    grown = np.zeros((len(uses), len(uses)))
+    last: dict[int, int] = {}
+    for call, used in enumerate(uses):
+        for one in used if made_by is None else used & made_by.keys():
+            begin = max(last.get(one, -1), -1 if made_by is None else made_by[one]) + 1
+            grown[begin : call + 1, call] += worth(one)
+            last[one] = call
+    return grown
+
+
+def _of_runs(by_last_call: np.ndarray) -> np.ndarray:
+    """By the first call and the end; infinite where the end is not behind the first call."""
+    n = len(by_last_call)
+    runs = np.full((n, n + 1), _NEVER)
+    runs[:, 1:] = np.where(np.tri(n, k=-1, dtype=bool), _NEVER, by_last_call)
+    return runs
 
 
 def best_begins(

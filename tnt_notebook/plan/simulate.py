@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -27,14 +28,6 @@ class Costs:
     weights: Sequence[float]
     transfer: Mapping[tuple[int, int], float] = field(default_factory=dict)
     action: float = 0.0
-
-    def of(self, action: Action) -> float:
-        """Seconds of an action."""
-        stage = action.stage
-        if action.kind == "B":
-            return self.inputs[stage] + self.weights[stage] + self.action
-        kinds = {"F": self.forward, "I": self.inputs, "W": self.weights}
-        return kinds[action.kind][stage] + self.action
 
     def slowed(self, times: float) -> Costs:
         """Where the work of layers takes so many times as long."""
@@ -66,7 +59,7 @@ class Timeline:
     spans: tuple[Span, ...]
     measured: bool = False
 
-    @property
+    @functools.cached_property
     def seconds(self) -> float:
         """From the first action's begin to the last one's end, over all ranks."""
         return max(span.end for span in self.spans) - min(span.begin for span in self.spans)
@@ -102,17 +95,23 @@ def simulate(schedule: Schedule, costs: Costs, edges: Edges | None = None) -> Ti
     """The timeline of a step in which every rank does the next action as soon as it can. Raises
     ScheduleError where ranks wait for each other."""
     order = schedule.order(edges)
+    whole = [sum(both) for both in zip(costs.inputs, costs.weights, strict=True)]
+    takes = {"F": costs.forward, "B": whole, "I": costs.inputs, "W": costs.weights}
     ends: list[float] = []
     free = [0.0] * schedule.ranks
     spans = []
     for rank, action, after in order:
+        kind, stage, _ = action
         begin = free[rank]
         for place in after:
-            maker = order[place]
-            apart, pair = maker.rank != rank, (maker.action.stage, action.stage)
-            sent = costs.transfer.get((min(pair), max(pair)), 0.0) if apart else 0.0
-            begin = max(begin, ends[place] + sent)
-        free[rank] = begin + costs.of(action)
-        ends.append(free[rank])
-        spans.append(Span(rank, action, begin, free[rank]))
+            maker, (_, other, _), _ = order[place]
+            ready = ends[place]
+            if maker != rank:
+                pair = (other, stage) if other < stage else (stage, other)
+                ready += costs.transfer.get(pair, 0.0)
+            if ready > begin:
+                begin = ready
+        end = free[rank] = begin + takes[kind][stage] + costs.action
+        ends.append(end)
+        spans.append(Span(rank, action, begin, end))
     return Timeline(schedule.name, schedule.ranks, schedule.micro_batches, tuple(spans))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tnt_notebook.plan.overheads import Overheads
+from tnt_notebook.plan.network import Link
+from tnt_notebook.plan.overheads import NONE, Overheads
 from tnt_notebook.plan.partition import Partition, Wiring
 from tnt_notebook.plan.profile import Profile, load_of
 from tnt_notebook.plan.schedule import Schedule
 from tnt_notebook.plan.simulate import Costs
+
+#: What messages go over from one stage to another.
+Between = Callable[[int, int], Link]
 
 
 @dataclass(frozen=True)
@@ -70,21 +74,29 @@ def rank_bytes(
     return needs
 
 
-def costs_of(profile: Profile, cut: Partition, action_s: float = 0.0) -> Costs:
-    """What they take of a micro-batch, on ranks that work alone; ``action_s``: of any action,
-    beside that."""
+def costs_of(
+    profile: Profile, cut: Partition, overheads: Overheads = NONE, between: Between | None = None
+) -> Costs:
+    """What they take of a micro-batch, on ranks that work alone.
+
+    Args:
+        between: what messages go over; None: they take what the profile says.
+    """
 
     def by_stage(seconds: Sequence[float]) -> list[float]:
         return [sum(seconds[stage.begin : stage.end]) for stage in cut.stages]
 
     transfer: dict[tuple[int, int], float] = defaultdict(float)
     for value, maker, user in cut.edges:
-        transfer[maker, user] += profile.transfer.get(value, 0.0) / 2  # there; the rest is back
+        sent = profile.transfer.get(value, 0.0) / 2  # there; the rest is back
+        if between is not None:
+            sent = between(maker, user).seconds(profile.value_bytes.get(value, 0))
+        transfer[maker, user] += overheads.message_s + sent
     inputs, weights = by_stage(profile.inputs), by_stage(profile.weights)
     for number, stage in enumerate(cut.stages):
         if not stage.takes:  # no other stage waits for its gradients: all of them are W's
             inputs[number], weights[number] = 0.0, inputs[number] + weights[number]
-    return Costs(by_stage(profile.forward), inputs, weights, transfer, action_s)
+    return Costs(by_stage(profile.forward), inputs, weights, transfer, overheads.action_s)
 
 
 def beside_s(profile: Profile, schedule: Schedule, cut: Partition, overheads: Overheads) -> float:

@@ -18,7 +18,7 @@ from tnt_notebook.plan.best import Best, Way
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
-from tnt_notebook.plan.network import Link
+from tnt_notebook.plan.network import Link, Network
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.outlook import Outlook
 from tnt_notebook.plan.overheads import NONE, Overheads
@@ -90,18 +90,21 @@ class Planner:
         return on_mesh(plan, found) if found is not None else plan
 
     def best(
-        self, ranks: int, link: Link | None, limit_bytes: float
+        self, ranks: int, link: Link | Network | None, limit_bytes: float
     ) -> tuple[Best, list[PipelinePlan]]:
         """The best ways on so many ranks, and what to expect of each; see :meth:`outlook`."""
         outlook = self.outlook(link, limit_bytes)
         found = outlook.best(ranks)
         return found, [outlook.plan(way) for way, _ in found.found]
 
-    def outlook(self, link: Link | None = None, limit_bytes: float = float("inf")) -> Outlook:
+    def outlook(
+        self, link: Link | Network | None = None, limit_bytes: float = float("inf")
+    ) -> Outlook:
         """What to expect of any way.
 
         Args:
-            link: over which replicas add up their gradients; None: that takes no time.
+            link: over which replicas add up their gradients; None: that takes no time. Of a
+                network, messages between stages go over it, too.
             limit_bytes: the memory that a rank may take.
         """
 

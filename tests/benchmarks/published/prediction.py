@@ -1,0 +1,73 @@
+"""What the package expects of a published system, from the point with the fewest devices."""
+
+from typing import NamedTuple
+
+from tests.benchmarks.published.systems import Point, System
+from tnt_notebook.plan.allreduce import allreduce
+from tnt_notebook.plan.network import Network
+from tnt_notebook.plan.network_file import network_of
+from tnt_notebook.plan.scaling import BUCKET, exchange_s, expected_step_s
+
+
+class Predicted(NamedTuple):
+    """A point, and the samples a second that were expected of it.
+
+    Attributes:
+        linear: what it would be if each device trained as many as in the first point.
+        exposed: what it would be if no exchange went on behind backward.
+    """
+
+    point: Point
+    throughput: float
+    linear: float
+    exposed: float
+
+    @property
+    def error(self) -> float:
+        """Predicted / published - 1."""
+        return self.throughput / self.point.throughput - 1
+
+
+def predicted(system: System) -> list[Predicted]:
+    """All points but the first, which says what a sample takes."""
+    network = network_of(system.network)
+    first, *others = system.points
+    of_one = first.throughput / first.devices
+    found = []
+    for point in others:
+        expected, exposed = (
+            _throughput(system, network, point, _sample_s(system, network, first, hides), hides)
+            for hides in (True, False)
+        )
+        found.append(Predicted(point, expected, point.devices * of_one, exposed))
+    return found
+
+
+def _throughput(
+    system: System, network: Network, point: Point, sample_s: float, hides: bool
+) -> float:
+    """Samples a second, where one takes so long on a device.
+
+    Gradients are exchanged after the last of the micro-batches, while it goes back if that hides
+    the exchange.
+    """
+    micro_s = point.samples * sample_s
+    over = allreduce(network, point.devices, 1, BUCKET) if point.devices > 1 else None
+    if hides or over is None:
+        last_s = expected_step_s(micro_s, {}, 1, 1, system.bytes, over)
+    else:
+        last_s = micro_s + exchange_s(system.bytes, over)[0]
+    step_s = (point.steps - 1) * micro_s + last_s
+    return point.devices * point.steps * point.samples / step_s
+
+
+def _sample_s(system: System, network: Network, point: Point, hides: bool) -> float:
+    """With which a point is met: by bisection, as a longer one makes it slower."""
+    low, high = 0.0, point.devices / point.throughput
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _throughput(system, network, point, middle, hides) > point.throughput:
+            low = middle
+        else:
+            high = middle
+    return high
