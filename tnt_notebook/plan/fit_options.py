@@ -123,8 +123,7 @@ class FitOptions:
         default=None,
         metadata=typed(
             metavar="auto|NAME|FILE",
-            help="train as a plan says: auto looks for the best at the first fit of a model; else "
-            "a variable that %%%%tnt_plan has set, or a file that plan.save has written",
+            help="train by a plan: the best found (auto), a variable, or a file",
         ),
     )
 

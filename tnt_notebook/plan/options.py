@@ -99,7 +99,7 @@ class Pipeline:
         metadata=typed(
             type=parsed_size,
             metavar="X",
-            help="memory limit of a rank, as in 4GB, which the cut or the layouts must fit",
+            help="memory limit of a rank, as in 4GB, for cut, layouts or plan",
         ),
     )
 

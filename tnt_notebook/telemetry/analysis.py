@@ -51,8 +51,8 @@ def median_step_s(frames: Sequence[Frame]) -> float | None:
 def promised_step_s(frames: Sequence[Frame]) -> float | None:
     """Seconds of a step by the plan that a run follows; None where it follows none, or no step was
     looked at."""
-    setups = (frame["setup"] for frame in reversed(frames) if "setup" in frame)
-    return next(setups, {}).get("promised_step_s")
+    setup = _latest(frames, "setup")
+    return None if setup is None else setup.get("promised_step_s")
 
 
 def rates(frames: Sequence[Frame]) -> list[float]:

@@ -152,7 +152,7 @@ class Plans(Sequence[PipelinePlan]):
         best, typed = self._first[0], self.typed
         first = f"%%tnt_fit {typed}".rstrip()
         expect = f"expected: {short_time(best.step_s)} a step of {best.batch_size:,} samples"
-        shell = get_ipython()  # type: ignore[no-untyped-call]
+        shell = get_ipython()
         if shell is not None:
             shell.set_next_input(f"{first}\n# {expect}\n")
         return typed
