@@ -200,6 +200,10 @@ class TraceError(TntError):
     """A run that was kept cannot be found or read."""
 
 
+class PlanError(TntError):
+    """A plan that was saved cannot be read, or has no such part; the message says what there is."""
+
+
 class SweepError(TntError):
     """A sweep cannot be as it is asked for, or its study cannot be kept; the message says what to
     do."""

@@ -1,4 +1,4 @@
-"""Files for their owner only, which whoever reads sees as they were or as they are."""
+"""Files that whoever reads sees as they were or as they are; and files for their owner only."""
 
 from __future__ import annotations
 
@@ -16,6 +16,39 @@ def replace(path: Path, value: Any) -> None:
     with open(beside, "w", encoding="utf-8", opener=private) as file:
         file.write(json.dumps(value, separators=(",", ":"), default=str))  # .dump is slow
     os.replace(beside, path)
+
+
+def write_new(path: Path, text: str, force: bool) -> Path:
+    """Writes a file that is not there yet: who reads sees none, or all of it.
+
+    Args:
+        force: whether one that is there may be replaced.
+
+    Raises:
+        FileExistsError: it is there, and may not be replaced.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        if force:
+            os.replace(beside, path)
+        else:
+            _put(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path
+
+
+def _put(beside: Path, path: Path) -> None:
+    """Gives a file a name that no other has."""
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        raise FileExistsError(f"{path} is there already; force=True replaces it") from None
+    except OSError:  # a file system without hard links
+        if path.exists():
+            raise FileExistsError(f"{path} is there already; force=True replaces it") from None
+        os.replace(beside, path)
 
 
 def private(path: str, flags: int) -> int:

@@ -81,7 +81,8 @@ def test_imports_and_forks_wait_for_the_end(loading, tmp_path, capsys, waits):
 
 def test_where_memory_is_short_it_is_left_to_the_fit(pair):
     pair.run("""
-from tnt_notebook.engine import control_group, preload
+from tnt_notebook import control_group
+from tnt_notebook.engine import preload
 usual, control_group.memory_left = control_group.memory_left, lambda: 3 << 28
 assert not preload.begin("never_loaded")
 control_group.memory_left = usual

@@ -8,9 +8,12 @@ import pytest
 from tests.dashboard.runs import frames_of_a_run
 from tests.dashboard.steps import step_of_a_pipeline
 from tnt_notebook.dashboard.card.card import HISTORY_LIMIT, ROWS_DRAWN, Card
+from tnt_notebook.dashboard.card.picture import card_html
 from tnt_notebook.dashboard.figures.step_layout import card_step, time_of
+from tnt_notebook.dashboard.figures.summary import summary
 from tnt_notebook.telemetry import Breakdown, Frame
-from tnt_notebook.telemetry.activities import Activities
+from tnt_notebook.telemetry.activities import Activities, Ribbon
+from tnt_notebook.telemetry.evidence import USUAL
 from tnt_notebook.telemetry.pace import CARD_BYTES_PER_S
 
 
@@ -184,3 +187,16 @@ def test_of_very_many_epochs_fewer_of_the_older_ones_are_sent():
 def test_without_a_browser_it_prints_the_same_in_every_run():
     assert repr(Card("MLP", 1)) == repr(Card("MLP", 1)) == "MLP: live view of 1 rank"
     assert repr(Card("MLP", 4)) == "MLP: live view of 4 ranks"
+
+
+def test_what_a_plan_promised_stands_beside_what_is_measured():
+    step = Breakdown(0.0, 0.5, 0.0, 0.0, 0.5, 0.0)
+    run = frames_of_a_run(2, breakdown=(step, step))
+    words = "plan: whole copies on 2 ranks"
+    planned = [{**run[-1], "plan": words, "setup": {**USUAL, "promised_step_s": 0.8}}]
+    assert card_of(*planned).frame["plan"] == words
+    assert time_of(planned)["step"].endswith("median step 1 s, 800 ms promised (+25%)")
+    assert "promised" not in time_of(run)["step"]
+    text = summary("MLP", 2, planned, "finished")
+    assert f"  {words}\n" in text and "  median step 1 s, 800 ms promised (+25%): work 50%" in text
+    assert words in card_html("MLP", planned, "finished", None, Ribbon(0.0, 1.0))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
+from tnt_notebook import control_group
 from tnt_notebook.comm import World
-from tnt_notebook.engine import control_group
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry.meters import Measure, Sampler
 

@@ -24,8 +24,7 @@ import zmq
 from ipyparallel.engine.nanny import KernelNanny
 from tornado.ioloop import PeriodicCallback
 
-from tnt_notebook import rank_end
-from tnt_notebook.engine import control_group
+from tnt_notebook import control_group, rank_end
 from tnt_notebook.errors import ClusterError
 
 #: Between two looks at whom Linux has killed, and how many of them are kept: those of ten seconds.

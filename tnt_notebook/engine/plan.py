@@ -9,8 +9,8 @@ from typing import Any
 
 from IPython import get_ipython
 
-from tnt_notebook import comm
-from tnt_notebook.engine import control_group, preload
+from tnt_notebook import comm, control_group
+from tnt_notebook.engine import preload
 from tnt_notebook.engine.progress import teller
 from tnt_notebook.error_text import brief
 from tnt_notebook.errors import MeshError, ModelError, ScheduleError

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from IPython import get_ipython
 
-from tnt_notebook import comm
-from tnt_notebook.engine import control_group, import_gate
+from tnt_notebook import comm, control_group
+from tnt_notebook.engine import import_gate
 from tnt_notebook.sizes import size
 
 #: With it come Keras, TensorFlow, and all of a fit but ``parallel.training.scope``: that tries an

@@ -80,6 +80,9 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         %%tnt_fit --mesh model=2 --layout conv.*:filters=model --layout dense:columns=model
         ...             # these layers as given, the others in the cheapest way
 
+        %%tnt_fit --plan auto
+        ...             # in the fastest way that fits into memory, as %tnt_plan finds it
+
         %%tnt_fit --exchange late:warmup=100
         ...             # gradients are applied one step late, and exchanged in the meantime
 
@@ -87,7 +90,7 @@ def tnt_fit(session: Session, arguments: Namespace, cell: str) -> None:
         ...             # continues after ranks have died, or the time of a job is over
     """
     check_name(arguments.name)
-    options = fit_options(arguments)
+    options = fit_options(arguments, session.shell.user_ns)
     if arguments.timeout is not None:
         options["timeout"] = arguments.timeout
     goes_on = _going_on(arguments)
@@ -114,6 +117,8 @@ def _going_on(arguments: Any) -> dict[str, Any]:
         raise UsageError("--on-failure shrink: a pipeline needs all its ranks; use restart")
     if on_failure == "shrink" and arguments.mesh is not None:
         raise UsageError("--on-failure shrink: a mesh needs all its ranks; use restart")
+    if on_failure == "shrink" and arguments.plan is not None:
+        raise UsageError("--on-failure shrink: a plan is for all ranks; use restart")
     if restarts is None:
         restarts = 0 if on_failure == "stop" else 3
     return {"on_failure": on_failure, "restarts": restarts}

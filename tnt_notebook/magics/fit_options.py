@@ -14,6 +14,7 @@ from tnt_notebook.choices import EXCHANGES, split_exchange
 from tnt_notebook.errors import MeshError, ScheduleError
 from tnt_notebook.magics.mesh_options import given_layouts, parsed_mesh
 from tnt_notebook.magics.option_tables import arguments_of, given
+from tnt_notebook.magics.plan_option import planned
 from tnt_notebook.plan.fit_options import TYPED, FitOptions
 from tnt_notebook.plan.mesh import STAGE
 from tnt_notebook.plan.options import OPTIONS
@@ -28,13 +29,20 @@ def distribution_arguments(magic: Magic) -> Magic:
     return arguments_of({**TYPED, **OPTIONS})(magic)
 
 
-def distribution_options(arguments: Namespace) -> dict[str, Any]:
+def distribution_options(arguments: Namespace, variables: Mapping[str, Any]) -> dict[str, Any]:
     """What was typed of them, as :meth:`tnt_notebook.plan.fit_options.FitOptions.of` takes it.
+
+    Args:
+        variables: of the notebook, one of which may hold a plan.
 
     Raises:
         UsageError: it cannot be.
     """
     options, pipeline = given(TYPED, arguments), given(OPTIONS, arguments)
+    if arguments.plan is not None:
+        options["plan"] = planned(arguments, variables)
+        if (limit := pipeline.pop("memory_limit", None)) is not None:
+            options["memory_limit"] = limit
     if arguments.exchange is not None:
         check_exchange(arguments.exchange)
     if layouts := given_layouts(arguments):
@@ -61,21 +69,6 @@ def distribution_options(arguments: Namespace) -> dict[str, Any]:
     return options
 
 
-def typed_so(options: Mapping[str, Any]) -> list[str]:
-    """What to type for such options."""
-    said = {**options, **options.get("pipeline", {})}
-    words = []
-    for name, (flag, _) in {**TYPED, **OPTIONS}.items():
-        if name == "layouts":
-            for layers, ways in said.get(name, {}).items():
-                axes = ",".join(f"{way}={axis}" for way, axis in ways.items())
-                words.append(f"{flag} {layers}:{axes}")
-        elif (value := said.get(name)) is not None:
-            typed = ",".join(value) if isinstance(value, (list, tuple)) else value
-            words.append(flag if value is True else f"{flag} {typed}")
-    return words
-
-
 def fit_arguments(checkpoint: str) -> Callable[[Magic], Magic]:
     """Declares those of a fit as arguments of a magic.
 
@@ -100,13 +93,16 @@ def fit_arguments(checkpoint: str) -> Callable[[Magic], Magic]:
     return on
 
 
-def fit_options(arguments: Namespace) -> dict[str, Any]:
+def fit_options(arguments: Namespace, variables: Mapping[str, Any]) -> dict[str, Any]:
     """What was typed of them, as :func:`distribution_options` gives it.
+
+    Args:
+        variables: of the notebook.
 
     Raises:
         UsageError: it cannot be.
     """
-    options = distribution_options(arguments)
+    options = distribution_options(arguments, variables)
     if arguments.checkpoint is not None:
         options["checkpoint"] = {
             "folder": _folder(arguments.checkpoint),
@@ -125,6 +121,7 @@ def check_ranks(options: Mapping[str, Any], ranks: int) -> None:
         FitOptions.of(options).mesh_of(ranks)
     except (MeshError, ScheduleError) as error:
         flag = "--pipeline" if options.get("mesh") is None else "--mesh"
+        flag = flag if options.get("plan") is None else "--plan"
         raise UsageError(f"{flag}: {error}") from None
 
 

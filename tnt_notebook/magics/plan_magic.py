@@ -7,13 +7,16 @@ from argparse import Namespace
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
+from tnt_notebook.dashboard.reports.plans import Plans
 from tnt_notebook.magics.mesh_options import given_layouts, planned_mesh
 from tnt_notebook.magics.option_tables import arguments_of, given
 from tnt_notebook.magics.session import Session, check_name
+from tnt_notebook.plan.best import Way
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.fit_options import TYPED
 from tnt_notebook.plan.mesh import STAGE, Mesh
 from tnt_notebook.plan.options import OPTIONS
+from tnt_notebook.plan.promise import options_of
 
 _SCHEDULE = "1f1b"
 
@@ -72,12 +75,18 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     --pipeline, both are shown: stages whose work is divided along the other axes, and layers, for
     a micro-batch.
 
-    The result is in the variable ``plan``, or the one that --name sets; of several, it is a list of
-    plans, the fastest first where it looks for the best::
+    The result is in the variable ``plan``, or the one that --name sets. There may be several, the
+    fastest first; without a number it is of the fastest::
 
         plan.step_s, plan.bubble, plan.samples_per_s, plan.speedup
         plan.stages[0].memory.activations     # bytes
         plan.rank_bytes                       # memory that each rank needs
+        plan[1].step_s                        # of the second
+        plan.to_dataframe()                   # a row for each
+        plan.explain("bubble")                # or compute, imbalance, messages, exchange, input,
+                                              # memory: where it comes from, and what lowers it
+        plan.apply()                          # %%tnt_fit with its options, in the next cell
+        plan.save("plan.json")                # for %%tnt_fit --plan plan.json
 
     With --mesh::
 
@@ -127,7 +136,8 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
         session.cluster, arguments.model, ranks, arguments.batch_size, arguments.memory_limit,
         network,
     )  # fmt: skip
-    session.bind(arguments.name, plans)
+    ways = [(plan, options_of(Way.of(plan), arguments.memory_limit)) for plan in plans]
+    session.bind(arguments.name, Plans(ways))
 
 
 def _names_a_way(arguments: Namespace) -> bool:
@@ -155,7 +165,12 @@ def _plan_stages(
         session.cluster, arguments.model, options, schedules, arguments.batch_size,
         arguments.input, mesh, layouts,
     )  # fmt: skip
-    session.bind(arguments.name, plans if compares else plans[0])
+    divided = {"mesh": str(mesh), "layouts": layouts} if mesh else {}
+    ways = [
+        (plan, {**divided, "pipeline": {**options, "schedule": plan.schedule}}) for plan in plans
+    ]
+    ways.sort(key=lambda way: (way[0].step_s, max(way[0].rank_bytes)))
+    session.bind(arguments.name, Plans(ways))
 
 
 def _plan_mesh(session: Session, arguments: Namespace, layouts: dict[str, dict[str, str]]) -> None:

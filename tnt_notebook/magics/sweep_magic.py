@@ -7,7 +7,9 @@ import ast
 import math
 import re
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
@@ -113,7 +115,7 @@ def tnt_sweep(session: Session, arguments: Namespace, cell: str) -> None:
         ...             # with the same file, it continues where it was
     """
     check_name(arguments.name)
-    task = _task(arguments)
+    task = _task(arguments, session.shell.user_ns)
     task.check()
     cluster = session.cluster
     check_syntax(cell)
@@ -126,7 +128,7 @@ def tnt_sweep(session: Session, arguments: Namespace, cell: str) -> None:
         sweep.wait()
 
 
-def _task(arguments: Namespace) -> Task:
+def _task(arguments: Namespace, variables: Mapping[str, Any]) -> Task:
     space = space_of(arguments.settings)
     if arguments.each < 1:
         raise UsageError(f"--each must be at least 1, not {arguments.each}")
@@ -138,7 +140,7 @@ def _task(arguments: Namespace) -> Task:
         space, _objective(arguments), _TRIALS if arguments.trials is None else arguments.trials,
         arguments.each, arguments.sampler, arguments.pruner, arguments.seed, arguments.timeout,
         None if arguments.study is None else _file(arguments.study),
-        fit_options(arguments),
+        fit_options(arguments, variables),
     )  # fmt: skip
     check_ranks(task.options, task.each)
     if task.sampler == "grid":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ from IPython.core.magic_arguments import argument
 from tnt_notebook.magics.fit_options import (
     distribution_arguments,
     distribution_options,
-    typed_so,
 )
 from tnt_notebook.magics.lists import rank_list
 from tnt_notebook.magics.numbering import numbered
 from tnt_notebook.magics.session import Session, check_name
 from tnt_notebook.magics.syntax import check_syntax
 from tnt_notebook.magics.workloads import CELLS
+from tnt_notebook.plan.fit_options import AUTO, typed_so
 from tnt_notebook.telemetry.scaling import Measured, Mode, Question, Target
 
 Magic = Callable[..., Any]
@@ -86,10 +86,11 @@ def training(session: Session, arguments: Namespace, cell: str | None) -> None:
     """Measures, shows and saves."""
     check_name(arguments.name)
     cluster = session.cluster
-    question = _question(arguments, len(cluster.living))
+    question = _question(arguments, len(cluster.living), session.shell.user_ns)
     path = _path(arguments)
     cell, own = _cell(session, arguments.which, cell)
-    question.options.update({**own, **question.options})
+    question.options.update(_without_plan({**own, **question.options}))
+    question.options.pop("plan", None)
     check_syntax(cell)
 
     from tnt_notebook.cluster.handles import scaling
@@ -110,7 +111,19 @@ def training(session: Session, arguments: Namespace, cell: str | None) -> None:
                 print(measuring.save(bench, path, arguments.force))
 
 
-def _question(arguments: Namespace, there: int) -> Question:
+def _without_plan(options: dict[str, Any]) -> dict[str, Any]:
+    """With the options of a plan in its place: it is for one number of ranks, and there are
+    several."""
+    plan = options.pop("plan", None)
+    if plan == AUTO:
+        raise UsageError(
+            f"--plan {AUTO}: not in a study, where it would be another one for each number of "
+            "ranks; type the options of one"
+        )
+    return options if plan is None else {**options, **plan["options"]}
+
+
+def _question(arguments: Namespace, there: int, variables: Mapping[str, Any]) -> Question:
     ranks = arguments.ranks or _powers(there)
     if ranks[0] < 1:
         raise UsageError("--ranks: how many, 1 or more, as in 1,2,4")
@@ -132,7 +145,7 @@ def _question(arguments: Namespace, there: int) -> Question:
         modes.append("weak")
     return Question(
         tuple(ranks), tuple(modes), arguments.rounds or _ROUNDS, arguments.steps, arguments.until,
-        arguments.watts, distribution_options(arguments),
+        arguments.watts, distribution_options(arguments, variables),
     )  # fmt: skip
 
 

@@ -11,19 +11,29 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tnt_notebook.choices import TRACKERS
-from tnt_notebook.errors import MeshError
-from tnt_notebook.plan.hints import WAYS, layouts_of, memory_of
+from tnt_notebook.errors import MeshError, ScheduleError
+from tnt_notebook.plan import saved_plans
+from tnt_notebook.plan.hints import WAYS, memory_of
 from tnt_notebook.plan.mesh import STAGE, Layouts, Mesh
-from tnt_notebook.plan.options import Pipeline, declared, typed
+from tnt_notebook.plan.options import OPTIONS, READ, Pipeline, declared, typed
+from tnt_notebook.plan.promise import Promise
 from tnt_notebook.plan.track import Track
+from tnt_notebook.words import number
+from tnt_notebook.words import ranks as counted
 
 #: Whose samples the statistics of batch norm are of.
 BatchNorm = Literal["rank", "whole"]
 #: What happens when a loss is NaN.
 OnNan = Literal["stop", "go-on"]
+
+#: The plan that is looked for at the first fit of a model.
+AUTO = "auto"
+#: Options that a plan sets.
+SET_BY_PLANS = ("pipeline", "mesh", "layouts", "memory_limit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +56,11 @@ class FitOptions:
         layouts: how layers are divided, by a regular expression for their names; see
             ``tnt.Split``. Default: the cheapest layouts found.
         memory_limit: what a rank of a mesh may need for the model, in bytes or as ``"4GB"``;
-            layouts are found that keep to it. Default: no limit.
+            layouts are found that keep to it. Default: no limit. With ``plan="auto"``, what a plan
+            may need; default: a rank's share of the memory of its host.
+        plan: trains as a plan says, which sets the pipeline: ``"auto"`` looks for the best at a
+            model's first ``fit``; the name of a file is one that ``plan.save`` of ``%tnt_plan``
+            wrote.
     """
 
     exchange: Any = field(
@@ -105,8 +119,18 @@ class FitOptions:
         ),
     )
     memory_limit: int | str | None = None
+    plan: str | Promise | None = field(
+        default=None,
+        metadata=typed(
+            metavar="auto|NAME|FILE",
+            help="train by a plan: the best found (auto), a variable, or a file",
+        ),
+    )
 
     def __post_init__(self) -> None:
+        if isinstance(self.plan, str) and self.plan != AUTO:
+            object.__setattr__(self, "plan", saved_plans.promised(Path(self.plan)))
+        self._follow_plan()
         if self.batch_norm not in get_args(BatchNorm):
             raise ValueError(f"batch_norm is 'rank' or 'whole', not {self.batch_norm!r}")
         if self.on_nan not in get_args(OnNan):
@@ -120,7 +144,8 @@ class FitOptions:
             )
         if self.layouts and self.mesh is None:
             raise MeshError("layouts needs a mesh: add one, as in mesh=tnt.Mesh(model=2).")
-        if self.memory_limit is not None and (self.mesh is None or self.pipeline is not None):
+        divides = self.mesh is not None and self.pipeline is None
+        if self.memory_limit is not None and not divides and self.plan != AUTO:
             raise MeshError(
                 "memory_limit needs a mesh: add one, as in mesh=tnt.Mesh(model=2); for a pipeline "
                 "it is an option of tnt.Pipeline."
@@ -130,6 +155,21 @@ class FitOptions:
             stages = Pipeline(self.mesh.along(STAGE), memory_limit=self.memory_limit)
             object.__setattr__(self, "pipeline", stages)
             object.__setattr__(self, "memory_limit", None)  # that is what its cut keeps to
+
+    def _follow_plan(self) -> None:
+        """Takes from a plan what it sets."""
+        if self.plan is None:
+            return
+        by_plan = FitOptions() if isinstance(self.plan, str) else FitOptions.of(self.plan.options)
+        for name in SET_BY_PLANS:
+            given, sets = getattr(self, name), getattr(by_plan, name)
+            if name == "memory_limit" and self.plan == AUTO:
+                continue
+            if given and given != sets:
+                raise ValueError(
+                    f"{name} is set by the plan: leave it out, or leave out plan={_said(self.plan)}"
+                )
+            object.__setattr__(self, name, sets)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> FitOptions:
@@ -149,21 +189,50 @@ class FitOptions:
         """The mesh on which so many ranks run a fit; None: all have the whole model.
 
         Raises:
-            MeshError, ScheduleError: the ranks do not fill it.
+            MeshError, ScheduleError: the ranks do not fill it, or are not as many as were planned
+                for.
         """
+        if isinstance(self.plan, Promise) and self.plan.ranks != ranks:
+            raise ScheduleError(
+                f"The plan is for {counted(self.plan.ranks)}, and there "
+                f"{number(ranks, 'is', 'are')} {ranks}. Plan for as many: %tnt_plan --ranks {ranks}"
+            )
         if self.pipeline is not None:
             return self.pipeline.mesh_of(ranks, self.mesh)
         return None if self.mesh is None else self.mesh.of(ranks)
 
 
 _READ: dict[str, Callable[[Any], Any]] = {
-    "pipeline": lambda options: Pipeline(**options), "mesh": Mesh.parsed, "layouts": layouts_of,
-}  # fmt: skip
+    **READ,
+    "plan": lambda plan: plan if isinstance(plan, str) else Promise(**plan),
+}
 
 #: Those that are typed; of a pipeline, see ``tnt_notebook.plan.options.OPTIONS``.
 TYPED = declared(FitOptions)
 
+
+def typed_so(options: Mapping[str, Any]) -> list[str]:
+    """What to type for such options, as :meth:`FitOptions.of` takes them."""
+    plan = options.get("plan")
+    said = {**options, **(plan["options"] if isinstance(plan, dict) else {})}
+    said = {**said, **said.get("pipeline", {})}
+    words = []
+    for name, (flag, _) in {**TYPED, **OPTIONS}.items():
+        if name == "layouts":
+            for layers, ways in said.get(name, {}).items():
+                axes = ",".join(f"{way}={axis}" for way, axis in ways.items())
+                words.append(f"{flag} {layers}:{axes}")
+        elif (value := said.get(name)) not in (None, False) and not isinstance(value, dict):
+            typed = ",".join(value) if isinstance(value, (list, tuple)) else value
+            words.append(flag if value is True else f"{flag} {typed}")
+    return words
+
+
 _HERE = "        options: of :class:`FitOptions`.\n"
+
+
+def _said(plan: str | Promise) -> str:
+    return repr(plan) if isinstance(plan, str) else "..."
 
 
 def takes_fit_options(taker: Any) -> Any:

@@ -6,14 +6,14 @@ completion.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from tnt_notebook.errors import MeshError, ScheduleError
 from tnt_notebook.plan.families import FAMILIES
 from tnt_notebook.plan.family import Maker
-from tnt_notebook.plan.hints import memory_of
+from tnt_notebook.plan.hints import layouts_of, memory_of
 from tnt_notebook.plan.mesh import DATA, STAGE, Mesh
 from tnt_notebook.sizes import parsed_size
 from tnt_notebook.words import ranks as counted
@@ -99,7 +99,7 @@ class Pipeline:
         metadata=typed(
             type=parsed_size,
             metavar="X",
-            help="memory limit of a rank, as in 4GB, which the cut or the layouts must fit",
+            help="memory limit of a rank, as in 4GB, for cut, layouts or plan",
         ),
     )
 
@@ -174,3 +174,9 @@ def declared(options: Any) -> Typed:
 
 
 OPTIONS: Typed = declared(Pipeline)
+
+#: How options of fits are read that plain data say: a pipeline by its keyword arguments, a mesh as
+#: it is typed, layouts as :func:`~tnt_notebook.plan.hints.parsed_hints` gives them.
+READ: dict[str, Callable[[Any], Any]] = {
+    "pipeline": lambda options: Pipeline(**options), "mesh": Mesh.parsed, "layouts": layouts_of,
+}  # fmt: skip

@@ -19,6 +19,7 @@ from tnt_notebook.telemetry.analysis import (
     median_step,
     median_step_s,
     memory_of,
+    promised_step_s,
     rates,
     runs,
     samples_per_s,
@@ -38,6 +39,6 @@ __all__ = [
     "FRAME_VERSION", "PARTS", "Breakdown", "Frame", "Phase", "Recorder", "Row", "State",
     "StepTrace", "breakdowns", "duration", "energy_of", "epoch_rows", "final_logs",
     "finite_logs", "flop_rate", "limit_of", "main_run", "median_samples_per_s", "median_step",
-    "median_step_s", "memory_of", "rates", "runs", "samples_per_s", "spent", "steps_seen",
-    "thinned", "throughput", "total_samples", "whole_run_samples_per_s",
+    "median_step_s", "memory_of", "promised_step_s", "rates", "runs", "samples_per_s", "spent",
+    "steps_seen", "thinned", "throughput", "total_samples", "whole_run_samples_per_s",
 ]  # fmt: skip

@@ -48,6 +48,13 @@ def median_step_s(frames: Sequence[Frame]) -> float | None:
     return _latest(frames, "step_s")
 
 
+def promised_step_s(frames: Sequence[Frame]) -> float | None:
+    """Seconds of a step by the plan that a run follows; None where it follows none, or no step was
+    looked at."""
+    setup = _latest(frames, "setup")
+    return None if setup is None else setup.get("promised_step_s")
+
+
 def rates(frames: Sequence[Frame]) -> list[float]:
     """Samples per second of each rank while it trains: in all steps, the first ones of epochs and
     pauses between steps included, but not what lies between epochs.

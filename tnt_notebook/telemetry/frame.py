@@ -65,6 +65,11 @@ class Setup(TypedDict):
     input: InputKind
     exchanged: Literal["gradients", "weights"]
     """What ranks exchange."""
+    promised_step_s: NotRequired[float]
+    """Seconds of a step by the plan that it follows; without, it follows none, or has batches of
+    another size."""
+    promised_bytes: NotRequired[Count]
+    """By that plan, what the rank that needs most needs for the model."""
 
 
 class Frame(TypedDict):
@@ -102,6 +107,8 @@ class Frame(TypedDict):
     none."""
     input: NotRequired[str]
     """Why every rank does the work of input for all of them; without, each does its own part."""
+    plan: NotRequired[str]
+    """The plan that it follows, and what that promises; without, it follows none."""
     diverged: NotRequired[str]
     """Since when the loss is NaN, and what may help; without, it is none."""
     skipped: NotRequired[str]

@@ -57,6 +57,7 @@ class Recorder:
         sharing: int = 1,
         exchange: str = "",
         input: str = "",
+        plan: str = "",
         setup: Setup | None = None,
     ) -> None:
         """
@@ -66,10 +67,10 @@ class Recorder:
             epochs: Number of the last epoch that shall run; 1 for evaluate and predict.
             start: Unix time at which the run began, in seconds.
             sharing: Ranks that process the same samples.
-            exchange, input, setup: As in :class:`Frame`; empty: it is not said.
+            exchange, input, plan, setup: As in :class:`Frame`; empty: it is not said.
         """
         self._sharing = sharing
-        self._said: dict[str, str] = {"exchange": exchange, "input": input}
+        self._said: dict[str, str] = {"exchange": exchange, "input": input, "plan": plan}
         self._setup, self._epochs, self._start = setup, epochs, start
         self._phase: Phase = phase
         self._lock = threading.Lock()

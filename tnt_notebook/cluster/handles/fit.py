@@ -194,6 +194,11 @@ class Fit(Handle):
         return found
 
     @property
+    def promised_step_s(self) -> float | None:
+        """Seconds of a step by the plan that it follows; None without, or before steps are seen."""
+        return telemetry.promised_step_s(telemetry.main_run(self.frames))
+
+    @property
     def limit(self) -> str:
         """What limits training most, and what to do about it; so far, while it runs."""
         return self.trace.limit

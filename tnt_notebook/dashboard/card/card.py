@@ -35,6 +35,7 @@ DRAWN = {
     "eta",
     "exchange",
     "input",
+    "plan",
     "skipped",
     "diverged",
 } | POINT

@@ -19,7 +19,7 @@ from typing import Any, TypedDict
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard.figures.planned import planned
 from tnt_notebook.dashboard.figures.summary import RANKS_WITH_A_LINE
-from tnt_notebook.dashboard.figures.wording import rate, short_time, which_step
+from tnt_notebook.dashboard.figures.wording import beside_promise, rate, short_time, which_step
 from tnt_notebook.telemetry import Breakdown, Frame
 from tnt_notebook.telemetry.breakdown import shares, step_s
 from tnt_notebook.telemetry.bubble import actions_s, covered_s
@@ -107,13 +107,13 @@ def kinds_in(trace: StepTrace) -> list[Kind]:
 def time_of(frames: Sequence[Frame]) -> dict[str, Any]:
     """Where the time of a step goes, in the mean of those that were sampled in a run:
     ``{"step": ..., "limit": ..., "rows": [["rank 0", {"work": 0.7, ...}], ...]}``, ``step`` being
-    ``"802 samples/s while training · median step 4.25 ms"``; of many ranks one row for all. Empty
-    without a breakdown.
+    ``"802 samples/s while training · median step 4.25 ms"``, by a plan ``", 4.1 ms promised
+    (+4%)"``; of many ranks one row for all. Empty without a breakdown.
     """
     of_ranks = telemetry.breakdowns(frames)
     if not of_ranks:
         return {}
-    step = f"median step {short_time(step_s(of_ranks))}"
+    step = f"median step {short_time(step_s(of_ranks))}{beside_promise(frames)}"
     if training := telemetry.samples_per_s(frames):
         step = f"{rate(training)} samples/s while training · {step}"
     return _bars(of_ranks, step, telemetry.limit_of(frames))

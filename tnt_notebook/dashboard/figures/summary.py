@@ -32,6 +32,7 @@ from tnt_notebook import telemetry
 from tnt_notebook.dashboard.figures import rates
 from tnt_notebook.dashboard.figures.meter_words import meters_in_words
 from tnt_notebook.dashboard.figures.wording import (
+    beside_promise,
     clock,
     joules,
     number,
@@ -93,14 +94,15 @@ def headline(title: str, ranks: int, frames: Sequence[Frame], state: State, took
 
 
 def notes_of(frames: Sequence[Frame]) -> list[str]:
-    """Since when the loss was NaN; what ranks did with their gradients, where that gives up
-    something; with their input, where each did the work of all; and what of it they could not
-    read."""
+    """Since when the loss was NaN; the plan that was followed; what ranks did with their gradients,
+    where that gives up something; with their input, where each did the work of all; and what of it
+    they could not read."""
     if not frames:
         return []
     last = frames[-1]
-    notes = (last.get("diverged"), last.get("exchange"), last.get("input"), last.get("skipped"))
-    return [note for note in notes if note]
+    names = ("diverged", "plan", "exchange", "input", "skipped")
+    notes = (last.get(name) for name in names)
+    return [str(note) for note in notes if note]
 
 
 def metric_pairs(frames: Sequence[Frame]) -> list[tuple[str, float | None, Row]]:
@@ -181,7 +183,7 @@ def _time(frames: Sequence[Frame]) -> list[str]:
         return []
     worth_a_word = {part: share for part, share in shares(of_ranks).items() if share >= 0.005}
     parts = ", ".join(f"{part} {share:.0%}" for part, share in worth_a_word.items())
-    step = short_time(step_s(of_ranks))
+    step = f"{short_time(step_s(of_ranks))}{beside_promise(frames)}"
     sentence = [f"  {line}" for line in textwrap.wrap(telemetry.limit_of(frames), 75)]
     return [f"  median step {step}: {parts}", *_median_step(frames), *sentence]
 

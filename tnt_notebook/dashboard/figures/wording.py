@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from tnt_notebook.sizes import size
+from tnt_notebook.telemetry.analysis import median_step_s, promised_step_s
 from tnt_notebook.telemetry.frame import Frame
 from tnt_notebook.telemetry.step_trace import StepTrace
 
 __all__ = [
+    "beside_promise",
     "clock",
     "joules",
     "number",
@@ -73,6 +76,15 @@ def which_step(trace: StepTrace) -> str:
     """What a step is of those that there were: ``median step``."""
     words = {"median": "median step", "last": "last step", "first": "first step of an epoch"}
     return words[trace.get("which", "last")]
+
+
+def beside_promise(frames: Sequence[Frame]) -> str:
+    """What follows the median step of a run where a plan has promised one: ``, 4.1 ms promised
+    (+4%)``; else nothing."""
+    promised, measured = promised_step_s(frames), median_step_s(frames)
+    if promised is None or measured is None:
+        return ""
+    return f", {short_time(promised)} promised ({measured / promised - 1:+.0%})"
 
 
 def joules(value: float) -> str:

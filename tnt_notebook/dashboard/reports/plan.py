@@ -45,7 +45,7 @@ def limit(plan: PipelinePlan) -> str:
     if not worst:
         return "Nothing in particular limits it: ranks are at work nearly all the time."
     if worst == "imbalance":
-        return f"{_slowest(plan)} With equal stages a step would be {share:.0%} shorter."
+        return f"{slowest(plan)} With equal stages a step would be {share:.0%} shorter."
     if worst == "exchange":
         return (
             f"Replicas add up gradients for {share:.0%} of a step, while nothing is left to "
@@ -142,7 +142,7 @@ def _draw_input(figure: go.Figure, plan: PipelinePlan) -> None:
     figure.update_xaxes(range=[0, short(1.02 * plan.step_s * factor)])
 
 
-def _slowest(plan: PipelinePlan) -> str:
+def slowest(plan: PipelinePlan) -> str:
     """Which stage is slower than the others, by how much."""
     times = [stage.forward_s + stage.backward_s for stage in plan.stages]
     slow = plan.stages[times.index(max(times))]

@@ -5,7 +5,6 @@ All is in it: plotly's code, the figure, tables, machine, versions, and what to 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from tnt_notebook import files
 from tnt_notebook.dashboard.card import assets
 from tnt_notebook.dashboard.figures.wording import plural, rate, short_time
 from tnt_notebook.dashboard.reports.scaling_table import columns_of
@@ -40,33 +40,12 @@ class Report:
 
 
 def write(report: Report, path: Path, force: bool) -> Path:
-    """Writes the report: whoever reads it sees none, or all of it.
+    """Writes the report.
 
     Raises:
         FileExistsError: it is there, and may not be replaced.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        beside.write_text(page(report), encoding="utf-8")
-        if force:
-            os.replace(beside, path)
-        else:
-            _put(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-    return path
-
-
-def _put(beside: Path, path: Path) -> None:
-    """Gives a file a name that no other has."""
-    try:
-        os.link(beside, path)
-    except FileExistsError:
-        raise FileExistsError(f"{path} is there already; force=True replaces it") from None
-    except OSError:  # a file system without hard links
-        if path.exists():
-            raise FileExistsError(f"{path} is there already; force=True replaces it") from None
-        os.replace(beside, path)
+    return files.write_new(path, page(report), force)
 
 
 def page(report: Report) -> str:

@@ -31,7 +31,7 @@ class Progress:
         replicas: whose part of the data each rank works on.
         flops: of the model for a sample in this phase, if that is known.
         per_execution: steps that Keras makes in one call.
-        exchange, input, setup: what is said of them in frames; empty: nothing.
+        exchange, input, plan, setup: what is said of them in frames; empty: nothing.
         seen: gives what it has found out so far; empty: nothing.
         by_allreduce: bytes that a rank would send in a step if the gradients were summed by an
             allreduce in float32; 0 where that is no measure.
@@ -56,6 +56,7 @@ class Progress:
         per_execution: int = 1,
         exchange: str = "",
         input: str = "",
+        plan: str = "",
         setup: Setup | None = None,
         seen: Callable[[], str] = str,
         by_allreduce: float = 0.0,
@@ -75,6 +76,7 @@ class Progress:
             sharing=sharing,
             exchange=exchange,
             input=input,
+            plan=plan,
             setup=setup,
         )
         self._exchange, self._seen, self._by_allreduce = exchange, seen, by_allreduce

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import keras
-import numpy as np
-
 from tnt_notebook.errors import ModelError
-
-_KERAS_BATCH = 32  # where a fit says none
+from tnt_notebook.parallel.data.batch_size import KERAS_BATCH, is_of_arrays
 
 
 class Length(NamedTuple):
@@ -45,9 +40,9 @@ class FitAs:
             ModelError: it would be no whole number of samples.
         """
         larger, smaller = self.batches
-        if larger == smaller or not _is_of_arrays(x):
+        if larger == smaller or not is_of_arrays(x):
             return given
-        size = given or _KERAS_BATCH
+        size = given or KERAS_BATCH
         if size * larger % smaller:
             raise ModelError(
                 f"A batch of {size} samples cannot become {larger}/{smaller} times as large: let "
@@ -69,11 +64,3 @@ class FitAs:
         if steps is None or steps > self.steps:
             return Length(initial_epoch + 1, self.steps)
         return Length(initial_epoch + math.ceil(self.steps / steps), steps_per_epoch)
-
-
-def _is_of_arrays(x: Any) -> bool:
-    """Whether Keras makes the batches: of arrays, tensors, tables and lists of numbers."""
-    if isinstance(x, (keras.utils.PyDataset, Iterator)):
-        return False
-    leaves = keras.tree.flatten(x)
-    return bool(leaves) and all(hasattr(one, "shape") or np.isscalar(one) for one in leaves)

@@ -14,7 +14,7 @@ from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.consistency import seeds
 from tnt_notebook.parallel.training.scope import METHODS, call, current_session, whole_world
 from tnt_notebook.parallel.training.session import Session
-from tnt_notebook.plan.fit_options import FitOptions, takes_fit_options
+from tnt_notebook.plan.fit_options import AUTO, FitOptions, takes_fit_options
 
 _NO_LAYER = (
     "A tnt.Model trains a Keras model on all ranks; it is not a layer, and cannot be cloned or be "
@@ -103,6 +103,11 @@ def _through(name: str) -> Any:
             raise ModelError(
                 "This tnt.Model has options of its own and is not a pipeline, but the cell asks "
                 "for one: give it pipeline=tnt.Pipeline(...), or leave --pipeline out."
+            )
+        elif cell is not None and cell.options.plan == AUTO and own.options.plan is None:
+            raise ModelError(
+                "This tnt.Model has options of its own, and the cell asks for a plan: give it "
+                'plan="auto", or leave --plan out.'
             )
         with own.reported_by(cell or own):
             return call(own, name, self.keras_model, *args, **kwargs)

@@ -17,6 +17,7 @@ import keras
 
 from tnt_notebook.errors import ModelError
 from tnt_notebook.parallel.consistency.model_state import optimizers_of
+from tnt_notebook.parallel.exchange import Exchange
 from tnt_notebook.parallel.exchange.named import name_of
 from tnt_notebook.parallel.layers.divided import DividedLayers
 from tnt_notebook.parallel.layers.layout_map import Wanted
@@ -56,7 +57,7 @@ def placed(
     Raises:
         ModelError: the exchange, an optimizer, or what is asked of batch norm does not go with it.
     """
-    _check(setting, model, pipeline)
+    check(setting.exchange, model, setting.batch_norm, setting.over.size, pipeline is not None)
     batch_size = batch_size or _USUAL_BATCH_SIZE
     if pipeline is not None:
         return PipelineSteps(setting, model, pipeline, ranks, layouts, batch_size)
@@ -67,8 +68,10 @@ def placed(
     return Replicas(setting, model, ranks, layers)
 
 
-def _check(setting: Setting, model: keras.Model, pipeline: Pipeline | None) -> None:
-    exchange, in_stages = setting.exchange, pipeline is not None
+def check(
+    exchange: Exchange, model: keras.Model, batch_norm: str, ranks: int, in_stages: bool
+) -> None:
+    """Raises ModelError as :func:`placed`."""
     for optimizer in optimizers_of(model):
         if why := exchange.refuses(optimizer):
             raise ModelError(f"The exchange {name_of(exchange)} cannot be used here: {why}.")
@@ -82,8 +85,8 @@ def _check(setting: Setting, model: keras.Model, pipeline: Pipeline | None) -> N
             f"The exchange {name_of(exchange)} lets replicas train weights of their own, so it "
             "needs ranks that have all layers: use it without a pipeline."
         )
-    is_apart = setting.over.size > 1 and not exchange.keeps_ranks_equal
-    if setting.batch_norm == "whole" and (in_stages or is_apart):
+    is_apart = ranks > 1 and not exchange.keeps_ranks_equal
+    if batch_norm == "whole" and (in_stages or is_apart):
         where = "a pipeline" if in_stages else f"the exchange {name_of(exchange)}"
         raise ModelError(
             f"batch_norm='whole' is not possible with {where}: its ranks do not run a step "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -108,6 +109,16 @@ def build(model: keras.Model, element: Any, call: str, traced: bool) -> None:
             "the ranks. Call the model, or the part of it that is trained, once on a batch before."
         )
     _build_optimizers(model)
+
+
+def build_layers(model: keras.Model, element: Callable[[], Any]) -> None:
+    """Creates the variables of a model's layers alone, if it lacks some.
+
+    Args:
+        element: gives a batch, in tf.TensorSpec.
+    """
+    if _has_own_call(model) and not (is_built(model) and not _unbuilt(model)):
+        run_symbolically(model, _symbolic(unpack(element())[0]))
 
 
 def _unbuilt(model: keras.Model) -> list[str]:

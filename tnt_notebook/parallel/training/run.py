@@ -35,6 +35,7 @@ from tnt_notebook.parallel.training.callbacks import SharedCallbacks
 from tnt_notebook.parallel.training.compiled_functions import DistributedFunctions
 from tnt_notebook.parallel.training.fit_checkpoints import FitCheckpoints
 from tnt_notebook.parallel.training.prepare import prepare
+from tnt_notebook.parallel.training.promised import promised
 from tnt_notebook.parallel.training.session import Run, Session
 from tnt_notebook.telemetry import Phase, activities
 
@@ -76,12 +77,10 @@ def fit(
     validation = None
     if validation_data is not None:
         validation = sharded(
-            session.replica,
-            *unpack(validation_data),
-            batch_size=validation_batch_size or batch_size,
-            steps_per_epoch=validation_steps,
+            session.replica, *unpack(validation_data),
+            batch_size=validation_batch_size or batch_size, steps_per_epoch=validation_steps,
             copies=not session.in_blocks,
-        )
+        )  # fmt: skip
     epochs, steps_per_epoch = session.fit_as.length(
         epochs, initial_epoch, steps_per_epoch, steps_per_epoch or train.steps
     )
@@ -284,6 +283,7 @@ def _progress(
     flops = forward_flops(model) if session.report is not None and over.rank == 0 else None
     if flops is not None and phase == "fit":
         flops *= 3
+    plan = promised(session, phase, data)
     return Progress(
         over, session.replicas,
         tracking.report_of(session, model, phase, data.batch_size, epochs, steps),
@@ -291,8 +291,8 @@ def _progress(
         exchange=described(functions.setting.exchange) if phase == "fit" else "",
         setup=setup_of(
             over, 1 if stages is None else len(stages.lines[0]), functions.setting.exchange,
-            data.adapter, model.steps_per_execution),
-        input=str(data.reading), seen=functions.seen if phase == "fit" else str,
+            data.adapter, model.steps_per_execution, plan.promise),
+        input=str(data.reading), plan=plan.words, seen=functions.seen if phase == "fit" else str,
         weights=lambda: filter(is_here, model.trainable_variables),
         late_logs=functions.placement.late is not None,
         stops_on_nan=session.options.on_nan == "stop",

@@ -24,7 +24,7 @@ from tnt_notebook.parallel.checkpoint.run import RunCheckpoints
 from tnt_notebook.parallel.consistency import agreement, seeds
 from tnt_notebook.parallel.data.readers import damage
 from tnt_notebook.parallel.observe.progress import Report
-from tnt_notebook.parallel.training import on_batch, run, saving
+from tnt_notebook.parallel.training import auto_plan, on_batch, run, saving
 from tnt_notebook.parallel.training.keras_distribution import division_by
 from tnt_notebook.parallel.training.session import Session
 from tnt_notebook.plan.fit_options import FitOptions, takes_fit_options
@@ -135,8 +135,8 @@ def call(session: Session, method: str, model: keras.Model, *args: Any, **kwargs
     original = _ORIGINALS[method]
     if is_validation_of_fit(kwargs):  # all ranks are there
         return original(model, *args, **kwargs)
-    if session.alone:
-        functions = session.functions.get(id(model))
+    if session.is_alone:
+        functions = session.planned.get(model, session).functions.get(id(model))
         with functions.removed() if functions else contextlib.nullcontext():
             return original(model, *args, **kwargs)
     with _in_one_thread(method):
@@ -160,22 +160,25 @@ def _in_one_thread(method: str) -> Iterator[None]:
 
 
 def _over_all(session: Session, method: str, model: keras.Model, *args: Any, **kwargs: Any) -> Any:
-    original = _ORIGINALS[method]
     whole_world()
     session.renew()
-    bound = inspect.signature(original).bind(model, *args, **kwargs)
+    bound = inspect.signature(_ORIGINALS[method]).bind(model, *args, **kwargs)
     bound.apply_defaults()
     arguments = dict(bound.arguments)
     del arguments["self"]
     arguments.update(arguments.pop("kwargs", {}))
+    with _errors_told(session.over, method):
+        own = auto_plan.session_of(session, model, method, arguments)
+        with own.reported_by(session):
+            return _run(own, method, model, arguments)
+
+
+def _run(session: Session, method: str, model: keras.Model, arguments: dict[str, Any]) -> Any:
     is_run = METHODS[method] is not saving
-    with (
-        _errors_told(session.over, method),
-        patched(session),
-        _distributed(session, model) if is_run else contextlib.nullcontext(),
-    ):
+    divided = _distributed(session, model) if is_run else contextlib.nullcontext()
+    with patched(session), divided:
         try:
-            return getattr(METHODS[method], method)(session, model, original, **arguments)
+            return getattr(METHODS[method], method)(session, model, _ORIGINALS[method], **arguments)
         finally:
             if id(model) in session.functions:  # between calls the model is an ordinary one
                 session.functions[id(model)].remove()

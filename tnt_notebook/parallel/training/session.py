@@ -58,6 +58,7 @@ class Session:
         checkpoints, fit_checkpoints: of this run, if it keeps any; of the fit that is running.
         fit_as: what to change about each fit.
         division: what a distribution of Keras says, during a call for which one is set.
+        planned: of models that have been planned for by now, the session in which they are trained.
     """
 
     over: World
@@ -74,6 +75,7 @@ class Session:
     fit_checkpoints: FitCheckpoints | None = None
     fit_as: FitAs = field(default_factory=FitAs)
     division: Division | None = None
+    planned: MutableMapping[keras.Model, Session] = field(default_factory=weakref.WeakKeyDictionary)
 
     def __post_init__(self) -> None:
         self.exchange = exchange_of(self.options.exchange, self.options.bucket_mb)
@@ -98,9 +100,8 @@ class Session:
                 "one of them. keras.distribution.set_distribution(None) unsets it."
             )
         says = division.says if division is not None else ()
-        if self._divided.get(id(model), ()) != says and id(model) in self.functions:
-            self.gather(model)
-            self.functions.pop(id(model)).forget()
+        if self._divided.get(id(model), ()) != says:
+            self.forget(model)
         self._divided[id(model)] = says
         if division is None:
             yield
@@ -110,6 +111,12 @@ class Session:
             yield
         finally:
             self.division, self.mesh, self.layouts = None, None, {}
+
+    def forget(self, model: keras.Model) -> None:
+        """Forgets what it has built for a model, which then is whole. Collective."""
+        if id(model) in self.functions:
+            self.gather(model)
+            self.functions.pop(id(model)).forget()
 
     def renew(self) -> None:
         """Forgets what it has built for ranks of which some have died, or were started again."""
@@ -147,6 +154,11 @@ class Session:
     def replica(self) -> Replica | None:
         """The one of this rank; ``None`` if there is no other rank."""
         return self.replicas[self.over.rank] if self.over.size > 1 else None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether that is so in any session of the cell: callbacks may call other models."""
+        return self.alone or any(own.alone for own in self.planned.values())
 
     @contextlib.contextmanager
     def on_this_rank_alone(self) -> Iterator[None]:
@@ -209,6 +221,9 @@ class Session:
 
     def close(self) -> None:
         """Gives all models their own functions back."""
+        for own in self.planned.values():
+            if own is not self:
+                own.close()
         self._remove_functions()
         if self.checkpoints is not None:
             self.checkpoints.close()

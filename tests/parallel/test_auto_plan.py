@@ -1,0 +1,168 @@
+"""``plan="auto"``: the first fit of a model looks for the best way to train it; what comes of it is
+what that way gives where it is typed."""
+
+import contextlib
+import io
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tnt_notebook as tnt
+from tnt_notebook.errors import MemoryLimitError, ModelError
+from tnt_notebook.parallel.data.batch_size import batch_size_of
+from tnt_notebook.plan.promise import Promise
+
+
+def mlp():
+    keras.utils.set_random_seed(3)
+    layers = [keras.layers.Dense(16, "tanh") for _ in range(2)]
+    model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+
+
+def data():
+    x = np.random.default_rng(1).random((16, 8), "float32")
+    return x, x.sum(1, keepdims=True)
+
+
+def trained(options, make=mlp, given=None):
+    """Weights, losses, the plan that was followed, and what rank 0 said."""
+    model, said, frames = make(), io.StringIO(), []
+    x, y = data()
+    with contextlib.redirect_stdout(said), tnt.distributed(frames.append, **options) as session:
+        before = model.evaluate(x, y, batch_size=4, verbose=0) if model.built else None
+        history = model.fit(**(given or {"x": x, "y": y}), batch_size=4, epochs=2, verbose=0)
+        after = model.evaluate(x, y, verbose=0)
+        model.fit(**(given or {"x": x, "y": y}), batch_size=8, epochs=1, verbose=0)
+        own = session.planned.get(model, session)
+    assert len(session.runs) == (4 if before is not None else 3)
+    plan = own.options.plan if isinstance(own.options.plan, Promise) else None
+    weights = [w.tolist() for w in model.get_weights()]
+    notes = [frame.get("plan", "") for frame in frames if frame["phase"] == "fit"]
+    setups = [frame["setup"] for frame in frames if "setup" in frame and frame["phase"] == "fit"]
+    promised = {setup.get("promised_step_s") for setup in setups}
+    return {
+        "weights": weights, "losses": [before, *history.history["loss"], after], "plan": plan,
+        "said": said.getvalue(), "notes": [*dict.fromkeys(notes)], "promised": promised,
+    }  # fmt: skip
+
+
+def close(one, other):
+    assert np.allclose(one["losses"][1:], other["losses"][1:], rtol=1e-5)
+    for a, b in zip(one["weights"], other["weights"], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def auto(memory_limit=None):
+    found = trained({"plan": "auto", "memory_limit": memory_limit})
+    typed = trained(typed_options(found["plan"]))
+    return found, typed
+
+
+def typed_options(plan):
+    return {n: tnt.Pipeline(**value) for n, value in plan.options.items()}
+
+
+@pytest.mark.parametrize("limit", [None, "6KB"])
+def test_it_is_as_typed(ranks, limit):
+    for rank, (found, typed) in enumerate(ranks.run(2, auto, limit)):
+        close(found, typed)
+        plan = found["plan"]
+        assert (plan.ranks, plan.batch_size) == (2, 4)
+        assert found["said"].count("plan: ") == (rank == 0)
+        if rank == 0:
+            assert f"plan: {plan.words}\n" in found["said"]
+            assert found["notes"][0] == f"plan: {plan.words}"
+            assert "for batches of 4 samples, and these have 8" in found["notes"][-1]
+            assert found["promised"] <= {None, float(f"{plan.step_s:.4g}")}
+        if limit is not None:
+            assert plan.rank_bytes <= 6 << 10 and plan.options["pipeline"]["stages"] == 2
+            assert plan.options["pipeline"]["memory_limit"] == 6 << 10
+
+
+def too_little():
+    with pytest.raises(MemoryLimitError, match="No way fits into 1 KB a rank: even the smallest"):
+        trained({"plan": "auto", "memory_limit": "1KB"})
+
+
+def test_a_limit_is_kept_to(ranks):
+    ranks.run(2, too_little)
+
+
+class OwnCode(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.last = keras.layers.Dense(1)
+
+    def call(self, x):
+        return self.last(tf.nn.tanh(x))
+
+
+def own_code():
+    keras.utils.set_random_seed(3)
+    model = OwnCode()
+    model.compile("adam", "mse")
+    return model
+
+
+def without_plan():
+    whole = trained({}, own_code)
+    found = trained({"plan": "auto"}, own_code)
+    late = trained({"plan": "auto", "exchange": "local:every=2"})
+    return whole, found, late
+
+
+def test_what_cannot_be_planned_trains_in_whole_copies(ranks):
+    for rank, (whole, found, late) in enumerate(ranks.run(2, without_plan)):
+        close(whole, found)
+        assert found["plan"] is late["plan"] is None
+        if rank == 0:
+            assert found["said"].count("plan: none, so ranks train whole copies of the model.") == 1
+            assert "replicas train weights of their own" in late["said"]
+
+
+def unbuilt():
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+
+
+def of_unbuilt():
+    found = trained({"plan": "auto"}, unbuilt)
+    return found, trained(typed_options(found["plan"]), unbuilt)
+
+
+def test_a_model_that_is_not_built_is_planned(ranks):
+    for found, typed in ranks.run(2, of_unbuilt):
+        close(found, typed)
+
+
+def of_tnt_model():
+    x, y = data()
+    model = tnt.Model(mlp(), plan="auto")
+    model.fit(x, y, batch_size=4, epochs=1, verbose=0)
+    refused = pytest.raises(
+        ModelError, match="has options of its own, and the cell asks for a plan"
+    )
+    with refused, tnt.distributed(plan="auto"):
+        tnt.Model(mlp(), bucket_mb=1.0).fit(x, y, verbose=0)
+
+
+def test_a_model_of_a_script_is_planned(ranks):
+    ranks.run(2, of_tnt_model)
+
+
+def test_the_batch_size_of_input():
+    x, y = data()
+    assert batch_size_of(x, None) == 32 and batch_size_of([x, y], 7) == 7
+    numbers = tf.data.Dataset.from_tensor_slices((x, y))
+    batches = numbers.shuffle(8).batch(12).map(lambda x, y: (x, y)).prefetch(2)
+    assert batch_size_of(batches, None) == batch_size_of(batches.repeat(), None) == 12
+    assert batch_size_of(numbers.batch(16, drop_remainder=True), None) == 16
+    assert batch_size_of(tf.data.Dataset.zip((batches, batches)), None) == 12
+    assert batch_size_of(tf.data.Dataset.range(9).ragged_batch(4), None) == 4
+    assert batch_size_of((one for one in [x]), None) is None

@@ -1,0 +1,96 @@
+"""What a plan promises of the fits that use it: shown beside what is measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tnt_notebook.plan.best import Way
+from tnt_notebook.plan.prediction import PipelinePlan
+from tnt_notebook.sizes import size
+from tnt_notebook.words import ranks as counted
+
+
+@dataclass(frozen=True)
+class Promise:
+    """How ranks train a model by a plan, and what to expect of it.
+
+    Attributes:
+        options: how: keyword arguments of ``tnt_notebook.distributed``, as
+            :meth:`~tnt_notebook.plan.fit_options.FitOptions.of` takes them.
+        ranks: that it is for.
+        batch_size: samples of a global batch.
+        step_s: seconds of a step.
+        rank_bytes: that the rank that needs most needs for the model.
+        speedup: how many times as fast as one rank.
+
+    Raises:
+        ValueError: a number cannot be.
+    """
+
+    options: dict[str, Any]
+    ranks: int
+    batch_size: int
+    step_s: float
+    rank_bytes: int
+    speedup: float
+
+    def __post_init__(self) -> None:
+        for name in ("ranks", "batch_size", "step_s", "rank_bytes", "speedup"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be a positive number, not {value}")
+
+    @classmethod
+    def of(cls, plan: PipelinePlan, options: Mapping[str, Any]) -> Promise:
+        """What a plan promises.
+
+        Args:
+            options: by which it was planned.
+        """
+        ranks = plan.ranks * plan.replicas
+        if plan.layouts is not None:
+            ranks = plan.layouts.ranks
+        return cls(
+            dict(options), ranks, plan.batch_size, plan.step_s, max(plan.rank_bytes), plan.speedup
+        )
+
+    @property
+    def words(self) -> str:
+        """How the model is trained and what to expect, in a few words."""
+        pipeline, mesh = self.options.get("pipeline"), self.options.get("mesh")
+        how = "whole copies" if pipeline is None else _of_pipeline(pipeline, self.ranks)
+        return (
+            f"{f'the mesh {mesh}, ' if mesh else ''}{how} on {counted(self.ranks)}, "
+            f"{self.speedup:.3g} times one rank: {1e3 * self.step_s:.3g} ms for a step of "
+            f"{self.batch_size:,} samples, {size(self.rank_bytes)} of a rank for the model"
+        )
+
+
+def _of_pipeline(pipeline: Mapping[str, Any], ranks: int) -> str:
+    """``4 replicas of 2 stages, 8 micro-batches, zb-h1, with recomputation``"""
+    stages, micro_batches = pipeline["stages"], pipeline.get("micro_batches", 8)
+    words = [f"{ranks // stages} x {stages} stages", f"{micro_batches} micro-batches"]
+    if stages == 1:
+        words[0] = "whole copies"
+    else:
+        words.append(str(pipeline.get("schedule", "1f1b")))
+    if pipeline.get("recompute"):
+        words.append("recomputation")
+    return ", ".join(words)
+
+
+def options_of(way: Way, memory_limit: int | None = None) -> dict[str, Any]:
+    """The options of a fit that trains a model so; none of whole copies.
+
+    Args:
+        memory_limit: bytes that a rank may need, to which the cut keeps.
+    """
+    if not way.typed:
+        return {}
+    options = {**way.options, "memory_limit": memory_limit}
+    if way.stages == 1:  # which has no order of stages, and no cut that could keep to a limit
+        options |= {"schedule": None, "memory_limit": None}
+    return {"pipeline": {name: v for name, v in options.items() if v not in (None, False)}}
