@@ -47,6 +47,7 @@ class Call(StrEnum):
     PLAN_BEST = "plan:plan_best"  # rank 0
     PLAN_MESH = "plan:plan_mesh"  # rank 0
     MEASURE_LINK = "plan:measure_link"  # all ranks
+    MEASURE_OVERHEADS = "plan:measure_overheads"  # all ranks
 
     @property
     def expression(self) -> str:

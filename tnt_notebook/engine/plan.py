@@ -3,8 +3,9 @@ goes back."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from IPython import get_ipython
@@ -15,6 +16,7 @@ from tnt_notebook.engine.progress import teller
 from tnt_notebook.error_text import brief
 from tnt_notebook.errors import MeshError, ModelError, ScheduleError
 from tnt_notebook.plan.network import Link
+from tnt_notebook.plan.overheads import Overheads
 from tnt_notebook.protocol import Published
 
 
@@ -26,6 +28,7 @@ def plan(
     mesh: str | None = None,
     hints: Mapping[str, Mapping[str, str]] | None = None,
     link: Mapping[str, float] | None = None,
+    overheads: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Plans a pipeline with each of some schedules; on one rank.
 
@@ -34,6 +37,7 @@ def plan(
         pipeline: keyword arguments of ``tnt_notebook.Pipeline``.
         batch_size: samples of a global batch.
         mesh, hints, link: as of :func:`plan_mesh`, where the work of stages is divided.
+        overheads: what :func:`measure_overheads` gave; None: they are not known.
 
     Returns:
         ``{"plans": [...], "measured": n}``: of each schedule what
@@ -56,6 +60,7 @@ def plan(
         planner = Planner(
             _model(name), batch_size, comm.world().size, progress,
             Mesh.parsed(mesh) if mesh else None, layouts_of(hints or {}), _known(link),
+            _overheads(overheads),
         )  # fmt: skip
         for schedule in schedules:
             try:
@@ -85,6 +90,7 @@ def plan_best(
     ranks: int,
     batch_size: int,
     link: Mapping[str, float] | None,
+    overheads: Mapping[str, float] | None,
     memory_limit: int | None,
     network: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -94,6 +100,7 @@ def plan_best(
         name: of the model in the cells.
         batch_size: samples of a global batch.
         link: what :func:`measure_link` gave; None: it is not known.
+        overheads: what :func:`measure_overheads` gave.
         memory_limit: bytes that a rank may need; None: its share of this host's.
         network: what ranks are to exchange with instead, as
             :func:`tnt_notebook.plan.network.as_json` gives it.
@@ -116,7 +123,9 @@ def plan_best(
     try:
         known = _known(link)
         over = from_json(network) if network else known[0] if known else ASSUMED
-        planner = Planner(_model(name), batch_size, ranks, progress)
+        planner = Planner(
+            _model(name), batch_size, ranks, progress, overheads=_overheads(overheads)
+        )
         found, plans = planner.best(ranks, over, limit)
     except ModelError as error:
         return {"kind": type(error).__name__, "refused": str(error)}
@@ -175,13 +184,58 @@ def measure_link() -> dict[str, float]:
     from tnt_notebook.parallel.layers.link import measured_link
 
     over = comm.world()
-    try:
+    with _peers_freed():
         link = measured_link(over)
-    except BaseException as error:  # Ctrl-C too: the others must not wait for this rank
-        if not getattr(error, "peers_know", False):
-            comm.abort(f"rank {over.rank}: {brief(error)}")
-        raise
     return {} if link is None else {**link._asdict(), "ranks": over.size}
+
+
+def measure_overheads(name: str, batch_size: int) -> dict[str, Any]:
+    """What a step of a model takes beside its layers, measured unless it is known from earlier.
+    Collective over all.
+
+    Args:
+        name: of the model in the cells.
+        batch_size: samples of a global batch.
+
+    Returns:
+        Of :class:`tnt_notebook.plan.overheads.Overheads`; or ``{"kind": class, "refused": why}``.
+    """
+    preload.finish()
+    from tnt_notebook.parallel.consistency import agreement
+    from tnt_notebook.parallel.layer_graph.survey import surveyed
+    from tnt_notebook.parallel.training.overheads import overheads_of
+    from tnt_notebook.parallel.training.scope import call, whole_world
+
+    refused = {}
+    with _peers_freed():
+        over = whole_world()
+        try:
+            model = _model(name)
+            graph = surveyed(model)
+        except ModelError as error:
+            refused = {"kind": type(error).__name__, "refused": str(error)}
+        if found := next(filter(None, agreement.everyones(over, refused)), None):
+            return found
+        try:
+            return vars(overheads_of(over, model, graph, -(-batch_size // over.size), call))
+        except ModelError as error:
+            return {"kind": type(error).__name__, "refused": str(error)}
+
+
+@contextlib.contextmanager
+def _peers_freed() -> Iterator[None]:
+    """Inside, other ranks do not wait for this one if it fails."""
+    try:
+        yield
+    except BaseException as error:  # Ctrl-C too
+        if not getattr(error, "peers_know", False):
+            comm.abort(f"rank {comm.rank()}: {brief(error)}")
+        raise
+
+
+def _overheads(measured: Mapping[str, float] | None) -> Overheads:
+    """What :func:`measure_overheads` gave; None: nothing is known."""
+    return Overheads(**measured or {})
 
 
 def _known(link: Mapping[str, float] | None) -> tuple[Link, int] | None:

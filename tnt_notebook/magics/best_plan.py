@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, size, three_digits
 from tnt_notebook.dashboard.reports.plan import figure_bundle, limited_by
 from tnt_notebook.errors import MemoryLimitError, ModelError, NetworkError
-from tnt_notebook.magics.planning import asked, measured_link
+from tnt_notebook.magics.planning import asked, measured_link, measured_overheads
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, bundle
 from tnt_notebook.plan.best import Way
@@ -54,9 +54,10 @@ def run(
             "Leave ranks out in the last level of its file if it has any number of them."
         )
     status = StatusLine()
+    overheads = measured_overheads(cluster, status, name, batch_size)
     link = measured_link(cluster, status) if network is None else None
     answer = asked(
-        cluster, status, Call.PLAN_BEST, name, ranks, batch_size, link, memory_limit,
+        cluster, status, Call.PLAN_BEST, name, ranks, batch_size, link, overheads, memory_limit,
         None if network is None else as_json(network),
     )  # fmt: skip
     plans = [from_json(plan) for plan in answer["plans"]]

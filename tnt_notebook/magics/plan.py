@@ -17,7 +17,7 @@ from tnt_notebook.dashboard.reports.plan import (
 )
 from tnt_notebook.errors import DataError, ModelError
 from tnt_notebook.magics.mesh_plan import layers_of
-from tnt_notebook.magics.planning import asked, measured_link, shown_on
+from tnt_notebook.magics.planning import asked, measured_link, measured_overheads, shown_on
 from tnt_notebook.magics.progress import StatusLine, show
 from tnt_notebook.magics.table import Bold, Table, bundle
 from tnt_notebook.plan.mesh import DATA, Mesh
@@ -63,10 +63,11 @@ def run(
     if dataset is not None:
         replicas = mesh.along(DATA) if mesh else max(1, cluster.ranks // pipeline["stages"])
         given = _measured(cluster, dataset, replicas, status)
-    link = measured_link(cluster, status) if mesh is not None else None
+    overheads = measured_overheads(cluster, status, name, batch_size)
+    link = measured_link(cluster, status)
     answer = asked(
         cluster, status, Call.PLAN, name, pipeline, list(schedules), batch_size,
-        str(mesh) if mesh else None, hints, link,
+        str(mesh) if mesh else None, hints, link, overheads,
     )  # fmt: skip
     refused = {p["schedule"]: p["refused"] for p in answer["plans"] if "refused" in p}
     plans = [from_json(p) for p in answer["plans"] if "refused" not in p]

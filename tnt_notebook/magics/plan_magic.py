@@ -59,11 +59,12 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
     says, level by level, what ranks exchange with, on a node and between nodes. Some come with the
     package, by name: ethernet-10g, hdr-4xa100, slingshot-11 and others.
 
-    Rank 0 measures how long each layer takes alone, and all of them together, only once: the times
-    are kept. A table of the stages and a timeline of a step follow from them. The model is one that
-    a %%tnt or %%tnt_fit cell has created on the ranks. You can plan for more ranks than there are.
-    The optimizer, and what Keras does around a step, are not included; what replicas exchange is,
-    where it looks for the best. With --input, all ranks briefly measure what a dataset delivers, as
+    Rank 0 measures how long each layer takes alone, and all of them together; all ranks what a step
+    takes beside its layers (Keras's loop, the optimizer, messages, beginning a micro-batch), and
+    how much longer layers take while all ranks compute. They do so only once: the times are kept. A
+    table of the stages and a timeline of a step follow from them. The model is one that a %%tnt or
+    %%tnt_fit cell has created on the ranks. You can plan for more ranks than there are. With
+    --input, all ranks briefly measure what a dataset delivers, as
     fit would read it: the plan shows which ranks map what, and a step lasts as long as its input
     takes, if that is longer.
 
@@ -83,8 +84,8 @@ def tnt_plan(session: Session, arguments: Namespace) -> None:
         plan.rank_bytes                       # memory that each rank needs
         plan[1].step_s                        # of the second
         plan.to_dataframe()                   # a row for each
-        plan.explain("bubble")                # or compute, imbalance, messages, exchange, input,
-                                              # memory: where it comes from, and what lowers it
+        plan.explain("bubble")                # or compute, imbalance, messages, exchange, overhead,
+                                              # input, memory: where it comes from, what lowers it
         plan.apply()                          # %%tnt_fit with its options, in the next cell
         plan.save("plan.json")                # for %%tnt_fit --plan plan.json
 

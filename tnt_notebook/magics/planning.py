@@ -49,3 +49,21 @@ def measured_link(cluster: Cluster, status: StatusLine) -> dict[str, float] | No
     """What ranks exchange with, measured among all unless it is known; None of one rank."""
     links = cluster.call(Call.MEASURE_LINK, report=status.update)
     return links[min(links)] or None
+
+
+def measured_overheads(
+    cluster: Cluster, status: StatusLine, name: str, batch_size: int
+) -> dict[str, float]:
+    """What a step takes beside its layers, measured by all ranks unless it is known.
+
+    Raises:
+        ModelError: there is no such model, or it cannot be planned.
+    """
+    status.update("measuring what ranks take for a step in which nothing is done")
+    answers = cluster.call(
+        Call.MEASURE_OVERHEADS, name, batch_size, on_data=shown_on(status), report=status.update
+    )
+    answer = answers[min(answers)]
+    if "refused" in answer:
+        raise getattr(errors, answer["kind"])(answer["refused"])
+    return answer

@@ -13,6 +13,7 @@ from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.link import measured_link
 from tnt_notebook.parallel.pipeline.predict import Planner
 from tnt_notebook.parallel.training.overheads import overheads_of
+from tnt_notebook.parallel.training.scope import call
 from tnt_notebook.plan.best import Way
 
 CLASSES = 10
@@ -70,10 +71,9 @@ def expected(name: str, batch_size: int, ways: list[Way]) -> list[float]:
     """Seconds of a step, each; on rank 0, which measures while the others wait."""
     over = comm.world()
     link, model = measured_link(over), _compiled(name)
-    overheads = overheads_of(over, model, surveyed(model), -(-batch_size // over.size))
+    overheads = overheads_of(over, model, surveyed(model), -(-batch_size // over.size), call)
     found = np.zeros(len(ways))
     if over.rank == 0:
-        print(overheads, link, flush=True)
         outlook = Planner(model, batch_size, over.size, overheads=overheads).outlook(link)
         found = np.array([outlook.plan(way).step_s for way in ways])
     return over.broadcast(found).tolist()

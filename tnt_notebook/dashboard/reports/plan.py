@@ -51,6 +51,12 @@ def limit(plan: PipelinePlan) -> str:
             f"Replicas add up gradients for {share:.0%} of a step, while nothing is left to "
             "compute: larger batches lower that."
         )
+    if worst == "overhead":
+        return (
+            f"Beginning steps{' and micro-batches' if plan.losses.actions else ''}, and the "
+            f"optimizer, take {share:.0%} of a step: larger batches"
+            f"{', or fewer micro-batches,' if plan.losses.actions else ''} lower that."
+        )
     if worst == "messages":
         return (
             f"Messages between ranks cost {share:.0%} of a step: fewer micro-batches, or a cut "
@@ -72,7 +78,16 @@ def limited_by(plan: PipelinePlan) -> str:
 
 
 def _losses(plan: PipelinePlan) -> dict[str, float]:
-    return {**vars(plan.losses), "exchange": plan.exchange_s}
+    losses = plan.losses
+    return {
+        "imbalance": losses.imbalance, "messages": losses.messages, "bubble": losses.bubble,
+        "exchange": plan.exchange_s, "overhead": overhead_s(plan),
+    }  # fmt: skip
+
+
+def overhead_s(plan: PipelinePlan) -> float:
+    """Seconds of a step that are neither of layers nor of what ranks send."""
+    return plan.beside_s + plan.losses.actions
 
 
 def read(plan: PipelinePlan) -> str:

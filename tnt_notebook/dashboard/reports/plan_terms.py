@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tnt_notebook.dashboard.figures.wording import plural, rate, short_time, size
-from tnt_notebook.dashboard.reports.plan import slowest
+from tnt_notebook.dashboard.reports.plan import overhead_s, slowest
 from tnt_notebook.errors import PlanError
 from tnt_notebook.plan.prediction import PipelinePlan
 from tnt_notebook.words import meant
@@ -29,9 +29,9 @@ def seconds_of(plan: PipelinePlan) -> dict[str, float]:
     batch takes to come; the others are by how much a step would be shorter without them."""
     losses = plan.losses
     return {
-        "compute": plan.timeline.work / plan.ranks, "bubble": losses.bubble,
+        "compute": plan.timeline.work / plan.ranks - losses.actions, "bubble": losses.bubble,
         "imbalance": losses.imbalance, "messages": losses.messages, "exchange": plan.exchange_s,
-        "input": plan.input_s,
+        "overhead": overhead_s(plan), "input": plan.input_s,
     }  # fmt: skip
 
 
@@ -102,6 +102,17 @@ def _exchange(plan: PipelinePlan) -> str:
     )
 
 
+def _overhead(plan: PipelinePlan) -> str:
+    actions = plan.losses.actions
+    begun = f", and {short_time(actions)} of beginning what is done of micro-batches"
+    return (
+        f"What is neither of layers nor sent takes {_of_step(plan, 'overhead')}: "
+        f"{short_time(plan.beside_s)} of Keras's loop, votes, metrics and the optimizer"
+        f"{begun if actions else ''}. Larger batches have fewer steps; fewer micro-batches begin "
+        "less often."
+    )
+
+
 def _input(plan: PipelinePlan) -> str:
     read = plan.input
     if read is None:
@@ -143,7 +154,7 @@ def _memory(plan: PipelinePlan) -> str:
 #: What a plan can tell of.
 TERMS: dict[str, Callable[[PipelinePlan], str]] = {
     "compute": _compute, "bubble": _bubble, "imbalance": _imbalance, "messages": _messages,
-    "exchange": _exchange, "input": _input, "memory": _memory,
+    "exchange": _exchange, "overhead": _overhead, "input": _input, "memory": _memory,
 }  # fmt: skip
 
 _MOST = 8  # stages that are told of

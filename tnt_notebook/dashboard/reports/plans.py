@@ -104,7 +104,7 @@ class Plans(Sequence[PipelinePlan]):
         pipeline), ``schedule``, ``micro_batches``, ``recompute``, ``batch_size``, ``step_s``,
         ``samples_per_s``, ``speedup``, ``bubble`` (0 to 1), ``rank_bytes`` (of the rank that needs
         most), ``limited_by``, and seconds of a step: ``compute_s``, ``bubble_s``, ``imbalance_s``,
-        ``messages_s``, ``exchange_s``, ``input_s``.
+        ``messages_s``, ``exchange_s``, ``overhead_s``, ``input_s``.
 
         Raises:
             PlanError: pandas is not installed.
@@ -121,7 +121,7 @@ class Plans(Sequence[PipelinePlan]):
 
         Args:
             term: ``"compute"``, ``"bubble"``, ``"imbalance"``, ``"messages"``, ``"exchange"``,
-                ``"input"`` or ``"memory"``.
+                ``"overhead"``, ``"input"`` or ``"memory"``.
 
         Raises:
             PlanError: there is no such term.

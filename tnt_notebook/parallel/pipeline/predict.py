@@ -18,12 +18,12 @@ from tnt_notebook.plan.best import Best, Way
 from tnt_notebook.plan.families import make
 from tnt_notebook.plan.layouts import MeshPlan
 from tnt_notebook.plan.mesh import DATA, Layouts, Mesh
-from tnt_notebook.plan.network import Link, Network
+from tnt_notebook.plan.network import ASSUMED, Link, Network
 from tnt_notebook.plan.options import Pipeline
 from tnt_notebook.plan.outlook import Outlook
 from tnt_notebook.plan.overheads import NONE, Overheads
 from tnt_notebook.plan.partition import Partition, partition
-from tnt_notebook.plan.prediction import PipelinePlan, on_mesh, plan_of
+from tnt_notebook.plan.prediction import PipelinePlan, on_mesh, plan_of, with_exchange
 from tnt_notebook.plan.profile import Profile, divided, recomputing
 
 
@@ -52,7 +52,7 @@ class Planner:
         link: tuple[Link, int] | None = None,
         overheads: Overheads = NONE,
     ) -> None:
-        self._overheads = overheads
+        self._overheads, self._link = overheads, link and link[0]
         self._model, self._batch_size, self._ranks = model, batch_size, ranks
         self._mesh, self._graph = mesh, surveyed(model)
         self._profile_of = functools.cache(
@@ -84,8 +84,11 @@ class Planner:
         stage_models(self._model, self._graph, partition(wiring, begins))  # says what cannot be
         names = [call.name for call in self._graph.calls]
         plan = plan_of(
-            wiring, profiled(), names, schedule, begins, self._batch_size, replicas, self._overheads
-        )
+            wiring, profiled(), names, schedule, begins, self._batch_size, replicas,
+            self._overheads, lambda maker, user: self._link or ASSUMED,
+        )  # fmt: skip
+        if self._link is not None:
+            plan = with_exchange(plan, self._link)
         _, found = self._profile_of(rows, on)
         return on_mesh(plan, found) if found is not None else plan
 

@@ -20,14 +20,17 @@ from tnt_notebook.parallel.consistency import agreement, seeds
 from tnt_notebook.parallel.data import sharded
 from tnt_notebook.parallel.data.batch_size import batch_size_of
 from tnt_notebook.parallel.layer_graph.profile import Report
+from tnt_notebook.parallel.layer_graph.survey import surveyed
 from tnt_notebook.parallel.layers.link import measured_link
 from tnt_notebook.parallel.pipeline.predict import Planner
+from tnt_notebook.parallel.training.overheads import Call, overheads_of
 from tnt_notebook.parallel.training.placement import check
 from tnt_notebook.parallel.training.prepare import build_layers
 from tnt_notebook.parallel.training.session import Session
 from tnt_notebook.plan.fit_options import AUTO
 from tnt_notebook.plan.hints import memory_of
 from tnt_notebook.plan.network import ASSUMED, Link
+from tnt_notebook.plan.overheads import Overheads
 from tnt_notebook.plan.promise import Promise, options_of
 from tnt_notebook.sizes import size
 from tnt_notebook.telemetry import activities
@@ -42,13 +45,14 @@ _WORTH_A_LINE_S = 2.0
 
 
 def session_of(
-    session: Session, model: keras.Model, method: str, arguments: Mapping[str, Any]
+    session: Session, model: keras.Model, method: str, arguments: Mapping[str, Any], call: Call
 ) -> Session:
     """The session in which a call of a model runs: one of its own where its plan was looked for,
     which this does at its first fit. Collective then.
 
     Args:
         arguments: of the call.
+        call: see :mod:`.overheads`.
 
     Raises:
         MemoryLimitError: no way to train it keeps to the limit that was given.
@@ -56,21 +60,23 @@ def session_of(
     if session.options.plan != AUTO:
         return session
     if method == "fit" and model not in session.planned and model.compiled:
-        session.planned[model] = _planned(session, model, arguments)
+        session.planned[model] = _planned(session, model, arguments, call)
     own = session.planned.get(model, session)
     if own is not session:
         own.renew()
     return own
 
 
-def _planned(session: Session, model: keras.Model, arguments: Mapping[str, Any]) -> Session:
+def _planned(
+    session: Session, model: keras.Model, arguments: Mapping[str, Any], call: Call
+) -> Session:
     """A session with the plan that was found; the same one where there is none."""
     over, options = session.over, session.options
     given = session.fit_as.batch_size(arguments["x"], arguments["batch_size"])
     batch_size = batch_size_of(arguments["x"], given)
     agreement.agree(over, {"call": "fit", "batch_size": batch_size})
     try:
-        promise = _promise(session, model, arguments, batch_size)
+        promise = _promise(session, model, arguments, batch_size, call)
     except ModelError as error:
         if isinstance(error, MemoryLimitError) and options.memory_limit is not None:
             raise
@@ -84,7 +90,11 @@ def _planned(session: Session, model: keras.Model, arguments: Mapping[str, Any])
 
 
 def _promise(
-    session: Session, model: keras.Model, arguments: Mapping[str, Any], batch_size: int | None
+    session: Session,
+    model: keras.Model,
+    arguments: Mapping[str, Any],
+    batch_size: int | None,
+    call: Call,
 ) -> Promise:
     """What rank 0 has found. Raises ModelError on all ranks where nothing can be planned."""
     over, options = session.over, session.options
@@ -99,7 +109,9 @@ def _promise(
     x, y, weights = (arguments[name] for name in ("x", "y", "sample_weight"))
     build_layers(model, lambda: sharded(None, x, y, weights).element)
     link = measured_link(over)
-    search = functools.partial(_search, session, model, batch_size, link)
+    rows = -(-batch_size // over.size)
+    overheads = overheads_of(over, model, surveyed(model), rows, call)
+    search = functools.partial(_search, session, model, batch_size, link, overheads)
     found = _of_rank_0(over, search)
     if "refused" in found:
         raise (MemoryLimitError if found["too_large"] else ModelError)(found["refused"])
@@ -107,16 +119,20 @@ def _promise(
 
 
 def _search(
-    session: Session, model: keras.Model, batch_size: int, link: Link | None, tell: Report
+    session: Session,
+    model: keras.Model,
+    batch_size: int,
+    link: Link | None,
+    overheads: Overheads,
+    tell: Report,
 ) -> dict[str, Any]:
     """The promise of the best plan as plain data; or why there is none."""
     over, most = session.over, session.options.memory_limit
     here = over.hosts.count(over.hosts[over.rank])
     limit = memory_of(most) if most is not None else control_group.memory()[1] // here
     try:
-        found, plans = Planner(model, batch_size, over.size, tell).best(
-            over.size, link or ASSUMED, limit
-        )
+        planner = Planner(model, batch_size, over.size, tell, overheads=overheads)
+        found, plans = planner.best(over.size, link or ASSUMED, limit)
     except ModelError as error:
         return {"refused": str(error), "too_large": False}
     except (ValueError, tf.errors.OpError) as error:

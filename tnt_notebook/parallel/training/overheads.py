@@ -19,14 +19,14 @@ import numpy as np
 import tensorflow as tf
 
 from tnt_notebook.comm import World
+from tnt_notebook.errors import ModelError
 from tnt_notebook.keras.lazy_variables import is_here
-from tnt_notebook.parallel.consistency import agreement
+from tnt_notebook.parallel.consistency import agreement, seeds
 from tnt_notebook.parallel.layer_graph.graph import Graph, trained_values, wiring_of
 from tnt_notebook.parallel.layer_graph.measurement_key import is_lasting, key_of, machine
 from tnt_notebook.parallel.layer_graph.profile import rows_together, unchanged
 from tnt_notebook.parallel.layer_graph.timing import median_s, whole_run
 from tnt_notebook.parallel.layers.link import key_of_ranks
-from tnt_notebook.parallel.training.scope import call
 from tnt_notebook.parallel.training.session import Session
 from tnt_notebook.plan import measurements
 from tnt_notebook.plan.fit_options import FitOptions
@@ -43,11 +43,24 @@ _LONG_S = 0.15
 _WEIGHTS, _NUMBERS = 32, 1 << 20
 
 
-def overheads_of(over: World, model: keras.Model, graph: Graph, rows: int) -> Overheads:
-    """Those of the steps of a model, of so many samples on each rank."""
-    step_s, action_s, message_s = _kept(over, "steps", _of_ranks(over), 3, lambda: _steps(over))
-    variable_s, element_s = _of_optimizer(over, getattr(model, "optimizer", None))
-    busy = _busy(over, model, graph, rows)
+#: Runs ``fit`` of a model in a session, over all ranks: :func:`.scope.call`.
+Call = Callable[..., Any]
+
+
+def overheads_of(over: World, model: keras.Model, graph: Graph, rows: int, call: Call) -> Overheads:
+    """Those of the steps of a model, of so many samples on each rank. Raises ModelError where its
+    layers cannot be timed."""
+    random = seeds.state()
+    try:
+        step_s, action_s, message_s = _kept(
+            over, "steps", _of_ranks(over), 3, lambda: _steps(over, call)
+        )
+        variable_s, element_s = _of_optimizer(over, getattr(model, "optimizer", None))
+        busy = _busy(over, model, graph, rows)
+    except (ValueError, tf.errors.OpError) as error:
+        raise ModelError(f"Its layers could not be timed: {error}") from error
+    finally:
+        seeds.set_state(random)
     return Overheads(step_s, action_s, message_s, variable_s, element_s, busy)
 
 
@@ -73,12 +86,12 @@ def _of_ranks(over: World) -> str:
     return measurements.key_of(f"{machine()} {key_of_ranks(over)}")
 
 
-def _steps(over: World) -> tuple[float, float, float]:
+def _steps(over: World, call: Call) -> tuple[float, float, float]:
     """Seconds of a step, of an action, and of a message."""
     stages = next((n for n in range(2, over.size + 1) if over.size % n == 0), 1)
     few, many = ([Pipeline(n, micro_batches=m) for n in (1, stages)] for m in (_FEW, _MANY))
     model = _nothing(max(stages, 2))
-    fits = [_fit(over, model, way) for way in (None, *few, *many)]
+    fits = [_fit(over, call, model, way) for way in (None, *few, *many)]
     times = [[fit() for fit in fits] for _ in range(_ROUNDS + 1)][1:]  # the first ones trace
     step, few_alone, few_apart, alone, apart = map(median, zip(*times, strict=True))
     action = max(0.0, alone - few_alone) / (_MANY - _FEW) / 2
@@ -99,7 +112,9 @@ def _nothing(layers: int) -> keras.Model:
     return model
 
 
-def _fit(over: World, model: keras.Model, pipeline: Pipeline | None) -> Callable[[], float]:
+def _fit(
+    over: World, call: Call, model: keras.Model, pipeline: Pipeline | None
+) -> Callable[[], float]:
     """What fits it, and gives seconds of the median step, on rank 0."""
     frames: list[Any] = []
     session = Session(over, FitOptions(pipeline=pipeline), frames.append, quiet=True)

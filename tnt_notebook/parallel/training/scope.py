@@ -168,7 +168,7 @@ def _over_all(session: Session, method: str, model: keras.Model, *args: Any, **k
     del arguments["self"]
     arguments.update(arguments.pop("kwargs", {}))
     with _errors_told(session.over, method):
-        own = auto_plan.session_of(session, model, method, arguments)
+        own = auto_plan.session_of(session, model, method, arguments, call)
         with own.reported_by(session):
             return _run(own, method, model, arguments)
 
