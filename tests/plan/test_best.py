@@ -93,6 +93,28 @@ def test_what_does_not_fit_is_not_proposed_and_said():
         one.plan(staged)
 
 
+def test_stages_on_different_nodes_wait_longer_for_their_messages():
+    part, size = [1e-3, 1e-3], 1_000_000
+    profile = Profile(
+        part, part, part, {0: 0.0, 1: 9.0, 2: 0.0}, {0: 0, 1: size, 2: 0}, [(), ()], [0, 0],
+        [(), ()], [],
+    )  # fmt: skip
+    wiring = Wiring((((0,), (1,)), ((1,), (2,))), (0,), (2,))
+    node, fabric = Link(1e-6, 1e11), Link(1e-4, 1e9)
+
+    def step_s(ranks_of_a_node, replicas):
+        levels = Level("node", ranks_of_a_node, node), Level("fabric", None, fabric)
+        one = Outlook(wiring, ["a", "b"], lambda rows: profile, 4, Network("", levels))
+        way = Way(replicas, 2)
+        assert one.judge(way).step_s == one.plan(way).step_s
+        return one.plan(way).step_s
+
+    # There and back; of two pipelines on nodes of three the second is on both.
+    there_and_back = [2 * link.seconds(size) for link in (node, fabric)]
+    assert step_s(2, 1) == step_s(3, 1) == pytest.approx(6e-3 + there_and_back[0])
+    assert step_s(3, 2) - step_s(2, 2) == pytest.approx(there_and_back[1] - there_and_back[0])
+
+
 def test_not_every_way_is_looked_at():
     calls, bytes = 16, 2_000_000
 
