@@ -7,8 +7,8 @@ import pytest
 from tests.magics.notebook import PLOTLY, ended, shown
 from tests.magics.test_commands import typed
 from tests.support.cells import TRAIN
-from tnt_notebook.magics.fit_options import typed_so
 from tnt_notebook.magics.training_magic import target
+from tnt_notebook.plan.fit_options import typed_so
 from tnt_notebook.telemetry.scaling import Target
 
 CELL = TRAIN.format(epochs=2)

@@ -18,8 +18,8 @@ class Promise:
     """How ranks train a model by a plan, and what to expect of it.
 
     Attributes:
-        options: how: keyword arguments of ``tnt_notebook.distributed``, as
-            :meth:`~tnt_notebook.plan.fit_options.FitOptions.of` takes them.
+        options: how: keyword arguments of ``tnt_notebook.distributed``, as plain data: a pipeline
+            by its own keyword arguments, a mesh as it is typed.
         ranks: that it is for.
         batch_size: samples of a global batch.
         step_s: seconds of a step.
