@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,19 @@ def state_of_input() -> State:
     """The part of it that input in Python draws from: Python's, and that of ``numpy.random``."""
     name, keys, *rest = np.random.get_state()
     return {"python": _encoded(random.getstate()), "numpy": [name, _text(np.asarray(keys)), *rest]}
+
+
+@contextlib.contextmanager
+def untouched() -> Iterator[None]:
+    """Inside, nothing is drawn that others would have drawn afterwards."""
+    has_seed = random_seed() is not None
+    before = state() if has_seed else state_of_input()
+    try:
+        yield
+    finally:
+        set_state(before)
+        if not has_seed and random_seed() is not None:
+            tf.random.set_seed(None)
 
 
 def set_state(state: State, anew: bool = False) -> None:

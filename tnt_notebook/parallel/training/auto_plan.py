@@ -163,11 +163,8 @@ def _of_rank_0(over: World, search: Callable[[Report], dict[str, Any]]) -> dict[
             agreement.from_rank_0(over, {_GOES_ON: [done, total]})
             told = time.monotonic()
 
-    random = seeds.state()  # other ranks draw nothing meanwhile
-    try:
+    with seeds.untouched():  # other ranks draw nothing meanwhile
         found = search(tell)
-    finally:
-        seeds.set_state(random)
     if (took := time.monotonic() - begun) > _WORTH_A_LINE_S:
         print(f"measured the model's layers in {took:.0f} s, to plan how it is trained", flush=True)
     return agreement.from_rank_0(over, found)

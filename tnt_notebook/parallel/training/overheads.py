@@ -50,18 +50,14 @@ Call = Callable[..., Any]
 def overheads_of(over: World, model: keras.Model, graph: Graph, rows: int, call: Call) -> Overheads:
     """Those of the steps of a model, of so many samples on each rank. Raises ModelError where its
     layers cannot be timed."""
-    random = seeds.state()
     try:
-        step_s, action_s, message_s = _kept(
-            over, "steps", _of_ranks(over), 3, lambda: _steps(over, call)
-        )
-        variable_s, element_s = _of_optimizer(over, getattr(model, "optimizer", None))
-        busy = _busy(over, model, graph, rows)
+        with seeds.untouched():
+            seeds.synchronise(over)  # as fits have it
+            steps = _kept(over, "steps", _of_ranks(over), 3, lambda: _steps(over, call))
+            update = _of_optimizer(over, getattr(model, "optimizer", None))
+            return Overheads(*steps, *update, _busy(over, model, graph, rows))
     except (ValueError, tf.errors.OpError) as error:
         raise ModelError(f"Its layers could not be timed: {error}") from error
-    finally:
-        seeds.set_state(random)
-    return Overheads(step_s, action_s, message_s, variable_s, element_s, busy)
 
 
 def _kept(
