@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tnt_notebook as tnt
+from tnt_notebook import comm
 from tnt_notebook.errors import MemoryLimitError, ModelError
 from tnt_notebook.parallel.data.batch_size import batch_size_of
 from tnt_notebook.plan.promise import Promise
@@ -143,8 +144,15 @@ def test_a_model_that_is_not_built_is_planned(ranks):
 
 def of_tnt_model():
     x, y = data()
-    model = tnt.Model(mlp(), plan="auto")
-    model.fit(x, y, batch_size=4, epochs=1, verbose=0)
+    model, predicted = tnt.Model(mlp(), plan="auto"), []
+    # Alone on rank 0, as without a plan, also through the tnt.Model.
+    on_end = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda *_: predicted.append(model.predict(x, verbose=0))
+    )
+    model.fit(x, y, batch_size=4, epochs=1, verbose=0, callbacks=[on_end])
+    assert len(predicted) == (comm.rank() == 0)
+    after = model.predict(x, verbose=0)
+    assert all(np.allclose(after, one, atol=1e-6) for one in predicted)
     refused = pytest.raises(
         ModelError, match="has options of its own, and the cell asks for a plan"
     )

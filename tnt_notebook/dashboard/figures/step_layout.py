@@ -19,7 +19,7 @@ from typing import Any, TypedDict
 from tnt_notebook import telemetry
 from tnt_notebook.dashboard.figures.planned import planned
 from tnt_notebook.dashboard.figures.summary import RANKS_WITH_A_LINE
-from tnt_notebook.dashboard.figures.wording import beside_promise, rate, short_time, which_step
+from tnt_notebook.dashboard.figures.wording import promise, rate, short_time, which_step
 from tnt_notebook.telemetry import Breakdown, Frame
 from tnt_notebook.telemetry.breakdown import shares, step_s
 from tnt_notebook.telemetry.bubble import actions_s, covered_s
@@ -113,7 +113,7 @@ def time_of(frames: Sequence[Frame]) -> dict[str, Any]:
     of_ranks = telemetry.breakdowns(frames)
     if not of_ranks:
         return {}
-    step = f"median step {short_time(step_s(of_ranks))}{beside_promise(frames)}"
+    step = ", ".join(filter(None, [f"median step {short_time(step_s(of_ranks))}", promise(frames)]))
     if training := telemetry.samples_per_s(frames):
         step = f"{rate(training)} samples/s while training · {step}"
     return _bars(of_ranks, step, telemetry.limit_of(frames))

@@ -32,11 +32,11 @@ from tnt_notebook import telemetry
 from tnt_notebook.dashboard.figures import rates
 from tnt_notebook.dashboard.figures.meter_words import meters_in_words
 from tnt_notebook.dashboard.figures.wording import (
-    beside_promise,
     clock,
     joules,
     number,
     plural,
+    promise,
     rate,
     short_time,
     size,
@@ -183,9 +183,10 @@ def _time(frames: Sequence[Frame]) -> list[str]:
         return []
     worth_a_word = {part: share for part, share in shares(of_ranks).items() if share >= 0.005}
     parts = ", ".join(f"{part} {share:.0%}" for part, share in worth_a_word.items())
-    step = f"{short_time(step_s(of_ranks))}{beside_promise(frames)}"
+    step = short_time(step_s(of_ranks))
+    promised = [f"  {words}" for words in filter(None, [promise(frames)])]
     sentence = [f"  {line}" for line in textwrap.wrap(telemetry.limit_of(frames), 75)]
-    return [f"  median step {step}: {parts}", *_median_step(frames), *sentence]
+    return [f"  median step {step}: {parts}", *promised, *_median_step(frames), *sentence]
 
 
 def _median_step(frames: Sequence[Frame]) -> list[str]:

@@ -11,12 +11,12 @@ from tnt_notebook.telemetry.frame import Frame
 from tnt_notebook.telemetry.step_trace import StepTrace
 
 __all__ = [
-    "beside_promise",
     "clock",
     "joules",
     "number",
     "plural",
     "progress",
+    "promise",
     "rate",
     "short_time",
     "size",
@@ -78,13 +78,13 @@ def which_step(trace: StepTrace) -> str:
     return words[trace.get("which", "last")]
 
 
-def beside_promise(frames: Sequence[Frame]) -> str:
-    """What follows the median step of a run where a plan has promised one: ``, 4.1 ms promised
-    (+4%)``; else nothing."""
+def promise(frames: Sequence[Frame]) -> str:
+    """What a plan has promised of the median step of a run, and how much longer that is: ``4.1 ms
+    promised (+4%)``; else nothing."""
     promised, measured = promised_step_s(frames), median_step_s(frames)
     if promised is None or measured is None:
         return ""
-    return f", {short_time(promised)} promised ({measured / promised - 1:+.0%})"
+    return f"{short_time(promised)} promised ({measured / promised - 1:+.0%})"
 
 
 def joules(value: float) -> str:
