@@ -72,8 +72,9 @@ def load_numbers(kind: str, key: str, count: int) -> tuple[float, ...] | None:
         kind: of measurement: the name of its file.
     """
     entry = _entries(kind).get(key)
-    is_one = isinstance(entry, list) and len(entry) == count and all(map(_is_usual, entry))
-    return tuple(entry) if is_one else None
+    if not isinstance(entry, list) or len(entry) != count or not all(map(_is_usual, entry)):
+        return None
+    return tuple(entry)
 
 
 def save_numbers(kind: str, key: str, numbers: tuple[float, ...]) -> None:

@@ -31,8 +31,10 @@ class Costs:
 
     def slowed(self, times: float) -> Costs:
         """Where the work of layers takes so many times as long."""
-        parts = (self.forward, self.inputs, self.weights)
-        return Costs(*([times * s for s in part] for part in parts), self.transfer, self.action)
+        forward, inputs, weights = (
+            [times * s for s in part] for part in (self.forward, self.inputs, self.weights)
+        )
+        return Costs(forward, inputs, weights, self.transfer, self.action)
 
 
 def even_costs(stages: int, forward: float = 1, inputs: float = 1, weights: float = 1) -> Costs:

@@ -41,7 +41,7 @@ def measure_together(graph: Graph, learning: Collection[int], rows: int) -> Meas
     some ops while others run, and needs less for those of one function than for those of many."""
     run = whole_run(graph, learning, rows)
     there, both = (
-        max(_LEAST_S, median_s(lambda kinds=kinds: run(kinds)) - _call_s()) for kinds in ("F", "FB")
+        max(_LEAST_S, median_s(functools.partial(run, kinds)) - _call_s()) for kinds in ("F", "FB")
     )
     return Measured(there, max(0.0, both - there), 0.0, 0.0, ())
 

@@ -53,9 +53,12 @@ def overheads_of(over: World, model: keras.Model, graph: Graph, rows: int, call:
     try:
         with seeds.untouched():
             seeds.synchronise(over)  # as fits have it
-            steps = _kept(over, "steps", _of_ranks(over), 3, lambda: _steps(over, call))
-            update = _of_optimizer(over, getattr(model, "optimizer", None))
-            return Overheads(*steps, *update, _busy(over, model, graph, rows))
+            step_s, action_s, message_s = _kept(
+                over, "steps", _of_ranks(over), 3, lambda: _steps(over, call)
+            )
+            variable_s, element_s = _of_optimizer(over, getattr(model, "optimizer", None))
+            busy = _busy(over, model, graph, rows)
+            return Overheads(step_s, action_s, message_s, variable_s, element_s, busy)
     except (ValueError, tf.errors.OpError) as error:
         raise ModelError(f"Its layers could not be timed: {error}") from error
 
